@@ -58,7 +58,7 @@ fn service(object: &mut Value) {
     }
 }
 
-/// The items of the list at a field, to be changed. (Indexing mutably would add the field where it is missing.)
+/// Returns the items of the list at a field, to be changed. (Indexing mutably would add the field where it is missing.)
 pub(crate) fn items_mut<'a>(value: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
     value.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
 }

@@ -87,14 +87,14 @@ impl Matcher {
         Self::default()
     }
 
-    /// Only this verb (or a list, or `write`).
+    /// Restricts the rule to this verb (or a list, or `write`).
     #[must_use]
     pub fn verb(mut self, verb: &str) -> Self {
         self.verb = Some(verb.to_owned());
         self
     }
 
-    /// Only this resource (`nodes`), or this subresource of it (`nodes/status`).
+    /// Restricts the rule to this resource (`nodes`), or to this subresource of it (`nodes/status`).
     #[must_use]
     pub fn resource(mut self, resource: &str) -> Self {
         match resource.split_once('/') {
@@ -107,21 +107,21 @@ impl Matcher {
         self
     }
 
-    /// Only objects with this name.
+    /// Restricts the rule to objects with this name.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Only the first `count` matches.
+    /// Restricts the rule to the first `count` matches.
     #[must_use]
     pub fn times(mut self, count: u64) -> Self {
         self.times = Some(count);
         self
     }
 
-    /// Only every `period`th match.
+    /// Restricts the rule to every `period`th match.
     #[must_use]
     pub fn every(mut self, period: u64) -> Self {
         self.every = Some(period);
@@ -233,7 +233,7 @@ impl Faults {
         self.lock().1.clear();
     }
 
-    /// The rules with their counts.
+    /// Returns the rules with their counts.
     #[must_use]
     pub fn list(&self) -> Vec<Rule> {
         self.lock().1.clone()

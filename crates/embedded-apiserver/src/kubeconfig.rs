@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::tls::Certificate;
 
-/// A kubeconfig for the server at `url` (`http://127.0.0.1:8080`, or `https://…` with its certificate), with a token if
-/// the server knows one.
+/// Returns a kubeconfig for the server at `url` (`http://127.0.0.1:8080`, or `https://…` with its certificate), with a
+/// token if the server knows one.
 #[must_use]
 pub fn kubeconfig(url: &str, certificate: Option<&Certificate>, token: Option<&str>) -> String {
     let authority = certificate

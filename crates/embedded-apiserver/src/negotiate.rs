@@ -24,7 +24,7 @@ pub(crate) enum Form {
 const NOT_ACCEPTABLE: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
 impl Form {
-    /// The first form in `Accept` that the server has.
+    /// Returns the first form in `Accept` that the server has.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if accept.trim().is_empty() {
@@ -121,7 +121,7 @@ impl View {
         self.resource.group == "events.k8s.io"
     }
 
-    /// A list with its metadata.
+    /// Encodes a list with its metadata.
     pub(crate) fn list(&self, metadata: &Value, objects: &[std::sync::Arc<Stored>]) -> Bytes {
         match self.form {
             Form::Json | Form::Yaml => self.plain_list(metadata, objects),
@@ -170,7 +170,7 @@ pub(crate) fn to_bytes(value: &Value) -> Bytes {
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 
-/// An answer with a JSON body.
+/// Returns an answer with a JSON body.
 pub(crate) fn json_response(code: u16, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -106,7 +106,7 @@ fn gvk(resource: &Resource) -> Value {
     json!({"group": resource.group, "version": resource.version, "kind": resource.kind})
 }
 
-/// The types of all kinds. Kinds whose objects are never stored are objects without fields.
+/// Returns the types of all kinds. Kinds whose objects are never stored are objects without fields.
 fn schemas() -> Value {
     let schema = Schema::get();
     let mut out = Map::new();
@@ -191,7 +191,7 @@ fn type_schema(ty: &Type, schema: &Schema) -> Value {
     }
 }
 
-/// kubectl reads version 2 only as protobuf and does without what is not in it: an empty document.
+/// Returns an empty document of version 2: kubectl reads that version only as protobuf, and works without its content.
 fn version_2(inner: &Inner, request: &Request) -> Response<Body> {
     const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     let version = inner.options.version.trim_start_matches('v');

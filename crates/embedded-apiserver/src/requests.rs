@@ -42,7 +42,7 @@ impl LoggedRequest {
         matches!(self.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
-    /// The body as JSON, if it is.
+    /// Returns the body as JSON, if it is.
     #[must_use]
     pub fn json(&self) -> Option<serde_json::Value> {
         serde_json::from_slice(&self.body).ok()
@@ -91,7 +91,7 @@ impl RequestLog {
         }
     }
 
-    /// The requests, oldest first: as many as `Options::request_log` allows.
+    /// Returns the requests, oldest first: as many as `Options::request_log` allows.
     #[must_use]
     pub fn all(&self) -> Vec<LoggedRequest> {
         self.lock().requests.iter().cloned().collect()
@@ -103,7 +103,8 @@ impl RequestLog {
         self.lock().requests.iter().filter(|request| request.is_write()).cloned().collect()
     }
 
-    /// Number of requests by verb and resource (`nodes`, `nodes/status`), all of them, also those no longer in [`all`](Self::all).
+    /// Returns the number of all requests by verb and resource (`nodes`, `nodes/status`), also those no longer in
+    /// [`all`](Self::all).
     #[must_use]
     pub fn counts(&self) -> BTreeMap<(String, String), u64> {
         self.lock().counts.clone()
@@ -116,7 +117,7 @@ impl RequestLog {
         self.lock().counts_by_agent.clone()
     }
 
-    /// Number of requests with this verb for this resource (`nodes`, `nodes/status`).
+    /// Returns the number of requests with this verb for this resource (`nodes`, `nodes/status`).
     #[must_use]
     pub fn count(&self, verb: &str, resource: &str) -> u64 {
         self.lock().counts.get(&(verb.to_owned(), resource.to_owned())).copied().unwrap_or(0)
@@ -128,7 +129,7 @@ impl RequestLog {
     }
 }
 
-/// `PROGRAM` or `PROGRAM/COMPONENT` of `PROGRAM/VERSION (OS/ARCH) kubernetes/COMMIT/COMPONENT`.
+/// Returns `PROGRAM` or `PROGRAM/COMPONENT` of `PROGRAM/VERSION (OS/ARCH) kubernetes/COMMIT/COMPONENT`.
 fn sender(user_agent: &str) -> String {
     let program = user_agent.split('/').next().unwrap_or_default();
     let commit = user_agent.split_once(" kubernetes/").map_or("", |(_, rest)| rest);

@@ -32,7 +32,7 @@ pub(crate) enum Verbs {
 }
 
 impl Verbs {
-    /// The verbs as discovery lists them.
+    /// Returns the verbs as discovery lists them.
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Self::All => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
@@ -44,22 +44,22 @@ impl Verbs {
 }
 
 impl Resource {
-    /// `v1` or `coordination.k8s.io/v1`
+    /// Returns `v1` or `coordination.k8s.io/v1`
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The resource in error messages: `nodes`, `leases.coordination.k8s.io`
+    /// Returns the resource in error messages: `nodes`, `leases.coordination.k8s.io`
     pub(crate) fn qualified(&self) -> String {
         if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// The kind in error messages: `Node`, `Lease.coordination.k8s.io`
+    /// Returns the kind in error messages: `Node`, `Lease.coordination.k8s.io`
     pub(crate) fn qualified_kind(&self) -> String {
         if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
     }
 
-    /// The resource whose objects this one shows. Both event APIs show one set of objects.
+    /// Returns the resource whose objects this one shows. Both event APIs show one set of objects.
     pub(crate) fn storage(&self) -> &'static Self {
         match self.plural {
             "events" => by_path("", "v1", "events").unwrap_or(&RESOURCES[0]),
@@ -77,17 +77,17 @@ fn find_static(resource: &Resource) -> &'static Resource {
     by_path(resource.group, resource.version, resource.plural).unwrap_or(&RESOURCES[0])
 }
 
-/// The resource at `/api/v1/PLURAL` (empty group) or `/apis/GROUP/VERSION/PLURAL`.
+/// Returns the resource at `/api/v1/PLURAL` (empty group) or `/apis/GROUP/VERSION/PLURAL`.
 pub(crate) fn by_path(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|r| r.plural == plural && r.version == version && r.group == group)
 }
 
-/// The resource with this kind and `apiVersion`.
+/// Returns the resource with this kind and `apiVersion`.
 pub(crate) fn by_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|r| r.kind == kind && r.api_version() == api_version)
 }
 
-/// The first resource with this plural name; core before groups.
+/// Returns the first resource with this plural name; core before groups.
 pub(crate) fn by_plural(plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|r| r.plural == plural)
 }

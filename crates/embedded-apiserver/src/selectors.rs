@@ -119,7 +119,7 @@ impl Requirement {
     }
 }
 
-/// The field at a dotted path, as text; what is not set is empty.
+/// Returns the field at a dotted path, as text; what is not set is empty.
 fn field_text(value: &Value, path: &str) -> String {
     let path = match path {
         // Selectors of both event APIs use the core names.

@@ -49,7 +49,7 @@ pub struct User {
 }
 
 impl User {
-    /// A member of `system:masters`.
+    /// Returns a member of `system:masters`.
     #[must_use]
     pub fn admin() -> Self {
         Self {
@@ -120,7 +120,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// The time, which follows tokio's clock.
+    /// Returns the time, which follows tokio's clock.
     pub(crate) fn now(&self) -> jiff::Timestamp {
         let passed = Instant::now().saturating_duration_since(self.started);
         jiff::SignedDuration::try_from(passed)
@@ -129,12 +129,12 @@ impl Inner {
             .unwrap_or(self.started_at)
     }
 
-    /// The service account tokens that were requested.
+    /// Returns the service account tokens that were requested.
     pub(crate) fn issued_tokens(&self) -> MutexGuard<'_, HashMap<String, Value>> {
         self.issued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time as metadata shows it.
+    /// Returns the time as metadata shows it.
     pub(crate) fn now_text(&self) -> String {
         self.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
@@ -160,13 +160,13 @@ impl Default for ApiServer {
 }
 
 impl ApiServer {
-    /// A server with the default options and the four namespaces that every cluster has.
+    /// Creates a server with the default options and the four namespaces that every cluster has.
     #[must_use]
     pub fn new() -> Self {
         Self::with_options(Options::default())
     }
 
-    /// A server with these options.
+    /// Creates a server with these options.
     #[must_use]
     pub fn with_options(options: Options) -> Self {
         let inner = Inner {
@@ -192,8 +192,8 @@ impl ApiServer {
         server
     }
 
-    /// The server as a router. A lost answer or refused connection shows as an answer whose body breaks off; through
-    /// [`service`](Self::service) and over TCP the request itself fails.
+    /// Returns the server as a router. A lost answer or refused connection shows as an answer whose body breaks off;
+    /// through [`service`](Self::service) and over TCP the request itself fails.
     pub fn router(&self) -> axum::Router {
         let service = self.service();
         axum::Router::new().fallback(move |request: axum::extract::Request| {
@@ -202,7 +202,7 @@ impl ApiServer {
         })
     }
 
-    /// The server as a service in the process: `kube::Client::new(server.service(), "default")`.
+    /// Returns the server as a service in the process: `kube::Client::new(server.service(), "default")`.
     #[must_use]
     pub fn service(&self) -> ApiService {
         ApiService::new(self.inner.clone())
@@ -267,7 +267,7 @@ impl ApiServer {
         false
     }
 
-    /// The object called `name` of a resource (`nodes`); core/v1 for Events.
+    /// Returns the object called `name` of a resource (`nodes`); core/v1 for Events.
     #[must_use]
     pub fn get(&self, resource: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
         let resource = resources::by_plural(resource)?;
@@ -283,7 +283,7 @@ impl ApiServer {
         snapshot.objects.iter().map(|stored| with_kind(stored, resource)).collect()
     }
 
-    /// The revision of the latest write.
+    /// Returns the revision of the latest write.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.inner.store.revision()
@@ -316,7 +316,7 @@ impl ApiServer {
         &self.inner.faults
     }
 
-    /// The log of requests.
+    /// Returns the log of requests.
     #[must_use]
     pub fn requests(&self) -> RequestLog {
         self.inner.requests.clone()

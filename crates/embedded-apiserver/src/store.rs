@@ -26,7 +26,7 @@ impl Stored {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// The object with its kind, as a read of one object answers.
+    /// Returns the object with its kind, as a read of one object answers.
     pub(crate) fn single(&self, kind: &str, api_version: &str) -> Bytes {
         with_kind(&self.body, kind, api_version)
     }
@@ -133,7 +133,7 @@ impl Store {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The revision of the latest write.
+    /// Returns the revision of the latest write.
     pub(crate) fn revision(&self) -> u64 {
         self.lock().revision
     }
@@ -221,8 +221,8 @@ impl Store {
         Ok(Snapshot { revision, objects: objects.into_values().collect() })
     }
 
-    /// The first `limit` changes after `revision`, and the revision up to which they are all. A reader that is `new`
-    /// may not start before a compaction; one that was there already only must not have missed anything.
+    /// Returns the first `limit` changes after `revision`, and the revision up to which they are all. A reader that is
+    /// `new` may not start before a compaction; one that was there already only must not have missed anything.
     pub(crate) fn since(
         &self,
         resource: &'static str,
@@ -292,7 +292,7 @@ impl Store {
 }
 
 impl Collection {
-    /// Index of the first change after `revision`.
+    /// Returns index of the first change after `revision`.
     fn after(&self, revision: u64) -> usize {
         self.history.partition_point(|event| event.revision <= revision)
     }
@@ -320,7 +320,7 @@ fn store_as(key: &str, revision: u64, value: &mut Value) -> Arc<Stored> {
     Arc::new(Stored { key: key.into(), revision, body: body.into() })
 }
 
-/// `NAMESPACE/NAME`, or `NAME` for what has no namespace.
+/// Returns `NAMESPACE/NAME`, or `NAME` for a cluster-scoped object.
 pub(crate) fn key(namespace: Option<&str>, name: &str) -> String {
     namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::defaults::items_mut;
 use crate::resources::Resource;
 
-/// `stringData` is a way to write `data`; it is never read.
+/// Moves `stringData`, which is write-only, to `data`.
 pub(crate) fn write_only_strings(secret: &mut Value) {
     use base64::Engine as _;
     let Some(map) = secret.as_object_mut() else { return };

@@ -34,7 +34,7 @@ impl std::fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// A certificate for these host names and addresses (`localhost`, `127.0.0.1`).
+    /// Creates a certificate for these host names and addresses (`localhost`, `127.0.0.1`).
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Certificate {
         Ok(Self { names, chain: made.cert.der().clone(), pem: made.cert.pem(), key: made.signing_key.serialize_der() })
     }
 
-    /// The certificate in PEM, which is its own authority.
+    /// Returns the certificate in PEM, which is its own authority.
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem

@@ -6,8 +6,8 @@ use std::fmt;
 use cloud_provider::excerpt;
 use kube::core::response::reason;
 
-/// The text of an API error for people: the server's message alone if the server answered, else the chain of causes.
-/// Events and logs contain it as `Failed deleting node x: <text>`.
+/// Returns the text of an API error for people: the server's message alone if the server answered, else the chain of
+/// causes. Events and logs contain it as `Failed deleting node x: <text>`.
 ///
 /// ```
 /// use kube::core::Status;
@@ -83,26 +83,26 @@ pub fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == reason::NOT_FOUND)
 }
 
-/// An object of that name exists.
+/// Returns `true` if an object of that name exists already.
 #[must_use]
 pub fn is_already_exists(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == reason::ALREADY_EXISTS)
 }
 
-/// The identity may not do this: its RBAC rules lack a permission.
+/// Returns `true` if RBAC forbids the request to this identity.
 #[must_use]
 pub fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
-/// The requested or watched version is too old: list again (HTTP 410).
+/// Returns `true` if the requested or watched version is too old: list again (HTTP 410).
 #[must_use]
 pub fn is_gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 410)
 }
 
-/// The server answered, so asking the same again will hardly help; `false` means it could not be reached, or its answer
-/// was cut off.
+/// Returns `true` if the server answered, so that a retry will hardly help; `false` means that the server could not be
+/// reached, or its response was cut off.
 #[must_use]
 pub fn is_answer(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(_))

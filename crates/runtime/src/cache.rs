@@ -33,10 +33,10 @@ pub trait Cached: Send + Sync + Sized + 'static {
     /// Converts to the cached form, without the fields that no controller reads.
     fn from_wire(wire: Self::Wire) -> Self;
 
-    /// `<namespace>/<name>`, or `<name>` for objects without a namespace (RT-23).
+    /// Returns the key: `<namespace>/<name>`, or `<name>` for objects without a namespace (RT-23).
     fn key(&self) -> Cow<'_, str>;
 
-    /// `metadata.resourceVersion`; two objects with the same key and version are the same.
+    /// Returns `metadata.resourceVersion`; two objects with the same key and version are equal.
     fn resource_version(&self) -> &str;
 }
 
@@ -104,7 +104,7 @@ pub enum CacheEvent<T> {
 }
 
 impl<T> CacheEvent<T> {
-    /// The object as it is now, or was last.
+    /// Returns the object as it is now, or was last.
     #[must_use]
     pub fn object(&self) -> &Arc<T> {
         match self {
@@ -140,20 +140,20 @@ impl Resync {
         Self(None)
     }
 
-    /// Exactly at this period; zero means never.
+    /// Resyncs exactly at this period; zero means never.
     #[must_use]
     pub fn every(period: Duration) -> Self {
         Self(Some(period).filter(|p| !p.is_zero()))
     }
 
-    /// At a period drawn once, uniformly from one to two times `period`, so that the replicas of the world do not
-    /// resync together (RT-20); zero means never.
+    /// Resyncs at a period drawn once, uniformly from one to two times `period`, so that replicas do not resync
+    /// together (RT-20); zero means never.
     #[must_use]
     pub fn jittered(period: Duration) -> Self {
         Self::every(period.saturating_add(period.mul_f64(fastrand::f64())))
     }
 
-    /// The period, if there is one.
+    /// Returns the period, if there is one.
     #[must_use]
     pub fn period(self) -> Option<Duration> {
         self.0

@@ -46,12 +46,12 @@ impl<K: Eq + Hash + Clone> Claim<K> {
         Arc::clone(&self.place)
     }
 
-    /// The work is done; the key's failures are forgotten.
+    /// Reports success; the key's failures are reset.
     pub fn succeed(mut self) {
         self.end = End::Success;
     }
 
-    /// The work failed; the key comes again after its back-off.
+    /// Reports a failure; the key is retried after its back-off.
     pub fn fail(self) {}
 
     /// Reports a failure; the key is retried after its back-off. Returns the failure to log, unless the same cause of

@@ -47,7 +47,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that shows `start`.
+    /// Creates a clock that shows `start`.
     #[must_use]
     pub fn new(start: Timestamp) -> Self {
         Self { now: Arc::new(Mutex::new(start)) }

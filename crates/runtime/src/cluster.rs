@@ -67,7 +67,7 @@ impl Default for Shared {
 }
 
 impl ClusterIdentity {
-    /// The identity of the cluster with this UID; `None` if it could not be read.
+    /// Returns the identity of the cluster with this UID; `None` if it could not be read.
     #[must_use]
     pub fn of(uid: Option<String>) -> Self {
         let identity = Self::default();
@@ -133,7 +133,7 @@ impl ClusterIdentity {
         self.other().unwrap_or(other)
     }
 
-    /// The other cluster that was met, if one was.
+    /// Returns the other cluster that was met, if one was.
     #[must_use]
     pub fn other(&self) -> Option<OtherCluster> {
         self.0.other.borrow().clone()
@@ -149,7 +149,7 @@ impl ClusterIdentity {
         }
     }
 
-    /// A fence that lets through what `below` lets through, until another cluster is met.
+    /// Returns a fence that lets through what `below` lets through, until another cluster is met.
     #[must_use]
     pub fn fence(&self, below: Fence) -> Fence {
         let this = self.clone();

@@ -114,7 +114,8 @@ pub struct RateLimiter<K> {
 }
 
 impl<K: Eq + Hash + Clone> RateLimiter<K> {
-    /// The usual one (RT-4): 5 ms doubling up to 1000 s for each key, and 10 a second with a burst of 100 for all.
+    /// Returns client-go's default limiter (RT-4): 5 ms doubling up to 1000 s for each key, and 10 a second with a
+    /// burst of 100 for all.
     #[must_use]
     pub fn standard() -> Self {
         Self::max_of(
@@ -123,19 +124,19 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
         )
     }
 
-    /// A per-key back-off alone (RT-3).
+    /// Returns a limiter with a per-key back-off only (RT-3).
     #[must_use]
     pub fn exponential(base: Duration, cap: Duration) -> Self {
         Self { exponential: Some(Exponential::new(base, cap)), bucket: None }
     }
 
-    /// A shared bucket alone (RT-5).
+    /// Returns a limiter with a shared bucket only (RT-5).
     #[must_use]
     pub fn bucket(bucket: TokenBucket) -> Self {
         Self { exponential: None, bucket: Some(bucket) }
     }
 
-    /// The longer delay of both.
+    /// Returns a limiter with the longer delay of both.
     #[must_use]
     pub fn max_of(exponential: Exponential<K>, bucket: TokenBucket) -> Self {
         Self { exponential: Some(exponential), bucket: Some(bucket) }

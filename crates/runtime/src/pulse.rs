@@ -64,13 +64,14 @@ impl Pulse {
         Busy { number, pulse: self.clone() }
     }
 
-    /// The work that began first of all that is under way; nothing while idle.
+    /// Returns the oldest work in progress; `None` while idle.
     #[must_use]
     pub fn oldest(&self) -> Option<Oldest> {
         self.lock().busy.values().next().map(|(what, since)| Oldest { what, age: since.elapsed() })
     }
 
-    /// A change was given up in the middle, because the process stops: the other side may still be carrying it out.
+    /// Records that a change was abandoned midway, because the process stops: the other side may still be carrying it
+    /// out.
     pub fn give_up(&self) {
         self.lock().gave_up = true;
     }

@@ -79,7 +79,8 @@ impl<K> std::fmt::Debug for Queue<K> {
 }
 
 impl<K: Eq + Hash + Clone> Queue<K> {
-    /// An empty queue. `name` is the label of its metrics, `limiter` decides about [`add_rate_limited`](Self::add_rate_limited).
+    /// Creates an empty queue. `name` is the label of its metrics, `limiter` decides about
+    /// [`add_rate_limited`](Self::add_rate_limited).
     pub fn new(name: impl Into<String>, limiter: RateLimiter<K>, metrics: Arc<dyn QueueMetrics>) -> Self {
         let name = name.into();
         metrics.created(&name);
@@ -87,7 +88,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         Self { shared: Arc::new(Shared { name, metrics, inner, changed: Notify::new(), finished: Notify::new() }) }
     }
 
-    /// The name given at its creation.
+    /// Returns the name given at its creation.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.name
@@ -159,7 +160,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.lock().limiter.failures(key)
     }
 
-    /// Number of keys to be worked on. Waiting keys count once they fall due; running ones if they were added again.
+    /// Returns the number of ready keys. Waiting keys count once they are due; running ones if they were added again.
     #[must_use]
     pub fn len(&self) -> usize {
         let mut inner = self.lock();
@@ -180,7 +181,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.lock().state.is_shut_down()
     }
 
-    /// The next ready key; waits for one. `None` once the queue is shut down and empty. Cancel-safe.
+    /// Returns the next ready key; waits for one. Returns `None` once the queue is shut down and empty. Cancel-safe.
     pub async fn next(&self) -> Option<K> {
         self.next_batch(1).await?.pop()
     }

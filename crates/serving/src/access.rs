@@ -137,7 +137,7 @@ impl Access {
         self.0.follow.run(shutdown).await;
     }
 
-    /// The authorities of the moment, for [`Listener::with_client_authorities`](crate::server::Listener).
+    /// Returns the authorities of the moment, for [`Listener::with_client_authorities`](crate::server::Listener).
     #[must_use]
     pub fn authorities(&self) -> Authorities {
         self.0.follow.authorities()

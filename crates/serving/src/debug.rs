@@ -41,7 +41,7 @@ profile    CPU profile in pprof format; ?seconds=N chooses its length, 30 if not
 Heap, goroutine and other profiles of Go programs do not exist here.
 ";
 
-/// The routes, for a server whose callers are authorised: only with `--profiling`.
+/// Returns the routes, for a server whose callers are authorised: only with `--profiling`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -61,7 +61,7 @@ pub fn routes(set_verbosity: SetVerbosity) -> Router {
         .route("/debug/flags/v", any(verbosity).with_state(set_verbosity))
 }
 
-/// axum's redirects know no 302.
+/// Returns a redirect with 302, which axum's redirects lack.
 fn found(path: &'static str) -> Response {
     (StatusCode::FOUND, [(header::LOCATION, path)]).into_response()
 }

@@ -165,7 +165,7 @@ impl Health {
         self.inner().slis.clear();
     }
 
-    /// `/healthz`, `/livez`, `/readyz`, and `/healthz/NAME` and so on; any method (APP-95).
+    /// Returns the routes `/healthz`, `/livez`, `/readyz`, and `/healthz/NAME` and so on; any method (APP-95).
     pub fn routes(&self) -> Router {
         let mut router = Router::new();
         for probe in [Probe::Healthz, Probe::Livez, Probe::Readyz] {

@@ -38,7 +38,7 @@ pub struct ServingOptions {
 }
 
 impl Default for ServingOptions {
-    /// The secure port of a cloud controller manager.
+    /// Returns the options of a cloud controller manager's secure port.
     fn default() -> Self {
         Self {
             bind_address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),

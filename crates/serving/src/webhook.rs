@@ -62,7 +62,7 @@ pub struct WebhookLimits {
 }
 
 impl Default for WebhookLimits {
-    /// 7 MiB, 20 s (a request has 30 s in all), 8 MiB.
+    /// Returns the default limits: 7 MiB, 20 s (a request has 30 s in all), 8 MiB.
     fn default() -> Self {
         Self { body: 7 << 20, body_read: Duration::from_secs(20), in_flight: 8 << 20 }
     }

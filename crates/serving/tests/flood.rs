@@ -89,7 +89,7 @@ impl Server {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The most memory that it has had, in KiB.
+    /// Returns the most memory that it has had, in KiB.
     fn peak(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -158,7 +158,7 @@ impl ServerCertVerifier for Anything {
     }
 }
 
-/// A connection from 127.0.0.`from`.
+/// Returns a connection from 127.0.0.`from`.
 async fn connect(address: SocketAddr, from: u8, protocol: &[u8]) -> Option<TlsStream<TcpStream>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -174,13 +174,14 @@ async fn connect(address: SocketAddr, from: u8, protocol: &[u8]) -> Option<TlsSt
     TlsConnector::from(Arc::new(config)).connect("localhost".try_into().unwrap(), tcp).await.ok()
 }
 
-/// An HTTP/2 frame.
+/// Returns an HTTP/2 frame.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The HTTP/2 preface with SETTINGS that leave no window for answers; if wished, those of the server are acknowledged.
+/// Returns the HTTP/2 preface with SETTINGS that leave no window for answers; if wished, those of the server are
+/// acknowledged.
 fn preface(acknowledged: bool) -> Vec<u8> {
     let settings = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])].concat();
     if acknowledged { [settings, frame(4, 1, 0, &[])].concat() } else { settings }

@@ -123,7 +123,7 @@ async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refus
     assert_eq!(*period, 10_000_000);
 }
 
-/// Resident memory of this process in MiB.
+/// Returns resident memory of this process in MiB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("the status of this process");
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));

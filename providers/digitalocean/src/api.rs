@@ -115,7 +115,7 @@ impl Api {
         Ok(())
     }
 
-    /// The region of the cluster.
+    /// Returns the region of the cluster.
     ///
     /// # Errors
     /// *Other*, before it is known.
@@ -124,7 +124,7 @@ impl Api {
     }
 }
 
-/// A load balancer that is at work refuses changes as if they were invalid.
+/// Returns the meaning of a refusal: a busy load balancer refuses changes as if they were invalid.
 fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
     let message = refusal.message.to_ascii_lowercase();
     if message.contains("previous actions") || message.contains("pending") {

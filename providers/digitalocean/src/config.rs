@@ -92,7 +92,7 @@ impl Config {
         asked.finish().map(|()| config)
     }
 
-    /// The tag of everything that belongs to the cluster, if it has an ID.
+    /// Returns the tag of everything that belongs to the cluster, if it has an ID.
     #[must_use]
     pub fn cluster_tag(&self) -> Option<String> {
         self.cluster_id.as_ref().map(|id| format!("k8s:{id}"))

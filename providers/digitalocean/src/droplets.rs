@@ -129,7 +129,7 @@ impl MachineSource for Api {
         self.http.list(call, "droplets", urgency, |droplet| droplet, |it: &Droplet| it.id.clone()).await
     }
 
-    /// Each page announces the total.
+    /// Returns `true`: each page contains the total.
     fn lists_prove_absence(&self) -> bool {
         true
     }

@@ -81,7 +81,7 @@ impl CloudProvider for DigitalOcean {
         NAME
     }
 
-    /// Load balancers carry the cluster's own ID in a tag.
+    /// Returns `true`: load balancers carry the cluster's own ID in a tag.
     fn has_cluster_id(&self) -> bool {
         false
     }

@@ -49,7 +49,7 @@ impl MachineId {
     }
 }
 
-/// The number in a provider id that [can be read](MachineId::read).
+/// Returns the number in a provider id that [can be read](MachineId::read).
 pub(crate) fn digits(provider_id: &str) -> &str {
     &provider_id[provider_id.trim_end_matches(|c: char| c.is_ascii_digit()).len()..]
 }

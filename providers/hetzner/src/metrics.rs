@@ -22,7 +22,7 @@ provider_kit::series! {
     TYPE_CACHE: Counter = "cloud_controller_manager_load_balancer_type_cache_requests_total", "subsystem", "mode", "result";
 }
 
-/// A capability whose calls are counted by the names of Hetzner's own program.
+/// Wraps a capability, to count its calls by the names of the Go cloud-controller-manager.
 pub(crate) fn counted<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> Counted<T> {
     let metrics = Arc::clone(metrics);
     Counted::new(inner, move |called| metrics.record(&OPERATIONS, &[name(called)], 1.0))
@@ -72,7 +72,7 @@ impl CloudMetrics for Requests {
     }
 }
 
-/// `GET /servers/{id}` as the labels `get` and `/servers/-`.
+/// Returns `GET /servers/{id}` as the labels `get` and `/servers/-`.
 fn endpoint(operation: &str) -> (String, String) {
     let (method, path) = operation.split_once(' ').unwrap_or(("", operation));
     let segments = path.split('/').map(|segment| if segment.starts_with('{') { "-" } else { segment });

@@ -70,7 +70,7 @@ impl NetworkRoutes {
         }
     }
 
-    /// A wrong range is a frequent mistake, and not this Node's.
+    /// Warns of a range outside of the network, which is a frequent mistake, and not this Node's.
     fn warn_of_ranges(&self, destination: &IpNet, node: &Node) {
         let ranges = self.cluster.ranges();
         if !ranges.is_empty() && !ranges.iter().any(|range| range.contains(destination)) {

@@ -43,7 +43,7 @@ pub fn cloud(config: &Config, setup: &Setup) -> Builder {
         .dump(config.debug)
 }
 
-/// To Robot's, which is only read.
+/// Returns the transport to Robot's API, which is only read.
 #[must_use]
 pub fn robot(config: &Robot, credential: &Credential, setup: &Setup) -> Builder {
     Transport::builder(config.endpoint.clone())

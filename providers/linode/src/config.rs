@@ -118,7 +118,7 @@ provider_kit::declare! {
 }
 
 impl NodeBalancerType {
-    /// The word of the API.
+    /// Returns the word of the API.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Common => "common",

@@ -143,7 +143,8 @@ impl Vpcs {
         self.addresses.forget().await;
     }
 
-    /// IPv6 addresses hardly ever change, and are read less often: but a Linode that joined since then has some, too.
+    /// Reads addresses of both families. IPv6 addresses hardly ever change, and are read less often; but a Linode that
+    /// joined since then has some, too.
     async fn read_both(&self) -> Result<Vec<VpcAddress>> {
         let mut found = self.read_addresses("/vpcs/{id}/ips").await?;
         let joined: HashSet<_> = found.iter().map(|it| it.linode_id).collect();

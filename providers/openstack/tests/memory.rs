@@ -107,7 +107,7 @@ fn uuid(number: usize) -> String {
 struct OtherProcess(Child);
 
 impl OtherProcess {
-    /// The cloud, and where it is.
+    /// Starts the cloud, and returns its address.
     fn start() -> (Self, String) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", NAME, "--nocapture"]).env(IS_CLOUD, "true").stdout(Stdio::piped());

@@ -66,7 +66,7 @@ impl FieldSet {
         self.children.entry(step).or_default()
     }
 
-    /// Every path of both.
+    /// Returns every path of both sets.
     pub(crate) fn union(mut self, other: &Self) -> Self {
         self.member |= other.member;
         for (step, theirs) in &other.children {
@@ -76,7 +76,7 @@ impl FieldSet {
         self
     }
 
-    /// The paths that are not in `other`.
+    /// Returns the paths that are not in `other`.
     pub(crate) fn difference(&self, other: &Self) -> Self {
         let mut out = Self { member: self.member && !other.member, children: BTreeMap::new() };
         for (step, mine) in &self.children {
@@ -88,7 +88,7 @@ impl FieldSet {
         out
     }
 
-    /// The paths that are in both.
+    /// Returns the paths that are in both.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
         let mut out = Self { member: self.member && other.member, children: BTreeMap::new() };
         for (step, mine) in &self.children {
@@ -102,7 +102,7 @@ impl FieldSet {
         out
     }
 
-    /// Without this path and everything below it.
+    /// Removes this path and everything below it.
     pub(crate) fn remove(&mut self, path: &[&str]) {
         let [first, rest @ ..] = path else { return };
         let step = Step::Field((*first).to_owned());
@@ -145,7 +145,7 @@ impl FieldSet {
         read(value, true)
     }
 
-    /// The paths as an error message shows them, in order.
+    /// Returns the paths as an error message shows them, in order.
     pub(crate) fn shown(&self) -> Vec<String> {
         let mut out = Vec::new();
         self.show("", &mut out);
@@ -203,7 +203,7 @@ pub(crate) fn is_empty(value: &Value) -> bool {
     value.is_null() || value.as_object().is_some_and(Map::is_empty)
 }
 
-/// The step that leads to an item of a list.
+/// Returns the step that leads to an item of a list.
 pub(crate) fn step_of(item: &Value, kind: &ListKind) -> Step {
     match kind {
         ListKind::Map(keys) => {

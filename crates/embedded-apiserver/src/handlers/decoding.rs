@@ -46,7 +46,7 @@ pub(super) fn field_validation(call: &Call<'_>) -> Result<FieldValidation, ApiEr
     }
 }
 
-/// The body as a JSON value, whatever it was written in.
+/// Decodes the body to a JSON value, from any accepted format.
 pub(super) fn body_value(call: &Call<'_>) -> Result<Value, ApiError> {
     let content_type = call.request.header(header::CONTENT_TYPE);
     let media = content_type.split(';').next().unwrap_or_default().trim();
@@ -108,7 +108,7 @@ fn shown_body(body: &[u8]) -> String {
     body.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// YAML, of which JSON is a part.
+/// Parses YAML, of which JSON is a subset.
 pub(super) fn from_yaml(body: &[u8]) -> Result<Value, ApiError> {
     if let Ok(value) = serde_json::from_slice(body) {
         return Ok(value);

@@ -39,7 +39,7 @@ struct Page {
     metadata: Value,
 }
 
-/// The selector of a list, watch or deletecollection.
+/// Returns the selector of a list, watch or deletecollection.
 pub(super) fn selector(call: &Call<'_>) -> Result<Selector, ApiError> {
     let options = &call.request.options;
     let name = call.target.name.as_deref().map(|name| format!("metadata.name={name}"));
@@ -50,7 +50,7 @@ pub(super) fn selector(call: &Call<'_>) -> Result<Selector, ApiError> {
     Selector::new(call.resource(), call.target.namespace.as_deref(), options.get("labelSelector"), fields.as_deref())
 }
 
-/// A list cannot be of a revision that does not exist yet.
+/// Checks that a list is not of a future revision.
 pub(super) fn check_not_in_the_future(call: &Call<'_>) -> Result<(), ApiError> {
     let wanted = revision(call)?.unwrap_or(0);
     let current = call.inner.store.revision();
@@ -171,7 +171,7 @@ fn token(call: &Call<'_>, revision: u64, last: &str) -> String {
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
 }
 
-/// The objects at the wanted revision, and the key to start from.
+/// Returns the objects at the wanted revision, and the key to start from.
 fn snapshot(call: &Call<'_>) -> Result<(Snapshot, Option<String>), ApiError> {
     let options = &call.request.options;
     let store = &call.inner.store;

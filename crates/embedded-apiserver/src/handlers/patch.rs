@@ -59,7 +59,7 @@ fn check_options(call: &Call<'_>, format: Format) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The existing object with the patch carried out.
+/// Applies the patch to the existing object.
 fn patched(call: &Call<'_>, format: Format, stored: &Stored, old: &Value) -> Result<Wish, ApiError> {
     let resource = call.resource();
     let ty = Schema::get().type_of(resource.type_name);
@@ -97,7 +97,8 @@ fn patch_value(call: &Call<'_>, prefix: &str) -> Result<Value, ApiError> {
     Ok(value)
 }
 
-/// The patched object does not fit its type: answered as an invalid `patch`, without the name of the object.
+/// Returns the error for a patched object that does not fit its type: an invalid `patch`, without the name of the
+/// object.
 fn undecodable(error: ApiError, format: Format, object: &Value, kind: &str) -> ApiError {
     let strict = error.message.split_once(&format!("cannot be handled as a {kind}: ")).map(|(_, rest)| rest.to_owned());
     let Some(problem) = strict else { return error };
@@ -114,7 +115,7 @@ fn undecodable(error: ApiError, format: Format, object: &Value, kind: &str) -> A
     error
 }
 
-/// An object as Go's `%+v` prints a map.
+/// Returns an object as Go's `%+v` prints a map.
 fn go_map(value: &Value) -> String {
     match value {
         Value::Object(map) => {

@@ -120,7 +120,7 @@ fn rules(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
     Ok(json!({"resourceRules": resource_rules, "nonResourceRules": path_rules, "incomplete": false}))
 }
 
-/// `POST serviceaccounts/NAME/token`: a token that TokenReviews know from then on.
+/// Handles `POST serviceaccounts/NAME/token`: issues a token that TokenReviews accept from then on.
 pub(super) fn token_request(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let account = call.existing()?;
     let uid = account.value()["metadata"]["uid"].clone();

@@ -15,7 +15,7 @@ use crate::{events, strategy, validation};
 /// Tries of a write that meets others.
 const TRIES: usize = 5;
 
-/// The `dryRun` option must be `All`.
+/// Checks that the `dryRun` option is `All`, if present.
 pub(super) fn check_dry_run(call: &Call<'_>, kind: &str) -> Result<(), ApiError> {
     let values: Vec<&str> = call.request.options.all("dryRun").collect();
     if values.iter().all(|value| *value == "All") {
@@ -25,7 +25,7 @@ pub(super) fn check_dry_run(call: &Call<'_>, kind: &str) -> Result<(), ApiError>
     Err(ApiError::invalid_kind("meta.k8s.io", kind, "", &[cause]))
 }
 
-/// The `fieldManager` option is short and printable.
+/// Checks that the `fieldManager` option is short and printable.
 pub(super) fn check_field_manager(call: &Call<'_>, kind: &str) -> Result<(), ApiError> {
     let Some(manager) = call.request.options.get("fieldManager") else { return Ok(()) };
     if manager.len() > 128 {
@@ -97,7 +97,7 @@ pub(super) fn modify(
     Err(ApiError::modified(call.resource(), call.target.name()))
 }
 
-/// The new version, complete and valid.
+/// Returns the new version, with defaults and validated.
 fn prepare(
     call: &Call<'_>,
     stored: &Stored,
@@ -122,7 +122,7 @@ fn prepare(
     Ok(new)
 }
 
-/// uid and resourceVersion of the wish, if it has them, are those of the object.
+/// Checks that UID and resourceVersion in the requested object, if present, are those of the stored one.
 fn check_identity(call: &Call<'_>, stored: &Stored, old: &Value, new: &Value) -> Result<(), ApiError> {
     let (resource, name) = (call.resource(), call.target.name());
     let metadata = &new["metadata"];

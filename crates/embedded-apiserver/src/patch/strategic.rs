@@ -170,7 +170,7 @@ fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<
     Err(format!("The order in patch list:\n{changes}\n doesn't match $setElementOrder list:\n{order}\n"))
 }
 
-/// True for two elements that are one to a merge by `key`.
+/// Returns `true` for two elements that are equal to a merge by `key`.
 fn same(a: &Value, b: &Value, key: Option<&str>) -> bool {
     match key {
         Some(key) => a.get(key).is_some() && a.get(key) == b.get(key),
@@ -285,14 +285,14 @@ fn without_directives(value: Value) -> Value {
     }
 }
 
-/// A map as Go prints it.
+/// Returns a map as Go prints it.
 fn go_map(value: &Value) -> String {
     let members = value.as_object().into_iter().flatten();
     let pairs: Vec<String> = members.map(|(key, value)| format!("{key}:{}", go_scalar(value))).collect();
     format!("map[{}]", pairs.join(" "))
 }
 
-/// A list of maps or scalars as Go prints it.
+/// Returns a list of maps or scalars as Go prints it.
 fn go_list(items: &[Value]) -> String {
     let items = items.iter().map(|item| if item.is_object() { go_map(item) } else { go_scalar(item) });
     format!("[{}]", items.collect::<Vec<_>>().join(" "))

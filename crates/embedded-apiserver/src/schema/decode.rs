@@ -153,7 +153,7 @@ pub(crate) fn fill(out: &mut Map<String, Value>, index: usize, schema: &Schema) 
     }
 }
 
-/// The zero value as Go writes it.
+/// Returns the zero value as Go writes it.
 pub(crate) fn zero(ty: &Type, schema: &Schema) -> Value {
     match ty {
         Type::String | Type::Bytes => json!(""),

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// The paths of doubled names, as strict decoding reports them.
+/// Returns the paths of doubled names, as strict decoding reports them.
 pub(crate) fn find(body: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_slice(body);

@@ -70,12 +70,12 @@ pub(crate) struct ObjectType {
 }
 
 impl ObjectType {
-    /// The Go name of the type: `NodeSpec`.
+    /// Returns the Go name of the type: `NodeSpec`.
     pub(crate) fn short_name(&self) -> &str {
         self.name.rsplit('.').next().unwrap_or(&self.name)
     }
 
-    /// The Go package of the type: `v1`.
+    /// Returns the Go package of the type: `v1`.
     pub(crate) fn package(&self) -> &str {
         self.name.rsplit('.').nth(1).unwrap_or("v1")
     }
@@ -89,12 +89,12 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// The one table; it is data and never changes.
+    /// Returns the only schema, which is constant.
     pub(crate) fn get() -> &'static Self {
         &SCHEMA
     }
 
-    /// The type called `name` (`core.v1.Node`).
+    /// Returns the type called `name` (`core.v1.Node`).
     pub(crate) fn type_of(&self, name: &str) -> Type {
         self.by_name.get(name).map_or(Type::Any, |index| Type::Object(*index))
     }
@@ -108,7 +108,7 @@ impl Schema {
         &self.objects
     }
 
-    /// The field `name` of `ty`, if it is an object that has it.
+    /// Returns the field `name` of `ty`, if it is an object that has it.
     pub(crate) fn field(&self, ty: &Type, name: &str) -> Option<&Field> {
         match ty {
             Type::Object(index) => self.objects[*index].fields.get(name),

@@ -83,7 +83,7 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, fixed: &[Cau
     causes
 }
 
-/// The rule for names of this kind.
+/// Validates a name by the rule of its kind.
 fn name_problems(resource: &Resource, name: &str) -> Vec<String> {
     match resource.plural {
         "services" | "namespaces" => names::label_1123(name),

@@ -212,7 +212,7 @@ fn changes(new: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-/// The affinity with each stable key taken back to the deprecated one that stood in its place.
+/// Returns the affinity with each stable key taken back to the deprecated one that stood in its place.
 fn with_old_keys(after: &Value, before: &Value) -> Value {
     let mut after = after.clone();
     let Some(terms) = after.pointer_mut("/required/nodeSelectorTerms").and_then(Value::as_array_mut) else {
@@ -230,7 +230,7 @@ fn with_old_keys(after: &Value, before: &Value) -> Value {
     after
 }
 
-/// The affinity as the real server prints it: with the names of its own fields.
+/// Returns the affinity as the real server prints it: with the names of its own fields.
 fn in_go(affinity: &Value) -> Value {
     let requirements = |term: &Value, field: &str| match &term[field] {
         Value::Array(list) => {

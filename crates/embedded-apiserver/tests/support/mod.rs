@@ -72,7 +72,7 @@ impl Watch {
         Self { body: response.into_body().into_data_stream(), pending: Vec::new() }
     }
 
-    /// The next event; none if the watch ended; an error if it was cut.
+    /// Returns the next event; none if the watch ended; an error if it was cut.
     pub(crate) async fn next(&mut self) -> Option<Result<Value, String>> {
         loop {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
@@ -86,7 +86,7 @@ impl Watch {
         }
     }
 
-    /// The next event, which must come.
+    /// Returns the next event, which must come.
     pub(crate) async fn event(&mut self) -> Value {
         self.next().await.expect("the watch ended").expect("the watch was cut")
     }

@@ -70,7 +70,7 @@ impl Hold {
         self.since.len()
     }
 
-    /// The time at which the first of the held objects must be read again.
+    /// Returns the time at which the first of the held objects must be read again.
     pub(super) fn ends(&self) -> Option<Instant> {
         let first = self.since.values().min()?;
         first.checked_add(self.options?.delay)

@@ -101,7 +101,7 @@ impl<T: Cached> Cache<T> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// A synced cache that holds the given objects; for tests, and for decisions over a fixed world.
+    /// Creates a synced cache that holds the given objects; for tests, and for decisions over a fixed world.
     #[must_use]
     pub fn with(objects: impl IntoIterator<Item = T>) -> Self {
         let cache = Self::new();
@@ -110,7 +110,7 @@ impl<T: Cached> Cache<T> {
         cache
     }
 
-    /// The object with this key: `<namespace>/<name>`, or `<name>` without a namespace.
+    /// Returns the object with this key: `<namespace>/<name>`, or `<name>` without a namespace.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Arc<T>> {
         self.read(|objects| objects.get(key).map(|slot| Arc::clone(&slot.object)))
@@ -219,18 +219,18 @@ impl<T: Cached> Cache<T> {
         subscribers.list = subscribers.list.wrapping_add(1);
     }
 
-    /// From now on objects that a list lacks all together are held (see [`HoldOptions`]).
+    /// Holds objects that later lists lack (see [`HoldOptions`]).
     pub(super) fn hold(&self, options: HoldOptions) {
         self.subscribers().hold.begin(options);
     }
 
-    /// Number of objects that are kept although the last list lacks them.
+    /// Returns the number of objects that are kept although the last list lacks them.
     #[must_use]
     pub fn held(&self) -> usize {
         self.subscribers().hold.len()
     }
 
-    /// The time at which what is held must be read again, if anything is.
+    /// Returns the time at which what is held must be read again, if anything is.
     pub(super) fn hold_ends(&self) -> Option<Instant> {
         self.subscribers().hold.ends()
     }

@@ -59,7 +59,7 @@ struct World {
     _running: DropGuard,
 }
 
-/// A server with the Nodes `a`, `b`, … of version 1, 2, …, and a cache that begins to watch it.
+/// Creates a server with the Nodes `a`, `b`, … of version 1, 2, …, and a cache that begins to watch it.
 fn world(nodes: u8, streaming: bool) -> World {
     let server = Server::default();
     (0..nodes).for_each(|i| server.put(&char::from(b'a' + i).to_string()));

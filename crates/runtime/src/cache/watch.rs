@@ -82,14 +82,15 @@ impl<T: Cached> Clone for Watch<T> {
 }
 
 impl<T: Cached> Watch<T> {
-    /// A watch that believes everything.
+    /// Creates a watch without a hold and without a check of the cluster.
     #[must_use]
     pub fn new(api: Api<T::Wire>, config: WatchConfig, cache: Cache<T>) -> Self {
         Self { api, config, cache, identity: None, observer: None }
     }
 
-    /// After a lost watch, lists again only once `client` shows that its server is still the one of this cluster. For
-    /// another cluster the watch ends, and the cache stays as it is.
+    /// Checks the cluster after a lost watch: objects are listed again only once `client` shows that its server still
+    /// belongs to this cluster. If the server belongs to another cluster, the watch ends, and the cache stays
+    /// unchanged.
     #[must_use]
     pub fn of_cluster(mut self, identity: ClusterIdentity, client: Client) -> Self {
         self.identity = Some((identity, client));
@@ -342,7 +343,7 @@ impl<T: Cached> Follower<T> {
         }
     }
 
-    /// A broken watch is daily bread; not getting any further is worth a warning, now and then.
+    /// Logs a warning now and then while the watch makes no progress; a single broken watch is normal.
     fn complain(&mut self, error: &watcher::Error) {
         let (now, text) = (Instant::now(), error_text(error));
         match &mut self.trouble {
@@ -378,7 +379,7 @@ fn refuses_streaming(error: &watcher::Error) -> bool {
     }
 }
 
-/// The client's error, where a request failed.
+/// Returns the client's error, if a request failed.
 fn cause_of(error: &watcher::Error) -> Option<&kube::Error> {
     match error {
         watcher::Error::InitialListFailed(cause)

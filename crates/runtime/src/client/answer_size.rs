@@ -133,7 +133,7 @@ pub(super) async fn read(
     }
 }
 
-/// The whole body; `None` if it has more than `limit` bytes.
+/// Returns the whole body; `None` if it has more than `limit` bytes.
 async fn read_up_to(mut body: Body, limit: usize) -> Result<Option<Vec<u8>>, kube::Error> {
     let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if told > limit {
@@ -150,7 +150,7 @@ async fn read_up_to(mut body: Body, limit: usize) -> Result<Option<Vec<u8>>, kub
     Ok(Some(bytes))
 }
 
-/// The body of a watch, which ends with [`AnswerTooLarge`] at a line that is too long.
+/// Returns the body of a watch, which ends with [`AnswerTooLarge`] at a line that is too long.
 pub(super) fn limit_lines(
     body: Body,
     asked: AskedFor,

@@ -58,7 +58,7 @@ pub struct ClientOptions {
 }
 
 impl Default for ClientOptions {
-    /// The Pod's identity, no limit, 60 s for a request, retries, no fence.
+    /// Returns the options for the Pod's identity, without a limit, with 60 s for a request, retries, and no fence.
     fn default() -> Self {
         Self {
             kubeconfig: None,
@@ -137,7 +137,7 @@ pub enum ClientError {
     },
 }
 
-/// A client for the API server that `options` lead to: a kubeconfig, the Pod's identity, or a bare URL (APP-5).
+/// Creates a client for the API server that `options` lead to: a kubeconfig, the Pod's identity, or a bare URL (APP-5).
 ///
 /// `identity` names the component that sends the requests; it is the suffix of the `User-Agent`. No request is sent
 /// yet. The process must have a TLS crypto provider (the binary installs one).
@@ -175,7 +175,7 @@ pub async fn connect_as(
     Ok(wrap(&credential(&bare), &host, &agent, &options.limits(), metrics))
 }
 
-/// A client without our layers, and the server's name for metrics.
+/// Creates a client without our layers, and the server's name for metrics.
 async fn open(
     options: &ClientOptions,
     with_credential: bool,
@@ -203,7 +203,7 @@ async fn open(
     Ok((client, host))
 }
 
-/// A client without our layers.
+/// Creates a client without our layers.
 pub(super) fn build(mut config: Config, origin: &str) -> Result<Client, ClientError> {
     // Our layer retries: it counts the attempts and stops on shutdown.
     config.default_retry = false;
@@ -265,7 +265,7 @@ fn parse_master(url: &str) -> Result<Uri, ClientError> {
     full.parse().map_err(|source| ClientError::Master { url: shown_url(url), source })
 }
 
-/// Host and port, for the label `host`.
+/// Returns host and port, for the label `host`.
 pub(super) fn host_of(url: &Uri) -> String {
     let host = url.host().unwrap_or_default();
     match (url.port_u16(), url.scheme_str()) {

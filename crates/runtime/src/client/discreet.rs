@@ -10,7 +10,7 @@ use serde_saphyr::Location;
 /// Maximum number of characters that are kept of a plugin's standard error.
 const LONGEST: usize = 300;
 
-/// The same error, without what may be secret in it.
+/// Returns the error without content that may be secret.
 #[must_use]
 pub fn discreet(error: kube::Error) -> kube::Error {
     match error {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use kube::config::{AuthInfo, ExecConfig};
 
-    /// The error of a client whose plugin is this script.
+    /// Returns the error of a client whose plugin is this script.
     fn failing(script: &str) -> kube::Error {
         let exec: ExecConfig = serde_json::from_value(serde_json::json!({
             "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "interactiveMode": "Never",

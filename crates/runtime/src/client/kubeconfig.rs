@@ -52,8 +52,8 @@ pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigProblem> {
     Ok(file)
 }
 
-/// The files on which a context of it depends: its cluster's authority, and, if `with_user`, its user's certificate, key and
-/// token. The current context if `None`.
+/// Returns the files on which a context (`None`: the current one) depends: its cluster's authority, and, if
+/// `with_user`, its user's certificate, key and token.
 pub(super) fn named_files(file: &Kubeconfig, context: Option<&str>, with_user: bool) -> impl Iterator<Item = PathBuf> {
     let wanted = context.or(file.current_context.as_deref());
     let context = file.contexts.iter().find(|it| Some(&*it.name) == wanted).and_then(|it| it.context.as_ref());

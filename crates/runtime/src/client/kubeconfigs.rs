@@ -46,7 +46,7 @@ impl Required {
         all.push((kubeconfig.to_owned(), context.map(str::to_owned), identity.clone()));
     }
 
-    /// The cluster that this kubeconfig, with this context, must lead to.
+    /// Returns the cluster that this kubeconfig, with this context, must lead to.
     pub(super) fn of(&self, kubeconfig: &Path, context: Option<&str>) -> Option<ClusterIdentity> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let required = all.iter().find(|(path, name, _)| path == kubeconfig && name.as_deref() == context);
@@ -80,7 +80,7 @@ impl Kubeconfigs {
         self.0.required.require(kubeconfig, context, identity);
     }
 
-    /// A client for the server of `source`, and the server's name for metrics.
+    /// Returns a client for the server of `source`, and the server's name for metrics.
     pub(super) async fn connect(
         &self,
         source: Source,

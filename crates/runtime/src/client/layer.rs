@@ -158,7 +158,7 @@ async fn while_open<T, E: Into<BoxError>>(
     .await
 }
 
-/// A second copy of a request, to be sent if the first is turned away.
+/// Returns a second copy of a request, to be sent if the first is turned away.
 fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     let mut copy = Request::new(request.body().try_clone()?);
     *copy.method_mut() = request.method().clone();
@@ -169,7 +169,7 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// Size of a body that is known in advance, as those of all requests are.
+/// Returns size of a body that is known in advance, as those of all requests are.
 fn body_size(body: &Body) -> usize {
     usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX)
 }

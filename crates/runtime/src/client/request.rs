@@ -130,12 +130,12 @@ impl Path {
 
 /// The hook for the metrics of the API client. All methods do nothing by default.
 pub trait RequestMetrics: Send + Sync {
-    /// An answer came (its HTTP status), or none did (`None`), `time` after the request was sent. Each attempt counts.
-    /// For a watch `time` ends when it begins.
+    /// Records an attempt with its HTTP status (`None` without a response), `time` after the request was sent. For a
+    /// watch, `time` ends when it begins.
     fn answered(&self, _request: &RequestInfo, _status: Option<u16>, _time: Duration) {}
-    /// The client's own limit held the request back for that long.
+    /// Records that the client's own rate limit delayed the request for that long.
     fn limited(&self, _request: &RequestInfo, _time: Duration) {}
-    /// The request is sent again after an answer with that status.
+    /// Records a retry after a response with that status.
     fn retried(&self, _request: &RequestInfo, _status: u16) {}
     /// Sizes of the bodies in bytes; not for watches.
     fn transferred(&self, _request: &RequestInfo, _sent: usize, _received: usize) {}

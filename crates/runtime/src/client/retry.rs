@@ -10,7 +10,8 @@ pub(super) const ATTEMPTS: u32 = 5;
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
-/// The pause before the next attempt, after `attempt` of them (from 1) and an answer; `None` if the answer stands.
+/// Returns the pause before the next attempt, after `attempt` of them (from 1) and an answer; `None` if the answer
+/// stands.
 ///
 /// Returns the pause before a retry, if the request is retried. A request that is answered with 429 was not executed,
 /// so every method is retried. After 503 and 504 the request may have been executed: only reads are retried, and

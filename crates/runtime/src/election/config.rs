@@ -53,7 +53,7 @@ impl ElectionConfig {
         }
     }
 
-    /// `NAMESPACE/NAME`, as logs have it.
+    /// Returns `NAMESPACE/NAME`, as logs show it.
     #[must_use]
     pub fn lock(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
@@ -67,7 +67,7 @@ impl ElectionConfig {
     }
 }
 
-/// `<host name>_<random UUID>` (APP-61): no other process has it, and people see where it runs.
+/// Returns a new identity, `<host name>_<random UUID>` (APP-61): unique for each process, and people see the host.
 #[must_use]
 pub fn identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -50,7 +50,7 @@ impl Elector {
         self
     }
 
-    /// The same with another clock for the times that are written into the Lease.
+    /// Replaces the clock of the times that are written into the Lease.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;

@@ -110,16 +110,17 @@ impl Leadership {
         !self.is_open() && self.facts().closed
     }
 
-    /// The fence for what only a leader may do (INV-4): closed until the Lease is acquired; open while the last
-    /// successful renewal was sent less than the renew deadline ago, by the monotonic clock; closed for good after that.
+    /// Returns the fence for what only a leader may do (INV-4): closed until the Lease is acquired; open while the last
+    /// successful renewal was sent less than the renew deadline ago, by the monotonic clock; closed for good after
+    /// that.
     #[must_use]
     pub fn fence(&self) -> Fence {
         let this = self.clone();
         Fence::new(move || this.is_open())
     }
 
-    /// The check `leaderElection` (APP-68): fails only if this process believes that it leads and has not renewed the Lease
-    /// for the lease duration and 20 s.
+    /// Performs the check `leaderElection` (APP-68), which fails only if this process believes that it leads and has
+    /// not renewed the Lease for the lease duration and 20 s.
     ///
     /// # Errors
     /// The text of the failure.
@@ -195,7 +196,7 @@ impl Leadership {
     }
 }
 
-/// The fence for what needs two Leases (migration, APP-81): open while both are held.
+/// Returns the fence for what needs two Leases (migration, APP-81): open while both are held.
 #[must_use]
 pub fn fence_of_both(main: &Leadership, migration: &Leadership) -> Fence {
     let (main, migration) = (main.clone(), migration.clone());

@@ -123,7 +123,7 @@ impl Lease {
     }
 }
 
-/// A time as Leases have it: microseconds.
+/// Formats a time as in Leases, with microseconds.
 pub(super) fn api_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }

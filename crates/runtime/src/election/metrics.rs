@@ -4,7 +4,7 @@
 pub trait ElectionMetrics: Send + Sync {
     /// Reports whether this process leads by the Lease of that name; also called once at the start, with `false`.
     fn leading(&self, _lease: &str, _leads: bool) {}
-    /// A renewal could not be written directly and needed a read before.
+    /// Counts a renewal that could not be written directly and needed a read before.
     fn slow_path(&self, _lease: &str) {}
 }
 

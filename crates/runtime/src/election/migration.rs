@@ -232,7 +232,8 @@ impl Assignment {
         found.map_or(Under::MainLease, |(_, under)| *under)
     }
 
-    /// The entries that match no controller: worth a warning, because what they mean to move stays (APP-80).
+    /// Returns the entries that match no controller: worth a warning, because the controllers that they mean do not
+    /// move (APP-80).
     #[must_use]
     pub fn unknown(&self) -> &[String] {
         &self.unknown

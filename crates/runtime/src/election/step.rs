@@ -99,7 +99,7 @@ pub enum Action {
 }
 
 impl Election {
-    /// A candidate that knows nothing.
+    /// Creates a candidate that knows nothing.
     #[must_use]
     pub fn new(config: ElectionConfig, now: Instant) -> Self {
         Self {
@@ -115,7 +115,8 @@ impl Election {
         }
     }
 
-    /// Until when this process leads: the renew deadline after its last successful renewal was sent. `None` if it does not.
+    /// Returns the time until which this process leads: the renew deadline after its last successful renewal was sent.
+    /// Returns `None` if the process does not lead.
     ///
     /// A successor has waited for the whole lease duration after that renewal arrived, which is longer.
     #[must_use]
@@ -132,7 +133,7 @@ impl Election {
         matches!(self.role, Role::Leader { direct: false, .. })
     }
 
-    /// A stop does not give the Lease back any more.
+    /// Keeps the Lease at a stop instead of releasing it.
     pub fn leave_to_expire(&mut self) {
         self.config.release_on_stop = false;
     }
@@ -143,7 +144,7 @@ impl Election {
         self.observed.as_ref().map_or("", |(record, _)| &record.holder)
     }
 
-    /// The Lease as it was last read or written.
+    /// Returns the Lease as it was last read or written.
     #[must_use]
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
@@ -366,7 +367,7 @@ impl Election {
     }
 }
 
-/// The Lease given back: others need not wait (APP-67).
+/// Returns the released Lease, so that other candidates need not wait (APP-67).
 fn released(lease: &Lease, time: Timestamp) -> Lease {
     let before = lease.record();
     let now = fresh(time, &before.renewed);

@@ -154,14 +154,14 @@ impl<'a> ObjectKey<'a> {
     }
 }
 
-/// 64 bits stand for the text; two equal ones among a few thousand will not be seen.
+/// Returns a hash of 64 bits; a collision among a few thousand texts is improbable.
 fn key(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
     hasher.finish()
 }
 
-/// `<object>.<nanoseconds since 1970 in hexadecimal>` of its first time, as client-go names them.
+/// Returns the Event's name as client-go does: `<object>.<nanoseconds since 1970 in hexadecimal>` of its first time.
 fn event_name(object: &str, time: Timestamp) -> String {
     format!("{object}.{:x}", time.as_nanosecond())
 }

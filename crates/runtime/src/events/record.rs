@@ -15,7 +15,7 @@ pub enum EventType {
 }
 
 impl EventType {
-    /// The name in the Kubernetes API.
+    /// Returns the name in the Kubernetes API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl ObjectRef {
         Self { api_version: "v1".into(), kind: "Node".into(), name: name.into(), uid: uid.into(), ..Self::default() }
     }
 
-    /// Any object of the API.
+    /// Returns a reference to any object of the API.
     #[must_use]
     pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         let meta = object.meta();
@@ -77,7 +77,7 @@ impl ObjectRef {
         }
     }
 
-    /// The namespace of events about it: its own, or `default`.
+    /// Returns the namespace of events about it: its own, or `default`.
     #[must_use]
     pub fn event_namespace(&self) -> &str {
         if self.namespace.is_empty() { "default" } else { &self.namespace }

@@ -83,13 +83,14 @@ impl EventRecorder {
         }
     }
 
-    /// A recorder for another component, into the same queue.
+    /// Returns a recorder for another component, into the same queue.
     #[must_use]
     pub fn for_component(&self, component: &str) -> Self {
         Self { component: component.into(), ..self.clone() }
     }
 
-    /// A recorder that keeps everything, unmerged and unlimited; for tests. The events carry the times of `clock`.
+    /// Returns a recorder that keeps everything, unmerged and unlimited; for tests. The events carry the times of
+    /// `clock`.
     #[must_use]
     pub fn to_memory(component: &str, clock: Arc<dyn Clock>) -> (Self, Arc<Mutex<Vec<RecordedEvent>>>) {
         let events = Arc::default();
@@ -97,7 +98,7 @@ impl EventRecorder {
     }
 }
 
-/// A recorder and the task that sends its events to the API server; run [`EventSender::run`].
+/// Returns a recorder and the task that sends its events to the API server; run [`EventSender::run`].
 ///
 /// The permission needed is `create`, `patch` and `update` on `events` of the core group.
 #[must_use]

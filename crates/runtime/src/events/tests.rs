@@ -33,7 +33,7 @@ fn event(object: &str, reason: &str, message: &str, at: Duration) -> RecordedEve
     }
 }
 
-/// `create`, `patch 3`, `patch 3: message`, `drop`, or `create 2` if the first one was not a first one.
+/// Formats an outcome as `create: message`, `patch 3`, `patch 3: message` or `drop`.
 fn show(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Create { event, .. } => {

@@ -136,7 +136,7 @@ impl<K: Eq + Hash + Clone> State<K> {
         self.waiting.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Sum and maximum of the ages of the keys being worked on.
+    /// Returns sum and maximum of the ages of the keys being worked on.
     pub(super) fn running_ages(&self, now: Instant) -> (Duration, Duration) {
         self.running
             .values()

@@ -283,7 +283,8 @@ impl Simulation {
         }
     }
 
-    /// Only one that all have seen, held by its holder: see [`restart`](Self::restart).
+    /// Deletes the Lease, but only one that all electors have seen, and that its holder holds: see
+    /// [`restart`](Self::restart).
     fn delete(&mut self) {
         let Some(stored) = &self.server.lease else { return };
         let (uid, holder) = (stored.reference().uid, stored.record().holder);
@@ -349,7 +350,7 @@ fn next_of(elector: usize, life: u64, step: u64, number: u64) -> Scheduled {
     Scheduled { at: 0.0, number, elector, life, step, event: Event::Due }
 }
 
-/// The electors do not agree on the time of day, and it jumps.
+/// Returns the time of day of an elector: the electors' clocks disagree, and jump.
 fn time_of_day(now: f64, index: usize) -> Timestamp {
     let jump = if (now / 17.0) as i64 % 2 == 0 { 0 } else { 7200 };
     let micros = (now * 1e6) as i64 + (index as i64 * 3600 + jump) * 1_000_000;

@@ -34,7 +34,7 @@ impl Authorities {
         self.0.load_full()
     }
 
-    /// To be called by one at a time.
+    /// Replaces the authorities; callers must not call it concurrently.
     pub(super) fn set(&self, clients: Option<Arc<Bundle>>, proxies: Option<Proxies>) {
         let generation = self.generation().wrapping_add(1);
         self.0.store(Arc::new(Trust { clients, proxies, generation }));

@@ -8,7 +8,7 @@ use x509_parser::prelude::{AttributeTypeAndValue, FromDer, X509Certificate};
 use super::bundle::Bundle;
 use super::user::User;
 
-/// The user of a certificate chain: the common name, in the groups that its organisations name.
+/// Returns the user of a certificate chain: the common name, in the groups that its organisations name.
 ///
 /// # Errors
 /// Why it proves nothing.

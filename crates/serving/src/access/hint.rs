@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) struct Hint(AtomicBool);
 
 impl Hint {
-    /// `true` the first time that something is missing; again only after it was there in between.
+    /// Returns `true` the first time that something is missing; again only after it was present in between.
     pub(super) fn is_due(&self, missing: bool) -> bool {
         let before = self.0.swap(missing, Ordering::Relaxed);
         missing && !before

@@ -95,7 +95,7 @@ pub async fn read(client: &Client, shutdown: &CancellationToken) -> Result<Optio
     }
 }
 
-/// The status of an answer after which asking again is of no use.
+/// Returns the status of an answer after which asking again is of no use.
 fn refusal(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) if matches!(status.code, 401 | 403) => Some(status.code),

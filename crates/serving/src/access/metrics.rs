@@ -97,25 +97,26 @@ impl Fetch {
 pub trait AccessMetrics: Send + Sync {
     /// Counts an authentication and its duration: `authentication_attempts`, `authentication_duration_seconds`.
     fn authenticated(&self, _result: AuthenticationResult, _time: Duration) {}
-    /// `authenticated_user_requests`; the name is one of few ([`compressed_username`]).
+    /// Counts `authenticated_user_requests`; the name is one of few ([`compressed_username`]).
     fn user_request(&self, _username: &'static str) {}
     /// Counts a lookup in the token cache and its duration: `authentication_token_cache_request_total`,
     /// `…_duration_seconds`.
     fn token_cache(&self, _status: TokenCache, _time: Duration) {}
-    /// `authentication_token_cache_fetch_total`: a review ended, with an answer or without.
+    /// Counts `authentication_token_cache_fetch_total`: a review ended, with an answer or without.
     fn token_fetched(&self, _ok: bool) {}
     /// Changes the gauge `authentication_token_cache_active_fetch_count` by `_change`.
     fn token_fetches(&self, _status: Fetch, _change: i64) {}
     /// Counts an authorization and its duration: `authorization_attempts_total`, `authorization_duration_seconds`.
     fn authorized(&self, _result: AuthorizationResult, _time: Duration) {}
-    /// `apiserver_delegated_authn_request_total`, `…_duration_seconds`: one TokenReview, tries included; the code is the
-    /// HTTP status or `<error>`.
+    /// Counts a TokenReview, retries included, in `apiserver_delegated_authn_request_total`, `…_duration_seconds`; the
+    /// code is the HTTP status or `<error>`.
     fn token_reviewed(&self, _code: &str, _time: Duration) {}
-    /// `apiserver_delegated_authz_request_total`, `…_duration_seconds`: one SubjectAccessReview.
+    /// Counts a SubjectAccessReview in `apiserver_delegated_authz_request_total`, `…_duration_seconds`.
     fn access_reviewed(&self, _code: &str, _time: Duration) {}
-    /// `apiserver_client_certificate_expiration_seconds`: how long an accepted client certificate is still valid.
+    /// Records `apiserver_client_certificate_expiration_seconds`: the remaining validity of an accepted client
+    /// certificate.
     fn client_certificate(&self, _remaining: Duration) {}
-    /// `ccm_server_limited_total`: a caller exceeded a limit.
+    /// Counts `ccm_server_limited_total`: a caller exceeded a limit.
     fn limited(&self, _limit: Limit) {}
 }
 
@@ -125,7 +126,7 @@ pub struct NoAccessMetrics;
 
 impl AccessMetrics for NoAccessMetrics {}
 
-/// A user's name as a label with few values (MET-25).
+/// Returns a user's name as a label with few values (MET-25).
 #[must_use]
 pub fn compressed_username(name: &str) -> &'static str {
     match name {

@@ -27,7 +27,7 @@ impl Paths {
     }
 }
 
-/// The slash in front is optional.
+/// Removes the leading slash, which is optional.
 fn bare(path: &str) -> &str {
     path.strip_prefix('/').unwrap_or(path)
 }

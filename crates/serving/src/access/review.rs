@@ -91,7 +91,7 @@ fn pause(tried: u32, random: f64) -> Duration {
     FIRST_PAUSE.mul_f64(FACTOR.powi(exponent) * (1.0 + JITTER * random))
 }
 
-/// From 0 to 1. Only to spread tries, so the clock's last digits are random enough.
+/// Returns a number from 0 to 1. It only spreads attempts, so the clock's last digits are random enough.
 fn fastrand() -> f64 {
     f64::from(jiff::Timestamp::now().subsec_nanosecond() % 1000) / 1000.0
 }

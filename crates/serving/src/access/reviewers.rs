@@ -98,7 +98,7 @@ async fn connect(
     Err(ReviewersError { purpose, path, problem })
 }
 
-/// With the Pod's identity; nothing if this is no Pod.
+/// Creates the client with the Pod's identity; `None` outside of a Pod.
 fn in_a_pod(
     purpose: &'static str,
     user_agent: &UserAgent,

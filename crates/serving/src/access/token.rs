@@ -22,7 +22,7 @@ const CAPACITY: usize = 4096;
 /// identity provider with many groups somewhat more.
 const LONGEST: usize = 16 << 10;
 
-/// The token of a request, if it has one.
+/// Returns the token of a request, if it has one.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
     let token = token.trim_start().split(' ').next().filter(|token| !token.is_empty())?;
@@ -47,7 +47,8 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// `ttl`: how long answers are kept, whether the token was accepted or not; errors are not.
+    /// Creates the cache. `ttl` is the time for which answers are cached, whether the token was accepted or not; errors
+    /// are not cached.
     pub(super) fn new(client: Client, ttl: Duration, metrics: Arc<dyn AccessMetrics>) -> Self {
         // Without randomness no TLS works either; a fixed key is then no worse.
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())

@@ -26,7 +26,7 @@ impl User {
         Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
     }
 
-    /// With the group of all who are known (APP-126).
+    /// Adds the group of all authenticated users (APP-126).
     pub(super) fn authenticated(mut self) -> Self {
         let is_classified = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
         if self.name != ANONYMOUS && !self.groups.iter().any(is_classified) {

@@ -12,7 +12,7 @@ impl Message {
         Self::default()
     }
 
-    /// A number; zero is what a missing field means.
+    /// Writes a number; zero is left out, as a missing field means zero.
     pub(super) fn number(mut self, field: u64, value: u64) -> Self {
         if value != 0 {
             varint(&mut self.0, field << 3 | VARINT);
@@ -21,7 +21,7 @@ impl Message {
         self
     }
 
-    /// A packed list of numbers.
+    /// Writes a packed list of numbers.
     pub(super) fn numbers(self, field: u64, values: &[u64]) -> Self {
         let mut packed = Vec::new();
         for value in values {

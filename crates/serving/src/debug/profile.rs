@@ -71,8 +71,8 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// `has_names`: functions, files, lines and what was inlined are in the profile, so the pprof tools need not read the
-    /// program for them, which takes long. Without names they do, if they find it.
+    /// Encodes a mapping. `has_names`: the profile has functions, files, lines and inlined frames, so that the pprof
+    /// tools need not read the program for them, which takes long. Without names they do, if they find it.
     fn message(&self, id: u64, strings: &mut Strings, has_names: bool) -> Message {
         let message = Message::new().number(1, id).number(2, self.start).number(3, self.limit).number(4, self.offset);
         let has = u64::from(has_names);
@@ -85,7 +85,7 @@ fn mappings() -> Vec<Mapping> {
     std::fs::read_to_string("/proc/self/maps").unwrap_or_default().lines().filter_map(parse_mapping).collect()
 }
 
-/// A line of `/proc/self/maps`, if it is of code in a file.
+/// Parses a line of `/proc/self/maps`, if it describes code in a file.
 fn parse_mapping(line: &str) -> Option<Mapping> {
     let mut words = line.split_whitespace();
     let (range, rights, offset) = (words.next()?, words.next()?, words.next()?);

@@ -34,7 +34,7 @@ impl Query {
     }
 }
 
-/// A value as forms and URLs encode it.
+/// Decodes a value that forms or URLs encoded.
 fn decoded(value: &str) -> String {
     let value = value.replace('+', " ");
     crate::percent::decoded(&value)
@@ -51,7 +51,7 @@ pub(super) fn all(report: &Report, verbose: bool) -> Response {
     }
 }
 
-/// APP-97, and APP-162: not ready is a state, not an error.
+/// Returns the status of a failed probe (APP-97, and APP-162: not ready is a state, not an error).
 fn failed(probe: Probe) -> StatusCode {
     match probe {
         Probe::Healthz | Probe::Livez => StatusCode::INTERNAL_SERVER_ERROR,

@@ -122,7 +122,7 @@ async fn refuse_plain(mut stream: TcpStream) {
     _ = timeout(TOLD, told).await;
 }
 
-/// The handshake, within its time, and then the protocol that was agreed upon.
+/// Performs the handshake within its time-out, and then serves the negotiated protocol.
 pub(super) async fn encrypted<S>(
     stream: S,
     address: SocketAddr,

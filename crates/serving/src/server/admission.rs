@@ -131,7 +131,7 @@ mod tests {
         Client::new(peer.parse::<IpAddr>().unwrap(), [10, 9, 9, 9].into())
     }
 
-    /// A connection that is answering a request.
+    /// Admits a connection that is answering a request.
     fn busy(connections: &Connections, peer: &str) -> (Admitted, impl Sized) {
         let admitted = connections.admit(client(peer)).ok().unwrap();
         let answering = admitted.activity.begin(Duration::from_secs(30));

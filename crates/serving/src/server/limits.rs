@@ -167,7 +167,7 @@ impl Limit {
 
 /// Hook for the metrics of servers. Does nothing by default.
 pub trait ServerMetrics: Send + Sync {
-    /// `ccm_server_limited_total`: a request or a connection exceeded a limit.
+    /// Counts `ccm_server_limited_total`: a request or a connection exceeded a limit.
     fn limited(&self, _limit: Limit) {}
 }
 

@@ -150,7 +150,7 @@ async fn a_handler_may_extend_the_time_of_its_request() {
 }
 
 impl InMemory {
-    /// The HTTP/2 preface with a window of nothing for answers.
+    /// Sends the HTTP/2 preface with an empty window for responses.
     async fn open_http2_without_window() -> Self {
         let mut connection = Self::open(Protocol::Http2, Limits::standard(0));
         connection.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
@@ -158,7 +158,7 @@ impl InMemory {
         connection
     }
 
-    /// HEADERS of a stream, complete: GET https / with authority x.
+    /// Sends the complete HEADERS of a stream: GET https / with authority x.
     async fn get_root(&mut self, stream: u8) {
         let headers = [0x82, 0x87, 0x84, 0x41, 1, b'x'];
         let length = u8::try_from(headers.len()).unwrap();
@@ -396,7 +396,7 @@ impl Running {
         format!("https://{name}:{}{path}", self.address.port())
     }
 
-    /// The certificate that the server shows for this name.
+    /// Returns the certificate that the server shows for this name.
     async fn certificate(&self, name: &str) -> Vec<u8> {
         let client = self.client().build().unwrap();
         let response = client.get(self.url(name, "/")).send().await.unwrap();

@@ -49,7 +49,7 @@ impl Tls {
         self.rebuild();
     }
 
-    /// The configuration for the next connection.
+    /// Returns the configuration for the next connection.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         let generation = self.authorities.as_ref().map_or(0, Authorities::generation);
         if self.current.load().generation != generation {

@@ -37,7 +37,7 @@ impl Names {
         Self { default, by_name }
     }
 
-    /// The name itself goes before a wildcard for its first label.
+    /// Selects the certificate: the name itself takes precedence over a wildcard for its first label.
     pub(super) fn choose(&self, server_name: Option<&str>) -> &Arc<CertifiedKey> {
         let Some(name) = server_name.map(normal) else { return &self.default };
         let wildcard = || self.by_name.get(&format!("*.{}", name.split_once('.')?.1));

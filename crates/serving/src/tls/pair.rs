@@ -25,7 +25,7 @@ impl PemPair {
         Ok(Self { certificate: read(&files.certificate)?, key: read(&files.key)? })
     }
 
-    /// The first certificate, whether there is a key for it or not.
+    /// Returns the first certificate, whether there is a key for it or not.
     pub(super) fn leaf(&self) -> Option<Leaf> {
         Leaf::read(&CertificateDer::from_pem_slice(&self.certificate).ok()?)
     }

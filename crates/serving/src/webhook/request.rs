@@ -96,7 +96,7 @@ pub(super) struct Review {
 /// Longest name that is read, in bytes; no name of the API is longer than 253.
 const LONGEST: usize = 1024;
 
-/// A text; `null` is the empty one.
+/// Parses a text; `null` is the empty one.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?.unwrap_or_default();
     if text.len() > LONGEST {

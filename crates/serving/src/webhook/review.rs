@@ -71,7 +71,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Refused> {
     ))
 }
 
-/// The body, and permission to have it in memory.
+/// Reads the body, and returns it with the permit for its memory.
 async fn read(
     body: Body,
     limits: &WebhookLimits,
@@ -114,7 +114,7 @@ async fn collect(
     Ok((bytes, held))
 }
 
-/// The request within the review.
+/// Decodes the request within the review.
 fn decode(body: &[u8]) -> Result<AdmissionRequest, Refused> {
     let bad = |text: String| refused(StatusCode::BAD_REQUEST, text);
     let review: Review = serde_json::from_slice(body).map_err(|error| {

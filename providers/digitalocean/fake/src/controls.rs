@@ -37,7 +37,7 @@ impl Fake {
         self.model().droplets.values().map(|it| it.object.clone()).collect()
     }
 
-    /// The first droplet of this name.
+    /// Returns the first droplet of this name.
     #[must_use]
     pub fn droplet(&self, name: &str) -> Option<Droplet> {
         self.droplets().into_iter().find(|it| it.name == name)
@@ -79,7 +79,7 @@ impl Fake {
         objects(self.model().load_balancers.values())
     }
 
-    /// The first load balancer of this name.
+    /// Returns the first load balancer of this name.
     #[must_use]
     pub fn load_balancer(&self, name: &str) -> Option<Value> {
         self.load_balancers().into_iter().find(|it| it["name"] == name)

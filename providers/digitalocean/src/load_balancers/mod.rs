@@ -32,7 +32,7 @@ use crate::config::{Config, LoadBalancerType};
 const ALL: &str = LoadBalancer::PATHS.collection;
 const COLLECTION: &str = "load_balancers";
 
-/// The name of a Service's load balancer.
+/// Returns the name of a Service's load balancer.
 pub(crate) fn name_of(service: &Service) -> String {
     key::NAME.text_on(service).map_or_else(|| default_load_balancer_name(service), |name| name.trim().to_owned())
 }
@@ -99,7 +99,7 @@ impl DigitalOceanLoadBalancers {
     }
 }
 
-/// The text of a field of the load balancer itself.
+/// Returns the text of a field of the load balancer itself.
 fn text<'a>(tree: Option<&'a Tree>, field: &str) -> Option<&'a str> {
     tree?.balancer_attributes()?.text(field)
 }

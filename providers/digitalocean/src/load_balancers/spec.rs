@@ -120,7 +120,7 @@ impl ForwardingRule {
     }
 }
 
-/// The ports of the Service; what is wrong with them is a mistake.
+/// Returns the ports of the Service, and reports errors in them.
 fn ports(service: &Service, asked: &mut Annotations<'_>) -> Vec<ServicePort> {
     service_ports(service, &["TCP", "UDP"]).unwrap_or_else(|error| {
         asked.mistake(error.to_string());
@@ -222,7 +222,8 @@ fn warn_of_proxy_settings(asked: &mut Annotations<'_>) {
     }
 }
 
-/// A network load balancer leaves the port as it is: targets see its own address as the destination.
+/// Returns the rule of a network load balancer, which leaves the port unchanged: targets see its own address as the
+/// destination.
 fn network_rule(port: ServicePort, asked: &mut Annotations<'_>) -> ForwardingRule {
     if RESERVED_PORTS.contains(&port.number) {
         asked.mistake(format!("port {} is reserved: network load balancers do not take 50053 to 50055", port.number));

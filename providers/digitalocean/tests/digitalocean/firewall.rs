@@ -21,7 +21,7 @@ async fn settle() {
     tokio::time::sleep(Duration::from_secs(10)).await;
 }
 
-/// The rules as `protocol ports sources`.
+/// Returns the rules as `protocol ports sources`.
 fn rules(harness: &Harness) -> Vec<String> {
     let firewalls = harness.fake.firewalls();
     assert_eq!(firewalls.len(), 1, "{firewalls:?}");

@@ -67,7 +67,7 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    /// An account with two droplets, and the Nodes that they are.
+    /// Creates an account with two droplets, and the Nodes that they are.
     pub(crate) fn new() -> Self {
         let fake = Fake::new(Options { change_time: std::time::Duration::ZERO, ..Options::default() });
         let variables = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", "http://digitalocean"), ("REGION", REGION)];
@@ -87,7 +87,7 @@ impl Harness {
         Setup { environment: Environment::of(self.variables.clone()), ..Setup::default() }
     }
 
-    /// The provider as the program creates it; nothing is sent yet.
+    /// Returns the provider as the program creates it; nothing is sent yet.
     pub(crate) fn provider(&self) -> DigitalOcean {
         let setup = self.setup();
         let config = Config::read(&setup).unwrap();
@@ -96,7 +96,7 @@ impl Harness {
         DigitalOcean::new(config, transport, metadata)
     }
 
-    /// The provider as the program starts it; the requests of the start are forgotten.
+    /// Returns the provider as the program starts it; the requests of the start are forgotten.
     pub(crate) async fn started(&self) -> DigitalOcean {
         let provider = self.provider();
         self.start(&provider).await;
@@ -157,7 +157,7 @@ impl Harness {
         provider.load_balancers().unwrap().delete(request).await
     }
 
-    /// The only load balancer.
+    /// Returns the only load balancer.
     pub(crate) fn load_balancer(&self) -> Value {
         let mut all = self.fake.load_balancers();
         assert_eq!(all.len(), 1, "{all:#?}");
@@ -169,12 +169,12 @@ pub(crate) fn cluster() -> Cluster {
     Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
 }
 
-/// A Service with ports 80 and 443, and these annotations: without the prefix, unless they have a slash.
+/// Returns a Service with ports 80 and 443, and these annotations: without the prefix, unless they have a slash.
 pub(crate) fn service(annotations: &[(&str, &str)]) -> Service {
     service_of(annotations, json!({}))
 }
 
-/// A Service with further fields in its spec.
+/// Returns a Service with further fields in its spec.
 pub(crate) fn service_of(annotations: &[(&str, &str)], more: Value) -> Service {
     let full = |key: &str| if key.contains('/') { key.to_owned() } else { format!("{PREFIX}{key}") };
     let annotations: Value =

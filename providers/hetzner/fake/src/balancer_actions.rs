@@ -49,7 +49,7 @@ pub(crate) fn act(model: &mut Model, asked: &Asked) -> Answer {
 }
 
 impl Model {
-    /// A load balancer after an action.
+    /// Returns a load balancer after an action.
     fn after(&self, asked: &Asked, mut balancer: Balancer, command: &str) -> Result<Balancer, Refusal> {
         let project = &asked.project;
         match command {

@@ -112,7 +112,7 @@ fn is_http(protocol: &str) -> bool {
 }
 
 impl Service {
-    /// A new one, with the API's defaults.
+    /// Creates a service with the API's defaults.
     pub(crate) fn new(change: ServiceChange) -> Result<Self, Refusal> {
         let protocol = change.protocol.clone().ok_or_else(|| Refusal::field("protocol", "is required"))?;
         let default = match protocol.as_str() {

@@ -74,7 +74,7 @@ impl TargetWish {
 }
 
 impl Target {
-    /// The id of its server, if it is one.
+    /// Returns the ID of the target's server, if it is one.
     #[must_use]
     pub fn server(&self) -> Option<u64> {
         if let Self::Server { id, .. } = self { Some(*id) } else { None }
@@ -141,7 +141,7 @@ impl Model {
         }
     }
 
-    /// An address must be a dedicated server's, or a private one behind a vSwitch.
+    /// Checks that an address belongs to a dedicated server, or is a private one behind a vSwitch.
     fn admit_ip(&self, ip: IpAddr) -> Result<(), Refusal> {
         let is_private = matches!(ip, IpAddr::V4(ip) if ip.is_private());
         let is_cloud = self.servers.values().any(|it| it.object.ipv4.map(IpAddr::V4) == Some(ip));

@@ -26,7 +26,7 @@ pub const LOCATIONS: [Location; 6] = [
     Location { name: "sin", network_zone: "ap-southeast" },
 ];
 
-/// A location, also one that is not in the list.
+/// Returns a location, also one that is not in the list.
 pub(crate) fn location(name: &str) -> Value {
     let found = LOCATIONS.iter().position(|it| it.name == name);
     let zone = found.map_or("eu-central", |at| LOCATIONS[at].network_zone);

@@ -73,7 +73,7 @@ impl Fake {
         objects(&self.model().servers)
     }
 
-    /// A server, by name.
+    /// Returns a server, by name.
     #[must_use]
     pub fn server(&self, name: &str) -> Option<Server> {
         self.servers().into_iter().find(|it| it.name == name)
@@ -101,13 +101,13 @@ impl Fake {
         objects(&self.model().networks)
     }
 
-    /// The routes of a network.
+    /// Returns the routes of a network.
     #[must_use]
     pub fn routes(&self, network: u64) -> Vec<Route> {
         self.networks().into_iter().find(|it| it.id == network).map(|it| it.routes).unwrap_or_default()
     }
 
-    /// The machine that the program runs on is attached to this network.
+    /// Attaches the machine that the program runs on to this network.
     pub fn run_attached_to(&self, network: u64) {
         self.model().attached_to.insert(network);
     }
@@ -139,7 +139,7 @@ impl Fake {
         objects(&self.model().balancers)
     }
 
-    /// A load balancer, by name.
+    /// Returns a load balancer, by name.
     #[must_use]
     pub fn load_balancer(&self, name: &str) -> Option<Balancer> {
         self.load_balancers().into_iter().find(|it| it.name == name)

@@ -85,7 +85,7 @@ impl Model {
         }
     }
 
-    /// An id that nothing has had before, and the number of its kind that it is, from 1.
+    /// Returns a new ID, and the serial number of its kind, from 1.
     pub(crate) fn next_id(&mut self, kind: Kind) -> (u64, u64) {
         let (slot, first) = match kind {
             Kind::Server => (0, SERVERS),
@@ -153,12 +153,12 @@ pub(crate) fn of<'a, T>(all: &'a All<T>, asked: &'a Asked) -> impl Iterator<Item
     of_project(all, &asked.project)
 }
 
-/// The one of a project.
+/// Returns an object of a project.
 pub(crate) fn one<'a, T>(all: &'a All<T>, project: &str, id: u64) -> Option<&'a T> {
     all.get(&id).filter(|it| it.project == project).map(|it| &it.object)
 }
 
-/// The one that a path names.
+/// Returns the object that a path names.
 pub(crate) fn asked_for<'a, T>(all: &'a All<T>, asked: &Asked, what: &str) -> Result<&'a T, Refusal> {
     let found = asked.id().parse().ok().and_then(|id| one(all, &asked.project, id));
     found.ok_or_else(|| Refusal::not_found(what))
@@ -179,7 +179,7 @@ pub(crate) fn changed<T>(all: &mut All<T>, action: &Action, change: impl FnOnce(
 /// Creation time of every object; the clients do not depend on it.
 pub(crate) const CREATED: &str = "2026-08-01T00:00:00Z";
 
-/// An object's reference in an action.
+/// Returns an object's reference in an action.
 pub(crate) fn reference(resource: (&'static str, u64)) -> Value {
     serde_json::json!([{"id": resource.1, "type": resource.0}])
 }

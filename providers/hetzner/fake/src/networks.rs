@@ -66,7 +66,7 @@ impl Model {
         of_servers.chain(of_balancers.filter(move |it| it.network == network).map(|it| it.ip))
     }
 
-    /// An address in a network: this one, or a free one of this range or of any subnet.
+    /// Returns an address in a network: this one, or a free one of this range or of any subnet.
     pub(crate) fn address_in(
         &self,
         project: &str,

@@ -27,7 +27,7 @@ impl Refusal {
         Self::new("not_found", format!("{what} not found"))
     }
 
-    /// `invalid_input` about one field.
+    /// Creates the error `invalid_input` about one field.
     pub(crate) fn field(name: &str, message: &str) -> Self {
         let mut refusal = Self::new("invalid_input", format!("invalid input in field '{name}'"));
         refusal.details = json!({"fields": [{"name": name, "messages": [message]}]});
@@ -39,7 +39,7 @@ impl Refusal {
         Self::new(code, code.to_lowercase())
     }
 
-    /// `{"error": {"code", "message", "details"}}`; Robot's have the status instead of details.
+    /// Returns the response `{"error": {"code", "message", "details"}}`; Robot's has the status instead of details.
     pub(crate) fn reply(&self, service: Service) -> Reply {
         let Self { status, code, message, details } = self;
         match service {
@@ -62,7 +62,7 @@ impl From<Refused> for Refusal {
     }
 }
 
-/// The status of an answer with this code.
+/// Returns the status of an answer with this code.
 fn status_of(code: &str) -> u16 {
     match code {
         "json_error" => 400,

@@ -85,7 +85,7 @@ impl Cloud for Model {
     }
 }
 
-/// A body, strictly: what the API does not know is refused, because it is a mistake of the client.
+/// Parses a body strictly: unknown fields are refused, because they are mistakes of the client.
 pub(crate) fn parse<T: DeserializeOwned>(asked: &Asked) -> Result<T, Refusal> {
     if asked.is_broken() || asked.bytes.is_empty() {
         return Err(Refusal::new("json_error", "the body is no JSON"));

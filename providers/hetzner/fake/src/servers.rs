@@ -82,7 +82,7 @@ fn server_type(name: &str) -> Value {
 }
 
 impl Model {
-    /// A running server with addresses of both families.
+    /// Adds a running server with addresses of both families.
     pub(crate) fn add_server(&mut self, project: &str, name: &str) -> Server {
         let (id, number) = self.next_id(Kind::Server);
         let [high, low, ..] = u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes();

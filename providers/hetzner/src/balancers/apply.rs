@@ -259,7 +259,7 @@ fn is_managed(identity: &Identity<'_>) -> bool {
     key::CERTIFICATE_TYPE.text_on(identity.service).is_some_and(|it| it.trim().eq_ignore_ascii_case("managed"))
 }
 
-/// The API refuses `https` without a certificate, and does not know what annotations there are.
+/// Checks that `https` listeners have a certificate: the API refuses them without, and its error names no annotation.
 pub(super) fn check_certificates<'a>(mut listeners: impl Iterator<Item = (&'a Port, &'a Attributes)>) -> Result<()> {
     let is_bare = |settings: &Attributes| {
         let certificates = settings.get(CERTIFICATES);

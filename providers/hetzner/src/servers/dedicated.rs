@@ -115,7 +115,7 @@ impl Telling {
     }
 }
 
-/// A product's name as the value of a label.
+/// Returns a product's name as the value of a label.
 fn instance_type(product: &str) -> String {
     let valid = |c: &char| c.is_ascii_alphanumeric() || "_.-".contains(*c);
     product.chars().map(|c| if c == ' ' { '-' } else { c }).filter(valid).collect()

@@ -46,7 +46,8 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Two Nodes on cloud servers; load balancers of type `lb11` in `fsn1`; actions that take a second.
+    /// Creates a harness with two Nodes on cloud servers, load balancers of type `lb11` in `fsn1`, and actions that
+    /// take a second.
     pub(super) fn new() -> Self {
         Self::with(Options::default())
     }
@@ -71,14 +72,14 @@ impl Scene {
         scene
     }
 
-    /// A Node on a new cloud server; the server's id.
+    /// Adds a Node on a new cloud server, and returns the server's ID.
     pub(super) fn add_node(&mut self, name: &str) -> u64 {
         let id = self.fake.add_server(name).id;
         self.nodes.push(node(name, &format!("hcloud://{id}"), &json!({})));
         id
     }
 
-    /// A network to which all servers are attached, and which is configured; its id.
+    /// Adds a configured network to which all servers are attached, and returns its ID.
     pub(super) fn network(&mut self) -> u64 {
         let id = self.fake.add_network("kubernetes", "10.0.0.0/8");
         for server in self.fake.servers() {
@@ -133,7 +134,7 @@ impl Scene {
         self.provider.as_ref().unwrap().load_balancers().unwrap()
     }
 
-    /// The addresses and names of the status.
+    /// Syncs the Service, and returns the addresses and names of the status.
     pub(super) async fn try_ensure(&mut self) -> Result<Vec<LoadBalancerIngress>> {
         let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), kubernetes());
         let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
@@ -171,7 +172,7 @@ impl Scene {
         self.balancers().await.delete(request).await
     }
 
-    /// The only load balancer.
+    /// Returns the only load balancer.
     pub(super) fn balancer(&self) -> Balancer {
         let all = self.fake.load_balancers();
         assert_eq!(all.len(), 1, "{all:?}");
@@ -185,7 +186,7 @@ impl Scene {
         self.start().await;
     }
 
-    /// The routes of what was changed, in order, since the last call; the requests are forgotten.
+    /// Returns the routes of the changes since the last call, in order, and resets them.
     pub(super) fn changes(&self) -> Vec<String> {
         let routes = self.fake.changes().into_iter().map(|(route, _)| route).collect();
         self.fake.forget_requests();
@@ -202,7 +203,7 @@ impl Scene {
         self.cluster.events()
     }
 
-    /// The ids of server targets and the addresses of IP targets.
+    /// Returns the ids of server targets and the addresses of IP targets.
     pub(super) fn targets(&self) -> Vec<String> {
         let text = |target: &Target| match target {
             Target::Server { id, use_private_ip: false } => id.to_string(),
@@ -215,7 +216,7 @@ impl Scene {
         all
     }
 
-    /// The ids of the Nodes' servers.
+    /// Returns the ids of the Nodes' servers.
     pub(super) fn servers(&self) -> Vec<String> {
         self.fake.servers().iter().map(|server| server.id.to_string()).collect()
     }

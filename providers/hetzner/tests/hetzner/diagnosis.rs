@@ -19,7 +19,7 @@ async fn told(harness: &Harness) -> Vec<String> {
     told
 }
 
-/// The finding that begins so.
+/// Returns the finding with this prefix.
 fn find<'a>(told: &'a [String], start: &str) -> &'a str {
     told.iter().find(|it| it.starts_with(start)).unwrap_or_else(|| panic!("{start}: {told:#?}"))
 }

@@ -30,7 +30,7 @@ impl Scene {
         Self { harness, network, provider }
     }
 
-    /// A server in the network and its Node of another name; its address.
+    /// Adds a server in the network and its Node of another name, and returns the server's address.
     fn join(&self, node: &str, server: &str, pods: &str) -> Ipv4Addr {
         let id = self.harness.fake.add_server(server).id;
         let ip = self.harness.fake.attach(server, self.network);
@@ -38,7 +38,7 @@ impl Scene {
         ip
     }
 
-    /// A route that is there already.
+    /// Adds a route of another owner.
     fn route(&self, destination: &str, gateway: &str) {
         let route = CloudRoute { destination: destination.into(), gateway: gateway.into() };
         self.harness.fake.change_network(self.network, |it| it.routes.push(route)).unwrap();

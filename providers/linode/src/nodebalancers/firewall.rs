@@ -94,14 +94,14 @@ impl Firewall {
     }
 }
 
-/// The numbers of `80` or `80-82`.
+/// Returns the numbers of `80` or `80-82`.
 fn numbers(text: &str) -> impl Iterator<Item = u16> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let range = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
     range.into_iter().flat_map(|(first, last)| first..=last)
 }
 
-/// The rules of an ACL firewall.
+/// Returns the rules of an ACL firewall.
 ///
 /// # Errors
 /// *Invalid*, if there are more ranges than rules can hold.

@@ -157,7 +157,7 @@ impl NodeBalancers {
     }
 }
 
-/// The owner tag of a Service.
+/// Returns the owner tag of a Service.
 fn owner_tag(identity: &Identity<'_>) -> String {
     let owner = identity.owner_tags();
     let only = OwnerTags { cluster: None, ..owner };

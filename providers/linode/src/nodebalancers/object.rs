@@ -120,7 +120,7 @@ impl Config {
         "ssl_fingerprint",
     ];
 
-    /// The transport protocol. TCP and UDP can share a port.
+    /// Returns the transport protocol. TCP and UDP can share a port.
     pub(crate) fn transport(&self) -> &'static str {
         if self.protocol == Protocol::Udp { "UDP" } else { "TCP" }
     }
@@ -149,7 +149,7 @@ pub(crate) fn legacy_owner(service: &Service) -> Option<String> {
     requested.or_else(ip).or_else(name)
 }
 
-/// The address in `203-0-113-9.ip.linodeusercontent.com`.
+/// Returns the address in `203-0-113-9.ip.linodeusercontent.com`.
 fn named_address(hostname: &str) -> Option<Ipv4Addr> {
     let name = hostname.split('.').next()?;
     name.strip_prefix("nb-").unwrap_or(name).replace('-', ".").parse().ok()

@@ -179,7 +179,7 @@ impl Subnet {
     }
 }
 
-/// `spec.loadBalancerSourceRanges`, as an ACL.
+/// Returns `spec.loadBalancerSourceRanges` as an ACL.
 fn source_ranges(service: &Service, asked: &mut Annotations<'_>) -> Option<Acl> {
     match stated_source_ranges(service) {
         Ok(ranges) if ranges.is_empty() || allows_all(&ranges) => None,

@@ -82,7 +82,7 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    /// An account with two Linodes, and the Nodes that they are.
+    /// Creates an account with two Linodes, and the Nodes that they are.
     pub(crate) fn new() -> Self {
         let fake = Handle::new(Linodes::default());
         let variables = [("LINODE_API_TOKEN", TOKEN), ("LINODE_REGION", "us-east"), ("LINODE_URL", "http://linode")];
@@ -106,12 +106,12 @@ impl Harness {
         Setup { environment, flags, cluster_cidr, ..Setup::default() }
     }
 
-    /// The provider as the program starts it; the requests of the start are forgotten.
+    /// Returns the provider as the program starts it; the requests of the start are forgotten.
     pub(crate) async fn started(&self) -> Linode {
         self.started_with(|it| it.service(self.fake.router())).await
     }
 
-    /// The same over other connections.
+    /// Returns the started provider over changed connections.
     pub(crate) async fn started_with(&self, connect: impl Fn(Builder) -> Builder) -> Linode {
         let setup = self.setup();
         let config = Config::read(&setup).unwrap();
@@ -179,7 +179,7 @@ impl Harness {
         provider.load_balancers().unwrap().delete(self.request(service, &[], &cluster)).await
     }
 
-    /// The only NodeBalancer, and its configurations.
+    /// Returns the only NodeBalancer, and its configurations.
     pub(crate) fn nodebalancer(&self) -> (Value, Vec<Value>) {
         let cloud = self.fake.lock();
         assert_eq!(cloud.nodebalancers.len(), 1, "{:#?}", cloud.nodebalancers);
@@ -196,12 +196,12 @@ pub(crate) fn cluster() -> Cluster {
     Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
 }
 
-/// A Service with ports 80 and 443, and these annotations without their prefix.
+/// Returns a Service with ports 80 and 443, and these annotations without their prefix.
 pub(crate) fn service(annotations: &[(&str, &str)]) -> Service {
     service_of(annotations, json!({}))
 }
 
-/// A Service with further fields in its spec.
+/// Returns a Service with further fields in its spec.
 pub(crate) fn service_of(all: &[(&str, &str)], more: Value) -> Service {
     let full = |key: &str| format!("{}{key}", annotations::PREFIX);
     let all: Value = all.iter().map(|(key, value)| (full(key), json!(value))).collect::<serde_json::Map<_, _>>().into();

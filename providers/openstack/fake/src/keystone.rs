@@ -48,7 +48,7 @@ impl Default for Identity {
 }
 
 impl Identity {
-    /// The project of a token that is good.
+    /// Returns the project of a token that is good.
     pub(crate) fn project_of(&self, token: &str, now: Instant) -> Option<String> {
         self.tokens.get(token).filter(|it| now < it.ends)?.project.clone()
     }
@@ -58,12 +58,12 @@ impl Identity {
         self.roles.iter().any(|it| ["member", "admin"].contains(&it.as_str()))
     }
 
-    /// No token is good any more.
+    /// Invalidates all tokens at once.
     pub(crate) fn forget_tokens(&mut self) {
         self.tokens.clear();
     }
 
-    /// The project that a scope names by id, or by name in the domain.
+    /// Returns the project that a scope names by id, or by name in the domain.
     fn project(&self, scope: &Value) -> Result<String, Refusal> {
         let by_name = |name: &str| self.projects.iter().find(|(_, it)| *it == name).map(|(id, _)| id.clone());
         let found = match (scope["id"].as_str(), scope["name"].as_str()) {

@@ -86,7 +86,7 @@ impl Model {
 }
 
 impl Server {
-    /// With its first port.
+    /// Returns the server with its first port.
     fn of(object: &Object, port: Option<&Object>) -> Self {
         let own = |key: &str| text(object, key).to_owned();
         let first = port.and_then(|it| items(it, "fixed_ips").first()).and_then(|it| it["ip_address"].as_str());
@@ -133,7 +133,7 @@ impl Fake {
         id
     }
 
-    /// The extra routes of a router, each with `destination` and `nexthop`.
+    /// Returns the extra routes of a router, each with `destination` and `nexthop`.
     #[must_use]
     pub fn routes(&self, router: &str) -> Vec<Value> {
         self.model().get(Kind::Router, router).map(|it| items(it, "routes").to_vec()).unwrap_or_default()
@@ -150,7 +150,7 @@ impl Fake {
         true
     }
 
-    /// The project does not see an object any more, whatever it is.
+    /// Hides an object of any kind from the project.
     pub fn hide(&self, id: &str) {
         self.model().hidden.insert(id.to_owned());
     }
@@ -260,7 +260,7 @@ impl Fake {
         model.all(Kind::Server).map(|it| Server::of(it, ports.get(text(it, "id")).copied())).collect()
     }
 
-    /// A server, by name.
+    /// Returns a server, by name.
     #[must_use]
     pub fn server(&self, name: &str) -> Option<Server> {
         let model = self.model();
@@ -293,7 +293,7 @@ impl Fake {
         text(&port, "id").to_owned()
     }
 
-    /// A port, by id.
+    /// Returns a port, by id.
     #[must_use]
     pub fn port(&self, id: &str) -> Option<Value> {
         self.model().get(Kind::Port, id).cloned().map(Value::Object)

@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The key of one object, the key of a list.
+    /// Returns the key of one object, the key of a list.
     pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Server => ("server", "servers"),
@@ -78,12 +78,12 @@ impl Kind {
     }
 }
 
-/// A text of an object; empty if it has none.
+/// Returns a text of an object; empty if it has none.
 pub(crate) fn text<'a>(object: &'a Object, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A list of an object; empty if it has none.
+/// Returns a list of an object; empty if it has none.
 pub(crate) fn list<'a>(object: &'a Object, key: &str) -> &'a [Value] {
     object.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -134,7 +134,7 @@ impl Model {
         }
     }
 
-    /// A new id: a UUID, growing.
+    /// Returns a new id: a UUID, growing.
     pub(crate) fn new_id(&mut self) -> String {
         self.made += 1;
         format!("{:08x}-0c10-4d00-8000-{:012x}", self.made, self.made * 0x9e37 % 0xffff_ffff)
@@ -186,7 +186,7 @@ impl Model {
         self.objects.get_mut(&kind)?.remove(id)
     }
 
-    /// Refused, if the project has as many as it may.
+    /// Checks that the project's quota permits another object.
     pub(crate) fn has_room(&self, kind: Kind, project: &str) -> Result<(), Refusal> {
         let Some(most) = self.quotas.get(&kind) else { return Ok(()) };
         if self.all(kind).filter(|it| text(it, "project_id") == project).count() < *most {
@@ -212,7 +212,7 @@ impl Model {
         set(object, "updated_at", clock.utc());
     }
 
-    /// The project in which levers make things.
+    /// Returns the project in which controls create objects.
     pub(crate) fn home() -> &'static str {
         PROJECT_ID
     }

@@ -108,7 +108,7 @@ pub(crate) fn add(
     Ok(id)
 }
 
-/// The worker works on a monitor of this pool.
+/// Starts an operation of the worker on a monitor of this pool.
 fn begin(model: &mut Model, asked: &Asked, balancer: &str, pool: &str) {
     if let Some(pool) = model.get_mut(Kind::Pool, pool) {
         set_state(pool, "PENDING_UPDATE");

@@ -13,12 +13,12 @@ use crate::refusal::Refusal;
 use crate::requests::{Answer, Asked, one};
 
 impl Model {
-    /// The range of a subnet.
+    /// Returns the range of a subnet.
     pub(crate) fn range(&self, subnet: &str) -> Option<IpNet> {
         self.get(Kind::Subnet, subnet).and_then(|it| text(it, "cidr").parse().ok())
     }
 
-    /// The subnets of a network.
+    /// Returns the subnets of a network.
     pub(crate) fn subnets_of(&self, network: &str) -> impl Iterator<Item = &Object> {
         self.all(Kind::Subnet).filter(move |it| text(it, "network_id") == network)
     }

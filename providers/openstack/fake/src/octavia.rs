@@ -24,7 +24,7 @@ pub(crate) fn is_of(object: &Object, balancer: &str) -> bool {
     items(object, "loadbalancers").iter().any(|it| it["id"] == balancer)
 }
 
-/// A deletion of a listener or pool: its load balancer is busy meanwhile.
+/// Deletes a listener or pool, during which its load balancer is busy.
 pub(crate) fn delete_part(model: &mut Model, asked: &Asked, kind: Kind) -> Answer {
     let balancer = balancer_of(model.one(kind, &asked.project, asked.id())?);
     model.may_change(&balancer, &asked.project)?;
@@ -33,7 +33,7 @@ pub(crate) fn delete_part(model: &mut Model, asked: &Asked, kind: Kind) -> Answe
     Ok(Reply::empty(204))
 }
 
-/// The load balancer of a part.
+/// Returns the load balancer of a part.
 pub(crate) fn balancer_of(object: &Object) -> String {
     items(object, "loadbalancers").first().and_then(|it| it["id"].as_str()).unwrap_or_default().to_owned()
 }
@@ -55,7 +55,7 @@ fn settled(object: &mut Object, fails: bool, updated: &str) -> bool {
 }
 
 impl Model {
-    /// The worker has something to do: the load balancer is in this state until then.
+    /// Starts an operation of the worker, during which the load balancer is in this state.
     pub(crate) fn begin(&mut self, balancer: &str, state: &str, effects: &Effects) {
         let time = match state {
             "PENDING_CREATE" => self.options.create_time,
@@ -104,7 +104,7 @@ impl Model {
         }
     }
 
-    /// The listeners, pools or monitors of a load balancer.
+    /// Returns the listeners, pools or monitors of a load balancer.
     pub(crate) fn parts(&self, kind: Kind, balancer: &str) -> impl Iterator<Item = &Object> {
         self.all(kind).filter(move |it| is_of(it, balancer))
     }
@@ -138,7 +138,7 @@ impl Model {
         }
     }
 
-    /// Refused, unless parts of this load balancer may be changed now.
+    /// Checks that resources of this load balancer may be changed now.
     pub(crate) fn may_change(&self, balancer: &str, project: &str) -> Result<(), Refusal> {
         let found = self.one(Kind::Balancer, project, balancer)?;
         match text(found, "provisioning_status") {
@@ -147,7 +147,7 @@ impl Model {
         }
     }
 
-    /// Refused, unless members or the monitor of this pool may be changed now.
+    /// Checks that members or the monitor of this pool may be changed now.
     pub(crate) fn may_change_pool(&self, balancer: &str, pool: &str, project: &str) -> Result<(), Refusal> {
         let state = self.get(Kind::Pool, pool).map_or("", |it| text(it, "provisioning_status"));
         match state.starts_with("PENDING_") {
@@ -161,7 +161,7 @@ impl Model {
         self.get(Kind::Balancer, balancer).is_some_and(|it| text(it, "provider") == "ovn")
     }
 
-    /// Refused, if a request names what is not known in this version, or may not be changed.
+    /// Checks that a request names only attributes that this version knows and permits to change.
     pub(crate) fn check_attributes(
         &self,
         object: &Object,

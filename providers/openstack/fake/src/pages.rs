@@ -80,7 +80,7 @@ fn limit(model: &Model, asked: &Asked) -> Result<usize, Refusal> {
     }
 }
 
-/// The link to the page after the one that ends with `marker`.
+/// Returns the link to the page after the one that ends with `marker`.
 fn link(model: &Model, asked: &Asked, limit: usize, marker: &str) -> Value {
     let (endpoint, path) = (&model.options.endpoint, &asked.path);
     // Octavia's links drop the query parameters.
@@ -150,7 +150,7 @@ fn no_marker(service: Service, kind: Option<Kind>, marker: &str) -> Refusal {
     }
 }
 
-/// The page of what the project sees, as `render` shows it, by the filters of Neutron and Octavia.
+/// Returns the page of what the project sees, as `render` shows it, by the filters of Neutron and Octavia.
 pub(crate) fn list(
     model: &Model,
     asked: &Asked,

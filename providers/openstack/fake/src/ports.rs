@@ -90,7 +90,7 @@ pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     one(Kind::Port, model.one(Kind::Port, &asked.project, asked.id())?.clone())
 }
 
-/// Refused, if a change names what may not be changed.
+/// Checks that a change contains only changeable attributes.
 pub(crate) fn check_changes(change: &Object, known: &[&str]) -> Result<(), Refusal> {
     match change.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => Err(Refusal::bad(format!("Unrecognized attribute(s) '{key}'"))),

@@ -30,7 +30,7 @@ impl Refusal {
         Self { status, kind: kind.to_owned(), message: message.into() }
     }
 
-    /// In the form of this service.
+    /// Converts an injected refusal to the form of this service.
     pub(crate) fn of(service: Service, refused: Refused) -> Self {
         let kind = match service {
             Service::Balancer => "",
@@ -40,7 +40,7 @@ impl Refusal {
         Self::new(refused.status.unwrap_or(400), kind, refused.message)
     }
 
-    /// 400 of Neutron's API layer.
+    /// Creates error 400 of Neutron's API layer.
     pub(crate) fn bad(message: impl Into<String>) -> Self {
         Self::new(400, "HTTPBadRequest", message)
     }
@@ -59,7 +59,7 @@ impl Refusal {
         Self::new(401, "", "The request you have made requires authentication.")
     }
 
-    /// The body, as this service writes it.
+    /// Returns the body, as this service writes it.
     pub(crate) fn body(&self, service: Service) -> Value {
         let (status, message) = (self.status, &self.message);
         let title = StatusCode::from_u16(status).ok().and_then(|it| it.canonical_reason()).unwrap_or_default();

@@ -36,7 +36,7 @@ pub(crate) fn too_long(object: &Object) -> Option<&'static str> {
     ["name", "description"].into_iter().find(|key| text(object, key).chars().count() > LONGEST)
 }
 
-/// `If-Match: revision_number=<n>` must name the object's revision.
+/// Checks that `If-Match: revision_number=<n>`, if present, names the object's revision.
 pub(crate) fn expect_revision(asked: &Asked, object: &Object) -> Result<(), Refusal> {
     let wanted = asked.header("if-match").and_then(|it| it.trim().strip_prefix("revision_number="));
     let Some(wanted) = wanted else { return Ok(()) };
@@ -48,17 +48,17 @@ pub(crate) fn expect_revision(asked: &Asked, object: &Object) -> Result<(), Refu
     Err(Refusal::new(412, "RevisionNumberConstraintFailed", message))
 }
 
-/// 200 with one object.
+/// Returns status 200 with one object.
 pub(crate) fn one(kind: Kind, object: Object) -> Answer {
     Ok(Reply::new(200, under(kind, object)))
 }
 
-/// 201 with one object.
+/// Returns status 201 with one object.
 pub(crate) fn made(kind: Kind, object: Object) -> Answer {
     Ok(Reply::new(201, under(kind, object)))
 }
 
-/// An object under its only key.
+/// Returns an object under its only key.
 fn under(kind: Kind, object: Object) -> Value {
     Value::Object(Object::from_iter([(kind.words().0.to_owned(), Value::Object(object))]))
 }

@@ -19,7 +19,7 @@ pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     one(Kind::Router, model.one(Kind::Router, &asked.project, asked.id())?.clone())
 }
 
-/// Refused, unless each next hop is in a subnet of the router.
+/// Checks that each next hop is in a subnet of the router.
 fn check(model: &Model, router: &str, routes: &[Value]) -> Result<(), Refusal> {
     let ports = model.all(Kind::Port).filter(|it| text(it, "device_id") == router);
     let subnets = ports.flat_map(|port| items(port, "fixed_ips")).filter_map(|it| it["subnet_id"].as_str());

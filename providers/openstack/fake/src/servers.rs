@@ -34,7 +34,7 @@ fn ports_by_device(model: &Model) -> BTreeMap<&str, Vec<&Object>> {
     ports
 }
 
-/// Floating addresses by the fixed one that they stand for, in a port.
+/// Returns floating addresses by their port and fixed address.
 fn floating_by_port(model: &Model) -> BTreeMap<(&str, &str), &str> {
     let attached = model.all(Kind::FloatingIp).filter(|it| !text(it, "port_id").is_empty());
     attached.map(|it| ((text(it, "port_id"), text(it, "fixed_ip_address")), text(it, "floating_ip_address"))).collect()
@@ -44,7 +44,7 @@ fn version_of(address: &str) -> u8 {
     if address.contains(':') { 6 } else { 4 }
 }
 
-/// `addresses`: by name of the network, each fixed address with the floating one after all fixed ones of its port.
+/// Returns `addresses`: by name of the network, the fixed addresses of each port, followed by its floating ones.
 fn addresses(model: &Model, ports: &[&Object], floating: &BTreeMap<(&str, &str), &str>) -> Value {
     let mut addresses: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for port in ports {

@@ -8,7 +8,7 @@ fn ids<'a>(objects: impl Iterator<Item = &'a Object>) -> Value {
     objects.map(|it| json!({"id": it["id"]})).collect()
 }
 
-/// A load balancer in a list, or alone.
+/// Returns a load balancer as lists and reads show it.
 pub(crate) fn balancer(model: &Model, balancer: &Object) -> Object {
     let mut shown = balancer.clone();
     let id = text(balancer, "id");
@@ -29,7 +29,7 @@ pub(crate) fn listener(model: &Model, listener: &Object) -> Object {
     shown
 }
 
-/// The monitor of a pool.
+/// Returns the monitor of a pool.
 pub(crate) fn monitor_of<'a>(model: &'a Model, pool: &str) -> Option<&'a Object> {
     model.all(Kind::Monitor).find(|it| items(it, "pools").iter().any(|it| it["id"] == pool))
 }
@@ -73,12 +73,12 @@ pub(crate) fn whole(model: &Model, balancer: &Object) -> Object {
     shown
 }
 
-/// A few attributes of an object.
+/// Returns a few attributes of an object.
 fn some(object: &Object, keys: &[&str]) -> Object {
     keys.iter().map(|key| ((*key).to_owned(), object.get(*key).cloned().unwrap_or_default())).collect()
 }
 
-/// The tree of states: `GET …/status`.
+/// Returns the status tree: `GET …/status`.
 pub(crate) fn statuses(model: &Model, balancer: &Object) -> Value {
     let states = ["id", "name", "operating_status", "provisioning_status"];
     let pool = |it: &Object| {

@@ -175,7 +175,7 @@ impl RouteCloud for RouterRoutes {
         Ok(self.router.documents.store().read(&self.router.id).await?.document)
     }
 
-    /// The port before the router: a listed route is complete, and an interrupted change is repeated.
+    /// Changes the port before the router: thus a listed route is complete, and an interrupted change is repeated.
     async fn prepare(&self, change: Change, route: &CloudRoute) -> Result<bool> {
         let Some(port) = self.port_at(route.next_hop()?, change).await? else { return Ok(false) };
         match self.ports.change(port, |port| pairs(port, change, route)).await {

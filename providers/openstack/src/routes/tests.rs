@@ -48,7 +48,7 @@ fn world(options: Options, servers: usize) -> World {
     World { fake, router, network, nodes, routes }
 }
 
-/// A cluster of these Nodes.
+/// Returns a cluster of these Nodes.
 fn view(nodes: Vec<Arc<Node>>) -> ClusterView {
     let cluster = ClusterView::new(crate::EVENT_SOURCE);
     cluster.learn_ranges(&["10.244.0.0/16".to_owned()]);
@@ -103,7 +103,7 @@ impl World {
         (routes, listed.into_iter().find(|route| route.destination_cidr == cidr(n)).unwrap())
     }
 
-    /// `destination via next hop` of each of the router's.
+    /// Returns the router's routes as `destination via next hop`.
     fn in_router(&self) -> Vec<String> {
         let text = |route: &Value, key: &str| route[key].as_str().unwrap().to_owned();
         let routes = self.fake.routes(&self.router);

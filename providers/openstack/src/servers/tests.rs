@@ -10,7 +10,7 @@ use crate::tests::services;
 
 const FRESH: Want = Want::EXISTENCE.and_shutdown().fresh();
 
-/// The fake's servers, as this configuration has them.
+/// Returns the fake's servers, as this configuration has them.
 fn servers_of(fake: &Fake, more: &str) -> Servers {
     let (services, config) = services(fake, more);
     servers(&services, &Ports::new(services.clone()), &config)

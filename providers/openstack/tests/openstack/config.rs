@@ -15,7 +15,7 @@ fn setup(text: &str, environment: &[(&str, &str)]) -> Setup {
     Setup { config, environment: Environment::of(environment.iter().copied()), ..Setup::default() }
 }
 
-/// With this text as the whole file.
+/// Parses this text as the whole file.
 fn read(text: &str) -> Result<Config, String> {
     Config::read(&setup(text, &[])).map_err(|err| {
         assert!(err.is_invalid());
@@ -23,7 +23,7 @@ fn read(text: &str) -> Result<Config, String> {
     })
 }
 
-/// With a credential that is enough, and this after it.
+/// Parses a sufficient credential followed by this text.
 fn with(text: &str) -> Config {
     read(&format!("{ENOUGH}{text}")).unwrap()
 }

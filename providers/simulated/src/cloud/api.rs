@@ -56,7 +56,7 @@ impl Listed for Machine {
     }
 }
 
-/// An object of this project. Another project's is "not found", like everywhere.
+/// Returns an object of this project; for another project's, the error "not found".
 fn find<'m, T: Listed>(
     objects: &'m std::collections::BTreeMap<String, Stored<T>>,
     what: &str,
@@ -98,7 +98,7 @@ async fn load_balancer(State(cloud): Of, Extension(Project(project)): Ours, Path
     Ok(Json(find(&cloud.model().load_balancers, "load balancer", &id, &project)?.show()).into_response())
 }
 
-/// The targets, each with the result of its health check: machines that run answer.
+/// Returns the targets, each with the result of its health check: machines that run answer.
 async fn target_health(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
     let model = cloud.model();
     let targets = &find(&model.load_balancers, "load balancer", &id, &project)?.spec.targets;

@@ -55,13 +55,13 @@ pub enum FaultKind {
 }
 
 impl Fault {
-    /// A fault on all routes until it is cleared.
+    /// Creates a fault on all routes until it is cleared.
     #[must_use]
     pub fn new(kind: FaultKind) -> Self {
         Self { kind, route: None, count: None, status: None, milliseconds: None, page: None, without_total: false }
     }
 
-    /// Only on this route.
+    /// Restricts the fault to this route.
     #[must_use]
     pub fn on(self, route: &str) -> Self {
         Self { route: Some(route.to_owned()), ..self }
@@ -119,7 +119,7 @@ pub(super) struct ListEffects {
 }
 
 impl Model {
-    /// The faults that hit a request on `route`; each counts it.
+    /// Returns the faults that hit a request on `route`; each counts it.
     pub(super) fn take_effects(&mut self, route: &str) -> Effects {
         let mut effects = Effects::default();
         self.faults.retain_mut(|fault| {

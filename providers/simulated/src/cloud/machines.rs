@@ -156,7 +156,8 @@ impl Model {
     }
 }
 
-/// 10.0.0.0/8 inside, and 198.18.0.0/15, which is set aside for measurements, outside.
+/// Returns generated addresses: an internal one in 10.0.0.0/8, and an external one in 198.18.0.0/15, which is reserved
+/// for benchmarks.
 fn made_up_addresses(number: u32) -> Vec<NodeAddress> {
     let [_, a, b, c] = number.to_be_bytes();
     vec![

@@ -78,13 +78,13 @@ impl Default for Cloud {
 }
 
 impl Cloud {
-    /// A cloud with one empty project, [`DEFAULT_PROJECT`], and its token.
+    /// Creates a cloud with one empty project, [`DEFAULT_PROJECT`], and its token.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self(Arc::new(Mutex::new(Model::new(options))))
     }
 
-    /// The HTTP service: the API under `/v1`, the levers under `/admin`.
+    /// Returns the HTTP service: the API under `/v1`, the levers under `/admin`.
     pub fn router(&self) -> Router {
         api::router(self).merge(admin::router(self))
     }
@@ -114,7 +114,7 @@ impl Cloud {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Back to an empty cloud with the default token, without faults and with the given behaviour.
+    /// Resets the cloud to an empty one with the default token, without faults and with the given behaviour.
     pub fn reset(&self, options: Options) {
         *self.model() = Model::new(options);
     }
@@ -159,7 +159,7 @@ impl Cloud {
         self.model().machines.values().map(|machine| machine.object.clone()).collect()
     }
 
-    /// A machine by id or name.
+    /// Returns a machine by id or name.
     #[must_use]
     pub fn machine(&self, id_or_name: &str) -> Option<Machine> {
         self.model().machine_mut(id_or_name).cloned()
@@ -256,7 +256,7 @@ impl Cloud {
         self.model().faults.push(fault);
     }
 
-    /// The faults that are switched on.
+    /// Returns the faults that are switched on.
     #[must_use]
     pub fn faults(&self) -> Vec<Fault> {
         self.model().faults.clone()

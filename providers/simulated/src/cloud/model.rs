@@ -58,7 +58,7 @@ impl Model {
         }
     }
 
-    /// A number that nothing had before; ids are never used twice.
+    /// Returns a new number; IDs are never reused.
     pub(super) fn next_number(&mut self) -> u32 {
         self.made += 1;
         self.made

@@ -12,7 +12,7 @@ const READS: [(&str, &str); 3] =
     [("machines", "/v1/machines"), ("load balancers", "/v1/load-balancers"), ("routes", "/v1/routes")];
 
 impl Simulated {
-    /// From the outside in; what fails hides what is behind it. Nothing but reads.
+    /// Checks from the outside in, by reads only; a failure hides the checks behind it.
     pub(super) async fn look_at_itself(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let credential = "put a valid one into `token`, or into the file of `tokenFile`";

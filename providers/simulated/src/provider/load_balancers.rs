@@ -162,7 +162,7 @@ struct Cloud {
     api: Api,
 }
 
-/// The load balancers of the cloud.
+/// Returns the load balancers of the cloud.
 pub(super) fn load_balancers(api: &Api) -> Balancers {
     let machines = Arc::new(api.clone());
     let objects = WholeObjects::new(api.clone(), Arc::clone(&machines) as _);

@@ -68,7 +68,7 @@ struct Api {
 }
 
 impl Simulated {
-    /// A provider that talks over `http`; `project`: the one that its token must be for.
+    /// Creates a provider over `http`; `project` is the one that its token must be for.
     #[must_use]
     pub fn new(http: Transport, project: Option<String>) -> Self {
         let http = http.meaning(|refusal| match &*refusal.code {

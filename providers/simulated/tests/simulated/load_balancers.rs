@@ -102,7 +102,7 @@ impl Scene {
         requests
     }
 
-    /// The program ends and starts again: nothing is remembered.
+    /// Restarts the program, so that its caches are empty.
     fn restart(&mut self) {
         self.provider = provider(&self.cloud);
     }

@@ -291,7 +291,7 @@ async fn a_plugin_is_asked_again_when_what_it_gave_is_refused() {
     list(&client).await.unwrap();
 }
 
-/// The header that a client sends whose kubeconfig has this user.
+/// Returns the header that a client sends whose kubeconfig has this user.
 async fn authorization(user: &str, file: &str) -> String {
     let stage = Stage::new(user).await;
     stage.write_file("token", file);

@@ -20,7 +20,7 @@ async fn sent(env: &[(&str, &str)], annotations: &[(&str, &str)]) -> Value {
     service
 }
 
-/// The default, with more.
+/// Returns the default service with these fields added.
 fn service(more: &Value) -> Value {
     let mut service =
         json!({"protocol": "tcp", "destination_port": 30080, "health_check": {"protocol": "tcp", "port": 30080}});

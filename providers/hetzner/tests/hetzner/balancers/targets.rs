@@ -6,7 +6,8 @@ use super::*;
 use crate::harness::WITH_ROBOT;
 
 impl Scene {
-    /// Robot, with or without credentials, and dedicated servers `bm-1`… of these numbers, whose Nodes have these InternalIPs.
+    /// Enables Robot, with or without credentials, and adds dedicated servers `bm-1`… of these numbers, whose Nodes
+    /// have these InternalIPs.
     fn robot(&mut self, has_credentials: bool, servers: &[(u64, Option<&str>)]) {
         self.config.robot = Config::read(&harness::setup(WITH_ROBOT)).unwrap().robot;
         if !has_credentials {

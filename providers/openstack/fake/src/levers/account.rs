@@ -5,17 +5,17 @@ use crate::{Fake, Options};
 
 /// Controls of credentials and tokens.
 impl Fake {
-    /// From now on the user has this password; tokens stay good.
+    /// Changes the user's password; tokens stay valid.
     pub fn set_password(&self, password: &str) {
         password.clone_into(&mut self.model().identity.password);
     }
 
-    /// From now on the application credential has this secret; tokens stay good.
+    /// Changes the application credential's secret; tokens stay valid.
     pub fn set_application_secret(&self, secret: &str) {
         secret.clone_into(&mut self.model().identity.application_secret);
     }
 
-    /// No token is good any more, as after a change of Keystone's keys.
+    /// Invalidates all tokens, as after a change of Keystone's keys.
     pub fn expire_tokens(&self) {
         self.model().identity.forget_tokens();
     }
@@ -34,7 +34,7 @@ impl Fake {
         model.identity.confused = project.map(str::to_owned);
     }
 
-    /// From now on the user has these roles in the project. Without `member` or `admin`, it may only read.
+    /// Sets the user's roles in the project. Without `member` or `admin`, it may only read.
     pub fn set_roles(&self, roles: &[&str]) {
         self.model().identity.roles = roles.iter().map(|it| (*it).to_owned()).collect();
     }

@@ -38,7 +38,7 @@ impl Fake {
         model.all(Kind::Balancer).map(|it| whole(&model, it)).collect()
     }
 
-    /// A load balancer with all that is in it, by name or id.
+    /// Returns a load balancer with all that is in it, by name or id.
     #[must_use]
     pub fn load_balancer(&self, name: &str) -> Option<Value> {
         self.load_balancers().into_iter().find(|it| it["name"] == name || it["id"] == name)

@@ -10,7 +10,7 @@ pub(in crate::balancers) fn config() -> Balancers {
     configured("")
 }
 
-/// A configuration with these lines of `[LoadBalancer]`.
+/// Returns a configuration with these lines of `[LoadBalancer]`.
 pub(in crate::balancers) fn configured(lines: &str) -> Balancers {
     let text = "[Global]\nauth-url=http://127.0.0.1:1\nuser-id=u\npassword=p\ntenant-id=t\n[LoadBalancer]\n";
     let file = ConfigFile { path: "cloud.conf".into(), text: format!("{text}{lines}") };

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::*;
 
-/// Two fixed private addresses, a floating one, addresses for access, a host name, and a network `public` with both families.
+/// Returns a server with two fixed private addresses, a floating one, addresses for access, a host name, and a network
+/// `public` with both families.
 fn server() -> Wire {
     let entry = |kind: &str, addr: &str| json!({"addr": addr, "OS-EXT-IPS:type": kind});
     let server = json!({

@@ -17,7 +17,7 @@ fn internal() -> Scene {
     scene
 }
 
-/// `web` on port 80, and `other` on the same load balancer on port 443.
+/// Returns a harness with `web` on port 80, and `other` on the same load balancer on port 443.
 async fn joined() -> Scene {
     let mut scene = shared().await;
     scene.ensure("other").await;
@@ -310,7 +310,7 @@ async fn whatever_request_fails_once_it_ends_as_it_should() {
     }
 }
 
-/// A life of a Service; each step is tried again until it is through.
+/// Runs through the lifetime of a Service; each step is retried until it succeeds.
 async fn play(scene: &mut Scene, fault: Option<Fault>, routes: &mut std::collections::BTreeSet<String>) {
     scene.conf("manage-security-groups = true");
     scene.conf("create-monitor = true");

@@ -10,7 +10,7 @@ use super::scene::{NAME, Scene};
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 const OTHER: &str = "kube_service_kubernetes_default_other";
 
-/// `web` on port 80 and `other` on port 443, each with a load balancer of its own.
+/// Returns a harness with `web` on port 80 and `other` on port 443, each with a load balancer of its own.
 async fn two(lines: &[&str]) -> Scene {
     let mut scene = Scene::new();
     for line in lines {

@@ -32,7 +32,7 @@ fn as_before(scene: &Scene, name: &str, tags: &Value) -> String {
     }))
 }
 
-/// The Service's annotations, as the Go program writes them.
+/// Sets the Service's annotations as the Go cloud-controller-manager does.
 fn is_known_as(scene: &mut Scene, id: &str) {
     scene.annotate("web", "load-balancer-id", id);
     scene.annotate("web", "load-balancer-address", "10.6.0.99");

@@ -95,7 +95,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Two Nodes, an external network, and a Service `web` with port 80.
+    /// Creates a harness with two Nodes, an external network, and a Service `web` with port 80.
     pub(crate) fn new() -> Self {
         Self::with(Options::default())
     }
@@ -245,7 +245,7 @@ impl Scene {
         self.try_ensure(name).await.unwrap()
     }
 
-    /// Two at the same time.
+    /// Syncs two Services concurrently.
     pub(crate) async fn ensure_both(&mut self, one: &str, two: &str) -> (Result<()>, Result<()>) {
         let (nodes, cluster) = (self.nodes.clone(), self.cluster.clone());
         let (one, two) = (self.services[one].clone(), self.services[two].clone());
@@ -292,7 +292,7 @@ impl Scene {
         self.services.remove(name);
     }
 
-    /// The only load balancer.
+    /// Returns the only load balancer.
     pub(crate) fn balancer(&self) -> Value {
         let all = self.fake.load_balancers();
         assert_eq!(all.len(), 1, "{all:#?}");

@@ -36,7 +36,7 @@ const OF_CLASS: [&Key<String>; 7] = [
     &CLASS_MEMBER_SUBNET_ID,
 ];
 
-/// Delay and timeout of health monitors in milliseconds, and both numbers of retries.
+/// Returns delay and time-out of health monitors in milliseconds, and both numbers of retries.
 fn monitor(balancers: &Balancers) -> [u64; 4] {
     let millis = |key| balancers.get::<Duration>(key).unwrap().as_millis().try_into().unwrap();
     let number = |key| balancers.get::<u16>(key).unwrap().into();

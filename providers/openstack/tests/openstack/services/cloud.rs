@@ -110,7 +110,7 @@ impl Cloud {
         self.with(|cloud| std::mem::take(&mut cloud.seen))
     }
 
-    /// The services, reached with this `[Global]`.
+    /// Returns the services, reached with this `[Global]`.
     pub(crate) fn services_of(&self, global: &str) -> Services {
         Services::over(&config(global), &Setup::default(), in_process(self.router())).unwrap()
     }

@@ -31,7 +31,7 @@ fn well(path: &str) -> Option<Value> {
     })
 }
 
-/// The findings about a cloud that answers `path` with something else.
+/// Returns the findings about a cloud that answers `path` with something else.
 async fn findings(path: &'static str, status: u16, answer: Value, more: &str) -> Vec<Finding> {
     let cloud = Cloud::answering(move |asked, _| {
         if asked.trim_start_matches("/public") == path {

@@ -24,7 +24,7 @@ fn spec_of(scene: &mut Scene, name: &str, more: &Value) {
     *service = serde_json::from_value(whole).unwrap();
 }
 
-/// A network with subnets of both families, and a Service that wants both.
+/// Creates a network with subnets of both families, and a Service that wants both.
 fn scene() -> (Scene, String) {
     scene_with(Options::default())
 }

@@ -82,7 +82,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Every request since the last [`forget`](Self::forget).
+    /// Returns every request since the last [`forget`](Self::forget).
     pub(super) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
@@ -91,12 +91,12 @@ impl Server {
         self.asked.lock().unwrap().clear();
     }
 
-    /// From now on who this is gets the answer 401.
+    /// Answers 401 to this client from now on.
     pub(super) fn refuse(&self, who: &[u8]) {
         *self.refused.lock().unwrap() = who.to_vec();
     }
 
-    /// Further connections see a certificate of this authority.
+    /// Presents a certificate of this authority to further connections.
     pub(super) fn serve_as(&self, authority: &Authority) {
         *self.tls.lock().unwrap() = config(authority, &self.users);
     }
@@ -144,7 +144,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// The server runs; `user` is the kubeconfig's, with `DIRECTORY` for where it is.
+    /// Starts the server; `user` is the kubeconfig's, in which `DIRECTORY` stands for its directory.
     pub(super) async fn new(user: &str) -> Self {
         // Another test may have been first.
         _ = rustls::crypto::ring::default_provider().install_default();
