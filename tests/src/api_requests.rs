@@ -101,7 +101,7 @@ struct Log {
 }
 
 impl ApiRequests {
-    /// A log that keeps no single requests, only their number.
+    /// Creates a log that keeps no single requests, only their number.
     #[must_use]
     pub fn counts_only() -> Self {
         let this = Self::default();

@@ -140,7 +140,7 @@ impl Controller {
         std::fs::read_to_string(&self.log).unwrap_or_else(|error| format!("(no log: {error})"))
     }
 
-    /// The last lines of what it wrote.
+    /// Returns the last lines of what it wrote.
     #[must_use]
     pub fn tail(&self) -> String {
         let log = self.log();

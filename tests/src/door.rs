@@ -99,7 +99,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Middleware that holds requests or responses.
+/// Holds requests or responses, as a middleware.
 pub(crate) async fn pass(State(door): State<Door>, path: MatchedPath, request: Request, next: Next) -> Response {
     let stopped = door.stops(&format!("{} {}", request.method(), path.as_str()));
     let Some((what, opened)) = stopped else { return next.run(request).await };

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use std::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// The start-up taint, as the kubelet sets it.
+/// Returns the start-up taint, as the kubelet sets it.
 pub fn start_up_taint() -> Value {
     json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"})
 }
@@ -192,19 +192,19 @@ impl World {
         errors.into_inner().expect("not poisoned")
     }
 
-    /// Number of Nodes in the API.
+    /// Returns the number of Nodes in the API.
     #[must_use]
     pub fn node_count(&self) -> usize {
         self.api.list("nodes").len()
     }
 
-    /// A Node, if the API has it.
+    /// Returns a Node, if the API has it.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<Value> {
         self.api.get("nodes", None, name)
     }
 
-    /// `reason message` of all events so far, of both controllers.
+    /// Returns `reason message` of all events so far, of both controllers.
     #[must_use]
     pub fn events(&self) -> Vec<String> {
         self.events
@@ -214,7 +214,7 @@ impl World {
             .collect()
     }
 
-    /// The messages of all events with this reason.
+    /// Returns the messages of all events with this reason.
     #[must_use]
     pub fn events_of(&self, reason: &str) -> Vec<String> {
         let prefix = format!("{reason} ");

@@ -49,7 +49,7 @@ impl ServedCloud {
         Ok(Self { cloud, door, config, _until: until })
     }
 
-    /// The file for `--cloud-config`.
+    /// Returns the file for `--cloud-config`.
     #[must_use]
     pub fn config(&self) -> &Path {
         &self.config

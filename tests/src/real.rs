@@ -10,7 +10,7 @@ use libtest_mimic::{Completion, Failed, Trial};
 
 use crate::binary;
 
-/// The path that a variable names; `None`: it is not set, or empty.
+/// Returns the path that a variable names; `None`: it is not set, or empty.
 ///
 /// # Errors
 /// There is nothing of this name.
@@ -21,7 +21,7 @@ pub fn path(variable: &str) -> Result<Option<PathBuf>> {
     Ok(Some(path))
 }
 
-/// The binary under test, where there is something to test it on and scenarios are not only listed.
+/// Returns the binary under test, where there is something to test it on and scenarios are not only listed.
 ///
 /// # Errors
 /// There is none.
@@ -50,7 +50,7 @@ pub async fn run(script: &Path, words: &[&str], variables: &[(&str, &str)]) -> R
     Ok(())
 }
 
-/// A scenario, unless it lacks something.
+/// Creates a trial of a scenario, which is ignored if a requirement is missing.
 pub fn trial(
     name: &'static str,
     lacks: Option<&'static str>,

@@ -39,7 +39,7 @@ impl fmt::Display for Unit {
     }
 }
 
-/// The size in whole units, rounded up. `quantity` is written as in `spec.capacity`.
+/// Returns the size in whole units, rounded up. `quantity` is written as in `spec.capacity`.
 ///
 /// ```
 /// use ccm_tests::volume_size::{Unit, round_up};
@@ -94,7 +94,7 @@ fn bytes(quantity: &str) -> Option<i128> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// The powers of two and of ten that a suffix stands for.
+/// Returns the powers of two and of ten that a suffix stands for.
 fn factor(suffix: &str) -> Option<(u32, i32)> {
     const DECIMAL: [(&str, i32); 10] =
         [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
@@ -108,7 +108,7 @@ fn factor(suffix: &str) -> Option<(u32, i32)> {
     Some((0, suffix.strip_prefix(['e', 'E'])?.parse().ok()?))
 }
 
-/// `digits · 2^two · 10^ten`, rounded up; never 0.
+/// Returns `digits · 2^two · 10^ten`, rounded up; never 0.
 fn scaled(digits: &str, two: u32, ten: i32) -> i128 {
     // More digits than this are either beyond any size or far behind the decimal point.
     const MOST: usize = 19;
@@ -127,7 +127,7 @@ fn scaled(digits: &str, two: u32, ten: i32) -> i128 {
     }
 }
 
-/// `a / b`, rounded up; `b` is positive.
+/// Returns `a / b`, rounded up; `b` is positive.
 fn ceil(a: i128, b: i128) -> i128 {
     a.div_euclid(b) + i128::from(a.rem_euclid(b) != 0)
 }

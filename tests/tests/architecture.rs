@@ -12,7 +12,7 @@ fn directories(of: &Path) -> Vec<PathBuf> {
     entries.filter(|path| path.is_dir()).collect()
 }
 
-/// The name of a crate, and the lines of its `[dependencies]` up to the name.
+/// Returns the name of a crate, and the lines of its `[dependencies]` up to the name.
 fn manifest(directory: &Path) -> Option<(String, BTreeSet<String>)> {
     let text = std::fs::read_to_string(directory.join("Cargo.toml")).ok()?;
     let name = text.lines().find_map(|line| line.strip_prefix("name = "))?.trim_matches('"').to_owned();

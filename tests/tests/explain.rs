@@ -46,7 +46,7 @@ impl World {
         });
     }
 
-    /// With a Service `web`, and everything done that there was to do.
+    /// Creates a settled cluster with a Service `web`.
     fn settled(nodes: u8) -> Self {
         let mut world = Self::with_nodes(nodes);
         world.service("web");
@@ -90,7 +90,7 @@ impl World {
         self.explain(&Subject::Node(name.into()))
     }
 
-    /// An explanation, and the proof that it changed nothing.
+    /// Explains an object, and checks that this changed nothing.
     fn explain(&mut self, subject: &Subject) -> Explanation {
         let state = |world: &Self| {
             let (balancers, routes) = (world.cloud.load_balancers(), world.cloud.routes());

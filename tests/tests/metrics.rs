@@ -27,7 +27,7 @@ fn shown(metrics: &Metrics, health: &Health) -> [BTreeMap<String, Family>; 2] {
     [parse(&metrics.render()), parse(&metrics.render_slis(health))]
 }
 
-/// A process that has used every hook once.
+/// Returns the families of a process that has used every hook once.
 fn driven() -> [BTreeMap<String, Family>; 2] {
     let (metrics, health) = (drive::started(), Health::new());
     drive::controllers(&metrics);

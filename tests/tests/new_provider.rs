@@ -27,7 +27,7 @@ fn new_provider(root: &Path, arguments: &[&str]) -> Output {
     Command::new(root.join("templates/new-provider")).args(arguments).output().expect("bash")
 }
 
-/// The packages of a workspace, as cargo reads its manifests.
+/// Returns the packages of a workspace, as cargo reads its manifests.
 fn packages(root: &Path) -> Vec<Value> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--offline", "--no-deps", "--format-version", "1"]);

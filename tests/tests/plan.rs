@@ -46,7 +46,7 @@ impl World {
         world
     }
 
-    /// With a Service `web`, and everything done that there was to do.
+    /// Creates a settled cluster with a Service `web`.
     fn settled(nodes: u8) -> Self {
         let mut world = Self::with_nodes(nodes);
         world.live(async |harness, _| _ = harness.user.create_service("web", &[80, 443]).await);
@@ -67,7 +67,7 @@ impl World {
         });
     }
 
-    /// A plan, and the proof that it changed nothing.
+    /// Returns the plan, and checks that this changed nothing.
     fn plan(&mut self) -> Report {
         self.plan_with(|_| {})
     }
@@ -120,7 +120,7 @@ impl ClientBuilder for NoClients {
     }
 }
 
-/// `side action what` of each step of an object; no object, no steps.
+/// Returns `side action what` of each step of an object; empty if the object is not in the plan.
 fn steps(report: &Report, kind: Kind, name: &str) -> Vec<String> {
     let of = report.objects.iter().filter(|(key, _)| key.kind == kind && key.name == name);
     of.flat_map(|(_, plan)| &plan.steps)

@@ -85,7 +85,7 @@ impl World {
         Self { api, cloud, provider: Arc::new(provider), shutdown: CancellationToken::new(), settings }
     }
 
-    /// With these controllers, as `--controllers` names them.
+    /// Selects these controllers, as `--controllers` names them.
     fn selecting(mut self, items: &[&str]) -> Self {
         self.settings.controllers = Selection::parse(items.iter().copied()).expect("names of controllers");
         self

@@ -102,7 +102,7 @@ impl Arguments {
     }
 }
 
-/// Absolute. Cargo runs benches in the package's directory, people call it from the workspace's.
+/// Returns an absolute path. Cargo runs benches in the package's directory, people call it from the workspace's.
 fn path(text: &str) -> Result<PathBuf> {
     let path = PathBuf::from(text);
     let from_workspace = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(&path);

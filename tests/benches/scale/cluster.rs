@@ -52,7 +52,7 @@ enum Counted {
 }
 
 impl Cluster {
-    /// The real one that `CCM_TEST_KUBECONFIG` leads to, or an embedded one.
+    /// Returns the real cluster of `CCM_TEST_KUBECONFIG`, or an embedded one.
     pub(crate) async fn from_environment(directory: &Path) -> Result<Self> {
         match std::env::var_os("CCM_TEST_KUBECONFIG").filter(|path| !path.is_empty()) {
             Some(path) => Self::real(PathBuf::from(path)).await,
@@ -126,7 +126,7 @@ impl Cluster {
         Ok(events.list_metadata(&theirs).await.context("the API server's own events")?.items.len() as u64)
     }
 
-    /// A request of this program, which the server counts as well.
+    /// Counts a request of this program, which the server counts as well.
     pub(crate) fn note_ours(&self, request: &str) {
         if let Counted::ByTheServer { ours } = &self.counted {
             ours.lock().unwrap_or_else(PoisonError::into_inner).add(request.to_owned(), 1);

@@ -97,7 +97,7 @@ impl Run<'_> {
         Ok(Instant::now())
     }
 
-    /// The name of the Node that joins.
+    /// Returns the name of the Node that joins.
     fn late_node(&self) -> Vec<String> {
         node_names(self.names.len() + 1).split_off(self.names.len())
     }

@@ -209,7 +209,7 @@ impl FaultInjector {
         route.clone_into(&mut self.state().list);
     }
 
-    /// From now on a list of load balancers shows what there was up to `lag` ago. Queries for a name are answered at once.
+    /// Delays lists of load balancers: they show the state of up to `lag` ago. Queries for a name are answered at once.
     pub fn delay_lists(&self, lag: Duration) {
         let mut state = self.state();
         state.lag = lag;
@@ -262,7 +262,7 @@ impl FaultInjector {
         self.state().hits
     }
 
-    /// From now on every change in the cloud whose path or body contains `text` meets this trouble.
+    /// Injects this fault into every change in the cloud whose path or body contains `text`.
     pub fn single_out(&self, text: &str, trouble: Trouble) {
         self.state().singled_out.push((text.to_owned(), trouble));
     }
@@ -277,7 +277,7 @@ impl FaultInjector {
         self.state().witness = Some(Arc::new(witness));
     }
 
-    /// The requests so far, events aside, in their order.
+    /// Returns the requests so far, events aside, in their order.
     #[must_use]
     pub fn passed(&self) -> Vec<Passed> {
         self.state().passed.clone()
@@ -288,7 +288,7 @@ impl FaultInjector {
         self.state().journal.push((Instant::now(), format!("-- {what}")));
     }
 
-    /// Every request with what became of it, and every note, with the seconds since the first: to understand one run.
+    /// Returns every request with its outcome, and every note, with the seconds since the first: to analyse one run.
     #[must_use]
     pub fn journal(&self) -> Vec<String> {
         let state = self.state();
@@ -362,7 +362,7 @@ impl FaultInjector {
         !list.is_empty() && passed.is_on(&list) && !passed.target.contains("name=")
     }
 
-    /// The answer to a list of load balancers, which may be older than it should.
+    /// Returns the answer to a list of load balancers, which may be older than it should.
     async fn list(
         &self,
         target: &str,
@@ -388,7 +388,7 @@ impl FaultInjector {
         Ok(of((head.status, head.headers, body)))
     }
 
-    /// A service behind the fault injector.
+    /// Wraps a service with the fault injector.
     pub fn before<S>(&self, side: Side, service: S) -> Intercepted<S> {
         Intercepted { injector: self.clone(), side, service }
     }

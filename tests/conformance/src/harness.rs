@@ -66,13 +66,13 @@ pub struct Builder {
 type MakeProvider = Box<dyn Fn(&dyn CloudProfile, &FaultInjector, &Fence) -> Arc<dyn CloudProvider> + Send + Sync>;
 
 impl Builder {
-    /// With these options of the controllers.
+    /// Sets the options of the controllers.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// With routes for the Pods of 10.244.0.0/16, if the cloud has routes.
+    /// Enables routes for the Pods of 10.244.0.0/16, if the cloud has routes.
     ///
     /// # Panics
     /// Never: the range is valid.
@@ -83,20 +83,20 @@ impl Builder {
         self
     }
 
-    /// With the random numbers of this seed.
+    /// Sets the seed of the random numbers.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// With this layer between the provider and the cloud.
+    /// Adds a layer between the provider and the cloud.
     pub fn layer(self, layer: impl Fn(Router) -> Router + Send + Sync + 'static) -> Self {
         self.provider(move |cloud, injector, fence| {
             cloud.provider(injector.before(Side::Cloud, layer(cloud.router())), fence)
         })
     }
 
-    /// With a provider of the test's own.
+    /// Replaces the provider by one of the test's own.
     pub fn provider(
         mut self,
         make: impl Fn(&dyn CloudProfile, &FaultInjector, &Fence) -> Arc<dyn CloudProvider> + Send + Sync + 'static,
@@ -133,12 +133,12 @@ impl Builder {
 }
 
 impl Harness {
-    /// A cluster on a clone of this cloud, to be configured.
+    /// Returns a cluster on a clone of this cloud, to be configured.
     pub fn of(cloud: &(impl CloudProfile + Clone)) -> Builder {
         Self::boxed(Box::new(cloud.clone()))
     }
 
-    /// A cluster on this cloud, to be configured.
+    /// Returns a cluster on this cloud, to be configured.
     pub fn boxed(cloud: Box<dyn CloudProfile>) -> Builder {
         Builder {
             cloud: cloud.into(),
@@ -150,19 +150,19 @@ impl Harness {
         }
     }
 
-    /// A cluster on a clone of this cloud, without routes.
+    /// Creates a cluster on a clone of this cloud, without routes.
     #[must_use]
     pub fn on(cloud: &(impl CloudProfile + Clone)) -> Self {
         Self::of(cloud).build()
     }
 
-    /// A cluster on a clone of this cloud, with routes if it has them.
+    /// Creates a cluster on a clone of this cloud, with routes if it has them.
     #[must_use]
     pub fn with_routes(cloud: &(impl CloudProfile + Clone)) -> Self {
         Self::of(cloud).routes().build()
     }
 
-    /// From now on the cloud refuses every change for this Service of namespace `default`.
+    /// Lets the cloud refuse every change for this Service of namespace `default`.
     ///
     /// # Panics
     /// If the Service does not exist.
@@ -233,7 +233,7 @@ impl Harness {
         }
     }
 
-    /// A client of the program, behind the gate.
+    /// Returns a client of the program, behind the fence and the fault injector.
     #[must_use]
     pub fn client(&self) -> Client {
         let below = Client::new(self.injector.before(Side::Kubernetes, self.api.service()), "default");
@@ -241,7 +241,7 @@ impl Harness {
         wrap(&below, "embedded", "ccm-tests", &limits, Arc::new(NoRequestMetrics))
     }
 
-    /// The provider, behind the fault injector.
+    /// Returns the provider, behind the fault injector.
     #[must_use]
     pub fn provider(&self, fence: &Fence) -> Arc<dyn CloudProvider> {
         (self.provider)(&*self.cloud, &self.injector, fence)
@@ -255,7 +255,7 @@ impl Harness {
         settings
     }
 
-    /// The cluster, as the program knows it.
+    /// Returns the cluster, as the program knows it.
     ///
     /// # Panics
     /// If namespace `kube-system` does not exist.

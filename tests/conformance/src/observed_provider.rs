@@ -24,7 +24,7 @@ impl Overlaps {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call begins; it ends when what is returned is dropped.
+    /// Begins a call, which ends when the returned guard is dropped.
     fn begin(&self, request: &LoadBalancerRequest<'_>, call: &str) -> Call {
         let uid = request.service.metadata.uid.clone().unwrap_or_default();
         let mut calls = self.calls();

@@ -17,23 +17,23 @@ use crate::proofs::Cost;
 /// Profile of a cloud. A cloud that lacks a feature reports so in [`capabilities`](Self::capabilities) and keeps the
 /// default of the methods concerned.
 pub trait CloudProfile: Send + Sync + 'static {
-    /// The name of the provider, as `--cloud-provider` takes it.
+    /// Returns the name of the provider, as `--cloud-provider` takes it.
     fn name(&self) -> &'static str;
-    /// The optional features of the cloud.
+    /// Returns the optional features of the cloud.
     fn capabilities(&self) -> Capabilities;
-    /// The requests of the cloud's API that proofs count and disturb.
+    /// Returns the requests of the cloud's API that proofs count and disturb.
     fn api(&self) -> ApiRequests;
-    /// The number of crash points and seeds that are tried.
+    /// Returns the number of crash points and seeds that are tried.
     fn effort(&self) -> Effort {
         Effort::default()
     }
 
-    /// The API of the fake.
+    /// Returns the API of the fake.
     fn router(&self) -> Router;
-    /// The provider of one run of the program. It sends all its requests to `api`, which is [`router`](Self::router) behind
-    /// the harness' fault injector, and obeys `fence`.
+    /// Returns the provider of one run of the program. It sends all its requests to `api`, which is
+    /// [`router`](Self::router) behind the harness' fault injector, and obeys `fence`.
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider>;
-    /// The settings of a program, ours or the cloud's Go cloud-controller-manager, that uses the fake at `url`.
+    /// Returns the settings of a program, ours or the cloud's Go cloud-controller-manager, that uses the fake at `url`.
     fn program(&self, url: &str) -> ProgramSettings;
 
     /// Adds a running machine and returns its provider ID.
@@ -73,16 +73,17 @@ pub trait CloudProfile: Send + Sync + 'static {
     fn fail(&self, fault: Fault);
     /// Removes all faults at once.
     fn clear_faults(&self);
-    /// The ways in which the list on this route, and everything else, can be wrong.
+    /// Returns the ways in which the list on this route, and everything else, can be wrong.
     fn list_faults(&self, route: &str) -> Vec<Fault> {
         Fault::of_list(route)
     }
-    /// The most bytes of padding that a client read of one answer, and forgets it; `None` if the fake cannot send answers
-    /// without an end.
+    /// Returns the most bytes of padding that a client read of one answer, and forgets it; `None` if the fake cannot
+    /// send answers without an end.
     fn take_longest_padding(&self) -> Option<usize> {
         None
     }
-    /// The fault with which the cloud refuses a further load balancer because of a quota; `None` if it has none.
+    /// Returns the fault with which the cloud refuses a further load balancer because of a quota; `None` if it has
+    /// none.
     fn quota_fault(&self) -> Option<Fault> {
         None
     }
@@ -117,7 +118,7 @@ pub trait CloudProfile: Send + Sync + 'static {
     fn change_addresses(&self, _name: &str, _internal: &str, _external: &str) -> bool {
         false
     }
-    /// The limits of what Nodes and Services may cost.
+    /// Returns the limits of what Nodes and Services may cost.
     fn cost(&self) -> Cost;
 }
 

@@ -67,7 +67,7 @@ fn nodes_unsettled(nodes: &[Value], machines: &[Machine], found: &mut Vec<String
     }
 }
 
-/// Provider ids of the Nodes that traffic goes to (SVC-60, SVC-61).
+/// Returns the provider IDs of the Nodes that receive traffic (SVC-60, SVC-61).
 fn targets(nodes: &[Value]) -> BTreeSet<String> {
     let is_included = |node: &&Value| {
         let excluded = text(&node["metadata"]["labels"][LABEL_EXCLUDE_BALANCER]);

@@ -38,8 +38,8 @@ pub struct HetznerCloud {
 }
 
 impl Default for HetznerCloud {
-    /// A cloud whose actions take a little while: not a whole number of the provider's polls, so that their end and a poll never
-    /// meet.
+    /// Creates a cloud whose actions take a little while: not a whole number of the provider's polls, so that their end
+    /// and a poll never meet.
     fn default() -> Self {
         Self::new(Options { action_time: Duration::from_millis(1400), ..Options::default() })
     }
@@ -270,7 +270,7 @@ impl CloudProfile for HetznerCloud {
         Some(Namesake::Adopted)
     }
 
-    /// With other limits than the cloud has: they are about its customers, not about the program.
+    /// Raises the cloud's limits, which are about its customers and not about the program.
     fn prepare(&mut self, machines: usize) {
         *self = Self::new(Options { limit: 360_000, remaining: 360_000, ..Options::default() });
         self.fake.change_type("lb11", |it| it.max_targets = machines);

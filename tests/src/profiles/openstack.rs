@@ -46,14 +46,14 @@ pub struct OpenStackCloud {
 }
 
 impl Default for OpenStackCloud {
-    /// A cloud with short pages, so that lists have several.
+    /// Creates a cloud with short pages, so that lists have several.
     fn default() -> Self {
         Self::new(Options { page_size: 20, ..Options::default() })
     }
 }
 
 impl OpenStackCloud {
-    /// An empty one, with floating IPs, managed security groups and health monitors.
+    /// Creates a profile with an empty fake, with floating IPs, managed security groups and health monitors.
     #[must_use]
     pub fn new(options: Options) -> Self {
         let fake = Fake::new(options);
@@ -67,7 +67,7 @@ impl OpenStackCloud {
         Self { fake, network, public, router, balancing }
     }
 
-    /// From now on without floating IPs, security groups and health monitors.
+    /// Disables floating IPs, security groups and health monitors.
     pub fn be_plain(&mut self) {
         self.balancing = format!("subnet-id = {}\ninternal-lb = true\n", self.network.subnet);
     }
@@ -88,7 +88,7 @@ impl OpenStackCloud {
         self.fake.add_load_balancer(&json!({"name": name, "vip_subnet_id": self.network.subnet}))
     }
 
-    /// The server with an address.
+    /// Returns the provider IDs of servers by their address.
     fn servers_by_ip(&self) -> BTreeMap<String, String> {
         self.fake.servers().into_iter().map(|it| (it.ip, id_of(&it.id))).collect()
     }
@@ -198,7 +198,7 @@ impl CloudProfile for OpenStackCloud {
             polls: &["GET /lbaas/loadbalancers/{id}", "POST /auth/tokens"],
         }
     }
-    /// OpenStack needs thousands of requests for what other clouds do in hundreds.
+    /// Returns a lower effort: OpenStack needs thousands of requests where other clouds need hundreds.
     fn effort(&self) -> Effort {
         Effort { crash_every: 9, chaos_seeds: 30 }
     }

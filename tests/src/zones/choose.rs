@@ -4,8 +4,8 @@ use cloud_provider::{Error, Result};
 
 use super::Zones;
 
-/// Hash and index of a claim's name (HELP-84): claims of one StatefulSet share the hash and count up the index. A claim
-/// without a name gets a random hash.
+/// Returns hash and index of a claim's name (HELP-84): claims of one StatefulSet share the hash and count up the index.
+/// A claim without a name gets a random hash.
 #[must_use]
 pub fn hash_and_index(claim: &str) -> (u32, u32) {
     if claim.is_empty() {
@@ -23,12 +23,12 @@ fn index(text: &str) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// FNV-1 of 32 bits.
+/// Computes the FNV-1 hash of 32 bits.
 fn fnv(text: &str) -> u32 {
     text.bytes().fold(2_166_136_261, |hash: u32, byte| hash.wrapping_mul(16_777_619) ^ u32::from(byte))
 }
 
-/// `count` of the zones for a claim, all of them if there are no more (HELP-85).
+/// Chooses `count` of the zones for a claim, all of them if there are no more (HELP-85).
 ///
 /// The Go cloud-controller-manager placed existing volumes, so the choice is exactly its choice: of a claim whose index
 /// times `count` reaches 2³², none.

@@ -30,7 +30,7 @@ impl Default for Selection<'_> {
     }
 }
 
-/// The zones that `allowedTopologies` names (HELP-83).
+/// Returns the zones that `allowedTopologies` names (HELP-83).
 ///
 /// # Errors
 /// *Invalid*, if it names anything but zones.
@@ -45,7 +45,7 @@ pub fn topology_zones(terms: &[TopologySelectorTerm]) -> Result<Zones> {
     Ok(zones)
 }
 
-/// `count` zones for a new volume (HELP-87, HELP-88).
+/// Selects `count` zones for a new volume (HELP-87, HELP-88).
 ///
 /// # Errors
 /// *Invalid*, if the inputs contradict each other or do not suffice; in the words of the Go cloud-controller-manager.

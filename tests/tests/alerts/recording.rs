@@ -69,7 +69,7 @@ impl Recording {
         values.push(Value::Number(sample.value));
     }
 
-    /// The file for `promtool test rules`: at each of the scenario's minutes exactly its alerts fire.
+    /// Returns the file for `promtool test rules`: at each of the scenario's minutes exactly its alerts fire.
     pub(crate) fn test_file(&self, rules: &str, scenario: &Scenario) -> String {
         let interval = 60 / SCRAPES_PER_MINUTE;
         let mut out = format!(

@@ -123,7 +123,7 @@ impl Replica {
         Self { metrics, health, is_well, nodes, services, orphans, vanished, running, is_made: false, clock }
     }
 
-    /// A minute passes; then it is scraped, at both paths.
+    /// Lets a minute pass, and returns the scrapes of both paths.
     pub(crate) fn live(&mut self, state: &State) -> Vec<String> {
         self.metrics.elections().leading(LEASE, state.leads);
         self.is_well.store(state.is_well, Ordering::Relaxed);

@@ -45,7 +45,8 @@ impl Scenario {
     }
 }
 
-/// The leader is like this while something is wrong, and well before and after; the other stands by.
+/// Returns a leader in this state while the problem lasts, and a healthy one before and after; the other replica stands
+/// by.
 fn while_wrong(minute: f64, wrong: impl FnOnce(&mut State, Duration)) -> [Option<State>; 2] {
     let mut leader = State::leader();
     if is_wrong(minute) {

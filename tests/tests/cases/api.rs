@@ -47,17 +47,17 @@ pub(crate) struct ApiRequest {
 }
 
 impl ApiRequest {
-    /// A write of a Node's main resource that changes its taints.
+    /// Returns `true` for a write of a Node's main resource that changes its taints.
     pub(crate) fn changes_taints(&self) -> bool {
         self.what == "patch nodes" && self.body.pointer("/spec/taints").is_some()
     }
 
-    /// A write of a Service that changes its finalizers.
+    /// Returns `true` for a write of a Service that changes its finalizers.
     pub(crate) fn changes_finalizers(&self) -> bool {
         self.what == "patch services/status" && self.body.get("metadata").is_some()
     }
 
-    /// A write of a Service that changes its status.
+    /// Returns `true` for a write of a Service that changes its status.
     pub(crate) fn changes_status(&self) -> bool {
         self.what == "patch services/status" && self.body.get("status").is_some()
     }
@@ -99,7 +99,7 @@ impl Api {
         service
     }
 
-    /// The Service `<namespace>/<name>` as it is now, if it is there.
+    /// Returns the Service `<namespace>/<name>` as it is now, if it is there.
     pub(crate) fn service(&self, key: &str) -> Option<Value> {
         self.state().services.get(key).cloned()
     }
@@ -109,7 +109,7 @@ impl Api {
         self.state().faults.push(Fault { on, kind, times });
     }
 
-    /// The Node as it is now, if it is there.
+    /// Returns the Node as it is now, if it is there.
     pub(crate) fn node(&self, name: &str) -> Option<Value> {
         self.state().nodes.get(name).cloned()
     }
@@ -119,7 +119,7 @@ impl Api {
         self.state().requests.clone()
     }
 
-    /// A client of this API.
+    /// Returns a client of this API.
     pub(crate) fn client(&self) -> kube::Client {
         let api = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -207,7 +207,7 @@ impl State {
         apply(service, patch, &["metadata", "status"], VERSION + self.writes)
     }
 
-    /// With the UID as a precondition; a Node with finalizers only begins to go.
+    /// Deletes an object with the UID as a precondition; a Node with finalizers is only marked for deletion.
     fn delete(&mut self, name: &str, options: &Value) -> Result<Answer, Answer> {
         let node = find(&mut self.nodes, "nodes", name)?;
         let (expected, uid) = (&options["preconditions"]["uid"], &node["metadata"]["uid"]);
@@ -225,7 +225,7 @@ impl State {
     }
 }
 
-/// An object as the API has it.
+/// Returns an object as the API has it.
 fn stored(mut object: Value, kind: &str) -> Value {
     object["apiVersion"] = json!("v1");
     object["kind"] = json!(kind);
@@ -235,7 +235,7 @@ fn stored(mut object: Value, kind: &str) -> Value {
     object
 }
 
-/// Resource (`nodes`, `services/status`) and key (`<name>` or `<namespace>/<name>`) of a path.
+/// Returns resource (`nodes`, `services/status`) and key (`<name>` or `<namespace>/<name>`) of a path.
 fn parts(path: &str) -> (String, String) {
     let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     match words[..] {
@@ -254,7 +254,7 @@ fn find<'a>(objects: &'a mut BTreeMap<String, Value>, resource: &str, key: &str)
     objects.get_mut(key).ok_or_else(|| not_found(&format!("{resource} {name:?} not found")))
 }
 
-/// A strategic-merge patch; parts of the object that do not belong to the (sub)resource stay as they are.
+/// Applies a strategic-merge patch; fields that do not belong to the (sub)resource stay unchanged.
 fn apply(object: &mut Value, patch: &Value, parts: &[&str], version: u64) -> Result<Answer, Answer> {
     let expected = &patch["metadata"]["resourceVersion"];
     if !expected.is_null() && *expected != object["metadata"]["resourceVersion"] {

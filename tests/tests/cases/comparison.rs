@@ -18,7 +18,7 @@ pub(crate) enum Expected<T> {
 }
 
 impl<T> Expected<T> {
-    /// The value in another form.
+    /// Returns the value in another form.
     pub(crate) fn map<U>(self, convert: impl FnOnce(T) -> U) -> Expected<U> {
         match self {
             Self::Anything => Expected::Anything,

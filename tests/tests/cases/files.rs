@@ -135,7 +135,7 @@ pub(crate) fn load(sources: &Sources) -> Found {
     found
 }
 
-/// The YAML files of a directory and those below it, in a fixed order.
+/// Returns the YAML files of a directory and those below it, in a fixed order.
 fn yaml_files(directory: &Path) -> Result<Vec<PathBuf>> {
     let context = || format!("cannot read directory {}", directory.display());
     let mut entries: Vec<PathBuf> = Vec::new();

@@ -37,7 +37,7 @@ pub(crate) fn take_function(given: &mut Value) -> Result<String> {
     }
 }
 
-/// The error for a function that a suite does not have.
+/// Returns the error for a function that a suite does not have.
 pub(crate) fn unknown_function(function: &str, known: &str) -> anyhow::Error {
     anyhow!("given.fn: unknown function {function:?}; known are {known}")
 }
@@ -228,7 +228,7 @@ fn check<T: DeserializeOwned + Serialize>(part: &str, object: &Value, kind: &str
     }
 }
 
-/// The path of something in `original` that `kept` does not have.
+/// Returns the path of something in `original` that `kept` does not have.
 fn lost(original: &Value, kept: &Value) -> Option<String> {
     match (original, kept) {
         (Value::Object(original), Value::Object(kept)) => original.iter().find_map(|(key, value)| {

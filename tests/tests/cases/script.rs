@@ -40,8 +40,8 @@ pub(crate) struct ProviderScript {
 }
 
 impl ProviderScript {
-    /// The provider, with the first shape still on: controllers are not made for a cloud without machines, but the
-    /// cloud may lose them later. See [`withdraw`](Self::withdraw).
+    /// Returns the provider, with the first shape still on: controllers are not made for a cloud without machines, but
+    /// the cloud may lose them later. See [`withdraw`](Self::withdraw).
     pub(crate) fn provider(&self) -> Arc<ScriptedProvider> {
         let provider = ScriptedProvider::named(self.name.as_deref().unwrap_or("fake"));
         let addresses = |list: Vec<Address>| node_addresses(Some(list));
@@ -75,7 +75,7 @@ impl ProviderScript {
     }
 }
 
-/// A load balancer that exists, or not.
+/// Returns a load balancer that exists, or not.
 pub(crate) fn existing(exists: bool) -> Option<LoadBalancerStatus> {
     exists.then(LoadBalancerStatus::default)
 }
@@ -154,7 +154,7 @@ impl TryFrom<RawProviderError> for ProviderError {
     }
 }
 
-/// An error that wraps nothing. Sentinels have a text of their own, and a delay belongs to one kind only.
+/// Returns an error that wraps nothing. Sentinels have a text of their own, and a delay belongs to one kind only.
 fn error(kind: Kind, message: Option<String>, retry_after_ms: Option<u64>) -> std::result::Result<Error, String> {
     if retry_after_ms.is_some() && kind != Kind::RetryAfter {
         return Err(format!("`retry_after_ms` does not belong to an error of kind {kind:?}"));

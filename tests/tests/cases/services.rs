@@ -53,7 +53,7 @@ impl ServiceMetrics for Counters {
 }
 
 impl ServiceWorld {
-    /// A world with this cloud and these Nodes. Without Nodes to list, the cache was never filled.
+    /// Creates a harness with this cloud and these Nodes. Without Nodes to list, the cache was never filled.
     pub(crate) fn new(cloud: Arc<ScriptedProvider>, nodes: Option<Vec<Node>>) -> Self {
         let (recorder, events) = EventRecorder::to_memory("cases", Arc::new(SystemClock));
         Self {

@@ -40,7 +40,7 @@ pub(crate) fn node(form: &Value) -> Result<Node> {
 }
 
 impl World {
-    /// A world in which the API has this Node, and the cache has it too if it is `cached`.
+    /// Creates a harness in which the API has this Node, and the cache has it too if it is `cached`.
     ///
     /// # Errors
     /// Errors of [`node`].
@@ -100,7 +100,7 @@ impl World {
         Ok(made)
     }
 
-    /// The Node as the API has it now.
+    /// Returns the Node as the API has it now.
     ///
     /// # Errors
     /// If the API's object is no Node any more.

@@ -47,7 +47,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Two Nodes with machines, a Service with its address, a leader.
+    /// Creates a healthy cluster: two Nodes with machines, a Service with its address, a leader.
     pub(crate) fn well() -> Self {
         Self::of_version("v1.36.3")
     }
@@ -129,7 +129,7 @@ impl World {
         self.api.seed(object).expect("an object that is served");
     }
 
-    /// The identity may not do this any more.
+    /// Denies a permission to the identity.
     pub(crate) fn deny(&mut self, verb: &str, resource: &str) -> &mut Self {
         self.denied.push((verb.to_owned(), resource.to_owned()));
         self
@@ -195,7 +195,7 @@ impl World {
     }
 }
 
-/// The answer to a question about a permission that is denied.
+/// Returns the answer to a question about a permission that is denied.
 fn refused_review(path: &str, body: &[u8], denied: &[(String, String)]) -> Option<Vec<u8>> {
     if !path.ends_with("selfsubjectaccessreviews") {
         return None;
@@ -218,7 +218,7 @@ fn ago(seconds: i64) -> String {
     now().checked_sub(SignedDuration::from_secs(seconds)).expect("a time").to_string()
 }
 
-/// Without the one number that no two runs share.
+/// Removes the one number that differs between runs.
 pub(crate) fn rounded(text: &str) -> String {
     let number = regex_lite::Regex::new(r"answers in \d+ ms").expect("a pattern");
     number.replace_all(text, "answers in N ms").into_owned()

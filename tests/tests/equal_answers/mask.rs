@@ -69,7 +69,7 @@ enum Of {
 }
 
 impl Of {
-    /// The meaning of versions in the member `key` of `value`.
+    /// Returns the meaning of versions in the member `key` of `value`.
     fn within(self, value: &Map<String, Value>, key: &str) -> Self {
         let collection =
             || value.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List") || kind == "Table");
@@ -99,7 +99,7 @@ fn collect_versions(value: &Value, of: Of, literals: &str, versions: &mut BTreeS
     }
 }
 
-/// The tokens that were given out.
+/// Collects the issued tokens.
 fn collect_tokens(value: &Value, tokens: &mut Vec<String>) {
     if value["kind"] == "TokenRequest" {
         let token = value["status"]["token"].as_str().filter(|token| !token.is_empty());
@@ -191,7 +191,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// The 1-based place of an item in the list, to which it is added if it is new.
+/// Returns the 1-based position of an item in the list, to which it is added if it is new.
 fn symbol(known: &mut Vec<String>, item: &str) -> usize {
     let place = known.iter().position(|other| other == item).unwrap_or_else(|| {
         known.push(item.to_owned());

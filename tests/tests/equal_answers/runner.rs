@@ -156,7 +156,7 @@ impl Run<'_> {
         }
     }
 
-    /// The text with every `${name}` replaced.
+    /// Returns the text with every `${name}` replaced.
     fn fill(&self, text: &str) -> String {
         self.variables.iter().fold(text.to_owned(), |text, (name, value)| {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -199,7 +199,7 @@ impl Run<'_> {
     }
 }
 
-/// The part of an answer that every step has.
+/// Returns the part of an answer that every step has.
 fn head(step: &Step, response: &Response<Body>) -> Map<String, Value> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let mut answer = Map::new();
@@ -246,7 +246,7 @@ async fn read_watch(mut body: Body, until: Until) -> Result<(Vec<Value>, &'stati
     }
 }
 
-/// The body as JSON, as YAML if it is an object in it, or else as text.
+/// Returns the body as JSON, as YAML if it is an object in it, or else as text.
 fn document(bytes: &[u8]) -> Value {
     let yaml = || serde_saphyr::from_slice(bytes).ok().filter(Value::is_object);
     let text = || Value::String(String::from_utf8_lossy(bytes).into_owned());

@@ -98,7 +98,7 @@ pub(crate) enum Until {
     Closed,
 }
 
-/// The directory of the scenario files.
+/// Returns the directory of the scenario files.
 pub(crate) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("equal-answers")
 }
@@ -134,7 +134,7 @@ pub(crate) fn load(directory: &Path, tag: &str) -> Result<Vec<Group>> {
     Ok(groups)
 }
 
-/// The media type for a short name of `accept`.
+/// Returns the media type for a short name of `accept`.
 pub(crate) fn accept(name: &str) -> &str {
     match name {
         "table" => "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
@@ -147,7 +147,7 @@ pub(crate) fn accept(name: &str) -> &str {
     }
 }
 
-/// The media type for a short name of `type`.
+/// Returns the media type for a short name of `type`.
 pub(crate) fn content_type(name: &str) -> &str {
     match name {
         "json" => "application/json",

@@ -93,7 +93,7 @@ async fn outcome(client: &Client, scenario: &Scenario, tag: &str, clean: bool) -
     }
 }
 
-/// Every scenario on a server of its own, under a clock that jumps over idle time.
+/// Runs every scenario on a server of its own, under a clock that skips idle time.
 fn ask_embedded(arguments: &Arguments) -> Result<Outcomes> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
     let mut outcomes = Outcomes::new();
@@ -147,7 +147,7 @@ async fn prepare(client: &Client) -> Result<()> {
     }
 }
 
-/// A short tag of lower-case letters.
+/// Returns a short tag of lower-case letters.
 fn letters(mut number: u32) -> String {
     let mut text = String::new();
     while number > 0 {

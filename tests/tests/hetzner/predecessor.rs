@@ -110,7 +110,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// The cluster and the cloud that a play begins with: two servers, a certificate.
+/// Creates the initial cluster and cloud: two servers, a certificate.
 pub(crate) fn furnish(cloud: &HetznerCloud) {
     cloud.fake.add_certificate("mine");
     for name in ["worker-1", "worker-2"] {
@@ -119,7 +119,7 @@ pub(crate) fn furnish(cloud: &HetznerCloud) {
     }
 }
 
-/// The Service as its user writes it.
+/// Returns the Service as its user writes it.
 pub(crate) fn service(case: &Case) -> Value {
     let annotations: serde_json::Map<String, Value> = case
         .annotations
@@ -172,7 +172,7 @@ pub(crate) async fn make(cloud: &HetznerCloud, case: &Case) -> Balancer {
     cloud.fake.load_balancers().remove(0)
 }
 
-/// The status that it writes.
+/// Returns the status that it writes.
 pub(crate) fn status(case: &Case, balancer: &Balancer) -> Value {
     if let Some(status) = &case.status {
         return status.clone();
@@ -182,7 +182,7 @@ pub(crate) fn status(case: &Case, balancer: &Balancer) -> Value {
     public.chain(private).map(|ip: std::net::IpAddr| json!({"ip": ip, "ipMode": case.ip_mode})).collect()
 }
 
-/// The labels that a Node has from it.
+/// Returns the labels that the Go cloud-controller-manager sets on a Node.
 pub(crate) fn labels() -> Value {
     json!({"node.kubernetes.io/instance-type": "cx22", "beta.kubernetes.io/instance-type": "cx22",
         "topology.kubernetes.io/region": "fsn1", "failure-domain.beta.kubernetes.io/region": "fsn1",
@@ -190,14 +190,15 @@ pub(crate) fn labels() -> Value {
         "instance.hetzner.cloud/provided-by": "cloud"})
 }
 
-/// The addresses that a Node has from it.
+/// Returns the addresses that the Go cloud-controller-manager sets on a Node.
 pub(crate) fn addresses(cloud: &HetznerCloud, name: &str) -> Value {
     let server = cloud.fake.server(name).unwrap();
     json!([{"type": "Hostname", "address": name}, {"type": "ExternalIP", "address": server.ipv4},
         {"type": "InternalIP", "address": server.ip_in(cloud.network)}])
 }
 
-/// The Nodes of the two servers as it leaves them, their routes, and the Service with its load balancer.
+/// Creates the Nodes of the two servers as the Go cloud-controller-manager leaves them, their routes, and the Service
+/// with its load balancer.
 pub(crate) async fn leave(harness: &Harness, cloud: &HetznerCloud, case: &Case) {
     furnish(cloud);
     for (number, server) in cloud.fake.servers().into_iter().enumerate() {

@@ -16,7 +16,8 @@ fn harness() -> (Harness, HetznerCloud) {
     (Harness::with_routes(&cloud), cloud)
 }
 
-/// In an order that means nothing, without the marks of the cluster, which the other program leaves alone.
+/// Returns the load balancer in a canonical order, without the cluster's owner tags, which the Go
+/// cloud-controller-manager ignores.
 fn sorted(mut balancer: Balancer) -> Balancer {
     balancer.labels.retain(|key, _| !key.starts_with("ccm-rs/"));
     balancer.services.sort_by_key(|it| it.listen_port);

@@ -99,7 +99,8 @@ impl CloudMetrics for Outputs {
     }
 }
 
-/// A provider of the simulated cloud, which wants the canary as its token and, for every third request, repeats it in a refusal.
+/// Returns a provider of the simulated cloud, which wants the canary as its token and, for every third request, repeats
+/// it in a refusal.
 fn rude_provider(cloud: &Cloud, injector: &FaultInjector, outputs: &Outputs) -> Arc<dyn CloudProvider> {
     let (router, requests) = (cloud.router(), Arc::new(Mutex::new(0)));
     let rude = tower::service_fn(move |request: Request<http_body_util::Full<bytes::Bytes>>| {

@@ -20,7 +20,7 @@ pub(crate) fn condition(service: &Service) -> Option<&Condition> {
     conditions.iter().find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY)
 }
 
-/// The IPs in a Service's status.
+/// Returns the IPs in a Service's status.
 pub(crate) fn addresses(service: &Service) -> Vec<&str> {
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
@@ -59,7 +59,7 @@ fn check(service: &Service, balancer: &LoadBalancer, targets: &BTreeSet<String>)
 }
 
 impl Scene {
-    /// The load balancers that carry the mark of this Service.
+    /// Returns the load balancers with the owner tags of this Service.
     pub(crate) fn balancers_of(&self, service: &Service) -> Vec<LoadBalancer> {
         let uid = service.uid().unwrap_or_default();
         let mut all = self.cloud().load_balancers();
@@ -85,7 +85,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The one load balancer of a Service.
+    /// Returns the only load balancer of a Service.
     pub(crate) async fn balancer(&self, service: &str) -> Result<LoadBalancer> {
         let mut balancers = self.balancers_of(&self.services().get(service).await?);
         ensure!(balancers.len() == 1, "{service} has {} load balancers", balancers.len());

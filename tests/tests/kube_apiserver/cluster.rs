@@ -13,7 +13,7 @@ use provider_simulated::cloud::Machine;
 
 use crate::environment::Environment;
 
-/// A client with the kubeconfig's credentials that repeats nothing by itself.
+/// Returns a client with the kubeconfig's credentials that repeats nothing by itself.
 pub(crate) async fn connect(environment: &Environment) -> Result<Client> {
     let path = environment.kubeconfig()?;
     let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
@@ -22,7 +22,7 @@ pub(crate) async fn connect(environment: &Environment) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// The events about one object, also about an earlier one of its name, with this reason.
+/// Returns the events about one object, also about an earlier one of its name, with this reason.
 pub(crate) async fn events(client: &Client, kind: &str, name: &str, reason: &str) -> Result<Vec<Event>> {
     let api: Api<Event> = Api::namespaced(client.clone(), "default");
     let selector = format!("involvedObject.kind={kind},involvedObject.name={name},reason={reason}");

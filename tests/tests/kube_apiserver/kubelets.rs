@@ -73,7 +73,7 @@ impl Kubelets {
         futures::stream::iter(registrations).buffer_unordered(CONCURRENT).try_collect().await
     }
 
-    /// From now on a kubelet reports this.
+    /// Sets the readiness that a kubelet reports from now on.
     pub(crate) async fn report(&self, name: &str, is_ready: bool) -> Result<()> {
         let _turn = self.shared.reporting.lock().await;
         self.shared.ready().insert(name.to_owned(), is_ready);

@@ -112,7 +112,7 @@ impl Users {
         Api::all(self.client.clone())
     }
 
-    /// A token that is good as long as there is the Secret `name`.
+    /// Creates a token that is valid as long as the Secret `name` exists.
     async fn token(&self, name: &str) -> Result<String> {
         let meta = json!({"name": NAME});
         let subject = json!({"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE});

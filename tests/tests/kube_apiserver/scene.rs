@@ -146,7 +146,7 @@ impl Scene {
         })
     }
 
-    /// The binary is started again after it ended.
+    /// Starts the binary again after it ended.
     pub(crate) fn start_again(&mut self) -> Result<()> {
         self.controller = self.launch.start()?;
         Ok(())
@@ -163,7 +163,7 @@ impl Scene {
         &self.served.cloud
     }
 
-    /// The way to it.
+    /// Returns the barrier in front of the cloud.
     pub(crate) fn door(&self) -> &Door {
         &self.served.door
     }

@@ -26,7 +26,7 @@ impl Scene {
         Api::all(self.client.clone())
     }
 
-    /// A Service with [`PORTS`], changed by a merge patch before it is created.
+    /// Creates a Service with [`PORTS`], changed by a merge patch before it is created.
     pub(crate) async fn create_service(&self, name: &str, change: &Value) -> Result<Service> {
         let mut object = load_balancer(name, &PORTS);
         object["metadata"]["labels"][OURS] = json!("true");

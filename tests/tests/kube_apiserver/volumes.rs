@@ -37,7 +37,7 @@ async fn create_volume(scene: &Scene, name: &str, driver: &str, handle: &str, la
     Ok(())
 }
 
-/// Every term of a volume's node affinity, as (key, values).
+/// Returns every term of a volume's node affinity, as (key, values).
 fn affinity(volume: &PersistentVolume) -> Vec<BTreeSet<(String, Vec<String>)>> {
     let spec = volume.spec.as_ref();
     let required = spec.and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::atom::{Atom, of_rules};
 use crate::environment::Environment;
 
-/// A token of an account (`namespace/name`) that lasts for these tests.
+/// Returns a token of an account (`namespace/name`) that lasts for these tests.
 pub(crate) async fn token(admin: &Client, account: &str) -> Result<String> {
     let (namespace, name) = account.split_once('/').context("an account is NAMESPACE/NAME")?;
     let api: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
@@ -35,14 +35,14 @@ pub(crate) async fn anonymous(environment: &Environment) -> Result<Config> {
     Ok(config)
 }
 
-/// A client that is this account.
+/// Returns a client that is this account.
 pub(crate) async fn client(environment: &Environment, admin: &Client, account: &str) -> Result<Client> {
     let mut config = anonymous(environment).await?;
     config.auth_info.token = Some(token(admin, account).await?.into());
     Ok(Client::try_from(config)?)
 }
 
-/// A client that acts as this account, which need not exist yet.
+/// Returns a client that acts as this account, which need not exist yet.
 pub(crate) async fn acting_as(environment: &Environment, account: &str) -> Result<Client> {
     let (namespace, name) = account.split_once('/').context("an account is NAMESPACE/NAME")?;
     let file = Kubeconfig::read_from(environment.kubeconfig()?)?;
@@ -54,7 +54,7 @@ pub(crate) async fn acting_as(environment: &Environment, account: &str) -> Resul
     Ok(Client::try_from(config)?)
 }
 
-/// An account of this name.
+/// Returns an account of this name.
 pub(crate) fn document(account: &str) -> Value {
     let (namespace, name) = account.split_once('/').unwrap_or_default();
     json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": name}})

@@ -11,7 +11,7 @@ use crate::environment::Environment;
 use crate::helm::Helm;
 use crate::pods::{KINDS, values};
 
-/// First as a rehearsal, then for good, then once more, which changes nothing; and it leaves nothing behind.
+/// Applies the documents as a dry run, then for good, then once more, which changes nothing; and removes them.
 async fn take(environment: &Environment, documents: &[Value]) -> Result<()> {
     let client = connect(environment).await?;
     // kube-controller-manager creates it, if it runs; the API server refuses Pods without it.

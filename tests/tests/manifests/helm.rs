@@ -57,7 +57,7 @@ impl Helm {
         Ok(text)
     }
 
-    /// The same as documents.
+    /// Renders the chart, and returns its documents.
     pub(crate) fn render(&self, values: &[String]) -> Result<Vec<Value>> {
         parse(&self.text(values)?).with_context(|| format!("what helm makes of {values:?}"))
     }

@@ -84,7 +84,7 @@ fn asked(expression: &str) -> Result<Vec<Asked>> {
     Ok(found)
 }
 
-/// The series that are meant; those of a histogram are found by their parts.
+/// Returns the series that an expression uses; those of a histogram are matched by their parts.
 fn meant(asked: &Asked) -> Result<Vec<&'static Series>> {
     let name = |series: &Series| series.name.replace(PROVIDER, "acme");
     if asked.is_pattern {

@@ -15,7 +15,7 @@ use serving::health::{AlwaysWell, Health, Probe};
 
 const TIME: Duration = Duration::from_millis(1500);
 
-/// A process that has started.
+/// Returns the metrics of a process that has started.
 pub(crate) fn started() -> Metrics {
     let metrics = Metrics::new();
     metrics.build(Build { version: "0.1.0", revision: "abc", rustc: "1.95.0" });

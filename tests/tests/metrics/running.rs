@@ -89,7 +89,7 @@ impl Running {
     }
 }
 
-/// Machine and Node of this number, new, and ready or not.
+/// Returns the new Node of this number, ready or not.
 pub(crate) fn node(number: usize, ready: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("worker-{number}")},

@@ -59,7 +59,7 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 impl Row {
-    /// The name, with the provider's in it.
+    /// Returns the name, with the provider's in it.
     pub(crate) fn name(&self, provider: &str) -> String {
         self.name.replace("<provider>", provider)
     }

@@ -74,7 +74,7 @@ struct Session {
     origins: BTreeMap<Api, String>,
 }
 
-/// `http://host:port` of an address.
+/// Returns `http://host:port` of an address.
 fn origin(address: &str) -> String {
     let rest = address.split("://").nth(1).unwrap_or_default();
     let host = rest.split('/').next().unwrap_or_default();
@@ -91,7 +91,7 @@ impl Cloud {
         Ok(this)
     }
 
-    /// The password is another one: the token that is in use dies, sooner or later.
+    /// Sets the password after a change; the current token expires sooner or later.
     pub(crate) fn set_password(&self, password: &str) {
         password.clone_into(&mut self.password.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -100,7 +100,7 @@ impl Cloud {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The id of the project.
+    /// Returns the id of the project.
     pub(crate) fn project(&self) -> String {
         self.session().project
     }
@@ -196,7 +196,7 @@ impl Cloud {
         Ok(())
     }
 
-    /// A list, of all pages.
+    /// Reads all pages of a list.
     pub(crate) async fn list(&self, api: Api, path: &str) -> Result<Vec<Value>> {
         let (mut found, mut path) = (Vec::new(), path.to_owned());
         loop {
@@ -226,7 +226,7 @@ impl Cloud {
     }
 }
 
-/// A text in an answer.
+/// Returns a text in an answer.
 pub(crate) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }

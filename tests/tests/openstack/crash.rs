@@ -107,7 +107,7 @@ impl Points {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the next life.
+    /// Returns the chooser of the next run's crash point.
     fn chooser(&self) -> impl FnMut(&Passed) -> Option<Moment> + Send + 'static {
         let (points, thorough) = (self.clone(), std::env::var_os(THOROUGH).is_some());
         let one_of = std::env::var(ONE_LOOK_OF).ok().and_then(|it| it.parse().ok()).unwrap_or(1).max(1);
@@ -238,7 +238,7 @@ async fn ends_as(scene: &Scene, act: Act, wanted: &BTreeSet<String>) -> Result<(
     .await
 }
 
-/// A cluster with two Nodes in a project of its own.
+/// Creates a cluster with two Nodes in a project of its own.
 async fn stage(environment: &Environment) -> Result<Scene> {
     let project = environment.pool.take(environment).await?;
     let flags: &[&str] = &["--node-monitor-period=60s", "--concurrent-service-syncs=1"];
@@ -301,7 +301,7 @@ async fn lives(scene: &mut Scene, it: Act, points: &Points) -> Result<usize> {
     Ok(0)
 }
 
-/// A Service's life in which one act is cut off at every request.
+/// Runs a Service's lifetime in which one operation is interrupted at every request.
 async fn cut_off(
     environment: &Environment,
     chosen: Act,

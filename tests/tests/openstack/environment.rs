@@ -87,7 +87,7 @@ impl Environment {
         serde_json::from_str(&text).with_context(|| format!("{} is no JSON", path.display()))
     }
 
-    /// The administrator's name and password, from the file of the command line client.
+    /// Returns the administrator's name and password, from the file of the command line client.
     fn admin_login(&self) -> Result<Login> {
         let path = self.out()?.join("openrc");
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;

@@ -17,7 +17,7 @@ fn families(families: &[&str]) -> Value {
     json!({"spec": {"ipFamilies": families, "ipFamilyPolicy": policy}})
 }
 
-/// The addresses that a Service shows.
+/// Returns the addresses that a Service shows.
 fn shown(scene: &Scene, name: &str) -> Result<Vec<String>> {
     let service = scene.service(name)?;
     let ingress = service["status"]["loadBalancer"]["ingress"].as_array().into_iter().flatten();

@@ -28,12 +28,12 @@ async fn leave_balancer(scene: &Scene) -> Result<(String, String, String)> {
     Ok((id, text(&floating, "id").to_owned(), text(&floating, "floating_ip_address").to_owned()))
 }
 
-/// The tags of a load balancer.
+/// Returns the tags of a load balancer.
 fn tags(now: &Snapshot, id: &str) -> String {
     now.all("load balancer").filter(|it| text(it, "id") == id).map(|it| it["tags"].to_string()).collect()
 }
 
-/// The ports of a load balancer.
+/// Returns the ports of a load balancer.
 async fn ports(scene: &Scene, id: &str) -> Result<Vec<u64>> {
     Ok(listeners(&scene.cloud, id).await?.into_keys().collect())
 }

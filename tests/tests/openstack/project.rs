@@ -163,7 +163,7 @@ async fn empty(cloud: &Cloud) -> Result<()> {
     Ok(())
 }
 
-/// The name of a user to whom a project's own user may give a trust.
+/// Returns the name of a user to whom a project's own user may give a trust.
 pub(crate) fn trustee(project: &str) -> String {
     format!("{project}-trustee")
 }
@@ -221,7 +221,7 @@ impl Project {
         Ok(this)
     }
 
-    /// A way to it, as its user.
+    /// Returns a client of the project, as its user.
     pub(crate) async fn cloud(&self) -> Result<Cloud> {
         Cloud::login(login(&self.address, &self.name, &self.name)).await
     }
@@ -287,7 +287,7 @@ impl Project {
     }
 }
 
-/// A server that runs, out of a list.
+/// Returns a server that runs, out of a list.
 fn server(servers: &[Value], id: &str) -> Result<Server> {
     let found = servers.iter().find(|it| it["id"] == id).context("a server is not there yet")?;
     ensure!(found["status"] == "ACTIVE", "{} is {}", found["name"], found["status"]);

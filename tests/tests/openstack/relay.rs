@@ -61,13 +61,13 @@ impl Served {
         Ok(Self { address, _until: until })
     }
 
-    /// The Kubernetes API behind the injector.
+    /// Starts a relay to the Kubernetes API behind the injector.
     pub(crate) async fn kubernetes(api: &ApiServer, injector: &FaultInjector) -> Result<Self> {
         let gated = injector.before(Side::Kubernetes, api.service());
         Self::start(|_| gated).await
     }
 
-    /// The cloud behind the injector; the tokens that are given out are noted in `tokens`.
+    /// Starts a relay to the cloud behind the injector; issued tokens are recorded in `tokens`.
     pub(crate) async fn cloud(cloud: &Cloud, injector: &FaultInjector, tokens: &Tokens) -> Result<Self> {
         let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(120)).build()?;
         let (origins, tokens) = (cloud.origins(), tokens.clone());
@@ -100,8 +100,8 @@ impl Tokens {
         self.given().tokens.len()
     }
 
-    /// From now on the cloud sees something else in place of those that were given so far: services believe a token for
-    /// minutes after it was revoked.
+    /// Replaces the tokens that were issued so far by invalid ones on their way to the cloud: services accept a token
+    /// for minutes after it was revoked.
     pub(crate) fn spoil(&self) {
         let mut given = self.given();
         given.spoiled = given.tokens.len();

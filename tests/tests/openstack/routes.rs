@@ -22,7 +22,7 @@ fn pairs(now: &Snapshot, server: &Server) -> Vec<String> {
     pairs.filter_map(|it| it["ip_address"].as_str()).map(str::to_owned).collect()
 }
 
-/// The Pods of these servers have a route each, and may use their addresses.
+/// Checks that the Pods of these servers have a route each, and may use their addresses.
 async fn are_routed(scene: &Scene, servers: &[Server], foreign: &(String, String)) -> Result<()> {
     let wanted: BTreeSet<_> =
         servers.iter().map(|it| (pod_cidr(&it.name), it.address.clone())).chain([foreign.clone()]).collect();

@@ -113,7 +113,7 @@ pub(crate) async fn play_in_peace(
 }
 
 impl Scene {
-    /// An empty cluster in this project.
+    /// Creates an empty cluster in this project.
     pub(crate) async fn set(environment: &Environment, project: Project, settings: Settings) -> Result<Self> {
         let cloud = project.cloud().await?;
         let server = embedded_apiserver::Options { taint_new_nodes: false, ..Default::default() };
@@ -278,7 +278,7 @@ impl Scene {
         format!("{log}events:\n{}\nlast requests:\n{last}\nthe binary's last lines:\n{tail}", events.join("\n"))
     }
 
-    /// The messages of all events with this reason.
+    /// Returns the messages of all events with this reason.
     pub(crate) fn events(&self, reason: &str) -> Vec<String> {
         self.api.list("events").iter().filter(|it| it["reason"] == reason).map(event).collect()
     }
@@ -287,7 +287,7 @@ impl Scene {
         Snapshot::of(&self.cloud).await
     }
 
-    /// The requests of the program to the cloud so far, without those to Keystone.
+    /// Returns the requests of the program to the cloud so far, without those to Keystone.
     pub(crate) fn asked(&self) -> Vec<Passed> {
         let mut passed = self.injector.passed();
         passed.retain(|it| it.side == Side::Cloud && !it.target.starts_with("/identity"));
@@ -414,7 +414,7 @@ impl Scene {
         self.delete_services(&[name]).await
     }
 
-    /// The same of several at once.
+    /// Deletes several Services at once.
     pub(crate) async fn delete_services(&self, names: &[&str]) -> Result<()> {
         for name in names {
             ensure!(self.user.delete_service(name).await, "there is no Service {name}");
@@ -453,7 +453,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// The names and ports of the members, in order.
+    /// Returns the names and ports of the members, in order.
     pub(crate) fn members(&self) -> Vec<(String, u64)> {
         let member = |it: &Value| (text(it, "name").to_owned(), it["protocol_port"].as_u64().unwrap_or_default());
         let mut members: Vec<_> = self.members.iter().map(member).collect();
@@ -462,7 +462,7 @@ impl Listener {
     }
 }
 
-/// The listeners of a load balancer by port.
+/// Returns the listeners of a load balancer by port.
 pub(crate) async fn listeners(cloud: &Cloud, balancer: &str) -> Result<BTreeMap<u64, Listener>> {
     let pools = cloud.list(Api::Balancer, &format!("/pools?loadbalancer_id={balancer}")).await?;
     let monitors = cloud.list(Api::Balancer, "/healthmonitors").await?;
@@ -480,7 +480,7 @@ pub(crate) async fn listeners(cloud: &Cloud, balancer: &str) -> Result<BTreeMap<
     Ok(found)
 }
 
-/// The Pod CIDR of a Node, by the number in its name.
+/// Returns the Pod CIDR of a Node, by the number in its name.
 pub(crate) fn pod_cidr(node: &str) -> String {
     format!("10.244.{}.0/24", node.rsplit('-').next().unwrap_or_default())
 }

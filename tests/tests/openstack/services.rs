@@ -27,7 +27,7 @@ fn members(names: &[&str], port: u64) -> Vec<(String, u64)> {
     names.iter().map(|name| ((*name).to_owned(), port)).collect()
 }
 
-/// The rules of our security group: port and range.
+/// Returns the rules of our security group: port and range.
 pub(crate) fn rules(now: &Snapshot) -> Vec<(u64, String)> {
     let ours = now.all("security group").filter(|it| text(it, "name").starts_with("lb-sg-"));
     let rules = ours.filter_map(|it| it["security_group_rules"].as_array()).flatten();

@@ -16,7 +16,7 @@ pub(crate) fn annotated(key: &str, value: &str) -> Value {
     json!({"metadata": {"annotations": {key: value}}})
 }
 
-/// The tags of a Service's load balancer that name Services.
+/// Returns the tags of a Service's load balancer that name Services.
 async fn tags(scene: &Scene, name: &str) -> Result<Vec<String>> {
     let path = format!("/loadbalancers/{}", scene.balancer_id(name)?);
     let balancer = scene.cloud.get(Api::Balancer, &path).await?;

@@ -112,7 +112,7 @@ impl Snapshot {
         names.into_iter().filter_map(difference).collect()
     }
 
-    /// The objects of one kind.
+    /// Returns the objects of one kind.
     pub(crate) fn all<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
         let is_it = move |name: &str| name.rsplit_once(' ').is_some_and(|(it, _)| it == kind);
         self.0.iter().filter(move |(name, _)| is_it(name)).map(|(_, object)| object)

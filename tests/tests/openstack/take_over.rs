@@ -96,7 +96,7 @@ async fn leave_routes(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// The Service as that program leaves it.
+/// Creates the Service as the Go cloud-controller-manager leaves it.
 fn leave_service(scene: &Scene, id: &str, address: &str) -> Result<()> {
     let ports: Vec<Value> = PORTS
         .iter()

@@ -171,7 +171,7 @@ impl Case {
     }
 }
 
-/// Two servers with their routes and address pairs.
+/// Creates two servers with their routes and address pairs.
 pub(crate) fn furnish(cloud: &OpenStackCloud) {
     let mut routes = Vec::new();
     for (number, name) in ["worker-1", "worker-2"].into_iter().enumerate() {
@@ -186,7 +186,7 @@ pub(crate) fn furnish(cloud: &OpenStackCloud) {
     cloud.fake.change_router(&cloud.router, |it| it.insert("routes".to_owned(), json!(routes)));
 }
 
-/// The security group of the Service, on the ports of both servers.
+/// Creates the security group of the Service, on the ports of both servers.
 fn leave_group(cloud: &OpenStackCloud, case: &Case) {
     let mut ports: Vec<(&str, u16)> =
         PORTS.iter().map(|(_, node_port)| (if case.protocol == "UDP" { "udp" } else { "tcp" }, *node_port)).collect();
@@ -206,7 +206,7 @@ fn leave_group(cloud: &OpenStackCloud, case: &Case) {
     }
 }
 
-/// The load balancer of the Service, its floating IP and security group, and the Service.
+/// Creates the load balancer of the Service, its floating IP and security group, and the Service.
 pub(crate) fn leave(harness: &Harness, cloud: &OpenStackCloud, case: &Case) {
     let id = cloud.fake.add_load_balancer(&case.balancer(cloud));
     let balancer = cloud.fake.load_balancer(&id).unwrap();

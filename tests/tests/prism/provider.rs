@@ -57,7 +57,7 @@ const SOON: Duration = Duration::from_secs(120);
 /// Routes of Robot and of the metadata service, for which there is no document.
 const OTHER_APIS: [&str; 4] = ["/server", "/server/{number}", "/reset/{number}", "/private-networks"];
 
-/// The program between an API server of its own and the cloud behind the proxy.
+/// Returns the program between an API server of its own and the cloud behind the proxy.
 fn harness(scene: &Scene, cloud: &HetznerCloud, cache: Cache) -> Harness {
     let (leaf, endpoint, behind) = (scene.leaf(), scene.proxy.clone(), cloud.clone());
     let provider = move || -> Arc<dyn CloudProvider> {
@@ -151,7 +151,7 @@ async fn play(scene: &Scene, harness: &Harness) -> Result<()> {
     Ok(())
 }
 
-/// Until nothing is sent any more, and nothing is waited for.
+/// Waits until no further request is sent, and none is pending.
 async fn settle_quietly(scene: &Scene, harness: &Harness) {
     let look = || (harness.api.revision(), scene.traffic());
     let (mut before, mut quiet) = (look(), 0);

@@ -91,7 +91,8 @@ impl Scene {
         Ok(Self { fake, proxy, used, client, violations, under_way: UnderWay::default(), _served: served })
     }
 
-    /// A leaf that sends through the proxy, with requests as the document wants them, and notes what it refuses.
+    /// Returns a connector that sends requests through the proxy, adapted to the document, and records the refused
+    /// ones.
     pub(crate) fn leaf(&self) -> Proxied {
         Proxied {
             client: self.client.clone(),
@@ -101,7 +102,7 @@ impl Scene {
         }
     }
 
-    /// A transport through the proxy.
+    /// Returns a transport through the proxy.
     pub(crate) fn transport(&self) -> Result<Transport> {
         let builder = Transport::builder(&self.proxy).credential(Credential::token(TOKEN));
         builder.leaf(self.leaf()).build().map_err(|error| anyhow!("CCM_TEST_HETZNER_PROXY: {error}"))
@@ -119,7 +120,7 @@ impl Scene {
         (self.under_way.0.load(Ordering::Relaxed), self.fake.requests().len())
     }
 
-    /// The requests that violated the document, or whose answers did.
+    /// Returns the requests that violated the document, or whose answers did.
     pub(crate) fn violations(&self) -> Vec<String> {
         self.violations.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }

@@ -86,12 +86,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A machine, its new Node, and a Service.
+    /// Creates a machine, its new Node, and a Service.
     pub(crate) fn new() -> Self {
         Self::at(ApiServer::new())
     }
 
-    /// The same at an API server with options.
+    /// Creates the objects at an API server with options.
     pub(crate) fn at(api: ApiServer) -> Self {
         let cloud = Cloud::default();
         cloud.create_machines("worker-", 1);
@@ -137,7 +137,7 @@ impl World {
         Client::new(service, "default")
     }
 
-    /// A process with these flags, as far as it can come without serving and electing.
+    /// Prepares a process with these flags, up to serving and electing.
     pub(crate) async fn prepare(
         &self,
         flags: &[&str],
@@ -186,7 +186,7 @@ impl World {
         self.api.get("nodes", None, "worker-1").expect("the Node")["spec"]["providerID"].is_string()
     }
 
-    /// The cloud takes its time with load balancers.
+    /// Delays the cloud's operations on load balancers.
     pub(crate) fn slow_down(&self, milliseconds: u64) {
         self.cloud.set_options(Options { operation_milliseconds: milliseconds, ..Options::default() });
     }
@@ -217,7 +217,7 @@ pub(crate) fn registry() -> Registry {
     registry
 }
 
-/// A webhook of a vendor that allows everything.
+/// Returns a webhook of a vendor that allows everything.
 fn vendors_webhook(_: Arc<dyn CloudProvider>) -> Webhook {
     struct Allow;
     #[async_trait]
@@ -233,7 +233,7 @@ pub(crate) fn lease(holder: &str) -> Value {
     lease_of("cloud-controller-manager", holder)
 }
 
-/// A Lease of this name that was just renewed.
+/// Returns a Lease of this name that was just renewed.
 pub(crate) fn lease_of(name: &str, holder: &str) -> Value {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
     json!({
@@ -265,7 +265,7 @@ impl Running {
         answer(self.webhooks.clone(), request.body(Body::from(review.to_string())).expect("a request")).await
     }
 
-    /// The names of the checks of a probe, in order, each with whether it is well.
+    /// Returns the names of the checks of a probe, in order, each with `true` if it passes.
     pub(crate) async fn checks(&self, probe: &str) -> Vec<(String, bool)> {
         let (_, text) = self.get(&format!("/{probe}?verbose")).await;
         let line = |line: &str| {
@@ -289,7 +289,7 @@ async fn answer(router: Router, request: Request<Body>) -> (StatusCode, String) 
     (head.status, String::from_utf8_lossy(&body).into_owned())
 }
 
-/// A while of virtual time.
+/// Waits for this many seconds of virtual time.
 pub(crate) async fn seconds(count: u64) {
     tokio::time::sleep(Duration::from_secs(count)).await;
 }

@@ -41,7 +41,7 @@ impl Gaps {
         Ok(())
     }
 
-    /// The table; nothing if nothing was measured.
+    /// Prints the table, unless nothing was measured.
     pub(crate) fn print(&self) {
         let gaps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if gaps.is_empty() {

@@ -224,7 +224,7 @@ impl Stage {
         &self.served.cloud
     }
 
-    /// The way to the cloud.
+    /// Returns the barrier in front of the cloud.
     pub(crate) fn door(&self) -> &Door {
         &self.served.door
     }

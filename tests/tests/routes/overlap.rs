@@ -8,7 +8,7 @@ use crate::world::{CREATED, World, product, seconds};
 
 const RANGE: &str = "10.244.1.0/24";
 
-/// A world in which a create takes 25 s, at a time at which the first list is over.
+/// Returns a world in which a create takes 25 s, at a time at which the first list is over.
 async fn slow_creates() -> (Table, World) {
     let table = Table::new().taking(Duration::from_secs(25));
     table.list_takes(Duration::ZERO);

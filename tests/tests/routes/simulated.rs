@@ -38,7 +38,7 @@ fn join(world: &World, cloud: &Cloud, n: usize) {
     world.put(&machine.name, &format!("simulated://{}", machine.id), ip, &[&format!("10.244.{n}.0/24")]);
 }
 
-/// `DESTINATION MACHINE` of all routes, in order.
+/// Returns `DESTINATION MACHINE` of all routes, in order.
 fn routes(cloud: &Cloud) -> Vec<String> {
     let mut routes: Vec<String> =
         cloud.routes().iter().map(|route| format!("{} {}", route.route.destination, route.machine_name)).collect();
@@ -195,7 +195,7 @@ async fn routes_that_were_all_removed_come_back_at_the_word_of_a_machine() {
     assert_eq!(world.condition("worker-1"), CREATED);
 }
 
-/// The cluster's marks on all routes, by destination.
+/// Returns the cluster's owner tags on all routes, by destination.
 fn marks(cloud: &Cloud) -> Vec<String> {
     let mut routes = cloud.routes();
     routes.sort_by(|a, b| a.route.destination.cmp(&b.route.destination));

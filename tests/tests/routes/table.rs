@@ -85,7 +85,7 @@ impl Table {
         self.state.lock().unwrap().routes.retain(|route| route.destination_cidr != destination);
     }
 
-    /// The machine behind a route goes.
+    /// Deletes the machine behind a route.
     pub(crate) fn blackhole(&self, destination: &str) {
         let mut state = self.state.lock().unwrap();
         state
@@ -95,7 +95,7 @@ impl Table {
             .for_each(|it| it.blackhole = true);
     }
 
-    /// `DESTINATION NODE` of all routes, in order.
+    /// Returns `DESTINATION NODE` of all routes, in order.
     pub(crate) fn routes(&self) -> Vec<String> {
         let state = self.state.lock().unwrap();
         let mut routes: Vec<String> =
@@ -104,14 +104,14 @@ impl Table {
         routes
     }
 
-    /// Next hops of the route from there.
+    /// Returns the next hops of a destination's route.
     pub(crate) fn hops(&self, destination: &str) -> Vec<String> {
         let state = self.state.lock().unwrap();
         let of = state.routes.iter().filter(|route| route.destination_cidr == destination);
         of.flat_map(|route| &route.target_node_addresses).map(|address| address.address.to_string()).collect()
     }
 
-    /// `list`, `create DESTINATION` and `delete DESTINATION`, in order, and forgets them.
+    /// Returns `list`, `create DESTINATION` and `delete DESTINATION`, in order, and resets them.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.timed_calls().into_iter().map(|(_, call)| call).collect()
     }
@@ -122,7 +122,7 @@ impl Table {
         calls.into_iter().map(|(at, call)| (at.as_secs(), call)).collect()
     }
 
-    /// Most calls that ran at the same time.
+    /// Returns the maximum number of concurrent calls.
     pub(crate) fn most(&self) -> usize {
         self.state.lock().unwrap().most
     }

@@ -47,7 +47,7 @@ impl Caches for TheseNodes {
     }
 }
 
-/// The product's options, for these ranges.
+/// Returns the product's options, for these ranges.
 pub(crate) fn product(ranges: &str) -> Options {
     let mut options = Options::default();
     options.route.cluster_cidrs = cluster_cidr::parse(ranges).unwrap();
@@ -59,7 +59,7 @@ pub(crate) async fn seconds(n: u64) {
 }
 
 impl World {
-    /// A world without Nodes in which the controller does not run yet.
+    /// Creates a world without Nodes in which the controller does not run yet.
     pub(crate) fn new(provider: Arc<dyn CloudProvider>, options: &Options) -> Self {
         let (api, nodes, shutdown) = (ApiServer::new(), Cache::new(), CancellationToken::new());
         let client = Client::new(api.service(), "default");
@@ -142,7 +142,7 @@ impl World {
         ours.map(|c| format!("{} {}", text(c, "status"), text(c, "reason"))).unwrap_or_default()
     }
 
-    /// The messages of all events with this reason.
+    /// Returns the messages of all events with this reason.
     pub(crate) fn events_of(&self, reason: &str) -> Vec<String> {
         let events = self.events.lock().unwrap();
         events.iter().filter(|event| event.reason == reason).map(|event| event.message.clone()).collect()

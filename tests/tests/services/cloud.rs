@@ -81,7 +81,7 @@ impl Drop for Busy<'_> {
 }
 
 impl LbCloud {
-    /// A cloud for the Services of this API.
+    /// Creates a cloud for the Services of this API.
     pub(crate) fn new(api: &ApiServer) -> Self {
         Self { api: api.clone(), has_plans: true, state: Arc::default() }
     }
@@ -91,12 +91,12 @@ impl LbCloud {
         Self { has_plans: false, ..self }
     }
 
-    /// From now on `method` (`ensure`, `update`, `get`, `delete`, `plan`) behaves so for the Service of this name.
+    /// Sets the behaviour of `method` (`ensure`, `update`, `get`, `delete`, `plan`) for the Service of this name.
     pub(crate) fn behave(&self, service: &str, method: &'static str, behaviour: Behaviour) {
         self.state().behaviours.insert((service.to_owned(), method), behaviour);
     }
 
-    /// From now on the targets of the Service of this name are only Nodes with the label `in=yes`.
+    /// Restricts the targets of the Service of this name to Nodes with the label `in=yes`.
     pub(crate) fn select(&self, service: &str) {
         self.state().selecting.insert(service.to_owned());
     }
@@ -106,7 +106,7 @@ impl LbCloud {
         self.state().annotations.insert(key, value.map(str::to_owned));
     }
 
-    /// From now on every load balancer is reported with this ID.
+    /// Reports every load balancer with this ID from now on.
     pub(crate) fn identify(&self, id: &str) {
         self.state().id = Some(id.to_owned());
     }
@@ -116,12 +116,12 @@ impl LbCloud {
         self.state().announces = true;
     }
 
-    /// The Services as they were right after that.
+    /// Returns the Services as they were right after the addresses were reported.
     pub(crate) fn announced(&self) -> Vec<serde_json::Value> {
         self.state().announced.clone()
     }
 
-    /// From now on everything succeeds at once.
+    /// Lets everything succeed at once from now on.
     pub(crate) fn heal(&self) {
         self.state().behaviours.clear();
     }
@@ -131,7 +131,7 @@ impl LbCloud {
         self.state().balancers.clone()
     }
 
-    /// The only load balancer.
+    /// Returns the only load balancer.
     pub(crate) fn only(&self) -> Balancer {
         let balancers = self.balancers();
         assert_eq!(balancers.len(), 1, "{balancers:?}");

@@ -94,7 +94,7 @@ async fn delete_service(harness: &Harness, dice: &mut fastrand::Rng) -> Option<S
     Some(format!("Service {name} is deleted"))
 }
 
-/// A machine and its Node; the Node may come first, or much later.
+/// Creates a machine and its Node; the Node may come first, or much later.
 async fn join(harness: &Harness, dice: &mut fastrand::Rng, serial: usize) -> Option<String> {
     if harness.api.list("nodes").len() >= MOST_NODES {
         return None;
@@ -108,7 +108,7 @@ async fn join(harness: &Harness, dice: &mut fastrand::Rng, serial: usize) -> Opt
     Some(format!("Node {name} joins"))
 }
 
-/// The kubelet of a machine registers its Node, with a Pod CIDR that no other Node has.
+/// Registers the Node of a machine, with a Pod CIDR that no other Node has.
 pub(super) async fn register(harness: &Harness, name: &str) {
     let taken: Vec<Value> = harness.api.list("nodes").iter().map(|it| it["spec"]["podCIDR"].clone()).collect();
     let cidr = (1..=250).map(|number| format!("10.244.{number}.0/24")).find(|it| !taken.contains(&json!(it)));
@@ -170,7 +170,7 @@ async fn exclude(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> 
     Some(format!("Node {name} has label {label}: {value}"))
 }
 
-/// The trouble is over: kubelets of running machines are there and ready, those of others are not.
+/// Ends the faults: kubelets of running machines run and are ready, those of others are not.
 pub(super) async fn heal(harness: &Harness) {
     for machine in harness.cloud.machines() {
         if harness.api.get("nodes", None, &machine.name).is_none() && !machine.is_stopped {

@@ -61,7 +61,7 @@ impl Script {
         self.log.push(format!("{:>8.1} s  {what}", begun.elapsed().as_secs_f64()));
     }
 
-    /// The cluster that it begins with.
+    /// Creates the initial cluster.
     pub(super) async fn begin(&mut self, harness: &Harness) {
         self.note(harness, "three Nodes are there");
         for number in 1..=3 {
@@ -79,7 +79,7 @@ impl Script {
         }
     }
 
-    /// The API server forgets its Services for a while.
+    /// Hides the Services in the API server for a while.
     fn forget_services(&mut self, harness: &Harness) {
         let lasts = Duration::from_secs(self.dice.u64(1..=200));
         let is_settled = self.confused_until.is_none() && crate::settled::unsettled(harness).is_empty();
@@ -162,7 +162,7 @@ impl Script {
         turn
     }
 
-    /// Often nothing, so that things meet; sometimes long enough that they settle.
+    /// Returns a random pause: often none, so that operations overlap; sometimes long enough for everything to settle.
     fn pause(&mut self) -> Duration {
         let milliseconds = match self.dice.u8(0..10) {
             0..=4 => self.dice.u64(0..=1500),

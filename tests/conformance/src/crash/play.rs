@@ -30,7 +30,7 @@ pub(super) struct Reference {
     end: EndState,
 }
 
-/// A harness on which one request follows the other: one worker everywhere.
+/// Returns a harness on which one request follows the other: one worker everywhere.
 fn harness(cloud: MakeProfile, scenario: &Scenario) -> Harness {
     fastrand::seed(SEED);
     let mut options = Options::default();

@@ -45,7 +45,7 @@ impl Row {
         }
     }
 
-    /// Before and after each request.
+    /// Returns the number of crash points: before and after each request.
     #[must_use]
     pub fn crash_points(&self) -> usize {
         2 * (self.kubernetes + self.cloud)
@@ -97,13 +97,13 @@ impl fmt::Display for Failure {
 }
 
 impl Report {
-    /// Crash points of all scenarios.
+    /// Returns the number of crash points of all scenarios.
     #[must_use]
     pub fn crash_points(&self) -> usize {
         self.rows.iter().map(Row::crash_points).sum()
     }
 
-    /// The first failures in full, and the number of all.
+    /// Returns the first failures in full, and the number of all.
     #[must_use]
     pub fn explain(&self) -> String {
         let mut scenarios: Vec<&str> = self.failures.iter().map(|it| it.scenario).collect();

@@ -213,7 +213,7 @@ fn created_routes(cloud: &ScriptedProvider) -> Vec<Created> {
     list
 }
 
-/// Between the prefix and the suffix of a message stands a duration, which is free.
+/// Compares events by prefix and suffix of their messages; the duration between them is free.
 fn compare_events(comparison: &mut Comparison, expected: &Expected<Vec<NodeEvent>>, mut events: Vec<RecordedEvent>) {
     events.sort_by(|a, b| a.message.cmp(&b.message));
     let Expected::Exactly(wanted) = expected else { return };

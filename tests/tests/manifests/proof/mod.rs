@@ -43,7 +43,7 @@ const REFERENCE_LEASES: &str = r#"
 - {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [cloud-controller-manager], verbs: [get, update]}
 "#;
 
-/// The account, and roles that grant it exactly these permissions.
+/// Returns the account, and roles that grant it exactly these permissions.
 fn roles(atoms: &BTreeSet<Atom>) -> Vec<Value> {
     let mut documents = vec![accounts::document(ACCOUNT)];
     let namespaces: BTreeSet<_> = atoms.iter().map(|atom| atom.namespace.clone()).collect();
@@ -54,7 +54,7 @@ fn roles(atoms: &BTreeSet<Atom>) -> Vec<Value> {
     documents
 }
 
-/// A role and its binding to an account.
+/// Returns a role and its binding to an account.
 fn bound(name: &str, namespace: &str, rules: &Value, account: &str) -> [Value; 2] {
     let (home, subject) = account.split_once('/').unwrap_or_default();
     let kind = if namespace.is_empty() { "ClusterRole" } else { "Role" };
@@ -151,14 +151,14 @@ async fn may_do_at_least(environment: &Environment, account: &str, atoms: &BTree
     Ok(())
 }
 
-/// `can-i --list` of the account is what the program needs (acceptance check 1 of the deployment rules).
+/// Checks that `can-i --list` of the account is what the program needs (acceptance check 1 of the deployment rules).
 pub(crate) async fn the_account_may_do_what_is_needed_and_nothing_else(environment: &Environment) -> Result<()> {
     let documents = read(&["manifests/rbac.yaml", "manifests/rbac-volumes.yaml"])?;
     let needed = wanted(&everything()).remove(ACCOUNT).unwrap_or_default();
     with_roles(environment, documents, async |admin| may_do(environment, admin, &needed).await).await
 }
 
-/// The whole scenario; what was refused meanwhile.
+/// Runs the whole scenario, and returns the refused requests.
 async fn live(environment: &Environment, cast: Cast, label: &str) -> Result<Vec<ApiRequest>> {
     let mut scenario = Scenario::set(environment, cast, label).await?;
     let played = scenario.play().await;
@@ -233,7 +233,7 @@ pub(crate) async fn the_role_of_the_reference_is_enough(environment: &Environmen
     .await
 }
 
-/// The RBAC verb of a request.
+/// Returns the RBAC verb of a request.
 fn verb(request: &ApiRequest) -> &'static str {
     match request.verb {
         "GET" => "get",

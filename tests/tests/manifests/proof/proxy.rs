@@ -34,7 +34,7 @@ struct Shared {
 }
 
 impl Proxy {
-    /// `server` leads to the API server without credentials of its own.
+    /// Starts the proxy; `server` is a client of the API server without credentials.
     pub(crate) async fn start(server: Client) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for the proxy")?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -65,7 +65,7 @@ impl Proxy {
         *self.shared.conflict.lock().unwrap_or_else(PoisonError::into_inner) = Some((verb, resource));
     }
 
-    /// From now on lists are read in pages.
+    /// Disables streamed lists, so that lists are read in pages.
     pub(crate) fn stop_streaming(&self) {
         self.shared.streams.store(false, Ordering::Relaxed);
     }

@@ -93,7 +93,7 @@ impl Scenario {
         self.proxy.requests().all().into_iter().filter(|request| request.status == 403).collect()
     }
 
-    /// The program's last lines.
+    /// Returns the program's last lines.
     pub(crate) fn tail(&self) -> String {
         self.controller.tail()
     }
@@ -110,7 +110,7 @@ impl Scenario {
         self.scrape().await.context("a scrape")
     }
 
-    /// The program ends in order.
+    /// Stops the program gracefully.
     pub(crate) async fn end(&mut self) -> Result<()> {
         let status = self.controller.stop(STOP).await?;
         ensure!(status.success(), "it ended with {status} after SIGTERM");
@@ -349,7 +349,7 @@ fn free_port() -> Result<u16> {
     ports.find(is_free).context("no port is free")
 }
 
-/// A Lease whose holder is no more, and has not been so for long.
+/// Creates a Lease whose holder ended recently.
 async fn hold_the_lease(client: &Client) -> Result<()> {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
     let lease = json!({
