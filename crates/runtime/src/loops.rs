@@ -53,7 +53,7 @@ where
 {
     // The call is inside, so that a panic before the first await is caught too.
     if let Err(panic) = AssertUnwindSafe(async { f().await }).catch_unwind().await {
-        tracing::error!(panic = panic_text(&*panic), "a periodic pass panicked, the next one comes in its time");
+        tracing::error!(panic = panic_text(&*panic), "periodic pass panicked, the next one runs on schedule");
     }
 }
 
@@ -92,7 +92,7 @@ where
         if begin.elapsed() > LONGEST_PAUSE {
             pause = FIRST_PAUSE;
         }
-        tracing::warn!(component, ?pause, "starting it again");
+        tracing::warn!(component, ?pause, "restarting component");
         if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return;
         }

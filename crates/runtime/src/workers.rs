@@ -151,7 +151,7 @@ async fn attempt<K: Eq + Hash + Clone + Debug>(
 ) {
     let Err(panic) = AssertUnwindSafe(work).catch_unwind().await else { return };
     let panic = panic_text(&*panic);
-    tracing::error!(queue = queue.name(), ?keys, panic, "worker panicked, keys are tried again");
+    tracing::error!(queue = queue.name(), ?keys, panic, "worker panicked, keys are retried");
     tokio::select! {
         () = shutdown.cancelled() => {}
         () = tokio::time::sleep(REST_AFTER_PANIC) => {}

@@ -117,7 +117,7 @@ impl Account {
             (all_again - now).saturating_sub(LIST_EACH * LISTS_AT_ONCE)
         };
         if !wait.is_zero() {
-            tracing::debug!(?wait, "Robot is spared");
+            tracing::debug!(?wait, "delaying a list of Robot's servers");
             tokio::time::sleep(wait).await;
         }
         Ok(())

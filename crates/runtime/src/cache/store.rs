@@ -302,7 +302,7 @@ impl<T> Subscriber<T> {
     /// keep the event from other subscribers.
     fn tell(&self, event: &CacheEvent<T>) {
         if catch_unwind(AssertUnwindSafe(|| (self.handler)(event))).is_err() {
-            tracing::error!("a cache subscriber panicked; it missed a change until the next resync");
+            tracing::error!("cache subscriber panicked, it misses a change until the next resync");
         }
     }
 }

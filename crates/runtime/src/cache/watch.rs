@@ -127,7 +127,7 @@ impl<T: Cached> Watch<T> {
                     }
                 }
                 End::HoldIsOver => {
-                    tracing::info!(kind = follower.kind, "listing again what is held");
+                    tracing::info!(kind = follower.kind, "listing the held objects again");
                     continue;
                 }
                 End::OtherCluster => {
@@ -280,7 +280,7 @@ impl<T: Cached> Follower<T> {
                     tracing::warn!(
                         kind = self.kind,
                         problem,
-                        "not listing again before it is known which cluster answers"
+                        "not listing again before the API server's cluster is verified"
                     );
                 }
             }
@@ -309,7 +309,7 @@ impl<T: Cached> Follower<T> {
             tracing::warn!(
                 kind,
                 gone = listed.confirmed.len(),
-                "a second list lacks the held objects, too: they are gone"
+                "a second list lacks the held objects, too: they are removed"
             );
             self.observed(|observer| observer.ended(&listed.confirmed));
         } else if before > 0 && self.held == 0 {
@@ -351,7 +351,7 @@ impl<T: Cached> Follower<T> {
                 if self.cache.is_synced() {
                     tracing::debug!(kind = self.kind, error = text, "watch interrupted");
                 } else {
-                    tracing::warn!(kind = self.kind, error = text, "cannot list, trying again");
+                    tracing::warn!(kind = self.kind, error = text, "cannot list, retrying");
                 }
                 self.trouble = Some(Trouble { since: now, said: now });
             }

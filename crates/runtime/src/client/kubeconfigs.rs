@@ -171,12 +171,12 @@ async fn look(renewing: &Renewing, cause: Option<Cause>, metrics: &dyn RequestMe
     let Some(news) = renewing.look(cause).await else { return };
     match &news {
         News::InUse => {
-            tracing::info!(%kubeconfig, "what has changed in the kubeconfig, or in a file that it names, is in use");
+            tracing::info!(%kubeconfig, "kubeconfig reloaded");
         }
         News::Unusable(problem) => tracing::warn!(
             %kubeconfig,
             problem,
-            "what the kubeconfig says by now cannot be used; going on with what it said before"
+            "the changed kubeconfig cannot be used, keeping the previous configuration"
         ),
         News::StillUnusable => {}
     }

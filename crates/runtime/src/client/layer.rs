@@ -92,7 +92,7 @@ impl Sender {
             });
             let Some((pause, next)) = pause else { return Ok(answer) };
             let status = answer.status().as_u16();
-            tracing::debug!(verb = %info.verb, route = info.route, status, ?pause, "the API server is busy, trying again");
+            tracing::debug!(verb = %info.verb, route = info.route, status, ?pause, "the API server is busy, retrying");
             self.metrics.retried(&info, status);
             request = next;
             sleep(pause).await;

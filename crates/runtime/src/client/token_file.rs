@@ -55,7 +55,7 @@ impl TokenFile {
                 Ok(header) => (known.header, known.trouble) = (header, None),
                 Err(problem) if known.trouble.as_ref() == Some(&problem) => {}
                 Err(problem) => {
-                    tracing::warn!(problem, "the Pod's token cannot be used; going on with the one before");
+                    tracing::warn!(problem, "the Pod's token cannot be used, keeping the previous one");
                     known.trouble = Some(problem);
                 }
             }

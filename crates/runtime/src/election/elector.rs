@@ -187,7 +187,7 @@ impl Running {
             Err(error) if lost_race(error) => tracing::debug!(
                 lock = self.elector.config.lock(),
                 error = %api_error(error),
-                "somebody else wrote the lease first"
+                "another candidate wrote the lease first"
             ),
             Err(error) => tracing::error!(lock = self.elector.config.lock(), error = %api_error(error), "{text}"),
         }

@@ -139,7 +139,7 @@ impl EventSender {
             () = shutdown.cancelled() => {}
         }
         if timeout_at(Instant::now() + FLUSH, all).await.is_err() {
-            tracing::warn!("the API server did not take all events in time, the last ones are lost");
+            tracing::warn!("the API server did not accept all events in time, the remaining ones are dropped");
         }
     }
 }
@@ -197,7 +197,7 @@ async fn send(sink: &dyn EventSink, outcome: Outcome) -> Result<(), SinkError> {
         tries += 1;
         match result {
             Err(SinkError::Transport(error)) if tries < TRIES => {
-                tracing::debug!(error, tries, "the API server does not take events, trying again");
+                tracing::debug!(error, tries, "the API server does not accept events, retrying");
                 // The first pause differs, so that a restarted API server is not met by all at once.
                 sleep(if tries == 1 { PAUSE.mul_f64(fastrand::f64()) } else { PAUSE }).await;
             }

@@ -77,7 +77,7 @@ impl Authorization {
             Err(problem) => {
                 if let Some(suppressed) = self.log.admit() {
                     let path = shortened(path);
-                    tracing::warn!(%problem, %path, suppressed, "whether a caller may do this could not be found out");
+                    tracing::warn!(%problem, %path, suppressed, "a caller's permission could not be checked");
                 }
                 AuthorizationResult::Error
             }

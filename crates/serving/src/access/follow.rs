@@ -67,7 +67,7 @@ impl File {
             }
             Err(problem) => {
                 if !self.refused {
-                    tracing::warn!(path = %self.path.display(), problem, "the new CA bundle cannot be used, the old one stays");
+                    tracing::warn!(path = %self.path.display(), problem, "the new CA bundle cannot be used, keeping the old one");
                 }
                 self.refused = true;
                 false
@@ -191,7 +191,7 @@ impl Follow {
                 Ok(watcher::Event::Delete(_)) => self.take(None),
                 Err(error) => {
                     if !failing {
-                        tracing::warn!(%error, "ConfigMap {}/{} cannot be watched, trying again", lookup::NAMESPACE, lookup::NAME);
+                        tracing::warn!(%error, "ConfigMap {}/{} cannot be watched, retrying", lookup::NAMESPACE, lookup::NAME);
                     }
                     failing = true;
                 }
@@ -223,7 +223,7 @@ impl Follow {
         let refused = |problem: &str| {
             tracing::warn!(
                 problem,
-                "ConfigMap {}/{} cannot be used, what it said before stays",
+                "ConfigMap {}/{} cannot be used, keeping its previous content",
                 lookup::NAMESPACE,
                 lookup::NAME
             );

@@ -88,7 +88,7 @@ async fn serve_stream(
     match is_plain(&stream, &service.limits, &service.shutdown).await {
         Some(false) => encrypted(stream, address, client, &acceptor, activity, service).await,
         Some(true) => refuse_plain(stream).await,
-        None => tracing::debug!(peer = %address, "connection without a word"),
+        None => tracing::debug!(peer = %address, "connection closed without data"),
     }
 }
 

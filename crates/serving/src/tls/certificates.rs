@@ -116,7 +116,7 @@ impl Loaded {
                     if again.is_ok() || !PemPair::read(&files)?.leaf().is_some_and(|leaf| generate::is_ours(&leaf)) {
                         return again;
                     }
-                    tracing::warn!(%error, "the self-signed cert is made anew");
+                    tracing::warn!(%error, "generating the self-signed cert again");
                     Self::make(files, bind_address, now, provider)
                 }
             },
@@ -182,7 +182,7 @@ impl Loaded {
         });
         match made {
             Ok((pair, pem)) => {
-                tracing::info!(certificate = %self.files.certificate.display(), "the self-signed cert had expired or was not valid yet, and was made again");
+                tracing::info!(certificate = %self.files.certificate.display(), "the self-signed cert had expired or was not valid yet, and was generated again");
                 (self.pair, self.pem) = (pair, pem);
                 true
             }
@@ -225,7 +225,7 @@ impl Loaded {
     fn complain(&mut self, error: &ServingError) {
         let said = error.to_string();
         if self.refused.as_ref() != Some(&said) {
-            tracing::warn!(error = said, "the serving certificate cannot be renewed, the old one stays");
+            tracing::warn!(error = said, "the serving certificate cannot be renewed, keeping the old one");
             self.refused = Some(said);
         }
     }

@@ -83,7 +83,7 @@ impl Tls {
         let hints = self.authorities.as_ref().map(Authorities::subjects);
         match build(&self.choices, self.disable_http2, names, hints) {
             Ok(config) => self.current.store(Arc::new(Current { config: Arc::new(config), generation })),
-            Err(error) => tracing::error!(%error, "the TLS configuration stays as it was"),
+            Err(error) => tracing::error!(%error, "keeping the previous TLS configuration"),
         }
     }
 }
