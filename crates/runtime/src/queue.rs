@@ -1,7 +1,8 @@
 //! Keys to work on: each at most once, never two workers on one key, in order, with delays and back-off.
 //!
-//! The semantics are those of client-go's rate-limiting work queue (RT-1 … RT-6), plus taking many ready keys at
-//! once ([`Queue::next_batch`]): whoever asks a cloud takes a burst of Nodes together and pays for pages, not Nodes.
+//! The semantics are those of client-go's rate-limiting work queue (RT-1 … RT-6), plus taking many ready keys at once
+//! ([`Queue::next_batch`]): a controller that queries a cloud takes a burst of Nodes together and pays for pages, not
+//! Nodes.
 
 mod failures;
 mod metrics;

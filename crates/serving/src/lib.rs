@@ -23,7 +23,7 @@
 //! use tokio_util::sync::CancellationToken;
 //!
 //! let listener = Listener::bind(&ServingOptions { port: 0, ..ServingOptions::default() })?;
-//! // Without anybody to ask, the always-allowed paths are open and nothing else is.
+//! // Without reviewers, only the always-allowed paths are open.
 //! let (who, what) = (AuthenticationOptions::default(), AuthorizationOptions::default());
 //! let access = Access::new(who, what, Reviewers::default(), Arc::new(NoAccessMetrics))?;
 //! let routes = access.guard(Health::new().routes().fallback(serving::not_found));

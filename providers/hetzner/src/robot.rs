@@ -64,7 +64,7 @@ impl Robot {
     /// Returns all servers, no older than `ROBOT_CACHE_TIMEOUT`.
     ///
     /// # Errors
-    /// Robot's refusal; *rate limited* or *unauthorized* as long as Robot is spared because of an earlier refusal;
+    /// Robot's refusal; *rate limited* or *unauthorized* while requests to Robot pause after an earlier refusal;
     /// *unauthorized* if it shows none, as another account would.
     pub(crate) async fn servers(&self) -> Result<Arc<Snapshot<DedicatedServer>>> {
         let list = self.servers.snapshot(Priority::Ordinary).await?;
