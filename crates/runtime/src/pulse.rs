@@ -31,7 +31,7 @@ pub struct Pulse {
 #[derive(Debug, Default)]
 struct State {
     begun: u64,
-    /// In the order in which it began.
+    /// Work in progress, in the order in which it began.
     busy: BTreeMap<u64, (&'static str, Instant)>,
     gave_up: bool,
 }

@@ -271,7 +271,7 @@ pub enum Outcome {
 pub struct Report {
     /// Kind of the probe.
     pub probe: Probe,
-    /// In the order of the checks.
+    /// Results in the order of the checks.
     pub results: Vec<CheckResult>,
     /// Names to be excluded that no check has.
     pub unmatched: Vec<String>,

@@ -55,7 +55,7 @@ pub struct Webhook {
 pub struct WebhookLimits {
     /// Bytes of a body. An object of etcd's default limit, twice, in JSON, fits.
     pub body: usize,
-    /// Until the body is there.
+    /// Time-out until the whole body has arrived.
     pub body_read: Duration,
     /// Maximum bytes of all bodies in progress. Callers are not authenticated.
     pub in_flight: usize,

@@ -41,7 +41,7 @@ impl PrivateNetwork {
     /// Returns the ID of the network.
     ///
     /// # Errors
-    /// Before the provider was initialised.
+    /// The provider is not initialised yet.
     pub(crate) fn id(&self) -> Result<u64> {
         let unknown = || Error::other(format!("the id of network {:?} is not known yet", self.config.name_or_id));
         self.id.get().copied().ok_or_else(unknown)

@@ -73,7 +73,7 @@ pub(crate) struct Vpcs {
     config: Arc<Config>,
     catalog: Catalog<Vpc>,
     addresses: Cached<Vec<VpcAddress>>,
-    /// With the Linodes that had addresses when these were read.
+    /// Addresses, and the Linodes that had some when these were read.
     ipv6: Cached<(HashSet<Option<u64>>, Vec<VpcAddress>)>,
 }
 

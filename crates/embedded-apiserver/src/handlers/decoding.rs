@@ -1,4 +1,4 @@
-//! From the body of a request to an object of the resource's type.
+//! Decoding of a request's body to an object of the resource's type.
 
 use http::header;
 use serde_json::{Value, json};

@@ -33,9 +33,9 @@ pub struct WatchConfig {
     /// Read the first state through the watch, too (`sendInitialEvents`), one object at a time instead of in pages. A
     /// server that refuses it is read in pages.
     pub streaming: bool,
-    /// Only objects with these labels; all if `None`.
+    /// Label selector of the objects; all if `None`.
     pub label_selector: Option<String>,
-    /// Only objects with these fields; all if `None`.
+    /// Field selector of the objects; all if `None`.
     pub field_selector: Option<String>,
 }
 

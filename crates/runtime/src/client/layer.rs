@@ -29,7 +29,8 @@ pub struct Limits {
     /// Requests per second and saved-up requests, shared by all uses of one client (RT-35); `None`: no limit (D-10).
     /// Watches pass without waiting and take nothing.
     pub rate: Option<(f32, u32)>,
-    /// From sending a request to the end of the answer, for each attempt; a watch only needs to begin in that time.
+    /// Time-out from sending a request to the end of the response, for each attempt; a watch only needs to begin in
+    /// that time.
     pub request_timeout: Option<Duration>,
     /// Send nothing again, whatever the server answers: for who has its own clock, as an election has.
     pub single_attempt: bool,

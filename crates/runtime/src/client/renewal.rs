@@ -108,7 +108,7 @@ struct Generation {
     has_plugin: bool,
     /// Expiry of the plugin's credential.
     valid_until: Option<Timestamp>,
-    /// There is a later one: watches end.
+    /// Set when a later generation exists: watches end.
     over: CancellationToken,
 }
 

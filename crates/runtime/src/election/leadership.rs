@@ -39,7 +39,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Facts {
-    /// Until then the fence is open.
+    /// Time until which the fence is open.
     until: Option<Instant>,
     /// If set, the fence never opens again.
     closed: bool,

@@ -16,7 +16,7 @@ use crate::lru::Lru;
 const GROUPS: usize = 4096;
 /// A group ends if nothing is added for that long.
 const GROUP_LIFE: Duration = Duration::from_secs(600);
-/// From the so-many-th different message of a group on, events are merged.
+/// Number of different messages of a group from which on its events are merged.
 const MERGE_FROM: usize = 10;
 /// Prefix of a merged event's message.
 const MERGED: &str = "(combined from similar events): ";

@@ -1,4 +1,4 @@
-//! From the recorder to the API server.
+//! Queue of events from the recorder to the API server.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};

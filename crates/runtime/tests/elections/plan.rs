@@ -5,7 +5,7 @@ use proptest::prelude::*;
 /// Settings and faults of one simulated run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// For the dice of network and electors.
+    /// Seed of the random numbers of network and electors.
     pub(crate) seed: u64,
     /// Rate of each elector's clock. The fastest may be less than 1.5 times as fast as the slowest: that is the lease
     /// duration divided by the renew deadline.
@@ -18,7 +18,7 @@ pub(crate) struct Plan {
     pub(crate) loss: f64,
     /// Share of messages that take up to 20 s.
     pub(crate) slowness: f64,
-    /// In the order of their times in seconds.
+    /// Faults by their times in seconds, in order.
     pub(crate) faults: Vec<(f64, Fault)>,
 }
 

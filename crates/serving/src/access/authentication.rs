@@ -34,7 +34,7 @@ impl Authentication {
     /// relies on them.
     ///
     /// # Errors
-    /// There was proof, and none of it was good: that is not the same as none.
+    /// All credentials were invalid, which differs from a request without any.
     pub(super) async fn user(
         &self,
         certificates: &[CertificateDer<'_>],

@@ -17,7 +17,7 @@ const RATE: (f32, u32) = (200.0, 400);
 /// ignored, and only the always-allowed paths are open.
 #[derive(Clone, Default)]
 pub struct Reviewers {
-    /// For TokenReview and the front proxy's ConfigMap.
+    /// Client for TokenReview and the front proxy's ConfigMap.
     pub authentication: Option<Client>,
     /// Client for SubjectAccessReview requests.
     pub authorization: Option<Client>,

@@ -9,7 +9,7 @@ use super::encoding::Message;
 
 /// Samples per second of CPU time.
 const FREQUENCY: i32 = 100;
-/// In these libraries a signal may find locks taken that unwinding needs; samples there are left out.
+/// Libraries in which a signal may find locks held that unwinding needs; samples there are left out.
 const NOT_SAMPLED: [&str; 4] = ["libc", "libgcc", "pthread", "vdso"];
 /// The frame of the profiler itself; it and the next (the kernel's trampoline) are no part of the program.
 const HANDLER: &str = "perf_signal_handler";

@@ -21,7 +21,7 @@ use crate::tls::Tls;
 
 /// A rest when there are no descriptors left: the next attempt fails just as well.
 const REST: Duration = Duration::from_millis(100);
-/// For a caller without TLS to read that.
+/// Time-out for a caller without TLS to read the response.
 const TOLD: Duration = Duration::from_secs(2);
 /// Interval of the log lines about a flood of connections.
 const COMPLAINT: Duration = Duration::from_secs(60);

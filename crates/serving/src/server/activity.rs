@@ -32,7 +32,7 @@ struct State {
     /// Requests that are being answered, and until when each of them may be.
     requests: BTreeMap<u64, Instant>,
     next: u64,
-    /// Since when the peer has not taken what was written, if it has not.
+    /// Time since which the peer has not read the written data, if it has not.
     blocked: Option<Instant>,
     lifetime: Lifetime,
 }

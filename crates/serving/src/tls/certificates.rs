@@ -26,9 +26,9 @@ pub(crate) struct Certificates {
 enum Origin {
     /// Given by the operator.
     Given,
-    /// In the directory for generated pairs.
+    /// Pair in the directory for generated pairs.
     Directory,
-    /// Not stored at all.
+    /// Pair that is not stored.
     Memory,
 }
 

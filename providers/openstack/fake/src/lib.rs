@@ -103,7 +103,7 @@ pub struct Options {
     pub address_pairs: bool,
     /// The user may choose the address of a floating IP.
     pub admin: bool,
-    /// There is a Barbican.
+    /// If set, the cloud has a Barbican.
     pub barbican: bool,
 }
 

@@ -36,7 +36,7 @@ pub(super) const LISTENERS: Kind = Kind {
              default_tls_container_ref allowed_cidrs timeout_client_data timeout_member_connect timeout_member_data \
              timeout_tcp_inspect",
 };
-/// Without the IDs of their members, of which there are many.
+/// Pools, read without the IDs of their members, of which there are many.
 pub(super) const POOLS: Kind = Kind {
     all: "/lbaas/pools",
     one: "/lbaas/pools/{id}",

@@ -147,7 +147,7 @@ pub(super) struct Groups {
 #[derive(Clone, Debug)]
 struct Change {
     group: String,
-    /// If not set, the group is taken off.
+    /// If not set, the group is removed.
     is_added: bool,
 }
 

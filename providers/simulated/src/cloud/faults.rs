@@ -12,10 +12,10 @@ use super::model::Model;
 pub struct Fault {
     /// Kind of the fault.
     pub kind: FaultKind,
-    /// On which route, by method and path template: `GET /v1/machines/{id}`. `None`: on all.
+    /// Route that the fault applies to, by method and path template: `GET /v1/machines/{id}`; all routes if `None`.
     #[serde(default)]
     pub route: Option<String>,
-    /// For how many requests; each page of a list is one. `None`: until it is cleared.
+    /// Number of requests that the fault applies to; each page of a list is one. `None`: until it is cleared.
     #[serde(default)]
     pub count: Option<u32>,
     /// `status`: the answer's code, 500 unless stated.

@@ -29,7 +29,7 @@ pub struct Machine {
     pub machine_type: String,
     /// Running or stopped; a terminated machine is not there.
     pub state: MachineState,
-    /// In the Kubernetes form.
+    /// Addresses in the form of Kubernetes.
     pub addresses: Vec<NodeAddress>,
     /// Free text by key.
     pub labels: BTreeMap<String, String>,

@@ -386,7 +386,7 @@ async fn a_server_s_address_without_a_scheme_has_that_of_its_certificates() {
     assert!(stage.server.asked().iter().all(|asked| asked.by == b"Bearer one"));
 }
 
-/// Two clusters, and a kubeconfig that comes to lead from the first to the second.
+/// Returns two clusters, and a kubeconfig that changes from the first to the second.
 #[tokio::test]
 async fn a_kubeconfig_that_leads_to_another_cluster_is_never_used() {
     let stage = Stage::new(r#"{client-certificate: client.crt, client-key: client.key}"#).await;

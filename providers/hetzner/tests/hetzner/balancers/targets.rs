@@ -142,7 +142,7 @@ async fn limit_that_the_api_sees_first_is_reported_on_the_node_and_is_no_error()
     assert!(events[0].contains("as many targets as its type takes"), "{events:?}");
 }
 
-/// At once, or as the outcome of its action.
+/// The refusal comes in the response, or as the outcome of its action.
 #[tokio::test(start_paused = true)]
 async fn target_refused_for_an_unknown_limit_keeps_no_other_out_and_is_tried_again() {
     let (add, code) = (action("add_target"), "resource_limit_exceeded");
@@ -337,7 +337,7 @@ async fn dedicated_servers_are_no_targets_where_robot_is_off() {
     assert_eq!((scene.targets(), scene.events()), (scene.servers(), vec![]));
 }
 
-/// Until its Node goes, too.
+/// The target stays until its Node is deleted, too.
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_server_is_gone_keeps_nobody_out() {
     let mut scene = Scene::new();

@@ -8,7 +8,7 @@ use openstack_fake::Fake;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-/// With a token of the project.
+/// A client with a token of the project.
 pub(crate) struct Client {
     service: Router,
     token: String,
