@@ -14,6 +14,7 @@
 //! | hooks during a call | [`ScriptedProvider::on_balancer_call`] |
 //! | slow calls, in tokio's time | [`ScriptedProvider::delay`] |
 //! | routes, which the test double stores | [`ScriptedProvider::seed_route`] |
+//! | the cluster around a provider under test: caches, events, Secrets | [`ScriptedCluster`] |
 //!
 //! ```
 //! use std::sync::Arc;
@@ -43,6 +44,7 @@
 mod answer;
 mod balancers;
 mod cloud;
+mod cluster;
 mod machines;
 mod routes;
 mod script;
@@ -56,6 +58,7 @@ use futures::future::BoxFuture;
 
 pub use answer::Answer;
 pub use balancers::{BalancerAction, BalancerCall};
+pub use cluster::{RecordedAnnotations, RecordedEvent, ScriptedCluster};
 pub use script::Script;
 
 use crate::scripted::cloud::Cloud;

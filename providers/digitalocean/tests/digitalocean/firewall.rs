@@ -1,6 +1,5 @@
 //! Tests of the worker firewall.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::Service;
@@ -14,7 +13,7 @@ fn harness() -> Harness {
 }
 
 fn set(harness: &Harness, services: Vec<Service>) {
-    *harness.objects.services.lock().unwrap() = services.into_iter().map(Arc::new).collect();
+    harness.cluster.set_services(services);
 }
 
 async fn settle() {

@@ -1,12 +1,13 @@
 //! Harness: an account, a cluster, and the provider between them, configured by variables and flags like the program.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    About, AddressType, Caches, ClientBuilder, CloudProvider, Cluster, Context, Environment, EventKind, Events,
-    KubernetesApi, LoadBalancerRequest, LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup, async_trait,
+    AddressType, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest, LoadBalancerStatus, Node,
+    NodeAddress, Result, Service, Setup,
 };
 use provider_kit::transport::Builder;
 use provider_linode::config::Config;
@@ -16,66 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use linode_fake::{ACCOUNT, Handle, Linodes, TOKEN};
 
-#[derive(Default)]
-pub(crate) struct ClusterObjects {
-    pub(crate) nodes: Mutex<Vec<Arc<Node>>>,
-    services: Mutex<Vec<Arc<Service>>>,
-    events: Mutex<Vec<String>>,
-    pub(crate) secrets: Mutex<Vec<(String, String)>>,
-    pub(crate) patches: Mutex<Vec<(String, Value)>>,
-}
-
-impl Caches for ClusterObjects {
-    fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.lock().unwrap().clone()
-    }
-    fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.nodes().into_iter().find(|node| &*node.name == name)
-    }
-    fn services(&self) -> Vec<Arc<Service>> {
-        self.services.lock().unwrap().clone()
-    }
-}
-
-impl Events for ClusterObjects {
-    fn record(&self, _: &str, _: About<'_>, _: EventKind, reason: &str, message: &str) {
-        self.events.lock().unwrap().push(format!("{reason}: {message}"));
-    }
-}
-
 /// The key of all certificates.
 const KEY: &str = "-----BEGIN PRIVATE KEY-----\nAAEC\n-----END PRIVATE KEY-----\n";
 
-struct Kubernetes(Arc<ClusterObjects>);
-
-impl ClientBuilder for Kubernetes {
-    fn client(&self, _component: &str) -> Result<Arc<dyn KubernetesApi>> {
-        Ok(Arc::new(Self(Arc::clone(&self.0))))
-    }
-}
-
-#[async_trait]
-impl KubernetesApi for Kubernetes {
-    async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>> {
-        let path = request.uri().path().to_owned();
-        if request.method() == "PATCH" {
-            let patch = serde_json::from_slice(request.body()).unwrap();
-            self.0.patches.lock().unwrap().push((path, patch));
-            return Ok(http::Response::new(b"{}".to_vec()));
-        }
-        let secrets = self.0.secrets.lock().unwrap();
-        let found = secrets.iter().find(|(name, _)| path == format!("/api/v1/namespaces/default/secrets/{name}"));
-        let status = if found.is_some() { 200 } else { 404 };
-        let body =
-            found.map(|(_, pem)| json!({"data": {"tls.crt": STANDARD.encode(pem), "tls.key": STANDARD.encode(KEY)}}));
-        let answer = http::Response::builder().status(status);
-        Ok(answer.body(body.unwrap_or_default().to_string().into_bytes()).unwrap())
-    }
-}
-
 pub(crate) struct Harness {
     pub(crate) fake: Handle<Linodes>,
-    pub(crate) objects: Arc<ClusterObjects>,
+    pub(crate) cluster: ScriptedCluster,
     pub(crate) shutdown: CancellationToken,
     variables: Vec<(String, String)>,
     flags: Vec<(String, String)>,
@@ -87,8 +34,13 @@ impl Harness {
         let fake = Handle::new(Linodes::default());
         let variables = [("LINODE_API_TOKEN", TOKEN), ("LINODE_REGION", "us-east"), ("LINODE_URL", "http://linode")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let harness =
-            Self { fake, objects: Arc::default(), shutdown: CancellationToken::new(), variables, flags: Vec::new() };
+        let harness = Self {
+            fake,
+            cluster: ScriptedCluster::default(),
+            shutdown: CancellationToken::new(),
+            variables,
+            flags: Vec::new(),
+        };
         ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(name));
         harness
     }
@@ -117,18 +69,26 @@ impl Harness {
         let config = Config::read(&setup).unwrap();
         let [http, lists] = [(); 2].map(|()| connect(cloud(&config, &setup)).build().unwrap());
         let provider = Linode::new(config, http, lists);
-        let (clients, events) = (Arc::new(Kubernetes(Arc::clone(&self.objects))), Arc::clone(&self.objects));
-        let context = Context {
-            cluster: cluster(),
-            cluster_cidrs: vec!["10.244.0.0/16".to_owned(), "fd00::/48".to_owned()],
-            clients,
-            events,
-            shutdown: self.shutdown.clone(),
-        };
+        let cluster_cidrs = vec!["10.244.0.0/16".to_owned(), "fd00::/48".to_owned()];
+        let context = Context { cluster_cidrs, shutdown: self.shutdown.clone(), ..self.cluster.context(cluster()) };
         provider.initialize(&context).await.unwrap();
-        provider.set_caches(Arc::clone(&self.objects) as Arc<dyn Caches>);
+        provider.set_caches(Arc::new(self.cluster.clone()));
         self.fake.gate().forget_requests();
         provider
+    }
+
+    /// Sets the certificate of Secret `web-tls` of namespace `default`, or deletes the Secret.
+    pub(crate) fn set_certificate(&self, pem: Option<&str>) {
+        let path = "/api/v1/namespaces/default/secrets/web-tls";
+        let Some(pem) = pem else { return self.cluster.remove_document(path) };
+        let data = json!({"tls.crt": STANDARD.encode(pem), "tls.key": STANDARD.encode(KEY)});
+        self.cluster.set_document(path, json!({ "data": data }).to_string());
+    }
+
+    /// Returns the patches of Nodes since the last call, as path and document.
+    pub(crate) fn patches(&self) -> Vec<(String, Value)> {
+        let patches = self.cluster.take_patches().into_iter();
+        patches.map(|(path, patch)| (path, serde_json::from_slice(&patch).unwrap())).collect()
     }
 
     /// Adds a Linode and its Node.
@@ -143,7 +103,7 @@ impl Harness {
             addresses: [address(&linode["ipv4"][1])].into(),
             ..Node::default()
         };
-        self.objects.nodes.lock().unwrap().push(Arc::new(node));
+        self.cluster.set_node(node);
     }
 
     pub(crate) fn linode(&self, name: &str) -> Value {
@@ -151,7 +111,7 @@ impl Harness {
     }
 
     pub(crate) fn events(&self) -> Vec<String> {
-        std::mem::take(&mut self.objects.events.lock().unwrap())
+        self.cluster.take_events().iter().map(ToString::to_string).collect()
     }
 
     fn request<'a>(
@@ -160,13 +120,13 @@ impl Harness {
         nodes: &'a [Arc<Node>],
         cluster: &'a Cluster,
     ) -> LoadBalancerRequest<'a> {
-        *self.objects.services.lock().unwrap() = vec![Arc::new(service.clone())];
+        self.cluster.set_services([service.clone()]);
         LoadBalancerRequest { cluster, service, nodes, observer: &() }
     }
 
     /// Syncs a Service, which gets the status that follows.
     pub(crate) async fn ensure(&self, provider: &Linode, service: &mut Service) -> Result<LoadBalancerStatus> {
-        let (nodes, cluster) = (self.objects.nodes(), cluster());
+        let (nodes, cluster) = (self.cluster.nodes(), cluster());
         let before = service.clone();
         let request = self.request(&before, &nodes, &cluster);
         let status = provider.load_balancers().unwrap().ensure(request).await?.unwrap_or_default();

@@ -3,13 +3,10 @@
 //!
 //! Rules: FLAG-21, P-31.
 
-#![allow(clippy::unwrap_used)] // helpers are not seen as tests
-
-mod served;
-
 use provider_simulated::cloud::LoadBalancerSpec;
 use serde_json::{Value, json};
-use served::{Served, text};
+
+use crate::served::{Served, text};
 
 fn plan(served: &Served, flags: &[&str]) -> (i32, String, String) {
     let output = served.run(Some("plan"), &[&["--cluster-cidr=10.244.0.0/16"], flags].concat());
@@ -22,18 +19,7 @@ fn the_exit_code_says_whether_there_is_anything_to_do_and_nothing_is_changed() {
     let (code, stdout, stderr) = plan(&served, &[]);
     assert_eq!((code, stdout.as_str(), stderr.as_str()), (0, "Nothing to do: 0 Nodes, 0 Routes, 0 Services.\n", ""));
 
-    served.cloud.create_machines("worker-", 1);
-    let node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"},
-        "spec": {"podCIDRs": ["10.244.1.0/24"], "taints": [
-            {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]},
-    });
-    served.api.seed(node).unwrap();
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]},
-    });
-    served.api.seed(service).unwrap();
+    served.seed_untouched_objects("default");
     let revision = served.api.revision();
     let (code, stdout, stderr) = plan(&served, &[]);
     assert_eq!((code, stderr.as_str()), (2, ""), "{stdout}");
