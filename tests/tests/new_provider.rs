@@ -69,7 +69,7 @@ fn generated_provider_is_registered_and_a_second_one_is_refused() {
     assert!(tests.as_array().is_some_and(|it| it.iter().any(|it| it["name"] == "cloud-nine")), "{tests}");
     let features = package(&all, "cloud-controller-manager")["features"].clone();
     assert_eq!(features["cloud-nine"][0], "dep:provider-cloud-nine");
-    assert!(features["default"].as_array().is_some_and(|it| it.contains(&"cloud-nine".into())), "{features}");
+    assert!(features["clouds"].as_array().is_some_and(|it| it.contains(&"cloud-nine".into())), "{features}");
     for (file, line) in [
         ("crates/cloud-controller-manager/src/main.rs", "provider_cloud_nine::factory"),
         ("deny.toml", "\"provider-cloud-nine\""),

@@ -1,5 +1,6 @@
 //! The cloud controller manager with all providers of this project, and a demo.
 
+#[cfg(feature = "demo")]
 mod demo;
 
 use std::process::ExitCode;
@@ -7,13 +8,9 @@ use std::process::ExitCode;
 use cloud_provider::Registry;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
-    match arguments.next() {
-        Some(first) if first == "demo" => return demo::main(arguments),
-        Some(first) if first == "help" && arguments.next().is_some_and(|next| next == "demo") => {
-            return demo::main(["--help".into()]);
-        }
-        _ => {}
+    #[cfg(feature = "demo")]
+    if let Some(code) = demo::requested(std::env::args_os().skip(1)) {
+        return code;
     }
     manager::run(&providers())
 }
@@ -21,6 +18,7 @@ fn main() -> ExitCode {
 /// Returns the providers of this binary.
 fn providers() -> Registry {
     let mut providers = Registry::new();
+    #[cfg(feature = "demo")]
     providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
     #[cfg(feature = "mycloud")]
     providers.register(provider_mycloud::NAME, provider_mycloud::factory);

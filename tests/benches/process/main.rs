@@ -4,9 +4,10 @@
 //! cargo bench -p ccm-tests --bench process
 //! ```
 //!
-//! The binary is the release build of README.md, which this program builds first, or the value of `CCM_TEST_BINARY`. It
-//! runs with all controllers, election and endpoints. The API server (the embedded one) and the simulated cloud are in
-//! this process. Each line is a figure with its requirement; the exit code is 1 if one is missed.
+//! The binary is the release build of README.md, which this program builds first, or the value of `CCM_TEST_BINARY`: in CI
+//! the binary of the image, without the demo. It runs with its default controllers, election and endpoints. The API server
+//! (the embedded one) and the fake of Hetzner Cloud are in this process. Each line is a figure with its requirement; the
+//! exit code is 1 if one is missed.
 
 #[path = "../scale/release.rs"]
 mod release;
@@ -83,7 +84,6 @@ async fn measure() -> Result<bool> {
     let lines = [
         line("start to ready on an empty cluster, s (median)", median(&mut starts), 0.3),
         line("resident memory while idle, all controllers, MiB (median)", median(&mut idle), 15.0),
-        // With the demo and its API server in it.
         line("release binary, MB", size, BINARY_WITHOUT_CLOUDS + f64::from(CLOUDS) * BINARY_PER_CLOUD),
         line("scrape of /metrics at 5,000 Nodes, ms (median)", median(&mut scrapes), 10.0),
     ];

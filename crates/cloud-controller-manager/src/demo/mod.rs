@@ -42,8 +42,17 @@ use world::World;
 /// Interval of polls for events while the demo serves.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// Runs the demo, or prints its help, if the arguments of the program ask for that.
+pub(crate) fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    match arguments.next()? {
+        first if first == "demo" => Some(main(arguments)),
+        first if first == "help" && arguments.next()? == "demo" => Some(main(["--help".into()])),
+        _ => None,
+    }
+}
+
 /// Runs the demo with the arguments that follow `demo`.
-pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match arguments::parse(arguments) {
         Parsed::Run(arguments) => manager::block_on(run(arguments)),
         Parsed::Say(text) => manager::print(&text, ExitCode::SUCCESS),

@@ -40,7 +40,7 @@ fn described(program: &Program) -> Command {
     let output = || Arg::new("output").long("output").help("Form of the output");
     let complete = |command: Command| command::prepare(command, program).mut_args(|flag| with_values(flag, program));
     let top = complete(Command::new(program.name()).args(flags()));
-    SUBCOMMANDS.into_iter().fold(top, |top, (name, about)| {
+    SUBCOMMANDS.iter().copied().fold(top, |top, (name, about)| {
         let sub = Command::new(name).about(about);
         top.subcommand(match name {
             "plan" | "doctor" => complete(sub.args(flags()).arg(output())),
@@ -50,7 +50,7 @@ fn described(program: &Program) -> Command {
             // Subcommands instead of values, because the generator for fish does not complete values of positional
             // arguments.
             "completion" => sub.subcommands(SHELLS.map(Command::new)),
-            "help" => sub.subcommands(SUBCOMMANDS.map(|(name, _)| Command::new(name))),
+            "help" => sub.subcommands(SUBCOMMANDS.iter().map(|(name, _)| Command::new(*name))),
             _ => sub,
         })
     })

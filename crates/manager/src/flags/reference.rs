@@ -66,7 +66,7 @@ fn help(program: &Program, name: &str) -> Parsed {
     if name.is_empty() {
         return Parsed::Say(whole(program).render_help().to_string());
     }
-    match subcommand::SUBCOMMANDS.into_iter().find(|(known, _)| *known == name) {
+    match subcommand::SUBCOMMANDS.iter().copied().find(|(known, _)| *known == name) {
         Some((_, about)) => Parsed::Say(format!("{} {name}: {about}\n", program.name())),
         None => Parsed::Wrong(format!("unknown subcommand {name:?}; {}", subcommand::hint(name))),
     }
