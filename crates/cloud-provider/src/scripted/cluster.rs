@@ -21,9 +21,9 @@ pub struct RecordedEvent {
     pub object: String,
     /// Severity of the event.
     pub kind: EventKind,
-    /// Reason in `UpperCamelCase`.
+    /// Reason of the event, in `UpperCamelCase`.
     pub reason: String,
-    /// Message for operators.
+    /// Message that operators read.
     pub message: String,
 }
 
@@ -74,7 +74,7 @@ impl ScriptedCluster {
         self.objects().nodes.retain(|node| &*node.name != name);
     }
 
-    /// Replaces all Services.
+    /// Replaces all Services of the cache.
     pub fn set_services(&self, services: impl IntoIterator<Item = Service>) {
         self.objects().services = services.into_iter().map(Arc::new).collect();
     }

@@ -238,7 +238,7 @@ async fn an_ipv6_route_is_refused_at_once_and_names_route_and_node() {
 #[tokio::test(start_paused = true)]
 async fn what_a_route_cannot_lead_to_is_named() {
     let scene = Scene::new().await;
-    assert!(scene.refused("nobody", "10.0.0.1", PODS).await.to_string().contains("\"nobody\" is not known"));
+    assert!(scene.refused("nobody", "10.0.0.1", PODS).await.to_string().contains("Node \"nobody\" does not exist"));
 
     scene.harness.add_node("gone", "hcloud://99", "10.0.0.1", PODS);
     assert!(
