@@ -1,0 +1,1 @@
+//! Credentials, endpoints and the query protocol of AWS.

@@ -1,0 +1,1 @@
+//! A stateful fake of the APIs of AWS, for tests.

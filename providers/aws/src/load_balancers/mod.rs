@@ -1,0 +1,1 @@
+//! Load balancers of Services: classic and network load balancers.
