@@ -106,7 +106,7 @@ where
     }
 
     /// Sends items with `send`, which answers each in order, or all with a single answer.
-    pub(crate) fn answering_each<F>(send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static) -> Self
+    pub fn answering_each<F>(send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static) -> Self
     where
         F: Future<Output = Vec<Result<R>>> + std::marker::Send + 'static,
     {
@@ -140,7 +140,10 @@ where
 
     /// Submits an item to a request that is sent at `due`, unless an unsent request takes it. `due` receives the time of the
     /// request before. The request does not wait for those under way.
-    pub(crate) async fn join_at(&self, key: K, item: T, due: impl Fn(Option<Instant>) -> Instant) -> Result<R> {
+    ///
+    /// # Errors
+    /// The answer to the request, or to the item.
+    pub async fn join_at(&self, key: K, item: T, due: impl Fn(Option<Instant>) -> Instant) -> Result<R> {
         let joined = self.enter(key, item, Start::At(&due), Priority::default());
         answer(joined).await
     }

@@ -11,8 +11,6 @@ use super::{Found, Inventory, Kept, Key, MAX_AGE, Machine, MachineSource, Mode, 
 use crate::paging::Reading;
 use crate::transport::Priority;
 
-/// How many machines are read one by one at the same time.
-const CONCURRENT_READS: usize = 8;
 /// So many reads are prepared: a mode may want thousands.
 const PREPARED_READS: usize = 256;
 /// So many that are missing in a list that proves nothing are asked for one by one; the others have their turn next time.
@@ -224,14 +222,15 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                     let gone = gone.map(|gone| Found::Gone(self.with_hint(gone, question.key)));
                     self.answers[question.index] = Some(gone.map_err(|err| self.in_place(err)));
                 }
-                if !is_proof && doubtful.len() > CONFIRMATIONS {
-                    let turn = self.inventory.next_turn(doubtful.len());
+                let most = CONFIRMATIONS.max(self.inventory.source().concurrent_reads());
+                if !is_proof && doubtful.len() > most {
+                    let turn = self.inventory.next_turn(doubtful.len(), most);
                     doubtful.rotate_left(turn);
                     let text = format!(
-                        "not in the list, as {} others; {CONFIRMATIONS} at a time are asked for by themselves",
+                        "not in the list, as {} others; {most} at a time are asked for by themselves",
                         doubtful.len() - 1
                     );
-                    self.fail(&doubtful.split_off(CONFIRMATIONS), &self.in_place(Error::other(text)));
+                    self.fail(&doubtful.split_off(most), &self.in_place(Error::other(text)));
                 }
                 self.read_one_by_one(doubtful).await;
             }
@@ -251,7 +250,7 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         let _under_way = inventory.count_under_way(if self.fresh { open.len() } else { 0 });
         for open in open.chunks(PREPARED_READS) {
             let reads: Vec<_> = open.iter().map(|it| inventory.read_one(it, priority, is_brief).boxed()).collect();
-            let mut reads = futures::stream::iter(reads).buffered(CONCURRENT_READS);
+            let mut reads = futures::stream::iter(reads).buffered(inventory.source().concurrent_reads());
             for question in open {
                 let Some(machine) = reads.next().await else { break };
                 self.answer_singly(question, machine);
@@ -332,10 +331,10 @@ impl<S: MachineSource> Inventory<S> {
     }
 
     /// Where among so many the ones begin that have their turn.
-    fn next_turn(&self, doubtful: usize) -> usize {
+    fn next_turn(&self, doubtful: usize, most: usize) -> usize {
         let mut state = self.state();
         let turn = state.confirmed % doubtful;
-        state.confirmed = turn + CONFIRMATIONS;
+        state.confirmed = turn + most;
         turn
     }
 
