@@ -1,22 +1,29 @@
 //! AWS: the provider `aws`.
+//!
+//! Drop-in replacement for `aws-cloud-controller-manager`: the same file, flags, annotations, provider IDs and labels.
+//! `docs/providers/aws.md` says what is different, and why.
 
+mod addresses;
 pub mod annotations;
+mod api;
+pub mod config;
+mod diagnosis;
+mod fargate;
+mod instances;
+mod labels;
 mod load_balancers;
+mod md5;
+mod metrics;
+mod nodes;
+pub mod permissions;
+mod provider;
+mod routes;
+mod tagging;
 
-use std::sync::Arc;
-
-use cloud_provider::{CloudProvider, Error, Result, Setup};
+pub use provider::{Ec2, factory};
 
 /// The provider's name, and the scheme of its provider IDs.
 pub const NAME: &str = "aws";
 
 /// The source of its events.
 pub const EVENT_SOURCE: &str = "aws-cloud-controller-manager";
-
-/// Creates the provider from the configuration file.
-///
-/// # Errors
-/// *Invalid*, with everything that is wrong with the configuration.
-pub fn factory(_setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
-    Err(Error::invalid("provider aws is incomplete"))
-}
