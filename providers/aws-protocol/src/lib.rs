@@ -24,9 +24,14 @@
 //! }
 //! ```
 
+mod chain;
 mod client;
+mod connection;
 mod endpoint;
+mod profile;
 mod query;
+mod refusal;
+mod source;
 
 pub use client::{Aws, Client, Settings};
 pub use endpoint::ServiceOverride;

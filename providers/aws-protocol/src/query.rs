@@ -1,8 +1,10 @@
 //! One action of an AWS API with its parameters.
 
-use provider_kit::transport::Priority;
+use provider_kit::transport::{Call, Priority};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+
+use crate::endpoint::{EC2, Service};
 
 /// An action with its parameters. Values are anything that serializes: a struct or map becomes `Key.Field=…`, a list
 /// `Key.1=…` (EC2) or `Key.member.1=…` (ELB), and null nothing.
@@ -17,11 +19,11 @@ use serde_json::{Map, Value, json};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Query {
-    pub(crate) action: &'static str,
+    action: &'static str,
     fields: Map<String, Value>,
-    pub(crate) page: Option<usize>,
-    pub(crate) priority: Option<Priority>,
-    pub(crate) is_repeatable: bool,
+    page: Option<usize>,
+    priority: Option<Priority>,
+    is_repeatable: bool,
 }
 
 impl Query {
@@ -94,6 +96,25 @@ impl Query {
     pub fn repeatable(mut self) -> Self {
         self.is_repeatable = true;
         self
+    }
+
+    pub(crate) fn call(&self, service: &Service, is_read: bool) -> Call {
+        let is_ec2 = service.label == EC2.label;
+        let call = Call::post("/", &[]).form().operation(format!("{} {}", service.label, self.action));
+        let call =
+            call.header("accept", "application/xml").query("Action", self.action).query("Version", service.version);
+        let page =
+            self.page.map(|items| (if is_ec2 { "MaxResults" } else { "PageSize" }.to_owned(), items.to_string()));
+        let parameters = self.parameters(!is_ec2).into_iter().chain(page);
+        let call = parameters.fold(call, |call, (key, value)| call.query(&key, value));
+        let is_urgent = ["Delete", "Revoke", "Deregister", "Detach"].iter().any(|verb| self.action.starts_with(verb));
+        let priority = self.priority.unwrap_or(if is_urgent { Priority::Urgent } else { Priority::Ordinary });
+        let call = call.priority(priority);
+        match (is_read, self.is_repeatable) {
+            (true, _) => call.reading().list(),
+            (false, true) => call.repeatable(),
+            (false, false) => call,
+        }
     }
 
     /// Returns the parameters as they are sent; lists with `member` (ELB), or without (EC2).

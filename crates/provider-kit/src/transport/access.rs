@@ -23,7 +23,8 @@ use secrecy::{ExposeSecret, SecretString};
 pub struct Access {
     /// Empty: at the client's own base.
     base: String,
-    pub(super) name: HeaderName,
+    /// The header that identifies the caller; none where requests are signed.
+    pub(super) name: Option<HeaderName>,
     /// `None` if no header can carry it.
     pub(super) header: Option<HeaderValue>,
     /// Must appear nowhere else.
@@ -63,7 +64,23 @@ impl Access {
         header.iter_mut().for_each(|header| header.set_sensitive(true));
         // A longer one may contain a shorter one.
         hidden.sort_by_key(|part| std::cmp::Reverse(part.expose_secret().len()));
-        Self { base: String::new(), name, header, hidden }
+        Self { base: String::new(), name: Some(name), header, hidden }
+    }
+
+    /// A service at `base`, a URL, where a [signature](super::Builder::signer) identifies the caller.
+    ///
+    /// ```
+    /// use provider_kit::transport::Access;
+    ///
+    /// assert_eq!(Access::signed("https://ec2.example.com/")?.base(), "https://ec2.example.com");
+    /// # Ok::<(), cloud_provider::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// *Invalid* if `base` is not `http://` or `https://` with a host.
+    pub fn signed(base: &str) -> Result<Self> {
+        endpoint(base)?;
+        Ok(Self { base: base.trim_end_matches('/').to_owned(), name: None, header: None, hidden: Vec::new() })
     }
 
     /// Where the service is, without a slash at the end.

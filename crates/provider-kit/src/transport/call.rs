@@ -1,6 +1,7 @@
 //! One request to a cloud, and its answer.
 
 use std::fmt::{self, Display, Write};
+use std::marker::PhantomData;
 
 use bytes::Bytes;
 use cloud_provider::{Error, Result, excerpt};
@@ -10,8 +11,8 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_json::Value;
 
-use super::Priority;
 use super::inside::Inside;
+use super::{Format, Json, Priority};
 
 /// A request: method, path made from a template, query, JSON body.
 ///
@@ -38,6 +39,9 @@ pub struct Call {
     pub(super) priority: Priority,
     pub(super) field: Option<&'static str>,
     pub(super) is_list: bool,
+    is_form: bool,
+    /// Name of the operation, for APIs whose requests have one path.
+    operation: Option<String>,
 }
 
 impl Call {
@@ -54,8 +58,24 @@ impl Call {
         let priority = if method == Method::DELETE { Priority::Urgent } else { Priority::Ordinary };
         let path = fill(template, parameters);
         let (query, headers, hidden) = Default::default();
-        let (body, field, is_list) = (Ok(None), None, false);
-        Self { method, template, path, query, headers, hidden, body, idempotent, changes, priority, field, is_list }
+        let (body, field, operation) = (Ok(None), None, None);
+        let (is_list, is_form) = (false, false);
+        Self {
+            method,
+            template,
+            path,
+            query,
+            headers,
+            hidden,
+            body,
+            idempotent,
+            changes,
+            priority,
+            field,
+            is_list,
+            is_form,
+            operation,
+        }
     }
 
     /// A GET. `parameters` fill the `{…}` of the template, in order.
@@ -120,6 +140,27 @@ impl Call {
         self
     }
 
+    /// Sends the parameters of the [query](Self::query) in the body instead of the URL, as HTML forms do.
+    ///
+    /// ```
+    /// use provider_kit::transport::Call;
+    ///
+    /// let call = Call::post("/", &[]).form().operation("ec2 DescribeVpcs").query("Action", "DescribeVpcs");
+    /// assert_eq!((&*call.uri(), &*call.route()), ("/", "ec2 DescribeVpcs"));
+    /// ```
+    #[must_use]
+    pub fn form(mut self) -> Self {
+        self.is_form = true;
+        self
+    }
+
+    /// Names the operation, for metrics and messages: APIs that send everything to one path tell them apart by a parameter.
+    #[must_use]
+    pub fn operation(mut self, name: impl Into<String>) -> Self {
+        self.operation = Some(name.into());
+        self
+    }
+
     /// Says that sending this again does no harm (an action that sets a state, a create with an idempotency key), so that
     /// it is retried like a GET.
     #[must_use]
@@ -167,18 +208,27 @@ impl Call {
     /// Method and template, for metrics: few distinct values.
     #[must_use]
     pub fn route(&self) -> String {
-        format!("{} {}", self.method, self.template)
+        self.operation.clone().unwrap_or_else(|| format!("{} {}", self.method, self.template))
     }
 
     /// Method and path, for messages. Without the query, which may be long.
     pub(super) fn place(&self) -> String {
-        format!("{} {}", self.method, self.path)
+        self.operation.clone().unwrap_or_else(|| format!("{} {}", self.method, self.path))
     }
 
-    /// Path and query.
+    /// Path and query; the path alone of a [form](Self::form).
     #[must_use]
     pub fn uri(&self) -> String {
-        format!("{}{}", self.path, self.query)
+        if self.is_form { self.path.clone() } else { format!("{}{}", self.path, self.query) }
+    }
+
+    /// Returns the body and its type.
+    pub(super) fn content(&self) -> Result<Option<(Bytes, &'static str)>> {
+        if self.is_form {
+            let form = self.query.strip_prefix('?').unwrap_or_default().to_owned();
+            return Ok(Some((form.into(), "application/x-www-form-urlencoded; charset=utf-8")));
+        }
+        Ok(self.body.clone()?.map(|body| (body, "application/json")))
     }
 }
 
@@ -235,12 +285,22 @@ impl Answer {
     /// # Errors
     /// *Other*, naming the route, if it is something else: a proxy's page, a changed API.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
-        let mut json = serde_json::Deserializer::from_slice(&self.body);
-        let read = match self.field {
-            None => T::deserialize(&mut json),
-            Some(field) => Inside::of(field).deserialize(&mut json),
-        };
-        read.and_then(|value| json.end().map(|()| value)).map_err(|err| self.unexpected(&err))
+        self.read_as::<Json, T>()
+    }
+
+    /// The body in another format, or its field that was [asked for](Call::inside).
+    ///
+    /// # Errors
+    /// *Other*, naming the route, if it is something else.
+    pub fn read_as<F: Format, T: DeserializeOwned>(&self) -> Result<T> {
+        match self.field {
+            None => self.decoded::<F, _>(PhantomData),
+            Some(field) => self.decoded::<F, _>(Inside::of(field)),
+        }
+    }
+
+    pub(crate) fn decoded<'a, F: Format, S: DeserializeSeed<'a>>(&'a self, seed: S) -> Result<S::Value> {
+        F::read(&self.body, seed).map_err(|err| self.unexpected(&err))
     }
 
     pub(crate) fn unexpected(&self, err: &dyn Display) -> Error {

@@ -37,6 +37,8 @@ pub(super) struct Failure {
     pub(super) report: Report,
     /// It may have left this process.
     pub(super) sent: bool,
+    /// Another signature may be accepted.
+    pub(super) sign_again: bool,
     repeat: Repeat,
 }
 
@@ -53,7 +55,8 @@ impl Failure {
     /// A call that did not leave this process, and will not.
     pub(super) fn not_sent(error: Error) -> Self {
         let report = Report::default();
-        Self { status: None, error, pause: None, delay: None, report, sent: false, repeat: Repeat::Never }
+        let (sent, sign_again) = (false, false);
+        Self { status: None, error, pause: None, delay: None, report, sent, sign_again, repeat: Repeat::Never }
     }
 
     /// A call that was under way and must not go on.
@@ -184,13 +187,14 @@ pub(super) fn too_large(call: &Call, answer: &Response<Bytes>, most: &str) -> Fa
     Failure { status: Some(status), report, ..Failure::cut_off(error) }
 }
 
-/// `exceeded`: the limit, if the body is longer than that. Then its words are not known, and it is not sent again at once.
+/// The failure, and the refusal in the API's own words. `exceeded`: the limit, if the body is longer than that. Then its words are
+/// not known, and it is not sent again at once.
 pub(super) fn refused(
     attempt: &Attempt,
     answer: &Response<Bytes>,
     exceeded: Option<BodyLimit>,
     words: Words,
-) -> Failure {
+) -> (Failure, Option<Refusal>) {
     let (status, headers, call) = (answer.status(), answer.headers(), &attempt.call);
     let refusal = if exceeded.is_none() { (words.reader)(headers, answer.body()) } else { None };
     // Redacted before it is cut: nobody knows a secret by its first half.
@@ -233,7 +237,8 @@ pub(super) fn refused(
     };
     let pause = if error.is_rate_limited() { pause.or(error.retry_after().filter(|_| !throttled)) } else { pause };
     let delay = retry_after(headers).filter(|_| repeat != Repeat::Never);
-    Failure { status: Some(status), error, pause, delay, report, sent: true, repeat }
+    let (status, sent, sign_again) = (Some(status), true, false);
+    (Failure { status, error, pause, delay, report, sent, sign_again, repeat }, refusal)
 }
 
 fn by_status(status: StatusCode, refusal: Option<&Refusal>, text: String) -> Error {

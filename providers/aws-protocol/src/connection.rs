@@ -1,0 +1,211 @@
+//! Where requests go and how they are signed.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cloud_provider::{Error, Result, async_trait, excerpt};
+use http::header::{AUTHORIZATION, DATE};
+use http::{HeaderMap, Request};
+use jiff::fmt::rfc2822::DateTimeParser;
+use jiff::{SignedDuration, Timestamp};
+use provider_kit::signing::{AwsCredentials, SigV4, Signer};
+use provider_kit::tokens::Tokens;
+use provider_kit::transport::{Access, Builder, Call, Patience, Refusal, Session, Transport};
+use secrecy::ExposeSecret;
+use tokio::sync::OnceCell;
+
+use crate::Settings;
+use crate::chain::Chain;
+use crate::endpoint::{Endpoint, Endpoints, Service};
+use crate::refusal;
+
+/// A difference of clocks up to this is left alone.
+const TOLERANCE: i64 = 60;
+/// Lifetime of a token of the metadata service, in seconds.
+const TOKEN_LIFETIME: u32 = 21_600;
+
+/// The time of the cloud: the own clock, corrected by the date of an answer that refused a signature.
+#[derive(Debug, Default)]
+pub(crate) struct Clock(AtomicI64);
+
+impl Clock {
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::now() + SignedDuration::from_secs(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Returns `true` if the cloud's date differs from what was assumed, which is corrected.
+    fn correct(&self, answer: &HeaderMap) -> bool {
+        let date = answer.get(DATE).and_then(|date| date.to_str().ok());
+        let Some(date) = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok()) else { return false };
+        let offset = date.as_second() - Timestamp::now().as_second();
+        let is_wrong = (offset - self.0.load(Ordering::Relaxed)).abs() > TOLERANCE;
+        if is_wrong {
+            tracing::warn!(
+                seconds = offset,
+                "the clock of AWS differs from the clock of this machine; requests are signed with that of AWS"
+            );
+            self.0.store(offset, Ordering::Relaxed);
+        }
+        is_wrong
+    }
+}
+
+/// Everything that the connections of one process share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) clock: Clock,
+    pub(crate) region: OnceCell<String>,
+    /// Makes the transport for a URL, or for a session.
+    pub(crate) http: Box<dyn Fn(Result<&str, Arc<dyn Session>>) -> Builder + Send + Sync>,
+}
+
+impl Shared {
+    pub(crate) async fn region(&self) -> Result<&str> {
+        let region = self.region.get_or_try_init(|| async {
+            let environment = &self.endpoints.environment;
+            let set = |name| environment.get(name).filter(|value| !value.is_empty());
+            let known = self.settings.region.as_deref().or(set("AWS_REGION")).or(set("AWS_DEFAULT_REGION"));
+            if let Some(region) = known.or(self.endpoints.profile.get("region")) {
+                return Ok(region.to_owned());
+            }
+            let how = "set Region in the cloud configuration, or AWS_REGION";
+            match self.metadata("meta-data/placement/region").await {
+                Ok(Some(region)) => Ok(region),
+                Ok(None) => Err(Error::invalid(format!("the AWS region is not known; {how}"))),
+                Err(error) => Err(error.context(format!("the AWS region is not known; {how}"))),
+            }
+        });
+        region.await.map(String::as_str)
+    }
+
+    /// Reads a path of the metadata service, with a token (IMDSv2).
+    pub(crate) async fn metadata(&self, path: &str) -> Result<Option<String>> {
+        let Some(base) = self.endpoints.metadata() else { return Ok(None) };
+        let hint = |error: Error| {
+            match error.is_unanswered() {
+            true => error.context(
+                "the metadata service does not answer; in a container, its hop limit must be at least 2 (HttpPutResponseHopLimit)",
+            ),
+            false => error,
+        }
+        };
+        let token = Call::put("", &[]).header("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_LIFETIME).reading();
+        let token = self.plain(&format!("{base}/latest/api/token"))?.send(token.operation("imds GetToken")).await;
+        let token = String::from_utf8_lossy(&token.map_err(hint)?.body).into_owned();
+        let call = Call::get("", &[]).header("x-aws-ec2-metadata-token", &token).hide(token.into());
+        let answer = self.plain(&format!("{base}/latest/{path}"))?.send(call.operation("imds GetMetadata")).await;
+        match answer {
+            Ok(answer) => Ok(Some(String::from_utf8_lossy(&answer.body).trim().to_owned())),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(hint(error)),
+        }
+    }
+
+    /// Returns a transport for a service of the own machine, which has one URL and answers at once.
+    pub(crate) fn plain(&self, url: &str) -> Result<Transport> {
+        let seconds = Duration::from_secs;
+        let patience = Patience { timeout: seconds(2), total: seconds(10), tries: 3, ..Patience::default() };
+        let words = |_: &HeaderMap, body: &[u8]| {
+            let (code, message) =
+                (Refusal::UNSPECIFIED.to_owned(), excerpt(String::from_utf8_lossy(body).into_owned()));
+            Some(Refusal { code, message, ..Refusal::default() })
+        };
+        (self.http)(Ok(url)).patience(patience).refusals(words).dump(false).build()
+    }
+}
+
+/// The identity that requests are signed with.
+pub(crate) enum Identity {
+    Nobody,
+    Keys(AwsCredentials),
+    Chain(Arc<Tokens<Chain>>),
+}
+
+/// The connection to one API: its endpoint, and the signature of its requests.
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+    service: &'static Service,
+    identity: Identity,
+    endpoint: OnceCell<Endpoint>,
+    /// The last signature, whose secrets are hidden.
+    last: Mutex<Option<SigV4>>,
+}
+
+impl Connection {
+    pub(crate) fn new(shared: &Arc<Shared>, service: &'static Service, identity: Identity) -> Arc<Self> {
+        let (endpoint, last) = (OnceCell::new(), Mutex::default());
+        Arc::new(Self { shared: Arc::clone(shared), service, identity, endpoint, last })
+    }
+
+    /// Returns a transport over this connection.
+    pub(crate) fn transport(self: &Arc<Self>, complete: impl Fn(Builder) -> Builder) -> Result<Transport> {
+        let http = (self.shared.http)(Err(Arc::clone(self) as Arc<dyn Session>)).signer(Arc::clone(self) as _);
+        let http = http.refusals(refusal::read).not_applied(refusal::is_throttled).correlation("x-amzn-requestid");
+        Ok(complete(http).build()?.meaning(refusal::meaning))
+    }
+
+    async fn endpoint(&self) -> Result<&Endpoint> {
+        let find = || async { self.shared.endpoints.endpoint(self.service, self.shared.region().await?) };
+        self.endpoint.get_or_try_init(find).await
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<SigV4>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Session for Connection {
+    async fn access(&self) -> Result<Arc<Access>> {
+        Ok(Arc::clone(&self.endpoint().await?.access))
+    }
+
+    async fn renewed(&self, _refused: &Arc<Access>) -> Result<Option<Arc<Access>>> {
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl Signer for Connection {
+    async fn sign(&self, request: &mut Request<Bytes>, _now: Timestamp) -> Result<()> {
+        let credentials = match &self.identity {
+            Identity::Nobody => return Ok(()),
+            Identity::Keys(keys) => keys.clone(),
+            Identity::Chain(tokens) => (*tokens.current().await?).clone(),
+        };
+        let Endpoint { region, name, .. } = self.endpoint().await?;
+        let signature = SigV4 { credentials, region: region.clone(), service: name.clone() };
+        let signed = signature.sign_at(request, self.shared.clock.now());
+        *self.last() = Some(signature);
+        signed
+    }
+
+    async fn refused(&self, request: &HeaderMap, refusal: &Refusal, answer: &HeaderMap) -> Result<bool> {
+        if refusal::is_clock(&refusal.code) && self.shared.clock.correct(answer) {
+            return Ok(true);
+        }
+        let Identity::Chain(tokens) = &self.identity else { return Ok(false) };
+        if !refusal::is_unauthenticated(&refusal.code) {
+            return Ok(false);
+        }
+        let text =
+            |name| request.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok()).unwrap_or_default();
+        let (signature, token) = (text(AUTHORIZATION.as_str()), text("x-amz-security-token"));
+        let is_same = |keys: &AwsCredentials| {
+            let session = keys.session_token.as_ref().map_or("", |it| it.expose_secret());
+            signature.contains(&format!("Credential={}/", keys.access_key)) && session == token
+        };
+        let other = tokens.instead_of(is_same).await;
+        Ok(other.is_ok_and(|keys| !is_same(&keys)))
+    }
+
+    fn redact(&self, text: String) -> String {
+        match &*self.last() {
+            Some(signature) => signature.redact(text),
+            None => text,
+        }
+    }
+}
