@@ -20,7 +20,7 @@ use crate::metrics::Requests;
 use crate::nodes::Nodes;
 use crate::routes::VpcRoutes;
 use crate::tagging::Tagger;
-use crate::{EVENT_SOURCE, NAME, diagnosis};
+use crate::{EVENT_SOURCE, NAME, diagnosis, load_balancers};
 
 /// Creates the provider from the configuration file, the environment and the flags.
 ///
@@ -35,7 +35,7 @@ pub struct Ec2 {
     api: Api,
     cluster: ClusterView,
     nodes: Nodes,
-    load_balancers: Option<Balancers>,
+    load_balancers: Balancers,
     routes: RouteTable<VpcRoutes>,
     tagger: Option<Arc<Tagger>>,
     context: OnceLock<Context>,
@@ -46,7 +46,7 @@ impl Ec2 {
     ///
     /// # Errors
     /// *Invalid*, with everything that is wrong with the configuration.
-    pub fn new(setup: &Setup, furnish: impl Fn(Builder) -> Builder) -> Result<Self> {
+    pub fn new(setup: &Setup, furnish: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Result<Self> {
         let config = Config::read(setup)?;
         let settings = Settings {
             region: config.region.clone(),
@@ -55,7 +55,8 @@ impl Ec2 {
             overrides: config.overrides.clone(),
         };
         let metrics = &setup.metrics;
-        let aws = Aws::new(setup, settings, |http| furnish(http.own_series(Requests(Arc::clone(metrics)))))?;
+        let series = Arc::clone(metrics);
+        let aws = Aws::new(setup, settings, move |http| furnish(http.own_series(Requests(Arc::clone(&series)))))?;
         let tagger = config.tagging.clone();
         let (api, cluster) = (Api::new(aws, config), ClusterView::new(EVENT_SOURCE));
         let inventory = Inventory::new(Source::new(api.clone())).measured(Arc::clone(metrics));
@@ -63,7 +64,7 @@ impl Ec2 {
         let routes = VpcRoutes::new(api.clone(), inventory.clone());
         let (labels, grace) = (Labels::new(api.clone()), api.config.grace);
         Ok(Self {
-            load_balancers: None,
+            load_balancers: load_balancers::balancers(api.clone(), inventory.clone()),
             routes: RouteTable::new(routes, cluster.clone()),
             nodes: Nodes { inventory, labels, grace },
             tagger: tagger.map(Arc::new),
@@ -103,9 +104,7 @@ impl CloudProvider for Ec2 {
     }
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {
-        if let Some(it) = &self.load_balancers {
-            it.set_caches(Arc::clone(&caches))
-        }
+        self.load_balancers.set_caches(Arc::clone(&caches));
         self.cluster.set_caches(caches);
         if let (Some(tagger), Some(context)) = (&self.tagger, self.context.get()) {
             let (tagger, stop) = (Arc::clone(tagger), context.shutdown.clone());
@@ -118,7 +117,7 @@ impl CloudProvider for Ec2 {
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        self.load_balancers.as_ref().map(|it| it as &dyn LoadBalancers)
+        Some(&self.load_balancers)
     }
 
     fn routes(&self) -> Option<&dyn Routes> {
