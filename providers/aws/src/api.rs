@@ -8,7 +8,6 @@ use aws_protocol::{Aws, Query};
 use cloud_provider::{Error, Result};
 use provider_kit::catalog::Catalog;
 use provider_kit::inventory::Urgency;
-use provider_kit::paging::Reading;
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
@@ -215,17 +214,5 @@ impl Identity {
     pub(crate) fn owner_tags(&self) -> Vec<(String, String)> {
         let legacy = self.cluster.iter().filter(|_| self.is_legacy).map(|id| (LEGACY_TAG.to_owned(), id.clone()));
         self.tag_key().map(|key| (key, "owned".to_owned())).into_iter().chain(legacy).collect()
-    }
-}
-
-/// Returns the items of a list of groups of items.
-pub(crate) fn flat<T>(reading: Reading<Vec<T>>) -> Reading<T> {
-    let items = |groups: Vec<Vec<T>>| groups.into_iter().flatten().collect();
-    match reading {
-        Reading::Complete { listing, pages } => match Reading::of(items(listing.into_items())) {
-            Reading::Complete { listing, .. } => Reading::Complete { listing, pages },
-            flawed @ Reading::Flawed { .. } => flawed,
-        },
-        Reading::Flawed { items: groups, pages, flaw } => Reading::Flawed { items: items(groups), pages, flaw },
     }
 }

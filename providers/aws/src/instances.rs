@@ -14,7 +14,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::addresses::{Interface, Named, addresses};
-use crate::api::{Api, PAGE, Tag, flat};
+use crate::api::{Api, PAGE, Tag};
 use crate::config::region_of;
 use crate::fargate;
 
@@ -71,6 +71,7 @@ impl Machine for Instance {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Reservation {
+    reservation_id: String,
     instances_set: Vec<InstanceAnswer>,
 }
 
@@ -243,11 +244,14 @@ async fn describe(
     urgency: &Urgency,
     keep: impl Fn(&[Tag]) -> bool,
 ) -> Result<Reading<Instance>> {
-    let instances = |it: Reservation| -> Vec<Instance> {
-        it.instances_set.into_iter().filter(|it| keep(&it.tag_set)).map(Instance::from).collect()
+    // A page may end within a reservation: the parts differ in their first instance.
+    let instances = |it: Reservation| -> (String, Vec<Instance>) {
+        let kept = it.instances_set.into_iter().filter(|it| keep(&it.tag_set)).map(Instance::from);
+        (it.reservation_id, kept.collect())
     };
-    let key = |it: &Vec<Instance>| it.first().map(|it| it.id.clone());
-    Ok(flat(api.aws.ec2.list(query, "reservationSet", urgency, instances, key).await?))
+    let key = |(id, all): &(String, Vec<Instance>)| (id.clone(), all.first().map(|it| it.id.clone()));
+    let reservations = api.aws.ec2.list(query, "reservationSet", urgency, instances, key).await?;
+    Ok(reservations.flat_map(|(_, all)| all))
 }
 
 /// Reads these instances with one request. EC2 refuses a request with an unknown ID and names it: the others are read again.

@@ -12,13 +12,14 @@ mod fargate;
 mod instances;
 mod labels;
 mod load_balancers;
-mod md5;
 mod metrics;
 mod nodes;
 pub mod permissions;
 mod provider;
 mod routes;
 mod tagging;
+#[cfg(test)]
+mod tests;
 
 pub use provider::{Ec2, factory};
 

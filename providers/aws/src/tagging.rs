@@ -8,6 +8,7 @@ use aws_protocol::Query;
 use cloud_provider::{CloudMetrics, Error, Node, Result};
 use http::Request;
 use jiff::Timestamp;
+use md5::{Digest, Md5};
 use provider_kit::cluster::ClusterView;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -64,7 +65,7 @@ struct State {
 /// Returns the checksum of tags that the Go program writes: MD5 of the sorted `key=value`, with commas.
 pub(crate) fn checksum(tags: &BTreeMap<String, String>) -> String {
     let text: Vec<_> = tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    crate::md5::hex(text.join(",").as_bytes())
+    Md5::digest(text.join(",")).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the pause before a further try.
