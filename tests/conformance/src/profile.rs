@@ -35,6 +35,11 @@ pub trait CloudProfile: Send + Sync + 'static {
     /// The settings of a program, ours or the cloud's Go cloud-controller-manager, that uses the fake at `url`.
     fn program(&self, url: &str) -> ProgramSettings;
 
+    /// The annotations of all Services, such as for a kind of load balancers; null for none.
+    fn service_annotations(&self) -> Value {
+        Value::Null
+    }
+
     /// Adds a running machine and returns its provider ID.
     fn add_machine(&self, name: &str) -> String;
     /// Shuts a machine down.

@@ -253,6 +253,33 @@ impl World {
     }
 }
 
+impl World {
+    /// Creates a load balancer of this name by hand, without tags.
+    pub fn add_balancer(&mut self, kind: Kind, name: &str) {
+        let listeners =
+            json!([{"Protocol": "TCP", "InstanceProtocol": "TCP", "LoadBalancerPort": "80", "InstancePort": "30080"}]);
+        let body = json!({"LoadBalancerName": name, "Name": name, "Type": "network", "Subnets": ["subnet-00000000"], "Listeners": listeners,
+            "SecurityGroups": ["sg-nodes"]});
+        let (effects, now) = (fake_cloud::Effects::default(), Instant::now());
+        let asked = Asked {
+            service: Service::Elb,
+            route: String::new(),
+            path: String::new(),
+            ids: Vec::new(),
+            query: Vec::new(),
+            headers: http::HeaderMap::new(),
+            bytes: bytes::Bytes::new(),
+            body,
+            project: ACCOUNT.to_owned(),
+            effects,
+            now,
+            on_answer: Vec::new(),
+        };
+        let _ =
+            if kind == Kind::Network { crate::elbv2::create(self, &asked) } else { crate::elb::create(self, &asked) };
+    }
+}
+
 /// Objects of the account that asks.
 impl World {
     /// Carries a change out after this time.
