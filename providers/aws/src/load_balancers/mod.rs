@@ -17,6 +17,7 @@ use cloud_provider::{Cluster, Error, Node, Result, Service, async_trait, default
 use futures::future::try_join_all;
 use provider_kit::annotations::Parsed;
 use provider_kit::cached::Cached;
+use provider_kit::coalescer::Coalescer;
 use provider_kit::inventory::{Found, Inventory};
 use provider_kit::load_balancers::{
     Actual, Applied, Attributes, Balancers, Change, Desire, Identity, LoadBalancerCloud, Names, Naming, Options, Part,
@@ -30,7 +31,7 @@ use provider_kit::transport::Priority;
 use self::groups::{Group, RuleStore, balancer_rules, chosen, node_rules, read_all, reference, texts};
 use self::model::{GROUP, NODES, RULES, group_part, tagged};
 use self::names::{SERVICE_TAG, security_group, tags};
-use self::read::TargetGroup;
+use self::read::Objects;
 use self::spec::Spec;
 use self::subnets::{AGE, Subnet, Wanted, choose};
 use crate::annotations::{BalancerKind, EIP_ALLOCATIONS, PRIVATE_ADDRESSES};
@@ -52,7 +53,7 @@ struct ElasticLoadBalancers {
     inventory: Inventory<Source>,
     rules: SharedDocuments<RuleStore>,
     groups: Cached<Vec<Group>>,
-    targets: Cached<Vec<TargetGroup>>,
+    objects: Coalescer<bool, Api, Objects>,
     subnets: Cached<Vec<Subnet>>,
 }
 
@@ -63,7 +64,12 @@ pub(crate) fn balancers(api: Api, inventory: Inventory<Source>) -> Balancers {
         rules: SharedDocuments::new(RuleStore(api.clone())),
         inventory: inventory.max_age(INSTANCES_AGE),
         groups: Cached::default(),
-        targets: Cached::default(),
+        objects: Coalescer::new(|with_targets, mut callers: Vec<Api>| async move {
+            match callers.pop() {
+                Some(api) => Objects::read(&api, with_targets).await,
+                None => Ok(Objects::default()),
+            }
+        }),
         subnets: Cached::default(),
         api,
     };

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use aws_protocol::Query;
 use cloud_provider::Result;
@@ -19,7 +18,7 @@ use super::model::{ATTRIBUTES, Health, ID, INSTANCES, Listener, NODES, Pool, RUL
 use super::names::{CLASSIC_GROUP, MANAGED, owner, security_group};
 use super::subnets::Subnet;
 use super::{CIDRS, CLASSIC, ElasticLoadBalancers, NETWORK, client};
-use crate::api::Tag;
+use crate::api::{Api, Tag};
 
 /// Prefix of the ID of what is left of a load balancer; kind and name follow.
 pub(super) const LEFT: &str = "left of ";
@@ -321,40 +320,6 @@ impl ElasticLoadBalancers {
             it.vpc_id == *vpc && it.load_balancer_name.starts_with('a') && matches!(&*it.r#type, "" | "network")
         }))
     }
-
-    /// Reads the tags of objects; those that do not exist are left out.
-    async fn tags(&self, kind: &str, ids: &[&str]) -> Result<BTreeMap<String, Tags>> {
-        let parameter = if kind == NETWORK { "ResourceArns" } else { "LoadBalancerNames" };
-        let read = |ids: &[&str]| {
-            let query = Query::new("DescribeTags").set(parameter, ids);
-            async move { client(&self.api, kind).find::<Answer>(query).await }
-        };
-        let mut all = BTreeMap::new();
-        for ids in ids.chunks(TAGGED_AT_ONCE) {
-            let mut answers = vec![read(ids).await?];
-            if answers[0].is_none() && ids.len() > 1 {
-                answers = try_join_all(ids.chunks(1).map(read)).await?;
-            }
-            let described = answers.into_iter().flatten().flat_map(|it| it.tags);
-            all.extend(described.map(|it| (it.id, map(it.tags))));
-        }
-        Ok(all)
-    }
-
-    /// Reads all target groups of the region; those without a load balancer with their tags.
-    async fn target_groups(&self) -> Result<Vec<TargetGroup>> {
-        let query = Query::new("DescribeTargetGroups").page(PAGE);
-        let (urgency, id) = (Urgency::default(), |it: &TargetGroup| it.target_group_arn.clone());
-        let all = self.api.aws.elbv2.list(query, "TargetGroups", &urgency, |it: TargetGroup| it, id).await?;
-        let mut all = all.complete()?.into_items();
-        let is_loose = |it: &TargetGroup| it.load_balancer_arns.is_empty() && it.target_group_name.starts_with("k8s-");
-        let loose: Vec<_> = all.iter().filter(|it| is_loose(it)).map(|it| &*it.target_group_arn).collect();
-        let mut tags = self.tags(NETWORK, &loose).await?;
-        for group in &mut all {
-            group.tags = tags.remove(&group.target_group_arn).unwrap_or_default();
-        }
-        Ok(all)
-    }
 }
 
 impl ElasticLoadBalancers {
@@ -366,7 +331,7 @@ impl ElasticLoadBalancers {
         let own: Vec<_> = objects.targets.iter().filter(is_own).collect();
         let ids: Vec<_> = std::iter::once(balancer.id()).chain(own.iter().map(|it| &*it.target_group_arn)).collect();
         let (mut tags, attributes, subnets) =
-            try_join!(self.tags(kind, &ids), self.attributes(balancer), self.subnets())?;
+            try_join!(tags(&self.api, kind, &ids), self.attributes(balancer), self.subnets())?;
         let own_tags = tags.remove(balancer.id()).unwrap_or_default();
         let wanted = identity.map(|it| security_group(kind, &it.cluster.name, it.service, name));
         let managed = objects.managed(kind, name, wanted.as_deref(), attached);
@@ -517,7 +482,7 @@ impl ElasticLoadBalancers {
                 flaw = Some(it.clone());
             }
             let ids: Vec<_> = reading.items().iter().map(Balancer::id).collect();
-            let tags = self.tags(kind, &ids).await?;
+            let tags = tags(&self.api, kind, &ids).await?;
             let heads = reading.items().iter().filter_map(|it| Some((it, tags.get(it.id())?)));
             all.extend(heads.map(|(it, tags)| it.head(tags, cluster.has(&list(tags)))));
         }
@@ -533,29 +498,61 @@ impl ElasticLoadBalancers {
         })
     }
 
-    /// Reads the objects beside load balancers of this kind.
+    /// Reads the objects beside load balancers of this kind, with a request that starts now.
     async fn objects(&self, kind: &str) -> Result<Objects> {
-        let groups = self.groups.get(Duration::ZERO, async || read_all(&self.api).await);
-        let targets = async {
-            let read = async || self.target_groups().await;
-            if kind == NETWORK {
-                self.targets.get(Duration::ZERO, read).await.map(|it| it.0)
-            } else {
-                Ok(Arc::default())
-            }
-        };
-        let (groups, targets) = try_join!(groups, targets)?;
-        Ok(Objects { groups: groups.0, targets })
+        self.objects.join(kind == NETWORK, self.api.clone()).await
     }
 }
 
+/// Reads the tags of objects; those that do not exist are left out.
+async fn tags(api: &Api, kind: &str, ids: &[&str]) -> Result<BTreeMap<String, Tags>> {
+    let parameter = if kind == NETWORK { "ResourceArns" } else { "LoadBalancerNames" };
+    let read = |ids: &[&str]| {
+        let query = Query::new("DescribeTags").set(parameter, ids);
+        async move { client(api, kind).find::<Answer>(query).await }
+    };
+    let mut all = BTreeMap::new();
+    for ids in ids.chunks(TAGGED_AT_ONCE) {
+        let mut answers = vec![read(ids).await?];
+        if answers[0].is_none() && ids.len() > 1 {
+            answers = try_join_all(ids.chunks(1).map(read)).await?;
+        }
+        let described = answers.into_iter().flatten().flat_map(|it| it.tags);
+        all.extend(described.map(|it| (it.id, map(it.tags))));
+    }
+    Ok(all)
+}
+
+/// Reads all target groups of the region; those without a load balancer with their tags.
+async fn target_groups(api: &Api) -> Result<Vec<TargetGroup>> {
+    let query = Query::new("DescribeTargetGroups").page(PAGE);
+    let (urgency, id) = (Urgency::default(), |it: &TargetGroup| it.target_group_arn.clone());
+    let all = api.aws.elbv2.list(query, "TargetGroups", &urgency, |it: TargetGroup| it, id).await?;
+    let mut all = all.complete()?.into_items();
+    let is_loose = |it: &TargetGroup| it.load_balancer_arns.is_empty() && it.target_group_name.starts_with("k8s-");
+    let loose: Vec<_> = all.iter().filter(|it| is_loose(it)).map(|it| &*it.target_group_arn).collect();
+    let mut tags = tags(api, NETWORK, &loose).await?;
+    for group in &mut all {
+        group.tags = tags.remove(&group.target_group_arn).unwrap_or_default();
+    }
+    Ok(all)
+}
+
 /// Security groups and target groups.
-struct Objects {
+#[derive(Clone, Default)]
+pub(super) struct Objects {
     groups: Arc<Vec<Group>>,
     targets: Arc<Vec<TargetGroup>>,
 }
 
 impl Objects {
+    /// Reads the security groups of the VPC, and all target groups if `with_targets`.
+    pub(super) async fn read(api: &Api, with_targets: bool) -> Result<Self> {
+        let targets = async { if with_targets { target_groups(api).await } else { Ok(Vec::new()) } };
+        let (groups, targets) = try_join!(read_all(api), targets)?;
+        Ok(Self { groups: Arc::new(groups), targets: Arc::new(targets) })
+    }
+
     /// Returns the security group that was created for a load balancer. `wanted`: the name of such a group; `attached`: the
     /// groups of the load balancer.
     fn managed(&self, kind: &str, balancer: &str, wanted: Option<&str>, attached: &[String]) -> Option<&Group> {
