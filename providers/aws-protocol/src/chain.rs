@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use provider_kit::signing::AwsCredentials;
 use provider_kit::tokens::{Issued, Issuer};
-use provider_kit::transport::{Call, Xml};
+use provider_kit::transport::{Call, Method, Xml};
 use serde::Deserialize;
 
 use crate::Query;
@@ -85,11 +85,11 @@ impl Chain {
                 Source::Machine => self.of_machine().await,
                 Source::Container { url, token, token_file } => {
                     let token = token_file.as_deref().map(read_token).transpose()?.or(token.clone());
-                    let call = token.iter().fold(Call::get("", &[]), |call, token| {
-                        call.header("authorization", token).hide(token.clone().into())
-                    });
-                    let call = call.operation("container GetCredentials");
-                    self.0.plain(url)?.read::<Temporary>(call).await.map(Into::into)
+                    let call = |call: Call| {
+                        token.iter().fold(call, |call, it| call.header("authorization", it).hide(it.clone().into()))
+                    };
+                    let answer = self.0.plain(Method::GET, url, "container GetCredentials", call).await?;
+                    answer.json::<Temporary>().map(Into::into)
                 }
                 Source::WebIdentity { role, token_file } => {
                     let query =

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cloud_provider::{Error, Result, async_trait, excerpt};
+use cloud_provider::{Error, Result, async_trait};
 use http::header::{AUTHORIZATION, DATE};
 use http::{HeaderMap, Request};
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 use provider_kit::signing::{AwsCredentials, SigV4, Signer};
 use provider_kit::tokens::Tokens;
-use provider_kit::transport::{Access, Builder, Call, Patience, Refusal, Session, Transport};
+use provider_kit::transport::{Access, Answer, Builder, Call, Method, Patience, Refusal, Session, Transport};
 use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
 
@@ -92,29 +92,39 @@ impl Shared {
             false => error,
         }
         };
-        let token = Call::put("", &[]).header("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_LIFETIME).reading();
-        let token = self.plain(&format!("{base}/latest/api/token"))?.send(token.operation("imds GetToken")).await;
-        let token = String::from_utf8_lossy(&token.map_err(hint)?.body).into_owned();
-        let call = Call::get("", &[]).header("x-aws-ec2-metadata-token", &token).hide(token.into());
-        let answer = self.plain(&format!("{base}/latest/{path}"))?.send(call.operation("imds GetMetadata")).await;
-        match answer {
-            Ok(answer) => Ok(Some(String::from_utf8_lossy(&answer.body).trim().to_owned())),
+        let token = |call: Call| call.header("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_LIFETIME).reading();
+        let token = self.plain(Method::PUT, &format!("{base}/latest/api/token"), "imds GetToken", token).await;
+        let token = text(&token.map_err(hint)?);
+        let call = |call: Call| call.header("x-aws-ec2-metadata-token", &token).hide(token.clone().into());
+        match self.plain(Method::GET, &format!("{base}/latest/{path}"), "imds GetMetadata", call).await {
+            Ok(answer) => Ok(Some(text(&answer))),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(hint(error)),
         }
     }
 
-    /// Returns a transport for a service of the own machine, which has one URL and answers at once.
-    pub(crate) fn plain(&self, url: &str) -> Result<Transport> {
+    /// Sends a request to a service of the own machine, which has one URL and answers at once.
+    pub(crate) async fn plain(
+        &self,
+        method: Method,
+        url: &str,
+        operation: &str,
+        complete: impl FnOnce(Call) -> Call,
+    ) -> Result<Answer> {
         let seconds = Duration::from_secs;
         let patience = Patience { timeout: seconds(2), total: seconds(10), tries: 3, ..Patience::default() };
         let words = |_: &HeaderMap, body: &[u8]| {
-            let (code, message) =
-                (Refusal::UNSPECIFIED.to_owned(), excerpt(String::from_utf8_lossy(body).into_owned()));
+            let (code, message) = (Refusal::UNSPECIFIED.to_owned(), String::from_utf8_lossy(body).into_owned());
             Some(Refusal { code, message, ..Refusal::default() })
         };
-        (self.http)(Ok(url)).patience(patience).refusals(words).dump(false).build()
+        let (base, path) = url.strip_suffix('/').map_or((url, ""), |base| (base, "/"));
+        let transport = (self.http)(Ok(base)).patience(patience).refusals(words).dump(false).build()?;
+        transport.send(complete(Call::new(method, path, &[]).operation(operation))).await
     }
+}
+
+fn text(answer: &Answer) -> String {
+    String::from_utf8_lossy(&answer.body).trim().to_owned()
 }
 
 /// The identity that requests are signed with.
