@@ -137,7 +137,7 @@ fn comparable(it: &Value) -> Value {
         }
         Value::Array(items) => {
             let mut items: Vec<_> = items.iter().map(comparable).collect();
-            items.sort_by_cached_key(ToString::to_string);
+            items.sort_by_cached_key(|it| (text(&it["Listener"]["LoadBalancerPort"]), it.to_string()));
             items.into()
         }
         other => other.clone(),
@@ -190,6 +190,9 @@ impl CloudProfile for AwsCloud {
         ProgramSettings { environment, cloud_config: Some(Self::cloud_conf()) }
     }
 
+    fn has_session_affinity(&self) -> bool {
+        false
+    }
     fn service_annotations(&self) -> Value {
         if self.kind == Kind::Network { Self::annotations(self.kind) } else { Value::Null }
     }
@@ -249,7 +252,18 @@ impl CloudProfile for AwsCloud {
     fn objects(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
         let kinds = ["classic", "network", "target-group", "listener", "group", "table"];
-        kinds.into_iter().flat_map(|kind| cloud.all(kind).iter().map(comparable)).collect()
+        let mut all: Vec<_> = kinds.into_iter().flat_map(|kind| cloud.all(kind)).map(comparable).collect();
+        // One by one: IDs and node ports are others in each run, and with them the order.
+        for it in &mut all {
+            it["ipPermissions"] = Value::Null;
+            it["routeSet"] = Value::Null;
+        }
+        let rule = |group: &Value| -> Vec<_> {
+            list(&group["_rules"]).map(|it| json!({"rule of": group["groupName"], "rule": it})).collect()
+        };
+        all.extend(cloud.all("group").iter().flat_map(rule));
+        all.extend(cloud.all("table").iter().flat_map(|it| list(&it["routeSet"])).map(comparable));
+        all
     }
     fn aliases(&self) -> Vec<(String, String)> {
         let (cloud, mut aliases) = (self.fake.lock(), Vec::new());
