@@ -14,7 +14,7 @@ pub(crate) struct Interface {
     /// Device index and network card; interfaces without attachment are last.
     pub(crate) order: (u32, u32),
     pub(crate) ipv4: Box<[IpAddr]>,
-    /// First IPv6 address.
+    /// The first of the IPv6 addresses.
     pub(crate) ipv6: Option<IpAddr>,
 }
 

@@ -108,13 +108,13 @@ provider_kit::declare! {
     pub CERTIFICATE: String = "ssl-cert";
     /// Ports with the certificate, by number or name; `*`: all.
     pub TLS_PORTS: Vec<String> = "ssl-ports", default("*");
-    /// Predefined TLS policy.
+    /// Name of a predefined TLS policy.
     pub TLS_POLICY: String = "ssl-negotiation-policy", otherwise("that of AWS");
     /// Protocol towards Pods. Classic: `http`, `https`, `ssl`, `tcp`; network: `ssl`, or else TCP.
     pub BACKEND_PROTOCOL: String = "backend-protocol", kind(BACKEND), otherwise("`tcp`");
     /// Classic: `*` tells Pods the address of the client, by the PROXY protocol.
     pub PROXY_PROTOCOL: bool = "proxy-protocol", kind(PROXY);
-    /// Writes access logs.
+    /// Writes access logs to a bucket.
     pub ACCESS_LOG: String = "access-log-enabled", kind(FLAG), default("false");
     /// Classic: minutes between access logs.
     pub ACCESS_LOG_INTERVAL: String = "access-log-emit-interval", kind(EMIT);

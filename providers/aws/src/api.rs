@@ -26,7 +26,7 @@ pub(crate) const PAGE: usize = 1000;
 #[derive(Clone)]
 pub(crate) struct Api(Arc<Inner>);
 
-/// Everything that the parts of the provider share.
+/// The things that the parts of the provider share.
 pub(crate) struct Inner {
     pub(crate) aws: Aws,
     pub(crate) config: Config,
@@ -196,11 +196,6 @@ impl Identity {
     /// Returns `true` if an object with these tags belongs to the cluster. Without a cluster ID all objects do.
     pub(crate) fn has(&self, tags: &[Tag]) -> bool {
         self.tag_of(tags).is_none_or(|tag| tag.is_some())
-    }
-
-    /// Returns `true` if the cluster owns an object with these tags, and may delete the object.
-    pub(crate) fn owns(&self, tags: &[Tag]) -> bool {
-        self.tag_of(tags).is_none_or(|tag| tag.is_some_and(|tag| tag.key == LEGACY_TAG || tag.value == "owned"))
     }
 
     /// Returns the cluster's tag among these; `None` without a cluster ID.

@@ -74,7 +74,7 @@ provider_kit::declare! {
     pub OVERRIDE_REGION: String = "Region";
     /// Base URL of the service.
     pub URL: String = "URL";
-    /// Region of signatures.
+    /// Region that requests are signed for.
     pub SIGNING_REGION: String = "SigningRegion";
     /// Accepted without effect: requests are signed by version 4.
     pub SIGNING_METHOD: String = "SigningMethod";
@@ -119,38 +119,32 @@ pub fn region_of(zone: &str) -> Option<String> {
     None
 }
 
-/// Family of addresses.
+/// Family of Node addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names of families")]
 pub enum Family {
-    /// `ipv4`.
     Ipv4,
-    /// `ipv6`.
     Ipv6,
 }
 
-/// The tagging controller.
+/// Settings of the tagging controller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tagging {
-    /// Tags of instances.
+    /// Tags that instances get.
     pub tags: BTreeMap<String, String>,
     /// Nodes a second and at once; `None` is without limit.
     pub limit: Option<(f64, u32)>,
 }
 
-/// The configuration, validated.
+/// Configuration of the provider, validated.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "each is explained where its key is declared")]
 pub struct Config {
-    /// `Zone` or `Region`.
     pub region: Option<String>,
-    /// `VPC`.
     pub vpc: Option<String>,
-    /// `SubnetID`.
     pub subnet: Option<String>,
-    /// `RouteTableID`.
     pub route_table: Option<String>,
-    /// `RoleARN`.
     pub role: Option<String>,
-    /// `SourceARN`.
     pub source: Option<String>,
     /// `KubernetesClusterID`, or else `KubernetesClusterTag`.
     pub cluster_id: Option<String>,
@@ -158,9 +152,7 @@ pub struct Config {
     pub is_legacy: bool,
     /// If set, security groups of Nodes admit load balancers.
     pub has_node_rules: bool,
-    /// `ElbSecurityGroup`.
     pub elb_security_group: Option<String>,
-    /// `NodeIPFamilies`.
     pub families: Vec<Family>,
     /// Port and path of kube-proxy's health check in mode `Shared`.
     pub shared_probe: Option<(u16, String)>,
@@ -168,9 +160,7 @@ pub struct Config {
     pub topology_types: Regex,
     /// If set, network load balancers have security groups of their own.
     pub has_nlb_groups: bool,
-    /// `[ServiceOverride]`.
     pub overrides: Vec<ServiceOverride>,
-    /// `NodeGracePeriod`.
     pub grace: Duration,
     /// The tagging controller, if it runs.
     pub tagging: Option<Tagging>,

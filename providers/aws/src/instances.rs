@@ -35,7 +35,7 @@ pub(crate) struct Instance {
     pub(crate) zone: Box<str>,
     pub(crate) names: Named,
     pub(crate) interfaces: Box<[Interface]>,
-    /// Security groups.
+    /// IDs of the security groups.
     pub(crate) groups: Box<[Box<str>]>,
     /// If set, the instance drops packets for other addresses than its own.
     pub(crate) checks_destination: bool,

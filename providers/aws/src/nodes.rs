@@ -10,7 +10,7 @@ use provider_kit::inventory::{Found, Inventory, priority};
 use crate::instances::{Instance, Source};
 use crate::labels::Labels;
 
-/// Instances behind Nodes.
+/// Look-ups of the instances behind Nodes.
 pub(crate) struct Nodes {
     pub(crate) inventory: Inventory<Source>,
     pub(crate) labels: Labels,

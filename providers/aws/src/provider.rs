@@ -30,7 +30,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(Ec2::new(setup, |http| http)?))
 }
 
-/// The provider.
+/// The provider of EC2 clusters.
 pub struct Ec2 {
     api: Api,
     cluster: ClusterView,

@@ -42,7 +42,7 @@ struct Work {
     due: Option<Instant>,
 }
 
-/// The tagging controller.
+/// Controller that tags the instances of Nodes.
 pub(crate) struct Tagger {
     api: Api,
     tagging: Tagging,
