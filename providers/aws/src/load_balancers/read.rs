@@ -462,7 +462,10 @@ impl ElasticLoadBalancers {
     /// Reads a load balancer by its ID, or what is left of one.
     pub(super) async fn by_id(&self, id: &str) -> Result<Option<Actual>> {
         if let Some((kind, name)) = id.strip_prefix(LEFT).and_then(|it| it.split_once(' ')) {
-            let kind = if kind == NETWORK { NETWORK } else { CLASSIC };
+            let (kind, names) = if kind == NETWORK { (NETWORK, "Names") } else { (CLASSIC, "LoadBalancerNames") };
+            if !self.balancers(kind, names, &[name]).await?.is_empty() {
+                return Ok(None);
+            }
             return self.objects(kind).await?.left_of(kind, name, None, self.api.config.has_node_rules);
         }
         let (kind, parameter) =
@@ -476,6 +479,8 @@ impl ElasticLoadBalancers {
     /// Reads all load balancers of Services without their parts, and what is left of others.
     pub(super) async fn all(&self) -> Result<Reading<Actual>> {
         let (cluster, mut all, mut flaw) = (self.api.identity().await?, Vec::new(), None);
+        // Read first: what is created for a load balancer exists before the load balancer.
+        let objects = self.objects(NETWORK).await?;
         let readings = try_join!(self.list(CLASSIC), self.list(NETWORK))?;
         for (kind, reading) in [(CLASSIC, readings.0), (NETWORK, readings.1)] {
             if let Reading::Flawed { flaw: it, .. } = &reading {
@@ -486,7 +491,6 @@ impl ElasticLoadBalancers {
             let heads = reading.items().iter().filter_map(|it| Some((it, tags.get(it.id())?)));
             all.extend(heads.map(|(it, tags)| it.head(tags, cluster.has(&list(tags)))));
         }
-        let objects = self.objects(NETWORK).await?;
         for (kind, name) in objects.owners() {
             if !all.iter().any(|it| (it.kind, &it.name) == (kind, &name)) {
                 all.extend(objects.left_of(kind, &name, None, false)?);
