@@ -1,6 +1,7 @@
 //! Changes of load balancers of both kinds: one operation after the other.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use aws_protocol::Query;
 use cloud_provider::{Error, Result};
@@ -23,6 +24,15 @@ use crate::api::{CLUSTER_TAG, LEGACY_TAG};
 
 /// Targets of one request.
 const TARGETS_AT_ONCE: usize = 100;
+
+/// Pauses between attempts to delete what is still in use: network interfaces go some time after their load balancer.
+const DELETION: Polling = Polling {
+    first: Duration::from_secs(10),
+    growth: 1.0,
+    longest: Duration::from_secs(5),
+    limit: Duration::from_secs(120),
+    come_back: Duration::from_secs(10),
+};
 
 /// One operation, and what it changes.
 struct Work<'a> {
@@ -125,8 +135,7 @@ impl Work<'_> {
             return Ok(());
         }
         self.change.observer.waits();
-        let outcome =
-            until_done(&format!("deletion of {what}, which something uses,"), Polling::default(), &attempt).await;
+        let outcome = until_done(&format!("deletion of {what}, which something uses,"), DELETION, &attempt).await;
         self.change.observer.goes_on().await;
         outcome
     }
