@@ -131,7 +131,7 @@ fn network(cloud: &World, it: &Value) -> LoadBalancerFacts {
 fn comparable(it: &Value) -> Value {
     match it {
         Value::Object(fields) => {
-            let left_out = ["_settings", "_rules", "_held", "_hidden", "networkInterfaceId"];
+            let left_out = ["State", "_settings", "_rules", "_held", "_hidden", "networkInterfaceId"];
             let kept = fields.iter().filter(|(key, value)| !left_out.contains(&key.as_str()) && !value.is_null());
             kept.map(|(key, value)| (key.clone(), comparable(value))).collect()
         }

@@ -275,8 +275,10 @@ impl World {
             now,
             on_answer: Vec::new(),
         };
+        let provisioning = std::mem::take(&mut self.provisioning);
         let _ =
             if kind == Kind::Network { crate::elbv2::create(self, &asked) } else { crate::elb::create(self, &asked) };
+        self.provisioning = provisioning;
     }
 }
 
