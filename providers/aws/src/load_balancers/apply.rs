@@ -34,7 +34,7 @@ const DELETION: Polling = Polling {
     come_back: Duration::from_secs(10),
 };
 
-/// One operation, and what it changes.
+/// An operation, with the load balancer before and after it.
 struct Work<'a> {
     cloud: &'a ElasticLoadBalancers,
     change: Change<'a>,
@@ -95,14 +95,14 @@ impl ElasticLoadBalancers {
             it if kind == CLASSIC => work.classic(it).await.map(|()| None),
             it => work.network(it).await,
         };
-        work.shown(made?)
+        Ok(work.shown(made?))
     }
 }
 
 impl Work<'_> {
     /// Returns the outcome; `made`: the ID of the part that was created.
-    fn shown(&self, made: Option<String>) -> Result<Applied> {
-        let Some(mut outcome) = self.change.outcome(1) else { return Ok(Applied::Removed) };
+    fn shown(&self, made: Option<String>) -> Applied {
+        let Some(mut outcome) = self.change.outcome(1) else { return Applied::Removed };
         let part = self.change.operations[0].part();
         if let (Some(tree), Some(part), Some(id)) = (&mut outcome.tree, part, made) {
             let attributes = tree.parts.get(part).cloned().unwrap_or_default();
@@ -111,7 +111,7 @@ impl Work<'_> {
         if self.after.balancer_attributes().is_none() {
             outcome.id = format!("{LEFT}{} {}", self.kind, self.name);
         }
-        Ok(Applied::Shown(1, Box::new(outcome)))
+        Applied::Shown(1, Box::new(outcome))
     }
 
     /// Sends a change that can be sent again, for a load balancer of this kind.
@@ -176,7 +176,7 @@ impl Work<'_> {
                 .set("SubnetMappings", subnet_mappings(&settings))
                 .set("IpAddressType", settings.ip_address_type.as_ref().filter(|it| *it != "ipv4")),
             _ => {
-                let listeners = wanted.listeners().map(|(port, it)| classic_listener(port, &it.read()?));
+                let listeners = wanted.listeners().map(|(port, it)| Ok(classic_listener(port, &it.read()?)));
                 let query = query.set("LoadBalancerName", self.name).set("Subnets", &settings.subnets);
                 query.set("Listeners", listeners.collect::<Result<Vec<_>>>()?)
             }
@@ -278,7 +278,13 @@ impl Work<'_> {
                 let query = query.set("GroupDescription", description).set("VpcId", &api.identity().await?.vpc);
                 let created: Created = api.aws.ec2.change(query.tags("security-group", tags)).await?;
                 let rules = read_texts(attributes.get(RULES));
-                self.cloud.rules.edit(&created.group_id, move |ingress| Ok(ingress.set(&rules))).await?;
+                self.cloud
+                    .rules
+                    .edit(&created.group_id, move |ingress| {
+                        ingress.set(&rules);
+                        Ok(())
+                    })
+                    .await?;
                 Ok(Some(created.group_id))
             }
             Operation::Update { attributes, changes, .. } => {
@@ -299,7 +305,14 @@ impl Work<'_> {
                     api.aws.ec2.change::<IgnoredAny>(query.repeatable()).await?;
                 }
                 let rules = read_texts(attributes.get(RULES));
-                self.cloud.rules.edit(&known, move |ingress| Ok(ingress.set(&rules))).await.map(|()| None)
+                self.cloud
+                    .rules
+                    .edit(&known, move |ingress| {
+                        ingress.set(&rules);
+                        Ok(())
+                    })
+                    .await
+                    .map(|()| None)
             }
             _ => {
                 let query = Query::new("DeleteSecurityGroup").set("GroupId", &known);
@@ -333,7 +346,10 @@ impl Work<'_> {
         }
         let edits = groups.iter().map(async |group| {
             let (name, references, wanted) = (self.name.to_owned(), references.clone(), wanted.clone());
-            let edit = move |ingress: &mut super::groups::Ingress| Ok(ingress.admit(&name, &references, &wanted));
+            let edit = move |ingress: &mut super::groups::Ingress| {
+                ingress.admit(&name, &references, &wanted);
+                Ok(())
+            };
             self.cloud.rules.edit(&group.to_owned(), edit).await
         });
         try_join_all(edits).await.map(drop)
@@ -406,7 +422,7 @@ impl Work<'_> {
     }
 
     async fn create_classic_listener(&self, port: &Port, listener: &Listener) -> Result<()> {
-        let query = self.query("CreateLoadBalancerListeners").set("Listeners", [classic_listener(port, listener)?]);
+        let query = self.query("CreateLoadBalancerListeners").set("Listeners", [classic_listener(port, listener)]);
         self.send(query).await?;
         self.set_policies(port, &Listener::default(), listener).await
     }
@@ -454,10 +470,9 @@ impl Work<'_> {
             Operation::Create { part: Part::Pool(_), attributes } => {
                 self.create_target_group(attributes).await.map(Some)
             }
-            Operation::Update { part: Part::Pool(name), attributes, changes } => self
-                .update_target_group(name, id.unwrap_or_default(), attributes, changes)
-                .await
-                .map(|id| id.map(|id| id.0)),
+            Operation::Update { part: Part::Pool(name), attributes, changes } => {
+                self.update_target_group(name, id.unwrap_or_default(), attributes, changes).await
+            }
             Operation::Delete { part: Part::Pool(name) } => {
                 let query = Query::new("DeleteTargetGroup").set("TargetGroupArn", id);
                 self.remove(&format!("target group {name}"), query, false).await.map(|()| None)
@@ -537,7 +552,7 @@ impl Work<'_> {
         arn: &str,
         attributes: &Attributes,
         changes: &[Difference],
-    ) -> Result<Option<(String,)>> {
+    ) -> Result<Option<String>> {
         let pool: Pool = nested(attributes)?;
         let before: Pool = self.before.pool_attributes(name).map(nested).transpose()?.unwrap_or_default();
         self.set_attributes(arn, &pool, &before).await?;
@@ -563,7 +578,7 @@ impl Work<'_> {
         }
         let query = Query::new("DeleteTargetGroup").set("TargetGroupArn", arn);
         self.remove(&format!("target group {name}"), query, false).await?;
-        Ok(Some((replacement,)))
+        Ok(Some(replacement))
     }
 }
 
@@ -588,11 +603,11 @@ fn subnet_mappings(settings: &Settings) -> Vec<Value> {
     settings.subnets.iter().flatten().enumerate().map(mapping).collect()
 }
 
-fn classic_listener(port: &Port, listener: &Listener) -> Result<Value> {
-    Ok(json!({
+fn classic_listener(port: &Port, listener: &Listener) -> Value {
+    json!({
         "Protocol": listener.protocol, "LoadBalancerPort": port.number, "InstanceProtocol": listener.instance_protocol,
         "InstancePort": listener.instance_port, "SSLCertificateId": listener.certificate,
-    }))
+    })
 }
 
 /// Returns the health check of a target group in the form of requests, as far as it is `wanted`.

@@ -111,7 +111,7 @@ fn is_same(rule: &Rule, other: &Rule) -> bool {
 }
 
 impl Ingress {
-    /// Replaces all rules.
+    /// Replaces all rules of the group.
     pub(super) fn set(&mut self, wanted: &[Rule]) {
         self.replace(wanted, |_| true);
     }
@@ -224,10 +224,10 @@ pub(super) fn read_texts(texts: Option<&Value>) -> Vec<Rule> {
 /// # Errors
 /// *Invalid*, naming the groups, if the choice is not clear.
 pub(super) fn chosen(instance: &str, ids: &[Box<str>], all: &[Group], cluster: &Identity) -> Result<Option<String>> {
-    let is_tagged = |id: &&Box<str>| all.iter().any(|it| it.group_id == ***id && cluster.has(&it.tag_set));
-    let tagged: Vec<_> = ids.iter().filter(is_tagged).collect();
+    let is_tagged = |id: &&str| all.iter().any(|it| it.group_id == **id && cluster.has(&it.tag_set));
+    let tagged: Vec<&str> = ids.iter().map(|id| &**id).filter(is_tagged).collect();
     match (&tagged[..], ids) {
-        ([one], _) => Ok(Some(one.to_string())),
+        ([one], _) => Ok(Some((*one).to_owned())),
         ([], [one]) => Ok(Some(one.to_string())),
         ([], []) => Ok(None),
         _ => {

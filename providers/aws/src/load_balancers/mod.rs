@@ -93,11 +93,11 @@ impl ElasticLoadBalancers {
         for (node, found) in nodes.iter().zip(self.inventory.find_all(&nodes, false, Priority::Ordinary).await) {
             match found {
                 Ok(Found::There(instance)) if instance.exists() && instance.id.starts_with("i-") => {
-                    instances.push(instance)
+                    instances.push(instance);
                 }
                 Ok(_) => {}
                 Err(error) if error.is_invalid() => {
-                    tracing::warn!(node = &*node.name, %error, "this node is no target")
+                    tracing::warn!(node = &*node.name, %error, "this node is no target");
                 }
                 Err(error) => return Err(error),
             }

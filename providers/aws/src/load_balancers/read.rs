@@ -135,7 +135,7 @@ struct Action {
     target_group_arn: String,
 }
 
-/// A target group.
+/// A target group, as AWS returns it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct TargetGroup {

@@ -1,4 +1,4 @@
-//! What a Service wants of its load balancer.
+//! The Service, parsed into settings of a load balancer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::{CLASSIC, NETWORK};
 use crate::annotations::{self as key, BalancerKind, GroupAttributes, PREFIX};
 use crate::config::Config;
 
-/// A Service, parsed.
+/// A Service, parsed into the settings of its load balancer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spec {
     pub(super) kind: BalancerKind,
