@@ -36,9 +36,9 @@ pub struct Settings {
 pub struct Aws {
     /// EC2: instances, networks, security groups, routes.
     pub ec2: Client,
-    /// Classic load balancers.
+    /// ELB: classic load balancers of TCP and HTTP.
     pub elb: Client,
-    /// Network load balancers.
+    /// ELBv2: network load balancers and target groups.
     pub elbv2: Client,
     shared: Arc<Shared>,
 }
@@ -69,12 +69,9 @@ impl Aws {
             Endpoints { overrides: settings.overrides.clone(), environment: setup.environment.clone(), profile };
         let patience = Patience { tries: tries(setup)?, ..Patience::default() };
         let (network, setup) = (network(&Tls::default(), "http://169.254.169.254")?, setup.clone());
-        let http = move |place: Result<&str, _>| {
-            let http = place.map_or_else(Transport::of_session, Transport::builder);
-            furnish(http.leaf(Arc::clone(&network)).setup(&setup).patience(patience))
-        };
+        let furnish = move |http: Builder| furnish(http.leaf(Arc::clone(&network)).setup(&setup).patience(patience));
         let (clock, region) = Default::default();
-        let shared = Arc::new(Shared { settings, endpoints, clock, region, http: Box::new(http) });
+        let shared = Arc::new(Shared { settings, endpoints, clock, region, furnish: Box::new(furnish) });
         if !is_offline {
             Chain(Arc::clone(&shared)).source()?;
         }
@@ -117,7 +114,7 @@ fn tries(setup: &Setup) -> Result<u32> {
     }
 }
 
-/// One API of AWS. Reads and changes of EC2 have budgets of their own. Cheap to clone.
+/// Client of an API. Reads and changes of EC2 have budgets of their own. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
     reads: Transport,

@@ -1,19 +1,15 @@
-//! Where requests go and how they are signed.
+//! Connections: endpoints of requests, and their signatures.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use cloud_provider::{Error, Result, async_trait};
-use http::header::{AUTHORIZATION, DATE};
 use http::{HeaderMap, Request};
-use jiff::fmt::rfc2822::DateTimeParser;
-use jiff::{SignedDuration, Timestamp};
-use provider_kit::signing::{AwsCredentials, SigV4, Signer};
+use jiff::Timestamp;
+use provider_kit::signing::{AwsCredentials, CloudClock, SigV4, Signer};
 use provider_kit::tokens::Tokens;
 use provider_kit::transport::{Access, Answer, Builder, Call, Method, Patience, Refusal, Session, Transport};
-use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
 
 use crate::Settings;
@@ -21,45 +17,17 @@ use crate::chain::Chain;
 use crate::endpoint::{Endpoint, Endpoints, Service};
 use crate::refusal;
 
-/// A difference of clocks up to this is left alone.
-const TOLERANCE: i64 = 60;
 /// Lifetime of a token of the metadata service, in seconds.
 const TOKEN_LIFETIME: u32 = 21_600;
 
-/// The time of the cloud: the own clock, corrected by the date of an answer that refused a signature.
-#[derive(Debug, Default)]
-pub(crate) struct Clock(AtomicI64);
-
-impl Clock {
-    pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::now() + SignedDuration::from_secs(self.0.load(Ordering::Relaxed))
-    }
-
-    /// Returns `true` if the cloud's date differs from what was assumed, which is corrected.
-    fn correct(&self, answer: &HeaderMap) -> bool {
-        let date = answer.get(DATE).and_then(|date| date.to_str().ok());
-        let Some(date) = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok()) else { return false };
-        let offset = date.as_second() - Timestamp::now().as_second();
-        let is_wrong = (offset - self.0.load(Ordering::Relaxed)).abs() > TOLERANCE;
-        if is_wrong {
-            tracing::warn!(
-                seconds = offset,
-                "the clock of AWS differs from the clock of this machine; requests are signed with that of AWS"
-            );
-            self.0.store(offset, Ordering::Relaxed);
-        }
-        is_wrong
-    }
-}
-
-/// Everything that the connections of one process share.
+/// Settings and state that the connections of one process share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) endpoints: Endpoints,
-    pub(crate) clock: Clock,
+    pub(crate) clock: CloudClock,
     pub(crate) region: OnceCell<String>,
-    /// Makes the transport for a URL, or for a session.
-    pub(crate) http: Box<dyn Fn(Result<&str, Arc<dyn Session>>) -> Builder + Send + Sync>,
+    /// Completes a transport, with the setup and what the provider adds.
+    pub(crate) furnish: Box<dyn Fn(Builder) -> Builder + Send + Sync>,
 }
 
 impl Shared {
@@ -118,7 +86,8 @@ impl Shared {
             Some(Refusal { code, message, ..Refusal::default() })
         };
         let (base, path) = url.strip_suffix('/').map_or((url, ""), |base| (base, "/"));
-        let transport = (self.http)(Ok(base)).patience(patience).refusals(words).dump(false).build()?;
+        let transport =
+            (self.furnish)(Transport::builder(base)).patience(patience).refusals(words).dump(false).build()?;
         transport.send(complete(Call::new(method, path, &[]).operation(operation))).await
     }
 }
@@ -152,7 +121,8 @@ impl Connection {
 
     /// Returns a transport over this connection.
     pub(crate) fn transport(self: &Arc<Self>, complete: impl Fn(Builder) -> Builder) -> Result<Transport> {
-        let http = (self.shared.http)(Err(Arc::clone(self) as Arc<dyn Session>)).signer(Arc::clone(self) as _);
+        let http = Transport::of_session(Arc::clone(self) as _).signer(Arc::clone(self) as _);
+        let http = (self.shared.furnish)(http);
         let http = http.refusals(refusal::read).not_applied(refusal::is_throttled).correlation("x-amzn-requestid");
         Ok(complete(http).build()?.meaning(refusal::meaning))
     }
@@ -194,22 +164,16 @@ impl Signer for Connection {
     }
 
     async fn refused(&self, request: &HeaderMap, refusal: &Refusal, answer: &HeaderMap) -> Result<bool> {
-        if refusal::is_clock(&refusal.code) && self.shared.clock.correct(answer) {
+        let is_late = |signed| self.shared.clock.correct(signed, answer);
+        if refusal::is_clock(&refusal.code) && SigV4::signed_at(request).is_some_and(is_late) {
             return Ok(true);
         }
         let Identity::Chain(tokens) = &self.identity else { return Ok(false) };
         if !refusal::is_unauthenticated(&refusal.code) {
             return Ok(false);
         }
-        let text =
-            |name| request.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok()).unwrap_or_default();
-        let (signature, token) = (text(AUTHORIZATION.as_str()), text("x-amz-security-token"));
-        let is_same = |keys: &AwsCredentials| {
-            let session = keys.session_token.as_ref().map_or("", |it| it.expose_secret());
-            signature.contains(&format!("Credential={}/", keys.access_key)) && session == token
-        };
-        let other = tokens.instead_of(is_same).await;
-        Ok(other.is_ok_and(|keys| !is_same(&keys)))
+        let other = tokens.instead_of(|keys| keys.have_signed(request)).await;
+        Ok(other.is_ok_and(|keys| !keys.have_signed(request)))
     }
 
     fn redact(&self, text: String) -> String {

@@ -23,7 +23,7 @@ pub struct ServiceOverride {
     pub signing_name: String,
 }
 
-/// One API of AWS.
+/// An API of AWS.
 #[derive(Debug)]
 pub(crate) struct Service {
     /// The name in metrics and messages.
@@ -78,7 +78,7 @@ pub(crate) struct Endpoint {
     pub(crate) name: String,
 }
 
-/// Everything but the region that decides about endpoints.
+/// Settings that decide about endpoints, beside the region.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoints {
     pub(crate) overrides: Vec<ServiceOverride>,

@@ -1,4 +1,4 @@
-//! One action of an AWS API with its parameters.
+//! Actions of AWS APIs with their parameters.
 
 use provider_kit::transport::{Call, Priority};
 use serde::Serialize;
@@ -15,7 +15,6 @@ use crate::endpoint::{EC2, Service};
 ///
 /// let query = Query::new("CreateSecurityGroup").set("GroupName", "k8s-elb-a1").tags("security-group", [("Name", "web")]);
 /// let query = query.set("IpPermissions", json!([{"IpProtocol": "tcp", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]));
-/// assert_eq!(query.parameters(false)[0], ("GroupName".to_owned(), "k8s-elb-a1".to_owned()));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Query {
@@ -103,10 +102,9 @@ impl Query {
         let call = Call::post("/", &[]).form().operation(format!("{} {}", service.label, self.action));
         let call =
             call.header("accept", "application/xml").query("Action", self.action).query("Version", service.version);
-        let page =
-            self.page.map(|items| (if is_ec2 { "MaxResults" } else { "PageSize" }.to_owned(), items.to_string()));
-        let parameters = self.parameters(!is_ec2).into_iter().chain(page);
-        let call = parameters.fold(call, |call, (key, value)| call.query(&key, value));
+        let (size, item) = if is_ec2 { ("MaxResults", "") } else { ("PageSize", "member.") };
+        let call = self.page.iter().fold(call, |call, items| call.query(size, items));
+        let call = self.fields.iter().fold(call, |call, (key, value)| call.nested(key, value, item));
         let is_urgent = ["Delete", "Revoke", "Deregister", "Detach"].iter().any(|verb| self.action.starts_with(verb));
         let priority = self.priority.unwrap_or(if is_urgent { Priority::Urgent } else { Priority::Ordinary });
         let call = call.priority(priority);
@@ -114,29 +112,6 @@ impl Query {
             (true, _) => call.reading().list(),
             (false, true) => call.repeatable(),
             (false, false) => call,
-        }
-    }
-
-    /// Returns the parameters as they are sent; lists with `member` (ELB), or without (EC2).
-    #[must_use]
-    pub fn parameters(&self, has_members: bool) -> Vec<(String, String)> {
-        let mut parameters = Vec::new();
-        self.fields.iter().for_each(|(key, value)| flatten(key.clone(), value, has_members, &mut parameters));
-        parameters
-    }
-}
-
-fn flatten(key: String, value: &Value, has_members: bool, parameters: &mut Vec<(String, String)>) {
-    let member = if has_members { "member." } else { "" };
-    match value {
-        Value::Null => {}
-        Value::String(text) => parameters.push((key, text.clone())),
-        Value::Bool(_) | Value::Number(_) => parameters.push((key, value.to_string())),
-        Value::Array(items) => (1..)
-            .zip(items)
-            .for_each(|(number, item)| flatten(format!("{key}.{member}{number}"), item, has_members, parameters)),
-        Value::Object(fields) => {
-            fields.iter().for_each(|(name, field)| flatten(format!("{key}.{name}"), field, has_members, parameters));
         }
     }
 }

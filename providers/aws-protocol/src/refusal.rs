@@ -13,9 +13,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Body {
-    /// EC2.
+    /// Form of the EC2 API.
     errors: Vec<Word>,
-    /// Other APIs.
+    /// Form of the other APIs.
     error: Option<Word>,
 }
 

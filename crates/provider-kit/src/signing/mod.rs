@@ -12,9 +12,11 @@
 //! | Oracle Cloud | HTTP signatures | RSA instead of HMAC |
 
 mod canonical;
+mod clock;
 mod sigv4;
 
 pub use canonical::{canonical_headers, canonical_query, hmac_sha256, sha256_hex};
+pub use clock::CloudClock;
 pub use sigv4::{AwsCredentials, SigV4};
 
 use bytes::Bytes;

@@ -154,6 +154,31 @@ impl Call {
         self
     }
 
+    /// Adds query parameters for a nested value, as many APIs with forms do: `Key.Field=…` for a map, `Key.1=…` for a list, whose
+    /// items may have a prefix such as `member.`; nothing for null.
+    ///
+    /// ```
+    /// use provider_kit::transport::Call;
+    /// use serde_json::json;
+    ///
+    /// let call = Call::get("/", &[]).nested("Tags", &json!([{"Key": "a"}, {"Key": null}]), "member.");
+    /// assert_eq!(call.uri(), "/?Tags.member.1.Key=a");
+    /// ```
+    #[must_use]
+    pub fn nested(self, key: &str, value: &Value, item: &str) -> Self {
+        match value {
+            Value::Null => self,
+            Value::String(text) => self.query(key, text),
+            Value::Bool(_) | Value::Number(_) => self.query(key, value),
+            Value::Array(items) => (1..)
+                .zip(items)
+                .fold(self, |call, (number, value)| call.nested(&format!("{key}.{item}{number}"), value, item)),
+            Value::Object(fields) => {
+                fields.iter().fold(self, |call, (name, value)| call.nested(&format!("{key}.{name}"), value, item))
+            }
+        }
+    }
+
     /// Names the operation, for metrics and messages: APIs that send everything to one path tell them apart by a parameter.
     #[must_use]
     pub fn operation(mut self, name: impl Into<String>) -> Self {

@@ -37,7 +37,7 @@ pub(super) struct Failure {
     pub(super) report: Report,
     /// It may have left this process.
     pub(super) sent: bool,
-    /// Another signature may be accepted.
+    /// If set, another signature may be accepted.
     pub(super) sign_again: bool,
     repeat: Repeat,
 }

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use super::access::endpoint;
 use super::{BodyLimit, BodyReader, Leaf, NoAnswer};
 
-/// These are reached without a proxy: this machine itself, and the services of its cloud for machines and containers.
+/// Hosts that are reached without a proxy: this machine itself, and the services of its cloud for machines and containers.
 const WITHOUT_PROXY: [&str; 8] = [
     "localhost",
     "127.0.0.1",

@@ -13,7 +13,7 @@ use serde_json::json;
 /// A request that arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// Method and URL.
+    /// The method and the whole URL.
     pub(crate) url: String,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) form: BTreeMap<String, String>,

@@ -22,7 +22,8 @@ async fn reached(variables: &[(&str, &str)], settings: Settings) -> Vec<(String,
 async fn endpoints_follow_partition_fips_and_dual_stack() {
     const FIPS: (&str, &str) = ("AWS_USE_FIPS_ENDPOINT", "true");
     const DUAL: (&str, &str) = ("AWS_USE_DUALSTACK_ENDPOINT", "true");
-    let table: [(&str, &[(&str, &str)], &str, &str); 12] = [
+    type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, &'a str);
+    let table: [Row<'_>; 12] = [
         ("us-east-1", &[], "ec2.us-east-1.amazonaws.com", "elasticloadbalancing.us-east-1.amazonaws.com"),
         ("cn-north-1", &[], "ec2.cn-north-1.amazonaws.com.cn", "elasticloadbalancing.cn-north-1.amazonaws.com.cn"),
         ("us-gov-west-1", &[], "ec2.us-gov-west-1.amazonaws.com", "elasticloadbalancing.us-gov-west-1.amazonaws.com"),

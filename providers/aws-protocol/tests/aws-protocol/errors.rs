@@ -8,7 +8,8 @@ use crate::cloud::{KEYS, aws, ok, refusal, region};
 
 #[tokio::test(start_paused = true)]
 async fn codes_become_errors_that_say_what_to_do() {
-    let table: [(fn(&Error) -> bool, u16, &[&str]); 7] = [
+    type Row = (fn(&Error) -> bool, u16, &'static [&'static str]);
+    let table: [Row; 7] = [
         (
             Error::is_not_found,
             400,
