@@ -394,19 +394,24 @@ impl CloudProfile for AwsCloud {
         let mut cloud = self.fake.lock();
         (cloud.page, cloud.limits) = (1000, [(1_000_000, 1); 2]);
     }
+    /// A classic load balancer and its security group are created, completed and filled one after the other; a network load
+    /// balancer also has a target group and a listener for each port. A security group cannot be deleted while the load balancer
+    /// that had it is detached, and is tried again until then.
     fn cost(&self) -> Cost {
         const NODES: usize = 240;
         const SERVICES: usize = 40;
+        let [created, joined, deleted] = if self.kind == Kind::Network { [16, 3, 12] } else { [10, 2, 8] };
+        let reads = if self.kind == Kind::Network { 16 } else { 8 };
         Cost {
             nodes: NODES,
             services: SERVICES,
             initialised: Limit { changes: 0, reads: 20 },
-            created: Limit { changes: 10 * SERVICES, reads: 10 * SERVICES },
+            created: Limit { changes: created * SERVICES, reads: 2 * reads * SERVICES },
             unchanged: Limit { changes: 0, reads: 0 },
-            steady: Limit { changes: 0, reads: 20 },
+            steady: Limit { changes: 0, reads: 30 },
             not_ready: Limit { changes: 0, reads: 260 },
-            joined: Limit { changes: 2 * SERVICES, reads: 10 * SERVICES },
-            deleted: Limit { changes: 4 * SERVICES, reads: 10 * SERVICES },
+            joined: Limit { changes: joined * SERVICES + 2, reads: 2 * reads * SERVICES },
+            deleted: Limit { changes: deleted * SERVICES, reads: 2 * reads * SERVICES },
         }
     }
 }
