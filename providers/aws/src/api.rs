@@ -22,6 +22,19 @@ const FOREVER: Duration = Duration::from_secs(365 * 86_400);
 /// Items of a page of EC2's lists.
 pub(crate) const PAGE: usize = 1000;
 
+/// Declares the elements of EC2's answers that are read; a missing element is empty.
+macro_rules! wire {
+    ($($(#[$of:meta])* $visible:vis struct $name:ident { $($(#[$doc:meta])* $public:vis $field:ident: $kind:ty),* $(,)? })*) => {
+        $(
+            $(#[$of])*
+            #[derive(Default, serde::Deserialize)]
+            #[serde(rename_all = "camelCase", default)]
+            $visible struct $name { $($(#[$doc])* $public $field: $kind),* }
+        )*
+    };
+}
+pub(crate) use wire;
+
 /// The clients and the configuration. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Api(Arc<Inner>);
@@ -76,25 +89,11 @@ pub(crate) struct Zone {
     pub(crate) zone_type: String,
 }
 
-/// The program's own instance.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct OwnInstance {
-    vpc_id: String,
-    subnet_id: String,
-    tag_set: Vec<Tag>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct OwnReservation {
-    instances_set: Vec<OwnInstance>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct OwnReservations {
-    reservation_set: Vec<OwnReservation>,
+wire! {
+    /// The program's own instance.
+    struct OwnInstance { vpc_id: String, subnet_id: String, tag_set: Vec<Tag> }
+    struct OwnReservation { instances_set: Vec<OwnInstance> }
+    struct OwnReservations { reservation_set: Vec<OwnReservation> }
 }
 
 impl Api {

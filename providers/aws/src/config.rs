@@ -10,7 +10,7 @@ use provider_kit::gcfg::{Key, Settings, TRUTH};
 use provider_kit::variables::Variables;
 use regex_lite::Regex;
 
-const ZONE_FORM: Kind<String> = Kind::of("an availability zone such as us-west-2a", |text| region_of(text));
+const ZONE_FORM: Kind<String> = Kind::of("an availability zone such as us-west-2a", region_of);
 const VPC_MODE: Kind<bool> = Kind::one_of(&[("Managed", true)]).verbatim();
 const PROBE: Kind<bool> = Kind::one_of(&[("ServiceNodePort", false), ("Shared", true)]).verbatim();
 const RESOURCES: Kind<String> = Kind::of("instance", |text| (text == "instance").then(|| text.to_owned()));

@@ -3,25 +3,17 @@
 use aws_protocol::{Client, Query};
 use cloud_provider::{Error, Finding};
 use provider_kit::checks::reached;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::api::{Api, Tag};
+use crate::api::{Api, Tag, wire};
 use crate::permissions::controllers_of;
 
 const CREDENTIAL: &str =
     "check the credential: the variables of the environment, the role of the Pod, or the role of the instance";
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Subnets {
-    subnet_set: Vec<Subnet>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Subnet {
-    tag_set: Vec<Tag>,
+wire! {
+    struct Subnets { subnet_set: Vec<Subnet> }
+    struct Subnet { tag_set: Vec<Tag> }
 }
 
 /// Returns the findings about the configuration and the account.

@@ -10,11 +10,10 @@ use provider_kit::coalescer::Coalescer;
 use provider_kit::inventory::{Machine, MachineSource, Urgency};
 use provider_kit::paging::Reading;
 use provider_kit::transport::Priority;
-use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::addresses::{Interface, Named, addresses};
-use crate::api::{Api, PAGE, Tag};
+use crate::api::{Api, PAGE, Tag, wire};
 use crate::config::region_of;
 use crate::fargate;
 
@@ -68,78 +67,26 @@ impl Machine for Instance {
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Reservation {
-    reservation_id: String,
-    instances_set: Vec<InstanceAnswer>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct InstanceAnswer {
-    instance_id: Box<str>,
-    instance_state: StateAnswer,
-    instance_type: Box<str>,
-    placement: Placement,
-    private_dns_name: Box<str>,
-    dns_name: Box<str>,
-    ip_address: Box<str>,
-    source_dest_check: Option<bool>,
-    group_set: Vec<Group>,
-    tag_set: Vec<Tag>,
-    network_interface_set: Vec<InterfaceAnswer>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct StateAnswer {
-    name: Box<str>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Placement {
-    availability_zone: Box<str>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Group {
-    group_id: Box<str>,
-}
-
-/// A network interface of an instance, or of Fargate.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct InterfaceAnswer {
-    pub(crate) network_interface_id: Box<str>,
-    status: Box<str>,
-    attachment: Option<Attachment>,
-    private_ip_addresses_set: Vec<PrivateAddress>,
-    ipv6_addresses_set: Vec<Ipv6Address>,
-    pub(crate) availability_zone: Box<str>,
-    pub(crate) private_ip_address: Box<str>,
-    pub(crate) private_dns_name: Box<str>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Attachment {
-    device_index: u32,
-    network_card_index: u32,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct PrivateAddress {
-    private_ip_address: Box<str>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Ipv6Address {
-    ipv6_address: Box<str>,
+wire! {
+    struct Reservation { reservation_id: String, instances_set: Vec<InstanceAnswer> }
+    struct InstanceAnswer {
+        instance_id: Box<str>, instance_state: StateAnswer, instance_type: Box<str>, placement: Placement,
+        private_dns_name: Box<str>, dns_name: Box<str>, ip_address: Box<str>, source_dest_check: Option<bool>,
+        group_set: Vec<Group>, tag_set: Vec<Tag>, network_interface_set: Vec<InterfaceAnswer>,
+    }
+    struct StateAnswer { name: Box<str> }
+    struct Placement { availability_zone: Box<str> }
+    struct Group { group_id: Box<str> }
+    /// A network interface of an instance, or of Fargate.
+    pub(crate) struct InterfaceAnswer {
+        pub(crate) network_interface_id: Box<str>, status: Box<str>, attachment: Option<Attachment>,
+        private_ip_addresses_set: Vec<PrivateAddress>, ipv6_addresses_set: Vec<Ipv6Address>,
+        pub(crate) availability_zone: Box<str>, pub(crate) private_ip_address: Box<str>,
+        pub(crate) private_dns_name: Box<str>,
+    }
+    struct Attachment { device_index: u32, network_card_index: u32 }
+    struct PrivateAddress { private_ip_address: Box<str> }
+    struct Ipv6Address { ipv6_address: Box<str> }
 }
 
 impl InterfaceAnswer {
@@ -152,9 +99,13 @@ impl InterfaceAnswer {
             }
             ip
         };
+        // An interface of Fargate may show its address outside of the set.
+        let own =
+            Some(&*self.private_ip_address).filter(|ip| self.private_ip_addresses_set.is_empty() && !ip.is_empty());
+        let ipv4 = self.private_ip_addresses_set.iter().map(|it| &*it.private_ip_address).chain(own);
         Interface {
             order: self.attachment.as_ref().map_or((u32::MAX, 0), |it| (it.device_index, it.network_card_index)),
-            ipv4: self.private_ip_addresses_set.iter().filter_map(|it| ip(&it.private_ip_address)).collect(),
+            ipv4: ipv4.filter_map(&mut ip).collect(),
             ipv6: self.ipv6_addresses_set.first().and_then(|it| ip(&it.ipv6_address)),
         }
     }

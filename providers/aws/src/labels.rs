@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use aws_protocol::Query;
 use cloud_provider::{Error, InstanceMetadata, InstanceState, Node, Result};
-use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::api::Api;
+use crate::api::{Api, wire};
 use crate::instances::machine_id;
 
 /// ID of the zone, which is the same in all accounts.
@@ -29,17 +28,9 @@ enum Absent {
     Instance(String),
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Topologies {
-    instance_set: Vec<Topology>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Topology {
-    instance_id: String,
-    network_node_set: Vec<String>,
+wire! {
+    struct Topologies { instance_set: Vec<Topology> }
+    struct Topology { instance_id: String, network_node_set: Vec<String> }
 }
 
 /// Adds labels to the metadata of new Nodes.

@@ -29,7 +29,7 @@ impl Nodes {
                     node.name
                 )));
             }
-            gone => return Ok(self.inventory.state_of(gone, node, want)),
+            gone @ Found::Gone(_) => return Ok(self.inventory.state_of(gone, node, want)),
         };
         if !instance.exists() {
             let what = if node.provider_id.is_empty() { &node.name } else { &node.provider_id };

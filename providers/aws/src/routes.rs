@@ -7,10 +7,9 @@ use cloud_provider::{Error, Node, Result, Route, async_trait};
 use provider_kit::inventory::{Found, Inventory, Key, Urgency};
 use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, Target};
 use provider_kit::transport::Priority;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::api::{Api, Tag};
+use crate::api::{Api, Tag, wire};
 use crate::instances::{Source, machine_id};
 
 /// Tables of a page: EC2 takes no more.
@@ -18,21 +17,11 @@ const MOST: usize = 100;
 /// Code of EC2 where another route has the range.
 const EXISTS: &str = "RouteAlreadyExists";
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Table {
-    route_table_id: String,
-    tag_set: Vec<Tag>,
-    route_set: Vec<RouteAnswer>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct RouteAnswer {
-    destination_cidr_block: String,
-    destination_ipv6_cidr_block: String,
-    instance_id: String,
-    state: String,
+wire! {
+    struct Table { route_table_id: String, tag_set: Vec<Tag>, route_set: Vec<RouteAnswer> }
+    struct RouteAnswer {
+        destination_cidr_block: String, destination_ipv6_cidr_block: String, instance_id: String, state: String,
+    }
 }
 
 impl RouteAnswer {
