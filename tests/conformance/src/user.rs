@@ -29,7 +29,7 @@ impl User {
         Self { api: api.clone(), annotations: Value::Null }
     }
 
-    /// As somebody whose Services have these annotations.
+    /// Gives these annotations to all Services from now on.
     #[must_use]
     pub fn annotating(self, annotations: Value) -> Self {
         Self { annotations, ..self }

@@ -31,19 +31,19 @@ const POD_RANGE: &str = "10.244.";
 /// A VPC in which Services get load balancers of one kind.
 #[derive(Clone)]
 pub struct AwsCloud {
-    /// The cloud.
+    /// The cloud and its state.
     pub fake: Handle<World>,
     kind: Kind,
 }
 
 impl AwsCloud {
-    /// One with classic load balancers.
+    /// Makes a cloud whose Services get classic load balancers.
     #[must_use]
     pub fn classic() -> Self {
         Self { fake: Handle::new(World::default()), kind: Kind::Classic }
     }
 
-    /// One with network load balancers, which have security groups.
+    /// Makes a cloud whose Services get network load balancers with security groups.
     #[must_use]
     pub fn network() -> Self {
         Self { kind: Kind::Network, ..Self::classic() }
@@ -400,8 +400,8 @@ impl CloudProfile for AwsCloud {
     fn cost(&self) -> Cost {
         const NODES: usize = 240;
         const SERVICES: usize = 40;
-        let [created, joined, deleted] = if self.kind == Kind::Network { [16, 3, 12] } else { [10, 2, 8] };
-        let reads = if self.kind == Kind::Network { 16 } else { 8 };
+        let [created, joined, deleted] = if self.kind == Kind::Network { [22, 3, 8] } else { [8, 1, 5] };
+        let reads = if self.kind == Kind::Network { 12 } else { 4 };
         Cost {
             nodes: NODES,
             services: SERVICES,

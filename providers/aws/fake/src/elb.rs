@@ -1,4 +1,4 @@
-//! Classic load balancers.
+//! Classic load balancers, their listeners and policies.
 
 use fake_cloud::Refused;
 use serde_json::{Value, json};

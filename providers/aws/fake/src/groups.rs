@@ -149,7 +149,7 @@ fn present(group: &Value) -> Vec<(Value, Value)> {
     array(&group["_rules"]).map(split).collect()
 }
 
-/// All rules are added, or none.
+/// Adds all rules or none.
 pub(crate) fn authorize(world: &mut World, asked: &Asked) -> Answer {
     let (new, most) = (rules(asked)?, world.rules);
     for (rule, _) in new.iter().filter(|(rule, _)| rule["groupId"].is_string()) {
@@ -173,7 +173,7 @@ pub(crate) fn authorize(world: &mut World, asked: &Asked) -> Answer {
     done()
 }
 
-/// All rules are removed, or none.
+/// Removes all rules or none.
 pub(crate) fn revoke(world: &mut World, asked: &Asked) -> Answer {
     let group = world.find(asked, Kind::Group, &asked.body["GroupId"])?;
     let mut all = present(group);

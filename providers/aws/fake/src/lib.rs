@@ -49,11 +49,11 @@ pub const CLUSTER: &str = "testbed";
 pub enum Service {
     /// Instances, routes, security groups.
     Ec2,
-    /// Classic load balancers.
+    /// The API of classic load balancers.
     Elb,
-    /// Network load balancers.
+    /// The API of network load balancers.
     Elbv2,
-    /// Credentials.
+    /// The API of credentials.
     Sts,
     /// The metadata service of an instance, without the query protocol.
     Metadata,

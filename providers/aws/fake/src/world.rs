@@ -12,21 +12,21 @@ use crate::{ACCOUNT, Answer, Asked, CLUSTER, Service, VPC, refuse};
 /// A kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// EC2 instances.
+    /// Instances, with their network interfaces.
     Instance,
     /// Network interfaces of Fargate.
     Interface,
-    /// Subnets.
+    /// Subnets of the VPC.
     Subnet,
-    /// Route tables.
+    /// Route tables of the VPC.
     Table,
-    /// Security groups.
+    /// Security groups of the VPC.
     Group,
-    /// Classic load balancers.
+    /// Load balancers of the first generation.
     Classic,
-    /// Network load balancers.
+    /// Load balancers of the second generation.
     Network,
-    /// Target groups.
+    /// Target groups, with their targets.
     TargetGroup,
     /// Listeners of network load balancers.
     Listener,
@@ -113,7 +113,7 @@ impl Default for World {
             account: ACCOUNT,
             lag: Duration::ZERO,
             provisioning: Duration::from_secs(90),
-            detaching: Duration::from_secs(20),
+            detaching: Duration::from_secs(8),
             page: 20,
             rules: 60,
             limits: [(200, 5), (100, 10)],
@@ -150,7 +150,7 @@ impl Default for World {
     }
 }
 
-/// `us-east-1a` and `us-east-1b`.
+/// Returns `us-east-1a` or `us-east-1b`.
 pub(crate) fn zone(number: u32) -> &'static str {
     if number.is_multiple_of(2) { "us-east-1a" } else { "us-east-1b" }
 }
@@ -207,7 +207,7 @@ fn matches(it: &Value, filter: &Value) -> Result<bool, Refused> {
     }
 }
 
-/// Controls of tests.
+/// Controls of tests over the state.
 impl World {
     /// Returns all objects of a kind: `instance`, `subnet`, `table`, `group`, `classic`, `network`, `target-group`, `listener`.
     #[must_use]
