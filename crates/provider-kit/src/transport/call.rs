@@ -250,7 +250,8 @@ impl Call {
     /// Returns the body and its type.
     pub(super) fn content(&self) -> Result<Option<(Bytes, &'static str)>> {
         if self.is_form {
-            let form = self.query.strip_prefix('?').unwrap_or_default().to_owned();
+            // In a form, unlike a URL, a space is a plus.
+            let form = self.query.strip_prefix('?').unwrap_or_default().replace("%20", "+");
             return Ok(Some((form.into(), "application/x-www-form-urlencoded; charset=utf-8")));
         }
         Ok(self.body.clone()?.map(|body| (body, "application/json")))

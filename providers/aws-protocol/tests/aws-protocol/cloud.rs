@@ -124,6 +124,7 @@ async fn seen(request: Request) -> Seen {
 }
 
 fn decoded(text: &str) -> String {
+    let text = text.replace('+', " ");
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap().as_bytes().to_vec();
     for part in parts {

@@ -6,4 +6,5 @@ mod cloud;
 mod credentials;
 mod endpoints;
 mod errors;
+mod moto;
 mod queries;

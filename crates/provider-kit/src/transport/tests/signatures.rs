@@ -134,7 +134,7 @@ async fn form_is_sent_in_the_body_to_the_place_that_the_session_says() {
     let transport = Transport::of_session(Arc::new(Elsewhere)).service(router).build().unwrap();
     let seen: serde_json::Value = transport.read(call).await.unwrap();
     let kind = "application/x-www-form-urlencoded; charset=utf-8";
-    assert_eq!(seen, json!(["http://elsewhere/", kind, false, "Action=Describe&Filter.1=a%20b%26c"]));
+    assert_eq!(seen, json!(["http://elsewhere/", kind, false, "Action=Describe&Filter.1=a+b%26c"]));
 }
 
 struct Elsewhere;
