@@ -193,7 +193,9 @@ impl Work<'_> {
         if ATTRIBUTES.iter().any(|it| is_new(&it)) {
             work.modify_attributes(attributes).await?;
         }
-        if let (CLASSIC, Some(mut tree)) = (self.kind, outcome.tree.take()) {
+        if self.kind == CLASSIC
+            && let Some(mut tree) = outcome.tree.take()
+        {
             for (port, settings) in wanted.listeners() {
                 let settings = settings.clone().set("policy", ()).set("proxy_protocol", false);
                 tree.parts.insert(Part::Listener(port.clone()), settings.to_make().set("proxy_protocol", false));
