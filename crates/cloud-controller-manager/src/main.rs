@@ -20,6 +20,8 @@ fn providers() -> Registry {
     let mut providers = Registry::new();
     #[cfg(feature = "demo")]
     providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
+    #[cfg(feature = "aws")]
+    providers.register(provider_aws::NAME, provider_aws::factory);
     #[cfg(feature = "mycloud")]
     providers.register(provider_mycloud::NAME, provider_mycloud::factory);
     #[cfg(feature = "linode")]

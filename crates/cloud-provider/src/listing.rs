@@ -166,6 +166,13 @@ impl<T> CompleteListing<T> {
         self.items
     }
 
+    /// Returns the list of what each item holds, such as the machines of a reservation, as old as this one.
+    #[must_use]
+    pub fn flat_map<U, I: IntoIterator<Item = U>>(self, inner: impl Fn(T) -> I) -> CompleteListing<U> {
+        let items = self.items.into_iter().flat_map(inner).collect();
+        CompleteListing { items, pages: self.pages, began: self.began }
+    }
+
     /// Returns the number of requests for the list.
     #[must_use]
     pub fn pages(&self) -> usize {

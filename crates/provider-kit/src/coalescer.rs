@@ -108,7 +108,7 @@ where
     }
 
     /// Returns a coalescer whose `send` answers each item in order, or all items with a single answer.
-    pub(crate) fn answering_each<F>(send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static) -> Self
+    pub fn answering_each<F>(send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static) -> Self
     where
         F: Future<Output = Vec<Result<R>>> + std::marker::Send + 'static,
     {
@@ -143,7 +143,10 @@ where
 
     /// Submits an item to a request that is sent at `due`, unless an unsent request takes it. `due` receives the time
     /// of the previous request. The request does not wait for requests in flight.
-    pub(crate) async fn join_at(&self, key: K, item: T, due: impl Fn(Option<Instant>) -> Instant) -> Result<R> {
+    ///
+    /// # Errors
+    /// The error of the request, or of the item.
+    pub async fn join_at(&self, key: K, item: T, due: impl Fn(Option<Instant>) -> Instant) -> Result<R> {
         let joined = self.enter(key, item, Start::At(&due), Priority::default());
         answer(joined).await
     }

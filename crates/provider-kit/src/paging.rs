@@ -85,15 +85,16 @@ impl<T> Reading<T> {
     /// Keeps the items for which `keep` returns `true`; a partial list stays partial.
     #[must_use]
     pub fn filter(self, keep: impl Fn(&T) -> bool) -> Self {
+        self.flat_map(|item| Some(item).filter(&keep))
+    }
+
+    /// Returns what each item holds, such as the machines of a reservation; a list that is not whole stays one.
+    #[must_use]
+    pub fn flat_map<U, I: IntoIterator<Item = U>>(self, inner: impl Fn(T) -> I) -> Reading<U> {
         match self {
-            Self::Complete { listing, pages } => {
-                match Self::of(listing.into_items().into_iter().filter(keep).collect()) {
-                    Self::Complete { listing, .. } => Self::Complete { listing, pages },
-                    flawed @ Self::Flawed { .. } => flawed,
-                }
-            }
+            Self::Complete { listing, pages } => Reading::Complete { listing: listing.flat_map(inner), pages },
             Self::Flawed { items, pages, flaw } => {
-                Self::Flawed { items: items.into_iter().filter(keep).collect(), pages, flaw }
+                Reading::Flawed { items: items.into_iter().flat_map(inner).collect(), pages, flaw }
             }
         }
     }
@@ -295,6 +296,18 @@ mod tests {
             Ok(Page { items: items.to_vec(), next, total })
         };
         read_pages(rules, 1, |id| *id, page).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn items_within_items_are_as_old_and_as_whole_as_the_list() {
+        let twice = |it: u32| [it, it * 10];
+        let whole = read(true, &[(&[1, 2], None, Some(2))]).await;
+        let began = whole.clone().complete().unwrap().began();
+        let inner = whole.flat_map(twice).filter(|it| *it != 2).complete().unwrap();
+        assert_eq!((inner.items(), inner.began()), (&[1, 10, 20][..], began));
+        let partial = read(true, &[(&[1], None, Some(2))]).await.flat_map(twice);
+        assert_eq!(partial.items(), [1, 10]);
+        assert!(flaw(partial).contains("2 were announced"));
     }
 
     fn flaw(reading: Reading<u32>) -> String {

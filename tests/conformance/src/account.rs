@@ -76,11 +76,12 @@ impl Harness {
         service["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Returns the first address in the status of a Service of namespace `default`.
+    /// Returns the first address, or host name, in the status of a Service of namespace `default`.
     #[must_use]
     pub fn address(&self, service: &str) -> Option<String> {
         let service = self.api.get("services", Some("default"), service)?;
-        service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str().map(str::to_owned)
+        let ingress = &service["status"]["loadBalancer"]["ingress"][0];
+        ingress["ip"].as_str().or(ingress["hostname"].as_str()).map(str::to_owned)
     }
 }
 

@@ -117,7 +117,7 @@ impl Builder {
         let (watched, machines, noted) = (api.clone(), Arc::clone(&cloud), breaches.clone());
         injector.watch(move |request, body| noted.look_at(&watched, &*machines, request, body));
         Harness {
-            user: User::of(&api),
+            user: User::of(&api).annotating(cloud.service_annotations()),
             api,
             cloud,
             injector,

@@ -36,6 +36,15 @@ pub trait CloudProfile: Send + Sync + 'static {
     /// Returns the settings of a program, ours or the cloud's Go cloud-controller-manager, that uses the fake at `url`.
     fn program(&self, url: &str) -> ProgramSettings;
 
+    /// Returns `false` if the provider refuses Services with session affinity.
+    fn has_session_affinity(&self) -> bool {
+        true
+    }
+    /// The annotations of all Services, such as for a kind of load balancers; null for none.
+    fn service_annotations(&self) -> Value {
+        Value::Null
+    }
+
     /// Adds a running machine and returns its provider ID.
     fn add_machine(&self, name: &str) -> String;
     /// Shuts a machine down.

@@ -102,7 +102,8 @@ fn services_unsettled(harness: &Harness, nodes: &[Value], found: &mut Vec<String
         let name = name_of(&service);
         let balancers = marked.remove(text(&service["metadata"]["uid"])).unwrap_or_default();
         let has_finalizer = list(&service["metadata"]["finalizers"]).any(|it| it == FINALIZER_LOAD_BALANCER);
-        let address = text(&service["status"]["loadBalancer"]["ingress"][0]["ip"]);
+        let ingress = &service["status"]["loadBalancer"]["ingress"][0];
+        let address = text(if ingress["ip"].is_null() { &ingress["hostname"] } else { &ingress["ip"] });
         if !service["metadata"]["deletionTimestamp"].is_null() {
             found.push(format!("Service {name} is still being deleted"));
         } else if harness.is_hopeless(name) && wants_balancer(&service) {

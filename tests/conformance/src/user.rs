@@ -12,7 +12,10 @@ use crate::node_object;
 
 /// A user of the API. Each call is one request, carried out at once, before other tasks run.
 #[derive(Clone, Debug)]
-pub struct User(ApiServer);
+pub struct User {
+    api: ApiServer,
+    annotations: Value,
+}
 
 /// The path of the Services of namespace `default`.
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -23,7 +26,13 @@ impl User {
     /// Returns a user of this cluster.
     #[must_use]
     pub fn of(api: &ApiServer) -> Self {
-        Self(api.clone())
+        Self { api: api.clone(), annotations: Value::Null }
+    }
+
+    /// Gives these annotations to all Services from now on.
+    #[must_use]
+    pub fn annotating(self, annotations: Value) -> Self {
+        Self { annotations, ..self }
     }
 
     /// Sends a request; the answer's status code and body.
@@ -52,7 +61,7 @@ impl User {
             request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
         }
         let request = request.body(Full::new(body)).expect("a request");
-        let answer = self.0.service().oneshot(request).await.expect("an answer");
+        let answer = self.api.service().oneshot(request).await.expect("an answer");
         let status = answer.status().as_u16();
         let body = answer.into_body().collect().await.expect("a whole answer").to_bytes();
         (status, serde_json::from_slice(&body).unwrap_or_default())
@@ -94,7 +103,7 @@ impl User {
     /// If the API refuses it.
     pub async fn create_service(&self, name: &str, ports: &[u16]) -> Value {
         let service = json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": self.annotations},
             "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": port_list(ports)},
         });
         self.create(SERVICES, &service).await

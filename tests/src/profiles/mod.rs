@@ -1,10 +1,12 @@
 //! The profiles of the clouds of this workspace, for the conformance suite, the race and the scale bench.
 
+mod aws;
 mod digitalocean;
 mod hetzner;
 mod openstack;
 mod simulated;
 
+pub use aws::AwsCloud;
 use ccm_conformance::{CloudProfile, MakeProfile};
 pub use digitalocean::DigitalOceanCloud;
 pub use hetzner::HetznerCloud;
@@ -12,10 +14,11 @@ pub use openstack::OpenStackCloud;
 pub use simulated::SimulatedCloud;
 
 /// The profiles by the name of the provider.
-pub const ALL: [(&str, MakeProfile); 4] = [
+pub const ALL: [(&str, MakeProfile); 5] = [
     ("simulated", || Box::new(SimulatedCloud::default())),
     ("hcloud", || Box::new(HetznerCloud::default())),
     ("digitalocean", || Box::new(DigitalOceanCloud::default())),
+    ("aws", || Box::new(AwsCloud::classic())),
     ("openstack", || Box::new(OpenStackCloud::default())),
 ];
 

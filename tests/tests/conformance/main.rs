@@ -7,6 +7,16 @@ mod simulated {
     ccm_conformance::conformance!(ccm_tests::profiles::SimulatedCloud::default());
 }
 
+/// AWS, with classic load balancers.
+mod aws_classic {
+    ccm_conformance::conformance!(ccm_tests::profiles::AwsCloud::classic());
+}
+
+/// AWS, with network load balancers.
+mod aws_network {
+    ccm_conformance::conformance!(ccm_tests::profiles::AwsCloud::network());
+}
+
 /// Conformance of the DigitalOcean provider.
 mod digitalocean {
     ccm_conformance::conformance!(ccm_tests::profiles::DigitalOceanCloud::default());

@@ -34,6 +34,7 @@ pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment:
         &["manifests/simulated.yaml"],
         &["manifests/digitalocean.yaml"],
         &["manifests/hcloud.yaml"],
+        &["manifests/aws.yaml"],
         &["manifests/hcloud-networks.yaml"],
         &["manifests/mycloud.yaml"],
         &["manifests/linode.yaml"],

@@ -15,6 +15,7 @@ const PLAIN: &[&str] = &[
     "manifests/simulated.yaml",
     "manifests/digitalocean.yaml",
     "manifests/hcloud.yaml",
+    "manifests/aws.yaml",
     "manifests/hcloud-networks.yaml",
     "manifests/mycloud.yaml",
     "manifests/linode.yaml",

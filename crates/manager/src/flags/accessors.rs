@@ -9,6 +9,7 @@ use ::serving::options::{AuthenticationOptions, AuthorizationOptions, ServingOpt
 use cloud_provider::Environment;
 use runtime::client::{ClientOptions, UserAgent};
 
+use super::controllers::TAGGING;
 use super::provider_flags::{self, USER_AGENT};
 use super::{COMMAND, ElectionSettings, FeatureGates, Flags, GATE_WEBHOOK, WebhookSelection};
 use crate::controllers_task::{Clients, Settings};
@@ -176,7 +177,7 @@ impl Flags {
     pub fn cloud_flags(&self) -> Environment {
         let given = provider_flags::all()
             .map(|flag| (flag.name, flag.is_read_by(&self.cloud.cloud_provider)))
-            .chain([(ALLOCATE, self.has_node_ipam())])
+            .chain([(ALLOCATE, self.has_node_ipam()), ("controllers", self.has_tagging())])
             .filter(|(name, is_read)| *is_read && self.given.has(name));
         Environment::of(given.filter_map(|(name, _)| Some((format!("--{name}"), self.value(name)?))))
     }
@@ -184,6 +185,11 @@ impl Flags {
     /// Returns `true` if the cloud's provider assigns Pod ranges to Nodes.
     pub(super) fn has_node_ipam(&self) -> bool {
         self.cloud.cloud_provider == "linode"
+    }
+
+    /// Returns `true` if the cloud's provider is asked to tag instances.
+    pub(super) fn has_tagging(&self) -> bool {
+        self.cloud.cloud_provider == "aws" && self.controllers.reserved().any(|name| name == TAGGING)
     }
 
     /// Returns the base name of the program.

@@ -8,6 +8,9 @@ use super::gates::FeatureGates;
 use super::values::{List, duration, go_bool, list};
 use crate::selection::Selection;
 
+/// The controller that tags instances, on aws.
+pub(super) const TAGGING: &str = "tagging";
+
 /// Canonical names and aliases of controllers that only some vendors' programs have (APP-22).
 const RESERVED: [&str; 7] = [
     "gke-service",
@@ -16,7 +19,7 @@ const RESERVED: [&str; 7] = [
     "gkenetworkparamset",
     "node-ipam-controller",
     "nodeipam",
-    "tagging",
+    TAGGING,
 ];
 
 /// Returns the controller that an item of the list names.

@@ -4,6 +4,7 @@
 use clap::CommandFactory as _;
 use runtime::client::shown_url;
 
+use super::controllers::TAGGING;
 use super::provider_flags::ProviderFlag;
 use super::{Flags, historic, provider_flags};
 
@@ -107,7 +108,8 @@ impl Flags {
     /// Returns notices about values that are probably a mistake.
     fn risks(&self) -> Vec<String> {
         let mut risks = self.authentication.warnings();
-        risks.extend(self.controllers.reserved().map(|name| {
+        let reserved = self.controllers.reserved().filter(|name| !(*name == TAGGING && self.has_tagging()));
+        risks.extend(reserved.map(|name| {
             format!("--controllers: {name} is no controller of this program; it is accepted for existing manifests")
         }));
         if self.serving().port != 0 {

@@ -13,8 +13,12 @@ pub(super) struct ProviderFlag {
 impl ProviderFlag {
     /// Returns `true` if the provider of this name reads the flag.
     pub(super) fn is_read_by(&self, provider: &str) -> bool {
-        let is_linode = provider == "linode" && !LINODE_INERT.contains(&self.name);
-        (self.name == USER_AGENT || is_linode) && self.providers.contains(&provider)
+        let is_read = match provider {
+            "linode" => !LINODE_INERT.contains(&self.name),
+            "aws" => true,
+            _ => self.name == USER_AGENT,
+        };
+        is_read && self.providers.contains(&provider)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Kinds of values: their parsers, and descriptions of the accepted values.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -189,6 +190,22 @@ impl Value for Ipv4Addr {
 impl Value for IpNet {
     const KIND: Kind<Self> =
         Kind::of("an address range such as 10.0.0.0/24", |text| text.parse().ok().map(|net: IpNet| net.trunc()));
+}
+
+impl Value for f64 {
+    const KIND: Kind<Self> = Kind::of("a number", |text| text.parse().ok().filter(|number: &Self| number.is_finite()));
+}
+
+/// Keys with values, such as tags. A value may contain `=`, and is empty for a key alone.
+impl Value for BTreeMap<String, String> {
+    const KIND: Kind<Self> = Kind::of("a comma list of key=value", |text| {
+        let pair = |item| {
+            let (key, value): (&str, &str) = str::split_once(item, '=').unwrap_or((item, ""));
+            let [key, value] = [key, value].map(|text| text.trim().to_owned());
+            (!key.is_empty()).then_some((key, value))
+        };
+        forms::items(text).map(pair).collect()
+    });
 }
 
 /// Accepts a comma-separated list.

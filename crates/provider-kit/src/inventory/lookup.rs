@@ -11,8 +11,6 @@ use super::{Found, Inventory, Kept, Key, MAX_AGE, Machine, MachineSource, Mode, 
 use crate::paging::Reading;
 use crate::transport::Priority;
 
-/// The number of concurrent single reads.
-const CONCURRENT_READS: usize = 8;
 /// The number of single reads that are prepared at a time, because a mode may need thousands.
 const PREPARED_READS: usize = 256;
 /// The number of machines that are missing in a list without proof and are read one by one in a lookup; the others
@@ -225,14 +223,15 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                     let gone = gone.map(|gone| Found::Gone(self.with_hint(gone, question.key)));
                     self.answers[question.index] = Some(gone.map_err(|err| self.in_place(err)));
                 }
-                if !is_proof && doubtful.len() > CONFIRMATIONS {
-                    let turn = self.inventory.next_turn(doubtful.len());
+                let most = CONFIRMATIONS.max(self.inventory.source().concurrent_reads());
+                if !is_proof && doubtful.len() > most {
+                    let turn = self.inventory.next_turn(doubtful.len(), most);
                     doubtful.rotate_left(turn);
                     let text = format!(
-                        "not in the list, like {} others; {CONFIRMATIONS} at a time are read one by one",
+                        "not in the list, like {} others; {most} at a time are read one by one",
                         doubtful.len() - 1
                     );
-                    self.fail(&doubtful.split_off(CONFIRMATIONS), &self.in_place(Error::other(text)));
+                    self.fail(&doubtful.split_off(most), &self.in_place(Error::other(text)));
                 }
                 self.read_one_by_one(doubtful).await;
             }
@@ -252,7 +251,7 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         let _under_way = inventory.count_under_way(if self.fresh { open.len() } else { 0 });
         for open in open.chunks(PREPARED_READS) {
             let reads: Vec<_> = open.iter().map(|it| inventory.read_one(it, priority, is_brief).boxed()).collect();
-            let mut reads = futures::stream::iter(reads).buffered(CONCURRENT_READS);
+            let mut reads = futures::stream::iter(reads).buffered(inventory.source().concurrent_reads());
             for question in open {
                 let Some(machine) = reads.next().await else { break };
                 self.answer_singly(question, machine);
@@ -333,10 +332,10 @@ impl<S: MachineSource> Inventory<S> {
     }
 
     /// Returns the index among `doubtful` machines at which the next confirmations begin.
-    fn next_turn(&self, doubtful: usize) -> usize {
+    fn next_turn(&self, doubtful: usize, most: usize) -> usize {
         let mut state = self.state();
         let turn = state.confirmed % doubtful;
-        state.confirmed = turn + CONFIRMATIONS;
+        state.confirmed = turn + most;
         turn
     }
 

@@ -100,6 +100,11 @@ pub trait MachineSource: Send + Sync + 'static {
         false
     }
 
+    /// Returns how many machines are read by themselves at the same time: more than a few where such reads share requests.
+    fn concurrent_reads(&self) -> usize {
+        8
+    }
+
     /// Reads all machines of exactly this name, usually one or none.
     ///
     /// # Errors

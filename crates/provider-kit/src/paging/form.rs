@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::{Page, Reading, Rules, read_pages};
 use crate::inventory::Urgency;
 use crate::streamed::{MOST_ITEMS, too_many};
-use crate::transport::{Answer, Call, Transport};
+use crate::transport::{Answer, Call, Format, Json, Transport};
 
 /// The form in which an API pages its lists. Places in an answer are JSON pointers.
 ///
@@ -186,6 +186,21 @@ impl Transport {
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<Reading<T>> {
+        self.list_as::<Json, W, T, K>(call, collection, urgency, keep, key).await
+    }
+
+    /// Reads a list to its end like [`list`](Self::list), from answers in another format.
+    ///
+    /// # Errors
+    /// The answer of the cloud, if any page could not be read; *other* if one has no such field.
+    pub async fn list_as<F: Format, W: DeserializeOwned, T, K: Hash>(
+        &self,
+        call: Call,
+        collection: &str,
+        urgency: &Urgency,
+        keep: impl Fn(W) -> T,
+        key: fn(&T) -> K,
+    ) -> Result<Reading<T>> {
         let paging = self.paged();
         let (first, parameter) = paging.key();
         let call = paging.size.iter().fold(call.list(), |call, (key, items)| call.query(key, items));
@@ -194,7 +209,8 @@ impl Transport {
         let page = async |position: Option<String>| {
             let call = position.iter().fold(call.clone(), |call, position| call.query(parameter, position));
             let answer = urgency.carry(|priority| self.send(call.clone().priority(priority))).await?;
-            let (items, fields) = read_page(&answer, collection, |field| paging.reads(field, collection), &keep)?;
+            let (items, fields) =
+                read_page::<F, W, T>(&answer, collection, |field| paging.reads(field, collection), &keep)?;
             let total =
                 paging.total.and_then(|place| fields.pointer(place)?.as_u64()).and_then(|it| it.try_into().ok());
             Ok::<_, Error>((answer, items, fields, total))
@@ -222,17 +238,15 @@ impl Transport {
 }
 
 /// Reads the items of one page, and the other fields that `reads` selects.
-fn read_page<W: DeserializeOwned, T>(
+fn read_page<F: Format, W: DeserializeOwned, T>(
     answer: &Answer,
     collection: &str,
     reads: impl Fn(&str) -> bool,
     mut keep: impl FnMut(W) -> T,
 ) -> Result<(Vec<T>, Value)> {
     let mut found = Found { items: None, fields: Map::new() };
-    let mut json = serde_json::Deserializer::from_slice(&answer.body);
     let seed = Top { collection, reads: &reads, found: &mut found, keep: &mut keep, wire: PhantomData::<W> };
-    let read = seed.deserialize(&mut json).and_then(|()| json.end());
-    read.map_err(|err| answer.unexpected(&err))?;
+    answer.decoded::<F, _>(seed)?;
     let items = found.items.ok_or_else(|| answer.unexpected(&format!("no field {collection:?}")))?;
     Ok((items, Value::Object(found.fields)))
 }

@@ -172,6 +172,14 @@ impl<I: Issuer> Tokens<I> {
         Arc::new(Reached { tokens: Arc::clone(self), access })
     }
 
+    /// The token to use after `refused` was not accepted: the one that took its place, or a new one.
+    ///
+    /// # Errors
+    /// Like [`current`](Self::current).
+    pub async fn instead_of(&self, refused: impl Fn(&I::Token) -> bool) -> Result<Arc<I::Token>> {
+        self.ask(|token| !refused(token)).await
+    }
+
     /// Returns the first token that `fits`: the current one, one that another caller requested meanwhile, or a new one.
     async fn ask(&self, fits: impl Fn(&I::Token) -> bool) -> Result<Arc<I::Token>> {
         let _asking = self.asking.lock().await;

@@ -23,7 +23,8 @@ use secrecy::{ExposeSecret, SecretString};
 pub struct Access {
     /// Base URL; empty for the client's own.
     base: String,
-    pub(super) name: HeaderName,
+    /// Header that identifies the caller; `None` if requests are signed.
+    pub(super) name: Option<HeaderName>,
     /// Value of the header; `None` if it is not valid in a header.
     pub(super) header: Option<HeaderValue>,
     /// Secrets that must appear nowhere else.
@@ -64,7 +65,23 @@ impl Access {
         header.iter_mut().for_each(|header| header.set_sensitive(true));
         // A longer secret may contain a shorter one.
         hidden.sort_by_key(|part| std::cmp::Reverse(part.expose_secret().len()));
-        Self { base: String::new(), name, header, hidden }
+        Self { base: String::new(), name: Some(name), header, hidden }
+    }
+
+    /// A service at `base`, a URL, where a [signature](super::Builder::signer) identifies the caller.
+    ///
+    /// ```
+    /// use provider_kit::transport::Access;
+    ///
+    /// assert_eq!(Access::signed("https://ec2.example.com/")?.base(), "https://ec2.example.com");
+    /// # Ok::<(), cloud_provider::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// *Invalid* if `base` is not `http://` or `https://` with a host.
+    pub fn signed(base: &str) -> Result<Self> {
+        endpoint(base)?;
+        Ok(Self { base: base.trim_end_matches('/').to_owned(), name: None, header: None, hidden: Vec::new() })
     }
 
     /// Returns the base URL of the service, without a slash at the end.

@@ -26,6 +26,7 @@ pub(super) fn authenticate(inner: impl Sends, identity: Identity, metrics: Arc<d
         let (inner, identity) = (inner.clone(), Arc::clone(&identity));
         async move {
             let (identity, metrics) = &*identity;
+            let inner = tower::service_fn(move |attempt| signed(inner.clone(), attempt));
             match identity {
                 Identity::Credential(credential, validate) => {
                     let outcome = with_credential(&inner, attempt, credential, validate.as_ref(), &**metrics).await;
@@ -59,6 +60,14 @@ async fn with_credential(
     match refused(&outcome).then(|| credential.instead_of(attempt.access.as_ref())).flatten() {
         Some(other) => inner.once(Attempt { access: Some(other), ..attempt }).await,
         None => outcome,
+    }
+}
+
+/// Sends a request, and once more if another signature may be accepted.
+async fn signed(inner: impl Sends, attempt: Attempt) -> Result<Answer, Failure> {
+    match inner.once(attempt.clone()).await {
+        Err(failure) if failure.sign_again => inner.once(attempt).await,
+        outcome => outcome,
     }
 }
 

@@ -56,7 +56,19 @@ pub enum Refill {
         /// Number of requests that can be sent at once.
         burst: u32,
     },
+    /// Like [`Stated`](Self::Stated), for a limit that the cloud lowers without saying so: a refusal because of too many requests
+    /// doubles the interval, up to 64 times, and the answers after it shorten it again.
+    Adaptive {
+        /// Time in which one request comes back, at best.
+        interval: Duration,
+        /// Number of requests that can be sent at once.
+        burst: u32,
+    },
 }
+
+/// The factor by which an adaptive interval grows at most, and the one by which each answer shortens it.
+const SLOWEST: f64 = 64.0;
+const RECOVERY: f64 = 0.95;
 
 impl Refill {
     /// Returns a limit of this many requests each second, at least one, after this many at once.
@@ -64,12 +76,25 @@ impl Refill {
         Self::Stated { interval: Duration::from_secs(1) / rate.max(1), burst: burst.max(1) }
     }
 
+    /// Returns a limit of this many requests each second, after this many at once, that shrinks after refusals.
+    pub fn adaptive(rate: u32, burst: u32) -> Self {
+        Self::Adaptive { interval: Duration::from_secs(1) / rate.max(1), burst: burst.max(1) }
+    }
+
     /// Returns the time in which one request of a limit comes back; `None` if all come back together.
     fn interval(self, limit: f64) -> Option<f64> {
         match self {
             Self::AtReset => None,
             Self::Evenly(period) => Some(period.as_secs_f64() / limit),
-            Self::Stated { interval, .. } => Some(interval.as_secs_f64()),
+            Self::Stated { interval, .. } | Self::Adaptive { interval, .. } => Some(interval.as_secs_f64()),
+        }
+    }
+
+    /// Returns the number of requests at once, if the limit does not come from the cloud's answers.
+    fn burst(self) -> Option<u32> {
+        match self {
+            Self::AtReset | Self::Evenly(_) => None,
+            Self::Stated { burst, .. } | Self::Adaptive { burst, .. } => Some(burst),
         }
     }
 }
@@ -144,6 +169,8 @@ pub(super) struct Allowance {
     paused_until: Option<Instant>,
     probe: Probe,
     last_sent: Option<Instant>,
+    /// The factor of an adaptive interval, and the last request that was sent before it grew.
+    slowdown: (f64, Number),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -181,6 +208,7 @@ impl Allowance {
             paused_until: None,
             probe: Probe::Needed,
             last_sent: None,
+            slowdown: (1.0, 0),
         }
     }
 
@@ -250,7 +278,7 @@ impl Allowance {
 
     /// Returns the known level; at first that of a stated limit, of which nothing is used.
     fn level(&self, now: Instant) -> Option<Level> {
-        let Refill::Stated { burst, .. } = self.budget.refill else { return self.level };
+        let Some(burst) = self.budget.refill.burst() else { return self.level };
         let limit = f64::from(burst);
         self.level.or(Some(Level { limit, left: limit, at: now, reset: None, told_by: 0 }))
     }
@@ -268,7 +296,7 @@ impl Allowance {
         if missing <= EPSILON {
             return Duration::ZERO;
         }
-        match self.budget.refill.interval(level.limit) {
+        match self.interval(level.limit) {
             None => level.reset.map_or(Duration::ZERO, |reset| reset.saturating_duration_since(now)),
             Some(one) => {
                 let since = self.last_sent.map_or(f64::INFINITY, |then| (now - then).as_secs_f64());
@@ -283,9 +311,14 @@ impl Allowance {
         }
     }
 
+    /// Time in which one request comes back now; `None` if all come back together.
+    fn interval(&self, limit: f64) -> Option<f64> {
+        self.budget.refill.interval(limit).map(|interval| interval * self.slowdown.0)
+    }
+
     /// Returns the number of requests that can be sent at once, counting requests in flight as sent.
     fn left(&self, level: &Level, now: Instant) -> f64 {
-        let restored = match self.budget.refill.interval(level.limit) {
+        let restored = match self.interval(level.limit) {
             None if level.reset.is_some_and(|reset| reset <= now) => level.limit,
             None => level.left,
             Some(one) => level.left + (now - level.at).as_secs_f64() / one,
@@ -309,10 +342,12 @@ impl Allowance {
             Outcome::Answered(report) => {
                 self.probe = Probe::Answered;
                 self.learn(number, &report, now);
+                self.slowdown.0 = (self.slowdown.0 * RECOVERY).max(1.0);
             }
             Outcome::Refused(report, pause) => {
                 self.probe = Probe::Needed;
                 self.learn(number, &report, now);
+                self.slow_down(number, now);
                 if let Some(until) = pause.map(|pause| now + pause) {
                     self.paused_until = Some(self.paused_until.map_or(until, |before| before.max(until)));
                 }
@@ -320,10 +355,20 @@ impl Allowance {
         }
     }
 
+    /// Requests that were under way when the interval grew do not let it grow further.
+    fn slow_down(&mut self, number: Number, now: Instant) {
+        let Refill::Adaptive { .. } = self.budget.refill else { return };
+        if number <= self.slowdown.1 {
+            return;
+        }
+        self.slowdown = ((self.slowdown.0 * 2.0).min(SLOWEST), self.numbers);
+        self.level = self.level(now).map(|level| Level { left: f64::from(self.under_way), at: now, ..level });
+    }
+
     /// Updates the level from a report. An answer may be overtaken by the answer to a later request, which is more
     /// recent.
     fn learn(&mut self, number: Number, report: &Report, now: Instant) {
-        let remaining = report.remaining.filter(|_| !matches!(self.budget.refill, Refill::Stated { .. }));
+        let remaining = report.remaining.filter(|_| self.budget.refill.burst().is_none());
         let Some(left) = remaining.map(|left| left as f64) else { return self.spend(now) };
         if self.level.is_some_and(|level| level.told_by > number) {
             return;
@@ -333,7 +378,7 @@ impl Allowance {
         let reset = report.reset.map(|reset| now + reset);
         let usable = match self.budget.refill {
             Refill::AtReset => reset.is_some(),
-            Refill::Evenly(_) | Refill::Stated { .. } => limit > 0.0,
+            Refill::Evenly(_) | Refill::Stated { .. } | Refill::Adaptive { .. } => limit > 0.0,
         };
         self.level = usable.then_some(Level { limit, left, at: now, reset, told_by: number });
     }

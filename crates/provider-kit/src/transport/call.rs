@@ -1,6 +1,7 @@
 //! Requests to a cloud, and their answers.
 
 use std::fmt::{self, Display, Write};
+use std::marker::PhantomData;
 
 use bytes::Bytes;
 use cloud_provider::{Error, Result, excerpt};
@@ -10,8 +11,8 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_json::Value;
 
-use super::Priority;
 use super::inside::Inside;
+use super::{Format, Json, Priority};
 
 /// A request: method, path made from a template, query, JSON body.
 ///
@@ -38,6 +39,9 @@ pub struct Call {
     pub(super) priority: Priority,
     pub(super) field: Option<&'static str>,
     pub(super) is_list: bool,
+    is_form: bool,
+    /// Name of the operation, for APIs whose requests have one path.
+    operation: Option<String>,
 }
 
 impl Call {
@@ -54,8 +58,24 @@ impl Call {
         let priority = if method == Method::DELETE { Priority::Urgent } else { Priority::Ordinary };
         let path = fill(template, parameters);
         let (query, headers, hidden) = Default::default();
-        let (body, field, is_list) = (Ok(None), None, false);
-        Self { method, template, path, query, headers, hidden, body, idempotent, changes, priority, field, is_list }
+        let (body, field, operation) = (Ok(None), None, None);
+        let (is_list, is_form) = (false, false);
+        Self {
+            method,
+            template,
+            path,
+            query,
+            headers,
+            hidden,
+            body,
+            idempotent,
+            changes,
+            priority,
+            field,
+            is_list,
+            is_form,
+            operation,
+        }
     }
 
     /// Returns a GET. `parameters` fill the `{…}` of the template, in order.
@@ -120,6 +140,52 @@ impl Call {
         self
     }
 
+    /// Sends the parameters of the [query](Self::query) in the body instead of the URL, as HTML forms do.
+    ///
+    /// ```
+    /// use provider_kit::transport::Call;
+    ///
+    /// let call = Call::post("/", &[]).form().operation("ec2 DescribeVpcs").query("Action", "DescribeVpcs");
+    /// assert_eq!((&*call.uri(), &*call.route()), ("/", "ec2 DescribeVpcs"));
+    /// ```
+    #[must_use]
+    pub fn form(mut self) -> Self {
+        self.is_form = true;
+        self
+    }
+
+    /// Adds query parameters for a nested value, as many APIs with forms do: `Key.Field=…` for a map, `Key.1=…` for a list, whose
+    /// items may have a prefix such as `member.`; nothing for null.
+    ///
+    /// ```
+    /// use provider_kit::transport::Call;
+    /// use serde_json::json;
+    ///
+    /// let call = Call::get("/", &[]).nested("Tags", &json!([{"Key": "a"}, {"Key": null}]), "member.");
+    /// assert_eq!(call.uri(), "/?Tags.member.1.Key=a");
+    /// ```
+    #[must_use]
+    pub fn nested(self, key: &str, value: &Value, item: &str) -> Self {
+        match value {
+            Value::Null => self,
+            Value::String(text) => self.query(key, text),
+            Value::Bool(_) | Value::Number(_) => self.query(key, value),
+            Value::Array(items) => (1..)
+                .zip(items)
+                .fold(self, |call, (number, value)| call.nested(&format!("{key}.{item}{number}"), value, item)),
+            Value::Object(fields) => {
+                fields.iter().fold(self, |call, (name, value)| call.nested(&format!("{key}.{name}"), value, item))
+            }
+        }
+    }
+
+    /// Names the operation, for metrics and messages: APIs that send everything to one path tell them apart by a parameter.
+    #[must_use]
+    pub fn operation(mut self, name: impl Into<String>) -> Self {
+        self.operation = Some(name.into());
+        self
+    }
+
     /// Marks the call as safe to repeat (an action that sets a state, a creation with an idempotency key), so that it
     /// is retried like a GET.
     #[must_use]
@@ -168,18 +234,28 @@ impl Call {
     /// Returns method and template, for metrics: few distinct values.
     #[must_use]
     pub fn route(&self) -> String {
-        format!("{} {}", self.method, self.template)
+        self.operation.clone().unwrap_or_else(|| format!("{} {}", self.method, self.template))
     }
 
     /// Returns method and path, for messages. Without the query, which may be long.
     pub(super) fn place(&self) -> String {
-        format!("{} {}", self.method, self.path)
+        self.operation.clone().unwrap_or_else(|| format!("{} {}", self.method, self.path))
     }
 
     /// Returns path and query.
     #[must_use]
     pub fn uri(&self) -> String {
-        format!("{}{}", self.path, self.query)
+        if self.is_form { self.path.clone() } else { format!("{}{}", self.path, self.query) }
+    }
+
+    /// Returns the body and its type.
+    pub(super) fn content(&self) -> Result<Option<(Bytes, &'static str)>> {
+        if self.is_form {
+            // In a form, unlike a URL, a space is a plus.
+            let form = self.query.strip_prefix('?').unwrap_or_default().replace("%20", "+");
+            return Ok(Some((form.into(), "application/x-www-form-urlencoded; charset=utf-8")));
+        }
+        Ok(self.body.clone()?.map(|body| (body, "application/json")))
     }
 }
 
@@ -236,12 +312,22 @@ impl Answer {
     /// # Errors
     /// *Other*, naming the route, if the body has another form: a proxy's page, a changed API.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
-        let mut json = serde_json::Deserializer::from_slice(&self.body);
-        let read = match self.field {
-            None => T::deserialize(&mut json),
-            Some(field) => Inside::of(field).deserialize(&mut json),
-        };
-        read.and_then(|value| json.end().map(|()| value)).map_err(|err| self.unexpected(&err))
+        self.read_as::<Json, T>()
+    }
+
+    /// The body in another format, or its field that was [asked for](Call::inside).
+    ///
+    /// # Errors
+    /// *Other*, naming the route, if it is something else.
+    pub fn read_as<F: Format, T: DeserializeOwned>(&self) -> Result<T> {
+        match self.field {
+            None => self.decoded::<F, _>(PhantomData),
+            Some(field) => self.decoded::<F, _>(Inside::of(field)),
+        }
+    }
+
+    pub(crate) fn decoded<'a, F: Format, S: DeserializeSeed<'a>>(&'a self, seed: S) -> Result<S::Value> {
+        F::read(&self.body, seed).map_err(|err| self.unexpected(&err))
     }
 
     pub(crate) fn unexpected(&self, err: &dyn Display) -> Error {

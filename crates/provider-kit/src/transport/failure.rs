@@ -37,6 +37,8 @@ pub(super) struct Failure {
     pub(super) report: Report,
     /// If set, the request may have left this process.
     pub(super) sent: bool,
+    /// If set, another signature may be accepted.
+    pub(super) sign_again: bool,
     repeat: Repeat,
 }
 
@@ -53,7 +55,8 @@ impl Failure {
     /// Returns the failure of a call that did not leave this process, and will not.
     pub(super) fn not_sent(error: Error) -> Self {
         let report = Report::default();
-        Self { status: None, error, pause: None, delay: None, report, sent: false, repeat: Repeat::Never }
+        let (sent, sign_again) = (false, false);
+        Self { status: None, error, pause: None, delay: None, report, sent, sign_again, repeat: Repeat::Never }
     }
 
     /// Returns the failure of a call that was in flight and must not go on.
@@ -192,7 +195,7 @@ pub(super) fn refused(
     answer: &Response<Bytes>,
     exceeded: Option<BodyLimit>,
     words: Words,
-) -> Failure {
+) -> (Failure, Option<Refusal>) {
     let (status, headers, call) = (answer.status(), answer.headers(), &attempt.call);
     let refusal = if exceeded.is_none() { (words.reader)(headers, answer.body()) } else { None };
     // Redacted before it is cut, because half a secret would not be recognized.
@@ -235,7 +238,8 @@ pub(super) fn refused(
     };
     let pause = if error.is_rate_limited() { pause.or(error.retry_after().filter(|_| !throttled)) } else { pause };
     let delay = retry_after(headers).filter(|_| repeat != Repeat::Never);
-    Failure { status: Some(status), error, pause, delay, report, sent: true, repeat }
+    let (status, sent, sign_again) = (Some(status), true, false);
+    (Failure { status, error, pause, delay, report, sent, sign_again, repeat }, refusal)
 }
 
 fn by_status(status: StatusCode, refusal: Option<&Refusal>, text: String) -> Error {

@@ -43,6 +43,7 @@ mod credential;
 mod dump;
 mod exchange;
 mod failure;
+mod format;
 mod guard;
 mod inside;
 mod leaf;
@@ -55,6 +56,7 @@ mod redact;
 mod retry;
 mod tee;
 mod throttle;
+mod xml;
 
 use std::fmt;
 use std::sync::Arc;
@@ -82,6 +84,7 @@ pub use budget::{Budget, Refill};
 pub use call::{Answer, Call};
 pub use credential::{Credential, ValueOrFile};
 pub use failure::{Meaning, Refusal, RefusalReader};
+pub use format::{Format, Json, Xml};
 pub use leaf::{Leaf, Line, NoAnswer, in_process};
 pub use limit::{BodyLimit, BodyReader, MOST_OF_A_LIST, MOST_OF_A_REFUSAL, MOST_OF_AN_OBJECT};
 pub use network::{Tls, network};
@@ -432,6 +435,14 @@ impl Transport {
     /// See [`send`](Self::send); *other* if the answer is not the JSON that was expected.
     pub async fn read<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
         self.send(call).await?.json()
+    }
+
+    /// Sends a call and reads the answer in this format.
+    ///
+    /// # Errors
+    /// See [`send`](Self::send); *other* if the answer has another form than was expected.
+    pub async fn read_as<F: Format, T: DeserializeOwned>(&self, call: Call) -> Result<T> {
+        self.send(call).await?.read_as::<F, T>()
     }
 
     /// Reads an object that may not exist: `None` if the API itself answers so.

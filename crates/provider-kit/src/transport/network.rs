@@ -12,8 +12,17 @@ use http::{Request, Response};
 use super::access::endpoint;
 use super::{BodyLimit, BodyReader, Leaf, NoAnswer};
 
-/// Hosts that are reached without a proxy: this machine itself, and the metadata service of its cloud.
-const WITHOUT_PROXY: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "169.254.169.254"];
+/// Hosts that are reached without a proxy: this machine itself, and the services of its cloud for machines and containers.
+const WITHOUT_PROXY: [&str; 8] = [
+    "localhost",
+    "127.0.0.1",
+    "[::1]",
+    "169.254.169.254",
+    "[fd00:ec2::254]",
+    "169.254.170.2",
+    "169.254.170.23",
+    "[fd00:ec2::23]",
+];
 
 /// TLS settings: trusted certificates, and the client certificate. By default, the system's certificates are trusted,
 /// and there is no client certificate.

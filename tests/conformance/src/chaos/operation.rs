@@ -81,7 +81,10 @@ async fn change_service(harness: &Harness, dice: &mut fastrand::Rng) -> Option<S
         5 if !is_balanced => {
             json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": OTHER_CLASS}})
         }
-        _ => json!({"spec": {"sessionAffinity": if dice.bool() { "ClientIP" } else { "None" }}}),
+        _ => {
+            let is_sticky = dice.bool() && harness.cloud.has_session_affinity();
+            json!({"spec": {"sessionAffinity": if is_sticky { "ClientIP" } else { "None" }}})
+        }
     };
     harness.user.patch_service(&name, &patch).await;
     Some(format!("Service {name} is patched: {patch}"))

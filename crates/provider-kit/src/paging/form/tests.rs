@@ -139,7 +139,7 @@ fn page_with_too_many_items_is_an_error() {
     let read = |count: usize| {
         let items = format!("{}{}", r#"{"id":1},"#.repeat(count - 1), r#"{"id":1}"#);
         let answer = Answer::of(format!(r#"{{"machines":[{items}]}}"#));
-        read_page(&answer, "machines", |_| false, |machine: Machine| machine.id)
+        read_page::<Json, _, _>(&answer, "machines", |_| false, |machine: Machine| machine.id)
     };
     assert_eq!(read(MOST_ITEMS).unwrap().0.len(), MOST_ITEMS);
     assert!(read(MOST_ITEMS + 1).unwrap_err().to_string().contains("more than 100000 items"));

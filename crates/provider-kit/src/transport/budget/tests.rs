@@ -288,3 +288,28 @@ fn single_request_goes_ahead_after_five_idle_minutes() {
         }
     }
 }
+
+#[test]
+fn adaptive_limit_shrinks_after_refusals_and_grows_after_answers() {
+    let mut now = Instant::now();
+    let mut allowance = Allowance::new(Budget { share_left_to_others: 0.0, refill: Refill::adaptive(10, 10) });
+    let send = |allowance: &mut Allowance, now| {
+        (0..).map_while(|_| turn(allowance, Priority::Urgent, now).ok()).collect::<Vec<_>>()
+    };
+    let first = turn(&mut allowance, Priority::Urgent, now).unwrap();
+    allowance.finish(first, Outcome::Answered(Report::default()), now);
+    let burst = send(&mut allowance, now);
+    assert_eq!(burst.len(), 9);
+    for number in burst {
+        allowance.finish(number, Outcome::Refused(Report::default(), None), now);
+    }
+    assert_eq!(allowance.slowdown.0, 2.0, "requests that were under way count once");
+    now += Duration::from_secs(1);
+    let probe = turn(&mut allowance, Priority::Urgent, now).unwrap();
+    allowance.finish(probe, Outcome::Answered(Report::default()), now);
+    assert_eq!(send(&mut allowance, now).len(), 4, "half of ten came back in a second");
+    for number in 100..120 {
+        allowance.finish(number, Outcome::Answered(Report::default()), now);
+    }
+    assert_eq!(allowance.slowdown.0, 1.0);
+}
