@@ -58,6 +58,10 @@ pub trait CloudProfile: Send + Sync + 'static {
 
     /// Returns the load balancers of all accounts (projects, regions), whoever created them.
     fn load_balancers(&self) -> Vec<LoadBalancerFacts>;
+    /// Returns what is still there of load balancers that are gone, in words: auxiliary resources with owner tags.
+    fn leftovers(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Returns the routes, whoever created them.
     fn routes(&self) -> Vec<RouteFacts> {
         Vec::new()

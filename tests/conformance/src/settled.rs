@@ -16,6 +16,7 @@ pub fn unsettled(harness: &Harness) -> Vec<String> {
     let mut found = Vec::new();
     nodes_unsettled(&nodes, &harness.cloud.machines(), &mut found);
     services_unsettled(harness, &nodes, &mut found);
+    found.extend(harness.cloud.leftovers());
     if harness.has_routes() {
         routes_unsettled(harness, &nodes, &mut found);
     }

@@ -558,7 +558,10 @@ impl Work<'_> {
         let pool: Pool = nested(attributes)?;
         let before: Pool = self.before.pool_attributes(name).map(nested).transpose()?.unwrap_or_default();
         self.set_attributes(arn, &pool, &before).await?;
-        let health = health_fields(&pool, |key| changes.iter().any(|it| it.key == key));
+        let is_changed = |key: &str| changes.iter().any(|it| it.key == key);
+        // A path is only accepted beside its protocol.
+        let is_sent = |key: &str| is_changed(key) || key == "health.protocol" && is_changed("health.path");
+        let health = health_fields(&pool, is_sent);
         if health.as_object().is_none_or(serde_json::Map::is_empty) {
             return Ok(None);
         }
