@@ -3,6 +3,8 @@
 //!
 //! `CCM_TEST_AWS_DESCRIPTIONS`: a directory with `ec2.json`, `elb.json` and `elbv2.json`.
 
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
