@@ -31,7 +31,7 @@ pub(crate) struct Chain(pub(crate) Arc<Shared>);
 struct Temporary {
     access_key_id: String,
     secret_access_key: String,
-    #[serde(alias = "Token")]
+    #[serde(alias = "Token", default)]
     session_token: String,
     expiration: Timestamp,
 }
@@ -47,7 +47,8 @@ type Keys = (AwsCredentials, Option<Timestamp>);
 impl From<Temporary> for Keys {
     fn from(it: Temporary) -> Self {
         let Temporary { access_key_id: access_key, secret_access_key: secret, session_token: token, expiration } = it;
-        (AwsCredentials { access_key, secret_key: secret.into(), session_token: Some(token.into()) }, Some(expiration))
+        let session_token = Some(token).filter(|token| !token.is_empty()).map(Into::into);
+        (AwsCredentials { access_key, secret_key: secret.into(), session_token }, Some(expiration))
     }
 }
 

@@ -113,6 +113,7 @@ impl Signer for SigV4 {
         [Some(secret_key), session_token.as_ref()]
             .into_iter()
             .flatten()
+            .filter(|secret| !secret.expose_secret().is_empty())
             .fold(text, |text, secret| text.replace(secret.expose_secret(), "[redacted]"))
     }
 }
@@ -236,6 +237,8 @@ mod tests {
             !shown.contains("session/token") && !shown.contains("wJalr") && !shown.contains("Signature"),
             "{shown}"
         );
+        let empty = AwsCredentials { session_token: Some("".into()), ..signer.credentials.clone() };
+        assert_eq!(SigV4 { credentials: empty, ..signer.clone() }.redact("as it was".into()), "as it was");
         let refusal = signer.redact("no key wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY, no session/token".into());
         assert_eq!(refusal, "no key [redacted], no [redacted]");
     }

@@ -23,6 +23,7 @@ fn all_sources(seen: &Seen, _number: usize) -> Reply {
         "GET http://169.254.169.254/latest/meta-data/placement/region" => ok("eu-west-3"),
         "GET http://169.254.170.23/v1/credentials" => ok(keys("AKPOD", 3600)),
         "GET http://169.254.170.2/ecs?x=1" => ok(keys("AKECS", 3600)),
+        "GET http://localhost/plain" => ok(keys("AKPLAIN", 3600).replace("token-of-AKPLAIN", "")),
         _ if seen.action().starts_with("AssumeRole") => ok(assumed(seen.action(), &format!("AKROLE-{}", seen.key()))),
         url if url.starts_with("POST") => ok("<R/>"),
         _ => (404, Vec::new(), "<html>not here</html>".to_owned()),
@@ -64,6 +65,7 @@ async fn credentials_come_from_the_first_source_that_is_configured() {
         ([&web[..], &pod].concat(), "AKROLE-"),
         (pod.to_vec(), "AKPOD"),
         (ecs.to_vec(), "AKECS"),
+        (vec![("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://localhost/plain")], "AKPLAIN"),
         (Vec::new(), "AKIMDS"),
     ];
     for (variables, key) in table {
@@ -71,12 +73,8 @@ async fn credentials_come_from_the_first_source_that_is_configured() {
         call(&aws.unwrap()).await.unwrap();
         let log = log.lock().unwrap();
         assert_eq!(log.last().unwrap().key(), key, "{variables:?}");
-        let token = if key.len() > 5 && !["AKENV", "AKDEFAULT", "AKOTHER"].contains(&key) {
-            format!("token-of-{key}")
-        } else {
-            String::new()
-        };
-        let token = if ["AKPOD", "AKECS"].contains(&key) { format!("token-of-{key}") } else { token };
+        let is_plain = ["AKENV", "AKDEFAULT", "AKOTHER", "AKPLAIN"].contains(&key);
+        let token = if is_plain { String::new() } else { format!("token-of-{key}") };
         assert_eq!(log.last().unwrap().header("x-amz-security-token"), token);
         match key {
             "AKPOD" => assert_eq!(log[0].header("authorization"), "web-token"),

@@ -41,7 +41,7 @@ pub(crate) fn create(world: &mut World, asked: &Asked) -> Answer {
     world.add(Kind::Group, json!({"groupId": id, "groupName": body["GroupName"], "groupDescription": body["GroupDescription"], "vpcId": VPC,
         "ownerId": asked.project, "tagSet": tags, "ipPermissions": [], "_rules": [], "_account": asked.project, "_hidden": !world.lag.is_zero()}));
     world.later(world.lag, Kind::Group, &id, json!({"_hidden": false}));
-    Ok(json!({"return": true, "groupId": id, "tagSet": tags}))
+    Ok(json!({"groupId": id, "tagSet": tags}))
 }
 
 /// Groups that another one refers to, or a load balancer or an instance has, cannot be deleted.

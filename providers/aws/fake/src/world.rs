@@ -361,7 +361,8 @@ impl World {
         } else {
             ["Marker", "PageSize", "NextMarker", "400"]
         };
-        let (size, most) = (&asked.body[size], most.parse().unwrap_or(0));
+        let most = if set == "routeTableSet" { 100 } else { most.parse().unwrap_or(0) };
+        let size = &asked.body[size];
         let size = match text(size).parse::<usize>() {
             Ok(size) if (1..=most).contains(&size) => size.min(self.page),
             _ if !size.is_null() => return refuse("ValidationError", "the size of a page is out of range"),

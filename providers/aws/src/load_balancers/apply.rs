@@ -102,8 +102,11 @@ impl ElasticLoadBalancers {
 impl Work<'_> {
     /// Returns the outcome; `made`: the ID of the part that was created.
     fn shown(&self, made: Option<String>) -> Applied {
-        let Some(mut outcome) = self.change.outcome(1) else { return Applied::Removed };
         let part = self.change.operations[0].part();
+        let Some(mut outcome) = self.change.outcome(1) else {
+            // AWS also confirms the deletion of a load balancer that is another account's; that of a security group is proof.
+            return if part.is_some_and(|it| it.is_of_kind(GROUP)) { Applied::Removed } else { Applied::Gone };
+        };
         if let (Some(tree), Some(part), Some(id)) = (&mut outcome.tree, part, made) {
             let attributes = tree.parts.get(part).cloned().unwrap_or_default();
             tree.parts.insert(part.clone(), attributes.set(ID, id).set("is_ours", true));
@@ -124,12 +127,14 @@ impl Work<'_> {
         Query::new(action).set(if self.kind == NETWORK { "LoadBalancerArn" } else { "LoadBalancerName" }, self.id)
     }
 
-    /// Deletes something as soon as nothing uses it any more.
+    /// Deletes something as soon as nothing uses it any more. A security group that is not found may be another account's: that
+    /// is an error, after which everything is read again.
     async fn remove(&self, what: &str, query: Query, is_ec2: bool) -> Result<()> {
         let aws = if is_ec2 { &self.cloud.api.aws.ec2 } else { client(&self.cloud.api, self.kind) };
-        let attempt = async || match aws.remove(query.clone()).await {
+        let attempt = async || match aws.change::<IgnoredAny>(query.clone().repeatable()).await {
             Err(error) if matches!(error.code(), "DependencyViolation" | "ResourceInUse") => Ok(None),
-            answer => answer.map(Some),
+            Err(error) if error.is_not_found() && !is_ec2 => Ok(Some(())),
+            answer => answer.map(|_| Some(())),
         };
         if attempt().await?.is_some() {
             return Ok(());

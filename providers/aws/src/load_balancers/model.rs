@@ -120,7 +120,7 @@ impl Resource for Pool {
         Field::create_only("family"),
         Field::update("health.protocol").setting(&key::CHECK_PROTOCOL),
         Field::update("health.port").setting(&key::CHECK_PORT),
-        Field::update("health.path").setting(&key::CHECK_PATH),
+        Field::update("health.path").setting(&key::CHECK_PATH).clears(),
         Field::update("health.interval").setting(&key::CHECK_INTERVAL),
         Field::update("health.timeout").setting(&key::CHECK_TIMEOUT),
         Field::update("health.healthy").setting(&key::CHECK_HEALTHY),

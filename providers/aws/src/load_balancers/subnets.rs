@@ -14,6 +14,9 @@ use crate::api::{Api, CLUSTER_TAG, Identity, PAGE, Tag};
 /// Age at which the subnets are read again.
 pub(super) const AGE: Duration = Duration::from_secs(60);
 
+/// The longest page of route tables.
+const TABLES: usize = 100;
+
 /// A subnet, with what decides about load balancers.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -90,11 +93,16 @@ impl Subnet {
 /// The answer of EC2.
 pub(super) async fn read(api: &Api) -> Result<Vec<Subnet>> {
     let (vpc, urgency) = (&api.identity().await?.vpc, Urgency::default());
-    let query = |action| Query::new(action).filter("vpc-id", [vpc]).page(PAGE);
-    let subnets =
-        api.aws.ec2.list(query("DescribeSubnets"), "subnetSet", &urgency, |it: Subnet| it, |it| it.subnet_id.clone());
+    let query = |action, page| Query::new(action).filter("vpc-id", [vpc]).page(page);
+    let subnets = api.aws.ec2.list(
+        query("DescribeSubnets", PAGE),
+        "subnetSet",
+        &urgency,
+        |it: Subnet| it,
+        |it| it.subnet_id.clone(),
+    );
     let tables = api.aws.ec2.list(
-        query("DescribeRouteTables"),
+        query("DescribeRouteTables", TABLES),
         "routeTableSet",
         &urgency,
         |it: RouteTable| it,

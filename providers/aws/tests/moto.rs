@@ -1,0 +1,231 @@
+//! The provider against moto, an emulation of AWS that verifies signatures and permissions.
+//!
+//! `AWS_TESTBED` names a folder with `cloud.conf` and `ids.json` of a seeded moto; its endpoint and the keys are in the usual
+//! variables.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cloud_provider::{
+    About, AddressType, Caches, ClientBuilder, CloudMetrics, CloudProvider, Cluster, ConfigFile, Context, Environment,
+    Error, EventKind, Events, KubernetesApi, LoadBalancerRequest, Node, NodeAddress, Result, Route, Service, Setup,
+    Want,
+};
+use provider_aws::Ec2;
+use serde_json::{Value, json};
+
+const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
+const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
+
+/// The requests to the cloud.
+#[derive(Default)]
+struct Requests(Mutex<Vec<String>>);
+
+impl CloudMetrics for Requests {
+    fn finished(&self, operation: &str, _status: Option<u16>, _took: Duration) {
+        self.0.lock().unwrap().push(operation.to_owned());
+    }
+}
+
+impl Requests {
+    /// Returns the changes since the last call.
+    fn changes(&self) -> Vec<String> {
+        let all = std::mem::take(&mut *self.0.lock().unwrap());
+        all.into_iter().filter(|it| !it.contains(" Describe")).collect()
+    }
+}
+
+/// The objects of the cluster.
+struct Objects {
+    nodes: Vec<Arc<Node>>,
+    services: Mutex<Vec<Arc<Service>>>,
+}
+
+impl Caches for Objects {
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.nodes.clone()
+    }
+
+    fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes.iter().find(|node| &*node.name == name).cloned()
+    }
+
+    fn services(&self) -> Vec<Arc<Service>> {
+        self.services.lock().unwrap().clone()
+    }
+}
+
+impl Events for Objects {
+    fn record(&self, _: &str, _: About<'_>, _: EventKind, reason: &str, message: &str) {
+        println!("{reason}: {message}");
+    }
+}
+
+struct NoApi;
+
+impl ClientBuilder for NoApi {
+    fn client(&self, _component: &str) -> Result<Arc<dyn KubernetesApi>> {
+        Err(Error::not_implemented())
+    }
+}
+
+/// A provider that has just started, over a seeded moto.
+struct Started {
+    provider: Ec2,
+    objects: Arc<Objects>,
+    requests: Arc<Requests>,
+}
+
+fn cluster() -> Cluster {
+    Cluster { name: "kubernetes".into(), id: Some("testbed".into()) }
+}
+
+async fn start() -> Started {
+    let folder = std::env::var("AWS_TESTBED").unwrap();
+    let read = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).unwrap();
+    let text = read("cloud.conf").replace("[Global]", "[Global]\nNLBSecurityGroupMode = Managed");
+    let ids: Value = serde_json::from_str(&read("ids.json")).unwrap();
+    let nodes = ids["nodes"].as_object().unwrap().iter().filter(|(name, _)| name.starts_with("worker"));
+    let text_of = |it: &Value, key: &str| it[key].as_str().unwrap().to_owned();
+    let node = |(_, it): (&String, &Value)| Node {
+        name: text_of(it, "node_name").into(),
+        uid: text_of(it, "node_name").into(),
+        provider_id: text_of(it, "provider_id").into(),
+        addresses: [NodeAddress::new(AddressType::InternalIP, &text_of(it, "private_ip"))].into(),
+        ..Node::default()
+    };
+    let nodes = nodes.map(|it| Arc::new(node(it))).collect();
+    let (requests, environment) = (Arc::new(Requests::default()), Environment::of_process());
+    let setup = Setup {
+        environment,
+        metrics: Arc::clone(&requests) as Arc<dyn CloudMetrics>,
+        ..Setup::of(ConfigFile { path: "cloud.conf".into(), text })
+    };
+    let provider = Ec2::new(&setup, |http| http).unwrap();
+    let objects = Arc::new(Objects { nodes, services: Mutex::default() });
+    let events = Arc::clone(&objects) as Arc<dyn Events>;
+    let (clients, shutdown) = (Arc::new(NoApi), Default::default());
+    let context =
+        Context { cluster: cluster(), cluster_cidrs: vec!["10.244.0.0/16".to_owned()], clients, events, shutdown };
+    provider.initialize(&context).await.unwrap();
+    provider.set_caches(Arc::clone(&objects) as Arc<dyn Caches>);
+    Started { provider, objects, requests }
+}
+
+impl Started {
+    async fn ensure(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<String> {
+        *self.objects.services.lock().unwrap() = vec![Arc::new(service.clone())];
+        let cluster = cluster();
+        let request = LoadBalancerRequest { cluster: &cluster, service, nodes, observer: &() };
+        let balancers = self.provider.load_balancers().unwrap();
+        for _ in 0..30 {
+            match balancers.ensure(request).await {
+                Ok(status) => return Ok(status.unwrap().ingress.unwrap()[0].hostname.clone().unwrap()),
+                // The cloud works on in the background.
+                Err(error) if error.retry_after().is_some() => tokio::time::sleep(Duration::from_millis(100)).await,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::other("the load balancer is not ready after 30 polls"))
+    }
+
+    async fn delete(&self, service: &Service) {
+        let mut service = service.clone();
+        service.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-21T20:00:00Z")).unwrap();
+        let cluster = cluster();
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+        let balancers = self.provider.load_balancers().unwrap();
+        for _ in 0..30 {
+            match balancers.delete(request).await {
+                Ok(()) => break,
+                Err(error) if error.retry_after().is_some() => tokio::time::sleep(Duration::from_millis(100)).await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(balancers.get(request).await.unwrap().is_none());
+    }
+}
+
+fn service(uid: &str, annotations: &Value, ports: &Value) -> Service {
+    let object = json!({
+        "metadata": {"name": format!("web-{uid}"), "namespace": "default", "uid": uid, "annotations": annotations},
+        "spec": {"type": "LoadBalancer", "ports": ports},
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+/// Creates, changes and deletes a load balancer, and expects no change in between.
+async fn life(uid: &str, first: &Value, second: &Value) {
+    let ports = json!([{"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}]);
+    let more = json!([
+        {"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"},
+        {"name": "alt", "port": 8080, "nodePort": 30082, "protocol": "TCP"},
+    ]);
+    // Ports of instances stay: moto forgets policies and target groups of later ones.
+    let steps = [(first, &ports, 2), (first, &more, 1), (second, &ports, 1), (first, &ports, 2)];
+    for (annotations, ports, nodes) in steps {
+        let service = service(uid, annotations, ports);
+        let started = start().await;
+        let nodes = &started.objects.nodes[..nodes];
+        let hostname = started.ensure(&service, nodes).await.unwrap();
+        let changes = started.requests.changes();
+        assert!(hostname.contains("elb") && !changes.is_empty(), "{hostname} {changes:?}");
+        let again = start().await;
+        again.ensure(&service, nodes).await.unwrap();
+        assert_eq!(again.requests.changes(), Vec::<String>::new(), "steady state of {annotations}");
+    }
+    start().await.delete(&service(uid, first, &ports)).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a seeded moto: AWS_TESTBED, AWS_ENDPOINT_URL, AWS_REGION and keys"]
+async fn classic_load_balancers_live_and_die_on_moto() {
+    let uid = format!("c{:07}-1111-4111-8111-111111111111", std::process::id());
+    let first = json!({format!("{PREFIX}additional-resource-tags"): "team=a"});
+    let second = json!({
+        format!("{PREFIX}additional-resource-tags"): "team=b",
+        format!("{PREFIX}proxy-protocol"): "*",
+        format!("{PREFIX}healthcheck-interval"): "20",
+        format!("{PREFIX}connection-idle-timeout"): "120",
+    });
+    life(&uid, &first, &second).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a seeded moto: AWS_TESTBED, AWS_ENDPOINT_URL, AWS_REGION and keys"]
+async fn network_load_balancers_live_and_die_on_moto() {
+    let uid = format!("d{:07}-1111-4111-8111-111111111111", std::process::id());
+    let first = json!({TYPE: "nlb"});
+    let second = json!({
+        TYPE: "nlb",
+        format!("{PREFIX}cross-zone-load-balancing-enabled"): "true",
+        format!("{PREFIX}healthcheck-healthy-threshold"): "5",
+        format!("{PREFIX}additional-resource-tags"): "team=b",
+    });
+    life(&uid, &first, &second).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a seeded moto: AWS_TESTBED, AWS_ENDPOINT_URL, AWS_REGION and keys"]
+async fn nodes_and_routes_are_those_of_moto() {
+    let started = start().await;
+    let (provider, nodes) = (&started.provider, &started.objects.nodes);
+    let states = provider.instances().unwrap().lookup(nodes, Want::METADATA).await;
+    for (node, state) in nodes.iter().zip(states) {
+        println!("{} {:?}", node.name, state.unwrap());
+    }
+    let (routes, cluster) = (provider.routes().unwrap(), cluster());
+    let route = Route {
+        target_node: nodes[0].name.to_string(),
+        destination_cidr: "10.244.7.0/24".to_owned(),
+        ..Route::default()
+    };
+    routes.create(&cluster, "hint", &route).await.unwrap();
+    let own = |all: Vec<Route>| all.into_iter().find(|it| it.destination_cidr == route.destination_cidr);
+    let listed = own(routes.list(&cluster).await.unwrap()).unwrap();
+    assert_eq!((&*listed.target_node, listed.blackhole), (&*nodes[0].name, false));
+    routes.delete(&cluster, &listed).await.unwrap();
+    assert!(own(routes.list(&cluster).await.unwrap()).is_none());
+}
