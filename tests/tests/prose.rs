@@ -1,9 +1,13 @@
-//! Doc comments that do not read like the field's: counted in each crate, and never more than before.
+//! Doc comments that do not read like the field's: counted in each crate, and never more than before. Long lines of prose in
+//! Markdown: none.
 //!
 //! A doc block is a run of `///` or `//!` lines. It falls short if it begins with a pronoun or a wh-word, or has three words or
 //! fewer. `prose/limits.txt` has the counts that each crate may have. `CCM_WRITE_REFERENCE=1 cargo test --workspace --test prose`
 //! lowers the limits of crates that have improved; nothing raises them but an edit. A crate without a limit meets the goal:
 //! 1 % of its blocks with such a beginning, 5 % with three words or fewer. `-- --nocapture` shows the figures.
+//!
+//! A line of prose in Markdown has at most 120 characters, without the addresses of its links. Headings, table rows, code, and what
+//! a generator writes may be longer.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
@@ -13,6 +17,12 @@ use std::path::Path;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const LIMITS: &str = "tests/tests/prose/limits.txt";
+
+/// Characters that a line of prose in Markdown may have.
+const WIDTH: usize = 120;
+
+/// Pages that a generator writes.
+const GENERATED: [&str; 2] = ["docs/reference/", "docs/rules/index.md"];
 
 /// First words of a doc block that do not name its subject.
 const STARTS: &str = "what where when which who whom whose whoever whatever why how whether that this these those it its \
@@ -147,6 +157,69 @@ fn table(figures: &BTreeMap<String, Figures>) -> String {
         _ = writeln!(out, "{name:36}{:>10}{:>10} {starts:>6.1}%{:>10} {short:>6.1}%", it.blocks, it.starts, it.short);
     }
     out
+}
+
+/// Returns the number and the length of each line of prose that is longer than [`WIDTH`].
+fn long_lines(page: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let (mut is_code, mut is_generated) = (false, false);
+    for (number, line) in page.lines().enumerate() {
+        let text = line.trim_start();
+        if text.starts_with("```") {
+            is_code = !is_code;
+        } else if text.starts_with("<!-- ") {
+            is_generated = text.contains(" begins: generated") || (is_generated && !text.contains(" ends "));
+        } else if !is_code && !is_generated && !line.starts_with("    ") && !text.starts_with(['|', '#']) {
+            let length = length_without_addresses(line);
+            if length > WIDTH {
+                found.push((number + 1, length));
+            }
+        }
+    }
+    found
+}
+
+/// Counts the characters of a line without the addresses of its links: `[text](address)` counts as `[text]()`.
+fn length_without_addresses(line: &str) -> usize {
+    let mut parts = line.split("](");
+    let first = parts.next().map_or(0, |text| text.chars().count());
+    parts.fold(first, |sum, part| {
+        let rest = part.find(')').map_or(part, |end| &part[end..]);
+        sum + "](".len() + rest.chars().count()
+    })
+}
+
+/// Reads the long lines of all pages below a folder.
+fn measure_pages(folder: &Path, found: &mut Vec<String>) {
+    for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let name = path.strip_prefix(ROOT).unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && ![".git", "target"].iter().any(|it| path.ends_with(it)) {
+            measure_pages(&path, found);
+        } else if path.extension().is_some_and(|it| it == "md") && !GENERATED.iter().any(|it| name.starts_with(it)) {
+            let lines = long_lines(&std::fs::read_to_string(&path).unwrap());
+            found.extend(lines.into_iter().map(|(line, length)| format!("{name}:{line}: {length} characters")));
+        }
+    }
+}
+
+#[test]
+fn lines_of_prose_in_markdown_fit_on_a_screen() {
+    let mut found = Vec::new();
+    measure_pages(Path::new(ROOT), &mut found);
+    found.sort_unstable();
+    assert_eq!(found, [""; 0], "wrap prose at {WIDTH} characters");
+}
+
+#[test]
+fn long_line_of_prose_is_found() {
+    let long = "word ".repeat(25);
+    let excepted = format!("# {long}\n| {long} |\n    {long}\n```text\n{long}\n```\n");
+    let generated = format!("<!-- keys begins: generated from src/keys.rs -->\n{long}\n<!-- keys ends -->\n");
+    let linked = format!("See [the page](https://example.com/{}) and [another](../b.md).\n", "x".repeat(WIDTH));
+    assert!(long_lines(&format!("{excepted}{generated}{linked}")).is_empty());
+    assert_eq!(long_lines(&format!("{excepted}{generated}{linked}- {long}\n")), [(11, 127)]);
+    assert!(long_lines(&"ü".repeat(WIDTH)).is_empty(), "characters are counted, not bytes");
+    assert_eq!(long_lines(&format!("[a](b) {long}")), [(1, 131)], "text beside a link counts");
 }
 
 #[test]
