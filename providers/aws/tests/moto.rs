@@ -82,9 +82,19 @@ fn cluster() -> Cluster {
     Cluster { name: "kubernetes".into(), id: Some("testbed".into()) }
 }
 
-async fn start() -> Started {
+fn read(name: &str) -> String {
     let folder = std::env::var("AWS_TESTBED").unwrap();
-    let read = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).unwrap();
+    std::fs::read_to_string(format!("{folder}/{name}")).unwrap()
+}
+
+/// Returns the IDs of two subnets and of the security group that the seed created.
+fn subnets_and_group() -> ([String; 2], Value) {
+    let ids: Value = serde_json::from_str(&read("ids.json")).unwrap();
+    let subnet = |name: &str| ids["subnets"][name].as_str().unwrap().to_owned();
+    (["public-a", "private-b"].map(subnet), ids["node_security_group_id"].clone())
+}
+
+async fn start() -> Started {
     let text = read("cloud.conf").replace("[Global]", "[Global]\nNLBSecurityGroupMode = Managed");
     let ids: Value = serde_json::from_str(&read("ids.json")).unwrap();
     let nodes = ids["nodes"].as_object().unwrap().iter().filter(|(name, _)| name.starts_with("worker"));
@@ -183,12 +193,15 @@ async fn life(uid: &str, first: &Value, second: &Value) {
 #[ignore = "needs a seeded moto: AWS_TESTBED, AWS_ENDPOINT_URL, AWS_REGION and keys"]
 async fn classic_load_balancers_live_and_die_on_moto() {
     let uid = format!("c{:07}-1111-4111-8111-111111111111", std::process::id());
+    let (subnets, group) = subnets_and_group();
     let first = json!({format!("{PREFIX}additional-resource-tags"): "team=a"});
     let second = json!({
         format!("{PREFIX}additional-resource-tags"): "team=b",
         format!("{PREFIX}proxy-protocol"): "*",
         format!("{PREFIX}healthcheck-interval"): "20",
         format!("{PREFIX}connection-idle-timeout"): "120",
+        format!("{PREFIX}subnets"): subnets[0],
+        format!("{PREFIX}extra-security-groups"): group,
     });
     life(&uid, &first, &second).await;
 }
@@ -197,12 +210,15 @@ async fn classic_load_balancers_live_and_die_on_moto() {
 #[ignore = "needs a seeded moto: AWS_TESTBED, AWS_ENDPOINT_URL, AWS_REGION and keys"]
 async fn network_load_balancers_live_and_die_on_moto() {
     let uid = format!("d{:07}-1111-4111-8111-111111111111", std::process::id());
+    let (subnets, group) = subnets_and_group();
     let first = json!({TYPE: "nlb"});
     let second = json!({
         TYPE: "nlb",
         format!("{PREFIX}cross-zone-load-balancing-enabled"): "true",
         format!("{PREFIX}healthcheck-healthy-threshold"): "5",
         format!("{PREFIX}additional-resource-tags"): "team=b",
+        format!("{PREFIX}subnets"): subnets.join(","),
+        format!("{PREFIX}security-groups"): group,
     });
     life(&uid, &first, &second).await;
 }
@@ -223,9 +239,11 @@ async fn nodes_and_routes_are_those_of_moto() {
         ..Route::default()
     };
     routes.create(&cluster, "hint", &route).await.unwrap();
+    let moved = Route { target_node: nodes[1].name.to_string(), ..route.clone() };
+    routes.create(&cluster, "hint", &moved).await.unwrap();
     let own = |all: Vec<Route>| all.into_iter().find(|it| it.destination_cidr == route.destination_cidr);
     let listed = own(routes.list(&cluster).await.unwrap()).unwrap();
-    assert_eq!((&*listed.target_node, listed.blackhole), (&*nodes[0].name, false));
+    assert_eq!((&*listed.target_node, listed.blackhole), (&*nodes[1].name, false));
     routes.delete(&cluster, &listed).await.unwrap();
     assert!(own(routes.list(&cluster).await.unwrap()).is_none());
 }
