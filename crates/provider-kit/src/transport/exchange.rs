@@ -80,7 +80,7 @@ impl Exchange {
             .uri(format!("{}{}", base.unwrap_or(&self.base), call.uri()))
             .header(header::USER_AGENT, self.user_agent.clone())
             .header(header::ACCEPT, "application/json");
-        if body.is_some() {
+        if body.is_some() && !call.headers.iter().any(|(name, _)| *name == "content-type") {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         for (name, value) in &call.headers {

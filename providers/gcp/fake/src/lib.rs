@@ -1,0 +1,1 @@
+//! A stateful fake of the Compute Engine API, for tests.

@@ -1,0 +1,370 @@
+//! The objects of a load balancer, as the API reads and writes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloud_provider::Result;
+use provider_kit::load_balancers::{Attributes, Field, OwnerTags, Resource};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::annotations as key;
+use crate::api::short;
+
+/// Keys of labels, which allow no slash and no capital letter.
+const LABELS: [&str; 2] = ["ccm-rs-cluster", "ccm-rs-service"];
+/// Values of a health check.
+const INTERVAL: u32 = 8;
+const TIMEOUT: u32 = 1;
+const HEALTHY: u32 = 1;
+const UNHEALTHY: u32 = 3;
+
+/// A forwarding rule. Each change replaces it.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Rule {
+    #[serde(skip_serializing)]
+    pub(super) name: String,
+    #[serde(rename = "IPAddress")]
+    pub(super) ip: Option<String>,
+    #[serde(rename = "IPProtocol")]
+    pub(super) protocol: Option<String>,
+    pub(super) port_range: Option<String>,
+    pub(super) ports: Option<Vec<String>>,
+    pub(super) all_ports: Option<bool>,
+    pub(super) load_balancing_scheme: Option<String>,
+    pub(super) network_tier: Option<String>,
+    pub(super) allow_global_access: Option<bool>,
+    pub(super) subnetwork: Option<String>,
+    #[serde(skip_serializing)]
+    pub(super) target: Option<String>,
+    #[serde(skip_serializing)]
+    pub(super) backend_service: Option<String>,
+    #[serde(skip_serializing)]
+    description: String,
+    #[serde(skip_serializing)]
+    labels: BTreeMap<String, String>,
+    pub(super) label_fingerprint: Option<String>,
+    pub(super) creation_timestamp: Option<String>,
+}
+
+impl Resource for Rule {
+    const FIELDS: &'static [Field] = &[
+        Field::update("IPAddress"),
+        Field::update("IPProtocol"),
+        Field::update("portRange").clears(),
+        Field::update("ports").set().clears(),
+        Field::update("allPorts").clears(),
+        Field::update("loadBalancingScheme").setting(&key::TYPE),
+        Field::update("networkTier").setting(&key::NETWORK_TIER),
+        Field::update("allowGlobalAccess").setting(&key::GLOBAL_ACCESS).clears(),
+        Field::update("subnetwork").setting(&key::SUBNET),
+        Field::observed("labelFingerprint"),
+        Field::observed("creationTimestamp"),
+    ];
+}
+
+/// The JSON in a forwarding rule's description: the Service, as the Go program writes it, and owner tags.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(super) struct Description {
+    #[serde(rename = "kubernetes.io/service-name")]
+    pub(super) service: String,
+    #[serde(rename = "ccm-rs/cluster", skip_serializing_if = "Option::is_none")]
+    pub(super) cluster: Option<String>,
+    #[serde(rename = "ccm-rs/service", skip_serializing_if = "Option::is_none")]
+    pub(super) uid: Option<String>,
+}
+
+impl Rule {
+    pub(super) fn description(&self) -> Description {
+        serde_json::from_str(&self.description).unwrap_or_default()
+    }
+
+    /// Returns the owner tags: labels, which a change adds, or the description with which the rule was created.
+    pub(super) fn owner_tags(&self) -> OwnerTags {
+        let Description { cluster, uid, .. } = self.description();
+        let [labelled_cluster, labelled_uid] = LABELS.map(|key| self.labels.get(key).cloned());
+        OwnerTags { cluster: labelled_cluster.or(cluster), service: labelled_uid.or(uid) }
+    }
+
+    /// Returns the labels with these owner tags; `None` if a label cannot hold one of them.
+    pub(super) fn labelled(&self, owner: &OwnerTags) -> Option<BTreeMap<String, String>> {
+        let mut labels = self.labels.clone();
+        for (key, value) in LABELS.into_iter().zip([&owner.cluster, &owner.service]) {
+            let value = value.as_ref()?;
+            let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+            labels.insert(key.to_owned(), Some(value).filter(|it| it.len() <= 63 && it.bytes().all(is_inner))?.clone());
+        }
+        Some(labels)
+    }
+
+    /// Returns the target pool or backend service.
+    pub(super) fn backend(&self) -> Option<&str> {
+        self.target.as_deref().or(self.backend_service.as_deref())
+    }
+
+    pub(super) fn observed(&self) -> Result<Attributes> {
+        let mut it = self.clone();
+        it.subnetwork = it.subnetwork.map(|url| short(&url).to_owned());
+        it.all_ports = it.all_ports.filter(|all| *all);
+        it.allow_global_access = it.allow_global_access.filter(|has| *has);
+        Attributes::observed(&it)
+    }
+}
+
+/// A target pool, or a regional backend service.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Pool {
+    #[serde(skip_serializing)]
+    pub(super) name: String,
+    pub(super) session_affinity: Option<String>,
+    pub(super) health_checks: Vec<String>,
+    pub(super) protocol: Option<String>,
+    pub(super) description: Option<String>,
+    pub(super) fingerprint: Option<String>,
+    #[serde(skip_serializing)]
+    pub(super) load_balancing_scheme: Option<String>,
+    #[serde(skip_serializing)]
+    pub(super) instances: Vec<String>,
+    #[serde(skip_serializing)]
+    pub(super) backends: Vec<Backend>,
+}
+
+/// An instance group of a backend service.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct Backend {
+    pub(super) group: String,
+}
+
+impl Resource for Pool {
+    const FIELDS: &'static [Field] = &[
+        Field::update("sessionAffinity"),
+        Field::update("healthChecks").set(),
+        Field::update("protocol"),
+        Field::update("description"),
+        Field::observed("fingerprint"),
+    ];
+}
+
+impl Pool {
+    pub(super) fn observed(&self, is_target_pool: bool) -> Result<Attributes> {
+        let mut it = self.clone();
+        it.health_checks = it.health_checks.iter().map(|url| crate::api::tail(url).to_owned()).collect();
+        it.description = it.description.or(Some(String::new())).filter(|_| !is_target_pool);
+        it.protocol = it.protocol.filter(|_| !is_target_pool);
+        it.session_affinity = it.session_affinity.or(Some("NONE".to_owned()));
+        Attributes::observed(&it)
+    }
+}
+
+/// A health check, of the legacy kind or with its settings for HTTP in a part of their own.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Check {
+    #[serde(skip_serializing)]
+    pub(super) name: String,
+    pub(super) port: Option<i32>,
+    pub(super) request_path: Option<String>,
+    pub(super) http_health_check: HttpCheck,
+    #[serde(rename = "type")]
+    pub(super) kind: Option<String>,
+    pub(super) description: Option<String>,
+    pub(super) check_interval_sec: u32,
+    pub(super) timeout_sec: u32,
+    pub(super) healthy_threshold: u32,
+    pub(super) unhealthy_threshold: u32,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct HttpCheck {
+    pub(super) port: Option<i32>,
+    pub(super) request_path: Option<String>,
+}
+
+impl Resource for Check {
+    const FIELDS: &'static [Field] = &[
+        Field::update("port"),
+        Field::update("requestPath"),
+        Field::update("httpHealthCheck.port"),
+        Field::update("httpHealthCheck.requestPath"),
+        Field::create_only("type"),
+        Field::update("description"),
+        Field::update("checkIntervalSec"),
+        Field::update("timeoutSec"),
+        Field::update("healthyThreshold"),
+        Field::update("unhealthyThreshold"),
+    ];
+}
+
+impl Check {
+    /// Returns the check of a path and a port on each Node.
+    pub(super) fn new(is_legacy: bool, path: &str, port: i32, description: String) -> Self {
+        let (port, path) = (Some(port), Some(path.to_owned()));
+        let own = |it: bool| if it { (port, path.clone()) } else { (None, None) };
+        let ((port, request_path), (http_port, http_path)) = (own(is_legacy), own(!is_legacy));
+        Self {
+            port,
+            request_path,
+            http_health_check: HttpCheck { port: http_port, request_path: http_path },
+            kind: (!is_legacy).then(|| "HTTP".to_owned()),
+            description: Some(description),
+            check_interval_sec: INTERVAL,
+            timeout_sec: TIMEOUT,
+            healthy_threshold: HEALTHY,
+            unhealthy_threshold: UNHEALTHY,
+            ..Self::default()
+        }
+    }
+
+    /// Larger values than ours are a user's, and stay.
+    pub(super) fn observed(&self) -> Result<Attributes> {
+        let mut it = self.clone();
+        it.description = Some(it.description.unwrap_or_default());
+        it.check_interval_sec = it.check_interval_sec.min(INTERVAL);
+        it.timeout_sec = it.timeout_sec.min(TIMEOUT);
+        it.healthy_threshold = it.healthy_threshold.min(HEALTHY);
+        it.unhealthy_threshold = it.unhealthy_threshold.min(UNHEALTHY);
+        Attributes::observed(&it)
+    }
+}
+
+/// A firewall.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Firewall {
+    #[serde(skip_serializing)]
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    pub(super) source_ranges: Vec<String>,
+    pub(super) destination_ranges: Option<Vec<String>>,
+    pub(super) target_tags: Vec<String>,
+    pub(super) allowed: Option<Vec<Ports>>,
+    pub(super) denied: Option<Vec<Ports>>,
+    pub(super) priority: Option<u32>,
+}
+
+/// Ports of a protocol in a firewall.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default)]
+pub(super) struct Ports {
+    #[serde(rename = "IPProtocol")]
+    pub(super) protocol: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) ports: Vec<String>,
+}
+
+impl Resource for Firewall {
+    const FIELDS: &'static [Field] = &[
+        Field::update("description"),
+        Field::update("sourceRanges").set(),
+        Field::update("destinationRanges").set(),
+        Field::update("targetTags").set(),
+        Field::update("allowed").set(),
+        Field::update("denied").set(),
+        Field::update("priority"),
+    ];
+}
+
+impl Ports {
+    /// Returns the ports of one protocol, adjacent ones as a range: a firewall has room for 100.
+    pub(super) fn new(protocol: &str, ports: impl IntoIterator<Item = u16>) -> Self {
+        let ports: BTreeSet<u16> = ports.into_iter().collect();
+        let mut ranges: Vec<(u16, u16)> = Vec::new();
+        for port in ports {
+            match ranges.last_mut() {
+                Some((_, last)) if last.checked_add(1) == Some(port) => *last = port,
+                _ => ranges.push((port, port)),
+            }
+        }
+        let text = |(first, last): (u16, u16)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+        Self { protocol: protocol.to_lowercase(), ports: ranges.into_iter().map(text).collect() }
+    }
+
+    /// Returns the ports one by one, whichever form they have.
+    pub(super) fn each(&self) -> impl Iterator<Item = u16> {
+        self.ports.iter().flat_map(|text| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let (first, last): (u16, u16) = (first.parse().unwrap_or(1), last.parse().unwrap_or(0));
+            first..=last
+        })
+    }
+}
+
+impl Firewall {
+    pub(super) fn observed(&self) -> Result<Attributes> {
+        let mut it = self.clone();
+        for ports in it.allowed.iter_mut().flatten() {
+            *ports = Ports::new(&ports.protocol, ports.each());
+        }
+        for range in it.destination_ranges.iter_mut().flatten() {
+            let address = range.strip_suffix("/32").or(range.strip_suffix("/128"));
+            *range = address.unwrap_or(range).to_owned();
+        }
+        it.description = Some(it.description.unwrap_or_default());
+        Attributes::observed(&it)
+    }
+}
+
+/// An address that is held while a forwarding rule is replaced.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Address {
+    #[serde(skip_serializing)]
+    pub(super) name: String,
+    pub(super) address: Option<String>,
+    pub(super) network_tier: Option<String>,
+}
+
+impl Resource for Address {
+    const FIELDS: &'static [Field] = &[Field::observed("address"), Field::observed("networkTier")];
+}
+
+/// Returns the description by which the Go program names a Service.
+pub(super) fn service_description(service: &str) -> String {
+    format!(r#"{{"kubernetes.io/service-name":"{service}"}}"#)
+}
+
+/// Returns the description of the firewall of a Service, as the Go program writes it: with a blank.
+pub(super) fn firewall_description(service: &str, ip: &str) -> String {
+    format!(r#"{{"kubernetes.io/service-name":"{service}", "kubernetes.io/service-ip":"{ip}"}}"#)
+}
+
+/// Returns the value of settings as a request has them, with a name.
+pub(super) fn body(name: &str, settings: &Attributes) -> Value {
+    let mut body = settings.nested();
+    body["name"] = name.into();
+    for observed in ["fingerprint", "labelFingerprint", "creationTimestamp", "pool"] {
+        body.as_object_mut().and_then(|fields| fields.remove(observed));
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_has_a_rule_and_every_rule_has_a_field() {
+        let unknown = [
+            Rule::unknown_fields(&Rule::default()),
+            Pool::unknown_fields(&Pool::default()),
+            Check::unknown_fields(&Check::default()),
+            Firewall::unknown_fields(&Firewall::default()),
+            Address::unknown_fields(&Address::default()),
+        ];
+        assert!(unknown.iter().all(|it| it.as_ref().is_ok_and(Vec::is_empty)), "{unknown:?}");
+    }
+
+    #[test]
+    fn adjacent_ports_become_ranges() {
+        let table: [(&[u16], &[&str]); 3] =
+            [(&[80, 443], &["80", "443"]), (&[8083, 8081, 8082], &["8081-8083"]), (&[65535, 1], &["1", "65535"])];
+        for (ports, ranges) in table {
+            let compact = Ports::new("TCP", ports.iter().copied());
+            assert_eq!((compact.ports.as_slice(), &*compact.protocol), (ranges.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>().as_slice(), "tcp"));
+            assert_eq!(compact.each().count(), ports.len());
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The objects of load balancers that were read together, and the load balancer that they make.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use cloud_provider::{Result, Service};
+use futures::future::try_join_all;
+use provider_kit::inventory::Urgency;
+use provider_kit::load_balancers::{Actual, Attributes, Part, State, Targets, Tree};
+use provider_kit::transport::Method;
+use serde::de::DeserializeOwned;
+
+use super::groups::Members;
+use super::names::{ADDRESSES, FIREWALLS, LbNames, check_part};
+use super::objects::{Address, Check, Firewall, Pool, Rule};
+use super::{GceLoadBalancers, target};
+use crate::api::{ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, HTTP_CHECK, Kind, Place, RULE, TARGET_POOL, tail};
+
+/// The label of the kit under which namespace and name of the Service are kept.
+pub(super) const SERVICE: &str = "service";
+
+/// Objects by name.
+#[derive(Default)]
+pub(super) struct Snapshot {
+    rules: BTreeMap<String, Rule>,
+    addresses: BTreeMap<String, Address>,
+    target_pools: BTreeMap<String, Pool>,
+    backend_services: BTreeMap<String, Pool>,
+    checks: BTreeMap<String, Check>,
+    http_checks: BTreeMap<String, Check>,
+    firewalls: BTreeMap<String, Firewall>,
+    members: Members,
+    /// If set, what Services share is shown even if no pool refers to it.
+    shows_shared: bool,
+}
+
+/// Reads objects of one kind: all, or those of these names.
+async fn read<T: DeserializeOwned>(
+    cloud: &GceLoadBalancers,
+    place: &Place,
+    kind: Kind,
+    names: Option<&[String]>,
+    name: fn(&T) -> String,
+) -> Result<BTreeMap<String, T>> {
+    let found = match names {
+        None => {
+            let call = place.all(Method::GET, kind, "");
+            // Firewalls of the whole network are many.
+            let filter = (kind == FIREWALL).then_some("name eq (k8s-.*|.*-hc)");
+            let call = filter.iter().fold(call, |call, filter| call.query("filter", filter));
+            cloud.api.list(call, &Urgency::default(), name).await?
+        }
+        Some(names) => {
+            let reads = names.iter().map(|name| cloud.api.find(place, kind, name));
+            try_join_all(reads).await?.into_iter().flatten().collect()
+        }
+    };
+    Ok(found.into_iter().map(|it| (name(&it), it)).collect())
+}
+
+impl Snapshot {
+    /// Reads everything of load balancers, with one list for each kind.
+    pub(super) async fn of_all(cloud: &GceLoadBalancers, place: &Place, cluster_id: &str) -> Result<Self> {
+        let (rules, addresses, target_pools, backend_services, checks, http_checks, firewalls) = futures::try_join!(
+            read(cloud, place, RULE, None, |it: &Rule| it.name.clone()),
+            read(cloud, place, ADDRESS, None, |it: &Address| it.name.clone()),
+            read(cloud, place, TARGET_POOL, None, |it: &Pool| it.name.clone()),
+            read(cloud, place, BACKEND_SERVICE, None, |it: &Pool| it.name.clone()),
+            read(cloud, place, CHECK, None, |it: &Check| it.name.clone()),
+            read(cloud, place, HTTP_CHECK, None, |it: &Check| it.name.clone()),
+            read(cloud, place, FIREWALL, None, |it: &Firewall| it.name.clone()),
+        )?;
+        let found =
+            Self { rules, addresses, target_pools, backend_services, checks, http_checks, firewalls, ..Self::default() };
+        found.with_members(cloud, cluster_id, Duration::ZERO).await
+    }
+
+    /// Reads the objects that one load balancer may have. `leaving`: its Service, if that will have none.
+    pub(super) async fn of_one(
+        cloud: &GceLoadBalancers,
+        place: &Place,
+        names: &LbNames,
+        leaving: Option<&Service>,
+    ) -> Result<Self> {
+        let own = [names.name.clone()];
+        let mut firewalls = vec![names.firewall()];
+        firewalls.extend(cloud.api.config.removes_denials.then(|| names.denial()));
+        let (rules, addresses, target_pools, mut backend_services, firewalls) = futures::try_join!(
+            read(cloud, place, RULE, Some(&own), |it: &Rule| it.name.clone()),
+            read(cloud, place, ADDRESS, Some(&own), |it: &Address| it.name.clone()),
+            read(cloud, place, TARGET_POOL, Some(&own), |it: &Pool| it.name.clone()),
+            read(cloud, place, BACKEND_SERVICE, Some(&own), |it: &Pool| it.name.clone()),
+            read(cloud, place, FIREWALL, Some(&firewalls), |it: &Firewall| it.name.clone()),
+        )?;
+        let shared = rules.values().filter_map(|rule| Some(tail(rule.backend_service.as_deref()?)));
+        let shared: Vec<_> = shared.filter_map(|path| path.split_once('/')).map(|(_, name)| name.to_owned()).collect();
+        if shared.iter().any(|name| !backend_services.contains_key(name)) {
+            let more = read(cloud, place, BACKEND_SERVICE, Some(&shared), |it: &Pool| it.name.clone()).await?;
+            backend_services.extend(more);
+        }
+        let mut found = Self { rules, addresses, target_pools, backend_services, firewalls, ..Self::default() };
+        found.read_checks(cloud, place, names, leaving).await?;
+        found.with_members(cloud, &names.cluster_id, Duration::from_secs(5)).await
+    }
+
+    /// Reads the health checks to which pools refer, and their firewalls; without a pool, what one that is gone may have left.
+    async fn read_checks(
+        &mut self,
+        cloud: &GceLoadBalancers,
+        place: &Place,
+        names: &LbNames,
+        leaving: Option<&Service>,
+    ) -> Result<()> {
+        let is_bare = self.target_pools.is_empty() && self.backend_services.is_empty();
+        for is_internal in [false, true] {
+            let pools = if is_internal { &self.backend_services } else { &self.target_pools };
+            let checks = pools.values().flat_map(|pool| &pool.health_checks).map(|url| crate::api::name(url).to_owned());
+            let mut checks: BTreeSet<String> = checks.collect();
+            if let Some(service) = leaving.filter(|_| is_bare) {
+                checks.insert(names.name.clone());
+                if !cloud.has_other_users(service, is_internal) {
+                    checks.insert(names.shared_check());
+                    self.shows_shared = true;
+                }
+            }
+            let checks: Vec<_> = checks.into_iter().collect();
+            let firewalls: Vec<_> = checks.iter().map(|check| names.check_firewall(check, is_internal)).collect();
+            let kind = if is_internal { CHECK } else { HTTP_CHECK };
+            let (found, firewalls) = futures::try_join!(
+                read(cloud, place, kind, Some(&checks), |it: &Check| it.name.clone()),
+                read(cloud, place, FIREWALL, Some(&firewalls), |it: &Firewall| it.name.clone()),
+            )?;
+            if is_internal { &mut self.checks } else { &mut self.http_checks }.extend(found);
+            self.firewalls.extend(firewalls);
+        }
+        Ok(())
+    }
+
+    async fn with_members(mut self, cloud: &GceLoadBalancers, cluster_id: &str, age: Duration) -> Result<Self> {
+        let groups = self.backend_services.values().flat_map(|pool| &pool.backends);
+        let group = super::names::group(cluster_id);
+        let own = groups.filter(|backend| crate::api::name(&backend.group) == group);
+        let zones: BTreeSet<String> = own.filter_map(|it| Some(zone(&it.group)?.to_owned())).collect();
+        if !zones.is_empty() {
+            self.members = (*cloud.groups.store().of(&zones, cluster_id, age).await?).clone();
+        }
+        Ok(self)
+    }
+
+    /// Returns the names of load balancers: of forwarding rules that name a Service, and of what one that is gone has left.
+    pub(super) fn names(&self) -> BTreeSet<&str> {
+        let rules = self.rules.values().filter(|rule| !rule.description().service.is_empty());
+        let is_name = |name: &&String| name.len() == 32 && name.starts_with('a') && name[1..].bytes().all(|it| it.is_ascii_hexdigit());
+        let pools = self.target_pools.keys().chain(self.backend_services.keys()).filter(is_name);
+        rules.map(|rule| &*rule.name).chain(pools.map(String::as_str)).collect()
+    }
+
+    /// Builds the load balancer of this name, if any part of it exists. `None` for one of another controller.
+    pub(super) fn actual(&self, names: &LbNames, shows_denial: bool) -> Result<Option<Actual>> {
+        let rule = self.rules.get(&names.name);
+        let is_external = |rule: &&Rule| rule.load_balancing_scheme.as_deref() == Some("EXTERNAL");
+        if rule.filter(is_external).is_some_and(|rule| rule.backend_service.is_some()) {
+            return Ok(None);
+        }
+        let mut tree = Tree::default();
+        let mut checks = BTreeSet::new();
+        let shared = rule.and_then(Rule::backend).map(|url| crate::api::name(url).to_owned());
+        for (is_internal, pools) in [(false, &self.target_pools), (true, &self.backend_services)] {
+            for pool in std::iter::once(&names.name).chain(shared.as_ref().filter(|it| **it != names.name)).filter_map(|it| pools.get(it)) {
+                let path = if is_internal { BACKEND_SERVICE } else { TARGET_POOL }.collection();
+                tree = tree.pool(&format!("{path}/{}", pool.name), pool.observed(!is_internal)?, Some(self.targets(pool)));
+                checks.extend(pool.health_checks.iter().map(|url| (is_internal, crate::api::name(url).to_owned())));
+            }
+            let left = [&names.name, &names.shared_check()].map(|name| (is_internal, name.clone()));
+            checks.extend(left.into_iter().filter(|(_, name)| *name == names.name || self.shows_shared));
+        }
+        for (is_internal, name) in checks {
+            let all = if is_internal { &self.checks } else { &self.http_checks };
+            if let Some(check) = all.get(&name) {
+                tree = tree.part(check_part(&name, is_internal), check.observed()?);
+            }
+            if let Some(firewall) = self.firewalls.get(&names.check_firewall(&name, is_internal)) {
+                tree = tree.part(Part::created_before(0, FIREWALLS, &*firewall.name), firewall.observed()?);
+            }
+        }
+        for name in std::iter::once(names.firewall()).chain(shows_denial.then(|| names.denial())) {
+            if let Some(firewall) = self.firewalls.get(&name) {
+                tree = tree.part(Part::created_after(FIREWALLS, name), firewall.observed()?);
+            }
+        }
+        if let Some(address) = self.addresses.get(&names.name) {
+            tree = tree.part(Part::created_after(ADDRESSES, &*names.name), Attributes::observed(address)?);
+        }
+        if let Some(rule) = rule {
+            let ports = rule.port_range.as_deref().and_then(|range| range.split('-').next()).map(str::to_owned);
+            let firewall = self.firewalls.get(&names.firewall());
+            let allowed = firewall.and_then(|it| it.allowed.as_ref()?.first()?.each().min());
+            let first = ports.or_else(|| rule.ports.as_ref()?.iter().min_by_key(|it| it.parse::<u16>().ok()).cloned());
+            let number = first.and_then(|it| it.parse().ok()).or(allowed).unwrap_or_default();
+            let pool = rule.backend().map(tail).unwrap_or_default().to_owned();
+            let protocol = rule.protocol.clone().unwrap_or_default();
+            tree = tree.listener(number, protocol, &pool, rule.observed()?);
+        }
+        if tree.parts.is_empty() {
+            return Ok(None);
+        }
+        let owner_tags = rule.map(Rule::owner_tags).unwrap_or_default();
+        let service = rule.map(|rule| rule.description().service).filter(|it| !it.is_empty());
+        let created = rule.and_then(|rule| rule.creation_timestamp.as_deref()?.parse().ok());
+        Ok(Some(Actual {
+            id: names.name.clone(),
+            name: names.name.clone(),
+            owner_tags,
+            labels: service.map(|it| (SERVICE.to_owned(), it)).into_iter().collect(),
+            legacy_owner: Some(names.name.clone()),
+            state: if rule.is_some_and(|rule| rule.ip.is_none()) { State::Busy } else { State::Ready },
+            ingress: rule.iter().filter_map(|rule| rule.ip.as_deref()).map(Actual::ip).collect(),
+            created,
+            tree: Some(tree),
+            ..Actual::default()
+        }))
+    }
+
+    fn targets(&self, pool: &Pool) -> Targets {
+        let direct = pool.instances.iter().filter_map(|url| target(url));
+        let zones = pool.backends.iter().filter_map(|it| zone(&it.group));
+        let grouped = zones.filter_map(|zone| Some((zone, self.members.get(zone)?)));
+        let grouped = grouped.flat_map(|(zone, members)| members.iter().map(move |name| format!("{zone}:{name}")));
+        direct.chain(grouped).collect()
+    }
+}
+
+/// Returns the zone of an instance group's URL.
+pub(super) fn zone(url: &str) -> Option<&str> {
+    url.split_once("/zones/")?.1.split('/').next()
+}

@@ -1,0 +1,152 @@
+//! The provider: its parts, and its start.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use cloud_provider::{Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup, async_trait};
+use provider_kit::checks::{permissions, reached, unavailable};
+use provider_kit::cluster::ClusterView;
+use provider_kit::inventory::{Inventory, Urgency};
+use provider_kit::load_balancers::Balancers;
+use provider_kit::routes::RouteTable;
+use provider_kit::transport::{Call, Leaf, Tls, network};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::api::Api;
+use crate::config::Config;
+use crate::instances::Vms;
+use crate::ipam::CloudAllocator;
+use crate::kubernetes::Kubernetes;
+use crate::load_balancers::load_balancers;
+use crate::routes::NodeRoutes;
+use crate::{EVENT_SOURCE, NAME};
+
+const CREDENTIAL: &str =
+    "give the service account the role of docs/providers/gcp.md, or correct GOOGLE_APPLICATION_CREDENTIALS and token-url";
+
+/// Creates the provider from the file, the flags and the environment variables.
+///
+/// # Errors
+/// *Invalid*, with everything that is wrong with them.
+pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
+    Ok(Arc::new(Gce::new(Config::read(setup)?, setup, network(&Tls::default())?)?))
+}
+
+/// The provider.
+pub struct Gce {
+    api: Api,
+    kubernetes: Kubernetes,
+    instances: Vms,
+    load_balancers: Balancers,
+    routes: RouteTable<NodeRoutes>,
+    cluster_name: Arc<OnceLock<String>>,
+    caches: Arc<OnceLock<Arc<dyn Caches>>>,
+    context: OnceLock<Context>,
+}
+
+#[derive(Deserialize)]
+struct Zone {
+    name: String,
+}
+
+impl Gce {
+    /// Creates a provider that sends its requests through `leaf`.
+    ///
+    /// # Errors
+    /// *Invalid* for an address that is none.
+    pub fn new(config: Config, setup: &Setup, leaf: Arc<dyn Leaf>) -> Result<Self> {
+        let api = Api::new(config, setup, leaf)?;
+        let cluster = ClusterView::new(EVENT_SOURCE);
+        let (kubernetes, cluster_name, caches) = (Kubernetes::new(cluster.clone()), Arc::default(), Arc::default());
+        let inventory = Inventory::new(api.clone()).max_age(api.config.max_age).measured(api.http.metrics());
+        let routes = NodeRoutes { instances: inventory.clone(), cluster_name: Arc::clone(&cluster_name) };
+        Ok(Self {
+            load_balancers: load_balancers(&inventory, &kubernetes, &caches),
+            routes: RouteTable::new(routes, cluster),
+            instances: Vms(inventory),
+            context: OnceLock::new(),
+            api,
+            kubernetes,
+            cluster_name,
+            caches,
+        })
+    }
+
+    async fn project(&self) -> Result<Value> {
+        let place = self.api.place().await?;
+        self.api.http.read(Call::get("/projects/{project}", &[&place.project])).await
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Gce {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn initialize(&self, context: &Context) -> Result<()> {
+        self.kubernetes.cluster.connect(context);
+        self.cluster_name.get_or_init(|| context.cluster.name.clone());
+        self.context.get_or_init(|| context.clone());
+        self.project().await.map(drop).map_err(|error| error.context(format!("Google Cloud cannot be used; {CREDENTIAL}")))
+    }
+
+    async fn diagnose(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let endpoint = self.api.config.endpoint.as_deref().unwrap_or("https://compute.googleapis.com");
+        if reached(endpoint, "`api-endpoint`", CREDENTIAL, self.project().await, &mut findings).is_none() {
+            return findings;
+        }
+        let Ok(place) = self.api.place().await else { return findings };
+        let (own, network, region) = (&*place.project, &*place.network_project, &*place.region);
+        let lists = [
+            ("instances", Call::get("/projects/{project}/aggregated/instances", &[own])),
+            ("forwarding rules", Call::get("/projects/{project}/regions/{region}/forwardingRules", &[own, region])),
+            ("target pools", Call::get("/projects/{project}/regions/{region}/targetPools", &[own, region])),
+            ("backend services", Call::get("/projects/{project}/regions/{region}/backendServices", &[own, region])),
+            ("health checks", Call::get("/projects/{project}/global/healthChecks", &[own])),
+            ("firewalls", Call::get("/projects/{project}/global/firewalls", &[network])),
+            ("routes", Call::get("/projects/{project}/global/routes", &[network])),
+        ];
+        let first = lists.map(|(what, call)| (what, call.list().query("maxResults", 1)));
+        findings.extend(permissions(&self.api.http, first).await);
+        let zones = Call::get("/projects/{project}/zones", &[own]);
+        let zones = self.api.list(zones, &Urgency::default(), |it: &Zone| it.name.clone()).await;
+        findings.push(match zones {
+            Ok(known) => unavailable("zone", "`local-zone`", &place.zone, known.iter().map(|it| &*it.name))
+                .unwrap_or_else(|| Finding::ok("zone", place.zone.clone())),
+            Err(error) => Finding::warning("zone", error.to_string(), "try again"),
+        });
+        findings
+    }
+
+    fn set_caches(&self, caches: Arc<dyn Caches>) {
+        self.load_balancers.set_caches(Arc::clone(&caches));
+        self.kubernetes.cluster.set_caches(Arc::clone(&caches));
+        self.caches.get_or_init(|| Arc::clone(&caches));
+        let Some(context) = self.context.get() else { return };
+        let until = |task: Pin<Box<dyn Future<Output = ()> + Send>>| {
+            let stop = context.shutdown.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(task).await });
+        };
+        until(Box::pin(self.kubernetes.clone().remove_finalizers(caches)));
+        if let Some(families) = self.api.config.pod_families.clone() {
+            let (instances, kubernetes) = (self.instances.0.clone(), self.kubernetes.clone());
+            until(Box::pin(CloudAllocator { instances, kubernetes, families, waiting: HashMap::new() }.run()));
+        }
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(&self.instances)
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        Some(&self.load_balancers)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        Some(&self.routes)
+    }
+}
