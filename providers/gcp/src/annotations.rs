@@ -7,7 +7,9 @@ use crate::config::KIND as DEFAULT_KIND;
 /// Kinds of load balancers: `true` is internal.
 pub(crate) const KINDS: Kind<bool> =
     Kind::of("`Internal`; anything else is external", |text| Some(matches!(text, "Internal" | "internal")));
-const TIERS: Kind<&'static str> = Kind::one_of(&[("Premium", "PREMIUM"), ("Standard", "STANDARD")]);
+const TIERS: Kind<String> = Kind::of("`Premium` or `Standard`", |text| {
+    matches!(text, "Premium" | "Standard").then(|| text.to_uppercase())
+});
 const TRUE: Kind<bool> = Kind::of("`true`; anything else is false", |text| Some(text == "true"));
 const ENABLED: Kind<bool> = Kind::of("`enabled`; anything else has no effect", |text| Some(text == "enabled"));
 
@@ -26,7 +28,7 @@ provider_kit::declare! {
     pub SHARE: bool = "alpha.cloud.google.com/load-balancer-backend-share", kind(TRUE), default("false"),
         aliases(&["cloud.google.com/load-balancer-backend-share"]);
     /// Network tier of an external load balancer.
-    pub NETWORK_TIER: &'static str = "cloud.google.com/network-tier", kind(TIERS), otherwise("the project's");
+    pub NETWORK_TIER: String = "cloud.google.com/network-tier", kind(TIERS), otherwise("the project's");
     /// `enabled`: another controller serves the Service.
     pub RBS: bool = "cloud.google.com/l4-rbs", kind(ENABLED), otherwise("`--enable-rbs-default-l4-netlb`");
 }

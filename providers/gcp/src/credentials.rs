@@ -14,7 +14,7 @@ use provider_kit::transport::{Access, Answer, Call, Leaf, Transport};
 use ring::rand::SystemRandom;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::config::{Config, TokenSource};
@@ -33,7 +33,7 @@ pub(crate) struct Credentials {
 /// An access token, and the time for which it is valid.
 #[derive(Deserialize)]
 struct Token {
-    #[serde(alias = "accessToken")]
+    #[serde(alias = "accessToken", deserialize_with = "secret")]
     access_token: SecretString,
     expires_in: Option<u64>,
     #[serde(rename = "expireTime")]
@@ -46,13 +46,16 @@ struct Token {
 enum Account {
     ServiceAccount {
         client_email: String,
+        #[serde(deserialize_with = "secret")]
         private_key: SecretString,
         private_key_id: Option<String>,
         token_uri: Option<String>,
     },
     AuthorizedUser {
         client_id: String,
+        #[serde(deserialize_with = "secret")]
         client_secret: SecretString,
+        #[serde(deserialize_with = "secret")]
         refresh_token: SecretString,
         token_uri: Option<String>,
     },
@@ -85,6 +88,10 @@ struct Subject {
 #[derive(Default, Deserialize)]
 struct SubjectFormat {
     subject_token_field_name: Option<String>,
+}
+
+fn secret<'de, D: Deserializer<'de>>(text: D) -> Result<SecretString, D::Error> {
+    String::deserialize(text).map(Into::into)
 }
 
 impl Token {

@@ -23,6 +23,7 @@ use crate::load_balancers::load_balancers;
 use crate::routes::NodeRoutes;
 use crate::{EVENT_SOURCE, NAME};
 
+const ENDPOINT: &str = "https://compute.googleapis.com";
 const CREDENTIAL: &str =
     "give the service account the role of docs/providers/gcp.md, or correct GOOGLE_APPLICATION_CREDENTIALS and token-url";
 
@@ -31,7 +32,9 @@ const CREDENTIAL: &str =
 /// # Errors
 /// *Invalid*, with everything that is wrong with them.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
-    Ok(Arc::new(Gce::new(Config::read(setup)?, setup, network(&Tls::default())?)?))
+    let config = Config::read(setup)?;
+    let leaf = network(&Tls::default(), config.endpoint.as_deref().unwrap_or(ENDPOINT))?;
+    Ok(Arc::new(Gce::new(config, setup, leaf)?))
 }
 
 /// The provider.
@@ -95,7 +98,7 @@ impl CloudProvider for Gce {
 
     async fn diagnose(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let endpoint = self.api.config.endpoint.as_deref().unwrap_or("https://compute.googleapis.com");
+        let endpoint = self.api.config.endpoint.as_deref().unwrap_or(ENDPOINT);
         if reached(endpoint, "`api-endpoint`", CREDENTIAL, self.project().await, &mut findings).is_none() {
             return findings;
         }

@@ -211,7 +211,7 @@ pub struct LoadBalancerFacts {
     pub service_uid: Option<String>,
     /// The address; `None` while it is created.
     pub address: Option<String>,
-    /// Port, protocol, node port.
+    /// Port, protocol, node port; 0 as the node port where traffic reaches Nodes at the Service's own port.
     pub ports: BTreeSet<(u16, String, u16)>,
     /// Provider IDs of the machines behind it.
     pub targets: BTreeSet<String>,

@@ -1,21 +1,24 @@
 //! The profiles of the clouds of this workspace, for the conformance suite, the race and the scale bench.
 
 mod digitalocean;
+mod gcp;
 mod hetzner;
 mod openstack;
 mod simulated;
 
 use ccm_conformance::{CloudProfile, MakeProfile};
 pub use digitalocean::DigitalOceanCloud;
+pub use gcp::GcpCloud;
 pub use hetzner::HetznerCloud;
 pub use openstack::OpenStackCloud;
 pub use simulated::SimulatedCloud;
 
 /// The profiles by the name of the provider.
-pub const ALL: [(&str, MakeProfile); 4] = [
+pub const ALL: [(&str, MakeProfile); 5] = [
     ("simulated", || Box::new(SimulatedCloud::default())),
     ("hcloud", || Box::new(HetznerCloud::default())),
     ("digitalocean", || Box::new(DigitalOceanCloud::default())),
+    ("gce", || Box::new(GcpCloud::default())),
     ("openstack", || Box::new(OpenStackCloud::default())),
 ];
 

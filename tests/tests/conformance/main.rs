@@ -17,6 +17,16 @@ mod hetzner {
     ccm_conformance::conformance!(ccm_tests::profiles::HetznerCloud::default());
 }
 
+/// Google Cloud with external load balancers.
+mod gcp_external {
+    ccm_conformance::conformance!(ccm_tests::profiles::GcpCloud::default());
+}
+
+/// Google Cloud with internal load balancers.
+mod gcp_internal {
+    ccm_conformance::conformance!(ccm_tests::profiles::GcpCloud::internal());
+}
+
 /// OpenStack.
 mod openstack {
     ccm_conformance::conformance!(ccm_tests::profiles::OpenStackCloud::default());

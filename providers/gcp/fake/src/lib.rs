@@ -1,1 +1,348 @@
-//! A stateful fake of the Compute Engine API, for tests.
+//! A stateful fake of the Compute Engine API, for tests: instances, what load balancers consist of, firewalls and routes, with
+//! operations in the background; and a metadata server.
+//!
+//! ```
+//! use gcp_fake::{Gcp, Handle, ZONE};
+//!
+//! let fake = Handle::new(Gcp::default());
+//! fake.lock().add_instance("worker-1", ZONE);
+//! assert_eq!(fake.lock().all("instances").count(), 1);
+//! let router = fake.router();
+//! # drop(router);
+//! ```
+
+mod actions;
+mod collections;
+mod instances;
+mod references;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub use fake_cloud::{Fault, Handle, Port};
+use fake_cloud::{Cloud, Operation, Refused, Reply, Route, Routes};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// The token of the metadata server. A fake's token is no secret.
+pub const TOKEN: &str = "fake-token";
+/// The project of the instances.
+pub const PROJECT: &str = "demo";
+/// The region of load balancers.
+pub const REGION: &str = "us-central1";
+/// The zone of the cluster.
+pub const ZONE: &str = "us-central1-a";
+/// The base URL in links.
+pub const BASE: &str = "https://www.googleapis.com/compute/v1";
+
+type Asked = fake_cloud::Asked<()>;
+type Answer = Result<Reply, Refused>;
+
+/// An object of the cloud, by `project/scope/collection/name`.
+type Path = String;
+
+/// A change that is under way.
+struct Pending {
+    operation: Operation,
+    shown: Value,
+    /// The change itself; a creation is visible from the start, and a deletion at its end.
+    deletes: Option<Path>,
+    address: Option<Path>,
+}
+
+/// The state of the cloud.
+pub struct Gcp {
+    /// Objects by path.
+    pub objects: BTreeMap<Path, Value>,
+    /// Zones that do not answer in aggregated lists.
+    pub unreachable: Vec<String>,
+    /// Projects whose firewalls may not be changed.
+    pub forbidden: Vec<String>,
+    /// The longest page of a list.
+    pub page: usize,
+    /// Time that a change takes.
+    pub delay: Duration,
+    /// Base URL in links.
+    pub base: String,
+    operations: BTreeMap<String, Pending>,
+    /// Operations by the IDs of requests that began them.
+    requests: BTreeMap<String, String>,
+    created: u64,
+}
+
+impl Default for Gcp {
+    fn default() -> Self {
+        let mut cloud = Self {
+            objects: BTreeMap::new(),
+            unreachable: Vec::new(),
+            forbidden: Vec::new(),
+            page: 500,
+            delay: Duration::from_millis(1500),
+            base: BASE.to_owned(),
+            operations: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            created: 1_000_000,
+        };
+        for project in [PROJECT, "host"] {
+            cloud.insert(&format!("{project}/global/networks/default"), json!({"autoCreateSubnetworks": true}));
+            let network = cloud.link(&format!("{project}/global/networks/default"));
+            let subnetwork = json!({"network": network, "ipCidrRange": "10.128.0.0/20"});
+            cloud.insert(&format!("{project}/regions/{REGION}/subnetworks/default"), subnetwork);
+            cloud.insert(&format!("{project}/global/zones/{ZONE}"), json!({}));
+            cloud.insert(&format!("{project}/global/zones/us-central1-b"), json!({}));
+        }
+        cloud
+    }
+}
+
+fn refuse(status: u16, reason: &str, message: impl Into<String>) -> Refused {
+    Refused::new(status, reason, &message.into())
+}
+
+fn not_found(path: &str) -> Refused {
+    refuse(404, "notFound", format!("The resource 'projects/{path}' was not found"))
+}
+
+fn invalid(message: impl Into<String>) -> Refused {
+    refuse(400, "invalid", message)
+}
+
+fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Returns the part of a URL after `projects/`.
+#[must_use]
+pub fn path_of(url: &str) -> &str {
+    url.rsplit_once("projects/").map_or(url, |(_, path)| path)
+}
+
+impl Gcp {
+    /// A number that nothing has.
+    pub fn number(&mut self) -> u64 {
+        self.created += 1;
+        self.created
+    }
+
+    /// Returns the URL of an object.
+    #[must_use]
+    pub fn link(&self, path: &str) -> String {
+        format!("{}/projects/{path}", self.base)
+    }
+
+    /// Adds or replaces an object, with what the cloud adds to each.
+    pub fn insert(&mut self, path: &str, mut object: Value) {
+        let id = self.number();
+        object["id"] = id.to_string().into();
+        let collection = path.rsplit('/').nth(1).unwrap_or_default();
+        let kind = collection.strip_suffix("es").filter(|it| it.ends_with("ess")).or(collection.strip_suffix('s'));
+        object["kind"] = format!("compute#{}", kind.unwrap_or(collection)).into();
+        object["name"] = path.rsplit('/').next().unwrap_or_default().into();
+        object["selfLink"] = self.link(path).into();
+        object["creationTimestamp"] = "2026-11-23T06:00:00.000-08:00".into();
+        if let [_, scope @ ("regions" | "zones"), place, ..] = path.split('/').collect::<Vec<_>>()[..] {
+            let project = path.split('/').next().unwrap_or_default();
+            object[&scope[..scope.len() - 1]] = self.link(&format!("{project}/{scope}/{place}")).into();
+        }
+        self.objects.insert(path.to_owned(), object);
+    }
+
+    /// The objects of a collection, such as `instances`.
+    pub fn all<'a>(&'a self, collection: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.objects.iter().filter(move |(path, _)| path.rsplit('/').nth(1) == Some(collection)).map(|(_, it)| it)
+    }
+
+    /// Returns the path of the request's object or collection: the URL's after `projects/`.
+    fn path(asked: &Asked) -> Path {
+        path_of(&asked.path).trim_end_matches('/').to_owned()
+    }
+
+    fn object(&mut self, path: &str) -> Result<&mut Value, Refused> {
+        self.objects.get_mut(path).ok_or_else(|| not_found(path))
+    }
+
+    /// Begins an operation in the scope of an object.
+    fn begin(&mut self, asked: &Asked, target: &str, deletes: Option<Path>, address: Option<Path>) -> Answer {
+        let name = format!("operation-{}", self.number());
+        let parts: Vec<_> = target.split('/').collect();
+        let (project, scope) = (parts[0], parts[1..parts.len() - 2].join("/"));
+        let path = format!("{project}/{scope}/operations/{name}");
+        let kind = if asked.route.starts_with("DELETE") { "delete" } else { "insert" };
+        let shown = json!({
+            "kind": "compute#operation", "id": self.number().to_string(), "name": name, "operationType": kind, "status": "RUNNING",
+            "selfLink": self.link(&path), "targetLink": self.link(target), "progress": 0,
+        });
+        let operation = Operation::begin(self.delay, &asked.effects);
+        if let Some(id) = asked.query("requestId") {
+            self.requests.insert(id.to_owned(), path.clone());
+        }
+        self.operations.insert(path, Pending { operation, shown: shown.clone(), deletes, address });
+        Ok(Reply::new(200, shown))
+    }
+
+    /// Returns the operation that a request with the same ID has begun.
+    fn repeated(&self, asked: &Asked) -> Option<Answer> {
+        let path = self.requests.get(asked.query("requestId")?)?;
+        Some(Ok(Reply::new(200, self.operations.get(path)?.shown.clone())))
+    }
+
+    /// Ends operations at once.
+    pub fn settle(&mut self) {
+        let all: Vec<_> = self.operations.keys().cloned().collect();
+        all.iter().for_each(|path| self.end(path));
+    }
+
+    fn end(&mut self, path: &str) {
+        let Some(pending) = self.operations.get_mut(path).filter(|it| it.shown["status"] != "DONE") else { return };
+        pending.shown["status"] = "DONE".into();
+        pending.shown["progress"] = 100.into();
+        if let Some(code) = &pending.operation.error {
+            pending.shown["error"] = json!({"errors": [{"code": code, "message": "it failed"}]});
+            pending.shown["httpErrorStatusCode"] = 400.into();
+            return;
+        }
+        let (deletes, address) = (pending.deletes.take(), pending.address.take());
+        if let Some(path) = deletes {
+            self.objects.remove(&path);
+        }
+        if let Some(path) = address {
+            self.assign_address(&path);
+        }
+    }
+}
+
+fn project(cloud: &mut Gcp, asked: &Asked) -> Answer {
+    let known = [PROJECT, "host"].contains(&asked.id()) || asked.id() == "4711";
+    let shown = json!({"kind": "compute#project", "name": PROJECT, "selfLink": cloud.link(PROJECT)});
+    if known { Ok(Reply::new(200, shown)) } else { Err(not_found(asked.id())) }
+}
+
+fn operations(cloud: &mut Gcp, asked: &Asked) -> Answer {
+    let scope = Gcp::path(asked);
+    let own = cloud.operations.iter().filter(|(path, _)| path.starts_with(&scope)).map(|(_, it)| it.shown.clone());
+    let all = own.collect();
+    collections::page(cloud, asked, "compute#operationList", all)
+}
+
+fn wait(cloud: &mut Gcp, asked: &Asked) -> Answer {
+    let path = Gcp::path(asked);
+    let path = path.strip_suffix("/wait").unwrap_or(&path);
+    let found = cloud.operations.get(path).ok_or_else(|| not_found(path))?;
+    Ok(Reply::new(200, found.shown.clone()))
+}
+
+fn metadata(_: &mut Gcp, asked: &Asked) -> Answer {
+    let text = match asked.path.trim_start_matches("/computeMetadata/v1/") {
+        "project/project-id" => PROJECT.to_owned(),
+        "instance/zone" => format!("projects/4711/zones/{ZONE}"),
+        "instance/network-interfaces/0/network" => "projects/4711/networks/default".to_owned(),
+        "instance/service-accounts/default/token" => json!({"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"}).to_string(),
+        _ => return Ok(Reply::text(404, "text/plain", "not found").header("metadata-flavor", "Google")),
+    };
+    Ok(Reply::text(200, "text/plain", text).header("metadata-flavor", "Google"))
+}
+
+/// Issues tokens for signed assertions. The signature is not checked; the form is.
+fn token(_: &mut Gcp, asked: &Asked) -> Answer {
+    let form = String::from_utf8_lossy(&asked.bytes).into_owned();
+    let grants = ["jwt-bearer&assertion=", "grant_type=refresh_token&", "token-exchange&"];
+    if grants.iter().any(|grant| form.contains(grant)) {
+        return Ok(Reply::new(200, json!({"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"})));
+    }
+    Ok(Reply::new(400, json!({"error": "unsupported_grant_type", "error_description": form})))
+}
+
+const API: &[Route<Gcp>] = &[
+    ("GET", "/projects/{project}", project),
+    ("GET", "/projects/{project}/zones", collections::zones),
+    ("GET", "/projects/{project}/aggregated/instances", instances::aggregated),
+    ("GET", "/projects/{project}/aggregated/instanceGroups", instances::aggregated),
+    ("GET", "/projects/{project}/global/operations", operations),
+    ("GET", "/projects/{project}/regions/{region}/operations", operations),
+    ("GET", "/projects/{project}/zones/{zone}/operations", operations),
+    ("GET", "/projects/{project}/global/operations/{name}", wait),
+    ("GET", "/projects/{project}/regions/{region}/operations/{name}", wait),
+    ("GET", "/projects/{project}/zones/{zone}/operations/{name}", wait),
+    ("POST", "/projects/{project}/global/operations/{name}/wait", wait),
+    ("POST", "/projects/{project}/regions/{region}/operations/{name}/wait", wait),
+    ("POST", "/projects/{project}/zones/{zone}/operations/{name}/wait", wait),
+    ("POST", "/projects/{project}/regions/{region}/targetPools/{name}/addInstance", actions::pool_instances),
+    ("POST", "/projects/{project}/regions/{region}/targetPools/{name}/removeInstance", actions::pool_instances),
+    ("POST", "/projects/{project}/regions/{region}/targetPools/{name}/getHealth", actions::health),
+    ("POST", "/projects/{project}/regions/{region}/forwardingRules/{name}/setLabels", actions::set_labels),
+    ("POST", "/projects/{project}/zones/{zone}/instanceGroups/{name}/listInstances", actions::list_members),
+    ("POST", "/projects/{project}/zones/{zone}/instanceGroups/{name}/addInstances", actions::group_instances),
+    ("POST", "/projects/{project}/zones/{zone}/instanceGroups/{name}/removeInstances", actions::group_instances),
+    ("GET", "/projects/{project}/global/{collection}", collections::list),
+    ("POST", "/projects/{project}/global/{collection}", collections::create),
+    ("GET", "/projects/{project}/global/{collection}/{name}", collections::get),
+    ("PATCH", "/projects/{project}/global/{collection}/{name}", collections::change),
+    ("PUT", "/projects/{project}/global/{collection}/{name}", collections::change),
+    ("DELETE", "/projects/{project}/global/{collection}/{name}", collections::delete),
+    ("GET", "/projects/{project}/regions/{region}/{collection}", collections::list),
+    ("POST", "/projects/{project}/regions/{region}/{collection}", collections::create),
+    ("GET", "/projects/{project}/regions/{region}/{collection}/{name}", collections::get),
+    ("PATCH", "/projects/{project}/regions/{region}/{collection}/{name}", collections::change),
+    ("PUT", "/projects/{project}/regions/{region}/{collection}/{name}", collections::change),
+    ("DELETE", "/projects/{project}/regions/{region}/{collection}/{name}", collections::delete),
+    ("GET", "/projects/{project}/zones/{zone}/{collection}", collections::list),
+    ("POST", "/projects/{project}/zones/{zone}/{collection}", collections::create),
+    ("GET", "/projects/{project}/zones/{zone}/{collection}/{name}", collections::get),
+    ("DELETE", "/projects/{project}/zones/{zone}/{collection}/{name}", collections::delete),
+];
+
+const OTHERS: &[Route<Gcp>] = &[
+    ("GET", "/computeMetadata/v1/project/{key}", metadata),
+    ("GET", "/computeMetadata/v1/instance/{key}", metadata),
+    ("GET", "/computeMetadata/v1/instance/service-accounts/default/token", metadata),
+    ("GET", "/computeMetadata/v1/instance/network-interfaces/0/network", metadata),
+    ("POST", "/token", token),
+];
+
+impl Cloud for Gcp {
+    type Service = ();
+    type Refusal = Refused;
+    const ROUTES: &'static [Routes<Self>] = &[
+        Routes { prefix: "/compute/v1", service: (), table: API },
+        Routes { prefix: "", service: (), table: OTHERS },
+    ];
+
+    fn advance(&mut self, _: Instant) {
+        let due: Vec<_> = self.operations.iter().filter(|(_, it)| it.operation.is_over()).map(|(path, _)| path.clone()).collect();
+        due.iter().for_each(|path| self.end(path));
+    }
+
+    fn admit(&mut self, asked: &mut Asked) -> Result<(), Refused> {
+        if !asked.path.starts_with("/compute/") {
+            let is_metadata = asked.path.starts_with("/computeMetadata/");
+            let has_flavor = asked.header("metadata-flavor") == Some("Google");
+            return if is_metadata && !has_flavor { Err(refuse(403, "forbidden", "Missing Metadata-Flavor:Google header")) } else { Ok(()) };
+        }
+        asked.project = Self::path(asked).split('/').next().unwrap_or_default().to_owned();
+        if asked.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
+            return Err(refuse(401, "authError", "Invalid Credentials"));
+        }
+        let is_change = !Self::is_read(&asked.route) && asked.path.contains("/firewalls");
+        if is_change && self.forbidden.contains(&asked.project) {
+            let text = format!("Required 'compute.firewalls.create' permission for 'projects/{}'", asked.project);
+            return Err(refuse(403, "forbidden", text));
+        }
+        if asked.is_broken() { Err(refuse(400, "parseError", "Parse Error")) } else { Ok(()) }
+    }
+
+    fn refusal(_: &Asked, refused: Refused) -> Refused {
+        refused
+    }
+
+    fn words(_: &Asked, refused: Refused) -> Reply {
+        let (status, reason) = (refused.status.unwrap_or(400), if refused.code.is_empty() { "invalid" } else { &*refused.code });
+        let message = if refused.message.is_empty() { reason.to_owned() } else { refused.message.clone() };
+        let error = json!({"domain": "global", "reason": reason, "message": message});
+        Reply::new(status, json!({"error": {"code": status, "message": message, "errors": [error]}}))
+    }
+
+    fn is_read(route: &str) -> bool {
+        let reads = ["/wait", "/listInstances", "/getHealth", "/token"];
+        route.starts_with("GET ") || reads.iter().any(|end| route.ends_with(end))
+    }
+}

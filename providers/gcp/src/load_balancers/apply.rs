@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{
-    Actual, Applied, Attributes, Change, Difference, Machines, Operation, Part, Targets, Tree,
+    Actual, Applied, Attributes, Change, Difference, Machines, Operation, Part, Targets,
 };
 use provider_kit::transport::{Call, Method};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::firewalls::FirewallChange;
 use super::names::{ADDRESSES, FIREWALLS, LbNames, object};
@@ -148,7 +148,8 @@ impl Session<'_> {
     }
 
     async fn create(&mut self, part: &Part, settings: &Attributes) -> Result<()> {
-        let Some((kind, name)) = object(part, &self.names.name) else { return Ok(()) };
+        let own = self.names.name.clone();
+        let Some((kind, name)) = object(part, &own) else { return Ok(()) };
         let mut body = body(name, settings);
         let sent = match part {
             Part::Pool(_) if kind == TARGET_POOL => {
@@ -181,7 +182,8 @@ impl Session<'_> {
     }
 
     async fn update(&mut self, part: &Part, settings: &Attributes, changes: &[Difference]) -> Result<()> {
-        let Some((kind, name)) = object(part, &self.names.name) else { return Ok(()) };
+        let own = self.names.name.clone();
+        let Some((kind, name)) = object(part, &own) else { return Ok(()) };
         if part.is_of_kind(FIREWALLS) {
             let service = self.change.identity.service;
             let operation = self.cloud.change_firewall(FirewallChange::Update, name, settings, service).await?;
@@ -301,7 +303,7 @@ impl Session<'_> {
                 self.place.region
             )));
         };
-        let (tier, wanted) = (address["networkTier"].as_str().unwrap_or("PREMIUM"), self.spec.tier.unwrap_or("PREMIUM"));
+        let (tier, wanted) = (address["networkTier"].as_str().unwrap_or("PREMIUM"), self.spec.tier.as_deref().unwrap_or("PREMIUM"));
         if tier != wanted {
             let key = crate::annotations::NETWORK_TIER.key();
             return Err(Error::invalid(format!(
@@ -312,7 +314,8 @@ impl Session<'_> {
     }
 
     async fn delete(&mut self, part: &Part) -> Result<()> {
-        let Some((kind, name)) = object(part, &self.names.name) else { return Ok(()) };
+        let own = self.names.name.clone();
+        let Some((kind, name)) = object(part, &own) else { return Ok(()) };
         let is_shared = self.names.is_shared(name);
         let is_of_check = is_shared && matches!(part, Part::CreatedBefore(_));
         let is_internal = kind != HTTP_CHECK && !name.ends_with("-http-hc");
@@ -412,9 +415,8 @@ impl Session<'_> {
             Some(service) => service,
             None => return Err(Error::conflict(format!("backend service {} does not exist any more", name(pool)))),
         };
-        let known: BTreeSet<_> = service.backends.iter().filter_map(|it| snapshot::zone(&it.group)).collect();
-        let wanted = backends.as_array().into_iter().flatten().filter_map(|it| snapshot::zone(it["group"].as_str()?));
-        if wanted.collect::<BTreeSet<_>>().is_subset(&known) {
+        let has = |zone: &String| service.backends.iter().any(|it| snapshot::zone(&it.group) == Some(&**zone));
+        if by_zone(&all).keys().all(has) {
             return Ok(());
         }
         let body = json!({"backends": backends, "fingerprint": service.fingerprint});

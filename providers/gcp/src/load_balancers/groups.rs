@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Result, async_trait};
-use futures::future::try_join_all;
 use provider_kit::cached::Cached;
 use provider_kit::inventory::Urgency;
 use provider_kit::shared_document::{DocumentStore, Versioned};
@@ -56,11 +55,17 @@ impl Groups {
     pub(super) async fn of(&self, zones: &BTreeSet<String>, cluster_id: &str, age: Duration) -> Result<Arc<Members>> {
         let read = async || {
             let (place, group) = (self.api.place().await?, group(cluster_id));
-            let reads = zones.iter().map(async |zone| match self.list(&place, zone, &group).await {
-                Err(error) if error.is_not_found() => Ok(None),
-                found => Ok(Some((zone.clone(), found?.iter().map(|it| name(&it.instance).to_owned()).collect()))),
-            });
-            Ok::<_, cloud_provider::Error>(try_join_all(reads).await?.into_iter().flatten().collect::<Members>())
+            let mut members = Members::new();
+            for zone in zones {
+                match self.list(&place, zone, &group).await {
+                    Err(error) if error.is_not_found() => {}
+                    found => {
+                        let names = found?.iter().map(|it| name(&it.instance).to_owned()).collect();
+                        members.insert(zone.clone(), names);
+                    }
+                }
+            }
+            Ok(members)
         };
         let (known, _) = self.members.get(age.min(MEMBERS_AGE), &read).await?;
         if zones.iter().all(|zone| known.contains_key(zone)) || age.is_zero() {
@@ -124,10 +129,11 @@ impl Groups {
         let path = "/projects/{project}/aggregated/instanceGroups";
         let call = provider_kit::transport::Call::get(path, &[&place.project]).list().query("filter", filter);
         let found: Value = self.api.http.read(call).await?;
-        let groups = found["items"].as_object().into_iter().flatten();
-        let groups = groups.flat_map(|(scope, it)| it["instanceGroups"].as_array().into_iter().flatten().map(move |_| name(scope)));
-        for zone in groups {
-            let call = place.action(Method::DELETE, GROUP, GROUP.one, zone, &group(cluster_id));
+        let has_group = |(_, it): &(&String, &Value)| it["instanceGroups"].as_array().is_some_and(|all| !all.is_empty());
+        let scopes = found["items"].as_object().into_iter().flatten().filter(has_group);
+        let zones: Vec<String> = scopes.map(|(scope, _)| name(scope).to_owned()).collect();
+        for zone in zones {
+            let call = place.action(Method::DELETE, GROUP, GROUP.one, &zone, &group(cluster_id));
             match self.api.change(call).await {
                 Err(error) if crate::api::is_in_use(&error) => return Ok(false),
                 Err(error) if error.is_not_found() => {}

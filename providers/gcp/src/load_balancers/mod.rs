@@ -8,11 +8,12 @@ mod objects;
 mod snapshot;
 mod spec;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{Caches, Cluster, Error, Node, Result, Service, TargetHealth, async_trait, default_load_balancer_name};
-use futures::future::try_join_all;
+use futures::FutureExt;
+use futures::future::{BoxFuture, try_join_all};
 use provider_kit::annotations::Parsed;
 use provider_kit::cached::Cached;
 use provider_kit::events::Notices;
@@ -88,17 +89,15 @@ impl GceLoadBalancers {
         };
         let nodes: Vec<_> = nodes.iter().filter(is_in_subnet).cloned().collect();
         let known = machine_ids(&nodes, &IDS)?;
-        let all: Vec<_> = known.iter().filter_map(target).collect();
         let limit = if spec.is_internal { MOST_OF_A_GROUP } else { usize::MAX };
-        let mut zone = ("", 0);
-        // Targets are in order: those of a zone follow each other.
-        let sorted: BTreeSet<&str> = all.iter().map(String::as_str).collect();
-        let has_room = |target: &&str| {
-            let own = target.split(':').next().unwrap_or_default();
-            zone = if zone.0 == own { (own, zone.1 + 1) } else { (own, 1) };
-            zone.1 <= limit
-        };
-        Some(sorted.into_iter().filter(has_room).collect())
+        let (mut zones, mut all) = (BTreeMap::<String, usize>::new(), known.iter().filter_map(target).collect::<Vec<_>>());
+        all.sort();
+        all.retain(|target| {
+            let count = zones.entry(target.split(':').next().unwrap_or_default().to_owned()).or_default();
+            *count += 1;
+            *count <= limit
+        });
+        Some(all.into_iter().collect())
     }
 
     /// Returns the network tags of the Nodes: the configured ones, or of each instance the longest that begins its name.
@@ -151,7 +150,7 @@ impl GceLoadBalancers {
             ports: (spec.is_internal && all.is_none()).then_some(ports),
             all_ports: all,
             load_balancing_scheme: Some(if spec.is_internal { "INTERNAL" } else { "EXTERNAL" }.to_owned()),
-            network_tier: spec.tier.map(str::to_owned),
+            network_tier: spec.tier.clone(),
             allow_global_access: (spec.is_internal && spec.has_global_access).then_some(true),
             subnetwork: subnetwork.filter(|_| spec.is_internal).map(|url| short(&url).to_owned()),
             ..Rule::default()
@@ -219,10 +218,13 @@ impl GceLoadBalancers {
     }
 
     /// Reads a load balancer by its name, with what may be left of one that is not complete.
-    async fn read_one(&self, name: &str, leaving: Option<&Service>) -> Result<Option<Actual>> {
-        let (place, names) = (self.api.place().await?, self.names(name).await?);
-        let snapshot = Snapshot::of_one(self, &place, &names, leaving).await?;
-        snapshot.actual(&names, self.api.config.removes_denials)
+    fn read_one<'a>(&'a self, name: &'a str, leaving: Option<&'a Service>) -> BoxFuture<'a, Result<Option<Actual>>> {
+        let read = async move {
+            let (place, names) = (self.api.place().await?, self.names(name).await?);
+            let snapshot = Snapshot::of_one(self, &place, &names, leaving).await?;
+            snapshot.actual(&names, self.api.config.removes_denials)
+        };
+        read.boxed()
     }
 }
 
@@ -336,7 +338,7 @@ impl LoadBalancerCloud for GceLoadBalancers {
     }
 
     /// Reads the health of the instances of a target pool, one by one. A backend service tells that of a whole group.
-    async fn target_health(&self, observed: &Actual) -> Result<Option<std::collections::BTreeMap<String, TargetHealth>>> {
+    async fn target_health(&self, observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         let Some((pool, targets)) = observed.tree.as_ref().and_then(|tree| tree.targets.iter().next()) else { return Ok(None) };
         let Some(name) = pool.strip_prefix("targetPools/") else { return Ok(None) };
         let place = self.api.place().await?;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cloud_provider::{Result, Service};
+use futures::FutureExt;
 use futures::future::try_join_all;
 use provider_kit::inventory::Urgency;
 use provider_kit::load_balancers::{Actual, Attributes, Part, State, Targets, Tree};
@@ -35,7 +36,7 @@ pub(super) struct Snapshot {
 }
 
 /// Reads objects of one kind: all, or those of these names.
-async fn read<T: DeserializeOwned>(
+async fn read<T: DeserializeOwned + Send>(
     cloud: &GceLoadBalancers,
     place: &Place,
     kind: Kind,
@@ -51,7 +52,10 @@ async fn read<T: DeserializeOwned>(
             cloud.api.list(call, &Urgency::default(), name).await?
         }
         Some(names) => {
-            let reads = names.iter().map(|name| cloud.api.find(place, kind, name));
+            let mut reads = Vec::new();
+            for name in names {
+                reads.push(cloud.api.find::<T>(place, kind, name).boxed());
+            }
             try_join_all(reads).await?.into_iter().flatten().collect()
         }
     };

@@ -30,7 +30,7 @@ pub(crate) struct Spec {
     pub(super) ports: Vec<u16>,
     pub(super) ranges: Vec<String>,
     pub(super) ip: Option<String>,
-    pub(super) tier: Option<&'static str>,
+    pub(super) tier: Option<String>,
     pub(super) has_global_access: bool,
     pub(super) subnet: Option<String>,
     pub(super) is_shared: bool,
