@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Result, async_trait};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use provider_kit::cached::Cached;
 use provider_kit::inventory::Urgency;
 use provider_kit::shared_document::{DocumentStore, Versioned};
@@ -37,7 +39,7 @@ pub(super) struct Group {
 /// Reads and writes instance groups, by zone and name.
 pub(super) struct Groups {
     pub(super) api: Api,
-    pub(super) members: Arc<Cached<Members>>,
+    pub(super) members: Cached<Members>,
 }
 
 #[derive(Deserialize)]
@@ -46,32 +48,33 @@ struct GroupMember {
 }
 
 impl Groups {
-    async fn list(&self, place: &Place, zone: &str, name: &str) -> Result<Vec<GroupMember>> {
+    fn list<'a>(&'a self, place: &'a Place, zone: &'a str, name: &'a str) -> BoxFuture<'a, Result<Vec<GroupMember>>> {
         let call = place.action(Method::POST, GROUP, ACTIONS[0], zone, name).json(&json!({"instanceState": "ALL"}));
-        self.api.list(call.reading(), &Urgency::default(), |it: &GroupMember| it.instance.clone()).await
+        async move { self.api.list(call.reading(), &Urgency::default(), |it: &GroupMember| it.instance.clone()).await }.boxed()
+    }
+
+    async fn read_all(&self, zones: &BTreeSet<String>, cluster_id: &str) -> Result<Members> {
+        let (place, group, mut members) = (self.api.place().await?, group(cluster_id), Members::new());
+        for zone in zones {
+            match self.list(&place, zone, &group).await {
+                Err(error) if error.is_not_found() => {}
+                found => {
+                    let names = found?.iter().map(|it| name(&it.instance).to_owned()).collect();
+                    members.insert(zone.clone(), names);
+                }
+            }
+        }
+        Ok(members)
     }
 
     /// Returns the groups of these zones that exist, with their members.
     pub(super) async fn of(&self, zones: &BTreeSet<String>, cluster_id: &str, age: Duration) -> Result<Arc<Members>> {
-        let read = async || {
-            let (place, group) = (self.api.place().await?, group(cluster_id));
-            let mut members = Members::new();
-            for zone in zones {
-                match self.list(&place, zone, &group).await {
-                    Err(error) if error.is_not_found() => {}
-                    found => {
-                        let names = found?.iter().map(|it| name(&it.instance).to_owned()).collect();
-                        members.insert(zone.clone(), names);
-                    }
-                }
-            }
-            Ok(members)
-        };
-        let (known, _) = self.members.get(age.min(MEMBERS_AGE), &read).await?;
+        let age = age.min(MEMBERS_AGE);
+        let (known, _) = self.members.get(age, async || self.read_all(zones, cluster_id).await).await?;
         if zones.iter().all(|zone| known.contains_key(zone)) || age.is_zero() {
             return Ok(known);
         }
-        Ok(self.members.get(Duration::ZERO, read).await?.0)
+        Ok(self.members.get(Duration::ZERO, async || self.read_all(zones, cluster_id).await).await?.0)
     }
 }
 

@@ -50,7 +50,6 @@ pub(crate) struct GceLoadBalancers {
     kubernetes: Kubernetes,
     notices: Notices,
     groups: SharedDocuments<Groups>,
-    members: Arc<Cached<groups::Members>>,
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
 }
 
@@ -59,12 +58,12 @@ pub(crate) fn load_balancers(
     kubernetes: &Kubernetes,
     caches: &Arc<OnceLock<Arc<dyn Caches>>>,
 ) -> Balancers {
-    let (api, members) = (instances.source().clone(), Arc::default());
-    let groups = SharedDocuments::new(Groups { api: api.clone(), members: Arc::clone(&members) });
+    let api = instances.source().clone();
+    let groups = SharedDocuments::new(Groups { api: api.clone(), members: Cached::default() });
     let notices = Notices::new(kubernetes.cluster.events().clone());
     let (instances, kubernetes, caches) = (instances.clone(), kubernetes.clone(), Arc::clone(caches));
     let machines = Arc::new(api.clone());
-    let cloud = GceLoadBalancers { api, instances, kubernetes, notices, groups, members, caches };
+    let cloud = GceLoadBalancers { api, instances, kubernetes, notices, groups, caches };
     Balancers::of(cloud, machines, Options::default())
 }
 

@@ -40,9 +40,9 @@ pub(super) struct Rule {
     #[serde(skip_serializing)]
     pub(super) backend_service: Option<String>,
     #[serde(skip_serializing)]
-    description: String,
+    pub(super) description: String,
     #[serde(skip_serializing)]
-    labels: BTreeMap<String, String>,
+    pub(super) labels: BTreeMap<String, String>,
     pub(super) label_fingerprint: Option<String>,
     pub(super) creation_timestamp: Option<String>,
 }

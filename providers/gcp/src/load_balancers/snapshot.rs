@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cloud_provider::{Result, Service};
 use futures::FutureExt;
-use futures::future::try_join_all;
+use futures::future::{BoxFuture, try_join_all};
 use provider_kit::inventory::Urgency;
 use provider_kit::load_balancers::{Actual, Attributes, Part, State, Targets, Tree};
 use provider_kit::transport::Method;
@@ -36,30 +36,28 @@ pub(super) struct Snapshot {
 }
 
 /// Reads objects of one kind: all, or those of these names.
-async fn read<T: DeserializeOwned + Send>(
-    cloud: &GceLoadBalancers,
-    place: &Place,
+fn read<'a, T: DeserializeOwned + Send + 'static>(
+    cloud: &'a GceLoadBalancers,
+    place: &'a Place,
     kind: Kind,
-    names: Option<&[String]>,
+    names: Option<&'a [String]>,
     name: fn(&T) -> String,
-) -> Result<BTreeMap<String, T>> {
-    let found = match names {
-        None => {
+) -> BoxFuture<'a, Result<BTreeMap<String, T>>> {
+    let read = async move {
+        let Some(names) = names else {
             let call = place.all(Method::GET, kind, "");
             // Firewalls of the whole network are many.
             let filter = (kind == FIREWALL).then_some("name eq (k8s-.*|.*-hc)");
             let call = filter.iter().fold(call, |call, filter| call.query("filter", filter));
-            cloud.api.list(call, &Urgency::default(), name).await?
+            return cloud.api.list(call, &Urgency::default(), name).await;
+        };
+        let mut reads = Vec::new();
+        for name in names {
+            reads.push(cloud.api.find::<T>(place, kind, name).boxed());
         }
-        Some(names) => {
-            let mut reads = Vec::new();
-            for name in names {
-                reads.push(cloud.api.find::<T>(place, kind, name).boxed());
-            }
-            try_join_all(reads).await?.into_iter().flatten().collect()
-        }
+        Ok(try_join_all(reads).await?.into_iter().flatten().collect())
     };
-    Ok(found.into_iter().map(|it| (name(&it), it)).collect())
+    async move { Ok(read.await?.into_iter().map(|it| (name(&it), it)).collect()) }.boxed()
 }
 
 impl Snapshot {
