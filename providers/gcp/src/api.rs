@@ -168,6 +168,9 @@ struct OperationError {
 
 #[derive(Deserialize)]
 struct OperationList {
+    /// Required: an answer of something else is no empty list.
+    #[serde(rename = "kind")]
+    _kind: String,
     #[serde(default)]
     items: Vec<Operation>,
 }
@@ -247,7 +250,7 @@ impl Api {
             let budget = Budget { refill: Refill::per_second(rate, burst), ..Budget::default() };
             let http = http.leaf(Arc::clone(&leaf)).refusals(refusal).budget(budget).own_series(Requests::clone(&requests));
             let is_limit = |it: &Refusal| matches!(&*it.code, "rateLimitExceeded" | "userRateLimitExceeded");
-            let http = http.not_applied(is_limit).paging(Paging::token("pageToken", "/nextPageToken").size("maxResults", 500));
+            let http = http.not_applied(is_limit).paging(Paging::token("pageToken", "/nextPageToken").size("maxResults", 500).omits_empty("kind"));
             Ok::<_, Error>(http.build()?.meaning(|refusal| meaning_of(&refusal.code)))
         };
         let (http, polled) = (connection(20, 200)?, connection(10, 20)?);

@@ -112,6 +112,9 @@ struct Warning {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AggregatedList {
+    /// Required: an answer of something else is no empty list.
+    #[serde(rename = "kind")]
+    _kind: String,
     #[serde(default)]
     items: BTreeMap<String, Zone>,
     next_page_token: Option<String>,
@@ -210,7 +213,7 @@ impl Api {
             for _ in 0..EMPTY_PAGES {
                 let call = if token.is_empty() { call.clone() } else { call.clone().query("pageToken", &token) };
                 let read = urgency.carry(|priority| self.http.read(call.clone().priority(priority)));
-                let AggregatedList { items: scopes, next_page_token, unreachables } = read.await?;
+                let AggregatedList { items: scopes, next_page_token, unreachables, .. } = read.await?;
                 let (mut items, mut missing) = (Vec::new(), unreachables);
                 for (scope, zone) in scopes {
                     missing.extend(zone.warning.filter(|it| it.code != "NO_RESULTS_ON_PAGE").map(|_| scope.clone()));

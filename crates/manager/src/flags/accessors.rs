@@ -15,7 +15,7 @@ use crate::controllers_task::{Clients, Settings};
 use crate::logging::LoggingOptions;
 
 /// The flag that switches node IPAM on.
-const ALLOCATE: &str = "allocate-node-cidrs";
+const ALLOCATE: [&str; 2] = ["allocate-node-cidrs", "cidr-allocator-type"];
 
 impl Flags {
     /// How the controllers behave.
@@ -173,14 +173,15 @@ impl Flags {
     pub fn cloud_flags(&self) -> Environment {
         let given = provider_flags::all()
             .map(|flag| (flag.name, flag.is_read_by(&self.cloud.cloud_provider)))
-            .chain([(ALLOCATE, self.has_node_ipam())])
+            .chain(ALLOCATE.map(|name| (name, self.has_node_ipam())))
             .filter(|(name, is_read)| *is_read && self.given.has(name));
         Environment::of(given.filter_map(|(name, _)| Some((format!("--{name}"), self.value(name)?))))
     }
 
     /// Returns `true` if the cloud's provider assigns Pod ranges to Nodes.
     pub(super) fn has_node_ipam(&self) -> bool {
-        self.cloud.cloud_provider == "linode"
+        let is_from_cloud = self.route.cidr_allocator_type == "CloudAllocator";
+        self.cloud.cloud_provider == "linode" || self.cloud.cloud_provider == "gce" && is_from_cloud
     }
 
     /// Base name of the program.

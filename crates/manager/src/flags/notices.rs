@@ -70,7 +70,7 @@ impl Flags {
         let ranges = "kube-controller-manager gives Nodes their Pod ranges";
         let table = [
             ("allocate-node-cidrs", self.route.allocate_node_cidrs && !self.has_node_ipam(), ranges),
-            ("cidr-allocator-type", self.given.has("cidr-allocator-type"), ranges),
+            ("cidr-allocator-type", self.given.has("cidr-allocator-type") && !self.has_node_ipam(), ranges),
             (
                 "external-cloud-volume-plugin",
                 !self.cloud.external_cloud_volume_plugin.is_empty(),

@@ -14,7 +14,8 @@ impl ProviderFlag {
     /// Returns `true` if the provider of this name reads the flag.
     pub(super) fn is_read_by(&self, provider: &str) -> bool {
         let is_linode = provider == "linode" && !LINODE_INERT.contains(&self.name);
-        (self.name == USER_AGENT || is_linode) && self.providers.contains(&provider)
+        let is_gcp = provider == "gce" && !GCP_INERT.contains(&self.name);
+        (self.name == USER_AGENT || is_linode || is_gcp) && self.providers.contains(&provider)
     }
 }
 
@@ -43,6 +44,17 @@ const IPAM_SIZES: &[&str] = &["azure", "gce", "linode"];
 const LINODE: &[&str] = &["linode"];
 /// Flags of Linode's program without effect: BGP is not supported.
 const LINODE_INERT: [&str; 2] = ["bgp-node-selector", "ip-holder-suffix"];
+/// Flags of Google's program without effect.
+const GCP_INERT: [&str; 8] = [
+    "cloud-provider-gce-l7lb-src-cidrs",
+    "enable-gke-tenant-controller",
+    "enable-l4-ilb-fine-grained-lock",
+    "enable-multi-subnet-cluster",
+    "enable-multi-networking",
+    "node-cidr-mask-size",
+    "node-cidr-mask-size-ipv4",
+    "node-cidr-mask-size-ipv6",
+];
 const OPENSTACK: &[&str] = &["openstack"];
 
 const AZURE_BOOLS: [ProviderFlag; 1] = flags(AZURE, Kind::Bool, ["enable-dynamic-reloading"]);
@@ -63,6 +75,8 @@ const GCP_BOOLS: [ProviderFlag; 9] = flags(
         "enable-multi-networking",
     ],
 );
+const GCP_TEXTS: [ProviderFlag; 2] =
+    flags(GCP, Kind::Text, ["cloud-provider-gce-lb-src-cidrs", "cloud-provider-gce-l7lb-src-cidrs"]);
 const IPAM_TEXTS: [ProviderFlag; 1] = flags(IPAM, Kind::Text, ["service-cluster-ip-range"]);
 const IPAM_INTS: [ProviderFlag; 1] = flags(IPAM, Kind::Int, ["node-cidr-mask-size"]);
 const IPAM_FAMILY_INTS: [ProviderFlag; 2] =
@@ -107,10 +121,11 @@ const LINODE_TEXTS: [ProviderFlag; 13] = flags(
     ],
 );
 
-const ALL: [&[ProviderFlag]; 14] = [
+const ALL: [&[ProviderFlag]; 15] = [
     &AZURE_BOOLS,
     &AZURE_TEXTS,
     &GCP_BOOLS,
+    &GCP_TEXTS,
     &IPAM_TEXTS,
     &IPAM_INTS,
     &IPAM_FAMILY_INTS,

@@ -17,10 +17,10 @@ pub struct RouteFlags {
     /// Keep the cloud's routes to the Nodes' Pod ranges, where the cloud has routes; needs --cluster-cidr.
     #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub configure_cloud_routes: bool,
-    /// Assign Pod ranges to Nodes, on linode. On other clouds without effect: there kube-controller-manager does it.
+    /// Assign Pod ranges to Nodes, on linode, and on gce with --cidr-allocator-type=CloudAllocator. On other clouds without effect: there kube-controller-manager does it.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub allocate_node_cidrs: bool,
-    /// Accepted, without effect, as --allocate-node-cidrs.
+    /// Source of Pod ranges: CloudAllocator on gce. Otherwise accepted without effect, as --allocate-node-cidrs.
     #[arg(long, default_value = "RangeAllocator", value_name = "TYPE")]
     pub cidr_allocator_type: String,
     /// After a change routes are compared at least this often. Without one, they are compared every five minutes; with the

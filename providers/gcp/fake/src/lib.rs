@@ -273,23 +273,25 @@ const API: &[Route<Gcp>] = &[
     ("POST", "/projects/{project}/zones/{zone}/instanceGroups/{name}/listInstances", actions::list_members),
     ("POST", "/projects/{project}/zones/{zone}/instanceGroups/{name}/addInstances", actions::group_instances),
     ("POST", "/projects/{project}/zones/{zone}/instanceGroups/{name}/removeInstances", actions::group_instances),
-    ("GET", "/projects/{project}/global/{collection}", collections::list),
-    ("POST", "/projects/{project}/global/{collection}", collections::create),
-    ("GET", "/projects/{project}/global/{collection}/{name}", collections::get),
-    ("PATCH", "/projects/{project}/global/{collection}/{name}", collections::change),
-    ("PUT", "/projects/{project}/global/{collection}/{name}", collections::change),
-    ("DELETE", "/projects/{project}/global/{collection}/{name}", collections::delete),
-    ("GET", "/projects/{project}/regions/{region}/{collection}", collections::list),
-    ("POST", "/projects/{project}/regions/{region}/{collection}", collections::create),
-    ("GET", "/projects/{project}/regions/{region}/{collection}/{name}", collections::get),
-    ("PATCH", "/projects/{project}/regions/{region}/{collection}/{name}", collections::change),
-    ("PUT", "/projects/{project}/regions/{region}/{collection}/{name}", collections::change),
-    ("DELETE", "/projects/{project}/regions/{region}/{collection}/{name}", collections::delete),
-    ("GET", "/projects/{project}/zones/{zone}/{collection}", collections::list),
-    ("POST", "/projects/{project}/zones/{zone}/{collection}", collections::create),
-    ("GET", "/projects/{project}/zones/{zone}/{collection}/{name}", collections::get),
-    ("DELETE", "/projects/{project}/zones/{zone}/{collection}/{name}", collections::delete),
 ];
+
+/// The routes of a collection.
+macro_rules! collection {
+    ($path:literal) => {
+        Routes {
+            prefix: "/compute/v1",
+            service: (),
+            table: &[
+                ("GET", concat!("/projects/{project}/", $path), collections::list),
+                ("POST", concat!("/projects/{project}/", $path), collections::create),
+                ("GET", concat!("/projects/{project}/", $path, "/{name}"), collections::get),
+                ("PATCH", concat!("/projects/{project}/", $path, "/{name}"), collections::change),
+                ("PUT", concat!("/projects/{project}/", $path, "/{name}"), collections::change),
+                ("DELETE", concat!("/projects/{project}/", $path, "/{name}"), collections::delete),
+            ],
+        }
+    };
+}
 
 const OTHERS: &[Route<Gcp>] = &[
     ("GET", "/computeMetadata/v1/project/{key}", metadata),
@@ -304,6 +306,18 @@ impl Cloud for Gcp {
     type Refusal = Refused;
     const ROUTES: &'static [Routes<Self>] = &[
         Routes { prefix: "/compute/v1", service: (), table: API },
+        collection!("regions/{region}/addresses"),
+        collection!("regions/{region}/forwardingRules"),
+        collection!("regions/{region}/targetPools"),
+        collection!("regions/{region}/backendServices"),
+        collection!("regions/{region}/subnetworks"),
+        collection!("zones/{zone}/instances"),
+        collection!("zones/{zone}/instanceGroups"),
+        collection!("global/healthChecks"),
+        collection!("global/httpHealthChecks"),
+        collection!("global/firewalls"),
+        collection!("global/routes"),
+        collection!("global/networks"),
         Routes { prefix: "", service: (), table: OTHERS },
     ];
 

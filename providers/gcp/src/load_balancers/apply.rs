@@ -125,10 +125,9 @@ impl Session<'_> {
         let mut outcome = self.change.outcome(at + 1).unwrap_or_default();
         let held: Option<Address> = self.cloud.api.find(self.place, ADDRESS, &self.names.name).await?;
         let mut tree = outcome.tree.take().unwrap_or_default();
-        let listeners: Vec<_> = tree.listeners().map(|(port, it)| (port.clone(), it.clone())).collect();
-        if let Some((port, settings)) = listeners.last() {
-            let pool = settings.text("pool").unwrap_or_default().to_owned();
-            listeners.iter().for_each(|(port, _)| drop(tree.parts.remove(&Part::Listener(port.clone()))));
+        if let Some(Part::Listener(port)) = self.change.operations[at].part() {
+            tree.parts.retain(|part, _| !matches!(part, Part::Listener(_)));
+            let pool = rule.backend().map(crate::api::tail).unwrap_or_default().to_owned();
             tree = tree.listener(port.number, port.protocol.clone(), &pool, rule.observed()?);
         }
         if let Some(address) = held {

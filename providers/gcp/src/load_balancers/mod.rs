@@ -284,8 +284,8 @@ impl LoadBalancerCloud for GceLoadBalancers {
         }
         if spec.is_internal {
             let nodes = self.kubernetes.cluster.nodes().unwrap_or_default();
-            let is_excluded = |node: &&Arc<Node>| node.labels.get(cloud_provider::names::LABEL_EXCLUDE_BALANCER).is_none();
-            let of_cluster: BTreeSet<_> = nodes.iter().filter(is_excluded).filter_map(|it| target(&it.provider_id)).collect();
+            let is_balanced = |node: &&Arc<Node>| node.labels.get(cloud_provider::names::LABEL_EXCLUDE_BALANCER).is_none();
+            let of_cluster: BTreeSet<_> = nodes.iter().filter(is_balanced).filter_map(|it| target(&it.provider_id)).collect();
             let pools: Vec<_> = desired.targets.iter().map(|(pool, targets)| (pool.clone(), targets.clone())).collect();
             for (pool, targets) in pools {
                 let seen = observed.tree.as_ref().map(|tree| tree.targets_of(&pool)).unwrap_or_default();

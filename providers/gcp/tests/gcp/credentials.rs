@@ -28,7 +28,7 @@ async fn started(name: &str, content: &Value) -> Result<Vec<String>, String> {
     let findings = provider.diagnose().await;
     let _ = std::fs::remove_file(path);
     match findings.iter().find(|it| it.severity == cloud_provider::Severity::Failure) {
-        Some(failure) => Err(failure.message.clone()),
+        Some(failure) => Err(failure.text.clone()),
         None => Ok(harness.fake.gate().requests().into_iter().take(3).map(|it| it.route).collect()),
     }
 }
@@ -66,5 +66,5 @@ async fn metadata_server_must_say_that_it_is_one() {
     let setup = harness.setup();
     let provider = Gce::new(Config::read(&setup).unwrap(), &setup, in_process(router)).unwrap();
     let findings = provider.diagnose().await;
-    assert!(findings[0].message.contains("proxy is no metadata server"), "{findings:?}");
+    assert!(findings[0].text.contains("proxy is no metadata server"), "{findings:?}");
 }

@@ -329,7 +329,7 @@ async fn denial_is_created_with_its_flag_and_deleted_without() {
 async fn failed_operation_is_an_error_and_the_next_sync_repairs_it() {
     let (harness, mut web) = (Harness::new(), service(&[], json!({})));
     let provider = harness.started().await;
-    harness.fake.gate().fail(Fault::ends_in_error("POST /projects/{project}/regions/{region}/{collection}", "QUOTA_EXCEEDED").times(1));
+    harness.fake.gate().fail(Fault::ends_in_error("POST /projects/{project}/regions/{region}/forwardingRules", "QUOTA_EXCEEDED").times(1));
     assert!(harness.ensure(&provider, &mut web).await.unwrap_err().is_quota());
     harness.ensure(&provider, &mut web).await.unwrap();
 }

@@ -119,7 +119,7 @@ async fn zone_that_does_not_answer_proves_no_absence() {
     let harness = Harness::new().set("multizone", "true");
     harness.add_node("worker-3", "us-central1-b");
     harness.fake.lock().unreachable = vec!["us-central1-b".to_owned()];
-    harness.fake.gate().fail(Fault::status("GET /projects/{project}/zones/{zone}/{collection}/{name}", 503));
+    harness.fake.gate().fail(Fault::status("GET /projects/{project}/zones/{zone}/instances/{name}", 503));
     let provider = harness.started().await;
     let nodes: Vec<_> = (1..=20).map(|it| Arc::new(named(&format!("worker-{it}")))).collect();
     let found = provider.instances().unwrap().lookup(&nodes, EVERYTHING).await;
