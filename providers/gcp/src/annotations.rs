@@ -7,9 +7,8 @@ use crate::config::KIND as DEFAULT_KIND;
 /// Kinds of load balancers: `true` is internal.
 pub(crate) const KINDS: Kind<bool> =
     Kind::of("`Internal`; anything else is external", |text| Some(matches!(text, "Internal" | "internal")));
-const TIERS: Kind<String> = Kind::of("`Premium` or `Standard`", |text| {
-    matches!(text, "Premium" | "Standard").then(|| text.to_uppercase())
-});
+const TIERS: Kind<String> =
+    Kind::of("`Premium` or `Standard`", |text| matches!(text, "Premium" | "Standard").then(|| text.to_uppercase()));
 const TRUE: Kind<bool> = Kind::of("`true`; anything else is false", |text| Some(text == "true"));
 const ENABLED: Kind<bool> = Kind::of("`enabled`; anything else has no effect", |text| Some(text == "enabled"));
 

@@ -181,7 +181,8 @@ impl Operation {
         match (&*self.status, first) {
             ("DONE", None) => Some(Ok(())),
             ("DONE", Some(error)) => {
-                let OperationError { code, message } = error.unwrap_or(OperationError { code: String::new(), message: String::new() });
+                let OperationError { code, message } =
+                    error.unwrap_or(OperationError { code: String::new(), message: String::new() });
                 let of_status: fn(String) -> Error = match self.http_error_status_code {
                     400 => Error::invalid,
                     403 => Error::unauthorized,
@@ -248,9 +249,12 @@ impl Api {
         let connection = |rate: u32, burst: u32| {
             let http = Transport::of_session(tokens.session(|access| Ok(Arc::clone(access)))).setup(setup);
             let budget = Budget { refill: Refill::per_second(rate, burst), ..Budget::default() };
-            let http = http.leaf(Arc::clone(&leaf)).refusals(refusal).budget(budget).own_series(Requests::clone(&requests));
+            let http =
+                http.leaf(Arc::clone(&leaf)).refusals(refusal).budget(budget).own_series(Requests::clone(&requests));
             let is_limit = |it: &Refusal| matches!(&*it.code, "rateLimitExceeded" | "userRateLimitExceeded");
-            let http = http.not_applied(is_limit).paging(Paging::token("pageToken", "/nextPageToken").size("maxResults", 500).omits_empty("kind"));
+            let http = http
+                .not_applied(is_limit)
+                .paging(Paging::token("pageToken", "/nextPageToken").size("maxResults", 500).omits_empty("kind"));
             Ok::<_, Error>(http.build()?.meaning(|refusal| meaning_of(&refusal.code)))
         };
         let (http, polled) = (connection(20, 200)?, connection(10, 20)?);
@@ -289,7 +293,11 @@ impl Api {
             Some(network) => network.clone(),
             None => name(&text("/computeMetadata/v1/instance/network-interfaces/0/network").await?).to_owned(),
         };
-        let network = if network.contains('/') { network } else { format!("{base}/projects/{network_project}/global/networks/{network}") };
+        let network = if network.contains('/') {
+            network
+        } else {
+            format!("{base}/projects/{network_project}/global/networks/{network}")
+        };
         let region = region(&zone).to_owned();
         let mut place = Place { project, network_project, zone, region, network, subnetwork: None, base };
         place.subnetwork = match &config.subnetwork {
@@ -316,10 +324,13 @@ impl Api {
 
     /// Returns the subnetwork that an automatic network has in the region; other networks have none that is obvious.
     async fn find_subnetwork(&self, place: &Place) -> Option<String> {
-        let call = Call::get("/projects/{project}/global/networks/{name}", &[&place.network_project, name(&place.network)]);
+        let call =
+            Call::get("/projects/{project}/global/networks/{name}", &[&place.network_project, name(&place.network)]);
         let network = self.http.read::<Value>(call).await.ok()?;
         if network["autoCreateSubnetworks"] != true {
-            tracing::warn!("subnetwork-name is not set: internal load balancers get the address that the network chooses");
+            tracing::warn!(
+                "subnetwork-name is not set: internal load balancers get the address that the network chooses"
+            );
             return None;
         }
         let path = "/projects/{project}/regions/{region}/subnetworks";
@@ -379,7 +390,8 @@ async fn poll(http: Transport, ids: Vec<String>) -> Result<Vec<OperationState<St
         scopes.entry(scope).or_default().push(name);
     }
     let reads = scopes.iter().map(|(scope, names)| {
-        let parameters: Vec<&str> = scope.split('/').filter(|it| !matches!(*it, "global" | "regions" | "zones")).collect();
+        let parameters: Vec<&str> =
+            scope.split('/').filter(|it| !matches!(*it, "global" | "regions" | "zones")).collect();
         let path = match scope.split('/').nth(1) {
             Some("regions") => "/projects/{project}/regions/{region}/operations",
             Some("zones") => "/projects/{project}/zones/{zone}/operations",

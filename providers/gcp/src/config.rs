@@ -212,7 +212,8 @@ fn token_source(file: &mut Settings, variables: &mut Variables<'_>) -> TokenSour
     match file.get(&TOKEN_URL).as_deref() {
         None | Some("") => TokenSource::Metadata,
         Some("nil") => {
-            let of_gcloud = home.map(|it| PathBuf::from(it).join(".config/gcloud/application_default_credentials.json"));
+            let of_gcloud =
+                home.map(|it| PathBuf::from(it).join(".config/gcloud/application_default_credentials.json"));
             let found = path.map(PathBuf::from).or(of_gcloud.filter(|path| path.exists()));
             found.map_or(TokenSource::Metadata, TokenSource::File)
         }

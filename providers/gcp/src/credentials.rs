@@ -114,7 +114,9 @@ impl Credentials {
         let answer = answer.map_err(|error| error.context("the metadata server cannot be asked"))?;
         if answer.headers.get("metadata-flavor").is_none_or(|flavor| flavor != "Google") {
             let host = &self.config.metadata_host;
-            return Err(Error::other(format!("{host} is no metadata server: its answer lacks the header Metadata-Flavor")));
+            return Err(Error::other(format!(
+                "{host} is no metadata server: its answer lacks the header Metadata-Flavor"
+            )));
         }
         Ok(answer)
     }
@@ -180,7 +182,11 @@ impl Credentials {
                     None => Ok(token),
                 }
             }
-            Account::ImpersonatedServiceAccount { source_credentials, service_account_impersonation_url, delegates } => {
+            Account::ImpersonatedServiceAccount {
+                source_credentials,
+                service_account_impersonation_url,
+                delegates,
+            } => {
                 let token = Box::pin(self.exchange(*source_credentials)).await?;
                 self.impersonate(&token, &service_account_impersonation_url, &delegates).await
             }
@@ -207,7 +213,9 @@ impl Credentials {
                 }
                 String::from_utf8_lossy(&self.at(url)?.send(call).await?.body).into_owned()
             }
-            (None, None) => return Err(Error::invalid("credential_source has neither file nor url, which are accepted")),
+            (None, None) => {
+                return Err(Error::invalid("credential_source has neither file nor url, which are accepted"));
+            }
         };
         let Some(field) = &source.format.subject_token_field_name else { return Ok(text.trim().into()) };
         let token = serde_json::from_str::<Value>(&text).ok().and_then(|it| Some(it[field].as_str()?.to_owned()));
@@ -236,7 +244,8 @@ fn assertion(email: &str, key: &SecretString, key_id: Option<&str>, audience: &s
     let key = RsaKeyPair::from_pkcs8(&der).map_err(|_| wrong())?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let header = json!({"alg": "RS256", "typ": "JWT", "kid": key_id});
-    let claims = json!({"iss": email, "sub": email, "scope": SCOPE, "aud": audience, "iat": now, "exp": now + HOUR.as_secs()});
+    let claims =
+        json!({"iss": email, "sub": email, "scope": SCOPE, "aud": audience, "iat": now, "exp": now + HOUR.as_secs()});
     let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
     let text = format!("{header}.{claims}");
     let mut signature = vec![0; key.public().modulus_len()];

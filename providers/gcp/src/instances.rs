@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cloud_provider::{AddressType, Error, InstanceMetadata, InstanceState, Instances, Node, NodeAddress, Result, Want, async_trait};
+use cloud_provider::{
+    AddressType, Error, InstanceMetadata, InstanceState, Instances, Node, NodeAddress, Result, Want, async_trait,
+};
 use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, Urgency, priority};
 use provider_kit::paging::{Page, Reading, Rules, read_pages};
 use provider_kit::provider_id::ProviderIds;
@@ -16,8 +18,11 @@ use crate::api::{Api, Place, name as last_part, region, short};
 use crate::config::StackType;
 
 /// Provider IDs of Nodes: `gce://project/zone/name`.
-pub(crate) const IDS: ProviderIds =
-    ProviderIds { scheme: NAME, form: "<project>/<zone>/<instance>", valid: |id| id.split('/').count() == 3 && id.split('/').all(|it| !it.is_empty()) };
+pub(crate) const IDS: ProviderIds = ProviderIds {
+    scheme: NAME,
+    form: "<project>/<zone>/<instance>",
+    valid: |id| id.split('/').count() == 3 && id.split('/').all(|it| !it.is_empty()),
+};
 
 /// Pages without an instance that may follow each other.
 const EMPTY_PAGES: usize = 50;
@@ -151,7 +156,8 @@ impl Instance {
         let [project, zone, name] = [0, 2, 4].map(|at| parts.get(at).copied().unwrap_or_default());
         let mut addresses: Vec<_> = answer.network_interfaces.iter().flat_map(Interface::addresses).collect();
         addresses.sort_by_key(|(_, ip)| ip.is_ipv6() == (config.stack == StackType::Ipv4First));
-        let mut all: Vec<_> = addresses.iter().map(|(kind, ip)| NodeAddress::new(kind.clone(), &ip.to_string())).collect();
+        let mut all: Vec<_> =
+            addresses.iter().map(|(kind, ip)| NodeAddress::new(kind.clone(), &ip.to_string())).collect();
         if !all.is_empty() {
             let dns = format!("{name}.{zone}.c.{project}.internal");
             all.extend([AddressType::InternalDNS, AddressType::Hostname].map(|kind| NodeAddress::new(kind, &dns)));
@@ -162,7 +168,10 @@ impl Instance {
             id_at: if config.is_multi_project { 0 } else { project.len() + 1 },
             path: format!("{project}/{zone}/{name}").into(),
             kind: last_part(&answer.machine_type).into(),
-            is_off: matches!(&*answer.status, "TERMINATED" | "STOPPED" | "SUSPENDED" | "PENDING_STOP" | "DEPROVISIONING"),
+            is_off: matches!(
+                &*answer.status,
+                "TERMINATED" | "STOPPED" | "SUSPENDED" | "PENDING_STOP" | "DEPROVISIONING"
+            ),
             is_settled: answer.status == "RUNNING",
             addresses: all.into(),
             tags: answer.tags.items.into(),
@@ -218,7 +227,9 @@ impl Api {
                 for (scope, zone) in scopes {
                     missing.extend(zone.warning.filter(|it| it.code != "NO_RESULTS_ON_PAGE").map(|_| scope.clone()));
                     let is_ours = self.is_managed(&place, last_part(&scope));
-                    items.extend(zone.instances.into_iter().filter(|_| is_ours).map(|it| Instance::new(it, &self.config)));
+                    items.extend(
+                        zone.instances.into_iter().filter(|_| is_ours).map(|it| Instance::new(it, &self.config)),
+                    );
                 }
                 missing.retain(|scope| self.is_managed(&place, last_part(scope)));
                 unreachable.lock().unwrap_or_else(PoisonError::into_inner).extend(missing);
@@ -235,7 +246,8 @@ impl Api {
         if unreachable.is_empty() {
             return Ok(reading);
         }
-        let flaw = Error::other(format!("the list of instances lacks {}, which did not answer", unreachable.join(", ")));
+        let flaw =
+            Error::other(format!("the list of instances lacks {}, which did not answer", unreachable.join(", ")));
         let pages = reading.pages();
         Ok(Reading::Flawed { items: reading.into_items(), pages, flaw })
     }

@@ -67,7 +67,9 @@ impl Kubernetes {
             match (status, text("provider-uid").or(text("uid"))) {
                 (200, Some(id)) => return Ok(id),
                 (200, None) => {
-                    return Err(Error::invalid(format!("ConfigMap kube-system/{CONFIG_MAP} has neither provider-uid nor uid")));
+                    return Err(Error::invalid(format!(
+                        "ConfigMap kube-system/{CONFIG_MAP} has neither provider-uid nor uid"
+                    )));
                 }
                 (404, _) => {
                     let id = format!("{:016x}", fastrand::u64(..));
@@ -77,7 +79,9 @@ impl Kubernetes {
                         201 => return Ok(id),
                         // Another program was faster.
                         409 => {}
-                        status => return Err(Error::other(format!("creation of ConfigMap {CONFIG_MAP} answered {status}"))),
+                        status => {
+                            return Err(Error::other(format!("creation of ConfigMap {CONFIG_MAP} answered {status}")));
+                        }
                     }
                 }
                 (status, _) => return Err(Error::other(format!("read of ConfigMap {CONFIG_MAP} answered {status}"))),
@@ -108,7 +112,8 @@ impl Kubernetes {
         loop {
             tokio::time::sleep(FINALIZER_AGE).await;
             for service in caches.services().iter().filter(|service| is_done(service)) {
-                let rest: Vec<_> = finalizers(service).filter(|it| !FINALIZERS.contains(it)).map(str::to_owned).collect();
+                let rest: Vec<_> =
+                    finalizers(service).filter(|it| !FINALIZERS.contains(it)).map(str::to_owned).collect();
                 if let Err(error) = self.set_finalizers(service, &rest).await {
                     tracing::warn!(%error, "finalizers of a Service are not removed");
                 }

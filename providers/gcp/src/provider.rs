@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
-use cloud_provider::{Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup, async_trait};
+use cloud_provider::{
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup, async_trait,
+};
 use provider_kit::checks::{permissions, reached, unavailable};
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::{Inventory, Urgency};
@@ -24,8 +26,7 @@ use crate::routes::NodeRoutes;
 use crate::{EVENT_SOURCE, NAME};
 
 const ENDPOINT: &str = "https://compute.googleapis.com";
-const CREDENTIAL: &str =
-    "give the service account the role of docs/providers/gcp.md, or correct GOOGLE_APPLICATION_CREDENTIALS and token-url";
+const CREDENTIAL: &str = "give the service account the role of docs/providers/gcp.md, or correct GOOGLE_APPLICATION_CREDENTIALS and token-url";
 
 /// Creates the provider from the file, the flags and the environment variables.
 ///
@@ -93,7 +94,10 @@ impl CloudProvider for Gce {
         self.kubernetes.cluster.connect(context);
         self.cluster_name.get_or_init(|| context.cluster.name.clone());
         self.context.get_or_init(|| context.clone());
-        self.project().await.map(drop).map_err(|error| error.context(format!("Google Cloud cannot be used; {CREDENTIAL}")))
+        self.project()
+            .await
+            .map(drop)
+            .map_err(|error| error.context(format!("Google Cloud cannot be used; {CREDENTIAL}")))
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

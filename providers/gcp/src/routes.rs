@@ -95,9 +95,12 @@ impl RouteCloud for NodeRoutes {
     }
 
     async fn lead(&self, node: &Node, _: &Route, _: IpNet) -> Result<(Vec<String>, Target)> {
-        let key = node.provider_id().map(|id| self.api().machine_id(id)).transpose()?.map_or(Key::Name(&node.name), Key::Id);
+        let key =
+            node.provider_id().map(|id| self.api().machine_id(id)).transpose()?.map_or(Key::Name(&node.name), Key::Id);
         match self.instances.find(key, false, Priority::Ordinary).await? {
-            Found::There(it) => Ok((Vec::new(), Target::Machine { id: it.id().to_owned(), name: it.name().to_owned() })),
+            Found::There(it) => {
+                Ok((Vec::new(), Target::Machine { id: it.id().to_owned(), name: it.name().to_owned() }))
+            }
             Found::Gone(_) => Err(Error::other(format!("the instance of Node {:?} does not exist", node.name))),
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, ProgramSettings,
-    RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine,
+    ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Environment, Fence, Setup};
 use gcp_fake::{Fault, Gcp, Handle, PROJECT, REGION, ZONE, path_of};
@@ -77,7 +77,11 @@ impl GcpCloud {
             let bounds: [u16; 2] = [first, last].map(|it| it.parse().unwrap_or_default());
             ports.extend((bounds[0]..=bounds[1]).map(|port| (port, protocol.clone(), 0)));
         }
-        let pool = if rule["target"].is_string() { Self::at(cloud, &rule["target"]) } else { Self::at(cloud, &rule["backendService"]) };
+        let pool = if rule["target"].is_string() {
+            Self::at(cloud, &rule["target"])
+        } else {
+            Self::at(cloud, &rule["backendService"])
+        };
         let groups: Vec<Value> = list(&pool["backends"]).map(|it| Self::at(cloud, &it["group"])).collect();
         let members = groups.iter().flat_map(|group| list(&group["members"]));
         LoadBalancerFacts {
@@ -125,7 +129,10 @@ impl CloudProfile for GcpCloud {
     }
     fn program(&self, url: &str) -> ProgramSettings {
         let host = url.trim_start_matches("http://").to_owned();
-        ProgramSettings { environment: vec![("GCE_METADATA_HOST".to_owned(), host)], cloud_config: Some(self.text(url)) }
+        ProgramSettings {
+            environment: vec![("GCE_METADATA_HOST".to_owned(), host)],
+            cloud_config: Some(self.text(url)),
+        }
     }
 
     fn add_machine(&self, name: &str) -> String {
@@ -164,7 +171,11 @@ impl CloudProfile for GcpCloud {
     }
     fn objects(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
-        let is_made = |path: &&String| !["/instances/", "/networks/", "/subnetworks/", "/zones/us-central1-a", "/zones/us-central1-b"].iter().any(|it| path.contains(it) && !path.contains("/instanceGroups/"));
+        let is_made = |path: &&String| {
+            !["/instances/", "/networks/", "/subnetworks/", "/zones/us-central1-a", "/zones/us-central1-b"]
+                .iter()
+                .any(|it| path.contains(it) && !path.contains("/instanceGroups/"))
+        };
         let all = cloud.objects.iter().filter(|(path, _)| is_made(path)).map(|(_, it)| it.clone());
         let mut all: Vec<Value> = all.collect();
         for object in &mut all {
@@ -210,7 +221,8 @@ impl CloudProfile for GcpCloud {
         let firewall = json!({"network": network, "allowed": [{"IPProtocol": "tcp"}], "priority": 900});
         cloud.insert(&format!("{PROJECT}/global/firewalls/{THEIRS}"), firewall);
         let hop = cloud.link(&format!("{PROJECT}/zones/{ZONE}/instances/worker-1"));
-        let route = json!({"network": network, "destRange": "192.168.7.0/24", "nextHopInstance": hop, "priority": 1000});
+        let route =
+            json!({"network": network, "destRange": "192.168.7.0/24", "nextHopInstance": hop, "priority": 1000});
         cloud.insert(&format!("{PROJECT}/global/routes/{THEIRS}"), route);
     }
     fn things_of_others(&self) -> Vec<Value> {
@@ -230,7 +242,12 @@ impl CloudProfile for GcpCloud {
     }
     fn quota_fault(&self) -> Option<Fault> {
         let route = "POST /projects/{project}/regions/{region}/forwardingRules";
-        Some(Fault::refused_as(route, 403, "quotaExceeded", "Quota 'FORWARDING_RULES' exceeded. Limit: 15.0 in region us-central1."))
+        Some(Fault::refused_as(
+            route,
+            403,
+            "quotaExceeded",
+            "Quota 'FORWARDING_RULES' exceeded. Limit: 15.0 in region us-central1.",
+        ))
     }
     fn tamper(&self) -> bool {
         self.fake.lock().objects.retain(|path, _| !path.contains("/firewalls/k8s-fw-"));

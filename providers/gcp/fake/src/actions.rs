@@ -21,7 +21,8 @@ fn urls(cloud: &Gcp, asked: &Asked) -> Vec<String> {
 /// Adds instances to a list, or removes them.
 fn edit(list: &mut Value, urls: &[String], adds: bool) {
     let all = list.as_array().cloned().unwrap_or_default();
-    let mut rest: Vec<Value> = all.into_iter().filter(|it| !urls.iter().any(|url| Some(path_of(url)) == it.as_str().map(path_of))).collect();
+    let mut rest: Vec<Value> =
+        all.into_iter().filter(|it| !urls.iter().any(|url| Some(path_of(url)) == it.as_str().map(path_of))).collect();
     if adds {
         rest.extend(urls.iter().map(|url| url.as_str().into()));
     }
@@ -57,7 +58,11 @@ pub(crate) fn set_labels(cloud: &mut Gcp, asked: &Asked) -> Answer {
     let (path, fresh) = (target(asked), fingerprint(cloud));
     let rule = cloud.object(&path)?;
     if rule["labelFingerprint"] != asked.body["labelFingerprint"] {
-        return Err(refuse(412, "conditionNotMet", "Labels fingerprint either invalid or resource labels have changed"));
+        return Err(refuse(
+            412,
+            "conditionNotMet",
+            "Labels fingerprint either invalid or resource labels have changed",
+        ));
     }
     rule["labels"] = asked.body["labels"].clone();
     rule["labelFingerprint"] = fresh;

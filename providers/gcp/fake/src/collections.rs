@@ -51,8 +51,10 @@ pub(crate) fn page(cloud: &Gcp, asked: &Asked, kind: &str, mut all: Vec<Value>) 
 
 /// Cuts a list into pages; a token is the number of the first item.
 pub(crate) fn cut<T>(cloud: &Gcp, asked: &Asked, all: Vec<T>) -> Result<Page<T>, Refused> {
-    let size = asked.query("maxResults").map_or(Ok(500), |text| text.parse::<usize>().map_err(|_| invalid("maxResults")))?;
-    let start = asked.query("pageToken").map_or(Ok(0), |text| text.parse::<usize>().map_err(|_| invalid("pageToken")))?;
+    let size =
+        asked.query("maxResults").map_or(Ok(500), |text| text.parse::<usize>().map_err(|_| invalid("maxResults")))?;
+    let start =
+        asked.query("pageToken").map_or(Ok(0), |text| text.parse::<usize>().map_err(|_| invalid("pageToken")))?;
     if !(1..=500).contains(&size) {
         return Err(invalid("maxResults must be between 0 and 500"));
     }
@@ -95,7 +97,10 @@ pub(crate) fn get(cloud: &mut Gcp, asked: &Asked) -> Answer {
 
 fn is_name(name: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=63).contains(&name.len()) && name.bytes().all(is_inner) && name.as_bytes()[0].is_ascii_lowercase() && !name.ends_with('-')
+    (1..=63).contains(&name.len())
+        && name.bytes().all(is_inner)
+        && name.as_bytes()[0].is_ascii_lowercase()
+        && !name.ends_with('-')
 }
 
 pub(crate) fn create(cloud: &mut Gcp, asked: &Asked) -> Answer {
@@ -114,8 +119,7 @@ pub(crate) fn create(cloud: &mut Gcp, asked: &Asked) -> Answer {
     check(cloud, &path, &body)?;
     complete(cloud, &path, &mut body)?;
     cloud.insert(&path, body);
-    let address = path.contains("/forwardingRules/").then(|| path.clone());
-    cloud.begin(asked, &path, None, address)
+    cloud.begin(asked, &path, None, Some(path.clone()))
 }
 
 pub(crate) fn change(cloud: &mut Gcp, asked: &Asked) -> Answer {

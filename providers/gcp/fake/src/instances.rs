@@ -44,7 +44,10 @@ impl Gcp {
         self.objects.retain(|path, _| !path.ends_with(&end));
         for object in self.objects.values_mut() {
             for key in ["instances", "members"] {
-                object[key].as_array_mut().into_iter().for_each(|all| all.retain(|it| it.as_str().is_none_or(|url| !url.ends_with(&end))));
+                object[key]
+                    .as_array_mut()
+                    .into_iter()
+                    .for_each(|all| all.retain(|it| it.as_str().is_none_or(|url| !url.ends_with(&end))));
             }
             if let Some(fields) = object.as_object_mut() {
                 fields.retain(|key, value| !(["instances", "members"].contains(&&**key) && value.is_null()));

@@ -19,8 +19,8 @@ mod references;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use fake_cloud::{Fault, Handle, Port};
 use fake_cloud::{Cloud, Operation, Refused, Reply, Route, Routes};
+pub use fake_cloud::{Fault, Handle, Port};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -47,7 +47,7 @@ struct Pending {
     shown: Value,
     /// The change itself; a creation is visible from the start, and a deletion at its end.
     deletes: Option<Path>,
-    address: Option<Path>,
+    creates: Option<Path>,
 }
 
 /// The state of the cloud.
@@ -162,7 +162,7 @@ impl Gcp {
     }
 
     /// Begins an operation in the scope of an object.
-    fn begin(&mut self, asked: &Asked, target: &str, deletes: Option<Path>, address: Option<Path>) -> Answer {
+    fn begin(&mut self, asked: &Asked, target: &str, deletes: Option<Path>, creates: Option<Path>) -> Answer {
         let name = format!("operation-{}", self.number());
         let parts: Vec<_> = target.split('/').collect();
         let (project, scope) = (parts[0], parts[1..parts.len() - 2].join("/"));
@@ -176,7 +176,7 @@ impl Gcp {
         if let Some(id) = asked.query("requestId") {
             self.requests.insert(id.to_owned(), path.clone());
         }
-        self.operations.insert(path, Pending { operation, shown: shown.clone(), deletes, address });
+        self.operations.insert(path, Pending { operation, shown: shown.clone(), deletes, creates });
         Ok(Reply::new(200, shown))
     }
 
@@ -199,13 +199,15 @@ impl Gcp {
         if let Some(code) = &pending.operation.error {
             pending.shown["error"] = json!({"errors": [{"code": code, "message": "it failed"}]});
             pending.shown["httpErrorStatusCode"] = 400.into();
+            let path = pending.creates.take();
+            path.iter().for_each(|path| drop(self.objects.remove(path)));
             return;
         }
-        let (deletes, address) = (pending.deletes.take(), pending.address.take());
+        let (deletes, creates) = (pending.deletes.take(), pending.creates.take());
         if let Some(path) = deletes {
             self.objects.remove(&path);
         }
-        if let Some(path) = address {
+        if let Some(path) = creates.filter(|path| path.contains("/forwardingRules/")) {
             self.assign_address(&path);
         }
     }
@@ -236,7 +238,9 @@ fn metadata(_: &mut Gcp, asked: &Asked) -> Answer {
         "project/project-id" => PROJECT.to_owned(),
         "instance/zone" => format!("projects/4711/zones/{ZONE}"),
         "instance/network-interfaces/0/network" => "projects/4711/networks/default".to_owned(),
-        "instance/service-accounts/default/token" => json!({"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"}).to_string(),
+        "instance/service-accounts/default/token" => {
+            json!({"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"}).to_string()
+        }
         _ => return Ok(Reply::text(404, "text/plain", "not found").header("metadata-flavor", "Google")),
     };
     Ok(Reply::text(200, "text/plain", text).header("metadata-flavor", "Google"))
@@ -322,7 +326,8 @@ impl Cloud for Gcp {
     ];
 
     fn advance(&mut self, _: Instant) {
-        let due: Vec<_> = self.operations.iter().filter(|(_, it)| it.operation.is_over()).map(|(path, _)| path.clone()).collect();
+        let due: Vec<_> =
+            self.operations.iter().filter(|(_, it)| it.operation.is_over()).map(|(path, _)| path.clone()).collect();
         due.iter().for_each(|path| self.end(path));
     }
 
@@ -330,7 +335,11 @@ impl Cloud for Gcp {
         if !asked.path.starts_with("/compute/") {
             let is_metadata = asked.path.starts_with("/computeMetadata/");
             let has_flavor = asked.header("metadata-flavor") == Some("Google");
-            return if is_metadata && !has_flavor { Err(refuse(403, "forbidden", "Missing Metadata-Flavor:Google header")) } else { Ok(()) };
+            return if is_metadata && !has_flavor {
+                Err(refuse(403, "forbidden", "Missing Metadata-Flavor:Google header"))
+            } else {
+                Ok(())
+            };
         }
         asked.project = Self::path(asked).split('/').next().unwrap_or_default().to_owned();
         if asked.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
@@ -349,7 +358,8 @@ impl Cloud for Gcp {
     }
 
     fn words(_: &Asked, refused: Refused) -> Reply {
-        let (status, reason) = (refused.status.unwrap_or(400), if refused.code.is_empty() { "invalid" } else { &*refused.code });
+        let (status, reason) =
+            (refused.status.unwrap_or(400), if refused.code.is_empty() { "invalid" } else { &*refused.code });
         let message = if refused.message.is_empty() { reason.to_owned() } else { refused.message.clone() };
         let error = json!({"domain": "global", "reason": reason, "message": message});
         Reply::new(status, json!({"error": {"code": status, "message": message, "errors": [error]}}))

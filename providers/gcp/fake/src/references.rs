@@ -161,17 +161,26 @@ fn check_address(cloud: &Gcp, path: &str, ip: &str, internal: bool, tier: &Value
     if reserved.is_none() && !internal {
         return Err(invalid("Invalid value for field 'resource.IPAddress': the address is not reserved"));
     }
-    let in_use = cloud.objects.iter().any(|(other, it)| other != path && other.contains("/forwardingRules/") && it["IPAddress"] == ip);
+    let in_use = cloud
+        .objects
+        .iter()
+        .any(|(other, it)| other != path && other.contains("/forwardingRules/") && it["IPAddress"] == ip);
     if in_use { Err(refuse(400, "resourceInUseByAnotherResource", "IP address is in use")) } else { Ok(()) }
 }
 
 impl Gcp {
     fn new_address(&self, internal: bool) -> String {
-        let used: BTreeSet<_> =
-            self.all("forwardingRules").map(|it| &it["IPAddress"]).chain(self.all("addresses").map(|it| &it["address"])).collect_texts();
+        let used: BTreeSet<_> = self
+            .all("forwardingRules")
+            .map(|it| &it["IPAddress"])
+            .chain(self.all("addresses").map(|it| &it["address"]))
+            .collect_texts();
         let prefix = if internal { "10.128.9" } else { "203.0.113" };
         (1..255).map(|last| format!("{prefix}.{last}")).find(|ip| !used.contains(ip)).unwrap_or_else(|| {
-            (0..255 * 255).map(|it| format!("198.{}.{}.{}", 18 + i32::from(internal), it / 255, it % 255)).find(|ip| !used.contains(ip)).unwrap_or_default()
+            (0..255 * 255)
+                .map(|it| format!("198.{}.{}.{}", 18 + i32::from(internal), it / 255, it % 255))
+                .find(|ip| !used.contains(ip))
+                .unwrap_or_default()
         })
     }
 

@@ -62,7 +62,8 @@ impl GceLoadBalancers {
             self.check(change, spec).await?;
         }
         let (pending, created) = (Vec::new(), Targets::default());
-        let mut session = Session { cloud: self, change, spec, names, place: &place, pending, level: None, created, is_kept: false };
+        let mut session =
+            Session { cloud: self, change, spec, names, place: &place, pending, level: None, created, is_kept: false };
         for (at, operation) in change.operations.iter().enumerate() {
             if let Some(rule) = session.carry_out(operation).await? {
                 return session.planned_again(at, rule).await;
@@ -105,12 +106,16 @@ impl Session<'_> {
             self.finish().await?;
         }
         match operation {
-            Operation::Create { part: Part::Listener(_), attributes } => self.replace_rule(attributes, &[]).await.map(Some),
+            Operation::Create { part: Part::Listener(_), attributes } => {
+                self.replace_rule(attributes, &[]).await.map(Some)
+            }
             Operation::Update { part: Part::Listener(_), attributes, changes } => {
                 self.replace_rule(attributes, changes).await.map(Some)
             }
             Operation::Create { part, attributes } => self.create(part, attributes).await.map(|()| None),
-            Operation::Update { part, attributes, changes } => self.update(part, attributes, changes).await.map(|()| None),
+            Operation::Update { part, attributes, changes } => {
+                self.update(part, attributes, changes).await.map(|()| None)
+            }
             Operation::Delete { part } => self.delete(part).await.map(|()| None),
             Operation::AddTargets { pool, targets } => self.add(pool, targets).await.map(|()| None),
             Operation::RemoveTargets { pool, targets } => self.remove(pool, targets).await.map(|()| None),
@@ -254,7 +259,8 @@ impl Session<'_> {
             self.delete_object(RULE, &own).await?;
         }
         let owner = self.change.identity.owner_tags();
-        let description = Description { service: self.spec.service.clone(), cluster: owner.cluster, uid: owner.service };
+        let description =
+            Description { service: self.spec.service.clone(), cluster: owner.cluster, uid: owner.service };
         body["description"] = serde_json::to_string(&description).unwrap_or_default().into();
         let pool = settings.text("pool").unwrap_or_default();
         body[if self.spec.is_internal { "backendService" } else { "target" }] = self.place.url(pool).into();
@@ -273,7 +279,8 @@ impl Session<'_> {
     async fn hold_address(&self, rule: &Attributes) -> Result<()> {
         let Some(ip) = rule.text("IPAddress") else { return Ok(()) };
         if self.addresses(ip).await?.is_empty() {
-            let mut body = json!({"name": self.names.name, "address": ip, "description": service_description(&self.spec.service)});
+            let mut body =
+                json!({"name": self.names.name, "address": ip, "description": service_description(&self.spec.service)});
             match rule.text("loadBalancingScheme") {
                 Some("INTERNAL") => {
                     body["addressType"] = "INTERNAL".into();
@@ -302,7 +309,8 @@ impl Session<'_> {
                 self.place.region
             )));
         };
-        let (tier, wanted) = (address["networkTier"].as_str().unwrap_or("PREMIUM"), self.spec.tier.as_deref().unwrap_or("PREMIUM"));
+        let (tier, wanted) =
+            (address["networkTier"].as_str().unwrap_or("PREMIUM"), self.spec.tier.as_deref().unwrap_or("PREMIUM"));
         if tier != wanted {
             let key = crate::annotations::NETWORK_TIER.key();
             return Err(Error::invalid(format!(

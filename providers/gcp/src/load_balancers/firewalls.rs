@@ -18,7 +18,8 @@ pub(super) enum FirewallChange {
 }
 
 fn texts(value: &Value) -> Vec<String> {
-    let mut texts: Vec<_> = value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    let mut texts: Vec<_> =
+        value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
     texts.sort();
     texts
 }
@@ -54,7 +55,9 @@ pub(super) fn command(change: FirewallChange, firewall: &str, settings: &Value, 
         ("--destination-ranges", texts(&settings["destinationRanges"])),
         ("--target-tags", texts(&settings["targetTags"])),
     ];
-    words.extend(lists.into_iter().filter(|(_, all)| !all.is_empty()).map(|(flag, all)| format!("{flag} {}", all.join(","))));
+    words.extend(
+        lists.into_iter().filter(|(_, all)| !all.is_empty()).map(|(flag, all)| format!("{flag} {}", all.join(","))),
+    );
     words.extend(settings["priority"].as_u64().map(|priority| format!("--priority {priority}")));
     words.push(project);
     words.join(" ")
@@ -105,7 +108,11 @@ mod tests {
 
     #[test]
     fn command_says_what_the_change_would_have_done() {
-        let place = Place { network_project: "host".into(), network: "projects/host/global/networks/net".into(), ..Place::default() };
+        let place = Place {
+            network_project: "host".into(),
+            network: "projects/host/global/networks/net".into(),
+            ..Place::default()
+        };
         let settings = json!({"description": "{\"a\":\"b\"}", "allowed": [{"IPProtocol": "tcp", "ports": ["80", "443"]}],
             "sourceRanges": ["0.0.0.0/0"], "destinationRanges": ["1.2.3.4"], "targetTags": ["b", "a"], "priority": 1000});
         assert_eq!(

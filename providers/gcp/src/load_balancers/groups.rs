@@ -50,7 +50,8 @@ struct GroupMember {
 impl Groups {
     fn list<'a>(&'a self, place: &'a Place, zone: &'a str, name: &'a str) -> BoxFuture<'a, Result<Vec<GroupMember>>> {
         let call = place.action(Method::POST, GROUP, ACTIONS[0], zone, name).json(&json!({"instanceState": "ALL"}));
-        async move { self.api.list(call.reading(), &Urgency::default(), |it: &GroupMember| it.instance.clone()).await }.boxed()
+        async move { self.api.list(call.reading(), &Urgency::default(), |it: &GroupMember| it.instance.clone()).await }
+            .boxed()
     }
 
     async fn read_all(&self, zones: &BTreeSet<String>, cluster_id: &str) -> Result<Members> {
@@ -132,7 +133,8 @@ impl Groups {
         let path = "/projects/{project}/aggregated/instanceGroups";
         let call = provider_kit::transport::Call::get(path, &[&place.project]).list().query("filter", filter);
         let found: Value = self.api.http.read(call).await?;
-        let has_group = |(_, it): &(&String, &Value)| it["instanceGroups"].as_array().is_some_and(|all| !all.is_empty());
+        let has_group =
+            |(_, it): &(&String, &Value)| it["instanceGroups"].as_array().is_some_and(|all| !all.is_empty());
         let scopes = found["items"].as_object().into_iter().flatten().filter(has_group);
         let zones: Vec<String> = scopes.map(|(scope, _)| name(scope).to_owned()).collect();
         for zone in zones {

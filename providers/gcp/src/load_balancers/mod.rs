@@ -11,7 +11,9 @@ mod spec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use cloud_provider::{Caches, Cluster, Error, Node, Result, Service, TargetHealth, async_trait, default_load_balancer_name};
+use cloud_provider::{
+    Caches, Cluster, Error, Node, Result, Service, TargetHealth, async_trait, default_load_balancer_name,
+};
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
 use provider_kit::annotations::Parsed;
@@ -89,7 +91,8 @@ impl GceLoadBalancers {
         let nodes: Vec<_> = nodes.iter().filter(is_in_subnet).cloned().collect();
         let known = machine_ids(&nodes, &IDS)?;
         let limit = if spec.is_internal { MOST_OF_A_GROUP } else { usize::MAX };
-        let (mut zones, mut all) = (BTreeMap::<String, usize>::new(), known.iter().filter_map(target).collect::<Vec<_>>());
+        let (mut zones, mut all) =
+            (BTreeMap::<String, usize>::new(), known.iter().filter_map(target).collect::<Vec<_>>());
         all.sort();
         all.retain(|target| {
             let count = zones.entry(target.split(':').next().unwrap_or_default().to_owned()).or_default();
@@ -185,10 +188,22 @@ impl GceLoadBalancers {
         let traffic = Firewall { priority: Some(priority), ..firewall(spec.protocol, &spec.ports, &spec.ranges) };
         let pool = names.pool(spec);
         let mut tree = Tree::default()
-            .part(names.check_firewall_part(spec), Attributes::desired(&of_check)?)
-            .part(names.check_part(spec), Attributes::desired(&Check::new(!spec.is_internal, path, port, description))?)
-            .pool(&pool, Attributes::desired(&Self::pool(names, spec))?, self.targets(desire.request.nodes, spec, place))
-            .listener(spec.ports.iter().min().copied().unwrap_or_default(), spec.protocol, &pool, Self::rule(spec, place)?)
+            .part(names.check_firewall_part(&check, spec.is_internal), Attributes::desired(&of_check)?)
+            .part(
+                names.check_part(&check, spec.is_internal),
+                Attributes::desired(&Check::new(!spec.is_internal, path, port, description))?,
+            )
+            .pool(
+                &pool,
+                Attributes::desired(&Self::pool(names, spec))?,
+                self.targets(desire.request.nodes, spec, place),
+            )
+            .listener(
+                spec.ports.iter().min().copied().unwrap_or_default(),
+                spec.protocol,
+                &pool,
+                Self::rule(spec, place)?,
+            )
             .part(Part::created_after(FIREWALLS, names.firewall()), Attributes::desired(&traffic)?);
         if config.denies && !spec.is_internal {
             let all = Ports { protocol: "all".to_owned(), ports: Vec::new() };
@@ -209,10 +224,13 @@ impl GceLoadBalancers {
         let others = self.caches.get().map(|caches| caches.services()).unwrap_or_default();
         others.iter().any(|other| {
             let is_balanced = other.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some("LoadBalancer"));
-            other.metadata.uid != service.metadata.uid && is_balanced && other.metadata.deletion_timestamp.is_none() && {
-                let spec = Spec::of(other, &self.api.config).spec;
-                spec.is_internal == is_internal && spec.check.is_none() && !spec.is_elsewhere
-            }
+            other.metadata.uid != service.metadata.uid
+                && is_balanced
+                && other.metadata.deletion_timestamp.is_none()
+                && {
+                    let spec = Spec::of(other, &self.api.config).spec;
+                    spec.is_internal == is_internal && spec.check.is_none() && !spec.is_elsewhere
+                }
         })
     }
 
@@ -221,7 +239,11 @@ impl GceLoadBalancers {
         let read = async move {
             let (place, names) = (self.api.place().await?, self.names(name).await?);
             let snapshot = Snapshot::of_one(self, &place, &names, leaving).await?;
-            snapshot.actual(&names, self.api.config.removes_denials)
+            let found = snapshot.actual(&names, self.api.config.removes_denials)?;
+            // Firewalls of a shared network may be its administrator's to delete, and keep no Service.
+            let is_more =
+                |it: &Actual| it.tree.iter().any(|tree| tree.parts.keys().any(|part| !part.is_of_kind(FIREWALLS)));
+            Ok(found.filter(|actual| leaving.is_none() || !place.is_shared() || is_more(actual)))
         };
         read.boxed()
     }
@@ -249,7 +271,8 @@ impl LoadBalancerCloud for GceLoadBalancers {
         if desire.spec.is_elsewhere {
             return Err(Error::implemented_elsewhere());
         }
-        let (place, names) = (self.api.place().await?, self.names(&default_load_balancer_name(desire.request.service)).await?);
+        let (place, names) =
+            (self.api.place().await?, self.names(&default_load_balancer_name(desire.request.service)).await?);
         match desire.scope {
             Scope::Everything => self.whole(desire, &names, &place).await,
             Scope::Targets => {
@@ -272,7 +295,9 @@ impl LoadBalancerCloud for GceLoadBalancers {
                     let text = firewall_description(&spec.service, ip);
                     settings.set("destinationRanges", [ip]).set("description", text)
                 }
-                (Part::CreatedBefore(it), Some(ip)) if it.kind == FIREWALLS && settings.get("description").is_none() => {
+                (Part::CreatedBefore(it), Some(ip))
+                    if it.kind == FIREWALLS && settings.get("description").is_none() =>
+                {
                     settings.set("description", firewall_description(&spec.service, ip))
                 }
                 (Part::Listener(_), _) if observed.ingress.is_empty() && spec.ip.is_none() => {
@@ -284,8 +309,10 @@ impl LoadBalancerCloud for GceLoadBalancers {
         }
         if spec.is_internal {
             let nodes = self.kubernetes.cluster.nodes().unwrap_or_default();
-            let is_balanced = |node: &&Arc<Node>| node.labels.get(cloud_provider::names::LABEL_EXCLUDE_BALANCER).is_none();
-            let of_cluster: BTreeSet<_> = nodes.iter().filter(is_balanced).filter_map(|it| target(&it.provider_id)).collect();
+            let is_balanced =
+                |node: &&Arc<Node>| node.labels.get(cloud_provider::names::LABEL_EXCLUDE_BALANCER).is_none();
+            let of_cluster: BTreeSet<_> =
+                nodes.iter().filter(is_balanced).filter_map(|it| target(&it.provider_id)).collect();
             let pools: Vec<_> = desired.targets.iter().map(|(pool, targets)| (pool.clone(), targets.clone())).collect();
             for (pool, targets) in pools {
                 let seen = observed.tree.as_ref().map(|tree| tree.targets_of(&pool)).unwrap_or_default();
@@ -325,8 +352,10 @@ impl LoadBalancerCloud for GceLoadBalancers {
 
     fn published(&self, observed: &Actual, _: &Service, spec: &Spec) -> Published {
         let name = observed.tree.iter().flat_map(Tree::listeners).find_map(|(_, it)| it.text("pool")?.split_once('/'));
-        let shown = |is_internal: bool| name.filter(|_| spec.is_internal == is_internal).map(|(_, name)| name.to_owned());
-        let keys = [("networking.gke.io/target-pool", shown(false)), ("networking.gke.io/backend-service", shown(true))];
+        let shown =
+            |is_internal: bool| name.filter(|_| spec.is_internal == is_internal).map(|(_, name)| name.to_owned());
+        let keys =
+            [("networking.gke.io/target-pool", shown(false)), ("networking.gke.io/backend-service", shown(true))];
         let annotations = if self.api.config.annotates { keys.to_vec() } else { Vec::new() };
         Published { status: observed.status(), annotations }
     }
@@ -338,7 +367,9 @@ impl LoadBalancerCloud for GceLoadBalancers {
 
     /// Reads the health of the instances of a target pool, one by one. A backend service tells that of a whole group.
     async fn target_health(&self, observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>> {
-        let Some((pool, targets)) = observed.tree.as_ref().and_then(|tree| tree.targets.iter().next()) else { return Ok(None) };
+        let Some((pool, targets)) = observed.tree.as_ref().and_then(|tree| tree.targets.iter().next()) else {
+            return Ok(None);
+        };
         let Some(name) = pool.strip_prefix("targetPools/") else { return Ok(None) };
         let place = self.api.place().await?;
         let health = async |target: &str| {
@@ -347,7 +378,8 @@ impl LoadBalancerCloud for GceLoadBalancers {
             let path = "/projects/{project}/regions/{region}/targetPools/{name}/getHealth";
             let call = place.action(Method::POST, TARGET_POOL, path, "", name).json(&body).reading();
             let state = self.api.http.read::<Value>(call).await?;
-            let state = state.pointer("/healthStatus/0/healthState").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let state =
+                state.pointer("/healthStatus/0/healthState").and_then(Value::as_str).unwrap_or_default().to_owned();
             let health = TargetHealth { is_healthy: state == "HEALTHY", detail: state };
             Ok::<_, Error>((target.to_owned(), health))
         };

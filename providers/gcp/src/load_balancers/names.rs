@@ -53,12 +53,16 @@ impl LbNames {
         }
     }
 
-    pub(super) fn check_part(&self, spec: &Spec) -> Part {
-        check_part(&self.check(spec), spec.is_internal)
+    /// Returns the part that a health check is. One of the Service's own is created before its firewall and deleted after it, so
+    /// that it leads to the firewall; one that is shared is deleted first, because the cloud keeps it while it is in use.
+    pub(super) fn check_part(&self, check: &str, is_internal: bool) -> Part {
+        Part::created_before(u8::from(self.is_shared(check)), if is_internal { CHECKS } else { HTTP_CHECKS }, check)
     }
 
-    pub(super) fn check_firewall_part(&self, spec: &Spec) -> Part {
-        Part::created_before(0, FIREWALLS, self.check_firewall(&self.check(spec), spec.is_internal))
+    /// Returns the part that the firewall of a health check is.
+    pub(super) fn check_firewall_part(&self, check: &str, is_internal: bool) -> Part {
+        let name = self.check_firewall(check, is_internal);
+        Part::created_before(u8::from(!self.is_shared(check)), FIREWALLS, name)
     }
 
     /// Returns the path of the target pool or backend service, which is also the name of the kit's pool.
@@ -89,11 +93,6 @@ impl LbNames {
 /// Returns the name of the instance group of each zone.
 pub(super) fn group(cluster_id: &str) -> String {
     format!("k8s-ig--{cluster_id}")
-}
-
-/// Returns the part that a health check is.
-pub(super) fn check_part(name: &str, is_internal: bool) -> Part {
-    Part::created_before(1, if is_internal { CHECKS } else { HTTP_CHECKS }, name)
 }
 
 /// Returns the kind of a part, and the name of its object.

@@ -278,7 +278,8 @@ impl Ports {
                 _ => ranges.push((port, port)),
             }
         }
-        let text = |(first, last): (u16, u16)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+        let text =
+            |(first, last): (u16, u16)| if first == last { first.to_string() } else { format!("{first}-{last}") };
         Self { protocol: protocol.to_lowercase(), ports: ranges.into_iter().map(text).collect() }
     }
 
@@ -363,7 +364,10 @@ mod tests {
             [(&[80, 443], &["80", "443"]), (&[8083, 8081, 8082], &["8081-8083"]), (&[65535, 1], &["1", "65535"])];
         for (ports, ranges) in table {
             let compact = Ports::new("TCP", ports.iter().copied());
-            assert_eq!((compact.ports.as_slice(), &*compact.protocol), (ranges.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>().as_slice(), "tcp"));
+            assert_eq!(
+                (compact.ports.as_slice(), &*compact.protocol),
+                (ranges.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>().as_slice(), "tcp")
+            );
             assert_eq!(compact.each().count(), ports.len());
         }
     }

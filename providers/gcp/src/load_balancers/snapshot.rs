@@ -12,7 +12,7 @@ use provider_kit::transport::Method;
 use serde::de::DeserializeOwned;
 
 use super::groups::Members;
-use super::names::{ADDRESSES, FIREWALLS, LbNames, check_part};
+use super::names::{ADDRESSES, FIREWALLS, LbNames};
 use super::objects::{Address, Check, Firewall, Pool, Rule};
 use super::{GceLoadBalancers, target};
 use crate::api::{ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, HTTP_CHECK, Kind, Place, RULE, TARGET_POOL, tail};
@@ -72,8 +72,16 @@ impl Snapshot {
             read(cloud, place, HTTP_CHECK, None, |it: &Check| it.name.clone()),
             read(cloud, place, FIREWALL, None, |it: &Firewall| it.name.clone()),
         )?;
-        let found =
-            Self { rules, addresses, target_pools, backend_services, checks, http_checks, firewalls, ..Self::default() };
+        let found = Self {
+            rules,
+            addresses,
+            target_pools,
+            backend_services,
+            checks,
+            http_checks,
+            firewalls,
+            ..Self::default()
+        };
         found.with_members(cloud, cluster_id, Duration::ZERO).await
     }
 
@@ -116,8 +124,11 @@ impl Snapshot {
         let is_bare = self.target_pools.is_empty() && self.backend_services.is_empty();
         for is_internal in [false, true] {
             let pools = if is_internal { &self.backend_services } else { &self.target_pools };
-            let checks = pools.values().flat_map(|pool| &pool.health_checks).map(|url| crate::api::name(url).to_owned());
+            let checks =
+                pools.values().flat_map(|pool| &pool.health_checks).map(|url| crate::api::name(url).to_owned());
             let mut checks: BTreeSet<String> = checks.collect();
+            // One of its own that is not used any more may be left of a change that was broken off.
+            checks.extend((!pools.is_empty()).then(|| names.name.clone()));
             if let Some(service) = leaving.filter(|_| is_bare) {
                 checks.insert(names.name.clone());
                 if !cloud.has_other_users(service, is_internal) {
@@ -126,12 +137,11 @@ impl Snapshot {
                 }
             }
             let checks: Vec<_> = checks.into_iter().collect();
-            let firewalls: Vec<_> = checks.iter().map(|check| names.check_firewall(check, is_internal)).collect();
             let kind = if is_internal { CHECK } else { HTTP_CHECK };
-            let (found, firewalls) = futures::try_join!(
-                read(cloud, place, kind, Some(&checks), |it: &Check| it.name.clone()),
-                read(cloud, place, FIREWALL, Some(&firewalls), |it: &Firewall| it.name.clone()),
-            )?;
+            let found = read(cloud, place, kind, Some(&checks), |it: &Check| it.name.clone()).await?;
+            let checks = checks.iter().filter(|check| is_bare || found.contains_key(*check));
+            let firewalls: Vec<_> = checks.map(|check| names.check_firewall(check, is_internal)).collect();
+            let firewalls = read(cloud, place, FIREWALL, Some(&firewalls), |it: &Firewall| it.name.clone()).await?;
             if is_internal { &mut self.checks } else { &mut self.http_checks }.extend(found);
             self.firewalls.extend(firewalls);
         }
@@ -152,7 +162,9 @@ impl Snapshot {
     /// Returns the names of load balancers: of forwarding rules that name a Service, and of what one that is gone has left.
     pub(super) fn names(&self) -> BTreeSet<&str> {
         let rules = self.rules.values().filter(|rule| !rule.description().service.is_empty());
-        let is_name = |name: &&String| name.len() == 32 && name.starts_with('a') && name[1..].bytes().all(|it| it.is_ascii_hexdigit());
+        let is_name = |name: &&String| {
+            name.len() == 32 && name.starts_with('a') && name[1..].bytes().all(|it| it.is_ascii_hexdigit())
+        };
         let pools = self.target_pools.keys().chain(self.backend_services.keys()).filter(is_name);
         rules.map(|rule| &*rule.name).chain(pools.map(String::as_str)).collect()
     }
@@ -168,9 +180,13 @@ impl Snapshot {
         let mut checks = BTreeSet::new();
         let shared = rule.and_then(Rule::backend).map(|url| crate::api::name(url).to_owned());
         for (is_internal, pools) in [(false, &self.target_pools), (true, &self.backend_services)] {
-            for pool in std::iter::once(&names.name).chain(shared.as_ref().filter(|it| **it != names.name)).filter_map(|it| pools.get(it)) {
+            for pool in std::iter::once(&names.name)
+                .chain(shared.as_ref().filter(|it| **it != names.name))
+                .filter_map(|it| pools.get(it))
+            {
                 let path = if is_internal { BACKEND_SERVICE } else { TARGET_POOL }.collection();
-                tree = tree.pool(&format!("{path}/{}", pool.name), pool.observed(!is_internal)?, Some(self.targets(pool)));
+                tree =
+                    tree.pool(&format!("{path}/{}", pool.name), pool.observed(!is_internal)?, Some(self.targets(pool)));
                 checks.extend(pool.health_checks.iter().map(|url| (is_internal, crate::api::name(url).to_owned())));
             }
             let left = [&names.name, &names.shared_check()].map(|name| (is_internal, name.clone()));
@@ -179,10 +195,10 @@ impl Snapshot {
         for (is_internal, name) in checks {
             let all = if is_internal { &self.checks } else { &self.http_checks };
             if let Some(check) = all.get(&name) {
-                tree = tree.part(check_part(&name, is_internal), check.observed()?);
+                tree = tree.part(names.check_part(&name, is_internal), check.observed()?);
             }
             if let Some(firewall) = self.firewalls.get(&names.check_firewall(&name, is_internal)) {
-                tree = tree.part(Part::created_before(0, FIREWALLS, &*firewall.name), firewall.observed()?);
+                tree = tree.part(names.check_firewall_part(&name, is_internal), firewall.observed()?);
             }
         }
         for name in std::iter::once(names.firewall()).chain(shows_denial.then(|| names.denial())) {

@@ -60,7 +60,10 @@ impl Spec {
         let ranges = source_ranges(service).map_err(|error| asked.mistake(error.to_string())).unwrap_or_default();
         let (kind, class) = (asked.get(&key::TYPE), spec.load_balancer_class.as_deref());
         if class == Some(EXTERNAL_CLASS) && kind == Some(true) {
-            asked.mistake(format!("annotation {}: Internal contradicts spec.loadBalancerClass {EXTERNAL_CLASS}", key::TYPE.key()));
+            asked.mistake(format!(
+                "annotation {}: Internal contradicts spec.loadBalancerClass {EXTERNAL_CLASS}",
+                key::TYPE.key()
+            ));
         }
         let is_internal = class.map_or(kind.unwrap_or_default(), |class| class == INTERNAL_CLASS);
         let is_local = requests_only_local_traffic(service);

@@ -43,7 +43,12 @@ async fn project_zone_and_network_come_from_the_metadata_server() {
     let harness = ["project-id", "local-zone", "network-name"].into_iter().fold(Harness::new(), Harness::without);
     let provider = harness.started().await;
     let node = harness.objects.nodes.lock().unwrap()[0].clone();
-    let want = cloud_provider::Want { existence: true, shutdown: false, metadata: cloud_provider::WantMetadata::No, fresh: true };
+    let want = cloud_provider::Want {
+        existence: true,
+        shutdown: false,
+        metadata: cloud_provider::WantMetadata::No,
+        fresh: true,
+    };
     let found = cloud_provider::CloudProvider::instances(&provider).unwrap().lookup(&[node], want).await;
     assert!(matches!(found[0], Ok(cloud_provider::InstanceState::Present { .. })), "{found:?}");
 }

@@ -39,7 +39,11 @@ async fn load_balancers(harness: &Harness, provider: &Gce) {
 async fn nodes_and_routes(provider: &Gce) {
     let want = Want { existence: true, shutdown: true, metadata: WantMetadata::Full, fresh: true };
     let node = |name: &str, id: &str| Arc::new(Node { name: name.into(), provider_id: id.into(), ..Node::default() });
-    let nodes = [node("worker-1", ""), node("worker-1", "gce://demo/us-central1-a/worker-1"), node("x", "gce://demo/us-central1-a/gone")];
+    let nodes = [
+        node("worker-1", ""),
+        node("worker-1", "gce://demo/us-central1-a/worker-1"),
+        node("x", "gce://demo/us-central1-a/gone"),
+    ];
     provider.instances().unwrap().lookup(&nodes, want).await;
     let routes = provider.routes().unwrap();
     let route = Route { target_node: "worker-1".into(), destination_cidr: "10.244.0.0/24".into(), ..Route::default() };
@@ -53,7 +57,8 @@ async fn nodes_and_routes(provider: &Gce) {
 async fn every_request_and_answer_fits_the_description() {
     let variable = |name: &str| std::env::var(format!("CCM_TEST_GCP_{name}")).expect("the variables of this test");
     let (proxy, upstream) = (variable("PROXY"), variable("UPSTREAM"));
-    let harness = Harness::new().set("api-endpoint", &format!("{proxy}/compute/v1/")).set("GCE_METADATA_HOST", &upstream);
+    let harness =
+        Harness::new().set("api-endpoint", &format!("{proxy}/compute/v1/")).set("GCE_METADATA_HOST", &upstream);
     harness.fake.lock().delay = Duration::from_millis(50);
     harness.fake.lock().page = 2;
     let _served = Port::open(&upstream).await.unwrap().serve(harness.fake.router());

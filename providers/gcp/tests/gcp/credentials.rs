@@ -50,8 +50,14 @@ async fn each_form_of_a_credentials_file_is_exchanged_for_a_token() {
 async fn wrong_credentials_file_is_explained_without_its_content() {
     for (name, content) in [
         ("type", json!({"type": "s3cret"})),
-        ("key", json!({"type": "service_account", "client_email": "x", "private_key": "s3cret", "token_uri": "http://oauth/token"})),
-        ("source", json!({"type": "external_account", "audience": "x", "subject_token_type": "x", "token_url": "http://sts/token", "credential_source": {}})),
+        (
+            "key",
+            json!({"type": "service_account", "client_email": "x", "private_key": "s3cret", "token_uri": "http://oauth/token"}),
+        ),
+        (
+            "source",
+            json!({"type": "external_account", "audience": "x", "subject_token_type": "x", "token_url": "http://sts/token", "credential_source": {}}),
+        ),
     ] {
         let text = started(name, &content).await.unwrap_err();
         assert!(!text.contains("private_key\":") && text.len() > 20, "{text}");

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use cloud_provider::{
-    About, Caches, ClientBuilder, CloudProvider, Cluster, ConfigFile, Context, Environment, EventKind, Events, KubernetesApi,
-    LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, Setup, async_trait,
+    About, Caches, ClientBuilder, CloudProvider, Cluster, ConfigFile, Context, Environment, EventKind, Events,
+    KubernetesApi, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, Setup, async_trait,
 };
 use gcp_fake::{Gcp, Handle, PROJECT, REGION, ZONE};
 use provider_gcp::Gce;
@@ -142,7 +142,8 @@ impl Harness {
         let provider = Gce::new(Config::read(&setup).unwrap(), &setup, leaf).unwrap();
         let (clients, events) = (Arc::new(Kubernetes(Arc::clone(&self.objects))), Arc::clone(&self.objects));
         let cluster_cidrs = vec!["10.244.0.0/16".to_owned()];
-        let context = Context { cluster: cluster(), cluster_cidrs, clients, events, shutdown: CancellationToken::new() };
+        let context =
+            Context { cluster: cluster(), cluster_cidrs, clients, events, shutdown: CancellationToken::new() };
         provider.initialize(&context).await.unwrap();
         provider.set_caches(Arc::clone(&self.objects) as Arc<dyn Caches>);
         self.fake.gate().forget_requests();
@@ -161,7 +162,12 @@ impl Harness {
         std::mem::take(&mut self.objects.events.lock().unwrap())
     }
 
-    fn request<'a>(&self, service: &'a Service, nodes: &'a [Arc<Node>], cluster: &'a Cluster) -> LoadBalancerRequest<'a> {
+    fn request<'a>(
+        &self,
+        service: &'a Service,
+        nodes: &'a [Arc<Node>],
+        cluster: &'a Cluster,
+    ) -> LoadBalancerRequest<'a> {
         let mut services = self.objects.services.lock().unwrap();
         services.retain(|it| it.metadata.uid != service.metadata.uid);
         services.push(Arc::new(service.clone()));
@@ -205,7 +211,15 @@ impl Harness {
 
     /// Paths of what is left of load balancers.
     pub(crate) fn leftovers(&self) -> Vec<String> {
-        let kinds = ["forwardingRules", "targetPools", "backendServices", "ealthChecks", "firewalls", "addresses", "instanceGroups"];
+        let kinds = [
+            "forwardingRules",
+            "targetPools",
+            "backendServices",
+            "ealthChecks",
+            "firewalls",
+            "addresses",
+            "instanceGroups",
+        ];
         let cloud = self.fake.lock();
         cloud.objects.keys().filter(|path| kinds.iter().any(|kind| path.contains(kind))).cloned().collect()
     }
@@ -228,5 +242,8 @@ pub(crate) fn service(annotations: &[(&str, &str)], more: Value) -> Service {
 
 /// The ports of a Service.
 pub(crate) fn ports(numbers: &[u16]) -> Value {
-    numbers.iter().map(|it| json!({"name": format!("p{it}"), "port": it, "nodePort": 30000 + it % 2000, "protocol": "TCP"})).collect()
+    numbers
+        .iter()
+        .map(|it| json!({"name": format!("p{it}"), "port": it, "nodePort": 30000 + it % 2000, "protocol": "TCP"}))
+        .collect()
 }

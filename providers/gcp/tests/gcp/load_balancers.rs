@@ -24,18 +24,36 @@ async fn external_service_gets_rule_pool_check_and_firewalls_of_the_go_program()
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
     let (rule, pool) = (harness.object(&format!("forwardingRules/{LB}")), harness.object(&format!("targetPools/{LB}")));
-    assert_eq!((&rule["portRange"], &rule["IPProtocol"], &rule["loadBalancingScheme"]), (&json!("443-8083"), &json!("TCP"), &json!("EXTERNAL")));
-    assert_eq!((names(&pool["instances"]), names(&pool["healthChecks"])), (vec!["worker-1".into(), "worker-2".into()], vec![format!("k8s-{CLUSTER_ID}-node")]));
+    assert_eq!(
+        (&rule["portRange"], &rule["IPProtocol"], &rule["loadBalancingScheme"]),
+        (&json!("443-8083"), &json!("TCP"), &json!("EXTERNAL"))
+    );
+    assert_eq!(
+        (names(&pool["instances"]), names(&pool["healthChecks"])),
+        (vec!["worker-1".into(), "worker-2".into()], vec![format!("k8s-{CLUSTER_ID}-node")])
+    );
     let check = harness.object(&format!("global/httpHealthChecks/k8s-{CLUSTER_ID}-node"));
-    assert_eq!((&check["port"], &check["requestPath"], &check["checkIntervalSec"]), (&json!(10256), &json!("/healthz"), &json!(8)));
+    assert_eq!(
+        (&check["port"], &check["requestPath"], &check["checkIntervalSec"]),
+        (&json!(10256), &json!("/healthz"), &json!(8))
+    );
     let fw = harness.object(&format!("global/firewalls/k8s-fw-{LB}"));
     let ip = ip(&web);
-    assert_eq!(fw["description"], format!(r#"{{"kubernetes.io/service-name":"default/web", "kubernetes.io/service-ip":"{ip}"}}"#));
+    assert_eq!(
+        fw["description"],
+        format!(r#"{{"kubernetes.io/service-name":"default/web", "kubernetes.io/service-ip":"{ip}"}}"#)
+    );
     assert_eq!(fw["allowed"], json!([{"IPProtocol": "tcp", "ports": ["443", "8081-8083"]}]));
-    assert_eq!((&fw["destinationRanges"], &fw["sourceRanges"], &fw["targetTags"]), (&json!([ip]), &json!(["0.0.0.0/0"]), &json!(["node"])));
+    assert_eq!(
+        (&fw["destinationRanges"], &fw["sourceRanges"], &fw["targetTags"]),
+        (&json!([ip]), &json!(["0.0.0.0/0"]), &json!(["node"]))
+    );
     let fw = harness.object(&format!("global/firewalls/k8s-{CLUSTER_ID}-node-http-hc"));
     assert_eq!(fw["description"], format!(r#"{{"kubernetes.io/cluster-id":"{CLUSTER_ID}"}}"#));
-    assert_eq!((fw["sourceRanges"].as_array().map(Vec::len), &fw["allowed"]), (Some(4), &json!([{"IPProtocol": "tcp", "ports": ["10256"]}])));
+    assert_eq!(
+        (fw["sourceRanges"].as_array().map(Vec::len), &fw["allowed"]),
+        (Some(4), &json!([{"IPProtocol": "tcp", "ports": ["10256"]}]))
+    );
     let finalizers = harness.objects.patches.lock().unwrap()[0].1["metadata"]["finalizers"].clone();
     assert_eq!(finalizers, json!(["gke.networking.io/l4-netlb-v1"]));
     assert_eq!(harness.changes().len(), 5, "{:?}", harness.changes());
@@ -53,12 +71,17 @@ async fn internal_service_gets_groups_backend_service_and_rule_of_the_go_program
     harness.add_node("worker-3", "us-central1-b");
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
-    let (rule, backend) = (harness.object(&format!("forwardingRules/{LB}")), harness.object(&format!("backendServices/{LB}")));
-    assert_eq!((&rule["ports"], &rule["loadBalancingScheme"], &rule["allPorts"]), (&json!(["443", "80"]), &json!("INTERNAL"), &Value::Null));
+    let (rule, backend) =
+        (harness.object(&format!("forwardingRules/{LB}")), harness.object(&format!("backendServices/{LB}")));
+    assert_eq!(
+        (&rule["ports"], &rule["loadBalancingScheme"], &rule["allPorts"]),
+        (&json!(["443", "80"]), &json!("INTERNAL"), &Value::Null)
+    );
     assert_eq!(backend["backends"].as_array().map(Vec::len), Some(2));
     assert_eq!(backend["description"], r#"{"kubernetes.io/service-name":"default/web"}"#);
     assert_eq!(names(&backend["healthChecks"]), [format!("k8s-{CLUSTER_ID}-node")]);
-    let group = |zone: &str| names(&harness.object(&format!("zones/{zone}/instanceGroups/k8s-ig--{CLUSTER_ID}"))["members"]);
+    let group =
+        |zone: &str| names(&harness.object(&format!("zones/{zone}/instanceGroups/k8s-ig--{CLUSTER_ID}"))["members"]);
     assert_eq!((group("us-central1-a").len(), group("us-central1-b")), (2, vec!["worker-3".to_owned()]));
     let fw = harness.object(&format!("global/firewalls/k8s-{CLUSTER_ID}-node-hc"));
     assert_eq!(fw["allowed"], json!([{"IPProtocol": "tcp", "ports": ["10256"]}]));
@@ -148,7 +171,8 @@ async fn shared_health_check_goes_with_the_last_service() {
     for kind in [&[][..], &[INTERNAL]] {
         let (harness, mut web) = (Harness::new(), service(kind, json!({})));
         let mut mail = service(kind, json!({}));
-        (mail.metadata.name, mail.metadata.uid) = (Some("mail".into()), Some("1b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11".into()));
+        (mail.metadata.name, mail.metadata.uid) =
+            (Some("mail".into()), Some("1b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11".into()));
         let provider = harness.started().await;
         harness.ensure(&provider, &mut web).await.unwrap();
         harness.ensure(&provider, &mut mail).await.unwrap();
@@ -169,9 +193,11 @@ async fn nodes_join_and_leave_pools_and_groups() {
         harness.add_node("worker-3", "us-central1-b");
         harness.update(&provider, &web).await.unwrap();
         let members = || {
-            let groups = ["us-central1-a", "us-central1-b"].map(|zone| harness.object(&format!("zones/{zone}/instanceGroups/k8s-ig--{CLUSTER_ID}")));
+            let groups = ["us-central1-a", "us-central1-b"]
+                .map(|zone| harness.object(&format!("zones/{zone}/instanceGroups/k8s-ig--{CLUSTER_ID}")));
             let pool = harness.object(&format!("targetPools/{LB}"));
-            let mut all = [names(&groups[0]["members"]), names(&groups[1]["members"]), names(&pool["instances"])].concat();
+            let mut all =
+                [names(&groups[0]["members"]), names(&groups[1]["members"]), names(&pool["instances"])].concat();
             all.sort();
             all
         };
@@ -204,7 +230,10 @@ async fn more_than_five_ports_become_all_ports_and_global_access_replaces_the_ru
     changed.status.clone_from(&web.status);
     harness.ensure(&provider, &mut changed).await.unwrap();
     let rule = harness.object(&format!("forwardingRules/{LB}"));
-    assert_eq!((&rule["allPorts"], &rule["ports"], &rule["allowGlobalAccess"]), (&Value::Null, &json!(["1", "2"]), &json!(true)));
+    assert_eq!(
+        (&rule["allPorts"], &rule["ports"], &rule["allowGlobalAccess"]),
+        (&Value::Null, &json!(["1", "2"]), &json!(true))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,8 +271,14 @@ async fn firewall_of_a_shared_network_is_left_to_its_administrator() {
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
     let events = harness.events();
-    let expected = format!("LoadBalancerManualChange: Firewall change required by security admin: `gcloud compute firewall-rules create k8s-fw-{LB} --network default");
+    let expected = format!(
+        "LoadBalancerManualChange: Firewall change required by security admin: `gcloud compute firewall-rules create k8s-fw-{LB} --network default"
+    );
     assert!(events.iter().any(|it| it.starts_with(&expected) && it.ends_with("--project host`")), "{events:#?}");
+    // The administrator runs the command.
+    let firewall = json!({"allowed": [{"IPProtocol": "tcp", "ports": ["80"]}], "description": "x"});
+    harness.fake.lock().insert(&format!("host/global/firewalls/k8s-fw-{LB}"), firewall);
+    let provider = harness.started().await;
     harness.delete(&provider, &web).await.unwrap();
     let events = harness.events();
     assert!(events.iter().any(|it| it.contains("firewall-rules delete")), "{events:#?}");
@@ -329,7 +364,9 @@ async fn denial_is_created_with_its_flag_and_deleted_without() {
 async fn failed_operation_is_an_error_and_the_next_sync_repairs_it() {
     let (harness, mut web) = (Harness::new(), service(&[], json!({})));
     let provider = harness.started().await;
-    harness.fake.gate().fail(Fault::ends_in_error("POST /projects/{project}/regions/{region}/forwardingRules", "QUOTA_EXCEEDED").times(1));
+    harness.fake.gate().fail(
+        Fault::ends_in_error("POST /projects/{project}/regions/{region}/forwardingRules", "QUOTA_EXCEEDED").times(1),
+    );
     assert!(harness.ensure(&provider, &mut web).await.unwrap_err().is_quota());
     harness.ensure(&provider, &mut web).await.unwrap();
 }
@@ -340,5 +377,8 @@ async fn cluster_id_is_created_if_the_config_map_is_missing() {
     *harness.objects.config_map.lock().unwrap() = None;
     harness.ensure(&harness.started().await, &mut web).await.unwrap();
     let map = harness.objects.config_map.lock().unwrap().clone().unwrap();
-    assert_eq!((map["data"]["uid"].as_str().map(str::len), &map["data"]["uid"]), (Some(16), &map["data"]["provider-uid"]));
+    assert_eq!(
+        (map["data"]["uid"].as_str().map(str::len), &map["data"]["uid"]),
+        (Some(16), &map["data"]["provider-uid"])
+    );
 }

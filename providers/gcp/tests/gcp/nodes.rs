@@ -49,8 +49,12 @@ async fn node_gets_type_zone_region_and_addresses_of_its_instance() {
         assert_eq!(found.provider_id, format!("gce://{PROJECT}/{ZONE}/worker-1"));
         assert_eq!((&*found.instance_type, &*found.zone, &*found.region), ("n2-standard-4", ZONE, "us-central1"));
         let dns = format!("worker-1.{ZONE}.c.{PROJECT}.internal");
-        let expected =
-            ["InternalIP 10.128.0.2", "ExternalIP 198.51.100.7", &format!("InternalDNS {dns}"), &format!("Hostname {dns}")];
+        let expected = [
+            "InternalIP 10.128.0.2",
+            "ExternalIP 198.51.100.7",
+            &format!("InternalDNS {dns}"),
+            &format!("Hostname {dns}"),
+        ];
         assert_eq!(shown(&found.node_addresses), expected);
     }
 }
@@ -84,14 +88,18 @@ async fn stopped_and_preempted_instances_are_shut_down() {
         let harness = Harness::new();
         harness.fake.lock().change_instance("worker-1", |it| it["status"] = status.into());
         let found = state(&harness, with_id(&format!("gce://{PROJECT}/{ZONE}/worker-1"))).await.unwrap();
-        assert!(matches!(found, InstanceState::Present { shutdown: Some(it), .. } if it == expected), "{status}: {found:?}");
+        assert!(
+            matches!(found, InstanceState::Present { shutdown: Some(it), .. } if it == expected),
+            "{status}: {found:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn provider_id_has_three_parts() {
     let harness = Harness::new();
-    for id in ["gce://demo/us-central1-a", "gce://demo/us-central1-a/worker-1/", "gce://demo//worker-1", "aws://a/b/c"] {
+    for id in ["gce://demo/us-central1-a", "gce://demo/us-central1-a/worker-1/", "gce://demo//worker-1", "aws://a/b/c"]
+    {
         assert!(state(&harness, with_id(id)).await.is_err(), "{id}");
     }
     assert!(matches!(state(&harness, with_id("gce://demo/us-central1-a/gone")).await, Ok(InstanceState::Gone(_))));
@@ -147,7 +155,10 @@ async fn routes_are_named_and_described_as_the_go_program_does() {
     let route = Route { target_node: "worker-1".into(), destination_cidr: "10.244.1.0/24".into(), ..Route::default() };
     routes.create(&cluster(), "uid-worker-1", &route).await.unwrap();
     let made = harness.object("global/routes/kubernetes-10-244-1-0-24");
-    assert_eq!((&made["description"], &made["priority"], &made["destRange"]), (&json!("k8s-node-route"), &json!(1000), &json!("10.244.1.0/24")));
+    assert_eq!(
+        (&made["description"], &made["priority"], &made["destRange"]),
+        (&json!("k8s-node-route"), &json!(1000), &json!("10.244.1.0/24"))
+    );
     let listed = routes.list(&cluster()).await.unwrap();
     assert_eq!((listed.len(), &*listed[0].target_node, listed[0].blackhole), (1, "worker-1", false));
     let path = format!("{PROJECT}/global/routes/kubernetes-10-244-1-0-24");
@@ -163,7 +174,8 @@ async fn routes_are_named_and_described_as_the_go_program_does() {
 async fn nodes_get_the_ranges_of_their_instances() {
     let harness = Harness::new().set("--allocate-node-cidrs", "true").set("--cidr-allocator-type", "CloudAllocator");
     let range = |it: &mut serde_json::Value| {
-        it["networkInterfaces"][0]["aliasIpRanges"] = json!([{"ipCidrRange": "10.40.7.0/24", "subnetworkRangeName": "pods"}]);
+        it["networkInterfaces"][0]["aliasIpRanges"] =
+            json!([{"ipCidrRange": "10.40.7.0/24", "subnetworkRangeName": "pods"}]);
     };
     harness.fake.lock().change_instance("worker-1", range);
     harness.fake.lock().change_instance("worker-2", |it| it["networkInterfaces"][0]["aliasIpRanges"] = json!([]));
@@ -171,8 +183,14 @@ async fn nodes_get_the_ranges_of_their_instances() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     let patches = harness.objects.patches.lock().unwrap().clone();
     assert_eq!(patches.len(), 2, "{patches:?}");
-    assert_eq!((&*patches[0].0, &patches[0].1["spec"]["podCIDRs"]), ("/api/v1/nodes/worker-1", &json!(["10.40.7.0/24"])));
-    assert_eq!((&*patches[1].0, &patches[1].1["status"]["conditions"][0]["reason"]), ("/api/v1/nodes/worker-1/status", &json!("RouteCreated")));
+    assert_eq!(
+        (&*patches[0].0, &patches[0].1["spec"]["podCIDRs"]),
+        ("/api/v1/nodes/worker-1", &json!(["10.40.7.0/24"]))
+    );
+    assert_eq!(
+        (&*patches[1].0, &patches[1].1["status"]["conditions"][0]["reason"]),
+        ("/api/v1/nodes/worker-1/status", &json!("RouteCreated"))
+    );
     let events = harness.events();
     assert!(events.iter().any(|it| it.starts_with("CIDRNotAvailable")), "{events:?}");
 }

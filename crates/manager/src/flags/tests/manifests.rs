@@ -166,7 +166,8 @@ fn googles_program_gets_its_flags_and_the_kind_of_its_node_ipam() {
                  --cloud-provider-gce-lb-src-cidrs=10.0.0.0/8 --enable-gke-tenant-controller";
     let Parsed::Flags(flags) = parse("cloud-controller-manager", flags) else { panic!("they are accepted") };
     let read = flags.cloud_flags();
-    let keys = ["--allocate-node-cidrs", "--cidr-allocator-type", "--enable-multi-project", "--enable-gke-tenant-controller"];
+    let keys =
+        ["--allocate-node-cidrs", "--cidr-allocator-type", "--enable-multi-project", "--enable-gke-tenant-controller"];
     assert_eq!(keys.map(|key| read.get(key)), [Some("true"), Some("CloudAllocator"), Some("true"), None]);
     assert_eq!(read.get("--cloud-provider-gce-lb-src-cidrs"), Some("10.0.0.0/8"));
     let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
