@@ -346,7 +346,7 @@ impl Api {
         if found.len() == 1 { found[0]["selfLink"].as_str().map(str::to_owned) } else { None }
     }
 
-    /// Reads one object.
+    /// Reads one object by its name.
     pub(crate) async fn find<T: DeserializeOwned>(&self, place: &Place, kind: Kind, name: &str) -> Result<Option<T>> {
         self.http.find(place.one(Method::GET, kind, name)).await
     }

@@ -57,7 +57,7 @@ provider_kit::declare! {
     pub ENDPOINT: String = "api-endpoint", otherwise("`https://compute.googleapis.com/compute/v1/`");
     /// Accepted without effect: nothing asks for clusters.
     pub CONTAINER_ENDPOINT: String = "container-api-endpoint";
-    /// Where tokens come from: empty for the metadata server, `nil` for Application Default Credentials, otherwise a URL.
+    /// Source of tokens: empty for the metadata server, `nil` for Application Default Credentials, otherwise a URL.
     pub TOKEN_URL: String = "token-url";
     /// Body of the request to `token-url`.
     pub TOKEN_BODY: String = "token-body";
@@ -105,18 +105,18 @@ provider_kit::declare! {
     pub METADATA_HOST: String = "GCE_METADATA_HOST", default("metadata.google.internal");
 }
 
-/// Sources of tokens.
+/// The source of access tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenSource {
-    /// The metadata server.
+    /// The metadata server of the machine.
     Metadata,
-    /// A file.
+    /// A credentials file of any form.
     File(PathBuf),
     /// A URL, with the body of the request.
     Url(String, serde_json::Value),
 }
 
-/// The configuration, validated.
+/// The validated configuration of the provider.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "each is explained where its key or flag is declared")]
 pub struct Config {

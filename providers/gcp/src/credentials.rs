@@ -40,7 +40,7 @@ struct Token {
     expire_time: Option<Timestamp>,
 }
 
-/// A credentials file.
+/// The content of a credentials file.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Account {

@@ -1,4 +1,4 @@
-//! Instances behind Nodes.
+//! The instances that Nodes are on.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -298,7 +298,7 @@ impl MachineSource for Api {
     }
 }
 
-/// Answers for Nodes.
+/// Answers look-ups of Nodes.
 pub(crate) struct Vms(pub(crate) Inventory<Api>);
 
 impl Vms {

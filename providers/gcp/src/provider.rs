@@ -38,7 +38,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(Gce::new(config, setup, leaf)?))
 }
 
-/// The provider.
+/// The provider of Google Cloud.
 pub struct Gce {
     api: Api,
     kubernetes: Kubernetes,

@@ -38,7 +38,7 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// Whether it asks for a change. Reviews ask for an opinion, and who asks for a token or for a list changes nothing.
+    /// Returns `true` if the request asks for a change. Reviews ask for an opinion, and who asks for a token or for a list changes nothing.
     #[must_use]
     pub fn is_mutation(&self) -> bool {
         let reads = ["/auth/tokens", "/listInstances", "/getHealth"];

@@ -21,7 +21,7 @@ const THEIRS: &str = "theirs";
 /// Google Cloud with one project.
 #[derive(Clone)]
 pub struct GcpCloud {
-    /// The fake.
+    /// The fake of the API.
     pub fake: Handle<Gcp>,
     is_internal: bool,
 }

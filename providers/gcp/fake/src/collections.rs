@@ -1,11 +1,11 @@
-//! What all collections have in common: lists with filters, creation, change and deletion.
+//! Requests that all collections share: lists with filters, creation, change and deletion.
 
 use fake_cloud::{Next, Page, Refused, Reply};
 use regex_lite::Regex;
 use serde_json::{Value, json};
 
 use crate::references::{check, check_users, complete};
-use crate::{Answer, Asked, Gcp, invalid, not_found, refuse};
+use crate::{Answer, Asked, Gcp, invalid, not_found, refuse, singular};
 
 /// Returns `true` if an object fits a filter: `name eq REGEX`, `(a = "x") OR (a = "y")`, `(a eq x) (b eq y)`.
 fn fits(object: &Value, filter: &str) -> Result<bool, Refused> {
@@ -75,7 +75,8 @@ pub(crate) fn list(cloud: &mut Gcp, asked: &Asked) -> Answer {
     let path = Gcp::path(asked) + "/";
     let own = cloud.objects.iter().filter(|(it, _)| it.strip_prefix(&path).is_some_and(|name| !name.contains('/')));
     let all = own.map(|(_, it)| shown(it)).collect();
-    page(cloud, asked, "compute#list", all)
+    let kind = format!("compute#{}List", singular(path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()));
+    page(cloud, asked, &kind, all)
 }
 
 /// Returns an object without what the API does not show.

@@ -59,6 +59,7 @@ impl Gcp {
 /// The instances or instance groups of all zones. A zone that does not answer has a warning in the place of its items.
 pub(crate) fn aggregated(cloud: &mut Gcp, asked: &Asked) -> Answer {
     let collection = asked.path.rsplit('/').next().unwrap_or_default().to_owned();
+    let kind = format!("compute#{}AggregatedList", crate::singular(&collection));
     let prefix = format!("{}/zones/", asked.id());
     let is_its = |path: &str| path.starts_with(&prefix) && path.rsplit('/').nth(1) == Some(&collection);
     let is_reachable = |path: &str| !cloud.unreachable.iter().any(|zone| path.contains(&format!("/zones/{zone}/")));
@@ -85,7 +86,8 @@ pub(crate) fn aggregated(cloud: &mut Gcp, asked: &Asked) -> Answer {
         let warning = json!({"code": "UNREACHABLE", "message": format!("The zone {zone} does not answer"), "data": []});
         scopes[format!("zones/{zone}")] = json!({ "warning": warning });
     }
-    let mut answer = json!({"kind": "compute#aggregatedList", "id": asked.path, "items": scopes, "selfLink": cloud.link(&Gcp::path(asked))});
+    let mut answer =
+        json!({"kind": kind, "id": asked.path, "items": scopes, "selfLink": cloud.link(&Gcp::path(asked))});
     if let Some(next) = next {
         answer["nextPageToken"] = next.into();
     }

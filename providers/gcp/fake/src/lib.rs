@@ -52,7 +52,7 @@ struct Pending {
 
 /// The state of the cloud.
 pub struct Gcp {
-    /// Objects by path.
+    /// All objects of all projects, by path.
     pub objects: BTreeMap<Path, Value>,
     /// Zones that do not answer in aggregated lists.
     pub unreachable: Vec<String>,
@@ -117,6 +117,12 @@ pub fn path_of(url: &str) -> &str {
     url.rsplit_once("projects/").map_or(url, |(_, path)| path)
 }
 
+/// Returns the word for one object of a collection: `address` of `addresses`.
+pub(crate) fn singular(collection: &str) -> &str {
+    let stem = collection.strip_suffix("es").filter(|it| it.ends_with("ess"));
+    stem.or(collection.strip_suffix('s')).unwrap_or(collection)
+}
+
 impl Gcp {
     /// A number that nothing has.
     pub fn number(&mut self) -> u64 {
@@ -135,8 +141,7 @@ impl Gcp {
         let id = self.number();
         object["id"] = id.to_string().into();
         let collection = path.rsplit('/').nth(1).unwrap_or_default();
-        let kind = collection.strip_suffix("es").filter(|it| it.ends_with("ess")).or(collection.strip_suffix('s'));
-        object["kind"] = format!("compute#{}", kind.unwrap_or(collection)).into();
+        object["kind"] = format!("compute#{}", singular(collection)).into();
         object["name"] = path.rsplit('/').next().unwrap_or_default().into();
         object["selfLink"] = self.link(path).into();
         object["creationTimestamp"] = "2026-11-23T06:00:00.000-08:00".into();

@@ -230,7 +230,7 @@ impl Check {
     }
 }
 
-/// A firewall.
+/// A firewall rule of the network.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Firewall {

@@ -20,7 +20,7 @@ use crate::api::{ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, HTTP_CHECK, Kind, Pl
 /// The label of the kit under which namespace and name of the Service are kept.
 pub(super) const SERVICE: &str = "service";
 
-/// Objects by name.
+/// Objects of each kind, by name.
 #[derive(Default)]
 pub(super) struct Snapshot {
     rules: BTreeMap<String, Rule>,

@@ -42,7 +42,7 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
-    /// Parses a Service.
+    /// Parses a Service into wishes.
     pub(super) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut asked = Annotations::of(service).over(&config.defaults);
         for prefix in ["networking.gke.io/internal-load-balancer-", "networking.gke.io/load-balancer-"] {
