@@ -1,4 +1,4 @@
-//! How the program is linked.
+//! Options of the linker.
 
 use std::env;
 use std::path::Path;
@@ -6,16 +6,17 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // A static program may be loaded anywhere, and lists all its own addresses for that: 0.6 MB, on disk and in memory, or a
-    // thirtieth of it in the packed form. musl has understood that form since 1.2.4; of other C libraries this cannot be known.
+    // A static program may be loaded anywhere and therefore lists all its own addresses: 0.6 MB on disk and in memory,
+    // or a thirtieth of it in the packed form. musl understands that form since 1.2.4; for other C libraries this is
+    // unknown.
     if env::var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl") {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
         fold_identical_code();
     }
 }
 
-/// Functions that are the same for several types are linked once: a twentieth of the program. The linker that comes with the
-/// toolchain can do that; where it is missing, the program is larger.
+/// Links functions that are identical for several types only once, which saves a twentieth of the program's size. The
+/// linker of the Rust toolchain is needed for that; without it, the program is larger.
 fn fold_identical_code() {
     let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let host = env::var("HOST").unwrap_or_default();

@@ -1,6 +1,7 @@
-//! Tells the program what it is built from: the revision, if whoever builds says so in `CCM_REVISION`, and the compiler.
+//! Sets the build information of the program: the compiler, and the revision if `CCM_REVISION` is set.
 //!
-//! The revision is not asked of git: that would make a build depend on more than its sources, or go stale.
+//! The revision is not read from git, because a build would then depend on more than its sources, or report an old
+//! revision.
 
 use std::env;
 use std::process::Command;

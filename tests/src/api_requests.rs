@@ -1,11 +1,11 @@
-//! The requests that one program sends to an API server, told apart as kube-apiserver's own metrics tell them.
+//! Requests that one program sends to an API server, classified like in kube-apiserver's metrics.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{Method, Uri};
 
-/// One request.
+/// A request to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiRequest {
     /// `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `DELETE` …
@@ -14,7 +14,7 @@ pub struct ApiRequest {
     pub resource: String,
     /// The object's name; empty for a collection.
     pub name: String,
-    /// The answer's status code; 0 as long as there is none.
+    /// Status code of the response; 0 until then.
     pub status: u16,
 }
 
@@ -62,21 +62,21 @@ impl ApiRequest {
         Self { verb, resource, name: name.to_owned(), status: 0 }
     }
 
-    /// Whether it asks for a change.
+    /// Returns `true` if the request asks for a change.
     #[must_use]
     pub fn is_write(&self) -> bool {
         is_write(self.verb, &self.resource)
     }
 
-    /// Whether it was answered with what it asked for.
+    /// Returns `true` if the response has a status of success.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }
 
-/// Whether a request with this verb, of this resource, asks for a change. A review is a question, though it is posted: what
-/// may be done, who somebody is. Nothing is stored.
+/// Returns `true` if a request with this verb, of this resource, asks for a change. A review is a query although it is
+/// posted: about permissions, or about the identity of a token. Nothing is stored.
 ///
 /// ```
 /// use ccm_tests::api_requests::is_write;
@@ -101,7 +101,7 @@ struct Log {
 }
 
 impl ApiRequests {
-    /// A log that keeps no single requests, only their number.
+    /// Creates a log that keeps no single requests, only their number.
     #[must_use]
     pub fn counts_only() -> Self {
         let this = Self::default();
@@ -122,26 +122,26 @@ impl ApiRequests {
         }
     }
 
-    /// All of them, in the order of their answers.
+    /// Returns the requests in the order of their responses.
     #[must_use]
     pub fn all(&self) -> Vec<ApiRequest> {
         self.log().requests.clone()
     }
 
-    /// Those that changed something: writes that were answered with success.
+    /// Returns the successful writes.
     #[must_use]
     pub fn changes(&self) -> Vec<ApiRequest> {
         let log = self.log();
         log.requests.iter().filter(|request| request.is_write() && request.succeeded()).cloned().collect()
     }
 
-    /// Their number, by verb and resource.
+    /// Returns the number of requests by verb and resource.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<(String, String), u64> {
         self.log().counts.clone()
     }
 
-    /// Forgets them.
+    /// Removes all requests and counts.
     pub fn clear(&self) {
         let mut log = self.log();
         log.requests.clear();

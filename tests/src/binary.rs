@@ -1,4 +1,4 @@
-//! Where the binary under test is.
+//! Path of the binary under test.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ const NAME: &str = "cloud-controller-manager";
 /// The environment variable that names another binary.
 pub const VARIABLE: &str = "CCM_TEST_BINARY";
 
-/// The binary: what `CCM_TEST_BINARY` names, else the one of this build, beside the test executable's directory
-/// (`target/debug/deps/x` → `target/debug/cloud-controller-manager`).
+/// Returns the path of the binary: the value of `CCM_TEST_BINARY`, else the one of this build, next to the test
+/// executable's directory (`target/debug/deps/x` → `target/debug/cloud-controller-manager`).
 ///
 /// # Errors
-/// There is no such file; the text says how to build it.
+/// The file does not exist; the text names the command that builds it.
 pub fn path() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);
@@ -34,7 +34,7 @@ pub fn path() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Where cargo puts the binary in the build that this executable is of, whether or not it is there.
+/// Returns the path at which cargo puts the binary in this executable's build, whether or not it exists.
 ///
 /// # Errors
 /// This executable lies nowhere that cargo would put it.

@@ -14,7 +14,7 @@ use crate::usage::{self, Usage};
 /// Lines of the log that a failure shows.
 const TAIL: usize = 40;
 
-/// A running binary. It is killed when this is dropped.
+/// A running binary, which is killed on drop.
 pub struct Controller {
     child: Child,
     pid: u32,
@@ -25,15 +25,15 @@ impl Controller {
     /// Starts `binary`; what it writes goes to `log`.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The binary cannot be started.
     pub fn start(binary: &Path, arguments: impl IntoIterator<Item = OsString>, log: &Path) -> Result<Self> {
         Self::start_with(binary, arguments, &[], log)
     }
 
-    /// As [`start`](Self::start), with further environment variables.
+    /// Starts the binary like [`start`](Self::start), with further environment variables.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The binary cannot be started.
     pub fn start_with(
         binary: &Path,
         arguments: impl IntoIterator<Item = OsString>,
@@ -55,24 +55,23 @@ impl Controller {
         Ok(Self { child, pid, log: log.to_owned() })
     }
 
-    /// Its process id.
+    /// Returns the ID of the process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// What it has used so far.
+    /// Returns the processor time and memory that the process has used so far.
     ///
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     pub fn usage(&self) -> Result<Usage> {
         usage::of(self.pid)
     }
 
-    /// Whether it still runs.
+    /// Checks that the process still runs.
     ///
-    /// # Errors
-    /// It has ended; the text says how.
+    /// # Errors The process has ended; the text names its exit status.
     pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -83,15 +82,15 @@ impl Controller {
     /// Freezes it: it misses what happens until [`resume`](Self::resume).
     ///
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     pub fn freeze(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Continues the frozen process.
     ///
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     pub fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
@@ -99,7 +98,7 @@ impl Controller {
     /// Asks it to end, as an operator does, and waits for that.
     ///
     /// # Errors
-    /// It does not end within `limit`.
+    /// The process does not end within `limit`.
     pub async fn stop(&mut self, limit: Duration) -> Result<ExitStatus> {
         self.ask_to_end()?;
         self.ended(limit).await.context("after SIGTERM")
@@ -108,7 +107,7 @@ impl Controller {
     /// Asks it to end, as an operator does.
     ///
     /// # Errors
-    /// It has ended before.
+    /// The process has already ended.
     pub fn ask_to_end(&mut self) -> Result<()> {
         self.check()?;
         self.signal(Signal::TERM)
@@ -117,7 +116,7 @@ impl Controller {
     /// Waits until it has ended.
     ///
     /// # Errors
-    /// It does not within `limit`.
+    /// The process does not end within `limit`.
     pub async fn ended(&mut self, limit: Duration) -> Result<ExitStatus> {
         match tokio::time::timeout(limit, self.child.wait()).await {
             Ok(status) => Ok(status?),
@@ -125,22 +124,23 @@ impl Controller {
         }
     }
 
-    /// Ends it as a crash or the kernel does: it can say and finish nothing. Returns when it is gone.
+    /// Kills the process like a crash or the kernel, so that it cannot finish or log anything. Returns when it has
+    /// ended.
     ///
     /// # Errors
-    /// It has ended before.
+    /// The process has already ended.
     pub async fn kill(&mut self) -> Result<()> {
         self.check()?;
         Ok(self.child.kill().await?)
     }
 
-    /// What it wrote so far.
+    /// Returns the log so far.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_else(|error| format!("(no log: {error})"))
     }
 
-    /// The last lines of what it wrote.
+    /// Returns the last lines of what it wrote.
     #[must_use]
     pub fn tail(&self) -> String {
         let log = self.log();

@@ -1,5 +1,5 @@
-//! A door before a cloud, at which requests or their answers wait until it is opened: so the middle of some work lasts for as
-//! long as a test needs it, however fast the machine is.
+//! A barrier in front of a cloud, at which requests or their responses wait until it is opened, so that a test can keep
+//! work in progress for as long as it needs, however fast the machine is.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,16 +8,16 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tokio_util::sync::CancellationToken;
 
-/// What waits.
+/// Message that waits at the barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
-    /// The request: the cloud has not heard of it.
+    /// The request, before it reaches the cloud.
     Request,
-    /// The answer: the cloud has done it, and whoever asked does not know.
+    /// The response, after the cloud has carried out the request.
     Answer,
 }
 
-/// The door. It is open until [`hold`](Self::hold). Clones share it.
+/// The barrier. It is open until [`hold`](Self::hold). Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Door(Arc<Mutex<Holding>>);
 
@@ -36,18 +36,19 @@ struct Rule {
 }
 
 impl Door {
-    /// From now on so many requests of a route (`POST /v1/load-balancers`) pass, and all after them wait. Who waited before goes
-    /// on.
+    /// Lets `after` requests of a route (`POST /v1/load-balancers`) pass, and holds all later ones. Messages that
+    /// waited
+    /// before pass.
     pub fn hold(&self, what: Waits, route: &str, after: usize) {
         self.set(Some(Rule { what, route: route.to_owned(), left: after, opened: CancellationToken::new() }));
     }
 
-    /// All go on, and nobody waits any more.
+    /// Opens the barrier, and lets all waiting messages pass.
     pub fn open(&self) {
         self.set(None);
     }
 
-    /// How many wait. One whose sender is gone does not.
+    /// Returns the number of waiting messages. A message whose sender has gone away is not counted.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.holding().waiting
@@ -63,7 +64,7 @@ impl Door {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What this request waits for, if it does.
+    /// Returns the message of this request that has to wait, if any.
     fn stops(&self, route: &str) -> Option<(Waits, CancellationToken)> {
         let mut holding = self.holding();
         let rule = holding.rule.as_mut().filter(|rule| rule.route == route)?;
@@ -82,7 +83,7 @@ impl Door {
     }
 }
 
-/// One who waits, until it is let through or its sender is gone.
+/// A waiting message, counted until it passes or its sender goes away.
 struct Counted<'a>(&'a Door);
 
 impl<'a> Counted<'a> {
@@ -98,7 +99,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// The middleware.
+/// Holds requests or responses, as a middleware.
 pub(crate) async fn pass(State(door): State<Door>, path: MatchedPath, request: Request, next: Next) -> Response {
     let stopped = door.stops(&format!("{} {}", request.method(), path.as_str()));
     let Some((what, opened)) = stopped else { return next.run(request).await };

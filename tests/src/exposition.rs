@@ -13,14 +13,14 @@ pub struct Family {
     pub samples: Vec<Sample>,
 }
 
-/// One line.
+/// A sample line of the exposition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Its name; that of a histogram's sample has an ending.
+    /// Name of the sample; that of a histogram's sample has a suffix.
     pub name: String,
-    /// Its labels, with their values unescaped.
+    /// Labels of the sample, with their values unescaped.
     pub labels: BTreeMap<String, String>,
-    /// Its value.
+    /// Value of the sample.
     pub value: f64,
 }
 

@@ -1,6 +1,6 @@
 //! A whole world in one process: a Kubernetes API, a cloud, and the controllers of the product between them.
 //!
-//! Nothing here opens a socket, so that tests run under tokio's paused clock: minutes pass in no time.
+//! The tests open no socket, so that they run under tokio's paused clock: minutes pass at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,29 +22,29 @@ use serde_json::{Value, json};
 use std::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// The start-up taint, as the kubelet sets it.
+/// Returns the start-up taint, as the kubelet sets it.
 pub fn start_up_taint() -> Value {
     json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"})
 }
 
-/// The world.
+/// Harness of the Node controllers, an API server and a cloud.
 pub struct World {
-    /// The Kubernetes API.
+    /// The embedded Kubernetes API server.
     pub api: ApiServer,
-    /// The cloud.
+    /// The simulated cloud itself.
     pub cloud: Cloud,
     /// The Nodes as the controllers see them; [`World::refresh`] brings them up to date.
     pub nodes: Cache<Node>,
-    /// The node controller.
+    /// The node controller under test.
     pub node_controller: NodeController,
-    /// The lifecycle controller.
+    /// The lifecycle controller under test.
     pub lifecycle: NodeLifecycleController,
     context: ControllerContext,
     events: [Arc<Mutex<Vec<RecordedEvent>>>; 2],
 }
 
 impl World {
-    /// A world with so many running machines, `worker-1` and so on, and no Nodes.
+    /// Creates a harness with `count` running machines, `worker-1` and so on, and no Nodes.
     ///
     /// # Panics
     /// If it cannot be built.
@@ -53,7 +53,7 @@ impl World {
         Self::with_options(count, &Options::default())
     }
 
-    /// A world with so many machines and no Nodes, whose controllers behave as told.
+    /// Creates a harness with `count` machines and no Nodes, whose controllers have these options.
     ///
     /// # Panics
     /// If it cannot be built.
@@ -84,7 +84,7 @@ impl World {
         Self { api, cloud, nodes, node_controller, lifecycle, context, events: [first, second] }
     }
 
-    /// Another lifecycle controller over the same world, which sees the Nodes through `cache`.
+    /// Returns another lifecycle controller over the same harness, which sees the Nodes through `cache`.
     ///
     /// # Panics
     /// If the cloud has no machines to offer.
@@ -98,7 +98,7 @@ impl World {
         (controller, cache)
     }
 
-    /// A world in which each of so many machines has an initialised Node, ready or not.
+    /// Creates a harness with `count` machines, each with an initialised Node, ready or not.
     #[must_use]
     pub fn with_nodes(count: usize, ready: bool) -> Self {
         let world = Self::with_machines(count);
@@ -139,7 +139,7 @@ impl World {
     /// Marks a Node ready or not, as its kubelet or the control plane would.
     ///
     /// # Panics
-    /// If there is no such Node.
+    /// If the Node does not exist.
     pub fn set_ready(&self, name: &str, ready: bool) {
         let mut node = self.api.get("nodes", None, name).expect("a Node of that name");
         node["status"]["conditions"] = json!([{"type": "Ready", "status": if ready { "True" } else { "False" }}]);
@@ -163,13 +163,13 @@ impl World {
         }
     }
 
-    /// One pass of the lifecycle controller over the Nodes as they are now.
+    /// Runs one pass of the lifecycle controller over the current Nodes.
     pub async fn pass(&self) {
         self.refresh();
         self.lifecycle.pass(&CancellationToken::new()).await;
     }
 
-    /// Passes every five seconds for so long.
+    /// Runs passes every five seconds for this time.
     pub async fn passes_for(&self, duration: Duration) {
         let end = tokio::time::Instant::now() + duration;
         while tokio::time::Instant::now() < end {
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// One sync of these Nodes, in one batch; the errors by name.
+    /// Syncs these Nodes in one batch, and returns the errors by name.
     pub async fn sync(&self, names: &[String]) -> Vec<(String, String)> {
         self.refresh();
         let errors = Mutex::new(Vec::new());
@@ -192,19 +192,19 @@ impl World {
         errors.into_inner().expect("not poisoned")
     }
 
-    /// Number of Nodes in the API.
+    /// Returns the number of Nodes in the API.
     #[must_use]
     pub fn node_count(&self) -> usize {
         self.api.list("nodes").len()
     }
 
-    /// A Node, if the API has it.
+    /// Returns a Node, if the API has it.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<Value> {
         self.api.get("nodes", None, name)
     }
 
-    /// `reason message` of all events so far, of both controllers.
+    /// Returns `reason message` of all events so far, of both controllers.
     #[must_use]
     pub fn events(&self) -> Vec<String> {
         self.events
@@ -214,7 +214,7 @@ impl World {
             .collect()
     }
 
-    /// The messages of all events with this reason.
+    /// Returns the messages of all events with this reason.
     #[must_use]
     pub fn events_of(&self, reason: &str) -> Vec<String> {
         let prefix = format!("{reason} ");
@@ -227,7 +227,7 @@ impl World {
         self.cloud.requests().iter().filter(|(route, _)| route.starts_with("GET /v1/machines")).map(|(_, n)| n).sum()
     }
 
-    /// Requests so far that ask the API for a change.
+    /// Returns the number of requests so far that ask the API for a change.
     #[must_use]
     pub fn writes(&self) -> usize {
         self.api.requests().writes().len()

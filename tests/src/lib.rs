@@ -1,5 +1,6 @@
-//! What the whole-program tests of ccm-rs share: the binary as a process, the simulated cloud on a port of its own, the
-//! requests that one program sends to an API server, Services as users write them, and the [`profiles`] of the clouds.
+//! Shared parts of the whole-program tests of ccm-rs: the binary as a process, the simulated cloud on a port of its
+//! own, recorded requests of one program to an API server, Services as users write them, and the [`profiles`] of the
+//! clouds.
 //!
 //! Most tests that use it see the program from outside, as an operator does. Tests in one process and in virtual time use the
 //! harness of [`ccm_conformance`]. [`zones`] and [`volume_size`] hold decisions of volume plugins that only the case files use.

@@ -40,7 +40,7 @@ impl ServedCloud {
         // Without it a small answer may wait for an acknowledgement; it still arrives.
         let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
         tokio::spawn(async move {
-            // It ends with the test, whoever waits; what the listener says then is nobody's business.
+            // The server ends with the test; its last error is irrelevant.
             tokio::select! {
                 _ = axum::serve(listener, router).into_future() => {}
                 () = shutdown.cancelled() => {}
@@ -49,7 +49,7 @@ impl ServedCloud {
         Ok(Self { cloud, door, config, _until: until })
     }
 
-    /// The file for `--cloud-config`.
+    /// Returns the file for `--cloud-config`.
     #[must_use]
     pub fn config(&self) -> &Path {
         &self.config
@@ -61,7 +61,7 @@ impl ServedCloud {
         self.cloud.requests().values().sum()
     }
 
-    /// Requests so far that asked for a change, by method and route.
+    /// Returns the requests so far that asked for a change, by method and route.
     #[must_use]
     pub fn changes(&self) -> BTreeMap<String, u64> {
         self.cloud.requests().into_iter().filter(|(route, _)| !route.starts_with("GET ")).collect()

@@ -1,5 +1,5 @@
-//! What suites on real software share: variables that lead to it, scripts of its test bed, and scenarios that are ignored,
-//! with the reason, where it is not there.
+//! Shared parts of the suites on real software: environment variables, scripts of its test bed, and scenarios that are
+//! ignored, with the reason, if it is missing.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use libtest_mimic::{Completion, Failed, Trial};
 
 use crate::binary;
 
-/// The path that a variable names; `None`: it is not set, or empty.
+/// Returns the path that a variable names; `None`: it is not set, or empty.
 ///
 /// # Errors
 /// There is nothing of this name.
@@ -21,7 +21,7 @@ pub fn path(variable: &str) -> Result<Option<PathBuf>> {
     Ok(Some(path))
 }
 
-/// The binary under test, where there is something to test it on and scenarios are not only listed.
+/// Returns the binary under test, where there is something to test it on and scenarios are not only listed.
 ///
 /// # Errors
 /// There is none.
@@ -31,10 +31,10 @@ pub fn binary(has_use: bool) -> Result<Option<PathBuf>> {
     binary.transpose()
 }
 
-/// Runs a script of a test bed with these words and variables, to its end.
+/// Runs a script of a test bed with these arguments and variables to its end.
 ///
 /// # Errors
-/// It fails; the text is what it says of it.
+/// The script fails; the text is its output.
 pub async fn run(script: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<()> {
     let mut command = tokio::process::Command::new(script);
     command.args(words).envs(variables.iter().copied()).stdin(Stdio::null());
@@ -50,7 +50,7 @@ pub async fn run(script: &Path, words: &[&str], variables: &[(&str, &str)]) -> R
     Ok(())
 }
 
-/// A scenario, unless it lacks something.
+/// Creates a trial of a scenario, which is ignored if a requirement is missing.
 pub fn trial(
     name: &'static str,
     lacks: Option<&'static str>,
@@ -68,7 +68,7 @@ pub fn trial(
 /// Runs a scenario to its end, on a runtime of its own.
 ///
 /// # Errors
-/// Those of the scenario.
+/// Errors of the scenario.
 pub fn play(scenario: impl Future<Output = Result<()>>) -> Result<()> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(scenario)
 }

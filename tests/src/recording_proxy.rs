@@ -1,6 +1,6 @@
-//! A proxy before an API server that notes what one program asks of it.
+//! A proxy in front of an API server that records the requests of one program.
 //!
-//! The API server's own counters mix all its clients; whoever is led through this proxy is counted alone.
+//! The API server's own counters mix all its clients; only clients of this proxy are counted here.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ impl RecordingProxy {
         Ok(Self { requests, url, _until: until })
     }
 
-    /// What was asked so far.
+    /// Returns the requests so far.
     #[must_use]
     pub fn requests(&self) -> &ApiRequests {
         &self.requests
@@ -62,7 +62,7 @@ impl RecordingProxy {
 async fn forward(State((client, requests)): State<(Client, ApiRequests)>, request: Request) -> Response {
     let mut noted = ApiRequest::read(request.method(), request.uri());
     let (mut head, body) = request.into_parts();
-    // The way here is not the way there.
+    // These headers belong to the connection with the proxy.
     for header in [http::header::HOST, http::header::AUTHORIZATION, http::header::CONNECTION] {
         head.headers.remove(header);
     }

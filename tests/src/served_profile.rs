@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 /// The fake of a profile that is served as long as the process runs.
 pub struct ServedProfile {
-    /// The cloud.
+    /// The fake cloud's profile.
     pub cloud: Arc<dyn CloudProfile>,
     environment: Vec<(String, String)>,
     config: Option<PathBuf>,
@@ -32,7 +32,7 @@ impl Requests {
     }
 }
 
-/// The path with `{id}` for each segment that has a digit and is no version.
+/// Returns the path with `{id}` for each segment that has a digit and is no version.
 fn template(path: &str) -> String {
     let is_version = |it: &str| it.strip_prefix('v').is_some_and(|it| it.starts_with(|it: char| it.is_ascii_digit()));
     let is_id = |it: &&str| it.contains(|it: char| it.is_ascii_digit()) && !is_version(it);

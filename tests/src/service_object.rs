@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// A Service of type `LoadBalancer` that serves these ports over TCP.
+/// Returns a Service of type `LoadBalancer` that serves these ports over TCP.
 #[must_use]
 pub fn load_balancer(name: &str, ports: &[u16]) -> Value {
     json!({

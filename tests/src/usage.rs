@@ -1,4 +1,4 @@
-//! What a process uses: processor time and memory, from `/proc`.
+//! Resource usage of a process: processor time and memory, from `/proc`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 /// Clock ticks per second of `/proc/PID/stat`: 100 on every Linux that runs Rust programs.
 const TICKS: u64 = 100;
 
-/// What a process has used so far.
+/// Resource usage of a process so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Processor time, of the program and of the kernel for it.
@@ -17,14 +17,14 @@ pub struct Usage {
     pub resident_kib: u64,
     /// The most resident memory since the start, or since [`forget_peak`], in KiB.
     pub peak_kib: u64,
-    /// Threads.
+    /// Number of threads at present.
     pub threads: u64,
 }
 
 /// Reads what process `pid` has used.
 ///
 /// # Errors
-/// There is no such process.
+/// The process does not exist.
 pub fn of(pid: u32) -> Result<Usage> {
     let read = |file: &str| {
         let path: PathBuf = ["/proc", &pid.to_string(), file].iter().collect();
@@ -34,7 +34,7 @@ pub fn of(pid: u32) -> Result<Usage> {
     parse(&stat, &status).with_context(|| format!("/proc/{pid} looks unlike any Linux"))
 }
 
-/// Lets the peak of process `pid` begin anew from what is resident now; `false` if the kernel does not allow it.
+/// Resets the peak of process `pid` to its resident memory; returns `false` if the kernel does not permit it.
 #[must_use]
 pub fn forget_peak(pid: u32) -> bool {
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5").is_ok()

@@ -18,7 +18,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Bytes in one.
+    /// Returns the bytes of one unit.
     #[must_use]
     pub const fn bytes(self) -> i64 {
         match self {
@@ -39,7 +39,7 @@ impl fmt::Display for Unit {
     }
 }
 
-/// The size in whole units, rounded up. `quantity` is written as in `spec.capacity`.
+/// Returns the size in whole units, rounded up. `quantity` is written as in `spec.capacity`.
 ///
 /// ```
 /// use ccm_tests::volume_size::{Unit, round_up};
@@ -61,7 +61,7 @@ pub fn round_up(quantity: &str, unit: Unit) -> Result<i64> {
     }
 }
 
-/// As [`round_up`], for clouds that count in 32 bits.
+/// Rounds up like [`round_up`], for clouds whose sizes have 32 bits.
 ///
 /// # Errors
 /// Also if the rounded number does not fit.
@@ -73,7 +73,7 @@ fn too_great(quantity: &str, what: &str) -> Error {
     Error::invalid(format!("quantity {quantity} is too great, overflows {what}"))
 }
 
-/// What a quantity comes to in bytes, a fraction of one rounded up; what does not fit is the largest number.
+/// Returns a quantity in bytes, rounded up; too large values become the largest number.
 fn bytes(quantity: &str) -> Option<i128> {
     let (negative, rest) = match quantity.as_bytes().first()? {
         b'-' => (true, &quantity[1..]),
@@ -94,7 +94,7 @@ fn bytes(quantity: &str) -> Option<i128> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// The powers of two and of ten that a suffix stands for.
+/// Returns the powers of two and of ten that a suffix stands for.
 fn factor(suffix: &str) -> Option<(u32, i32)> {
     const DECIMAL: [(&str, i32); 10] =
         [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
@@ -108,7 +108,7 @@ fn factor(suffix: &str) -> Option<(u32, i32)> {
     Some((0, suffix.strip_prefix(['e', 'E'])?.parse().ok()?))
 }
 
-/// `digits · 2^two · 10^ten`, rounded up; never 0.
+/// Returns `digits · 2^two · 10^ten`, rounded up; never 0.
 fn scaled(digits: &str, two: u32, ten: i32) -> i128 {
     // More digits than this are either beyond any size or far behind the decimal point.
     const MOST: usize = 19;
@@ -127,7 +127,7 @@ fn scaled(digits: &str, two: u32, ten: i32) -> i128 {
     }
 }
 
-/// `a / b`, rounded up; `b` is positive.
+/// Returns `a / b`, rounded up; `b` is positive.
 fn ceil(a: i128, b: i128) -> i128 {
     a.div_euclid(b) + i128::from(a.rem_euclid(b) != 0)
 }

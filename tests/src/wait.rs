@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Pause between two looks.
+/// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// As [`until`], with a look only so often: what is measured must not be disturbed.
+/// Waits like [`until`], but polls only once in each `pause`, so that polls do not disturb a measurement.
 ///
 /// # Errors
-/// What was still missing after `limit`.
+/// The last error of `probe`, after `limit`.
 pub async fn until_every<T>(
     pause: Duration,
     what: &str,
@@ -33,11 +33,11 @@ pub async fn until_every<T>(
     }
 }
 
-/// Looks until `probe` succeeds and returns what it found. Its errors say what is still missing; the last one is told if
-/// `limit` passes. An error on the way to the API server is a "not yet" like any other.
+/// Polls `probe` until it succeeds, and returns its result. Its errors name what is still missing; the last one is
+/// returned after `limit`. Connection errors to the API server count as "not yet" as well.
 ///
 /// # Errors
-/// What was still missing after `limit`.
+/// The last error of `probe`, after `limit`.
 pub async fn until<T>(what: &str, limit: Duration, probe: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     until_every(PAUSE, what, limit, probe).await
 }

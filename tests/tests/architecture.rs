@@ -1,4 +1,4 @@
-//! Who knows whom (ARCHITECTURE.md), read in the manifests. What only tests of a crate need is free.
+//! Dependencies between crates (ARCHITECTURE.md), read from the manifests. Development dependencies are free.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
@@ -12,7 +12,7 @@ fn directories(of: &Path) -> Vec<PathBuf> {
     entries.filter(|path| path.is_dir()).collect()
 }
 
-/// The name of a crate, and the lines of its `[dependencies]` up to the name.
+/// Returns the name of a crate, and the lines of its `[dependencies]` up to the name.
 fn manifest(directory: &Path) -> Option<(String, BTreeSet<String>)> {
     let text = std::fs::read_to_string(directory.join("Cargo.toml")).ok()?;
     let name = text.lines().find_map(|line| line.strip_prefix("name = "))?.trim_matches('"').to_owned();
@@ -22,7 +22,7 @@ fn manifest(directory: &Path) -> Option<(String, BTreeSet<String>)> {
     Some((name, lines.map(dependency).collect()))
 }
 
-/// Our crates, and whom of ours each knows.
+/// Returns the crates of the workspace, and the workspace crates that each depends on.
 fn crates() -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(ROOT);
     let providers = directories(&root.join("providers"));
@@ -42,11 +42,19 @@ fn is_provider(name: &str) -> bool {
     name.starts_with("provider-") && name != "provider-kit"
 }
 
+/// Crates that every provider may know.
+const KIT: [&str; 2] = ["provider-kit", "cloud-provider"];
+
+/// Returns the name of the crate with the protocol of a provider's cloud: `aws-protocol` of `provider-aws`.
+fn protocol_of(provider: &str) -> Option<String> {
+    Some(format!("{}-protocol", provider.strip_prefix("provider-")?))
+}
+
 fn is_test(name: &str) -> bool {
     ["ccm-tests", "ccm-conformance"].contains(&name)
 }
 
-/// What is wrong with `name` knowing `known`, if anything.
+/// Returns the reason for which `name` must not depend on `known`, if any.
 fn objection(name: &str, known: &str) -> Option<&'static str> {
     let knows_all = ["cloud-controller-manager", "ccm-tests"].contains(&name);
     match name {
@@ -55,9 +63,10 @@ fn objection(name: &str, known: &str) -> Option<&'static str> {
         _ if is_fake(name) && known != "fake-cloud" => Some("a fake knows nobody of ours"),
         "cloud-provider" | "embedded-apiserver" | "fake-cloud" => Some("it knows nobody of ours"),
         _ if is_provider(known) && !knows_all => Some("nobody names a provider but the binary"),
-        _ if is_provider(name) && !["provider-kit", "cloud-provider"].contains(&known) => {
-            Some("a provider knows the contract and the kit")
+        _ if is_provider(name) && !KIT.contains(&known) && Some(known) != protocol_of(name).as_deref() => {
+            Some("a provider knows the contract, the kit and its own protocol")
         }
+        _ if name.ends_with("-protocol") && !KIT.contains(&known) => Some("a protocol knows the contract and the kit"),
         "provider-kit" | "runtime" if known != "cloud-provider" => Some("it knows the contract only"),
         _ => None,
     }
@@ -81,6 +90,8 @@ fn arrows_that_point_elsewhere_are_told() {
         ("fake-cloud", "cloud-provider"),
         ("controllers", "provider-hetzner"),
         ("provider-acme", "controllers"),
+        ("provider-acme", "aws-protocol"),
+        ("aws-protocol", "provider-aws"),
         ("provider-kit", "runtime"),
     ];
     for (name, known) in wrong {

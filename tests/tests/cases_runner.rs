@@ -25,7 +25,7 @@ fn only(directory: impl Into<PathBuf>) -> Sources {
     Sources { own: None, extra: vec![directory.into()] }
 }
 
-/// A directory with this one file in it.
+/// Creates a directory with this one file in it.
 fn directory(test: &str, text: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cases_runner").join(test);
     std::fs::create_dir_all(&directory).unwrap();
@@ -33,7 +33,7 @@ fn directory(test: &str, text: &str) -> PathBuf {
     directory
 }
 
-/// A case of suite `node-address-change` that passes, as YAML.
+/// Returns a case of suite `node-address-change` that passes, as YAML.
 fn change(id: &str, given: &str, expect: &str) -> String {
     format!("- {{id: {id}, rules: [], class: normative, title: t, given: {given}, expect: {expect}}}\n")
 }

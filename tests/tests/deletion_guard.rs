@@ -12,7 +12,7 @@ use provider_simulated::cloud::{DEFAULT_PROJECT, DEFAULT_TOKEN, Fault, FaultKind
 use runtime::cache::Cache;
 use tokio_util::sync::CancellationToken;
 
-/// One page holds 50 machines; with so many Nodes not ready, the cloud is listed.
+/// Number of Nodes that makes the provider list the cloud when they are not ready; one page holds 50 machines.
 const MANY: usize = 120;
 const FEW: usize = 3;
 /// Well beyond the guard's delay of five minutes.
@@ -129,7 +129,7 @@ async fn all_but_one_gone_is_held_for_five_minutes_and_then_believed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_landslide_that_begins_while_the_cloud_is_asked_is_held_too() {
-    // The first read still finds all but one; by the second, everything else has gone as well.
+    // The first read still finds all but one machine; at the second, all others are missing as well.
     let world = World::with_nodes(MANY, false);
     world.cloud.terminate("worker-1");
     world.cloud.inject(Fault::latency(1000).on("GET /v1/machines"));
@@ -241,7 +241,7 @@ async fn as_long_as_not_all_nodes_are_known_none_is_deleted() {
     for n in 1..=6 {
         world.cloud.terminate(&format!("worker-{n}"));
     }
-    // A cache that is being filled shows three of the ten: two gone, one witness, and no landslide to be seen.
+    // An unsynced cache shows three of the ten Nodes: two missing machines, one control read, and no mass deletion.
     let unsynced = world.lifecycle_over(Cache::new());
     for name in ["worker-1", "worker-2", "worker-7"] {
         let node = world.node(name).expect("it is there");

@@ -1,6 +1,6 @@
 //! Leader election against an API server: several electors in one process, in virtual time.
 //!
-//! The decisions themselves are proven by `runtime`'s own tests (`--test elections`); here it is what they are carried by.
+//! The decisions themselves are tested in `runtime` (`--test elections`); these tests cover the requests and the Lease.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 

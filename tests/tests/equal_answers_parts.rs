@@ -1,4 +1,4 @@
-//! Tests of what the equal-answers suite is made of: a mask that hides too much would make it worthless.
+//! Tests of the parts of the equal-answers suite: a mask that hides too much would make it worthless.
 
 #[path = "equal_answers/diff.rs"]
 mod diff;

@@ -46,7 +46,7 @@ impl World {
         });
     }
 
-    /// With a Service `web`, and everything done that there was to do.
+    /// Creates a settled cluster with a Service `web`.
     fn settled(nodes: u8) -> Self {
         let mut world = Self::with_nodes(nodes);
         world.service("web");
@@ -62,12 +62,12 @@ impl World {
         self.time.live(async || life(&self.harness, &self.cloud).await)
     }
 
-    /// Runs the controllers for so many seconds of virtual time.
+    /// Runs the controllers for this many seconds of virtual time.
     fn run(&mut self, seconds: u64) {
         self.run_while(seconds, async |_, _| {});
     }
 
-    /// Runs the controllers: for ten seconds, then what happens, then for so many seconds.
+    /// Runs the controllers for ten seconds, then calls `happens`, then runs them for `seconds`.
     fn run_while(&mut self, seconds: u64, happens: impl AsyncFnOnce(&Harness, &Cloud)) {
         self.live(async |harness, cloud| {
             let program = harness.start().await.expect("a start");
@@ -90,7 +90,7 @@ impl World {
         self.explain(&Subject::Node(name.into()))
     }
 
-    /// An explanation, and the proof that it changed nothing.
+    /// Explains an object, and checks that this changed nothing.
     fn explain(&mut self, subject: &Subject) -> Explanation {
         let state = |world: &Self| {
             let (balancers, routes) = (world.cloud.load_balancers(), world.cloud.routes());
@@ -246,7 +246,7 @@ fn a_load_balancer_of_another_cluster_stands_in_the_way() {
     world.cloud.add_load_balancer(spec);
     world.run(60);
     let it = world.of_service("web");
-    names(&it, State::ForeignOwner, "is marked for another cluster, \"another\"");
+    names(&it, State::ForeignOwner, "carries the owner tags of another cluster, \"another\"");
     names(&it, State::Invalid, "another owner's");
     assert_eq!(it.claims.len(), 1, "{:?}", it.claims);
 }

@@ -1,5 +1,5 @@
-//! The series that the program shows are those of the specification: every row of its tables, and nothing beside them
-//! but what has our own prefix.
+//! The exposed series are those of the specification: every row of its tables, and in addition only series with the
+//! program's own prefix.
 //!
 //! Rules: MET-3, MET-4, MET-10, MET-11, MET-21, MET-22, MET-25 to MET-27, MET-40, MET-50, NODE-80, SVC-91.
 
@@ -22,12 +22,12 @@ use table::{Presence, Priority, Row, rows};
 
 const PROVIDER: &str = "simulated";
 
-/// Both paths.
+/// Returns the families of both metrics paths.
 fn shown(metrics: &Metrics, health: &Health) -> [BTreeMap<String, Family>; 2] {
     [parse(&metrics.render()), parse(&metrics.render_slis(health))]
 }
 
-/// A process that has used every hook once.
+/// Returns the families of a process that has used every hook once.
 fn driven() -> [BTreeMap<String, Family>; 2] {
     let (metrics, health) = (drive::started(), Health::new());
     drive::controllers(&metrics);
@@ -52,7 +52,7 @@ fn nothing_that_must_be_there_is_lacking_and_nothing_accidental_is_there() {
         match row.priority {
             Priority::Must => assert_eq!(row.lacking, None, "{}", row.name),
             Priority::No => assert!(row.lacking.is_some(), "{}", row.name),
-            // What should be there and is not has its reason in the table.
+            // An optional series that is missing has its reason in the table.
             Priority::Should | Priority::Opt => {}
         }
     }
@@ -102,7 +102,7 @@ fn rows_name_each_series_once() {
     assert_eq!(names.len(), rows.len());
 }
 
-/// What a quiet quarter of an hour in this process has no occasion for.
+/// Series that fifteen quiet minutes in this process do not produce.
 const NO_OCCASION: &[&str] = &[
     // Callers come over TLS, and webhooks too; their own tests drive the hooks.
     "authentication_",
@@ -127,7 +127,7 @@ async fn a_running_manager_shows_what_the_specification_says() {
 async fn quarter_of_an_hour() {
     let program = running::Running::start().await;
     program.wait(60).await;
-    // Others come: the load balancer's targets move. The machine of one stops, and then it is gone.
+    // A Node joins: the load balancer's targets change. The machine of another is shut down, and then deleted.
     program.api.seed(running::node(2, "True")).unwrap();
     program.api.seed(running::node(3, "False")).unwrap();
     program.wait(120).await;

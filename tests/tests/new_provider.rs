@@ -1,5 +1,5 @@
-//! `templates/new-provider` on a copy of this workspace. The template itself, `templates/provider`, is a member of the workspace:
-//! the conformance suite runs on it, and what the script makes of it differs in names only.
+//! Tests of `templates/new-provider` on a copy of this workspace. The template itself, `templates/provider`, is a
+//! member of the workspace: the conformance suite runs on it, and the script's output differs from it only in names.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -27,7 +27,7 @@ fn new_provider(root: &Path, arguments: &[&str]) -> Output {
     Command::new(root.join("templates/new-provider")).args(arguments).output().expect("bash")
 }
 
-/// The packages of a workspace, as cargo reads its manifests.
+/// Returns the packages of a workspace, as cargo reads its manifests.
 fn packages(root: &Path) -> Vec<Value> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--offline", "--no-deps", "--format-version", "1"]);
@@ -69,7 +69,7 @@ fn generated_provider_is_registered_and_a_second_one_is_refused() {
     assert!(tests.as_array().is_some_and(|it| it.iter().any(|it| it["name"] == "cloud-nine")), "{tests}");
     let features = package(&all, "cloud-controller-manager")["features"].clone();
     assert_eq!(features["cloud-nine"][0], "dep:provider-cloud-nine");
-    assert!(features["default"].as_array().is_some_and(|it| it.contains(&"cloud-nine".into())), "{features}");
+    assert!(features["clouds"].as_array().is_some_and(|it| it.contains(&"cloud-nine".into())), "{features}");
     for (file, line) in [
         ("crates/cloud-controller-manager/src/main.rs", "provider_cloud_nine::factory"),
         ("deny.toml", "\"provider-cloud-nine\""),

@@ -16,7 +16,7 @@ fn names(count: usize) -> Vec<String> {
     (1..=count).map(|n| format!("worker-{n}")).collect()
 }
 
-/// A world in which so many Nodes have just been registered by their kubelets.
+/// Returns a harness in which this many Nodes have just been registered by their kubelets.
 fn registered(count: usize) -> World {
     let world = World::with_machines(count);
     for name in names(count) {
@@ -120,7 +120,7 @@ async fn the_closest_name_comes_from_the_list() {
 async fn a_conflict_is_resolved_with_a_live_read_and_one_event() {
     let world = registered(1);
     world.refresh();
-    // Somebody else writes after the cache was filled: the cache stays behind.
+    // Another client writes after the cache was filled: the cache is stale.
     let mut changed = world.node("worker-1").expect("it was registered");
     changed["metadata"]["labels"]["other"] = json!("writer");
     world.api.seed(changed).expect("a Node");

@@ -1,4 +1,4 @@
-//! `cloud-controller-manager plan`: it tells what the controllers do next, and changes nothing (P-31).
+//! `cloud-controller-manager plan`: previews the controllers' next changes, and makes none (P-31).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl World {
         world
     }
 
-    /// With a Service `web`, and everything done that there was to do.
+    /// Creates a settled cluster with a Service `web`.
     fn settled(nodes: u8) -> Self {
         let mut world = Self::with_nodes(nodes);
         world.live(async |harness, _| _ = harness.user.create_service("web", &[80, 443]).await);
@@ -67,7 +67,7 @@ impl World {
         });
     }
 
-    /// A plan, and the proof that it changed nothing.
+    /// Returns the plan, and checks that this changed nothing.
     fn plan(&mut self) -> Report {
         self.plan_with(|_| {})
     }
@@ -120,7 +120,7 @@ impl ClientBuilder for NoClients {
     }
 }
 
-/// `side action what` of each step of an object; no object, no steps.
+/// Returns `side action what` of each step of an object; empty if the object is not in the plan.
 fn steps(report: &Report, kind: Kind, name: &str) -> Vec<String> {
     let of = report.objects.iter().filter(|(key, _)| key.kind == kind && key.name == name);
     of.flat_map(|(_, plan)| &plan.steps)
@@ -321,7 +321,7 @@ fn with_the_lifecycle_controller_alone_only_its_own_questions_fail() {
     assert_eq!([count("worker-1"), count("worker-2"), count("worker-3")], [0, 1, 0], "{}", text(&report));
 }
 
-/// A cloud whose volumes nobody can ask for.
+/// A cloud whose volumes cannot be read.
 struct Volumeless;
 
 #[async_trait]
@@ -481,7 +481,7 @@ fn volumes_are_looked_at_only_when_their_controller_is_selected() {
     assert_eq!(steps(&report, Kind::Node, "worker-1"), [""; 0], "the node controller is not selected");
 }
 
-/// A cloud that makes no plans. Every change would be a defect of the plan.
+/// A cloud without previews. Every change would be a defect of `plan`.
 struct Planless;
 
 #[async_trait]

@@ -29,7 +29,7 @@ fn all() -> (BTreeMap<Id, Definition>, Citations) {
     (definitions, citations)
 }
 
-/// Returns the ids that a text cites and that nobody defines.
+/// Returns the IDs that a text cites and that are not defined.
 fn undefined(text: &str, definitions: &BTreeMap<Id, Definition>) -> Vec<String> {
     cited_ids(text, definitions)
         .into_iter()

@@ -28,7 +28,7 @@ const ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
 const REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
 const VOLUME_ROUTE: &str = "GET /v1/volumes/{id}";
 
-/// How often every volume is looked at again.
+/// Resync period of the volumes.
 const RESYNC: Duration = Duration::from_secs(600);
 
 struct World {
@@ -36,7 +36,7 @@ struct World {
     cloud: Cloud,
 }
 
-/// A controller, running or asked for single syncs, and what it said.
+/// A controller, running or called for single syncs, and its events.
 struct Controller {
     controller: Arc<VolumeLabelController>,
     events: Arc<Mutex<Vec<RecordedEvent>>>,
@@ -47,7 +47,7 @@ impl World {
         Self { api: ApiServer::new(), cloud: Cloud::default() }
     }
 
-    /// A controller that sees the volumes through `volumes`.
+    /// Creates a controller that sees the volumes through `volumes`.
     fn controller(&self, volumes: Cache<PersistentVolume>) -> Controller {
         let transport = Transport::builder("http://simulated")
             .credential(Credential::token(DEFAULT_TOKEN))
@@ -68,13 +68,13 @@ impl World {
         Controller { controller: Arc::new(controller), events: told }
     }
 
-    /// A process: a watch and a controller, until the guard is dropped.
+    /// Starts a process: a watch and a controller, until the guard is dropped.
     fn start(&self) -> (Controller, DropGuard) {
         let (started, _, until) = self.start_task();
         (started, until)
     }
 
-    /// As [`start`](Self::start), with the task of the controller.
+    /// Starts the controller like [`start`](Self::start), and returns its task as well.
     fn start_task(&self) -> (Controller, JoinHandle<()>, DropGuard) {
         let (volumes, shutdown) = (Cache::new(), CancellationToken::new());
         let started = self.controller(volumes.clone());
@@ -85,7 +85,7 @@ impl World {
         (started, task, shutdown.drop_guard())
     }
 
-    /// A volume in the cloud, called `v-<name>`.
+    /// Adds a volume in the cloud, called `v-<name>`.
     fn in_cloud(&self, name: &str, zones: &[&str]) {
         self.cloud.add_volume(Volume {
             id: format!("v-{name}"),
@@ -95,7 +95,7 @@ impl World {
         });
     }
 
-    /// A volume in both.
+    /// Adds a volume in both.
     fn both(&self, name: &str, zones: &[&str], labels: Value) {
         self.in_cloud(name, zones);
         self.put(&volume(name, labels));
@@ -132,7 +132,7 @@ impl World {
 }
 
 impl Controller {
-    /// `reason of volume: message` of all events so far.
+    /// Returns `reason of volume: message` of all events so far.
     fn events(&self) -> Vec<String> {
         let events = self.events.lock().expect("not poisoned");
         events.iter().map(|e| format!("{} {} {}: {}", e.type_, e.reason, e.regarding.name, e.message)).collect()
@@ -167,7 +167,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Long enough for anything to happen that wants to.
+/// Waits long enough for any late change.
 async fn long() {
     sleep(3 * RESYNC).await;
 }
@@ -339,7 +339,7 @@ async fn a_cloud_that_fails_is_asked_again_and_does_not_stop_others() {
     world.labelled("a").await;
     until("an event", || !controller.events().is_empty()).await;
     assert!(controller.events()[0].starts_with("Warning VolumeTopologyFailed missing: "), "{:?}", controller.events());
-    // It comes, late.
+    // The volume appears late.
     world.in_cloud("missing", &["z2"]);
     world.labelled("missing").await;
     assert_eq!(world.labels("missing")[ZONE], "z2");

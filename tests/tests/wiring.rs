@@ -1,4 +1,5 @@
-//! Which controllers run, what is read for them, and that none waits for another (INV-6, APP-30 … APP-36).
+//! Running controllers, the caches that they need, and their independence: none waits for another
+//! (INV-6, APP-30 … APP-36).
 //!
 //! Rules: PROV-11, PROV-16, PROV-20, PROV-21, NODE-2, LIFE-2, SVC-2, ROUTE-2, ROUTE-5.
 
@@ -56,7 +57,7 @@ struct World {
 }
 
 impl World {
-    /// One machine and its new Node, and a Service.
+    /// Creates a machine with its new Node, and a Service.
     fn new(has_all: bool) -> Self {
         let (api, cloud) = (ApiServer::new(), Cloud::default());
         cloud.create_machines("worker-", 1);
@@ -84,7 +85,7 @@ impl World {
         Self { api, cloud, provider: Arc::new(provider), shutdown: CancellationToken::new(), settings }
     }
 
-    /// With these controllers, as `--controllers` names them.
+    /// Selects these controllers, as `--controllers` names them.
     fn selecting(mut self, items: &[&str]) -> Self {
         self.settings.controllers = Selection::parse(items.iter().copied()).expect("names of controllers");
         self

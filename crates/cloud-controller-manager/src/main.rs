@@ -1,5 +1,6 @@
-//! The cloud controller manager: the list of providers, and a demo.
+//! The cloud controller manager with all providers of this project, and a demo.
 
+#[cfg(feature = "demo")]
 mod demo;
 
 use std::process::ExitCode;
@@ -7,21 +8,20 @@ use std::process::ExitCode;
 use cloud_provider::Registry;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
-    match arguments.next() {
-        Some(first) if first == "demo" => return demo::main(arguments),
-        Some(first) if first == "help" && arguments.next().is_some_and(|next| next == "demo") => {
-            return demo::main(["--help".into()]);
-        }
-        _ => {}
+    #[cfg(feature = "demo")]
+    if let Some(code) = demo::requested(std::env::args_os().skip(1)) {
+        return code;
     }
     manager::run(&providers())
 }
 
-/// Every cloud that this binary knows.
+/// Returns the providers of this binary.
 fn providers() -> Registry {
     let mut providers = Registry::new();
+    #[cfg(feature = "demo")]
     providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
+    #[cfg(feature = "aws")]
+    providers.register(provider_aws::NAME, provider_aws::factory);
     #[cfg(feature = "mycloud")]
     providers.register(provider_mycloud::NAME, provider_mycloud::factory);
     #[cfg(feature = "gce")]

@@ -1,4 +1,5 @@
-//! `check` as a user runs it: files in, findings and an exit code out, without a credential and without a network.
+//! Tests of `check` as a user runs it: files in, findings and an exit code out, without a credential and without a
+//! network.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
@@ -23,14 +24,14 @@ fn check(arguments: &[&str], variables: &[(&str, &str)], input: &str) -> Checked
     let mut command = Command::new(BINARY);
     command.arg("check").args(arguments).env_clear().envs(variables.iter().copied());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // A program that refuses its flags reads nothing.
+    // A program that rejects its flags reads no input.
     _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Checked { code: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
 }
 
-/// Arguments and variables of a program.
+/// Arguments and environment variables of a program.
 type Run<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)]);
 
 fn service(annotations: &[(&str, &str)], spec: Value) -> Value {
@@ -62,7 +63,7 @@ fn findings(provider: &str, services: &[Value]) -> Vec<Vec<String>> {
     found
 }
 
-/// Annotations, fields of the spec, and what is found.
+/// Annotations, fields of the spec, and the expected findings.
 type Row<'a> = (&'a [(&'a str, &'a str)], Value, &'a [&'a str]);
 
 fn compare(provider: &str, table: &[Row<'_>]) {
@@ -166,7 +167,7 @@ fn openstack_services_are_reviewed() {
     compare(
         "openstack",
         &[
-            // The classes are in a file that is not here.
+            // The classes are in a file that does not exist here.
             (
                 &[("loadbalancer.openstack.org/class", "gold"), ("loadbalancer.openstack.org/flavor-id", "f")],
                 json!({}),
@@ -206,7 +207,8 @@ fn openstack_services_are_reviewed() {
     );
 }
 
-/// The table's rows about wrong annotations are those that the webhook of the Go DigitalOcean CCM denies by itself.
+/// DigitalOcean Services are reviewed. The table's rows about wrong annotations are those that the webhook of the Go
+/// DigitalOcean CCM denies by itself.
 #[test]
 fn digitalocean_services_are_reviewed() {
     const P: &str = "service.beta.kubernetes.io/do-loadbalancer-";
@@ -324,7 +326,7 @@ fn mycloud_services_are_reviewed() {
     );
 }
 
-/// Names of the clouds that this binary has.
+/// Returns the names of this binary's cloud providers.
 fn providers() -> Vec<String> {
     let unknown = check(&["--cloud-provider=nowhere", "-f", "-"], &[], "");
     let names = unknown.stderr.trim().rsplit_once("this binary has: ").unwrap().1.to_owned();

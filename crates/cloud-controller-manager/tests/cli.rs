@@ -1,4 +1,4 @@
-//! The binary as a user runs it.
+//! Tests of the command line of the binary.
 //!
 //! Rules: APP-1, FLAG-9, FLAG-11, FLAG-13, FLAG-29, P-36, P-41.
 

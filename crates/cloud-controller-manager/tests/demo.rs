@@ -1,5 +1,5 @@
-//! The demo as a user runs it: what it tells programs and people, what it logs (klog's layout, and nothing that is secret:
-//! INV-5), and what it serves.
+//! Tests of the demo as a user runs it: its output for programs and people, its log (klog's format, without secrets:
+//! INV-5), and its servers.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
@@ -9,24 +9,24 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// The demo's credential at its cloud.
+/// Credential of the demo at its cloud.
 const SECRET: &str = "demo-token";
 const SECRET_IN_BASE64: &str = "ZGVtby10b2tlb";
 
-/// Two runs, read by all tests here. A demo mostly waits: they run at the same time.
+/// Two runs that all tests here read. A demo mostly waits, so the runs are concurrent.
 static TOLD: LazyLock<Told> = LazyLock::new(|| {
     let programs = start(&["--nodes", "7", "--services", "4", "--output", "json"]);
     let people = start(&["--nodes", "5", "-vvv"]);
-    // Both are read while they tell, so that none waits for its reader.
+    // Both outputs are read while the demos run, so that neither blocks on a full pipe.
     let told = [programs, people].map(|demo| std::thread::spawn(|| demo.wait_with_output().unwrap()));
     let [programs, people] = told.map(|output| output.join().unwrap());
     Told { programs, people }
 });
 
 struct Told {
-    /// JSON, of 7 Nodes and 4 Services.
+    /// Output of a run with 7 Nodes and 4 Services, as JSON.
     programs: Output,
-    /// Text, of the smallest story; the log says all there is.
+    /// Output of the smallest story, as text, with the log at the highest verbosity.
     people: Output,
 }
 
@@ -36,7 +36,7 @@ fn start(arguments: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Both streams of a run that ended well.
+/// Returns standard output and standard error of a successful run.
 fn streams(output: &Output) -> (&str, &str) {
     let text = |bytes| str::from_utf8(bytes).unwrap();
     let (story, log) = (text(&output.stdout), text(&output.stderr));
@@ -44,7 +44,7 @@ fn streams(output: &Output) -> (&str, &str) {
     (story, log)
 }
 
-/// The steps and the summary, as a program reads them.
+/// Returns the steps and the summary of the JSON output.
 fn steps_and_summary() -> (Vec<Value>, Value) {
     let (story, _) = streams(&TOLD.programs);
     let mut lines: Vec<Value> = story.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -102,7 +102,7 @@ fn the_demo_for_people_is_plain_where_there_is_no_terminal() {
     }
 }
 
-/// `Lmmdd hh:mm:ss.uuuuuu <pid> file:line] …`
+/// Returns `true` for a klog record: `Lmmdd hh:mm:ss.uuuuuu <pid> file:line] …`.
 fn is_record(line: &str) -> bool {
     let Some((header, _)) = line.split_once("] ") else { return false };
     let words: Vec<&str> = header.split_whitespace().collect();
@@ -152,7 +152,8 @@ fn a_demo_that_serves_prints_where_until_it_is_stopped() {
     assert!(!kubeconfig.exists(), "the temporary directory is left");
 }
 
-/// Starts a demo without controllers that writes its kubeconfig to `path`, and returns it with the places that it tells.
+/// Starts a demo without controllers that writes its kubeconfig to `path`, and returns it with the addresses that it
+/// prints.
 fn without_controllers(path: &std::path::Path) -> (Child, Value, impl Iterator<Item = Value>) {
     let mut demo = start(&["--no-controllers", "--output", "json", "--kubeconfig", path.to_str().unwrap()]);
     let lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);

@@ -1,4 +1,4 @@
-//! The binary with Hetzner Cloud: real processes, with the cloud's API and Kubernetes' on loopback.
+//! Tests of the binary with Hetzner Cloud: real processes, and the APIs of the cloud and of Kubernetes on loopback.
 
 #![cfg(feature = "hcloud")]
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
@@ -16,9 +16,9 @@ use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take here.
+/// Timeout of every wait in these tests.
 const SOON: Duration = Duration::from_secs(60);
-/// Another token of the same project, of the same length.
+/// A second token of the same project, with the same length.
 const NEW_TOKEN: &str = "another-fake-token-of-sixty-four-characters-which-replaces-it-ok";
 
 struct World {
@@ -48,7 +48,7 @@ impl World {
         self.directory.path().join(name)
     }
 
-    /// Starts the program, called by this name, with these variables and flags and nothing but what leads to the cluster.
+    /// Starts the program under this name, with these variables and flags and no others except those for the cluster.
     fn start(&self, name: &str, variables: &[(&str, &str)], flags: &[&str]) -> Process {
         let called = self.file(name);
         _ = std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_cloud-controller-manager"), &called);
@@ -61,7 +61,7 @@ impl World {
         Process { child: command.spawn().unwrap(), log: self.file("log") }
     }
 
-    /// A Node that its kubelet has just registered.
+    /// Registers a Node like its kubelet does.
     fn register(&self, name: &str) {
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
@@ -101,7 +101,7 @@ impl Process {
         }
     }
 
-    /// Its exit code, and what it wrote.
+    /// Returns the exit code and the output of the process.
     async fn ended(mut self) -> (Option<i32>, String) {
         let start = Instant::now();
         loop {
@@ -116,13 +116,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         _ = self.child.kill();
         _ = self.child.wait();
     }
 }
 
-/// What a plain HTTP server answers; nothing if there is none yet.
+/// Returns the answer of a plain HTTP server; empty if there is no server yet.
 fn get(address: SocketAddr, path: &str) -> String {
     let mut text = String::new();
     let Ok(mut stream) = TcpStream::connect(address) else { return text };
@@ -136,7 +136,7 @@ async fn called_as_hetzners_own_program_it_needs_no_flag_and_has_its_metrics_whe
     let world = World::new().await;
     world.fake.add_server("worker-1");
     world.register("worker-1");
-    // Held, so that nobody else is given it; who does not listen is not in the program's way.
+    // The port is reserved for the program: a bound socket that does not listen does not conflict with it.
     let held = TcpSocket::new_v4().unwrap();
     held.set_reuseaddr(true).unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -160,7 +160,7 @@ async fn called_as_hetzners_own_program_it_needs_no_flag_and_has_its_metrics_whe
         "cloud_controller_manager_operations_total{op=\"hcloud/instancesv2.InstanceMetadata\"} ",
         "cloud_controller_manager_server_cache_requests_total{subsystem=\"instances_v2\",mode=\"all\",result=\"miss\"} ",
     ] {
-        // The order of labels is nobody's promise.
+        // The order of labels is not guaranteed.
         let (name, rest) = line.split_once(['{', ' ']).unwrap();
         let parts: Vec<_> = rest.split(['{', ',', '}']).filter(|it| it.contains('=')).collect();
         let shown = text.lines().any(|it| it.starts_with(name) && parts.iter().all(|part| it.contains(part)));

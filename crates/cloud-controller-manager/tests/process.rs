@@ -1,4 +1,4 @@
-//! The binary as a process: its exit codes (APP-162), its signals, and its endpoints over HTTPS.
+//! Tests of the binary as a process: exit codes (APP-162), signals, and endpoints over HTTPS.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
@@ -18,11 +18,11 @@ use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take here.
+/// Timeout of every wait in these tests.
 const SOON: Duration = Duration::from_secs(60);
 const TOKEN: &str = "an-administrators-token";
 
-/// A cluster and a cloud on loopback ports, and the files that lead there.
+/// A cluster and a cloud on loopback ports, and the files with their addresses.
 struct World {
     api: ApiServer,
     cloud: Cloud,
@@ -53,7 +53,7 @@ impl World {
         self.directory.path().join(name)
     }
 
-    /// The flags that lead to cluster and cloud, and these.
+    /// Starts the binary with the flags for this cluster and cloud, and with `flags`.
     fn start(&self, flags: &[&str]) -> Process {
         let kubeconfig = self.file("kubeconfig").display().to_string();
         let own = [
@@ -89,7 +89,7 @@ impl Process {
         assert!(sent.unwrap().success());
     }
 
-    /// How it ended, and what it wrote.
+    /// Returns the exit status and the output of the process.
     async fn ended(mut self) -> (ExitStatus, String) {
         let start = Instant::now();
         let status = loop {
@@ -108,7 +108,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         _ = self.0.kill();
         _ = self.0.wait();
     }
@@ -198,7 +198,7 @@ async fn a_stop_is_0_a_second_signal_1_and_a_lost_lease_1() {
 
     lease["spec"]["holderIdentity"] = json!("");
     world.api.seed(lease).unwrap();
-    // The cloud hangs, so that something is in work.
+    // The cloud hangs, so that work is in progress.
     world.cloud.create_machines("worker-", 1);
     world.cloud.inject(provider_simulated::cloud::Fault::latency(60_000).on("POST /v1/load-balancers"));
     let service = json!({
@@ -219,7 +219,7 @@ async fn a_stop_is_0_a_second_signal_1_and_a_lost_lease_1() {
 async fn the_endpoints_are_there_for_those_who_may() {
     manager::install_crypto();
     let world = World::new().await;
-    // Held, so that nobody else is given it; who does not listen is not in the program's way.
+    // The port is reserved for the program: a bound socket that does not listen does not conflict with it.
     let held = TcpSocket::new_v4().unwrap();
     held.set_reuseaddr(true).unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::{AddressType, Error, NodeAddress, Result};
 
-/// Appends those of `more` that are not in `addresses` yet, compared as text and type (HELP-1).
+/// Appends the addresses in `more` that are not in `addresses` yet, compared by text and type (HELP-1).
 ///
 /// ```
 /// use cloud_provider::{add_addresses, AddressType::*, NodeAddress};
@@ -36,7 +36,7 @@ pub fn add_addresses(addresses: &mut Vec<NodeAddress>, more: impl IntoIterator<I
 /// ```
 ///
 /// # Errors
-/// *Invalid* if the text is no address or pair, or if the cloud offers no such address.
+/// *Invalid* if the text is not an address or a pair, or if the cloud reports no such address.
 pub fn addresses_for_node_ip(node_ip: &str, cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>> {
     let mut chosen = Vec::new();
     let mut pinned: Vec<&AddressType> = Vec::new();
@@ -56,7 +56,7 @@ pub fn addresses_for_node_ip(node_ip: &str, cloud: &[NodeAddress]) -> Result<Vec
     Ok(chosen)
 }
 
-/// HELP-10 … HELP-12.
+/// Parses the annotation of the kubelet's `--node-ip` (HELP-10 … HELP-12).
 fn parse_node_ip(text: &str) -> Result<Vec<IpAddr>> {
     let fail = |why: &str| Error::invalid(format!("failed to parse node IP {text:?}: {why}"));
     let mut ips = Vec::with_capacity(2);
@@ -72,7 +72,8 @@ fn parse_node_ip(text: &str) -> Result<Vec<IpAddr>> {
     Ok(ips)
 }
 
-/// An IP address; IPv4 octets may have leading zeros, and IPv4 mapped into IPv6 is IPv4 (HELP-10, HELP-11).
+/// Parses an IP address. IPv4 octets may have leading zeros, and an IPv4-mapped IPv6 address becomes IPv4 (HELP-10,
+/// HELP-11).
 fn parse_ip(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Some(ip.to_canonical());

@@ -1,4 +1,4 @@
-//! Clusters that a cloud knows of. No controller asks; kept for providers that are ported (PROV-63).
+//! Clusters that a cloud knows. No controller uses them; kept for providers that are ported (PROV-63).
 
 use async_trait::async_trait;
 
@@ -19,8 +19,8 @@ use crate::Result;
 /// ```
 #[async_trait]
 pub trait Clusters: Send + Sync {
-    /// Their names.
+    /// Returns the names of the clusters.
     async fn list(&self) -> Result<Vec<String>>;
-    /// Address of a cluster's control plane.
+    /// Returns the address of a cluster's control plane.
     async fn master(&self, cluster: &str) -> Result<String>;
 }

@@ -1,6 +1,6 @@
 //! Descriptions of a Service's load balancers, for people: the answer of [`LoadBalancers::describe`](crate::LoadBalancers).
 
-/// A load balancer that is a Service's, or stands where its own would be.
+/// A load balancer that belongs to a Service, or that has its name.
 ///
 /// ```
 /// use cloud_provider::{LoadBalancerDescription, Ownership};
@@ -14,31 +14,31 @@ pub struct LoadBalancerDescription {
     pub id: String,
     /// Name in the cloud.
     pub name: String,
-    /// Owner, as the owner tags tell.
+    /// Owner, according to the owner tags.
     pub ownership: Ownership,
-    /// State in the cloud's words: `ready`, `busy`, or why it failed.
+    /// State in the cloud's words: `ready`, `busy`, or the reason of a failure.
     pub state: String,
     /// Keys and values of the owner tags, legacy owner tags included.
     pub owner_tags: Vec<(String, String)>,
     /// Addresses and host names.
     pub addresses: Vec<String>,
-    /// Ports that take traffic, as `443/TCP`.
+    /// Ports that accept traffic, such as `443/TCP`.
     pub listeners: Vec<String>,
     /// Targets of all pools.
     pub targets: Vec<TargetDescription>,
-    /// Error that kept the health of the targets from being read.
+    /// Error of the read of the targets' health, if it failed.
     pub health_error: Option<String>,
 }
 
 /// Owner of a load balancer, seen from one Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Ownership {
-    /// The Service that was asked about.
+    /// The Service that the description is for.
     #[default]
     Own,
-    /// No owner; the next sync takes the load balancer over.
+    /// No owner; the next sync adopts the load balancer.
     Free,
-    /// A different Service, cluster or person: the sentence that says whose it is and what to do.
+    /// A different Service, cluster or person, with a sentence that names the owner and a remedy.
     Foreign(String),
 }
 
@@ -49,7 +49,7 @@ pub struct TargetDescription {
     pub target: String,
     /// Name of the Node behind the target, if exactly one fits.
     pub node: Option<String>,
-    /// Health; `None` if the cloud does not tell.
+    /// Health of the target; `None` if the cloud does not report it.
     pub health: Option<TargetHealth>,
 }
 

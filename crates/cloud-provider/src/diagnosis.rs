@@ -1,17 +1,17 @@
-//! What a provider finds out about itself for `doctor`.
+//! Findings of a provider about itself, for `doctor`.
 
-/// How bad a [`Finding`] is.
+/// The severity of a [`Finding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// As it should be.
+    /// The check found no problem.
     Ok,
-    /// It works, but somebody should look at it.
+    /// The checked item works, but needs a user's attention.
     Warning,
-    /// It does not work.
+    /// The checked item does not work.
     Failure,
 }
 
-/// One thing that was looked at: what was found, and what to do.
+/// The result of a check, with a remedy.
 ///
 /// ```
 /// use cloud_provider::{Finding, Severity};
@@ -22,30 +22,30 @@ pub enum Severity {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at: a word or two.
+    /// Name of the check, in a word or two.
     pub check: String,
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// What was found, without a secret (INV-5).
+    /// Text of the finding, without secrets (INV-5).
     pub text: String,
-    /// What to do; none if all is well.
+    /// Remedy; `None` if the check succeeded.
     pub remedy: Option<String>,
 }
 
 impl Finding {
-    /// All is well.
+    /// Returns the finding of a check that succeeded.
     #[must_use]
     pub fn ok(check: impl Into<String>, text: impl Into<String>) -> Self {
         Self { check: check.into(), severity: Severity::Ok, text: text.into(), remedy: None }
     }
 
-    /// Somebody should look at it.
+    /// Returns a finding that needs a user's attention.
     #[must_use]
     pub fn warning(check: impl Into<String>, text: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, remedy: Some(remedy.into()), ..Self::ok(check, text) }
     }
 
-    /// It does not work.
+    /// Returns the finding of a check that failed.
     #[must_use]
     pub fn failure(check: impl Into<String>, text: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { severity: Severity::Failure, remedy: Some(remedy.into()), ..Self::ok(check, text) }

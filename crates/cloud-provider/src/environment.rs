@@ -1,10 +1,11 @@
-//! The variables of the process, handed over instead of looked up: tests have their own.
+//! Environment variables, passed to providers instead of read from the process, so that tests have their own.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The environment variables that a provider may read. Cheap to clone; its `Debug` shows names, because values may be secrets.
+/// The environment variables that a provider may read. Cheap to clone; its `Debug` shows only names, because values may
+/// be secrets.
 ///
 /// ```
 /// use cloud_provider::Environment;
@@ -20,13 +21,13 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// These variables and no others.
+    /// Returns an environment of these variables.
     pub fn of<K: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (K, V)>) -> Self {
         let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         Self { variables: Arc::new(variables), is_offline: false }
     }
 
-    /// The variables of this process as they are now. One that is no Unicode is left out.
+    /// Returns the current variables of this process. A variable that is not valid Unicode is left out.
     #[must_use]
     pub fn of_process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
@@ -47,20 +48,20 @@ impl Environment {
         Self { is_offline: true, ..self }
     }
 
-    /// Returns `true` if the cloud is never called: whatever only a call needs may be missing from the configuration, such as
-    /// credentials, endpoints and certificates.
+    /// Returns `true` if the cloud is never called: settings that only a call needs may be missing from the
+    /// configuration, such as credentials, endpoints and certificates.
     #[must_use]
     pub fn is_offline(&self) -> bool {
         self.is_offline
     }
 
-    /// The value of a variable; an empty one is `Some("")`.
+    /// Returns the value of a variable; an empty value is `Some("")`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// The names of all variables, sorted.
+    /// Returns the names of all variables, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.variables.keys().map(String::as_str)
     }

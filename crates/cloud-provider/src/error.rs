@@ -1,4 +1,4 @@
-//! One opaque error whose predicates say what to *do* (D-7).
+//! An opaque error whose predicates tell what to *do* (D-7).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,15 +20,15 @@ use std::time::Duration;
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong in a call to a cloud.
+/// The error of a call to a cloud.
 ///
-/// There is one error type for all calls, one word wide, so that errors compose without conversion. What a controller
-/// does with it is asked by predicate: [`is_not_found`](Self::is_not_found), [`retry_after`](Self::retry_after),
-/// [`is_invalid`](Self::is_invalid) … . Its text is read by operators, in events and logs: name the object, the value
-/// and what is accepted; never put a secret into it.
+/// There is one error type for all calls, one word wide, so that errors compose without conversion. A controller
+/// decides by predicates: [`is_not_found`](Self::is_not_found), [`retry_after`](Self::retry_after),
+/// [`is_invalid`](Self::is_invalid) … . Operators read the text in events and logs: name the object, the value and the
+/// accepted values; never put a secret into it.
 ///
-/// A predicate looks at this error alone, not at what it wraps: an error that merely *mentions* a missing instance
-/// somewhere in its chain must never pass for "the instance is gone" (PROV-69). [`chain`](Self::chain) walks the causes.
+/// A predicate checks this error alone, not its causes: an error that merely *mentions* a missing instance somewhere in
+/// its chain must never pass for "the instance is gone" (PROV-69). [`chain`](Self::chain) walks the causes.
 ///
 /// ```
 /// use cloud_provider::Error;
@@ -52,7 +52,7 @@ pub struct Error(Arc<Inner>);
 struct Inner {
     kind: Kind,
     message: Cow<'static, str>,
-    /// The cloud's own word for the refusal; empty without one.
+    /// Code of the refusal in the cloud's API; empty if there is none.
     code: Box<str>,
     cause: Option<Error>,
 }
@@ -81,102 +81,103 @@ impl Error {
         Self(Arc::new(Inner { kind, message: message.into(), code: Box::default(), cause: None }))
     }
 
-    /// The sentinel "instance not found" with the reference's text (PROV-67).
+    /// Returns the sentinel "instance not found", with the text of the Go cloud controller manager (PROV-67).
     #[must_use]
     pub fn instance_not_found() -> Self {
         Self::of(Kind::NotFound, "instance not found")
     }
 
-    /// The thing asked for does not exist, with a text of your own.
+    /// Returns an error for an object that does not exist, with a text of your own.
     ///
-    /// From [`InstancesV2::instance_exists`](crate::InstancesV2::instance_exists) this is "unknown", not "gone": say
-    /// `Ok(false)` there.
+    /// In [`InstancesV2::instance_exists`](crate::InstancesV2::instance_exists), this error means "unknown", not
+    /// "gone": return `Ok(false)` there.
     pub fn not_found(message: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Kind::NotFound, message)
     }
 
-    /// The sentinel "disk is not found" (PROV-65).
+    /// Returns the sentinel "disk is not found" (PROV-65).
     #[must_use]
     pub fn disk_not_found() -> Self {
         Self::of(Kind::DiskNotFound, "disk is not found")
     }
 
-    /// The provider does not offer this (PROV-68).
+    /// Returns an error for a call that the provider does not offer (PROV-68).
     #[must_use]
     pub fn not_implemented() -> Self {
         Self::of(Kind::NotImplemented, "unimplemented")
     }
 
-    /// Another controller runs this object (PROV-66, PROV-35).
+    /// Returns an error for an object that another controller runs (PROV-66, PROV-35).
     #[must_use]
     pub fn implemented_elsewhere() -> Self {
         Self::of(Kind::ImplementedElsewhere, "implemented by alternate to cloud provider")
     }
 
-    /// Try again after a fixed delay instead of exponential back-off (PROV-37, PROV-62).
+    /// Returns an error with a fixed delay until the next attempt, instead of exponential back-off (PROV-37, PROV-62).
     pub fn retry_in(message: impl Into<Cow<'static, str>>, delay: Duration) -> Self {
         Self::of(Kind::RetryAfter(delay), message)
     }
 
-    /// The cloud throttles this credential; nothing should be sent for `pause`.
+    /// Returns an error for a credential that the cloud throttles; send nothing for `pause`.
     pub fn rate_limited(message: impl Into<Cow<'static, str>>, pause: Duration) -> Self {
         Self::of(Kind::RateLimited(pause), message)
     }
 
-    /// The object changed, or is locked, at the same time: read again and retry.
+    /// Returns an error for an object that changed, or is locked, at the same time: read it again and retry.
     pub fn conflict(message: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Kind::Conflict, message)
     }
 
-    /// The credential is missing, wrong, expired, or may not do this.
+    /// Returns an error for a credential that is missing, wrong or expired, or lacks a permission.
     pub fn unauthorized(message: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Kind::Unauthorized, message)
     }
 
-    /// A quota or limit of the account is reached; retrying soon does not help.
+    /// Returns an error for a quota or limit of the account; retrying soon does not help.
     pub fn quota(message: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Kind::Quota, message)
     }
 
-    /// The user must change something (an annotation, a field, a flag). Becomes an event on the object.
+    /// Returns an error that the user must correct (an annotation, a field, a flag). Becomes an event on the object.
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Kind::Invalid, message)
     }
 
-    /// The cloud refuses because the object is locked or protected, and will refuse until a person lifts that (P-20). Say
-    /// in the text what to lift. Becomes an event and a condition on the object.
+    /// Returns an error for an object that is locked or protected until a user lifts that (P-20). Name in the text what
+    /// to lift. Becomes an event and a condition on the object.
     pub fn protected(message: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Kind::Protected, message)
     }
 
-    /// A volume cannot be deleted because it is in use (PROV-80).
+    /// Returns an error for a volume that cannot be deleted because it is in use (PROV-80).
     pub fn deleted_volume_in_use(message: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Kind::VolumeInUse, message)
     }
 
-    /// A volume is attached to a node it should not be attached to (PROV-80).
+    /// Returns an error for a volume that is attached to the wrong Node (PROV-80).
     #[must_use]
     pub fn dangling_attach(message: &str, current_node: &str, device_path: &str) -> Self {
         Self::of(Kind::DanglingAttach, format!("{message} (node {current_node:?}, device {device_path:?})"))
     }
 
-    /// The API gave no answer: no address, no connection, no TLS session, or a time-out. Nobody knows what was carried out.
+    /// Returns an error for an API that gave no answer: no address, no connection, no TLS session, or a timeout. It is
+    /// unknown if the request was carried out.
     pub fn unanswered(message: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Kind::Unanswered, message)
     }
 
-    /// Anything else: transient faults, 5xx, broken answers. Retried with back-off.
+    /// Returns an error of any other kind: transient faults, 5xx, broken answers. Retried with back-off.
     pub fn other(message: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Kind::Other, message)
     }
 
-    /// Wraps this error: the text becomes `<message>: <this>`, the kind *other*, and this error its cause.
+    /// Wraps this error: the text becomes `<message>: <this>`, the kind *other*, and this error the cause.
     #[must_use]
     pub fn context(self, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Arc::new(Inner { kind: Kind::Other, message: message.into(), code: Box::default(), cause: Some(self) }))
     }
 
-    /// Adds the cloud's own machine-readable word for the refusal, such as `locked`.
+    /// Adds the cloud's own machine-readable code of the refusal, such as `locked`.
     ///
     /// ```
     /// use cloud_provider::Error;
@@ -191,76 +192,76 @@ impl Error {
         Self(Arc::new(Inner { kind: *kind, message: message.clone(), code: code.into(), cause: cause.clone() }))
     }
 
-    /// Returns the cloud's own word for the refusal, for a provider that must tell refusals of one kind apart; empty if the
-    /// cloud said none.
+    /// Returns the cloud's own code of the refusal, for a provider that must distinguish refusals of one kind; empty if
+    /// there is none.
     #[must_use]
     pub fn code(&self) -> &str {
         &self.0.code
     }
 
-    /// The object is locked or protected; a person must lift that.
+    /// Returns `true` if the object is locked or protected, and a user must lift that.
     #[must_use]
     pub fn is_protected(&self) -> bool {
         self.0.kind == Kind::Protected
     }
 
-    /// The thing asked for does not exist.
+    /// Returns `true` if the object does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.0.kind == Kind::NotFound
     }
-    /// The disk does not exist.
+    /// Returns `true` if the disk does not exist.
     #[must_use]
     pub fn is_disk_not_found(&self) -> bool {
         self.0.kind == Kind::DiskNotFound
     }
-    /// The provider does not offer this call.
+    /// Returns `true` if the provider does not offer this call.
     #[must_use]
     pub fn is_not_implemented(&self) -> bool {
         self.0.kind == Kind::NotImplemented
     }
-    /// Another controller runs this object.
+    /// Returns `true` if another controller runs this object.
     #[must_use]
     pub fn is_implemented_elsewhere(&self) -> bool {
         self.0.kind == Kind::ImplementedElsewhere
     }
-    /// Read again and retry.
+    /// Returns `true` if the object changed at the same time: read it again and retry.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.0.kind == Kind::Conflict
     }
-    /// The cloud throttles; see [`retry_after`](Self::retry_after) for how long.
+    /// Returns `true` if the cloud throttles; see [`retry_after`](Self::retry_after) for the pause.
     #[must_use]
     pub fn is_rate_limited(&self) -> bool {
         matches!(self.0.kind, Kind::RateLimited(_))
     }
-    /// The credential is missing, wrong, expired, or may not do this.
+    /// Returns `true` if the credential is missing, wrong or expired, or lacks a permission.
     #[must_use]
     pub fn is_unauthorized(&self) -> bool {
         self.0.kind == Kind::Unauthorized
     }
-    /// A quota is reached.
+    /// Returns `true` if a quota is reached.
     #[must_use]
     pub fn is_quota(&self) -> bool {
         self.0.kind == Kind::Quota
     }
-    /// The user must change something.
+    /// Returns `true` if the user must correct something.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         self.0.kind == Kind::Invalid
     }
-    /// The volume is in use.
+    /// Returns `true` if the volume is in use.
     #[must_use]
     pub fn is_deleted_volume_in_use(&self) -> bool {
         self.0.kind == Kind::VolumeInUse
     }
-    /// The volume is attached where it should not be.
+    /// Returns `true` if the volume is attached to the wrong Node.
     #[must_use]
     pub fn is_dangling_attach(&self) -> bool {
         self.0.kind == Kind::DanglingAttach
     }
 
-    /// Returns `true` if this error or one of its causes is that the API gave no answer.
+    /// Returns `true` if the API gave no answer, according to this error or one of its causes.
     ///
     /// ```
     /// use cloud_provider::Error;
@@ -274,8 +275,8 @@ impl Error {
         self.chain().any(|error| error.0.kind == Kind::Unanswered)
     }
 
-    /// How long to wait before the next try, when the provider says so. Causes are looked at too (PROV-69: for a
-    /// retry-after error, wrapped counts).
+    /// Returns the time to wait before the next attempt, if the provider names it. Causes count, too (PROV-69: a
+    /// wrapped retry-after error counts).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.chain().find_map(|e| match e.0.kind {
@@ -284,7 +285,7 @@ impl Error {
         })
     }
 
-    /// This error, then what it wraps, and so on.
+    /// Returns this error and its causes, outermost first.
     pub fn chain(&self) -> impl Iterator<Item = &Error> {
         std::iter::successors(Some(self), |e| e.0.cause.as_ref())
     }
@@ -306,7 +307,7 @@ impl fmt::Debug for Error {
     }
 }
 
-// The cause is part of the text (`Display`), as the reference's messages have it; `source` would print it twice.
+// The cause is part of the text (`Display`), as in the Go messages; `source` would print it twice.
 impl std::error::Error for Error {}
 
 #[cfg(test)]

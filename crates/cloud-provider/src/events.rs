@@ -1,26 +1,27 @@
-//! Events that a provider writes on Nodes and Services.
+//! Events that a provider records on Nodes and Services.
 
 use crate::{Node, Service};
 
-/// What an event is about.
+/// The object of an event.
 #[derive(Clone, Copy, Debug)]
 pub enum About<'a> {
-    /// A Node.
+    /// An event about a Node.
     Node(&'a Node),
-    /// A Service.
+    /// An event about a Service.
     Service(&'a Service),
 }
 
-/// Whether an event tells of something usual.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventKind {
-    /// All is well.
+    /// An event in normal operation.
     Normal,
-    /// Somebody should look.
+    /// An event that needs a user's attention.
     Warning,
 }
 
-/// Writes events on behalf of a provider, in the background. Equal ones are counted on one object, as `kubectl` shows them.
+/// A recorder of events on behalf of a provider, in the background. Equal events are counted on one object, as
+/// `kubectl` shows them.
 ///
 /// ```
 /// use cloud_provider::{About, EventKind, Events, Node};
@@ -40,12 +41,12 @@ pub enum EventKind {
 /// assert_eq!(events.0.into_inner().unwrap(), ["acme: NoSuchZone: zone \"x\" does not exist"]);
 /// ```
 pub trait Events: Send + Sync {
-    /// Writes an event. Does not wait; what cannot be written is lost. `component`: the event's source, such as the name of
-    /// the program that wrote these events before; `reason`: one word in `UpperCamelCase`.
+    /// Records an event. Does not block; an event that cannot be written is lost. `component` is the event's source,
+    /// such as the name of the Go program that wrote these events before; `reason` is one word in `UpperCamelCase`.
     fn record(&self, component: &str, about: About<'_>, kind: EventKind, reason: &str, message: &str);
 }
 
-/// Nobody reads them: for `plan`, `doctor` and tests.
+/// A recorder that drops all events: for `plan`, `doctor` and tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoEvents;
 

@@ -1,10 +1,10 @@
-//! Excerpts of what clouds and API servers answer, short enough for errors, logs and events.
+//! Excerpts of answers of clouds and API servers, short enough for errors, logs and events.
 
-/// The most bytes of an [`excerpt`]: as many as the message of an event may have.
+/// The maximum length of an [`excerpt`] in bytes: the limit for the message of an event.
 pub const LONGEST_EXCERPT: usize = 1024;
 
-/// Cuts a text at a character boundary so that no more than [`LONGEST_EXCERPT`] bytes are left. Hide secrets before: nobody
-/// recognizes a secret by its first half.
+/// Cuts a text at a character boundary to at most [`LONGEST_EXCERPT`] bytes. Redact secrets before, because half a
+/// secret would not be recognized.
 ///
 /// ```
 /// let text = cloud_provider::excerpt("no".repeat(1_000_000));

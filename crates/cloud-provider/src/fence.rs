@@ -1,14 +1,14 @@
-//! Whether this process may change anything.
+//! The fence, which allows or forbids changes by this process.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::{Error, Result};
 
-/// Whether this process may change anything now (INV-4): it may not unless it leads.
+/// A fence that tells if this process may change anything now (INV-4): only while it leads.
 ///
-/// Whoever sends requests to the cloud asks [`check`](Self::check) as the very last thing before each one that changes
-/// something, retries included. `provider-kit`'s transport does it; a provider with a client of its own has to.
+/// A client of the cloud calls [`check`](Self::check) immediately before each request that changes something, retries
+/// included. `provider-kit`'s transport does so; a provider with a client of its own has to do it as well.
 ///
 /// ```
 /// use cloud_provider::Fence;
@@ -32,26 +32,26 @@ enum Kind {
 }
 
 impl Fence {
-    /// One that lets everything through: for a process that needs no lease.
+    /// Returns a fence that allows all changes: for a process that needs no lease.
     #[must_use]
     pub fn open() -> Self {
         Self(Kind::Open)
     }
 
-    /// One that lets nothing through, because of this: `plan changes nothing`.
+    /// Returns a fence that forbids all changes, for this reason: `plan changes nothing`.
     #[must_use]
     pub fn closed(reason: &'static str) -> Self {
         Self(Kind::Closed(reason))
     }
 
-    /// One that lets changes through as long as `leads` says so. It is asked before each request: it must be cheap and
-    /// must not wait.
+    /// Returns a fence that allows changes as long as `leads` returns `true`. It is called before each request, so it
+    /// must be cheap and must not block.
     #[must_use]
     pub fn new(leads: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Kind::Asked(Arc::new(leads)))
     }
 
-    /// Whether a request that changes something may be sent now.
+    /// Returns `true` if a request that changes something may be sent now.
     #[must_use]
     pub fn is_open(&self) -> bool {
         match &self.0 {
@@ -61,10 +61,10 @@ impl Fence {
         }
     }
 
-    /// As [`is_open`](Self::is_open), as a result.
+    /// Returns an error unless the fence [is open](Self::is_open).
     ///
     /// # Errors
-    /// *Other*: this process does not lead, and trying again is of no use before it does; or the reason why it never may.
+    /// *Other*: this process does not lead, and a retry is of no use before it does; or the reason why it never may.
     pub fn check(&self) -> Result<()> {
         if self.is_open() {
             return Ok(());
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_stays_closed_says_why_and_does_not_speak_of_a_lease() {
+    fn closed_fence_names_its_reason_and_no_lease() {
         let fence = Fence::closed("plan changes nothing");
         assert!(!fence.is_open());
         assert_eq!(fence.check().unwrap_err().to_string(), "not sent: plan changes nothing");

@@ -1,4 +1,4 @@
-//! Durations as Go writes them: `1h30m`, `300ms`, `-1.5s` (FLAG-4).
+//! Durations in Go's form: `1h30m`, `300ms`, `-1.5s` (FLAG-4).
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,8 @@ const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
-/// A signed duration in nanoseconds, with the range (about ±292 years), the syntax and the canonical text of Go's.
+/// A signed duration in nanoseconds, with the range (about ±292 years), the syntax and the canonical text of Go's
+/// `time.Duration`.
 ///
 /// ```
 /// use cloud_provider::go_duration::GoDuration;
@@ -31,40 +32,40 @@ pub struct GoDuration {
 }
 
 impl GoDuration {
-    /// No time at all; prints as `0s`.
+    /// The zero duration, which prints as `0s`.
     pub const ZERO: Self = Self::from_nanos(0);
 
-    /// So many nanoseconds, negative ones included.
+    /// Returns a duration of this many nanoseconds, which may be negative.
     #[must_use]
     pub const fn from_nanos(nanoseconds: i64) -> Self {
         Self { nanoseconds }
     }
 
-    /// So many whole seconds; the longest possible duration if they do not fit.
+    /// Returns a duration of this many seconds, or the longest possible duration on overflow.
     #[must_use]
     pub const fn from_secs(seconds: i64) -> Self {
         Self { nanoseconds: seconds.saturating_mul(SECOND as i64) }
     }
 
-    /// In nanoseconds.
+    /// Returns the duration in nanoseconds.
     #[must_use]
     pub const fn as_nanos(self) -> i64 {
         self.nanoseconds
     }
 
-    /// As the standard library's type, which knows no negative durations: `None` for those.
+    /// Converts to the standard library's type, which has no negative durations: `None` for those.
     #[must_use]
     pub fn to_std(self) -> Option<Duration> {
         u64::try_from(self.nanoseconds).ok().map(Duration::from_nanos)
     }
 
-    /// As the standard library's type; zero if negative. For waiting.
+    /// Converts to the standard library's type, with zero for negative durations. For waiting.
     #[must_use]
     pub fn to_std_or_zero(self) -> Duration {
         self.to_std().unwrap_or_default()
     }
 
-    /// Whether it is longer than nothing.
+    /// Returns `true` if the duration is longer than zero.
     #[must_use]
     pub const fn is_positive(self) -> bool {
         self.nanoseconds > 0
@@ -72,16 +73,16 @@ impl GoDuration {
 }
 
 impl From<Duration> for GoDuration {
-    /// The longest possible duration if it does not fit.
+    /// Converts a duration, to the longest possible one on overflow.
     fn from(duration: Duration) -> Self {
         Self { nanoseconds: i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX) }
     }
 }
 
-/// Why a text is no duration. The wording is what users of Kubernetes' components know.
+/// The error for a text that is not a duration, worded as in the Kubernetes components.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// Not of the form, or too long to be represented.
+    /// A text of another form, or a duration that is too long.
     #[error("time: invalid duration {}", quoted(.0))]
     Invalid(String),
     /// A number without a unit other than a bare `0`.
@@ -90,9 +91,9 @@ pub enum ParseError {
     /// A unit that is none of `ns us µs ms s m h`.
     #[error("time: unknown unit {} in duration {}", quoted(unit), quoted(text))]
     UnknownUnit {
-        /// What stands in the place of a unit.
+        /// Text in the position of the unit.
         unit: String,
-        /// The whole text.
+        /// The whole duration text.
         text: String,
     },
 }
@@ -126,7 +127,7 @@ impl FromStr for GoDuration {
         if rest.is_empty() {
             return Err(invalid());
         }
-        // The magnitude: one more than i64::MAX is allowed for the most negative duration.
+        // One more than i64::MAX is allowed for the most negative duration.
         const LIMIT: u64 = 1 << 63;
         let mut total: u64 = 0;
         while !rest.is_empty() {
@@ -163,13 +164,13 @@ impl FromStr for GoDuration {
 /// A decimal number with an optional fraction.
 struct Number {
     whole: u64,
-    /// The fraction is `fraction / scale`; digits beyond what a `u64` holds are ignored.
+    /// Numerator of the fraction `fraction / scale`; digits beyond the range of `u64` are ignored.
     fraction: u64,
     scale: f64,
 }
 
 impl Number {
-    /// Cuts a number off the front; `None` if there is no digit or the whole part does not fit.
+    /// Splits a number off the front; `None` if there is no digit or the whole part overflows.
     fn split(text: &str) -> Option<(Self, &str)> {
         let digits = |s: &str| s.bytes().take_while(u8::is_ascii_digit).count();
         let (whole, rest) = text.split_at(digits(text));
@@ -191,7 +192,7 @@ impl Number {
         Some((number, rest))
     }
 
-    /// In nanoseconds; what is less than one is dropped.
+    /// Returns the number of units in nanoseconds, rounded towards zero.
     fn times(&self, unit: u64) -> Option<u64> {
         let fraction = (self.fraction as f64 * (unit as f64 / self.scale)) as u64;
         self.whole.checked_mul(unit)?.checked_add(fraction)
@@ -199,7 +200,8 @@ impl Number {
 }
 
 impl fmt::Display for GoDuration {
-    /// Canonical: hours, minutes and seconds from one second up (`1h0m0.5s`), a single smaller unit below (`1.5ms`).
+    /// Displays the canonical form: hours, minutes and seconds from one second up (`1h0m0.5s`), a single smaller unit
+    /// below (`1.5ms`).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.nanoseconds.unsigned_abs();
         let sign = if self.nanoseconds < 0 { "-" } else { "" };
@@ -216,7 +218,7 @@ impl fmt::Display for GoDuration {
     }
 }
 
-/// `n / unit` exactly, without trailing zeros; `unit` is a power of ten.
+/// Returns `n / unit` exactly, without trailing zeros; `unit` is a power of ten.
 fn decimal(n: u64, unit: u64) -> String {
     let (whole, rest) = (n / unit, n % unit);
     if rest == 0 {
@@ -253,7 +255,7 @@ mod tests {
     const DAY: i64 = 24 * HOUR as i64;
 
     #[test]
-    fn texts_mean_what_they_mean_in_go() {
+    fn durations_parse_as_in_go() {
         let s = SECOND as i64;
         let table = [
             ("0", 0),
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_says_so_in_known_words() {
+    fn invalid_durations_have_the_error_texts_of_go() {
         let table = [
             ("", r#"time: invalid duration """#),
             ("abc", r#"time: invalid duration "abc""#),
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_and_writes_json_strings() {
+    fn duration_reads_and_writes_json_strings() {
         let d: GoDuration = serde_json::from_str(r#""15m""#).unwrap();
         assert_eq!(serde_json::to_string(&d).unwrap(), r#""15m0s""#);
         assert!(serde_json::from_str::<GoDuration>("15").is_err());
@@ -370,13 +372,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(nanoseconds in any::<i64>(), shift in 0_u32..63) {
+        fn printed_durations_parse_back(nanoseconds in any::<i64>(), shift in 0_u32..63) {
             let d = GoDuration::from_nanos(nanoseconds >> shift);
             prop_assert_eq!(d.to_string().parse(), Ok(d));
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "[-+]?([0-9]{0,25}\\.?[0-9]{0,25}(ns|us|µs|ms|s|m|h|x|)){0,4}|\\PC*") {
+        fn parser_of_durations_never_panics(text in "[-+]?([0-9]{0,25}\\.?[0-9]{0,25}(ns|us|µs|ms|s|m|h|x|)){0,4}|\\PC*") {
             _ = text.parse::<GoDuration>();
         }
     }

@@ -1,4 +1,4 @@
-//! Machines behind Nodes: one batched question, one three-way answer (D-6).
+//! Machines of Nodes: one batched lookup with three possible answers (D-6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use crate::listing::Gone;
 use crate::{Error, Node, NodeAddress, Result};
 
-/// What is wanted of a look-up. Nothing that is not wanted may cost a request.
+/// The properties that a lookup requests. A property that is not requested must not cost a request.
 ///
 /// ```
 /// use cloud_provider::Want;
@@ -18,18 +18,18 @@ use crate::{Error, Node, NodeAddress, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Want {
-    /// Does the instance exist at all? Asked before a Node may be deleted.
+    /// If set, checks if the instance exists. Used before a Node is deleted.
     pub existence: bool,
-    /// Is the instance shut down?
+    /// If set, checks if the instance is shut down.
     pub shutdown: bool,
-    /// How much of the metadata.
+    /// Level of metadata to return.
     pub metadata: WantMetadata,
-    /// Whether the answer must come from requests that are sent after this call began. Otherwise a provider may answer
-    /// from what it read a short while ago (about a minute), as long as what it read was complete.
+    /// If set, the answer must come from requests that are sent after this call began. Otherwise a provider may answer
+    /// from a recent read (about a minute old), as long as that read was complete.
     pub fresh: bool,
 }
 
-/// How much metadata is wanted.
+/// The level of metadata that a lookup requests.
 ///
 /// ```
 /// use cloud_provider::{Want, WantMetadata};
@@ -39,37 +39,37 @@ pub struct Want {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WantMetadata {
-    /// None.
+    /// No metadata at all.
     No,
-    /// The addresses only: the periodic address pass (NODE-73).
+    /// The addresses only, for the periodic address update (NODE-73).
     Addresses,
-    /// Everything that initialises a Node (PROV-54).
+    /// The whole metadata for the initialization of a Node (PROV-54).
     Full,
 }
 
 impl Want {
-    /// Only whether it exists.
+    /// A lookup of the instance's existence.
     pub const EXISTENCE: Self = Self { existence: true, shutdown: false, metadata: WantMetadata::No, fresh: false };
-    /// All metadata.
+    /// A lookup of all metadata.
     pub const METADATA: Self = Self { existence: false, shutdown: false, metadata: WantMetadata::Full, fresh: false };
-    /// Addresses.
+    /// A lookup of the instance's addresses.
     pub const ADDRESSES: Self =
         Self { existence: false, shutdown: false, metadata: WantMetadata::Addresses, fresh: false };
 
-    /// Also whether it is shut down.
+    /// Also requests whether the instance is shut down.
     #[must_use]
     pub const fn and_shutdown(self) -> Self {
         Self { shutdown: true, ..self }
     }
 
-    /// Read from the cloud after the call began.
+    /// Requires requests that are sent after the call began.
     #[must_use]
     pub const fn fresh(self) -> Self {
         Self { fresh: true, ..self }
     }
 }
 
-/// What a cloud says of the instance behind one Node. An error is the third answer: "could not find out".
+/// The state of the instance of one Node. An error is the third answer: the state is unknown.
 ///
 /// ```
 /// use cloud_provider::{Error, Gone, InstanceState, Result};
@@ -79,28 +79,28 @@ impl Want {
 ///         Ok(InstanceState::Present { shutdown: Some(true), .. }) => "stopped",
 ///         Ok(InstanceState::Present { .. }) => "there",
 ///         Ok(InstanceState::Gone(_)) => "gone",
-///         Err(_) => "nobody knows",
+///         Err(_) => "unknown",
 ///     }
 /// }
 /// assert_eq!(say(&Ok(InstanceState::Gone(Gone::no_such_id("acme://17")))), "gone");
-/// assert_eq!(say(&Err(Error::instance_not_found())), "nobody knows");
+/// assert_eq!(say(&Err(Error::instance_not_found())), "unknown");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum InstanceState {
-    /// It exists, running or not.
+    /// The instance exists, running or not.
     Present {
-        /// Whether it is shut down; `None` if that was not asked.
+        /// `true` if the instance is shut down; `None` if that was not requested.
         shutdown: Option<bool>,
-        /// Its metadata; `None` if that was not asked, or if the cloud has none yet (PROV-53).
+        /// Metadata of the instance; `None` if it was not requested, or if the cloud has none yet (PROV-53).
         metadata: Option<Box<InstanceMetadata>>,
     },
-    /// It does not exist. A [`Gone`] cannot be made from an error or from a half-read list: see there.
+    /// The instance does not exist. See [`Gone`], which cannot be created from an error or a partial list.
     Gone(Gone),
 }
 
-/// What a cloud knows of an instance, and what becomes of it on the Node (PROV-54).
+/// The metadata of an instance, which is written to its Node (PROV-54).
 ///
-/// Empty means "no statement": nothing is written and nothing removed (PROV-55).
+/// An empty value means "no statement": nothing is written and nothing removed (PROV-55).
 ///
 /// ```
 /// use cloud_provider::{AddressType, InstanceMetadata, NodeAddress};
@@ -115,25 +115,25 @@ pub enum InstanceState {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct InstanceMetadata {
-    /// `spec.providerID`, by convention `<provider-name>://<instance-id>`; must stay the same over releases.
+    /// Value of `spec.providerID`, by convention `<provider-name>://<instance-id>`; must stay the same across releases.
     pub provider_id: String,
-    /// Label `node.kubernetes.io/instance-type` and its deprecated twin.
+    /// Value of the label `node.kubernetes.io/instance-type` and its deprecated twin.
     pub instance_type: String,
-    /// Label `topology.kubernetes.io/zone` and its deprecated twin.
+    /// Value of the label `topology.kubernetes.io/zone` and its deprecated twin.
     pub zone: String,
-    /// Label `topology.kubernetes.io/region` and its deprecated twin.
+    /// Value of the label `topology.kubernetes.io/region` and its deprecated twin.
     pub region: String,
-    /// `status.addresses`, in this order.
+    /// Value of `status.addresses`, in this order.
     pub node_addresses: Vec<NodeAddress>,
-    /// Further labels. Keys of Kubernetes' own domains and keys that the Node has already are discarded (NODE-22).
+    /// Further labels. Keys of Kubernetes' own domains and keys that the Node already has are discarded (NODE-22).
     pub additional_labels: BTreeMap<String, String>,
 }
 
 /// The machines of a cloud.
 ///
-/// Implement this one if the cloud can answer for many machines at once (a list, in pages): the controllers ask for all
-/// Nodes of interest in one call. A cloud that can only be asked machine by machine implements
-/// [`InstancesV2`](crate::InstancesV2) and gets this trait from [`V2`](crate::V2).
+/// Implement this trait if the cloud can answer for many machines at once (a list, in pages): the controllers look up
+/// all Nodes of interest in one call. For a cloud that can only be read machine by machine, implement
+/// [`InstancesV2`](crate::InstancesV2) and get this trait from [`V2`](crate::V2).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -169,16 +169,16 @@ pub struct InstanceMetadata {
 /// ```
 #[async_trait]
 pub trait Instances: Send + Sync {
-    /// Answers for each Node, in their order; exactly one answer each.
+    /// Looks up the instance of each Node; returns exactly one answer for each, in the order of the Nodes.
     ///
-    /// Look at [`Node::provider_id`] first and fall back to name, labels or annotations where it is empty (PROV-50).
-    /// An instance that is stopped, asleep or moving exists. A call may be dropped at any await.
+    /// Use [`Node::provider_id`] first, and fall back to name, labels or annotations where it is empty (PROV-50). An
+    /// instance that is stopped, asleep or moving exists. A call may be dropped at any await point.
     async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>>;
 
-    /// The provider id of one Node: its own if it has one, else what the cloud says (LIFE-24). May be empty.
+    /// Returns the provider ID of one Node: its own if it has one, or else the cloud's (LIFE-24). May be empty.
     ///
     /// # Errors
-    /// What the cloud answered; "instance not found" if it has no such instance.
+    /// The cloud's answer; "instance not found" if it has no such instance.
     async fn provider_id(&self, node: &Arc<Node>) -> Result<String> {
         if let Some(id) = node.provider_id() {
             return Ok(id.to_owned());
@@ -189,16 +189,17 @@ pub trait Instances: Send + Sync {
         }
     }
 
-    /// Whether a Node may be initialised without a provider id. Only clouds of the first generation have none (NODE-47).
+    /// Returns `true` if a Node may be initialized without a provider ID. Only providers of `InstancesV1` have none
+    /// (NODE-47).
     fn provider_id_is_optional(&self) -> bool {
         false
     }
 }
 
-/// The answer to a look-up of one Node.
+/// Returns the only answer to a lookup of one Node.
 ///
 /// # Errors
-/// The answer itself, or "broken provider" if there is not exactly one.
+/// The error in the answer, or "broken provider" if there is not exactly one answer.
 ///
 /// ```
 /// use cloud_provider::{single, InstanceState};
@@ -211,6 +212,6 @@ pub trait Instances: Send + Sync {
 pub fn single(mut answers: Vec<Result<InstanceState>>) -> Result<InstanceState> {
     match (answers.pop(), answers.is_empty()) {
         (Some(answer), true) => answer,
-        _ => Err(Error::other("the provider did not give exactly one answer for one node")),
+        _ => Err(Error::other("the provider did not return exactly one answer for one Node")),
     }
 }

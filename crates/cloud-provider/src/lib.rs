@@ -1,26 +1,25 @@
 //! The contract between ccm-rs and a cloud.
 //!
-//! A *provider* teaches ccm-rs one cloud. It implements [`CloudProvider`] and, of the capabilities, those that its cloud
-//! has:
+//! A *provider* adds support for one cloud. It implements [`CloudProvider`] and those capabilities that its cloud has:
 //!
-//! | capability | what for |
+//! | capability | purpose |
 //! |---|---|
-//! | [`Instances`] | provider id, addresses and labels of Nodes; Nodes that are gone or shut down |
+//! | [`Instances`] | provider ID, addresses and labels of Nodes; Nodes whose instance is gone or shut down |
 //! | [`LoadBalancers`] | Services of type `LoadBalancer` |
 //! | [`Routes`] | Pod CIDRs in the cloud's network |
 //! | [`Volumes`] | zone and region of PersistentVolumes |
-//! | [`Clusters`] | nothing asks for them; kept for ported providers |
+//! | [`Clusters`] | not used by any controller; kept for ported providers |
 //!
 //! Three rules keep clusters alive:
 //!
-//! * **An error is not an answer.** [`Instances::lookup`] says *present*, *gone* or an error, and [`Gone`] can only be made
-//!   from the cloud's own "no such id" or from a list that was read to its end ([`Listing`]).
-//! * **Everything may be called again.** Calls are idempotent and may be dropped at any await; what was created is found
-//!   again by its mark.
-//! * **Objects are shared.** Nodes and Services come from the cache; they are read-only.
+//! * **An error is not an answer.** [`Instances::lookup`] returns *present*, *gone* or an error, and [`Gone`] can only
+//!   be created from the cloud's own "no such ID" or from a list that was read to its end ([`Listing`]).
+//! * **Every call may be repeated.** Calls are idempotent and may be dropped at any await point; objects that were
+//!   created are found again by their owner tags.
+//! * **Objects are shared.** Nodes and Services come from the cache and are read-only.
 //!
-//! Providers written for the reference's older shapes are ported with the adapters [`V1`] and [`V2`]. This crate does no
-//! I/O; what providers share when they talk HTTP is in `provider-kit`.
+//! Providers written for the older Go interfaces are ported with the adapters [`V1`] and [`V2`]. This crate does no
+//! I/O; building blocks for HTTP APIs are in `provider-kit`.
 //!
 //! # A whole provider
 //!
@@ -78,7 +77,7 @@ mod v2;
 mod volumes;
 
 pub use addresses::{add_addresses, addresses_for_node_ip};
-/// The attribute that makes these traits' `async fn` work behind `dyn`.
+/// The attribute that makes the `async fn` of these traits work behind `dyn`.
 pub use async_trait::async_trait;
 pub use clusters::Clusters;
 pub use description::{LoadBalancerDescription, Ownership, TargetDescription, TargetHealth};

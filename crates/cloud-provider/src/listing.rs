@@ -1,15 +1,15 @@
-//! Proof of absence: what it takes to say that an instance is gone (INV-1).
+//! Proof of absence: the evidence that an instance is gone (INV-1).
 
 use std::fmt;
 use std::time::Instant;
 
 use crate::{Error, Result};
 
-/// The instance does not exist.
+/// Proof that the instance does not exist.
 ///
-/// Saying so can cost a Node, therefore this cannot be made from an error, an empty answer or a part of a list. There
-/// are two ways to it: the cloud's own "no such id" ([`Gone::no_such_id`], [`Gone::no_such_name`]) and a list that was
-/// read to its end ([`CompleteListing::absence_of`]).
+/// The proof can delete a Node, so it cannot be created from an error, an empty answer or a partial list. There are
+/// two ways to create it: from the cloud's own "no such ID" ([`Gone::no_such_id`], [`Gone::no_such_name`]) and from a
+/// list that was read to its end ([`CompleteListing::absence_of`]).
 ///
 /// ```
 /// use cloud_provider::Gone;
@@ -23,29 +23,31 @@ pub struct Gone {
 }
 
 impl Gone {
-    /// The cloud answered a request for exactly this id, sent with a valid credential, with "no such instance".
+    /// Returns the proof for an ID: the cloud answered a request for exactly this ID, sent with a valid credential,
+    /// with "no such instance".
     ///
     /// Not for a 401, 403, 429 or 5xx, not for a 404 of a gateway, and not for a 404 that a wrong region or project
-    /// would answer as well, if the API lets you tell.
+    /// would answer as well, if the API allows you to distinguish them.
     #[must_use]
     pub fn no_such_id(id: &str) -> Self {
         Self { reason: format!("the cloud has no instance with id {id:?}").into() }
     }
 
-    /// The cloud answered a search for exactly this name with "none". A Node that never had a provider id may simply
-    /// have another name in the cloud, so controllers wait longer before they believe this one (D-2).
+    /// Returns the proof for a name: the cloud answered a search for exactly this name with no instance. A Node that
+    /// never had a provider ID may have another name in the cloud, so controllers wait longer before they act on this
+    /// proof (D-2).
     #[must_use]
     pub fn no_such_name(name: &str) -> Self {
         Self { reason: format!("the cloud has no instance named {name:?}").into() }
     }
 
-    /// Adds what helps a person, such as the closest name: `…; closest: "worker-1"` (P-6).
+    /// Adds a hint for people, such as the closest name: `…; closest: "worker-1"` (P-6).
     #[must_use]
     pub fn with_hint(self, hint: impl fmt::Display) -> Self {
         Self { reason: format!("{}; {hint}", self.reason).into() }
     }
 
-    /// How it was found out, for logs and events.
+    /// Returns the reason, for logs and events.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
@@ -87,13 +89,13 @@ impl<T> Default for Listing<T> {
 }
 
 impl<T> Listing<T> {
-    /// An empty listing, before its first page is asked for.
+    /// Returns an empty listing, before its first page is requested.
     #[must_use]
     pub fn new() -> Self {
         Self { items: Vec::new(), pages: 0, more: true, announced: None, began: Instant::now() }
     }
 
-    /// Adds a page. `more`: whether the cloud says that another one follows.
+    /// Adds a page. `more` is `true` if the cloud reports that another page follows.
     pub fn page(&mut self, items: Vec<T>, more: bool) -> &mut Self {
         self.items.extend(items);
         self.pages += 1;
@@ -101,26 +103,26 @@ impl<T> Listing<T> {
         self
     }
 
-    /// How many items the cloud says there are in all. Checked at the end.
+    /// Sets the number of items that the cloud announces, which is checked at the end.
     pub fn announced(&mut self, total: usize) -> &mut Self {
         self.announced = Some(total);
         self
     }
 
-    /// Number of pages so far.
+    /// Returns the number of pages so far.
     #[must_use]
     pub fn pages(&self) -> usize {
         self.pages
     }
 
-    /// Ends the reading.
+    /// Ends the reading with a complete list.
     ///
     /// # Errors
-    /// If no page was read, another one should have followed, or fewer items arrived than the cloud announced: such a
-    /// list says nothing about what is not in it.
+    /// An error if no page was read, if another page should have followed, or if fewer items arrived than the cloud
+    /// announced: such a partial list proves no absence.
     pub fn finish(self) -> Result<CompleteListing<T>> {
         if self.pages == 0 || self.more {
-            return Err(Error::other(format!("the cloud's list broke off after {} page(s)", self.pages)));
+            return Err(Error::other(format!("the cloud's list is incomplete after {} page(s)", self.pages)));
         }
         if let Some(total) = self.announced.filter(|total| *total > self.items.len()) {
             return Err(Error::other(format!(
@@ -152,34 +154,42 @@ pub struct CompleteListing<T> {
 }
 
 impl<T> CompleteListing<T> {
-    /// Everything in it.
+    /// Returns the items of the list.
     #[must_use]
     pub fn items(&self) -> &[T] {
         &self.items
     }
 
-    /// Everything in it, to keep.
+    /// Returns the items of the list by value.
     #[must_use]
     pub fn into_items(self) -> Vec<T> {
         self.items
     }
 
-    /// How many requests it took.
+    /// Returns the list of what each item holds, such as the machines of a reservation, as old as this one.
+    #[must_use]
+    pub fn flat_map<U, I: IntoIterator<Item = U>>(self, inner: impl Fn(T) -> I) -> CompleteListing<U> {
+        let items = self.items.into_iter().flat_map(inner).collect();
+        CompleteListing { items, pages: self.pages, began: self.began }
+    }
+
+    /// Returns the number of requests for the list.
     #[must_use]
     pub fn pages(&self) -> usize {
         self.pages
     }
 
-    /// When its first page was asked for; what it says is at most this old.
+    /// Returns the time at which the first page was requested; the list is at most this old.
     #[must_use]
     pub fn began(&self) -> Instant {
         self.began
     }
 
-    /// The list's statement about something that is not in it. The caller has looked.
+    /// Returns the proof that an item does not exist. The caller has searched the list.
     ///
     /// # Errors
-    /// If the list is empty: a wrong project, account or region gives an empty list too, so it proves nothing (D-2).
+    /// An error if the list is empty: a wrong project, account or region gives an empty list, too, so it proves nothing
+    /// (D-2).
     pub fn absence_of(&self, what: &str) -> Result<Gone> {
         if self.items.is_empty() {
             return Err(Error::other(
@@ -197,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_that_ends_early_proves_nothing() {
+    fn list_that_ends_early_proves_no_absence() {
         let mut listing = Listing::new();
         assert!(listing.clone().finish().is_err(), "no page at all");
         listing.page(vec![1, 2], true);
@@ -205,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_with_a_missing_page_proves_nothing() {
+    fn list_with_a_missing_page_proves_no_absence() {
         let mut listing = Listing::new();
         listing.page(vec![1, 2], true).page(vec![5], false).announced(5);
         assert_eq!(
@@ -215,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_proves_nothing() {
+    fn empty_list_proves_no_absence() {
         let mut listing = Listing::<u8>::new();
         listing.page(vec![], false).announced(0);
         assert!(listing.finish().unwrap().absence_of("x").is_err());
     }
 
     #[test]
-    fn a_whole_list_proves_that_something_is_not_in_it() {
+    fn complete_list_proves_the_absence_of_an_item() {
         let mut listing = Listing::new();
         listing.page(vec![1, 2], true).page(vec![3], false).announced(3);
         let gone = listing.finish().unwrap().absence_of("acme://9").unwrap().with_hint("closest: \"acme://3\"");

@@ -8,7 +8,7 @@ pub use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Se
 
 use crate::{Cluster, Error, LoadBalancerDescription, Node, OwnedResource, Removal, Result};
 
-/// What every call about one load balancer is given.
+/// The input of every call about one load balancer.
 ///
 /// Service and Nodes are shared with the cache and read-only (PROV-22).
 ///
@@ -23,15 +23,15 @@ use crate::{Cluster, Error, LoadBalancerDescription, Node, OwnedResource, Remova
 pub struct LoadBalancerRequest<'a> {
     /// The cluster that the Service belongs to.
     pub cluster: &'a Cluster,
-    /// The Service as the controller knows it; it can be older than the object in the API (PROV-33).
+    /// The Service as the controller has it; it may be older than the object in the API (PROV-33).
     pub service: &'a Service,
     /// The Nodes that traffic goes to, possibly none. Empty for `get` and `delete`.
     pub nodes: &'a [Arc<Node>],
-    /// Told what will change, before it is changed.
+    /// Observer that is notified of changes before they are made.
     pub observer: &'a dyn SyncObserver,
 }
 
-/// Who asked for a change, and hears how it goes: the controller that syncs one Service.
+/// The observer of a sync: the controller that syncs one Service, which is notified of the progress.
 ///
 /// ```
 /// use cloud_provider::{Plan, SyncObserver};
@@ -48,40 +48,41 @@ pub struct LoadBalancerRequest<'a> {
 /// ```
 #[async_trait]
 pub trait SyncObserver: Send + Sync {
-    /// Called once at most, before the first request that changes anything. Controllers write events from it (D-4).
+    /// Reports the plan. Called once at most, before the first request that changes anything. Controllers write events
+    /// from it (D-4).
     fn planned(&self, plan: &Plan);
 
-    /// Asks for this annotation on the Service; `None`: that it goes. It is written after the call, whether that succeeds or
-    /// not, with all others in one request, and only if it is not so already.
+    /// Requests this annotation on the Service; `None` removes it. All annotations are written after the call, even if
+    /// it fails, in one request, and only if they differ.
     fn annotate(&self, _key: &'static str, _value: Option<String>) {}
 
-    /// Reports the ID of the Service's load balancer, if no annotation of the provider's own names it. The controller shows it in
-    /// `ccm-rs/load-balancer-id`, and sends no request for it alone.
+    /// Reports the ID of the Service's load balancer, if no annotation of the provider names it. The controller shows
+    /// it in `ccm-rs/load-balancer-id`, and sends no request for it alone.
     fn identified(&self, _id: &str) {}
 
-    /// Shows these addresses on the Service now, with the annotations that were asked for: what the addresses lead to that it
-    /// shows yet is about to be taken away.
+    /// Shows these addresses on the Service now, with the annotations that were requested: the load balancer behind the
+    /// old addresses is about to be deleted.
     ///
     /// # Errors
-    /// They could not be written. Then nothing may be taken away.
+    /// An error if the addresses could not be written. Then nothing may be deleted.
     async fn publish(&self, _status: &LoadBalancerStatus) -> Result<()> {
         Ok(())
     }
 
-    /// From here on the provider only waits for what the cloud does in the background: somebody else may work meanwhile, so
-    /// that slow load balancers hold up no others (INV-6).
+    /// Releases the worker permit while the provider only waits for the cloud, so that a slow load balancer does not
+    /// hold up other Services (INV-6).
     fn waits(&self) {}
 
-    /// The wait is over; returns when it is this sync's turn again.
+    /// Reacquires the worker permit after the wait.
     async fn goes_on(&self) {}
 }
 
-/// An observer that does not listen.
+/// An observer that ignores all notifications.
 impl SyncObserver for () {
     fn planned(&self, _plan: &Plan) {}
 }
 
-/// Steps that lead from what a cloud has to what a Service wants, in order. Empty: nothing to do.
+/// The steps that lead from the observed to the desired state of a Service, in order. Empty if the states agree.
 ///
 /// ```
 /// use cloud_provider::{Plan, PlanAction, PlanStep};
@@ -92,19 +93,19 @@ impl SyncObserver for () {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The steps, in the order in which they are safe.
+    /// Steps, in an order that is safe.
     pub steps: Vec<PlanStep>,
 }
 
 impl Plan {
-    /// Whether there is nothing to do.
+    /// Returns `true` if the plan has no steps.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 }
 
-/// One step of a [`Plan`], for people and for JSON.
+/// A step of a [`Plan`], for people and for JSON.
 ///
 /// ```
 /// use cloud_provider::{PlanAction, PlanStep};
@@ -114,11 +115,11 @@ impl Plan {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanStep {
-    /// What is done.
+    /// Action of the step.
     pub action: PlanAction,
-    /// To what: `load balancer "a7f3"`, `listener 443/TCP`.
+    /// Object of the action: `load balancer "a7f3"`, `listener 443/TCP`.
     pub what: String,
-    /// From which value to which, where that says more: `10.0.0.4 → 10.0.0.9`.
+    /// Old and new value, where they are of use: `10.0.0.4 → 10.0.0.9`.
     pub detail: String,
 }
 
@@ -129,18 +130,18 @@ impl fmt::Display for PlanStep {
     }
 }
 
-/// What a [`PlanStep`] does.
+/// The action of a [`PlanStep`].
 ///
 /// ```
 /// assert_eq!(cloud_provider::PlanAction::Delete.to_string(), "delete");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanAction {
-    /// Something new is made.
+    /// A new object is created.
     Create,
-    /// Something is changed in place.
+    /// An object is changed in place.
     Update,
-    /// Something is removed.
+    /// An object is deleted.
     Delete,
 }
 
@@ -154,21 +155,20 @@ impl fmt::Display for PlanAction {
     }
 }
 
-/// What a plan leads to.
+/// The goal of a plan.
 ///
 /// ```
 /// assert_ne!(cloud_provider::Goal::Ensured, cloud_provider::Goal::Deleted);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// The load balancer is what the Service wants.
+    /// The load balancer has the desired state of the Service.
     Ensured,
-    /// Nothing of it is left.
+    /// The load balancer is deleted, with everything that belongs to it.
     Deleted,
 }
 
-/// Mistakes in a Service that are found without asking the cloud, for those who write the Service: an admission webhook and
-/// `check`.
+/// The mistakes in a Service that are found without calling the cloud, for an admission webhook and for `check`.
 ///
 /// ```
 /// use cloud_provider::ServiceReview;
@@ -178,10 +178,10 @@ pub enum Goal {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceReview {
-    /// Mistakes for which [`ensure`](LoadBalancers::ensure) refuses the Service: each names the annotation or field, its value
-    /// and what is accepted.
+    /// Mistakes for which [`ensure`](LoadBalancers::ensure) refuses the Service: each names the annotation or field,
+    /// its value and the accepted values.
     pub errors: Vec<String>,
-    /// Settings that work, but hardly as the user means them, such as unknown annotations.
+    /// Settings that work, but probably not as the user intends, such as unknown annotations.
     pub warnings: Vec<String>,
 }
 
@@ -196,7 +196,8 @@ impl ServiceReview {
 /// Load balancers of a cloud.
 ///
 /// Calls for different Services run in parallel; calls for one Service never overlap (PROV-36, D-9). Every call is
-/// idempotent and may be dropped at any await: whatever was created must be found again by its mark (INV-2).
+/// idempotent and may be dropped at any await point: an object that was created must be found again by its owner tags
+/// (INV-2).
 ///
 /// ```
 /// use cloud_provider::{async_trait, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Result};
@@ -216,65 +217,66 @@ impl ServiceReview {
 /// ```
 #[async_trait]
 pub trait LoadBalancers: Send + Sync {
-    /// The load balancer of this Service, or `None` *without an error* if no part of it exists (PROV-30, D-16). An error
-    /// means "could not find out" and stops a tear-down.
+    /// Returns the load balancer of this Service, or `None` *without an error* if no part of it exists (PROV-30, D-16).
+    /// An error means that this is unknown, and stops a deletion.
     async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>>;
 
-    /// The name that this provider gives the load balancer (PROV-31).
+    /// Returns the name that this provider gives the load balancer (PROV-31).
     fn name(&self, _cluster: &Cluster, service: &Service) -> String {
         default_load_balancer_name(service)
     }
 
-    /// Creates or updates it (PROV-32). The returned ingress list replaces the Service's whole
+    /// Creates or updates the load balancer (PROV-32). The returned ingress list replaces the Service's whole
     /// `status.loadBalancer.ingress`; success without a status is an error of the provider (SVC-51).
     ///
     /// # Errors
-    /// *Implemented elsewhere* if another controller runs it (PROV-35); a *retry-after* error asks for a fixed delay
-    /// (PROV-37); *invalid* becomes an event on the Service.
+    /// *Implemented elsewhere* if another controller runs the load balancer (PROV-35); a *retry-after* error requests a
+    /// fixed delay (PROV-37); *invalid* becomes an event on the Service.
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>>;
 
-    /// Changes only where traffic goes to (PROV-33).
+    /// Changes only the targets of the load balancer (PROV-33).
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()>;
 
-    /// Removes it and all that was made for it. Success if it is gone or never existed (PROV-34). Never answers
-    /// *implemented elsewhere*.
+    /// Deletes the load balancer and everything that was created for it. Succeeds if it no longer exists or never
+    /// existed (PROV-34). Never returns *implemented elsewhere*.
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()>;
 
-    /// Whether the targets of this Service depend on labels or provider ids of Nodes, such as by a selector in an annotation:
-    /// then [`update_targets`](Self::update_targets) is called when those change, too.
+    /// Returns `true` if the targets of this Service depend on labels or provider IDs of Nodes, such as by a selector
+    /// in an annotation: then [`update_targets`](Self::update_targets) is called when those change, too.
     fn targets_follow_labels(&self, _service: &Service) -> bool {
         false
     }
 
-    /// Whether traffic goes to addresses of Nodes, as their status tells them, and not to machines: then
-    /// [`update_targets`](Self::update_targets) is called when those change, too; a Node that joins has them after its provider
-    /// id.
+    /// Returns `true` if targets are the addresses in the status of Nodes and not machines: then
+    /// [`update_targets`](Self::update_targets) is called when those change, too. A Node that joins gets its addresses
+    /// after its provider ID.
     fn targets_follow_addresses(&self) -> bool {
         false
     }
 
-    /// Returns the keys of Node annotations that decide about targets, such as one that makes a Node a backend: for Services whose
-    /// targets [follow labels](Self::targets_follow_labels), [`update_targets`](Self::update_targets) is called when one of these
-    /// changes, too.
+    /// Returns the keys of Node annotations that decide about targets, such as an annotation that makes a Node a
+    /// backend: for Services whose targets [follow labels](Self::targets_follow_labels),
+    /// [`update_targets`](Self::update_targets) is called when one of these changes, too.
     fn target_annotations(&self) -> &[String] {
         &[]
     }
 
-    /// Load balancers that were marked for a Service of this cluster that is gone, as the cloud showed them when it was last
-    /// asked for all: a text that names each for people (P-19). `lives`: whether there is a Service of this UID. Nothing is sent:
-    /// this is asked for whenever somebody reads the metrics. `None`: nobody knows.
+    /// Returns the load balancers with the owner tags of a deleted Service of this cluster, as of the last list: a text
+    /// that names each of them for people (P-19). `lives` returns `true` if a Service with this UID exists. Sends
+    /// nothing, because it is called for each scrape of the metrics. `None` if there was no list yet.
     fn orphans(&self, _cluster: &Cluster, _lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
         None
     }
 
-    /// Finds mistakes in a Service without asking the cloud. Sends nothing, and needs no credential: called for each write of a
-    /// Service, and for files in pipelines. The Service has no status, and its node ports may stand for others.
+    /// Finds mistakes in a Service without calling the cloud. Sends nothing, and needs no credential: called for each
+    /// write of a Service, and for files in pipelines. The Service has no status, and its node ports may be
+    /// placeholders.
     fn review(&self, _service: &Service) -> ServiceReview {
         ServiceReview::default()
     }
 
-    /// Reads all load balancers with owner tags of this cluster, whether their Services exist or not: those that name its ID, and
-    /// those that name it by its name. From a complete list, or not at all.
+    /// Reads all load balancers with owner tags of this cluster, by its ID or by its name, whether their Services exist
+    /// or not. From a complete list, or not at all.
     ///
     /// # Errors
     /// *Not implemented* by default.
@@ -282,8 +284,9 @@ pub trait LoadBalancers: Send + Sync {
         Err(Error::not_implemented())
     }
 
-    /// Reads one of them by its ID, with everything that is known of it. `services`: all Services of the cluster, among which an
-    /// [heir](OwnedResource::heir) is looked for. `None` if it no longer exists, or carries no owner tags of this cluster.
+    /// Reads one of the cluster's load balancers by its ID, with all details. `services` are all Services of the
+    /// cluster, among which the [heir](OwnedResource::heir) is searched. `None` if the load balancer no longer exists,
+    /// or carries no owner tags of this cluster.
     ///
     /// # Errors
     /// *Not implemented* by default.
@@ -296,12 +299,13 @@ pub trait LoadBalancers: Send + Sync {
         Err(Error::not_implemented())
     }
 
-    /// Deletes a load balancer whose Service no longer exists, with all that was created for it. The load balancer is read first,
-    /// and left alone if its owner tags are not those of `resource` any more, or if one of `services`, which are all of the
-    /// cluster, may take it over.
+    /// Deletes a load balancer whose Service no longer exists, with everything that was created for it. The load
+    /// balancer is read first, and left alone if its owner tags are not those of `resource` any more, or if one of
+    /// `services`, which are all Services of the cluster, may adopt it.
     ///
     /// # Errors
-    /// *Protected* if a person must lift a protection first; *invalid* if it is not what it was; *not implemented* by default.
+    /// *Protected* if a user must lift a protection first; *invalid* if the load balancer has changed; *not
+    /// implemented* by default.
     async fn delete_owned(
         &self,
         _cluster: &Cluster,
@@ -311,12 +315,13 @@ pub trait LoadBalancers: Send + Sync {
         Err(Error::not_implemented())
     }
 
-    /// Whether this provider tells the observer what it will do, and answers [`plan`](Self::plan).
+    /// Returns `true` if this provider reports plans to the observer, and implements [`plan`](Self::plan).
     fn has_plans(&self) -> bool {
         false
     }
 
-    /// What [`ensure`](Self::ensure) or [`delete`](Self::delete) would do, found out without changing anything (P-31).
+    /// Returns the steps that [`ensure`](Self::ensure) or [`delete`](Self::delete) would carry out, without changing
+    /// anything (P-31).
     ///
     /// # Errors
     /// *Not implemented* by default.
@@ -324,8 +329,8 @@ pub trait LoadBalancers: Send + Sync {
         Err(Error::not_implemented())
     }
 
-    /// Returns what the cloud has of this Service's load balancer, for `explain`: the Service's own, and what stands where its own
-    /// would be. Sends nothing but reads. The Nodes of the request are those that targets are named after.
+    /// Describes the load balancers of a Service for `explain`: the Service's own, and others under its name.
+    /// Read-only. Targets are named after the Nodes of the request.
     ///
     /// # Errors
     /// *Not implemented* by default.
@@ -334,7 +339,7 @@ pub trait LoadBalancers: Send + Sync {
     }
 }
 
-/// The historic name of a load balancer: `a` and the Service's UID without hyphens, 32 bytes at most (HELP-70).
+/// Returns the default name of a load balancer: `a` and the Service's UID without hyphens, 32 bytes at most (HELP-70).
 ///
 /// ```
 /// use cloud_provider::{default_load_balancer_name, Service};

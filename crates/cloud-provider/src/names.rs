@@ -1,52 +1,53 @@
 //! Names that users, dashboards and other programs rely on.
 //!
-//! They are a contract: none of them may change. Each is listed with its rule, and the table test at the end of this
-//! file holds every one of them.
+//! The names are a contract: none of them may change. Each is listed with its rule, and the table test at the end of
+//! this file checks every one of them.
 
-/// Taint that the kubelet sets on a Node which no cloud has looked at yet (PROV-71).
+/// Taint that the kubelet sets on a Node that no cloud controller manager has initialized yet (PROV-71).
 pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// Taint on a Node whose instance is shut down; effect [`EFFECT_NO_SCHEDULE`], no value (PROV-72).
 pub const TAINT_SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
-/// Taint that cluster-autoscaler puts on a Node before it removes it (PROV-76).
+/// Taint that cluster-autoscaler sets on a Node before it deletes the Node (PROV-76).
 pub const TAINT_TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 /// Taint effect: no new Pods without a toleration.
 pub const EFFECT_NO_SCHEDULE: &str = "NoSchedule";
 
 /// Annotation with the kubelet's `--node-ip`: one address, or an IPv4/IPv6 pair separated by a comma (PROV-73).
 pub const ANNOTATION_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
-/// Annotation with a load balancer's source ranges; `spec.loadBalancerSourceRanges` goes before it (PROV-77).
+/// Annotation with a load balancer's source ranges; `spec.loadBalancerSourceRanges` takes precedence (PROV-77).
 pub const ANNOTATION_SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-/// Finalizer that holds a Service until its load balancer is gone (PROV-74).
+/// Finalizer that keeps a Service until its load balancer is deleted (PROV-74).
 pub const FINALIZER_LOAD_BALANCER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Label that keeps a Node out of load balancers, whatever its value (PROV-75).
+/// Label that excludes a Node from load balancers, with any value (PROV-75).
 pub const LABEL_EXCLUDE_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// Label that keeps a Node from being deleted or tainted because of what the cloud says of its machine, unless its value is
-/// `false` (P-15).
+/// Label that keeps a Node from being deleted or tainted because of its machine's state, unless its value is `false`
+/// (P-15).
 pub const LABEL_EXCLUDE_LIFECYCLE: &str = "node.kubernetes.io/exclude-from-lifecycle-management";
-/// Label: instance type (PROV-54).
+/// Label of the instance type (PROV-54).
 pub const LABEL_INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
-/// Label: instance type, the deprecated key (PROV-54). For reconciliation it is the source of truth (NODE-50).
+/// Deprecated label of the instance type (PROV-54). For reconciliation it is the source of truth (NODE-50).
 pub const LABEL_INSTANCE_TYPE_BETA: &str = "beta.kubernetes.io/instance-type";
-/// Label: zone (PROV-54).
+/// Label of the zone (PROV-54).
 pub const LABEL_ZONE: &str = "topology.kubernetes.io/zone";
-/// Label: zone, the deprecated key (PROV-54, NODE-50).
+/// Deprecated label of the zone (PROV-54, NODE-50).
 pub const LABEL_ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
-/// Label: region (PROV-54).
+/// Label of the region (PROV-54).
 pub const LABEL_REGION: &str = "topology.kubernetes.io/region";
-/// Label: region, the deprecated key (PROV-54, NODE-50).
+/// Deprecated label of the region (PROV-54, NODE-50).
 pub const LABEL_REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
 
-/// Node condition: the kubelet is healthy and takes Pods (LIFE-11).
+/// Node condition: the kubelet is healthy and accepts Pods (LIFE-11).
 pub const CONDITION_READY: &str = "Ready";
-/// Node condition: the route to the Node's Pods is missing; kept by the route controller.
+/// Node condition: the route to the Node's Pods is missing; set by the route controller.
 pub const CONDITION_NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
-/// Service condition, ours: why a load balancer waits or fails (D-3).
+/// Service condition of ccm-rs: the state of the load balancer, with the reason of a wait or a failure (D-3).
 pub const CONDITION_LOAD_BALANCER_READY: &str = "ccm-rs/LoadBalancerReady";
-/// Service annotation, ours: let a Service that is being deleted go without touching the cloud.
+/// Service annotation of ccm-rs: a Service that is being deleted is released without changing the cloud.
 pub const ANNOTATION_ABANDON_LOAD_BALANCER: &str = "ccm-rs/abandon-load-balancer";
-/// The ID of the Service's load balancer in the cloud, where the provider has no annotation of its own for it.
+/// Service annotation of ccm-rs: the ID of the load balancer in the cloud, if the provider has no annotation of its own
+/// for it.
 pub const ANNOTATION_LOAD_BALANCER_ID: &str = "ccm-rs/load-balancer-id";
 
 /// Placeholder name of a volume that is still being provisioned (PROV-79).
@@ -54,16 +55,17 @@ pub const VOLUME_PLACEHOLDER: &str = "placeholder-for-provisioning";
 /// Delimiter of several zones in one PersistentVolume zone label (PROV-79).
 pub const ZONE_DELIMITER: &str = "__";
 
-/// The manager's secure port (PROV-8).
+/// Secure port of the manager (PROV-8).
 pub const SECURE_PORT: u16 = 10258;
-/// `--cluster-name` when it is not given.
+/// Default value of `--cluster-name`.
 pub const DEFAULT_CLUSTER_NAME: &str = "kubernetes";
-/// `manager` label of `running_managed_controllers` (PROV-78).
+/// Value of the label `manager` of `running_managed_controllers` (PROV-78).
 pub const MANAGER_NAME: &str = "cloud-controller-manager";
-/// The provider name that means "somebody else runs it"; a cloud controller manager refuses it (PROV-4, PROV-6).
+/// Name of the provider that means "an external component is responsible"; a cloud controller manager refuses it
+/// (PROV-4, PROV-6).
 pub const PROVIDER_EXTERNAL: &str = "external";
 
-/// The names of one controller, wherever they are visible (PROV-78).
+/// The names of one controller, in all visible places (PROV-78).
 ///
 /// ```
 /// use cloud_provider::names::NODE_CONTROLLER;
@@ -72,19 +74,19 @@ pub const PROVIDER_EXTERNAL: &str = "external";
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ControllerNames {
-    /// The name in `--controllers`, logs and health checks.
+    /// Name in `--controllers`, logs and health checks.
     pub canonical: &'static str,
-    /// The older name that `--controllers` accepts for ever.
+    /// Older name, which `--controllers` accepts forever.
     pub alias: &'static str,
     /// Client identity: user agent suffix and, with `--use-service-account-credentials`, the ServiceAccount.
     pub client_identity: &'static str,
-    /// `name` label of `running_managed_controllers`.
+    /// Value of the label `name` of `running_managed_controllers`.
     pub metric: &'static str,
-    /// `source.component` of the events it writes.
+    /// Value of `source.component` of the controller's events.
     pub event_source: &'static str,
 }
 
-/// cloud-node-controller: initialises Nodes and keeps their addresses.
+/// The cloud-node-controller, which initializes Nodes and updates their addresses.
 pub const NODE_CONTROLLER: ControllerNames = ControllerNames {
     canonical: "cloud-node-controller",
     alias: "cloud-node",
@@ -92,7 +94,8 @@ pub const NODE_CONTROLLER: ControllerNames = ControllerNames {
     metric: "cloud-node",
     event_source: "cloud-node-controller",
 };
-/// cloud-node-lifecycle-controller: removes Nodes whose instance is gone, taints those shut down.
+/// The cloud-node-lifecycle-controller, which deletes Nodes whose instance is gone, and taints Nodes whose instance is
+/// shut down.
 pub const NODE_LIFECYCLE_CONTROLLER: ControllerNames = ControllerNames {
     canonical: "cloud-node-lifecycle-controller",
     alias: "cloud-node-lifecycle",
@@ -100,7 +103,7 @@ pub const NODE_LIFECYCLE_CONTROLLER: ControllerNames = ControllerNames {
     metric: "cloud-node-lifecycle",
     event_source: "cloud-node-lifecycle-controller",
 };
-/// service-lb-controller: runs load balancers.
+/// The service-lb-controller, which manages load balancers.
 pub const SERVICE_CONTROLLER: ControllerNames = ControllerNames {
     canonical: "service-lb-controller",
     alias: "service",
@@ -108,7 +111,8 @@ pub const SERVICE_CONTROLLER: ControllerNames = ControllerNames {
     metric: "service",
     event_source: "service-controller",
 };
-/// node-route-controller: keeps the cloud's routes for Pod CIDRs. Its event source is spelt with an underscore.
+/// The node-route-controller, which manages the cloud's routes for Pod CIDRs. Its event source is spelled with an
+/// underscore.
 pub const ROUTE_CONTROLLER: ControllerNames = ControllerNames {
     canonical: "node-route-controller",
     alias: "route",
@@ -117,7 +121,8 @@ pub const ROUTE_CONTROLLER: ControllerNames = ControllerNames {
     event_source: "route_controller",
 };
 
-/// persistent-volume-label-controller: topology labels of volumes (D-14). The reference had it once; it is off by default.
+/// The persistent-volume-label-controller, which sets topology labels of volumes (D-14). The Go cloud controller
+/// manager once had it; it is off by default.
 pub const VOLUME_LABEL_CONTROLLER: ControllerNames = ControllerNames {
     canonical: "persistent-volume-label-controller",
     alias: "pvlabel",
@@ -126,11 +131,11 @@ pub const VOLUME_LABEL_CONTROLLER: ControllerNames = ControllerNames {
     event_source: "persistent-volume-label-controller",
 };
 
-/// All controllers, in the order in which they start (APP-35).
+/// The controllers, in the order in which they start (APP-35).
 pub const CONTROLLERS: [ControllerNames; 5] =
     [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER, VOLUME_LABEL_CONTROLLER];
 
-/// Feature gate: routes follow Node events (ROUTE-11) or a clock (ROUTE-10). Unset: D-5.
+/// Feature gate: routes are synced by Node events (ROUTE-11) or periodically (ROUTE-10). For the default, see D-5.
 pub const GATE_WATCH_BASED_ROUTES: &str = "CloudControllerManagerWatchBasedRoutesReconciliation";
 
 #[cfg(test)]
@@ -138,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_what_users_rely_on() {
+    fn names_that_users_rely_on_do_not_change() {
         let table = [
             (TAINT_UNINITIALIZED, "node.cloudprovider.kubernetes.io/uninitialized"),
             (TAINT_SHUTDOWN, "node.cloudprovider.kubernetes.io/shutdown"),
@@ -173,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn controllers_carry_the_names_of_the_reference() {
+    fn controllers_have_the_names_of_the_go_controller_manager() {
         let row = |c: ControllerNames| [c.canonical, c.alias, c.client_identity, c.metric, c.event_source];
         assert_eq!(
             row(NODE_CONTROLLER),

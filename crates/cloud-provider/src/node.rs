@@ -1,4 +1,4 @@
-//! The Node as controllers and providers see it: what rules read, and nothing else.
+//! The Node as controllers and providers see it: only the fields that they read.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::StringMap;
 use crate::names::{ANNOTATION_NODE_IP, TAINT_UNINITIALIZED};
 
-/// A Kubernetes Node, trimmed to what a cloud controller manager reads.
+/// A Kubernetes Node, reduced to the fields that a cloud controller manager reads.
 ///
-/// It deserialises from the API form and forgets, while it is read, what no rule looks at (images, managed fields,
-/// capacity …). Several threads share it with the cache, so it is read-only by convention: take `&Node` or `Arc<Node>`
-/// (PROV-22).
+/// A Node is deserialized from the API form, and fields that no code reads (images, managed fields, capacity …) are
+/// skipped during parsing. Several threads share it with the cache, so it is read-only by convention: take `&Node` or
+/// `Arc<Node>` (PROV-22).
 ///
 /// ```
 /// use cloud_provider::Node;
@@ -28,32 +28,32 @@ use crate::names::{ANNOTATION_NODE_IP, TAINT_UNINITIALIZED};
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Node {
-    /// `metadata.name`.
+    /// Value of `metadata.name`.
     pub name: Box<str>,
-    /// `metadata.uid`: tells a Node from another one that had its name before (P-10).
+    /// Value of `metadata.uid`, which distinguishes a Node from an earlier one of the same name (P-10).
     pub uid: Box<str>,
-    /// `metadata.resourceVersion`.
+    /// Value of `metadata.resourceVersion`.
     pub resource_version: Box<str>,
-    /// `metadata.creationTimestamp`.
+    /// Value of `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
-    /// Whether `metadata.deletionTimestamp` is set: the Node waits for its finalizers.
+    /// If set, `metadata.deletionTimestamp` is set: the Node waits for its finalizers.
     pub terminating: bool,
-    /// `metadata.labels`.
+    /// Value of `metadata.labels`.
     pub labels: StringMap,
-    /// `metadata.annotations`, without kubectl's copy of the last applied object.
+    /// Value of `metadata.annotations`, without kubectl's copy of the last applied object.
     pub annotations: StringMap,
-    /// `spec.providerID`; empty if not set. [`provider_id`](Self::provider_id) is the safer way to read it.
+    /// Value of `spec.providerID`; empty if unset. [`provider_id`](Self::provider_id) is the safer way to read it.
     pub provider_id: Box<str>,
-    /// `status.nodeInfo.systemUUID`: what the machine's firmware calls it. Kept only where there is no provider id; empty
-    /// elsewhere.
+    /// Value of `status.nodeInfo.systemUUID`, the machine's ID in its firmware. Only kept if there is no provider ID;
+    /// otherwise empty.
     pub system_uuid: Box<str>,
-    /// `spec.unschedulable`: cordoned.
+    /// Value of `spec.unschedulable`: if set, the Node is cordoned.
     pub unschedulable: bool,
-    /// `spec.podCIDRs`; the singular `spec.podCIDR` is never read (ROUTE-22).
+    /// Value of `spec.podCIDRs`; the singular `spec.podCIDR` is never read (ROUTE-22).
     pub pod_cidrs: Box<[Box<str>]>,
-    /// `spec.taints`, in order.
+    /// Value of `spec.taints`, in order.
     pub taints: Box<[Taint]>,
-    /// `status.addresses`, in order.
+    /// Value of `status.addresses`, in order.
     pub addresses: Box<[NodeAddress]>,
     /// Status of the first condition `Ready`; `Unknown` if there is none (LIFE-11).
     pub ready: ConditionStatus,
@@ -62,32 +62,32 @@ pub struct Node {
 }
 
 impl Node {
-    /// `spec.providerID`, if it is set and not empty.
+    /// Returns `spec.providerID`, if it is set and not empty.
     #[must_use]
     pub fn provider_id(&self) -> Option<&str> {
         Some(&*self.provider_id).filter(|id| !id.is_empty())
     }
 
-    /// The part of the provider id before `://`.
+    /// Returns the part of the provider ID before `://`.
     #[must_use]
     pub fn provider_id_scheme(&self) -> Option<&str> {
         self.provider_id().and_then(|id| id.split_once("://")).map(|(scheme, _)| scheme)
     }
 
-    /// Whether it carries the start-up taint, with any value and effect (NODE-14).
+    /// Returns `true` if the Node carries the uninitialized taint, with any value and effect (NODE-14).
     #[must_use]
     pub fn is_uninitialized(&self) -> bool {
         self.taints.iter().any(|t| &*t.key == TAINT_UNINITIALIZED)
     }
 
-    /// The kubelet's `--node-ip`, as text; present even if empty (NODE-18).
+    /// Returns the kubelet's `--node-ip` as text; present even if empty (NODE-18).
     #[must_use]
     pub fn requested_ip(&self) -> Option<&str> {
         self.annotations.get(ANNOTATION_NODE_IP)
     }
 }
 
-/// What a Node's condition `NetworkUnavailable` says.
+/// The condition `NetworkUnavailable` of a Node.
 ///
 /// ```
 /// use cloud_provider::{ConditionStatus, NetworkCondition};
@@ -97,9 +97,10 @@ impl Node {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NetworkCondition {
-    /// `status`.
+    /// Status of the condition.
     pub status: ConditionStatus,
-    /// `reason`: who says so. A network plug-in's differs from the route controller's.
+    /// Reason of the condition, which identifies its author: a network plug-in has other reasons than the route
+    /// controller.
     pub reason: Box<str>,
 }
 
@@ -115,28 +116,28 @@ pub struct NetworkCondition {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
-    /// The key, with its prefix.
+    /// Key of the taint, with its prefix.
     #[serde(default)]
     pub key: Box<str>,
-    /// The value; empty if none.
+    /// Value of the taint; empty if there is none.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub value: Box<str>,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    /// Effect: `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     #[serde(default)]
     pub effect: Box<str>,
-    /// When it was added, as the API gave it; only for `NoExecute`.
+    /// Time at which the taint was added, as in the API; only for `NoExecute`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_added: Option<Box<str>>,
 }
 
 impl Taint {
-    /// A taint without a value.
+    /// Returns a taint without a value.
     #[must_use]
     pub fn new(key: &str, effect: &str) -> Self {
         Self { key: key.into(), effect: effect.into(), ..Self::default() }
     }
 
-    /// Two taints match if key and effect are equal; the value plays no role (HELP-30).
+    /// Returns `true` if key and effect are equal; the value is ignored (HELP-30).
     #[must_use]
     pub fn matches(&self, other: &Taint) -> bool {
         self.key == other.key && self.effect == other.effect
@@ -153,15 +154,15 @@ impl Taint {
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct NodeAddress {
-    /// What the address is for.
+    /// Type of the address.
     #[serde(rename = "type")]
     pub kind: AddressType,
-    /// An IP address, a host name or a DNS name, as text.
+    /// IP address, host name or DNS name, as text.
     pub address: Box<str>,
 }
 
 impl NodeAddress {
-    /// An address of the given kind.
+    /// Returns an address of the given type.
     #[must_use]
     pub fn new(kind: AddressType, address: &str) -> Self {
         Self { kind, address: address.into() }
@@ -174,7 +175,7 @@ impl fmt::Display for NodeAddress {
     }
 }
 
-/// What a Node's address is for.
+/// The type of a Node's address.
 ///
 /// ```
 /// use cloud_provider::AddressType;
@@ -188,18 +189,18 @@ pub enum AddressType {
     Hostname,
     /// An IP address reachable inside the cluster's network.
     InternalIP,
-    /// An IP address reachable from outside.
+    /// An IP address reachable from outside the cluster's network.
     ExternalIP,
-    /// A DNS name that resolves inside.
+    /// A DNS name that resolves inside the cluster's network.
     InternalDNS,
-    /// A DNS name that resolves outside.
+    /// A DNS name that resolves outside the cluster's network.
     ExternalDNS,
-    /// A type that this version does not know; kept as it is.
+    /// A type that this version does not know, kept unchanged.
     Other(Box<str>),
 }
 
 impl AddressType {
-    /// The name in the Kubernetes API.
+    /// Returns the name in the Kubernetes API.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -248,11 +249,11 @@ impl<'de> Deserialize<'de> for AddressType {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ConditionStatus {
-    /// The condition holds.
+    /// The condition is true.
     True,
-    /// It does not hold.
+    /// The condition is false.
     False,
-    /// Nobody knows, or nobody said.
+    /// The status is unknown or not reported.
     #[default]
     Unknown,
 }
@@ -277,7 +278,7 @@ impl<'de> Deserialize<'de> for Node {
     }
 }
 
-/// The API form, as far as it is read. Fields that are not named here are skipped by the parser.
+/// The API form of a Node, with the fields that are read. The parser skips all other fields.
 mod wire {
     use super::{ConditionStatus, NodeAddress, StringMap, Taint, Timestamp, null_is_default};
     use crate::names::{CONDITION_NETWORK_UNAVAILABLE, CONDITION_READY};
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_object_is_trimmed_to_what_rules_read() {
+    fn full_node_is_reduced_to_the_fields_that_are_read() {
         let node = node(
             r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"7",
             "creationTimestamp":"2024-01-01T00:00:00Z","deletionTimestamp":"2024-01-02T00:00:00Z",
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn an_almost_empty_object_is_read_without_complaint() {
+    fn almost_empty_node_is_parsed() {
         let node =
             node(r#"{"metadata":{"name":"n","labels":null},"spec":{"taints":null},"status":{"addresses":null}}"#);
         assert_eq!(node.provider_id(), None);
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_firmware_calls_a_machine_is_kept_while_it_has_no_provider_id() {
+    fn system_uuid_is_kept_only_without_a_provider_id() {
         let text = |id: &str| {
             format!(
                 r#"{{"metadata":{{"name":"n"}},"spec":{{"providerID":"{id}"}},"status":{{"nodeInfo":{{"systemUUID":"u"}}}}}}"#
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_up_taint_counts_with_any_value_and_effect() {
+    fn uninitialized_taint_counts_with_any_value_and_effect() {
         for taint in [
             r#"{"key":"node.cloudprovider.kubernetes.io/uninitialized","effect":"NoExecute"}"#,
             r#"{"key":"node.cloudprovider.kubernetes.io/uninitialized","value":"x","effect":"NoSchedule"}"#,

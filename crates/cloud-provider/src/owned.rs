@@ -31,19 +31,19 @@ pub struct OwnedResource {
     pub cluster: String,
     /// Owner in the owner tags.
     pub owner: Owner,
-    /// Namespace and name of the Service that owned it, if the tags tell: `shop/web`.
+    /// Namespace and name of the owning Service, if the owner tags contain them: `shop/web`.
     pub owner_name: Option<String>,
-    /// Time of creation, if the cloud tells.
+    /// Time of creation, if the cloud shows it.
     pub created: Option<Timestamp>,
     /// Addresses and host names.
     pub addresses: Vec<String>,
-    /// Settings that decide about the price, and other facts that help to recognise it: name and value.
+    /// Settings that decide about the price, and other facts that help to identify the resource: name and value.
     pub facts: Vec<(String, String)>,
     /// Auxiliary resources that are deleted with it: `security group "lb-sg-web"`.
     pub auxiliaries: Vec<String>,
     /// If set, the resource was adopted and not created for its owner: it is released, and stays.
     pub is_adopted: bool,
-    /// Service of the cluster that may take the resource over, such as by its name: `shop/web`.
+    /// Service of the cluster that may adopt the resource, such as by its name: `shop/web`.
     pub heir: Option<String>,
 }
 
@@ -66,14 +66,14 @@ pub enum Owner {
     PodCidr(String),
 }
 
-/// The end of a resource that was to be deleted.
+/// The outcome of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// The resource is deleted.
+    /// The resource was deleted.
     Deleted,
-    /// The owner tags are removed, and with them everything that was only the owner's. The resource stays: it was adopted, or
-    /// others use it.
+    /// The owner tags were removed, together with all parts that were only the owner's. The resource stays: it was
+    /// adopted, or has other users.
     Released,
-    /// The resource no longer existed.
+    /// The resource did not exist any more.
     NotFound,
 }

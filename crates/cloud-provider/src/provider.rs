@@ -1,4 +1,4 @@
-//! The root of the contract: what a provider is and what it is given.
+//! The root of the contract: the provider trait, and the input of a provider.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,10 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Clusters, ConfigFile, Events, Finding, Instances, LoadBalancers, Node, Result, Routes, Service, Volumes};
 
-/// A cloud.
+/// A provider of one cloud.
 ///
-/// A provider offers what its cloud can do as capabilities; what it does not offer is left out and the controller for it
-/// does not start. Accessors are called often, must be cheap and must always give the same answer (PROV-19).
+/// A provider offers the abilities of its cloud as capabilities. A capability that it does not offer is left out, and
+/// the controller for it does not start. Accessors are called often, must be cheap and must always return the same
+/// value (PROV-19).
 ///
 /// ```
 /// use cloud_provider::{async_trait, CloudProvider, Context, Instances, Result};
@@ -31,89 +32,91 @@ use crate::{Clusters, ConfigFile, Events, Finding, Instances, LoadBalancers, Nod
 /// ```
 #[async_trait]
 pub trait CloudProvider: Send + Sync + 'static {
-    /// A stable id; by convention also the scheme of its provider ids (PROV-17).
+    /// Returns a stable ID; by convention also the scheme of the cloud's provider IDs (PROV-17).
     fn name(&self) -> &str;
 
-    /// Returns `true` if the cluster's resources can be told from another cluster's. `false` is fatal if the provider
-    /// [needs](Self::needs_cluster_id) it, unless `--allow-untagged-cloud` (PROV-7, PROV-18).
+    /// Returns `true` if the cluster's resources can be distinguished from another cluster's. `false` is fatal if the
+    /// provider [needs](Self::needs_cluster_id) a cluster ID, unless `--allow-untagged-cloud` is set (PROV-7, PROV-18).
     fn has_cluster_id(&self) -> bool {
         true
     }
 
-    /// Returns `true` if the owner of a cloud resource is recognised by the ID of its cluster. Return `false` if owner tags
-    /// name the Service itself: the program then starts without a cluster ID and without `--allow-untagged-cloud`.
+    /// Returns `true` if the owner of a cloud resource is identified by the ID of its cluster. Return `false` if owner
+    /// tags name the Service itself: the program then starts without a cluster ID and without `--allow-untagged-cloud`.
     fn needs_cluster_id(&self) -> bool {
         true
     }
 
-    /// Called once, after leadership is acquired and before any controller starts (PROV-10). Check the credential here,
-    /// with one cheap request, so that a wrong one is said at once. Background tasks end with `context.shutdown`.
+    /// Initializes the provider. Called once, after leadership is acquired and before any controller starts (PROV-10).
+    /// Check the credential here, with one cheap request, so that a wrong one is reported at once. Background tasks end
+    /// with `context.shutdown`.
     ///
     /// # Errors
-    /// Ends the process, with this text.
+    /// An error ends the process, and its text is logged.
     async fn initialize(&self, _context: &Context) -> Result<()> {
         Ok(())
     }
 
-    /// Called once, right after [`initialize`](Self::initialize), with the caches that the controllers use (PROV-20).
+    /// Sets the caches that the controllers use. Called once, right after [`initialize`](Self::initialize) (PROV-20).
     fn set_caches(&self, _caches: Arc<dyn Caches>) {}
 
-    /// What the provider can find out about itself for `doctor`: the credential, its permissions, the network, names. It
-    /// changes nothing, and may be called without [`initialize`](Self::initialize) before it.
+    /// Checks the provider for `doctor`: the credential, its permissions, the network, names. The method is read-only,
+    /// and may be called without [`initialize`](Self::initialize).
     async fn diagnose(&self) -> Vec<Finding> {
         Vec::new()
     }
 
-    /// The file of `--cloud-config` has changed: take it over without a restart. Called one at a time, on every replica,
-    /// while other calls are under way. Check all of it first, and replace what is used only then.
+    /// Reloads the file of `--cloud-config` after a change, without a restart. Called one at a time, on every replica,
+    /// while other calls are in flight. Check all of the file first, and replace the settings only then.
     ///
     /// # Errors
-    /// What is wrong with it, without quoting what may be secret; the provider goes on with what it had.
+    /// The mistakes in the file, without quoting possible secrets; the provider continues with the old settings.
     async fn reload(&self, _config: &ConfigFile) -> Result<Reload> {
         Ok(Reload::NeedsRestart)
     }
 
-    /// Files that were read beside that of `--cloud-config`, such as certificates that it names: they are followed with it, and
-    /// [`reload`](Self::reload) is called when one of them changes.
+    /// Returns the files that were read in addition to that of `--cloud-config`, such as certificates that it names.
+    /// They are watched, too, and [`reload`](Self::reload) is called when one of them changes.
     fn config_files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Where the users of this cloud expect the metrics over plain HTTP, as `host:port` or `:port`; `None`: nowhere but on
-    /// the secure port. `--metrics-bind-address` goes before it. A port that is taken costs a warning.
+    /// Returns the address at which users of this cloud expect metrics over plain HTTP, as `host:port` or `:port`;
+    /// `None` if they are only served on the secure port. `--metrics-bind-address` takes precedence. A port that is in
+    /// use causes a warning.
     fn metrics_address(&self) -> Option<String> {
         None
     }
 
-    /// Machines (PROV-12, PROV-13). The node controllers need them (PROV-21).
+    /// Returns the machines of the cloud (PROV-12, PROV-13). The node controllers need them (PROV-21).
     fn instances(&self) -> Option<&dyn Instances> {
         None
     }
-    /// Load balancers (PROV-11).
+    /// Returns the load balancers of the cloud (PROV-11).
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
         None
     }
-    /// Routes (PROV-16).
+    /// Returns the routes of the cloud (PROV-16).
     fn routes(&self) -> Option<&dyn Routes> {
         None
     }
-    /// Volumes (PROV-64).
+    /// Returns the volumes of the cloud (PROV-64).
     fn volumes(&self) -> Option<&dyn Volumes> {
         None
     }
-    /// Clusters (PROV-15).
+    /// Returns the clusters of the cloud (PROV-15).
     fn clusters(&self) -> Option<&dyn Clusters> {
         None
     }
 
-    /// Whether a Node is, or may turn out to be, a machine of this cloud. A Node whose provider id has another scheme
-    /// belongs to somebody else and is left alone (P-15).
+    /// Returns `true` if a Node is, or may turn out to be, a machine of this cloud. A Node whose provider ID has
+    /// another scheme belongs to another provider and is left alone (P-15).
     fn owns(&self, node: &Node) -> bool {
         node.provider_id_scheme().is_none_or(|scheme| scheme == self.name())
     }
 }
 
-/// What came of a changed configuration ([`CloudProvider::reload`]).
+/// The outcome of a reload of the configuration ([`CloudProvider::reload`]).
 ///
 /// ```
 /// use cloud_provider::{CloudProvider, ConfigFile, Error, Reload, Result, async_trait};
@@ -133,9 +136,9 @@ pub trait CloudProvider: Send + Sync + 'static {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// It is in use.
+    /// The new configuration is in use.
     Done,
-    /// This provider reads it only when it starts.
+    /// The provider reads its configuration only when it starts.
     NeedsRestart,
 }
 
@@ -150,13 +153,14 @@ pub enum Reload {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// `--cluster-name`. Part of resource names in many clouds; two clusters may have the same by mistake (P-21).
+    /// The value of `--cluster-name`. Part of resource names in many clouds; two clusters may have the same name by
+    /// mistake (P-21).
     pub name: String,
-    /// UID of namespace `kube-system`: what tells clusters apart. `None` where it may not be read (D-11).
+    /// UID of the namespace `kube-system`, which distinguishes clusters. `None` where it may not be read (D-11).
     pub id: Option<String>,
 }
 
-/// What a provider is given when it starts.
+/// The process context that a provider gets when it is initialized.
 ///
 /// ```
 /// use cloud_provider::{Context, Error, Result};
@@ -170,15 +174,15 @@ pub struct Cluster {
 /// ```
 #[derive(Clone)]
 pub struct Context {
-    /// The cluster.
+    /// The cluster that the process manages.
     pub cluster: Cluster,
-    /// `--cluster-cidr`: the ranges of the Pod network, as `10.244.0.0/16`; none where the flag says nothing useful.
+    /// Ranges of the Pod network from `--cluster-cidr`, such as `10.244.0.0/16`; empty if the flag has no valid range.
     pub cluster_cidrs: Vec<String>,
-    /// Access to the Kubernetes API, one client for each component name.
+    /// Access to the Kubernetes API, with one client for each component name.
     pub clients: Arc<dyn ClientBuilder>,
-    /// Events on Nodes and Services.
+    /// Recorder of events on Nodes and Services.
     pub events: Arc<dyn Events>,
-    /// Ends background tasks.
+    /// Token that ends background tasks.
     pub shutdown: CancellationToken,
 }
 
@@ -188,7 +192,7 @@ impl fmt::Debug for Context {
     }
 }
 
-/// Hands out access to the Kubernetes API (PROV-10).
+/// A builder of clients of the Kubernetes API (PROV-10).
 ///
 /// ```
 /// use cloud_provider::{ClientBuilder, Error, KubernetesApi, Result};
@@ -203,10 +207,10 @@ impl fmt::Debug for Context {
 /// }
 /// ```
 pub trait ClientBuilder: Send + Sync {
-    /// A client that identifies itself as `component`.
+    /// Returns a client that identifies itself as `component`.
     ///
     /// # Errors
-    /// If there is no access for it.
+    /// An error if the component has no access.
     fn client(&self, component: &str) -> Result<Arc<dyn KubernetesApi>>;
 }
 
@@ -240,10 +244,10 @@ pub trait KubernetesApi: Send + Sync {
 /// }
 /// ```
 pub trait Caches: Send + Sync {
-    /// All Nodes.
+    /// Returns all cached Nodes.
     fn nodes(&self) -> Vec<Arc<Node>>;
-    /// The Node of this name.
+    /// Returns the Node of this name.
     fn node(&self, name: &str) -> Option<Arc<Node>>;
-    /// All Services; empty where the service controller does not run.
+    /// Returns all cached Services; empty if the service controller does not run.
     fn services(&self) -> Vec<Arc<Service>>;
 }

@@ -1,4 +1,4 @@
-//! The list of providers that a binary offers. Explicit: nothing registers itself.
+//! The list of providers that a binary offers. Providers are registered explicitly.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::names::PROVIDER_EXTERNAL;
 use crate::{CloudProvider, Error, Result, Setup};
 
-/// The provider's configuration file, already read.
+/// A provider's configuration file that was read.
 ///
 /// ```
 /// use cloud_provider::ConfigFile;
@@ -18,20 +18,20 @@ use crate::{CloudProvider, Error, Result, Setup};
 /// ```
 #[derive(Clone)]
 pub struct ConfigFile {
-    /// Where it was, for messages.
+    /// Path of the file, for messages.
     pub path: String,
-    /// What is in it. May hold credentials.
+    /// Contents of the file, which may hold credentials.
     pub text: String,
 }
 
 impl fmt::Debug for ConfigFile {
-    /// Without the text, which may hold credentials (INV-5).
+    /// Shows path and size without the text, which may hold credentials (INV-5).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ConfigFile({:?}, {} bytes)", self.path, self.text.len())
     }
 }
 
-/// Makes a provider from what it is given. Called on every replica before it leads (APP-86): it must be cheap and change
+/// Builds a provider from its setup. Called on every replica before it leads (APP-86), so it must be cheap and change
 /// nothing.
 ///
 /// ```
@@ -72,23 +72,23 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// An empty one.
+    /// Returns an empty registry.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a provider.
+    /// Registers a provider under a name.
     ///
     /// # Panics
-    /// If the name is taken: two providers of one name are a mistake in the program (PROV-2).
+    /// Panics if the name is taken: two providers of one name are a mistake in the program (PROV-2).
     pub fn register(&mut self, name: &'static str, factory: Factory) -> &mut Self {
         let before = self.factories.insert(name, factory);
         assert!(before.is_none(), "cloud provider {name:?} was registered twice");
         self
     }
 
-    /// Whether this name is registered (PROV-3).
+    /// Returns `true` if this name is registered (PROV-3).
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.factories.contains_key(name)
@@ -107,24 +107,24 @@ impl Registry {
         Err(Error::invalid(format!("unknown cloud provider {name:?}; this binary has: {known}")))
     }
 
-    /// All names, sorted.
+    /// Returns all names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.factories.keys().copied()
     }
 
-    /// The provider of this name (PROV-3): nothing if the name is unknown.
+    /// Returns the provider of this name (PROV-3); `None` if the name is unknown.
     ///
     /// # Errors
-    /// The factory's.
+    /// The error of the factory.
     pub fn get(&self, name: &str, setup: &Setup) -> Result<Option<Arc<dyn CloudProvider>>> {
         self.factories.get(name).map(|factory| factory(setup)).transpose()
     }
 
-    /// The provider of this name, made from `setup` with the configuration in the file at `config` (PROV-4, PROV-5).
-    /// Nothing for an empty name and for `external`.
+    /// Builds the provider of this name from `setup`, with the configuration in the file at `config` (PROV-4, PROV-5).
+    /// Returns `None` for an empty name and for `external`.
     ///
     /// # Errors
-    /// An unreadable file, an unknown name, or what the factory says.
+    /// An unreadable file, an unknown name, or the error of the factory.
     pub fn init(&self, name: &str, config: Option<&Path>, setup: Setup) -> Result<Option<Arc<dyn CloudProvider>>> {
         if name.is_empty() || name == PROVIDER_EXTERNAL {
             return Ok(None);
@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_nothing_when_asked_and_an_error_when_started() {
+    fn unknown_provider_is_none_in_get_and_an_error_in_init() {
         assert!(registry().get("other", &Setup::default()).unwrap().is_none());
         let err = registry().init("other", None, Setup::default()).err().unwrap();
         assert!(err.to_string().starts_with("unknown cloud provider \"other\""));
     }
 
     #[test]
-    fn empty_and_external_are_nothing_without_an_error() {
+    fn empty_and_external_names_have_no_provider_and_no_error() {
         assert!(registry().init("", None, Setup::default()).unwrap().is_none());
         assert!(registry().init("external", None, Setup::default()).unwrap().is_none());
     }

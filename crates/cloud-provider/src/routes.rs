@@ -19,22 +19,22 @@ use crate::{Cluster, Error, NodeAddress, OwnedResource, Removal, Result};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// The cloud's name for it; empty in a request to create one.
+    /// Name of the route in the cloud; empty in a request to create a route.
     pub name: String,
-    /// The Node that it leads to; empty if the cloud's target is no known Node.
+    /// Name of the Node that the route leads to; empty if its target is no known Node.
     pub target_node: String,
-    /// Whether the provider fills and honours [`target_node_addresses`](Self::target_node_addresses), so that a changed
-    /// next hop makes the controller replace the route. Providers of this project always do (D-5).
+    /// If set, the provider fills and honors [`target_node_addresses`](Self::target_node_addresses), so that the
+    /// controller replaces the route when its next hop changes. Providers of this project always set it (D-5).
     pub enable_node_addresses: bool,
-    /// The next hop's addresses. Where [`owned`](Self::owned) is told, each must be an address of the Node of its kind;
-    /// where it is not, they are compared with all of the Node's addresses (ROUTE-23).
+    /// Addresses of the next hop. If [`owned`](Self::owned) is set, each must be an address of the Node of the same
+    /// type; otherwise they are compared with all of the Node's addresses (ROUTE-23).
     pub target_node_addresses: Vec<NodeAddress>,
-    /// The Pod CIDR.
+    /// The Pod CIDR of the route.
     pub destination_cidr: String,
-    /// A route that leads nowhere, because its machine is gone.
+    /// If set, the route leads nowhere, because its machine no longer exists.
     pub blackhole: bool,
-    /// Whether it is this cluster's: `None` → judged by its range as the reference does, `Some(false)` → never deleted
-    /// (P-32, INV-7).
+    /// If set, whether the route is this cluster's: `Some(false)` is never deleted (P-32, INV-7). `None` is decided by
+    /// the route's range, as in the Go cloud controller manager.
     pub owned: Option<bool>,
 }
 
@@ -54,15 +54,15 @@ pub struct Route {
 /// ```
 #[async_trait]
 pub trait Routes: Send + Sync {
-    /// All routes of the cluster, blackholes included (PROV-57).
+    /// Returns all routes of the cluster, including black holes (PROV-57).
     async fn list(&self, cluster: &Cluster) -> Result<Vec<Route>>;
     /// Creates a route. `hint` is the Node's UID, the same for both CIDRs of a dual-stack Node (PROV-58).
     async fn create(&self, cluster: &Cluster, hint: &str, route: &Route) -> Result<()>;
-    /// Deletes a route, an element of an earlier [`list`](Self::list) (PROV-59).
+    /// Deletes a route that an earlier [`list`](Self::list) returned (PROV-59).
     async fn delete(&self, cluster: &Cluster, route: &Route) -> Result<()>;
 
-    /// Reads all routes with an owner tag of this cluster, whether their Nodes exist or not. None in a cloud whose routes have no
-    /// tags: there nothing but a range of addresses tells whose a route is.
+    /// Reads all routes with an owner tag of this cluster, whether their Nodes exist or not. Empty in a cloud whose
+    /// routes have no tags, because a range of addresses alone does not identify the owner.
     ///
     /// # Errors
     /// The cloud's answer.
@@ -70,7 +70,7 @@ pub trait Routes: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Deletes one of them, which is read again first.
+    /// Deletes one of these routes, after reading it again.
     ///
     /// # Errors
     /// The cloud's answer; *not implemented* by default.

@@ -1,18 +1,20 @@
 //! A provider that answers from a script: the cloud of tests (PROV-85, PROV-86).
 //!
-//! A test says what the cloud answers to each method, lets a controller or an adapter work with it, and then looks at
-//! which calls were made, in which order and with which arguments. **A method that is not scripted must not be called**:
-//! such a call gets an error and is noted as a [violation](ScriptedProvider::violations), which a test asserts to be none.
+//! A test scripts the cloud's answers to each method, lets a controller or an adapter work with them, and then checks
+//! which calls were made, in which order and with which arguments. **A method that is not scripted must not be
+//! called**: such a call gets an error and is recorded as a [violation](ScriptedProvider::violations), and a test
+//! asserts that there is none.
 //!
-//! | | |
+//! | feature | item |
 //! |---|---|
 //! | answers and errors, by method | [`ScriptedProvider::script`], [`Script`], [`Answer`] |
 //! | capabilities on and off, also in the middle of a test | [`ScriptedProvider::switch`], [`Capability`] |
-//! | which calls were made | [`ScriptedProvider::calls`] |
-//! | which targets load balancers were given | [`ScriptedProvider::balancer_calls`] |
-//! | something that happens during a call | [`ScriptedProvider::on_balancer_call`] |
+//! | log of calls | [`ScriptedProvider::calls`] |
+//! | targets of load balancers | [`ScriptedProvider::balancer_calls`] |
+//! | hooks during a call | [`ScriptedProvider::on_balancer_call`] |
 //! | slow calls, in tokio's time | [`ScriptedProvider::delay`] |
-//! | routes, which the double remembers | [`ScriptedProvider::seed_route`] |
+//! | routes, which the test double stores | [`ScriptedProvider::seed_route`] |
+//! | the cluster around a provider under test: caches, events, Secrets | [`ScriptedCluster`] |
 //!
 //! ```
 //! use std::sync::Arc;
@@ -20,7 +22,7 @@
 //! use cloud_provider::{CloudProvider, Error, InstanceMetadata, InstanceState, Node, Want};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! // A cloud of the second shape in which worker-1 runs and everything else is unknown.
+//! // A cloud with `InstancesV2` in which worker-1 runs and everything else is unknown.
 //! let cloud = ScriptedProvider::named("acme");
 //! cloud.switch(Capability::InstancesV2, true).script(|script| {
 //!     script.instance_metadata = Some(Answer::by(|node: &Node| match &*node.name {
@@ -42,6 +44,7 @@
 mod answer;
 mod balancers;
 mod cloud;
+mod cluster;
 mod machines;
 mod routes;
 mod script;
@@ -55,32 +58,33 @@ use futures::future::BoxFuture;
 
 pub use answer::Answer;
 pub use balancers::{BalancerAction, BalancerCall};
+pub use cluster::{RecordedAnnotations, RecordedEvent, ScriptedCluster};
 pub use script::Script;
 
 use crate::scripted::cloud::Cloud;
 use crate::{CloudProvider, Clusters, Instances, LoadBalancers, Route, Routes, V1, V2};
 
-/// What a [`ScriptedProvider`] can offer.
+/// A capability of a [`ScriptedProvider`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Capability {
-    /// Machines of the first shape (on).
+    /// Machines through `InstancesV1` (on by default).
     Instances,
-    /// Machines of the second shape; they win over the first and its zones (off).
+    /// Machines through `InstancesV2`; they take precedence over `InstancesV1` and its zones (off by default).
     InstancesV2,
-    /// Zones of the first shape (on).
+    /// Zones for `InstancesV1` (on by default).
     Zones,
-    /// Load balancers (on).
+    /// Load balancers (on by default).
     LoadBalancers,
-    /// Routes (on).
+    /// Routes (on by default).
     Routes,
-    /// Clusters (on).
+    /// Clusters (on by default).
     Clusters,
 }
 
 /// A provider that answers from a script. See the [module](self).
 ///
-/// Machines are offered through the adapters for the reference's shapes, [`V2`] if [`Capability::InstancesV2`] is on,
-/// else [`V1`], so that a test sees the calls that such a provider would see.
+/// Machines are offered through the adapters for the Go interfaces, [`V2`] if [`Capability::InstancesV2`] is on, else
+/// [`V1`], so that a test sees the calls that such a provider would see.
 pub struct ScriptedProvider {
     name: Box<str>,
     cloud: Arc<Cloud>,
@@ -96,13 +100,13 @@ impl Default for ScriptedProvider {
 }
 
 impl ScriptedProvider {
-    /// A provider named `fake`.
+    /// Returns a provider named `fake`.
     #[must_use]
     pub fn new() -> Self {
         Self::named("fake")
     }
 
-    /// A provider of this name, which is also the scheme of its provider ids.
+    /// Returns a provider of this name, which is also the scheme of its provider IDs.
     #[must_use]
     pub fn named(name: &str) -> Self {
         let cloud = Arc::new(Cloud::new());
@@ -127,20 +131,20 @@ impl ScriptedProvider {
         self
     }
 
-    /// Lets every call take so long, in tokio's time, which a test can pause. The call is logged when it begins.
+    /// Delays every call by `delay`, in tokio's time, which a test can pause. The call is logged when it begins.
     pub fn delay(&self, delay: Duration) -> &Self {
         self.cloud.set_delay(delay);
         self
     }
 
-    /// What [`CloudProvider::has_cluster_id`] says; `true` unless changed.
+    /// Sets the result of [`CloudProvider::has_cluster_id`]; `true` by default.
     pub fn cluster_id(&self, known: bool) -> &Self {
         self.cloud.set_cluster_id(known);
         self
     }
 
-    /// Calls `hook` during every ensure and update of a load balancer, after it was recorded and before it is answered;
-    /// the call goes on when the hook's future ends.
+    /// Calls `hook` during every ensure and update of a load balancer, after the call was recorded and before it is
+    /// answered. The call continues when the hook's future ends.
     pub fn on_balancer_call(
         &self,
         hook: impl Fn(BalancerCall) -> BoxFuture<'static, ()> + Send + Sync + 'static,
@@ -149,49 +153,49 @@ impl ScriptedProvider {
         self
     }
 
-    /// Adds a route to what the cloud has for a cluster, under the name that it carries.
+    /// Adds a route to the cloud's routes for a cluster, under its own name.
     pub fn seed_route(&self, cluster: &str, route: Route) -> &Self {
         self.cloud.add_route(cluster, route);
         self
     }
 
-    /// All calls so far, in the order in which they began: the method's name, and where a machine is asked for by
-    /// provider id, that id: `instance_id`, `node_addresses_by_provider_id(fake://12345)`.
+    /// Returns all calls so far, in the order in which they began: the method's name, and the provider ID for a lookup
+    /// by provider ID: `instance_id`, `node_addresses_by_provider_id(fake://12345)`.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
         self.cloud.calls()
     }
 
-    /// Forgets the calls so far, those of load balancers and routes included; violations stay.
+    /// Clears the calls so far, including those of load balancers and routes; violations stay.
     pub fn clear_calls(&self) {
         self.cloud.clear_calls();
     }
 
-    /// All calls that create, update or move targets of a load balancer, in order.
+    /// Returns all calls that create a load balancer, update it or change its targets, in order.
     #[must_use]
     pub fn balancer_calls(&self) -> Vec<BalancerCall> {
         self.cloud.balancer_calls()
     }
 
-    /// The arguments of all calls that create a route, in order: the hint and the route.
+    /// Returns the arguments of all calls that create a route, in order: the hint and the route.
     #[must_use]
     pub fn created_routes(&self) -> Vec<(String, Route)> {
         self.cloud.created_routes()
     }
 
-    /// The arguments of all calls that delete a route, in order.
+    /// Returns the arguments of all calls that delete a route, in order.
     #[must_use]
     pub fn deleted_routes(&self) -> Vec<Route> {
         self.cloud.deleted_routes()
     }
 
-    /// Calls to methods that have no script, in words. A test fails if there is one.
+    /// Returns the calls to methods without a script. A test fails if there is one.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         self.cloud.violations()
     }
 
-    /// The first shape, if it is on, whether or not the second hides it.
+    /// Returns the adapter for `InstancesV1`, if it is on, even if `InstancesV2` hides it.
     #[must_use]
     pub fn v1(&self) -> Option<&V1> {
         match (self.cloud.is_on(Capability::Instances), self.cloud.is_on(Capability::Zones)) {

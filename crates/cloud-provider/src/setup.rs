@@ -1,4 +1,4 @@
-//! What a provider is made from.
+//! The setup from which a provider is built.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{ConfigFile, Environment, Fence};
 
-/// What a provider is made from.
+/// The setup from which a provider is built.
 ///
 /// ```
 /// use cloud_provider::{ConfigFile, Setup};
@@ -16,28 +16,28 @@ use crate::{ConfigFile, Environment, Fence};
 /// ```
 #[derive(Clone)]
 pub struct Setup {
-    /// `--cloud-config`: `None` if no file was given, which is not the same as an empty one (PROV-1).
+    /// Configuration file of `--cloud-config`; `None` if no file was given, which differs from an empty file (PROV-1).
     pub config: Option<ConfigFile>,
-    /// The environment variables; empty unless the program hands over its own.
+    /// Environment variables; empty unless the program passes its own.
     pub environment: Environment,
-    /// `--cluster-cidr` as it was given, an empty one included; `None` if nobody asked the flags. For a provider that has
-    /// routes only if it is this or that; [`Context`](crate::Context) has the ranges.
+    /// Value of `--cluster-cidr` as it was given, even if empty; `None` if flags were not parsed. For a provider that
+    /// has routes only for certain values; [`Context`](crate::Context) has the ranges.
     pub cluster_cidr: Option<String>,
-    /// What the user wants to stand in the User-Agent of requests to the cloud, before what the provider says.
+    /// Product names of the user in the User-Agent of requests to the cloud, before the provider's own.
     pub user_agent: Vec<String>,
-    /// Longest time of a call to the cloud, which is then sent once; `None`: as the provider finds right. Set where a person waits
-    /// for the answer.
+    /// Timeout of a call to the cloud, which is then sent only once; `None` for the provider's default. Set if a person
+    /// waits for the answer.
     pub call_timeout: Option<Duration>,
-    /// The flags of this cloud's Go cloud-controller-manager that were given, by name with its dashes: `--vpc-names`.
+    /// Flags of this cloud's Go cloud-controller-manager that were set, by name with its dashes: `--vpc-names`.
     pub flags: Environment,
-    /// Whether the cloud may be changed now (INV-4).
+    /// Fence that allows or forbids changes in the cloud (INV-4).
     pub fence: Fence,
-    /// Hears of the requests to the cloud.
+    /// Metrics of requests to the cloud.
     pub metrics: Arc<dyn CloudMetrics>,
 }
 
 impl Setup {
-    /// With this configuration; changes are allowed, nothing is measured.
+    /// Returns a setup with this configuration; changes are allowed, and nothing is measured.
     #[must_use]
     pub fn of(config: ConfigFile) -> Self {
         Self { config: Some(config), ..Self::default() }
@@ -45,7 +45,7 @@ impl Setup {
 }
 
 impl Default for Setup {
-    /// Without a configuration; changes are allowed, nothing is measured.
+    /// Returns a setup without a configuration; changes are allowed, and nothing is measured.
     fn default() -> Self {
         Self {
             config: None,
@@ -74,31 +74,31 @@ impl fmt::Debug for Setup {
     }
 }
 
-/// Hears of each request to the cloud (MET-41). A label is an operation, such as `GET /v1/machines/{}`: never an id.
+/// Metrics of requests to the cloud (MET-41). A label is an operation, such as `GET /v1/machines/{}`: never an ID.
 ///
-/// Hooks are called on the way of requests: they update a number and return.
+/// The methods are called in the path of requests, so they must only update a number and return.
 pub trait CloudMetrics: Send + Sync {
-    /// A request is being sent; [`finished`](Self::finished) follows, unless the call is dropped: then
-    /// [`abandoned`](Self::abandoned).
+    /// Reports that a request is being sent; [`finished`](Self::finished) follows, or [`abandoned`](Self::abandoned) if
+    /// the call is dropped.
     fn started(&self, _operation: &str) {}
-    /// A request that was [`started`](Self::started) is no longer waited for.
+    /// Reports that no caller waits for a [`started`](Self::started) request any more.
     fn abandoned(&self, _operation: &str) {}
-    /// A request was answered with `status`, or got no answer, after `took`. Each try counts.
+    /// Reports that a request was answered with `status`, or got no answer, after `took`. Each attempt counts.
     fn finished(&self, _operation: &str, _status: Option<u16>, _took: Duration) {}
-    /// The cloud asked for a pause: nothing is sent for `pause`.
+    /// Reports that the cloud requested a pause: nothing is sent for `pause`.
     fn paused(&self, _pause: Duration) {}
-    /// The cloud said how many requests it will still answer before the next pause.
+    /// Reports the number of requests that the cloud will still answer before the next pause.
     fn remaining(&self, _requests: u64) {}
-    /// A look-up was answered from what is remembered (`true`), or needed a request.
+    /// Reports that a lookup was answered from the cache (`true`), or needed a request.
     fn cached(&self, _hit: bool) {}
-    /// A credential in a file is another one: it is in use, or was not accepted. That is told with each try.
+    /// Reports that the credential in a file changed: the new one is in use, or was rejected. Called for each attempt.
     fn credential_changed(&self, _is_in_use: bool) {}
-    /// Adds `value` to a series of the provider's own: what its users' dashboards know from the program that ran this cloud
-    /// before. `labels`: one value for each of the series' labels, few distinct ones.
+    /// Adds `value` to a series of the provider's own, for dashboards of the Go program that managed this cloud before.
+    /// `labels` has one value for each of the series' labels, with few distinct values.
     fn record(&self, _series: &'static ProviderSeries, _labels: &[&str], _value: f64) {}
 }
 
-/// A series of a provider's own.
+/// A metric series of a provider's own.
 ///
 /// ```
 /// use cloud_provider::{ProviderSeries, SeriesKind};
@@ -112,28 +112,28 @@ pub trait CloudMetrics: Send + Sync {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProviderSeries {
-    /// Its name, in the form of Prometheus.
+    /// Name in Prometheus form.
     pub name: &'static str,
-    /// Its type.
+    /// Type of the series.
     pub kind: SeriesKind,
-    /// Names of its labels.
+    /// Names of the labels.
     pub labels: &'static [&'static str],
-    /// What it says, in one sentence.
+    /// Help text, in one sentence.
     pub help: &'static str,
 }
 
-/// Type of a [`ProviderSeries`].
+/// The type of a [`ProviderSeries`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SeriesKind {
-    /// Only grows: values are added.
+    /// A counter: values are added, and it only grows.
     Counter,
-    /// Goes up and down: values, negative ones too, are added.
+    /// A gauge: values, which may be negative, are added.
     Gauge,
-    /// Values are counted in buckets with these upper bounds.
+    /// A histogram: values are counted in buckets with these upper bounds.
     Histogram(&'static [f64]),
 }
 
-/// Nobody listens.
+/// Metrics that drop all reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoCloudMetrics;
 

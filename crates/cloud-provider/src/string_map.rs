@@ -1,13 +1,14 @@
-//! Labels and annotations, packed.
+//! Labels and annotations, in a compact form.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-/// A small read-only map of strings: labels or annotations of one object.
+/// A small read-only map of strings: the labels or annotations of one object.
 ///
-/// Two allocations for the whole map, so that thousands of Nodes fit a small process; look-ups are binary searches.
+/// The whole map takes two allocations, so that thousands of Nodes fit into a small process; lookups are binary
+/// searches.
 ///
 /// ```
 /// use cloud_provider::StringMap;
@@ -18,14 +19,14 @@ use serde::{Deserialize, Deserializer};
 /// ```
 #[derive(Clone, PartialEq, Eq, Default, Hash)]
 pub struct StringMap {
-    /// key, value, key, value … in the order of the keys.
+    /// Keys and values (key, value, key, value, …), in the order of the keys.
     text: Box<str>,
-    /// Where each of them ends in `text`.
+    /// End offset of each key and value in `text`.
     ends: Box<[u32]>,
 }
 
 impl StringMap {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         let (mut low, mut high) = (0, self.len());
@@ -40,25 +41,25 @@ impl StringMap {
         None
     }
 
-    /// Whether `key` is there, whatever its value.
+    /// Returns `true` if `key` is present, with any value.
     #[must_use]
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len() / 2
     }
 
-    /// Whether there is no key.
+    /// Returns `true` if the map is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// All pairs, in the order of the keys.
+    /// Returns the pairs, in the order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         (0..self.len()).map(|i| (self.piece(2 * i), self.piece(2 * i + 1)))
     }
@@ -70,7 +71,7 @@ impl StringMap {
 }
 
 impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for StringMap {
-    /// A later pair with the same key replaces an earlier one.
+    /// Collects pairs; a later pair with the same key replaces an earlier one.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let pairs: Vec<(K, V)> = pairs.into_iter().collect();
         let sorted: BTreeMap<&str, &str> = pairs.iter().map(|(k, v)| (k.as_ref(), v.as_ref())).collect();
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_answers_like_an_ordered_map() {
+    fn string_map_behaves_like_an_ordered_map() {
         for n in 0..9 {
             let plain: BTreeMap<String, String> =
                 (0..n).map(|i| (format!("k{}", i * 7 % 9), format!("v{i}"))).collect();

@@ -1,4 +1,4 @@
-//! The reference's first shape, `Instances` and `Zones`, as an adapter for authors who port such a provider.
+//! Adapter for providers written for the Go interfaces `Instances` and `Zones`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::listing::Gone;
 use crate::v2::one_by_one;
 use crate::{Error, InstanceMetadata, Node, NodeAddress, Result};
 
-/// Machines, asked one property at a time, by name or by provider id (PROV-40 … PROV-46).
+/// Machines that are looked up one property at a time, by name or by provider ID (PROV-40 … PROV-46).
 ///
 /// New providers implement [`Instances`] instead.
 ///
@@ -32,32 +32,32 @@ use crate::{Error, InstanceMetadata, Node, NodeAddress, Result};
 /// ```
 #[async_trait]
 pub trait InstancesV1: Send + Sync {
-    /// Addresses of the instance of this name.
+    /// Returns the addresses of the instance of this name.
     async fn node_addresses(&self, node_name: &str) -> Result<Vec<NodeAddress>>;
-    /// Addresses of the instance with this id, which may be empty (PROV-40).
+    /// Returns the addresses of the instance with this ID, which may be empty (PROV-40).
     async fn node_addresses_by_provider_id(&self, provider_id: &str) -> Result<Vec<NodeAddress>>;
-    /// Bare instance id, without the scheme. *Instance not found* if there is none, *not implemented* if the cloud has
-    /// no ids; a stopped instance exists (PROV-41).
+    /// Returns the bare instance ID, without the scheme. *Instance not found* if there is no such instance, *not
+    /// implemented* if the cloud has no IDs; a stopped instance exists (PROV-41).
     async fn instance_id(&self, node_name: &str) -> Result<String>;
-    /// Instance type by name; empty if unknown.
+    /// Returns the instance type by name; empty if unknown.
     async fn instance_type(&self, node_name: &str) -> Result<String>;
-    /// Instance type by id; empty if unknown.
+    /// Returns the instance type by ID; empty if unknown.
     async fn instance_type_by_provider_id(&self, provider_id: &str) -> Result<String>;
-    /// Whether it exists, running or stopped. `Ok(false)` can delete a Node (PROV-43).
+    /// Returns `true` if the instance exists, running or stopped. `Ok(false)` can delete a Node (PROV-43).
     async fn instance_exists_by_provider_id(&self, provider_id: &str) -> Result<bool>;
-    /// Whether it is shut down; *not implemented* means no (PROV-44).
+    /// Returns `true` if the instance is shut down; *not implemented* means no (PROV-44).
     async fn instance_shutdown_by_provider_id(&self, provider_id: &str) -> Result<bool>;
-    /// Legacy, called by nobody (PROV-46).
+    /// Legacy method that no controller calls (PROV-46).
     async fn add_ssh_key_to_all_instances(&self, _user: &str, _key: &[u8]) -> Result<()> {
         Err(Error::not_implemented())
     }
-    /// Legacy, called by nobody (PROV-46).
+    /// Legacy method that no controller calls (PROV-46).
     async fn current_node_name(&self, _hostname: &str) -> Result<String> {
         Err(Error::not_implemented())
     }
 }
 
-/// Where a machine runs. Both parts may be empty (PROV-56).
+/// The location of a machine. Both parts may be empty (PROV-56).
 ///
 /// ```
 /// use cloud_provider::Zone;
@@ -67,13 +67,13 @@ pub trait InstancesV1: Send + Sync {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zone {
-    /// The zone inside the region.
+    /// Zone inside the region.
     pub failure_domain: String,
-    /// The region.
+    /// Name of the region.
     pub region: String,
 }
 
-/// Zones, for providers of the first shape (PROV-56).
+/// The zones of providers with `InstancesV1` (PROV-56).
 ///
 /// ```
 /// use cloud_provider::{async_trait, Result, Zone, Zones};
@@ -92,17 +92,18 @@ pub struct Zone {
 /// ```
 #[async_trait]
 pub trait Zones: Send + Sync {
-    /// Zone of the instance with this id.
+    /// Returns the zone of the instance with this ID.
     async fn zone_by_provider_id(&self, provider_id: &str) -> Result<Zone>;
-    /// Zone of the instance of this name.
+    /// Returns the zone of the instance of this name.
     async fn zone_by_node_name(&self, node_name: &str) -> Result<Zone>;
-    /// Zone of this process; called by nobody.
+    /// Returns the zone of this process. No controller calls it.
     async fn zone(&self) -> Result<Zone> {
         Err(Error::not_implemented())
     }
 }
 
-/// [`Instances`] from [`InstancesV1`] and [`Zones`], with the reference's order of calls.
+/// Adapter from [`InstancesV1`] and [`Zones`] to [`Instances`], with the order of calls of the Go cloud controller
+/// manager.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -118,7 +119,7 @@ pub struct V1 {
     zones: Option<Arc<dyn Zones>>,
 }
 
-/// The text for a provider that has no instances when it is asked (NODE-48, PROV-70).
+/// The error text for a provider without instances (NODE-48, PROV-70).
 ///
 /// ```
 /// assert_eq!(cloud_provider::NO_INSTANCES, "failed to get instances from cloud provider");
@@ -126,7 +127,7 @@ pub struct V1 {
 pub const NO_INSTANCES: &str = "failed to get instances from cloud provider";
 
 impl V1 {
-    /// `provider_name` becomes the scheme of provider ids (PROV-45).
+    /// Returns an adapter; `provider_name` becomes the scheme of provider IDs (PROV-45).
     pub fn new(
         provider_name: impl Into<String>,
         instances: Arc<dyn InstancesV1>,
@@ -135,10 +136,10 @@ impl V1 {
         Self { provider_name: provider_name.into(), instances, zones }
     }
 
-    /// `<provider name>://<instance id>` of the instance of this name (HELP-71).
+    /// Returns `<provider name>://<instance ID>` of the instance of this name (HELP-71).
     ///
     /// # Errors
-    /// *Instance not found* and *not implemented* as they are; any other error wrapped (PROV-69).
+    /// *Instance not found* and *not implemented* unchanged; any other error is wrapped (PROV-69).
     pub async fn provider_id_by_name(&self, node_name: &str) -> Result<String> {
         match self.instances.instance_id(node_name).await {
             Ok(id) => Ok(format!("{}://{id}", self.provider_name)),
@@ -172,7 +173,7 @@ impl V1 {
         Ok(InstanceState::Present { shutdown, metadata: metadata.map(Box::new) })
     }
 
-    /// LIFE-21, LIFE-22.
+    /// Checks if the instance exists (LIFE-21, LIFE-22).
     async fn existence(&self, node: &Node) -> Result<Option<Gone>> {
         let id = match self.own_or_by_name(node).await {
             Ok(id) => id,
@@ -183,7 +184,7 @@ impl V1 {
         Ok((!exists).then(|| Gone::no_such_id(&id)))
     }
 
-    /// LIFE-41: the id is looked up again.
+    /// Checks if the instance is shut down, looking up its ID again (LIFE-41).
     async fn shutdown(&self, node: &Node) -> Result<bool> {
         let id = match self.own_or_by_name(node).await {
             Ok(id) => id,
@@ -196,7 +197,7 @@ impl V1 {
         }
     }
 
-    /// NODE-42 … NODE-46: provider id, addresses, type, zone; the first failure ends it.
+    /// Reads provider ID, addresses, type and zone; the first failure ends the read (NODE-42 … NODE-46).
     async fn metadata(&self, node: &Node) -> Result<InstanceMetadata> {
         let provider_id = match self.own_or_by_name(node).await {
             Err(err) if err.chain().any(Error::is_not_implemented) => String::new(),
@@ -215,7 +216,7 @@ impl V1 {
         })
     }
 
-    /// NODE-43.
+    /// Reads the addresses by ID, or else by name (NODE-43).
     async fn addresses(&self, id: &str, name: &str) -> Result<Vec<NodeAddress>> {
         let by_id = match self.instances.node_addresses_by_provider_id(id).await {
             Ok(answer) => return Ok(answer),
@@ -226,7 +227,7 @@ impl V1 {
         })
     }
 
-    /// NODE-44.
+    /// Reads the instance type by ID, or else by name (NODE-44).
     async fn instance_type(&self, id: &str, name: &str) -> Result<String> {
         let by_id = match self.instances.instance_type_by_provider_id(id).await {
             Ok(answer) => return Ok(answer),
@@ -239,7 +240,7 @@ impl V1 {
         })
     }
 
-    /// NODE-45.
+    /// Reads the zone by ID, or else by name (NODE-45).
     async fn zone(&self, id: &str, name: &str) -> Result<Zone> {
         let Some(zones) = &self.zones else { return Ok(Zone::default()) };
         let by_id = match zones.zone_by_provider_id(id).await {
@@ -264,7 +265,7 @@ impl Instances for V1 {
         self.own_or_by_name(node).await
     }
 
-    /// NODE-47.
+    /// Returns `true`, because a provider may have no IDs (NODE-47).
     fn provider_id_is_optional(&self) -> bool {
         true
     }

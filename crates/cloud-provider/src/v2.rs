@@ -1,4 +1,4 @@
-//! The reference's second shape, `InstancesV2`: one Node at a time.
+//! Adapter for providers written for the Go interface `InstancesV2`, which looks up one Node at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::instances::{InstanceState, Instances, Want, WantMetadata};
 use crate::listing::Gone;
 use crate::{Error, InstanceMetadata, Node, Result};
 
-/// How many Nodes an adapter asks for at the same time.
+/// The number of concurrent lookups of an adapter.
 const CONCURRENT_LOOKUPS: usize = 8;
 
-/// How long the answer for one Node may take: one that hangs must not cost the others theirs (INV-6).
+/// The timeout of the lookup of one Node: a lookup that hangs must not cost the other Nodes their answers (INV-6).
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Answers for Nodes that are asked for separately, in their order.
+/// Returns the answers to separate lookups, in the order of the Nodes.
 pub(crate) async fn one_by_one(lookups: Vec<BoxFuture<'_, Result<InstanceState>>>) -> Vec<Result<InstanceState>> {
     let timed: Vec<BoxFuture<'_, _>> =
         lookups.into_iter().enumerate().map(|(index, lookup)| in_time(index, lookup).boxed()).collect();
@@ -31,9 +31,9 @@ async fn in_time(index: usize, lookup: BoxFuture<'_, Result<InstanceState>>) -> 
     (index, tokio::time::timeout(DEADLINE, lookup).await.unwrap_or_else(late))
 }
 
-/// Machines, asked one Node at a time (PROV-50 … PROV-53).
+/// Machines that are looked up one Node at a time (PROV-50 … PROV-53).
 ///
-/// All methods take the whole Node: look at its provider id first and fall back to name, labels or annotations.
+/// Each method takes the whole Node: use its provider ID first, and fall back to name, labels or annotations.
 ///
 /// ```
 /// use cloud_provider::{async_trait, InstanceMetadata, InstancesV2, Node, Result};
@@ -49,16 +49,16 @@ async fn in_time(index: usize, lookup: BoxFuture<'_, Result<InstanceState>>) -> 
 /// ```
 #[async_trait]
 pub trait InstancesV2: Send + Sync {
-    /// Whether the instance exists. `Ok(false)` can delete the Node; *every* error, *not found* included, means
-    /// "unknown" (PROV-51).
+    /// Returns `true` if the instance exists. `Ok(false)` can delete the Node; *every* error, *not found* included,
+    /// means "unknown" (PROV-51).
     async fn instance_exists(&self, node: &Node) -> Result<bool>;
-    /// Whether it is shut down. Asked only of instances that exist (PROV-52).
+    /// Returns `true` if the instance is shut down. Called only for instances that exist (PROV-52).
     async fn instance_shutdown(&self, node: &Node) -> Result<bool>;
-    /// Its metadata; `None` means "not yet" or "not mine" (PROV-53).
+    /// Returns the instance's metadata; `None` means "not yet" or "not mine" (PROV-53).
     async fn instance_metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>>;
 }
 
-/// [`Instances`] from [`InstancesV2`], with the reference's order of calls.
+/// Adapter from [`InstancesV2`] to [`Instances`], with the order of calls of the Go cloud controller manager.
 ///
 /// ```
 /// use cloud_provider::{async_trait, Instances, InstancesV2, InstanceMetadata, Node, Result, V2};
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_node_that_hangs_costs_only_itself_its_answer() {
+    async fn lookup_that_hangs_does_not_delay_other_nodes() {
         let nodes: Vec<Arc<Node>> = std::iter::once("hangs".to_owned())
             .chain((1..50).map(|n| format!("n{n}")))
             .map(|name| Arc::new(Node { name: name.into(), ..Node::default() }))

@@ -1,4 +1,4 @@
-//! Topology of volumes.
+//! Topology labels of volumes.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::Result;
 /// ```
 #[async_trait]
 pub trait Volumes: Send + Sync {
-    /// Zone and region labels of this volume; the node affinity follows from them. Several zones are joined by
-    /// [`ZONE_DELIMITER`](crate::names::ZONE_DELIMITER). `None`: not a volume of this cloud.
+    /// Returns the zone and region labels of this volume, from which its node affinity is derived. Several zones are
+    /// joined by [`ZONE_DELIMITER`](crate::names::ZONE_DELIMITER). `None` if the volume is not of this cloud.
     async fn labels(&self, volume: &PersistentVolume) -> Result<Option<BTreeMap<String, String>>>;
 }

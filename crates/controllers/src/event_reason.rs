@@ -1,4 +1,4 @@
-//! The reasons of the events that the manager writes on Nodes and Services.
+//! Reasons of the events that the manager records on Nodes and Services.
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $text:literal,)+) => {
@@ -19,7 +19,7 @@ macro_rules! reasons {
             /// List of all reasons.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Returns the text in the event.
+            /// Returns the text of the reason in the event.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
@@ -29,13 +29,13 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// A Node cannot be initialised (D-3, NODE-28).
+    /// A Node cannot be initialized (D-3, NODE-28).
     InitializationFailed = "InitializationFailed",
     /// The cloud gives the Node labels that the API does not accept.
     LabelsLeftOut = "LabelsLeftOut",
-    /// A Node was initialised.
+    /// A Node was initialized.
     Synced = "Synced",
-    /// A Node is deleted: its instance does not exist.
+    /// A Node is deleted because its instance does not exist.
     DeletingNode = "DeletingNode",
     /// The API server refused the deletion of a Node.
     DeletingNodeFailed = "DeletingNodeFailed",
@@ -63,13 +63,13 @@ reasons! {
     PodCidrOutside = "PodCIDROutsideClusterCIDR",
     /// A load balancer is about to be created or changed.
     Ensuring = "EnsuringLoadBalancer",
-    /// A load balancer is as its Service asks for.
+    /// A load balancer is in sync with its Service.
     Ensured = "EnsuredLoadBalancer",
     /// A load balancer is about to be deleted.
     Deleting = "DeletingLoadBalancer",
     /// A load balancer was deleted.
     Deleted = "DeletedLoadBalancer",
-    /// A load balancer has other targets.
+    /// The targets of a load balancer were updated.
     TargetsUpdated = "UpdatedLoadBalancer",
     /// No Node is eligible as a target.
     NoTargets = "UnAvailableLoadBalancer",
@@ -79,11 +79,11 @@ reasons! {
     UpdateFailed = "UpdateLoadBalancerFailed",
     /// The load balancer of a Service that no longer exists could not be deleted.
     DeleteFailed = "DeleteLoadBalancerFailed",
-    /// A Service was let go and its load balancer left in the cloud, as its annotation asks.
+    /// A Service was deleted and its load balancer left in the cloud, as its annotation asks.
     Abandoned = "LoadBalancerAbandoned",
     /// A Service vanished from the API without being deleted, and its load balancer is kept.
     BalancerDeletionHeld = "LoadBalancerDeletionHeld",
-    /// A load balancer differs from what its Service asks for.
+    /// A load balancer differs from its Service's spec.
     Drift = "LoadBalancerDrift",
 }
 
@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    /// `explain` knows what each reason means; one that is written as a text would be unknown to it.
+    /// Every event has a reason of `EventReason`; `explain` would not know a reason that is written as a text.
     #[test]
     fn no_controller_writes_an_event_whose_reason_is_a_text() {
         let mut found = Vec::new();

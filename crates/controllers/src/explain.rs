@@ -1,4 +1,4 @@
-//! When to say on an object why it waits (D-3, NODE-28).
+//! Rate limit for events that explain why an object waits (D-3, NODE-28).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,15 +7,15 @@ use std::time::Duration;
 use cloud_provider::Error;
 use tokio::time::Instant;
 
-/// The same cause is repeated after this long.
+/// Time after which the same cause is repeated.
 const REPEAT: Duration = Duration::from_secs(600);
-/// Another cause for a person is said after this long at the earliest. Of one that may heal the text often varies with
-/// every try (a request id, the seconds left), so it waits as long as a repeated one.
+/// Minimum time between different causes that a person must remove. The text of a cause that may heal often varies with
+/// every attempt (a request ID, the seconds left), so such a cause waits as long as a repeated one.
 const PAUSE: Duration = Duration::from_secs(30);
-/// A cause that may heal by itself is said from this failure on.
+/// Number of failures from which a cause that may heal is reported.
 const PATIENCE: u32 = 4;
 
-/// Remembers what was said of which object, by UID.
+/// Remembers the last explanation of each object, by UID.
 #[derive(Default)]
 pub(crate) struct Explainer {
     told: Mutex<HashMap<Box<str>, Told>>,
@@ -23,15 +23,15 @@ pub(crate) struct Explainer {
 
 struct Told {
     failures: u32,
-    /// When and what, if anything was said.
+    /// Time and text of the last explanation.
     last: Option<(Instant, String)>,
 }
 
 impl Explainer {
-    /// Whether this failure is worth an event now.
+    /// Returns `true` if this failure is worth an event now.
     ///
-    /// A cause that a person must remove (no such machine, a bad annotation, a refused credential) is said at once; one
-    /// that may heal by itself, such as a 503, only after some tries.
+    /// A cause that a person must remove (no such machine, an invalid annotation, a refused credential) is reported at
+    /// once; a cause that may heal, such as a 503, only after some attempts.
     pub(crate) fn is_news(&self, uid: &str, error: &Error, now: Instant) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = told.entry(uid.into()).or_insert(Told { failures: 0, last: None });
@@ -52,7 +52,7 @@ impl Explainer {
         due
     }
 
-    /// All is well with it, or it is gone.
+    /// Forgets an object that recovered or was deleted.
     pub(crate) fn forget(&self, uid: &str) {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }

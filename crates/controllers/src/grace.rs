@@ -1,13 +1,13 @@
-//! What is under way when the process stops.
+//! Grace period of work in progress when the process stops.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// It may take that long to end well. What it leaves behind is found again.
+/// Time that work in progress may take after the shutdown. The next run finds what is left.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The output of `work`; `None` if it did not end within seconds of the shutdown, and was given up.
+/// Returns the output of `work`; `None` if the work did not end within the grace period and was cancelled.
 pub(crate) async fn within_grace<T>(shutdown: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
     let out_of_time = async {
         shutdown.cancelled().await;

@@ -1,22 +1,22 @@
 //! The control loops of a cloud controller manager.
 //!
-//! Every decision is a pure function from observed state to intended change, every effect a thin shell around it:
+//! Every decision is a pure function from observed state to intended changes, with a thin layer of I/O around it:
 //!
-//! | decision | where |
+//! | decision | module |
 //! |---|---|
-//! | initialisation of a Node | [`node::plan`], from [`node::metadata`] |
+//! | initialization of a Node | [`node::plan`], from [`node::metadata`] |
 //! | labels | [`node::labels`] |
 //! | addresses | [`node::addresses`] |
-//! | what becomes of a Node that is not ready | [`lifecycle::verdict`] |
-//! | whether a Node that looks gone may be deleted | [`lifecycle::guard`] |
-//! | which routes are deleted and created | [`route`] |
+//! | action on a Node that is not ready | [`lifecycle::verdict`] |
+//! | deletion of a Node whose instance does not exist | [`lifecycle::guard`] |
+//! | routes to delete and to create | [`route`] |
 //! | taints | [`taints`] |
-//! | which Services are ours, and what a sync does with one | [`service::wants`], [`service::needs_update`] |
-//! | which Nodes load balancers send traffic to | [`service::targets`] |
-//! | what is written to a Service | [`service::patch`] |
+//! | Services to handle, and the work of a sync | [`service::wants`], [`service::needs_update`] |
+//! | Nodes that are targets of load balancers | [`service::targets`] |
+//! | patches of a Service | [`service::patch`] |
 //!
-//! A controller is made from a [`ControllerContext`] and [`Options`] and run until it is cancelled. It knows no cloud by
-//! name: providers are behind [`cloud_provider::CloudProvider`].
+//! A controller is created from a [`ControllerContext`] and [`Options`] and runs until it is cancelled. No controller knows
+//! a cloud by name: providers implement [`cloud_provider::CloudProvider`].
 
 mod context;
 mod event_reason;

@@ -1,4 +1,4 @@
-//! Asking the cloud about Nodes, so that nothing it does stops a controller.
+//! Look-ups of Nodes in the cloud, guarded so that no failure of the provider stops a controller.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use cloud_provider::{CloudProvider, Error, InstanceState, Node, Result, Want};
 use futures::FutureExt;
 
-/// A look-up that takes longer is given up, so that nothing waits for ever. Providers have shorter limits for each
-/// request of theirs; one that asks Node by Node, several at a time, needs time for each of them.
+/// Timeout of a look-up. Providers have shorter timeouts for each of their requests; a provider that looks up Node by
+/// Node, several at a time, needs time for each of them.
 const DEADLINE: Duration = Duration::from_secs(120);
 const DEADLINE_PER_NODE: Duration = Duration::from_secs(8);
 
-/// The cloud's answer for each Node, in their order. No Nodes, no request.
+/// Returns the cloud's answer for each Node, in their order. Sends no request without Nodes.
 ///
-/// A provider that panics, does not answer in time, or answers for fewer Nodes gives errors, never an absence.
-/// `unsupported` is the error where the cloud has no machines to offer (any more, PROV-19).
+/// A provider that panics, times out or answers for fewer Nodes results in errors, never in an absent instance.
+/// `unsupported` is the error for a provider that does not, or no longer, support instances (PROV-19).
 pub async fn look_up(
     provider: &dyn CloudProvider,
     nodes: &[Arc<Node>],

@@ -1,4 +1,4 @@
-//! What the controllers may be told to do differently.
+//! Options of the controllers.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use ipnet::IpNet;
 
 /// Settings of all controllers.
 ///
-/// There are two sets (D-1): [`Options::reference`] behaves exactly as the controllers that this project replaces;
-/// [`Options::default`] is the product: a deletion guard (D-2), explanations (D-3) and work in parallel (D-10). The case
+/// There are two sets (D-1): [`Options::reference`] behaves exactly like the controllers that this project replaces;
+/// [`Options::default`] has a deletion guard (D-2), explanations (D-3) and more concurrency (D-10). The case
 /// suites run with the first, everything else with the second.
 ///
 /// ```
@@ -19,50 +19,53 @@ use ipnet::IpNet;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// cloud-node-controller.
+    /// Settings of the cloud-node-controller.
     pub node: NodeOptions,
-    /// cloud-node-lifecycle-controller.
+    /// Settings of the cloud-node-lifecycle-controller.
     pub lifecycle: LifecycleOptions,
-    /// service-lb-controller.
+    /// Settings of the service-lb-controller.
     pub service: ServiceOptions,
-    /// node-route-controller.
+    /// Settings of the node-route-controller.
     pub route: RouteOptions,
-    /// `--explain`: say on the object why it waits (D-3).
+    /// Value of `--explain`: events and conditions explain why an object waits (D-3).
     pub explain: bool,
 }
 
 /// Settings of the node controller (NODE-3).
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeOptions {
-    /// `--concurrent-node-syncs`: workers of the queue, and Nodes written at the same time.
+    /// Value of `--concurrent-node-syncs`: number of workers of the queue, and of concurrent writes.
     pub concurrent_node_syncs: i32,
-    /// `--concurrent-node-status-updates`: Nodes written at the same time by an address pass; 0: as the one above.
+    /// Value of `--concurrent-node-status-updates`: number of concurrent writes of an address pass; 0 means the value
+    /// of `concurrent_node_syncs`.
     pub concurrent_node_status_updates: i32,
-    /// `--node-status-update-frequency`: pause between address passes.
+    /// Value of `--node-status-update-frequency`: interval of address passes.
     pub status_update_frequency: Duration,
-    /// `--adopt-nodes`: Nodes without a provider id are initialised though they carry no start-up taint (P-8).
+    /// Value of `--adopt-nodes`: initialize Nodes without a provider ID even if they lack the uninitialized taint
+    /// (P-8).
     pub adopt: bool,
-    /// `--refresh-node-labels`: address passes bring labels up to date, too (P-9).
+    /// Value of `--refresh-node-labels`: address passes update labels as well (P-9).
     pub refresh_labels: bool,
 }
 
 /// Settings of the lifecycle controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LifecycleOptions {
-    /// `--node-monitor-period`: pause between passes (LIFE-3).
+    /// Value of `--node-monitor-period`: interval of passes (LIFE-3).
     pub monitor_period: Duration,
-    /// `--node-deletion`.
+    /// Mode of node deletion (`--node-deletion`).
     pub deletion: NodeDeletion,
-    /// `--node-deletion-guard`; `None`: a Node is deleted on the first "gone", as the reference does.
+    /// Settings of the deletion guard (`--node-deletion-guard`); `None` deletes a Node as soon as its instance is
+    /// reported as not existing, like the Go program.
     pub guard: Option<GuardOptions>,
 }
 
-/// `--node-deletion` (D-2).
+/// The value of `--node-deletion` (D-2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeDeletion {
-    /// Nodes whose instance is gone are deleted.
+    /// Nodes whose instance does not exist are deleted.
     On,
-    /// It is said which Nodes would be deleted.
+    /// Nodes that would be deleted are only reported.
     DryRun,
     /// No Node is deleted.
     Off,
@@ -84,15 +87,16 @@ impl std::str::FromStr for NodeDeletion {
 /// Settings of the deletion guard (D-2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GuardOptions {
-    /// `--node-deletion-guard-share`: more than this share of the Nodes gone together is a landslide. From 0 to 1.
+    /// Value of `--node-deletion-guard-share`: share of Nodes without an instance above which a mass deletion is
+    /// suspected, from 0 to 1.
     pub share: f64,
-    /// `--node-deletion-guard-delay`: how long a landslide must last before it is believed, and how long a Node that
-    /// never had a provider id must be gone.
+    /// Value of `--node-deletion-guard-delay`: time for which a suspected mass deletion is held, and for which an
+    /// instance must be absent before a Node that never had a provider ID is deleted.
     pub delay: Duration,
 }
 
 impl GuardOptions {
-    /// Fewer Nodes, or Services, than this cannot make a landslide.
+    /// Minimum number of Nodes, or Services, that make a mass deletion.
     pub const SMALLEST_LANDSLIDE: usize = 4;
 }
 
@@ -105,34 +109,37 @@ impl Default for GuardOptions {
 /// Settings of the service controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceOptions {
-    /// `--concurrent-service-syncs`: Services that are synced at the same time, and as many whose targets are (SVC-3).
+    /// Value of `--concurrent-service-syncs`: number of Services that are synced at the same time, and of those whose
+    /// targets are updated at the same time (SVC-3).
     pub concurrent_syncs: i32,
-    /// `--load-balancer-classes`: values of `spec.loadBalancerClass` that are ours (P-29). None: the reference's rule.
+    /// Value of `--load-balancer-classes`: values of `spec.loadBalancerClass` that this controller handles (P-29);
+    /// empty for the rule of the Go program.
     pub classes: Vec<String>,
-    /// `--default-load-balancer`: Services without a class are ours.
+    /// Value of `--default-load-balancer`: Services without a class are handled.
     pub is_default: bool,
-    /// Say that a load balancer is ensured only where the provider's plan is not empty (D-4).
+    /// If set, events about a load balancer are recorded only if the provider's plan is not empty (D-4).
     pub quiet: bool,
-    /// `--load-balancer-drift-check-period`, jittered; zero: never (P-23).
+    /// Value of `--load-balancer-drift-check-period`, to be jittered; zero disables drift checks (P-23).
     pub drift_check_period: Duration,
-    /// `--load-balancer-drift`.
+    /// Reaction to drift (`--load-balancer-drift`).
     pub drift: Drift,
-    /// How long a load balancer of ours must have been left on a Service of another controller's class before it is
-    /// removed (D-149); `None`: such Services are not looked at, as in the reference.
+    /// Time after which a load balancer of this controller is deleted from a Service that has the class of another
+    /// controller (D-149); `None` never deletes it, like the Go program.
     pub leftovers_delay: Option<Duration>,
-    /// Guard over Services that vanish from the API without being deleted (INV-9, D-220); `None`: their load balancers are
-    /// deleted at once, as the reference does.
+    /// Guard for Services that vanish from the API without being deleted (INV-9, D-220); `None` deletes their load
+    /// balancers at once, like the Go program.
     pub vanished: Option<GuardOptions>,
-    /// `--exclude-nodes-without-network`: Nodes that join with the condition `NetworkUnavailable` are no targets yet (P-26).
+    /// Value of `--exclude-nodes-without-network`: new Nodes with the condition `NetworkUnavailable` are no targets yet
+    /// (P-26).
     pub exclude_without_network: bool,
 }
 
-/// `--load-balancer-drift` (P-23).
+/// The value of `--load-balancer-drift` (P-23).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drift {
-    /// It is said what was found.
+    /// Drift is reported with an event.
     Report,
-    /// It is said, and put right.
+    /// Drift is reported with an event and repaired.
     Repair,
 }
 
@@ -151,29 +158,30 @@ impl std::str::FromStr for Drift {
 /// Settings of the route controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteOptions {
-    /// `--cluster-cidr`, parsed (ROUTE-3, ROUTE-4).
+    /// Value of `--cluster-cidr`, parsed (ROUTE-3, ROUTE-4).
     pub cluster_cidrs: Vec<IpNet>,
-    /// `--route-reconciliation-period`.
+    /// Value of the flag `--route-reconciliation-period`.
     pub reconciliation_period: Duration,
-    /// What makes it reconcile.
+    /// Trigger of the controller's reconciliations.
     pub mode: RouteMode,
-    /// Calls to the cloud in flight at most, and conditions written at the same time (ROUTE-31).
+    /// Maximum number of concurrent calls to the cloud, and of concurrent writes of conditions (ROUTE-31).
     pub concurrency: usize,
 }
 
-/// What makes the route controller reconcile (D-5).
+/// The trigger of the route controller's reconciliations (D-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteMode {
-    /// The clock: the gate is off (ROUTE-10).
+    /// A fixed interval: the feature gate is off (ROUTE-10).
     Periodic,
-    /// Node events: the gate is on (ROUTE-11).
+    /// Node events: the feature gate is on (ROUTE-11).
     Watch,
-    /// Node events, with the period as an upper bound, and few lists while nothing changes: the gate is not set (D-5).
+    /// Node events, with the period as an upper bound and few lists while nothing changes: the feature gate is not set
+    /// (D-5).
     Adaptive,
 }
 
 impl Options {
-    /// The reference, exactly.
+    /// Returns the options with which the controllers behave exactly like those of the Go program.
     #[must_use]
     pub fn reference() -> Self {
         Self {
@@ -249,8 +257,8 @@ impl Default for RouteOptions {
 }
 
 impl RouteOptions {
-    /// The defaults of a mode: those of the reference call the cloud as often at a time as it does (ROUTE-31), the
-    /// product's less often.
+    /// Returns the defaults of a mode. Those of the Go program's modes call the cloud with the same concurrency as the
+    /// Go program (ROUTE-31), the adaptive mode with less.
     #[must_use]
     pub fn in_mode(mode: RouteMode) -> Self {
         Self {
@@ -263,7 +271,7 @@ impl RouteOptions {
 }
 
 impl ServiceOptions {
-    /// Everything that is wrong with these settings (SVC-3).
+    /// Returns all validation errors of these settings (SVC-3).
     #[must_use]
     pub fn validate(&self) -> Vec<String> {
         if self.concurrent_syncs <= 0 {
@@ -274,8 +282,8 @@ impl ServiceOptions {
 }
 
 impl NodeOptions {
-    /// Nodes written at the same time by an address pass. A negative setting is refused by [`validate`](Self::validate);
-    /// until then it counts as not set.
+    /// Returns the number of concurrent writes of an address pass. A negative setting, which
+    /// [`validate`](Self::validate) refuses, counts as unset.
     #[must_use]
     pub fn status_workers(&self) -> i32 {
         match self.concurrent_node_status_updates {
@@ -284,7 +292,7 @@ impl NodeOptions {
         }
     }
 
-    /// Everything that is wrong with these settings (NODE-6).
+    /// Returns all validation errors of these settings (NODE-6).
     #[must_use]
     pub fn validate(&self) -> Vec<String> {
         let mut errors = Vec::new();
@@ -299,7 +307,7 @@ impl NodeOptions {
 }
 
 impl LifecycleOptions {
-    /// Everything that is wrong with these settings.
+    /// Returns all validation errors of these settings.
     #[must_use]
     pub fn validate(&self) -> Vec<String> {
         match self.guard {
@@ -312,7 +320,7 @@ impl LifecycleOptions {
 }
 
 impl Options {
-    /// Everything that is wrong with the settings, all at once.
+    /// Returns all validation errors of all settings.
     #[must_use]
     pub fn validate(&self) -> Vec<String> {
         [self.node.validate(), self.lifecycle.validate(), self.service.validate()].concat()

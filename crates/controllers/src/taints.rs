@@ -1,4 +1,4 @@
-//! Taints of Nodes: added and removed so that other people's taints survive (HELP-30 … HELP-33).
+//! Taints of Nodes, added and removed without changing taints of others (HELP-30 … HELP-33).
 
 use cloud_provider::{Node, Taint};
 use kube::Api;
@@ -14,9 +14,10 @@ use crate::read::read_node;
 /// The Node whose taints are changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// Its name.
+    /// Name of the Node.
     pub name: &'a str,
-    /// Its UID: a Node that was re-created under the name is left alone (P-10). `None`: whoever has the name.
+    /// UID of the Node, so that a Node that was re-created with the same name is not changed (P-10). `None` accepts any
+    /// UID.
     pub uid: Option<&'a str>,
 }
 
@@ -26,7 +27,7 @@ impl<'a> From<&'a Node> for Target<'a> {
     }
 }
 
-/// `current` with `wanted` in it, or `None` if it has them all, equal in every field (HELP-30).
+/// Returns `current` with `wanted` added, or `None` if it has all of them, equal in every field (HELP-30).
 #[must_use]
 pub fn with_taints(current: &[Taint], wanted: &[Taint]) -> Option<Vec<Taint>> {
     let mut next = current.to_vec();
@@ -39,14 +40,14 @@ pub fn with_taints(current: &[Taint], wanted: &[Taint]) -> Option<Vec<Taint>> {
     (next != current).then_some(next)
 }
 
-/// `current` without those that match one of `unwanted`, or `None` if there is none (HELP-32).
+/// Returns `current` without the taints that match one of `unwanted`, or `None` if none does (HELP-32).
 #[must_use]
 pub fn without_taints(current: &[Taint], unwanted: &[Taint]) -> Option<Vec<Taint>> {
     let next: Vec<Taint> = current.iter().filter(|t| !unwanted.iter().any(|u| u.matches(t))).cloned().collect();
     (next.len() != current.len()).then_some(next)
 }
 
-/// Sets taints on a Node. No request without taints, no write without a change.
+/// Sets taints on a Node. Sends no request without taints, and no write without a change.
 ///
 /// # Errors
 /// The API's answer; a conflict only after five attempts (HELP-31, HELP-33).
@@ -61,10 +62,10 @@ pub async fn add_or_update_taints(
     change(api, node, |current| with_taints(current, taints)).await
 }
 
-/// Removes taints from a Node. No request if the `cached` Node has none of them (HELP-32).
+/// Removes taints from a Node. Sends no request if the `cached` Node has none of them (HELP-32).
 ///
 /// # Errors
-/// As [`add_or_update_taints`].
+/// Those of [`add_or_update_taints`].
 pub async fn remove_taints(
     api: &Api<NodeObject>,
     node: Target<'_>,
@@ -77,7 +78,8 @@ pub async fn remove_taints(
     change(api, node, |current| without_taints(current, taints)).await
 }
 
-/// HELP-31: the list has no merge key, so it is replaced as a whole, guarded by the version it was made from.
+/// Replaces the taints. The list has no merge key, so it is replaced as a whole, with the resourceVersion that it was
+/// read from (HELP-31).
 async fn change(
     api: &Api<NodeObject>,
     target: Target<'_>,

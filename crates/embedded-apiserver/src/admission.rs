@@ -1,4 +1,4 @@
-//! What the real server's admission plugins change on the way in.
+//! Admission: changes that the real server's admission plugins make to requests.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Cluster IPs and node ports: taken when a Service needs them, given back when it is gone.
+//! Cluster IPs and node ports: allocated when a Service needs them, released when it is deleted.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -157,7 +157,7 @@ fn give_ports(service: &mut Value, taken: &mut BTreeSet<u16>) -> Result<(), Caus
     for (index, port) in items_mut(spec, "ports").enumerate() {
         let protocol = port["protocol"].clone();
         match port["nodePort"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0) {
-            // One node port may serve several protocols of one Service.
+            // Several protocols of one Service may share a node port.
             Some(wanted) if own.iter().any(|(port, other)| *port == wanted && *other != protocol) => {}
             Some(wanted) => {
                 claim_port(wanted, &format!("spec.ports[{index}].nodePort"), taken)?;
@@ -192,7 +192,7 @@ fn claim_port(port: u16, field: &str, taken: &mut BTreeSet<u16>) -> Result<(), C
     }
 }
 
-/// A port that nobody has, and that the Service does not state for another one of its ports.
+/// Returns a free port that the Service does not state for another one of its ports.
 fn free_port(taken: &mut BTreeSet<u16>, stated: &BTreeSet<u16>) -> u16 {
     loop {
         let port = fastrand::u16(NODE_PORTS);

@@ -1,4 +1,4 @@
-//! What a person does to the server over HTTP: `/_faults`, `/_compact`, `/_requests`.
+//! Control endpoints for people: `/_faults`, `/_compact`, `/_requests`.
 
 use axum::body::Body;
 use bytes::Bytes;

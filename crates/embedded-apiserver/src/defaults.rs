@@ -58,7 +58,7 @@ fn service(object: &mut Value) {
     }
 }
 
-/// The items of the list at a field, to be changed. (Indexing mutably would add the field where it is missing.)
+/// Returns the items of the list at a field, to be changed. (Indexing mutably would add the field where it is missing.)
 pub(crate) fn items_mut<'a>(value: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
     value.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
 }
@@ -72,7 +72,7 @@ fn node(object: &mut Value) {
     } else if single.is_empty() && spec["podCIDRs"][0].is_string() {
         spec["podCIDR"] = spec["podCIDRs"][0].clone();
     }
-    // What a Node can allocate is what it has, unless it says otherwise.
+    // A Node's allocatable resources default to its capacity.
     let status = &mut object["status"];
     let capacity = status["capacity"].clone();
     if capacity.is_object() {

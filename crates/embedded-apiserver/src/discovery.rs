@@ -1,4 +1,4 @@
-//! What the server serves: versions, groups, resources, health; the legacy and the aggregated form.
+//! Discovery: versions, groups, resources and health; the legacy and the aggregated form.
 
 use axum::body::Body;
 use http::{HeaderValue, Method, Response, header};
@@ -118,7 +118,7 @@ fn resource_list(group: &str, version: &str) -> Value {
     out
 }
 
-/// Name, kind and verbs of what is below the objects of a resource.
+/// Returns name, kind and verbs of a resource's subresources.
 fn subresources(resource: &Resource) -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     let mut out = Vec::new();
     if resource.plural == "namespaces" {

@@ -13,10 +13,10 @@ const RENAMED: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
 ];
 
-/// A stored Event as events.k8s.io/v1 shows it.
+/// Returns a stored Event as events.k8s.io/v1 shows it.
 pub(crate) fn from_core(event: &Value) -> Value {
     let mut out = rename(event, |name| RENAMED.iter().find(|(core, _)| *core == name).map(|(_, new)| *new));
-    // These two are written by core/v1 even when empty, and only if set by events.k8s.io/v1.
+    // core/v1 writes these two even if they are empty, events.k8s.io/v1 only if they are set.
     for name in ["reportingController", "reportingInstance"] {
         if out[name] == "" {
             out.remove_field(name);
@@ -28,7 +28,7 @@ pub(crate) fn from_core(event: &Value) -> Value {
     out
 }
 
-/// An events.k8s.io/v1 Event as it is stored.
+/// Returns an events.k8s.io/v1 Event as it is stored.
 pub(crate) fn to_core(event: &Value) -> Value {
     let mut out = rename(event, |name| RENAMED.iter().find(|(_, new)| *new == name).map(|(core, _)| *core));
     for name in ["reportingComponent", "reportingInstance"] {

@@ -1,5 +1,5 @@
-//! Fault injection: rules that make requests fail, wait or lose their answer. They may be changed while the server runs,
-//! from the program ([`Faults`]) or over HTTP (`/_faults`).
+//! Fault injection: rules that make requests fail, wait or lose their response. They may be changed while the server
+//! runs, from the program ([`Faults`]) or over HTTP (`/_faults`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use tokio::sync::watch;
 
 use crate::requests::LoggedRequest;
 
-/// What happens to a request.
+/// Effect of a fault rule on a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
-    /// It is not carried out and answered with an error.
+    /// The request is not carried out and answered with an error.
     Status {
-        /// HTTP status code.
+        /// Status code of the response.
         code: u16,
         /// Reason of the Status object (`TooManyRequests`).
         #[serde(default)]
@@ -24,46 +24,46 @@ pub enum Action {
         /// Message of the Status object.
         #[serde(default)]
         message: String,
-        /// `Retry-After` in seconds.
+        /// Value of `Retry-After` in seconds.
         #[serde(default, rename = "retryAfterSeconds", skip_serializing_if = "Option::is_none")]
         retry_after_seconds: Option<u32>,
     },
-    /// It is answered with this body instead: a whole Status object, or anything else.
+    /// The request is answered with this body instead: a whole Status object, or anything else.
     Body {
-        /// HTTP status code.
+        /// Status code of the response.
         code: u16,
-        /// The JSON body.
+        /// Body of the response, as JSON.
         body: Value,
     },
-    /// It is carried out after this time. Further rules still apply.
+    /// The request is carried out after this time. Further rules still apply.
     Latency {
-        /// Milliseconds.
+        /// Latency in milliseconds, added to the request.
         millis: u64,
     },
     /// A watch is cut: those that are open at once, further ones after their first events.
     DropWatch,
-    /// It is never answered.
+    /// The request is never answered.
     Hang,
-    /// It is carried out, but the connection is cut before the answer.
+    /// The request is carried out, but the connection is cut before the response.
     AnswerLost,
     /// The connection is cut before it is carried out.
     Refused,
 }
 
-/// Which requests a rule applies to, and how often. An empty or missing field matches everything.
+/// Requests that a rule applies to, and how often. An empty or missing field matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Matcher {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; several separated by commas; `write` is all that change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verb: Option<String>,
-    /// Plural name (`nodes`).
+    /// Plural name of the resource (`nodes`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
     /// `status`; an empty string matches the main resource only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subresource: Option<String>,
-    /// Namespace.
+    /// Namespace of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Name of the object.
@@ -72,7 +72,7 @@ pub struct Matcher {
     /// Prefix of the path, for what is no resource (`/version`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The rule applies to the first so many matches; without it forever.
+    /// Number of matches to which the rule applies, from the first; without it, the rule applies forever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
     /// The rule applies to every so-manyth match only.
@@ -81,20 +81,20 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Matches every request.
+    /// Returns a matcher of every request.
     #[must_use]
     pub fn any() -> Self {
         Self::default()
     }
 
-    /// Only this verb (or a list, or `write`).
+    /// Restricts the rule to this verb (or a list, or `write`).
     #[must_use]
     pub fn verb(mut self, verb: &str) -> Self {
         self.verb = Some(verb.to_owned());
         self
     }
 
-    /// Only this resource (`nodes`), or this subresource of it (`nodes/status`).
+    /// Restricts the rule to this resource (`nodes`), or to this subresource of it (`nodes/status`).
     #[must_use]
     pub fn resource(mut self, resource: &str) -> Self {
         match resource.split_once('/') {
@@ -107,21 +107,21 @@ impl Matcher {
         self
     }
 
-    /// Only objects with this name.
+    /// Restricts the rule to objects with this name.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Only the first `count` matches.
+    /// Restricts the rule to the first `count` matches.
     #[must_use]
     pub fn times(mut self, count: u64) -> Self {
         self.times = Some(count);
         self
     }
 
-    /// Only every `period`th match.
+    /// Restricts the rule to every `period`th match.
     #[must_use]
     pub fn every(mut self, period: u64) -> Self {
         self.every = Some(period);
@@ -146,13 +146,13 @@ impl Matcher {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
-    /// Identifies the rule.
+    /// ID of the rule.
     #[serde(default)]
     pub id: u64,
-    /// Which requests.
+    /// Requests that the rule applies to.
     #[serde(rename = "match", default)]
     pub matcher: Matcher,
-    /// What happens to them.
+    /// Effect on these requests.
     pub action: Action,
     /// Requests that matched so far.
     #[serde(default)]
@@ -188,7 +188,7 @@ struct Inner {
     changed: watch::Sender<u64>,
 }
 
-/// What the rules say about a request.
+/// Combined effect of the rules on a request.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) delay: Duration,
@@ -206,7 +206,8 @@ impl Faults {
         self.inner.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a rule; answers its id. The first rule that matches a request is applied (latency: and the search goes on).
+    /// Adds a rule and returns its ID. The first rule that matches a request is applied (a latency rule does not end
+    /// the search).
     pub fn add(&self, matcher: Matcher, action: Action) -> u64 {
         let id = {
             let mut rules = self.lock();
@@ -227,12 +228,12 @@ impl Faults {
         rules.1.len() < before
     }
 
-    /// Removes all rules.
+    /// Removes all rules at once.
     pub fn clear(&self) {
         self.lock().1.clear();
     }
 
-    /// The rules with their counts.
+    /// Returns the rules with their counts.
     #[must_use]
     pub fn list(&self) -> Vec<Rule> {
         self.lock().1.clone()
@@ -262,7 +263,7 @@ impl Faults {
         verdict
     }
 
-    /// Whether this watch is to be cut now.
+    /// Returns `true` if this watch is to be cut now.
     pub(crate) fn drops(&self, request: &LoggedRequest) -> bool {
         let mut rules = self.lock();
         rules.1.iter_mut().any(|rule| rule.action == Action::DropWatch && rule.matcher.matches(request) && rule.take())

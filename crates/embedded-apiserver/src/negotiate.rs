@@ -1,4 +1,4 @@
-//! What form the client wants an answer in, and putting it into that form.
+//! Content negotiation: the form that a client accepts, and encoding of responses in that form.
 
 use axum::body::Body;
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -17,14 +17,14 @@ pub(crate) enum Form {
     Yaml,
     /// Rows and columns, as `kubectl get` prints.
     Table,
-    /// Metadata alone.
+    /// Metadata of the object only.
     Metadata,
 }
 
 const NOT_ACCEPTABLE: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
 impl Form {
-    /// The first form in `Accept` that the server has.
+    /// Returns the first form in `Accept` that the server has.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if accept.trim().is_empty() {
@@ -56,7 +56,7 @@ impl Form {
     }
 }
 
-/// Whether a Table's rows carry the object: nothing, its metadata (the default), or all of it.
+/// Content of a Table's rows: nothing, the object's metadata (the default), or the whole object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Include {
     None,
@@ -74,7 +74,7 @@ impl Include {
     }
 }
 
-/// How to show objects of a resource to one client.
+/// Form in which one client sees the objects of a resource.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View {
     pub(crate) resource: &'static Resource,
@@ -85,7 +85,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// One object, in the form; for YAML as JSON (the answer is converted at the end).
+    /// Encodes an object in the client's form; for YAML as JSON, because the response is converted at the end.
     pub(crate) fn object(&self, stored: &Stored, first: bool) -> Bytes {
         match self.form {
             Form::Json | Form::Yaml => self.plain(stored),
@@ -103,7 +103,7 @@ impl View {
         }
     }
 
-    /// One object as JSON with its kind.
+    /// Encodes an object as JSON with its kind.
     pub(crate) fn plain(&self, stored: &Stored) -> Bytes {
         if self.is_converted() {
             return with_kind(&to_bytes(&self.value(stored)), self.resource.kind, &self.resource.api_version());
@@ -111,7 +111,7 @@ impl View {
         stored.single(self.resource.kind, &self.resource.api_version())
     }
 
-    /// One object, parsed, without its kind.
+    /// Returns the parsed object without its kind.
     pub(crate) fn value(&self, stored: &Stored) -> Value {
         let value = stored.value();
         if self.is_converted() { events::from_core(&value) } else { value }
@@ -121,7 +121,7 @@ impl View {
         self.resource.group == "events.k8s.io"
     }
 
-    /// A list with its metadata.
+    /// Encodes a list with its metadata.
     pub(crate) fn list(&self, metadata: &Value, objects: &[std::sync::Arc<Stored>]) -> Bytes {
         match self.form {
             Form::Json | Form::Yaml => self.plain_list(metadata, objects),
@@ -165,12 +165,12 @@ impl View {
     }
 }
 
-/// JSON bytes.
+/// Encodes `value` as JSON.
 pub(crate) fn to_bytes(value: &Value) -> Bytes {
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 
-/// An answer with a JSON body.
+/// Returns an answer with a JSON body.
 pub(crate) fn json_response(code: u16, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -180,7 +180,7 @@ pub(crate) fn json_response(code: u16, body: Bytes) -> Response<Body> {
     response
 }
 
-/// An answer in YAML if that is what was asked for, in JSON otherwise.
+/// Returns a response in YAML if the client requested it, in JSON otherwise.
 pub(crate) fn respond(form: Form, code: u16, body: Bytes) -> Response<Body> {
     if form != Form::Yaml {
         return json_response(code, body);
@@ -191,7 +191,7 @@ pub(crate) fn respond(form: Form, code: u16, body: Bytes) -> Response<Body> {
     response
 }
 
-/// The answer to a request that failed: a Status in JSON, or in YAML where that was asked for.
+/// Returns the response to a failed request: a Status in JSON, or in YAML if the client requested it.
 pub(crate) fn error_response(form: Form, error: &ApiError) -> Response<Body> {
     let mut response = respond(form, error.code, to_bytes(&error.to_value()));
     let retry = error.details.as_ref().and_then(|details| details["retryAfterSeconds"].as_i64());

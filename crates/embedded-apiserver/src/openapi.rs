@@ -106,7 +106,7 @@ fn gvk(resource: &Resource) -> Value {
     json!({"group": resource.group, "version": resource.version, "kind": resource.kind})
 }
 
-/// The types of all kinds. Kinds whose objects are never stored are objects without fields.
+/// Returns the types of all kinds. Kinds whose objects are never stored are objects without fields.
 fn schemas() -> Value {
     let schema = Schema::get();
     let mut out = Map::new();
@@ -191,7 +191,7 @@ fn type_schema(ty: &Type, schema: &Schema) -> Value {
     }
 }
 
-/// kubectl reads version 2 only as protobuf and does without what is not in it: an empty document.
+/// Returns an empty document of version 2: kubectl reads that version only as protobuf, and works without its content.
 fn version_2(inner: &Inner, request: &Request) -> Response<Body> {
     const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     let version = inner.options.version.trim_start_matches('v');
@@ -209,7 +209,7 @@ fn version_2(inner: &Inner, request: &Request) -> Response<Body> {
     response
 }
 
-/// A length-delimited protobuf field. All that is written here is shorter than 128 bytes.
+/// Encodes a length-delimited protobuf field. The lengths here are below 128 bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let length = u8::try_from(bytes.len()).unwrap_or(127).min(127);
     let mut out = vec![(number << 3) | 2, length];

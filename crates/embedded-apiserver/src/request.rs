@@ -1,4 +1,4 @@
-//! What a request asks for: its verb, resource, namespace, name and options, read from method and path.
+//! Parsing of requests: verb, resource, namespace, name and options, read from method and path.
 
 use axum::extract::Query;
 use http::{HeaderMap, Method, Uri};
@@ -22,7 +22,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// The verb as the request log and the fault rules call it.
+    /// Returns the verb's name in the request log and the fault rules.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -38,7 +38,7 @@ impl Verb {
     }
 }
 
-/// Where a path leads.
+/// Resource, object and subresource that a path names.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) resource: &'static Resource,
@@ -48,7 +48,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The key of the named object in the store.
+    /// Returns the key of the named object in the store.
     pub(crate) fn key(&self) -> String {
         crate::store::key(self.namespace.as_deref(), self.name())
     }
@@ -67,22 +67,22 @@ impl Options {
         Query::<Vec<(String, String)>>::try_from_uri(uri).map(|Query(pairs)| Self(pairs)).unwrap_or_default()
     }
 
-    /// The value of `name`; an empty one counts as not given.
+    /// Returns the value of `name`; an empty one counts as missing.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
     }
 
-    /// All values of `name`.
+    /// Returns the values of all options called `name`.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A flag as Go reads it: given without a value, or with anything but `0` and `false`.
+    /// Returns a flag as Go parses it: `true` without a value, or with anything but `0` and `false`.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.0.iter().any(|(key, value)| key == name && !matches!(value.as_str(), "0" | "false"))
     }
 
-    /// A number.
+    /// Parses an option as a number.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(text) = self.get(name) else { return Ok(None) };
         text.parse()
@@ -95,7 +95,7 @@ impl Options {
     }
 }
 
-/// A request, understood.
+/// A parsed API request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) verb: Verb,
@@ -117,7 +117,7 @@ impl Request {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Who writes, for `managedFields`: the `fieldManager` option or the program's name in `User-Agent`.
+    /// Returns the field manager for `managedFields`: the `fieldManager` option, or the program's name in `User-Agent`.
     pub(crate) fn field_manager(&self) -> String {
         if let Some(manager) = self.options.get("fieldManager") {
             return manager.to_owned();
@@ -143,7 +143,7 @@ fn verb(method: &Method, target: &Target, options: &Options) -> Verb {
     }
 }
 
-/// `/api/v1/…` and `/apis/GROUP/VERSION/…`
+/// Parses `/api/v1/…` and `/apis/GROUP/VERSION/…`
 fn target(path: &str) -> Option<Target> {
     let mut parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(percent_decode).collect();
     let (group, version) = match parts.first().map(String::as_str)? {

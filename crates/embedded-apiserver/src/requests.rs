@@ -1,4 +1,4 @@
-//! The log of requests: what was asked, by whom, with what outcome.
+//! The request log: requests, their senders and their outcomes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,14 +8,14 @@ use bytes::Bytes;
 /// Bytes of a written body that are kept.
 const MAX_BODY: usize = 16 * 1024;
 
-/// One request.
+/// A request in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedRequest {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `other` for what is no resource.
     pub verb: &'static str,
     /// Plural name (`nodes`); empty for what is no resource.
     pub resource: String,
-    /// `status`, or empty.
+    /// Subresource of the request, such as `status`, or empty.
     pub subresource: String,
     /// Namespace of the path, or empty.
     pub namespace: String,
@@ -27,7 +27,7 @@ pub struct LoggedRequest {
     pub query: String,
     /// `Content-Type` of the body, or empty.
     pub content_type: String,
-    /// `User-Agent`, or empty.
+    /// The request's `User-Agent`, or empty.
     pub user_agent: String,
     /// The body of a write, at most 16 KiB of it; Secrets and reviews are left out.
     pub body: Bytes,
@@ -36,13 +36,13 @@ pub struct LoggedRequest {
 }
 
 impl LoggedRequest {
-    /// Whether the request asks for a change.
+    /// Returns `true` if the request asks for a change.
     #[must_use]
     pub fn is_write(&self) -> bool {
         matches!(self.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
-    /// The body as JSON, if it is.
+    /// Returns the body as JSON, if it is.
     #[must_use]
     pub fn json(&self) -> Option<serde_json::Value> {
         serde_json::from_slice(&self.body).ok()
@@ -91,32 +91,33 @@ impl RequestLog {
         }
     }
 
-    /// The requests, oldest first: as many as `Options::request_log` allows.
+    /// Returns the requests, oldest first: as many as `Options::request_log` allows.
     #[must_use]
     pub fn all(&self) -> Vec<LoggedRequest> {
         self.lock().requests.iter().cloned().collect()
     }
 
-    /// The requests that ask for a change.
+    /// Returns the requests that ask for a change.
     #[must_use]
     pub fn writes(&self) -> Vec<LoggedRequest> {
         self.lock().requests.iter().filter(|request| request.is_write()).cloned().collect()
     }
 
-    /// Number of requests by verb and resource (`nodes`, `nodes/status`), all of them, also those no longer in [`all`](Self::all).
+    /// Returns the number of all requests by verb and resource (`nodes`, `nodes/status`), also those no longer in
+    /// [`all`](Self::all).
     #[must_use]
     pub fn counts(&self) -> BTreeMap<(String, String), u64> {
         self.lock().counts.clone()
     }
 
-    /// As [`counts`](Self::counts), by sender, verb and resource. The sender is the program's name in its `User-Agent`,
-    /// with the component where it names one: `kubectl`, `cloud-controller-manager/node-controller`.
+    /// Returns [`counts`](Self::counts) by sender, verb and resource. The sender is the program's name in its
+    /// `User-Agent`, with the component if present: `kubectl`, `cloud-controller-manager/node-controller`.
     #[must_use]
     pub fn counts_by_agent(&self) -> BTreeMap<(String, String, String), u64> {
         self.lock().counts_by_agent.clone()
     }
 
-    /// Number of requests with this verb for this resource (`nodes`, `nodes/status`).
+    /// Returns the number of requests with this verb for this resource (`nodes`, `nodes/status`).
     #[must_use]
     pub fn count(&self, verb: &str, resource: &str) -> u64 {
         self.lock().counts.get(&(verb.to_owned(), resource.to_owned())).copied().unwrap_or(0)
@@ -128,7 +129,7 @@ impl RequestLog {
     }
 }
 
-/// `PROGRAM` or `PROGRAM/COMPONENT` of `PROGRAM/VERSION (OS/ARCH) kubernetes/COMMIT/COMPONENT`.
+/// Returns `PROGRAM` or `PROGRAM/COMPONENT` of `PROGRAM/VERSION (OS/ARCH) kubernetes/COMMIT/COMPONENT`.
 fn sender(user_agent: &str) -> String {
     let program = user_agent.split('/').next().unwrap_or_default();
     let commit = user_agent.split_once(" kubernetes/").map_or("", |(_, rest)| rest);

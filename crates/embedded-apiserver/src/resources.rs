@@ -1,6 +1,6 @@
 //! The resources the server serves: one row each.
 
-/// A resource: what its path says and what discovery answers.
+/// A resource: its path and its entry in discovery.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
     pub(crate) group: &'static str,
@@ -17,21 +17,22 @@ pub(crate) struct Resource {
     pub(crate) type_name: &'static str,
 }
 
-/// What may be done with a resource.
+/// Verbs that a resource supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verbs {
-    /// Stored objects: everything.
+    /// Stored objects, which support every verb.
     All,
     /// Stored objects, but no deletecollection (Namespaces).
     NoCollection,
-    /// Nothing is ever stored; lists are empty (Pods and what `kubectl describe` and `get all` ask for).
+    /// Objects that are never stored, so that lists are empty (Pods and other resources that `kubectl describe` and
+    /// `get all` read).
     ReadOnly,
     /// A question: created, answered, not stored.
     CreateOnly,
 }
 
 impl Verbs {
-    /// The verbs as discovery lists them.
+    /// Returns the verbs as discovery lists them.
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Self::All => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
@@ -43,22 +44,22 @@ impl Verbs {
 }
 
 impl Resource {
-    /// `v1` or `coordination.k8s.io/v1`
+    /// Returns `v1` or `coordination.k8s.io/v1`
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The resource in error messages: `nodes`, `leases.coordination.k8s.io`
+    /// Returns the resource in error messages: `nodes`, `leases.coordination.k8s.io`
     pub(crate) fn qualified(&self) -> String {
         if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// The kind in error messages: `Node`, `Lease.coordination.k8s.io`
+    /// Returns the kind in error messages: `Node`, `Lease.coordination.k8s.io`
     pub(crate) fn qualified_kind(&self) -> String {
         if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
     }
 
-    /// The resource whose objects this one shows. Both event APIs show one set of objects.
+    /// Returns the resource whose objects this one shows. Both event APIs show one set of objects.
     pub(crate) fn storage(&self) -> &'static Self {
         match self.plural {
             "events" => by_path("", "v1", "events").unwrap_or(&RESOURCES[0]),
@@ -66,7 +67,7 @@ impl Resource {
         }
     }
 
-    /// Whether a delete answers with the deleted object instead of a Status.
+    /// Returns `true` if a delete responds with the deleted object instead of a Status.
     pub(crate) fn delete_returns_object(&self) -> bool {
         matches!(self.plural, "services" | "serviceaccounts" | "persistentvolumes")
     }
@@ -76,22 +77,22 @@ fn find_static(resource: &Resource) -> &'static Resource {
     by_path(resource.group, resource.version, resource.plural).unwrap_or(&RESOURCES[0])
 }
 
-/// The resource at `/api/v1/PLURAL` (empty group) or `/apis/GROUP/VERSION/PLURAL`.
+/// Returns the resource at `/api/v1/PLURAL` (empty group) or `/apis/GROUP/VERSION/PLURAL`.
 pub(crate) fn by_path(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|r| r.plural == plural && r.version == version && r.group == group)
 }
 
-/// The resource with this kind and `apiVersion`.
+/// Returns the resource with this kind and `apiVersion`.
 pub(crate) fn by_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|r| r.kind == kind && r.api_version() == api_version)
 }
 
-/// The first resource with this plural name; core before groups.
+/// Returns the first resource with this plural name; core before groups.
 pub(crate) fn by_plural(plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|r| r.plural == plural)
 }
 
-/// All groups but the core one, in discovery's order, each with its version.
+/// The API groups except the core group, in discovery's order, each with its version.
 pub(crate) const GROUPS: [(&str, &str); 7] = [
     ("apps", "v1"),
     ("events.k8s.io", "v1"),

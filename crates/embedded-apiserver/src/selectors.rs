@@ -8,7 +8,7 @@ use crate::resources::Resource;
 use crate::status::ApiError;
 use crate::store::Stored;
 
-/// What a list or watch wants to see of a resource.
+/// Selection of a list or watch: namespace, labels and fields.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selector {
     namespace: Option<String>,
@@ -67,12 +67,12 @@ impl Selector {
         Ok(Self { namespace: namespace.map(str::to_owned), labels, fields })
     }
 
-    /// Whether it selects by labels or fields at all.
+    /// Returns `true` if the selector restricts labels or fields.
     pub(crate) fn is_selective(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
 
-    /// Whether the object is selected.
+    /// Returns `true` if the object is selected.
     pub(crate) fn matches(&self, stored: &Stored) -> bool {
         if let Some(namespace) = &self.namespace {
             let Some((of, _)) = stored.key.split_once('/') else { return false };
@@ -119,7 +119,7 @@ impl Requirement {
     }
 }
 
-/// The field at a dotted path, as text; what is not set is empty.
+/// Returns the field at a dotted path, as text; what is not set is empty.
 fn field_text(value: &Value, path: &str) -> String {
     let path = match path {
         // Selectors of both event APIs use the core names.

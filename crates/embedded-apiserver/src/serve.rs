@@ -69,7 +69,7 @@ impl ApiServer {
         let service = self.service();
         let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
             let mut service = service.clone();
-            // An error makes hyper close the connection without an answer.
+            // After an error, hyper closes the connection without a response.
             async move { service.call(request).await }
         });
         let builder = Builder::new(TokioExecutor::new());

@@ -16,12 +16,12 @@ use crate::schema::{Schema, decode};
 use crate::service::ApiService;
 use crate::store::{Expect, Store, Stored};
 
-/// How the server is set up.
+/// Settings of the server.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// `gitVersion` of `/version`.
     pub version: String,
-    /// Changes kept per resource; a watch or list that asks for older ones is answered 410.
+    /// Changes kept per resource; a watch or list that needs older ones is answered 410.
     pub history: usize,
     /// Requests kept in the log.
     pub request_log: usize,
@@ -39,17 +39,17 @@ pub struct Options {
     pub taint_new_nodes: bool,
 }
 
-/// Whose a token is.
+/// User that a token authenticates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// User name.
+    /// Name of the user.
     pub name: String,
     /// Groups; `system:masters` may do everything.
     pub groups: Vec<String>,
 }
 
 impl User {
-    /// A member of `system:masters`.
+    /// Returns a member of `system:masters`.
     #[must_use]
     pub fn admin() -> Self {
         Self {
@@ -58,7 +58,7 @@ impl User {
         }
     }
 
-    /// Whether the user may do everything.
+    /// Returns `true` if the user may do everything.
     #[must_use]
     pub fn is_admin(&self) -> bool {
         self.groups.iter().any(|group| group == "system:masters")
@@ -98,9 +98,9 @@ pub enum SeedError {
     /// A field has the wrong type.
     #[error("{object}: {problem}")]
     Malformed {
-        /// Kind and name.
+        /// Kind and name of the object.
         object: String,
-        /// What does not fit.
+        /// Description of the error.
         problem: String,
     },
 }
@@ -120,7 +120,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// The time, which follows tokio's clock.
+    /// Returns the time, which follows tokio's clock.
     pub(crate) fn now(&self) -> jiff::Timestamp {
         let passed = Instant::now().saturating_duration_since(self.started);
         jiff::SignedDuration::try_from(passed)
@@ -129,12 +129,12 @@ impl Inner {
             .unwrap_or(self.started_at)
     }
 
-    /// The service account tokens that were requested.
+    /// Returns the service account tokens that were requested.
     pub(crate) fn issued_tokens(&self) -> MutexGuard<'_, HashMap<String, Value>> {
         self.issued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time as metadata shows it.
+    /// Returns the time as metadata shows it.
     pub(crate) fn now_text(&self) -> String {
         self.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
@@ -160,13 +160,13 @@ impl Default for ApiServer {
 }
 
 impl ApiServer {
-    /// A server with the default options and the four namespaces that every cluster has.
+    /// Creates a server with the default options and the four namespaces that every cluster has.
     #[must_use]
     pub fn new() -> Self {
         Self::with_options(Options::default())
     }
 
-    /// A server with these options.
+    /// Creates a server with these options.
     #[must_use]
     pub fn with_options(options: Options) -> Self {
         let inner = Inner {
@@ -192,8 +192,8 @@ impl ApiServer {
         server
     }
 
-    /// The server as a router. A lost answer or refused connection shows as an answer whose body breaks off; through
-    /// [`service`](Self::service) and over TCP the request itself fails.
+    /// Returns the server as a router. A lost answer or refused connection shows as an answer whose body breaks off;
+    /// through [`service`](Self::service) and over TCP the request itself fails.
     pub fn router(&self) -> axum::Router {
         let service = self.service();
         axum::Router::new().fallback(move |request: axum::extract::Request| {
@@ -202,14 +202,14 @@ impl ApiServer {
         })
     }
 
-    /// The server as a service in the process: `kube::Client::new(server.service(), "default")`.
+    /// Returns the server as a service in the process: `kube::Client::new(server.service(), "default")`.
     #[must_use]
     pub fn service(&self) -> ApiService {
         ApiService::new(self.inner.clone())
     }
 
-    /// Puts an object into the store as it is: uid, status, finalizers, deletionTimestamp included, without admission or
-    /// validation. What is missing of uid and creationTimestamp is added. An object of the same name is replaced.
+    /// Stores an object unchanged: UID, status, finalizers, deletionTimestamp included, without admission or
+    /// validation. A missing UID and creationTimestamp are added. An object of the same name is replaced.
     ///
     /// # Errors
     ///
@@ -267,7 +267,7 @@ impl ApiServer {
         false
     }
 
-    /// The object called `name` of a resource (`nodes`); core/v1 for Events.
+    /// Returns the object called `name` of a resource (`nodes`); core/v1 for Events.
     #[must_use]
     pub fn get(&self, resource: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
         let resource = resources::by_plural(resource)?;
@@ -275,7 +275,7 @@ impl ApiServer {
         Some(with_kind(&stored, resource))
     }
 
-    /// All objects of a resource (`nodes`), by namespace and name.
+    /// Returns all objects of a resource (`nodes`), sorted by namespace and name.
     #[must_use]
     pub fn list(&self, resource: &str) -> Vec<Value> {
         let Some(resource) = resources::by_plural(resource) else { return Vec::new() };
@@ -283,14 +283,14 @@ impl ApiServer {
         snapshot.objects.iter().map(|stored| with_kind(stored, resource)).collect()
     }
 
-    /// The revision of the latest write.
+    /// Returns the revision of the latest write.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.inner.store.revision()
     }
 
-    /// Forgets all objects of a resource (`services`), as a server whose storage was lost: lists are empty, reads are
-    /// answered 404, and open watches end with 410 in the stream. Nobody is told of a deletion.
+    /// Removes all objects of a resource (`services`), like a server whose storage was lost: lists are empty, reads are
+    /// answered 404, and open watches end with 410 in the stream. No deletion is reported.
     pub fn forget(&self, resource: &str) {
         if let Some(resource) = resources::by_plural(resource) {
             self.inner.store.hide(resource.plural);
@@ -310,21 +310,21 @@ impl ApiServer {
         self.inner.store.compact();
     }
 
-    /// The fault rules.
+    /// Returns the fault rules.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.inner.faults
     }
 
-    /// The log of requests.
+    /// Returns the log of requests.
     #[must_use]
     pub fn requests(&self) -> RequestLog {
         self.inner.requests.clone()
     }
 }
 
-/// A UID. It comes from the thread's own dice, as all that the server makes up for objects: who seeds them (`fastrand::seed`)
-/// can replay a run.
+/// Returns a new UID, from the thread's random numbers, like all generated values of objects: with a seed
+/// (`fastrand::seed`) a run can be replayed.
 pub(crate) fn new_uid() -> String {
     uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid().to_string()
 }

@@ -1,4 +1,4 @@
-//! One request from start to end: faults, authentication, the handler, the log.
+//! Processing of a request from start to end: faults, authentication, the handler, the log.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -58,7 +58,7 @@ impl ApiService {
         Self { inner }
     }
 
-    /// Answers; where the connection is to be cut, with a body that breaks off.
+    /// Returns a response; if the connection is to be cut, one whose body breaks off.
     pub(crate) async fn answer_or_break(&self, request: axum::extract::Request) -> Response<Body> {
         match answer(self.inner.clone(), request).await {
             Ok(response) => response,

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::resources::Resource;
 
-/// An error answer.
+/// Error that is sent as a Status object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ApiError {
     pub(crate) code: u16,
@@ -15,7 +15,7 @@ pub(crate) struct ApiError {
     pub(crate) metadata: Value,
 }
 
-/// One invalid field.
+/// An invalid field of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cause {
     pub(crate) reason: &'static str,
@@ -57,7 +57,7 @@ impl Cause {
     }
 }
 
-/// A value as Go prints it in a field error.
+/// Returns a value as Go prints it in a field error.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text:?}"),
@@ -108,7 +108,7 @@ impl ApiError {
         error
     }
 
-    /// The object changed since the version the writer saw.
+    /// Creates the error for an object that changed since the version that the writer read.
     pub(crate) fn modified(resource: &Resource, name: &str) -> Self {
         Self::conflict(
             resource,
@@ -122,7 +122,8 @@ impl ApiError {
         Self::new(409, "Conflict", message).about(resource, resource.plural, name)
     }
 
-    /// A delete precondition that does not hold: names the kind where other conflicts name the resource.
+    /// Creates the error for a delete precondition that does not hold: it names the kind where other conflicts name the
+    /// resource.
     pub(crate) fn precondition(resource: &Resource, name: &str, detail: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {} \"{name}\": {detail}", resource.qualified_kind());
         Self::new(409, "Conflict", message).about(resource, resource.kind, name)
@@ -162,12 +163,12 @@ impl ApiError {
         error
     }
 
-    /// An object of `resource` that fails validation.
+    /// Creates the error for an invalid object of `resource`.
     pub(crate) fn invalid(resource: &Resource, name: &str, causes: &[Cause]) -> Self {
         Self::invalid_kind(resource.group, resource.kind, name, causes)
     }
 
-    /// A value of `kind` that fails validation.
+    /// Creates the error for an invalid value of `kind`.
     pub(crate) fn invalid_kind(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let mut lines: Vec<String> = Vec::new();
@@ -196,7 +197,7 @@ impl ApiError {
         error
     }
 
-    /// The Status object.
+    /// Returns the error as a Status object.
     pub(crate) fn to_value(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure",
@@ -212,7 +213,7 @@ impl ApiError {
     }
 }
 
-/// The Status that answers a delete.
+/// Returns the Status that answers a delete.
 pub(crate) fn deleted(resource: &Resource, name: &str, uid: &str) -> Value {
     let mut details = json!({"name": name, "kind": resource.plural, "uid": uid});
     if !resource.group.is_empty() {

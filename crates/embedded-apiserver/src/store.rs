@@ -21,12 +21,12 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// The object, parsed.
+    /// Returns the parsed object.
     pub(crate) fn value(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// The object with its kind, as a read of one object answers.
+    /// Returns the object with its kind, as a read of one object answers.
     pub(crate) fn single(&self, kind: &str, api_version: &str) -> Bytes {
         with_kind(&self.body, kind, api_version)
     }
@@ -47,7 +47,7 @@ pub(crate) fn with_kind(body: &[u8], kind: &str, api_version: &str) -> Bytes {
     out.freeze()
 }
 
-/// What happened to an object.
+/// Kind of a change to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     Added,
@@ -55,7 +55,7 @@ pub(crate) enum Change {
     Deleted,
 }
 
-/// One change in the history.
+/// A change in the history.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) revision: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Event {
     pub(crate) previous: Option<Arc<Stored>>,
 }
 
-/// What must be true of the object for a write to be applied.
+/// Precondition of a write on the stored object.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Expect {
     Absent,
@@ -76,7 +76,7 @@ pub(crate) enum Expect {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch;
 
-/// History before this revision is gone.
+/// The history before this revision was removed.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) struct Compacted {
     pub(crate) oldest: u64,
@@ -133,7 +133,7 @@ impl Store {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The revision of the latest write.
+    /// Returns the revision of the latest write.
     pub(crate) fn revision(&self) -> u64 {
         self.lock().revision
     }
@@ -142,7 +142,7 @@ impl Store {
         self.lock().collections.get(resource)?.objects.get(key).cloned()
     }
 
-    /// Writes `value` (its `metadata.resourceVersion` is set here) if the object is as expected.
+    /// Writes `value` (its `metadata.resourceVersion` is set here) if the object meets the precondition.
     pub(crate) fn put(
         &self,
         resource: &'static str,
@@ -190,7 +190,7 @@ impl Store {
         Ok(stored)
     }
 
-    /// All objects of a resource now, in key order.
+    /// Returns the current objects of a resource, sorted by key.
     pub(crate) fn snapshot(&self, resource: &'static str) -> Snapshot {
         let state = self.lock();
         let objects =
@@ -198,7 +198,7 @@ impl Store {
         Snapshot { revision: state.revision, objects }
     }
 
-    /// All objects of a resource as they were at `revision`.
+    /// Returns the objects of a resource as they were at `revision`.
     pub(crate) fn snapshot_at(&self, resource: &'static str, revision: u64) -> Result<Snapshot, Compacted> {
         let state = self.lock();
         let Some(collection) = state.collections.get(resource) else {
@@ -221,8 +221,8 @@ impl Store {
         Ok(Snapshot { revision, objects: objects.into_values().collect() })
     }
 
-    /// The first `limit` changes after `revision`, and the revision up to which they are all. A reader that is `new`
-    /// may not start before a compaction; one that was there already only must not have missed anything.
+    /// Returns the first `limit` changes after `revision`, and the revision up to which they are all. A reader that is
+    /// `new` may not start before a compaction; one that was there already only must not have missed anything.
     pub(crate) fn since(
         &self,
         resource: &'static str,
@@ -244,13 +244,13 @@ impl Store {
         Ok((last.unwrap_or(state.revision), events))
     }
 
-    /// Is told the revision whenever the resource changes.
+    /// Returns a receiver of the revision of each change to the resource.
     pub(crate) fn subscribe(&self, resource: &'static str) -> watch::Receiver<u64> {
         self.lock().collections.entry(resource).or_default().changed.subscribe()
     }
 
-    /// Forgets all objects of a resource and its history, as a storage that was lost: nobody is told of a deletion, and
-    /// watches end with 410.
+    /// Removes all objects of a resource and its history, like a lost storage: no deletion is reported, and watches end
+    /// with 410.
     pub(crate) fn hide(&self, resource: &'static str) {
         self.replace(resource, |collection| {
             let objects = std::mem::take(&mut collection.objects);
@@ -278,7 +278,7 @@ impl Store {
         collection.changed.send_replace(revision);
     }
 
-    /// Forgets all history.
+    /// Removes the whole history, so that older watches expire.
     pub(crate) fn compact(&self) {
         let mut state = self.lock();
         let revision = state.revision;
@@ -292,7 +292,7 @@ impl Store {
 }
 
 impl Collection {
-    /// Index of the first change after `revision`.
+    /// Returns index of the first change after `revision`.
     fn after(&self, revision: u64) -> usize {
         self.history.partition_point(|event| event.revision <= revision)
     }
@@ -320,7 +320,7 @@ fn store_as(key: &str, revision: u64, value: &mut Value) -> Arc<Stored> {
     Arc::new(Stored { key: key.into(), revision, body: body.into() })
 }
 
-/// `NAMESPACE/NAME`, or `NAME` for what has no namespace.
+/// Returns `NAMESPACE/NAME`, or `NAME` for a cluster-scoped object.
 pub(crate) fn key(namespace: Option<&str>, name: &str) -> String {
     namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
 }

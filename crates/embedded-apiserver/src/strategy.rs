@@ -1,11 +1,11 @@
-//! What each endpoint may change: the main one not the status, the status one not the spec.
+//! Update strategies: the main endpoint does not change the status, and the status endpoint does not change the spec.
 
 use serde_json::{Value, json};
 
 use crate::defaults::items_mut;
 use crate::resources::Resource;
 
-/// `stringData` is a way to write `data`; it is never read.
+/// Moves `stringData`, which is write-only, to `data`.
 pub(crate) fn write_only_strings(secret: &mut Value) {
     use base64::Engine as _;
     let Some(map) = secret.as_object_mut() else { return };
@@ -72,7 +72,7 @@ fn copy(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// What was allocated for a Service stays, also if the writer does not repeat it.
+/// Keeps the values that were allocated for a Service, also if the writer omits them.
 fn keep_allocated(new: &mut Value, old: &Value) {
     let kind = |service: &Value| service["spec"]["type"].as_str().unwrap_or_default().to_owned();
     let (before, after) = (kind(old), kind(new));
@@ -108,7 +108,7 @@ fn keep_allocated(new: &mut Value, old: &Value) {
     }
 }
 
-/// A Service that changes its type loses what the old type had and the new has not, unless the writer set it anew.
+/// Removes the fields of a Service's old type that the new type lacks, unless the writer set them again.
 fn drop_type_dependent(new: &mut Value, old: Option<&Value>) {
     let kind = new["spec"]["type"].as_str().unwrap_or_default().to_owned();
     let Some(old) = old else { return };

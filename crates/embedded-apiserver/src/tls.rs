@@ -3,18 +3,18 @@
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// A certificate that cannot be made or used.
+/// Errors of a self-signed certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// Making it failed.
+    /// The certificate cannot be generated.
     #[error("making a self-signed certificate for {names:?}: {source}")]
     Generate {
         /// The names it was to be for.
         names: Vec<String>,
-        /// Why.
+        /// Error of the certificate library.
         source: rcgen::Error,
     },
-    /// Using it failed.
+    /// The certificate cannot be used.
     #[error("using the self-signed certificate: {0}")]
     Use(#[from] rustls::Error),
 }
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// A certificate for these host names and addresses (`localhost`, `127.0.0.1`).
+    /// Creates a certificate for these host names and addresses (`localhost`, `127.0.0.1`).
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Certificate {
         Ok(Self { names, chain: made.cert.der().clone(), pem: made.cert.pem(), key: made.signing_key.serialize_der() })
     }
 
-    /// The certificate in PEM, which is its own authority.
+    /// Returns the certificate in PEM, which is its own authority.
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem

@@ -1,4 +1,4 @@
-//! What clients rely on: kube-rs' watcher and writes, watches under a clock that jumps, TCP and TLS.
+//! Client compatibility: kube-rs' watcher and writes, watches under a clock that jumps, TCP and TLS.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 

@@ -1,4 +1,5 @@
-//! Whatever happens: pages show every object once, and a list with the watch that follows it shows the present.
+//! Properties of lists and watches: pages show every object once, and a list with the watch that follows it shows the
+//! current state.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
@@ -17,7 +18,7 @@ fn run<F: Future>(future: F) -> F::Output {
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Something a client does to one of a few ConfigMaps.
+/// A client's operation on one of a few ConfigMaps.
 #[derive(Debug, Clone)]
 enum Act {
     Create(u8),
@@ -91,7 +92,7 @@ proptest! {
                 names.extend(items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()));
                 let rest = page["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
                 assert_eq!(usize::try_from(rest).unwrap(), count - names.len());
-                // What comes or goes between the pages is not seen: they are of one version.
+                // Changes between the pages are not visible: the pages have one version.
                 if late > 0 {
                     delete(&server, &format!("{PATH}/c{:02}", late * 3)).await;
                     post(&server, PATH, json!({"metadata": {"generateName": "c"}})).await;

@@ -1,4 +1,4 @@
-//! A request as handlers see it, and what they give.
+//! Requests as handlers see them, and their replies.
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -8,103 +8,103 @@ use tokio::time::Instant;
 
 use crate::fault::Effects;
 
-/// A request that arrived, for one of the cloud's services.
+/// A request that arrived for one of the cloud's services.
 pub struct Asked<S> {
-    /// The service.
+    /// Service that the request is for.
     pub service: S,
-    /// Method and path template, `GET /servers/{id}`.
+    /// Method and path template, such as `GET /servers/{id}`.
     pub route: String,
-    /// The path as it was sent.
+    /// Path, as it was sent.
     pub path: String,
-    /// What stands for the `{…}` of the template.
+    /// Values of the `{…}` in the template.
     pub ids: Vec<String>,
-    /// The parameters of the query, decoded.
+    /// Parameters of the query, decoded.
     pub query: Vec<(String, String)>,
-    /// Its headers.
+    /// Headers of the request.
     pub headers: HeaderMap,
-    /// The body as it was sent.
+    /// Body, as it was sent.
     pub bytes: Bytes,
-    /// The body; null if there was none, or no JSON.
+    /// Body as JSON; null if there was none, or no valid JSON.
     pub body: Value,
-    /// Whose objects it is about: [`Cloud::admit`](crate::Cloud::admit) says it.
+    /// Project of the objects, set by [`Cloud::admit`](crate::Cloud::admit).
     pub project: String,
-    /// The faults that hit it, for what a handler makes of them: pages, operations.
+    /// Faults that hit the request, for handlers with pages or operations.
     pub effects: Effects,
-    /// When it is carried out.
+    /// Time at which the request is carried out.
     pub now: Instant,
-    /// Headers that its answer gets, whatever it is.
+    /// Headers that are added to every answer to the request.
     pub on_answer: Vec<(&'static str, String)>,
 }
 
 impl<S> Asked<S> {
-    /// The first id of the path.
+    /// Returns the first ID in the path.
     #[must_use]
     pub fn id(&self) -> &str {
         self.nth_id(0)
     }
 
-    /// An id of the path, from 0; empty if it has none there.
+    /// Returns an ID in the path, counted from 0; empty if there is none.
     #[must_use]
     pub fn nth_id(&self, at: usize) -> &str {
         self.ids.get(at).map_or("", String::as_str)
     }
 
-    /// A parameter of the query.
+    /// Returns a parameter of the query.
     #[must_use]
     pub fn query(&self, name: &str) -> Option<&str> {
         self.all(name).next()
     }
 
-    /// All values of a parameter of the query.
+    /// Returns all values of a parameter of the query.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.query.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A header.
+    /// Returns a header of the request.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|it| it.to_str().ok())
     }
 
-    /// Whether it has a body that is no JSON.
+    /// Returns `true` if the body is not valid JSON.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         !self.bytes.is_empty() && serde_json::from_slice::<Value>(&self.bytes).is_err()
     }
 }
 
-/// An answer.
+/// An answer to a request.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// Its status.
+    /// Status of the answer.
     pub status: u16,
-    /// Its body, and the type of its content.
+    /// Body of the answer, with its content type.
     pub body: Option<(&'static str, String)>,
-    /// Further headers.
+    /// Further headers of the answer.
     pub headers: Vec<(&'static str, String)>,
 }
 
 impl Reply {
-    /// With JSON.
+    /// Returns an answer with a JSON body.
     #[must_use]
     #[allow(clippy::needless_pass_by_value, reason = "it is made for this")]
     pub fn new(status: u16, body: Value) -> Self {
         Self::text(status, "application/json", body.to_string())
     }
 
-    /// With a text of this type: YAML, XML, a page of HTML.
+    /// Returns an answer with a text body of this content type: YAML, XML, HTML.
     #[must_use]
     pub fn text(status: u16, kind: &'static str, text: impl Into<String>) -> Self {
         Self { status, body: Some((kind, text.into())), headers: Vec::new() }
     }
 
-    /// Without a body.
+    /// Returns an answer without a body.
     #[must_use]
     pub fn empty(status: u16) -> Self {
         Self { status, body: None, headers: Vec::new() }
     }
 
-    /// With a further header.
+    /// Adds a header to the answer.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));

@@ -1,15 +1,15 @@
-//! The cloud's clock: that of the host when the cloud was made, and from then on tokio's.
+//! The cloud's clock: the host's time when the cloud is created, advanced by tokio's clock.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// A clock whose times are texts.
+/// A clock that returns times as text.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     epoch: Timestamp,
-    /// Not before the first request: a cloud may be made outside of a runtime.
+    /// Time of the first request; not set before, because a cloud may be created outside of a runtime.
     started: Option<Instant>,
 }
 
@@ -20,7 +20,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// From now on time goes by.
+    /// Starts the clock, if it is not running yet.
     pub fn start(&mut self, now: Instant) {
         self.started.get_or_insert(now);
     }
@@ -30,19 +30,19 @@ impl Clock {
         self.epoch.saturating_add(passed + later).unwrap_or(self.epoch)
     }
 
-    /// `2026-11-22T02:00:26`.
+    /// Returns the time in the form `2026-11-22T02:00:26`.
     #[must_use]
     pub fn local(&self) -> String {
         self.at(Duration::ZERO).strftime("%Y-%m-%dT%H:%M:%S").to_string()
     }
 
-    /// `2026-11-22T02:00:26Z`.
+    /// Returns the time in the form `2026-11-22T02:00:26Z`.
     #[must_use]
     pub fn utc(&self) -> String {
         self.local() + "Z"
     }
 
-    /// `2026-11-22T02:00:26.000000Z`, so much later than now.
+    /// Returns the time `later` from now, in the form `2026-11-22T02:00:26.000000Z`.
     #[must_use]
     pub fn precise(&self, later: Duration) -> String {
         self.at(later).strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()

@@ -1,4 +1,4 @@
-//! What a fake says of its cloud, and how it is served.
+//! The trait by which a fake describes its cloud, and the server that runs it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,42 +14,43 @@ use crate::fault::Refused;
 use crate::gate::{Gate, Recorded};
 use crate::routes::{Handler, Routes, Target};
 
-/// A cloud's model, and the manners of its APIs.
+/// A cloud's model, with the conventions of its APIs.
 pub trait Cloud: Sized + Send + 'static {
-    /// Which of its APIs a request is for; `()` where it has one.
+    /// Type that distinguishes the cloud's APIs; `()` if there is one.
     type Service: Copy + Send + Sync + 'static;
-    /// Why a request is not carried out.
+    /// Reason why a request is not carried out.
     type Refusal;
-    /// Who answers what. Where several prefixes fit, the first one with a fitting route.
+    /// Routes with their handlers. If several prefixes fit, the first one with a matching route counts.
     const ROUTES: &'static [Routes<Self>];
 
-    /// Time goes by: what is due, happens.
+    /// Advances the model to this time, so that due operations end.
     fn advance(&mut self, _now: Instant) {}
 
-    /// Whether a request may be carried out, and whose [`project`](Asked::project) it is about: credentials, limits.
+    /// Checks if a request may be carried out (credentials, limits), and sets its [`project`](Asked::project).
     ///
     /// # Errors
-    /// Why it may not.
+    /// The reason why the request may not be carried out.
     fn admit(&mut self, asked: &mut Asked<Self::Service>) -> Result<(), Self::Refusal>;
 
-    /// A refusal as this API means it.
+    /// Converts a refusal into the API's own type.
     fn refusal(asked: &Asked<Self::Service>, refused: Refused) -> Self::Refusal;
 
-    /// A refusal as this API writes it.
+    /// Writes a refusal in the API's form.
     fn words(asked: &Asked<Self::Service>, refusal: Self::Refusal) -> Reply;
 
-    /// There is no such path, or not with this method.
+    /// Returns the refusal for a path that does not exist, or not with this method.
     fn unknown(asked: &Asked<Self::Service>) -> Self::Refusal {
         Self::refusal(asked, Refused::new(404, "not_found", "there is no such path"))
     }
 
-    /// Whether a request on this route changes nothing: what asks for a token, and reads that are sent as `POST`.
+    /// Returns `true` if a request on this route changes nothing: also for requests for a token, and reads that are
+    /// sent as `POST`.
     fn is_read(route: &str) -> bool {
         route.starts_with("GET ")
     }
 }
 
-/// A fake cloud that is served. Clones share it.
+/// A fake cloud that is served. Clones share their state.
 pub struct Handle<C>(Arc<Shared<C>>);
 
 struct Shared<C> {
@@ -63,28 +64,28 @@ impl<C> Clone for Handle<C> {
     }
 }
 
-/// The most that a body may be: a pool with thousands of members.
+/// The maximum size of a body in bytes: enough for a pool with thousands of members.
 const MOST: usize = 8 << 20;
 
 impl<C: Cloud> Handle<C> {
-    /// This one.
+    /// Returns a handle to this cloud.
     #[must_use]
     pub fn new(cloud: C) -> Self {
         Self(Arc::new(Shared { gate: Gate::default(), cloud: Mutex::new(cloud) }))
     }
 
-    /// The cloud, for levers.
+    /// Locks the cloud's model, for controls of a test.
     pub fn lock(&self) -> MutexGuard<'_, C> {
         self.0.cloud.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What all its requests pass.
+    /// Returns the recorder that all requests pass.
     #[must_use]
     pub fn gate(&self) -> &Gate {
         &self.0.gate
     }
 
-    /// All its services, for any host.
+    /// Returns a router for all services, for any host.
     pub fn router(&self) -> Router {
         Router::new().fallback(serve::<C>).with_state(self.clone())
     }
@@ -144,8 +145,8 @@ fn answer<C: Cloud>(cloud: &mut C, handler: Option<Handler<C>>, asked: &mut Aske
     reply
 }
 
-/// Declares the fake of a cloud over a model with `Model::new(options)`: all that its [`Gate`](crate::Gate) is, with the cloud
-/// behind. Clones share everything.
+/// Declares the fake of a cloud over a model with `Model::new(options)`. The fake dereferences to its
+/// [`Gate`](crate::Gate). Clones share their state.
 ///
 /// ```ignore
 /// fake_cloud::fake!(Fake(Model, Options));
@@ -153,7 +154,7 @@ fn answer<C: Cloud>(cloud: &mut C, handler: Option<Handler<C>>, asked: &mut Aske
 #[macro_export]
 macro_rules! fake {
     ($name:ident($model:ty, $options:ty)) => {
-        /// The fake: all that its [`Gate`] is, with a cloud behind. Clones share everything.
+        /// The fake of a cloud, which dereferences to its [`Gate`]. Clones share their state.
         #[derive(Clone)]
         pub struct $name($crate::Handle<$model>);
 
@@ -172,13 +173,13 @@ macro_rules! fake {
         }
 
         impl $name {
-            /// An empty cloud.
+            /// Returns an empty cloud.
             #[must_use]
             pub fn new(options: $options) -> Self {
                 Self($crate::Handle::new(<$model>::new(options)))
             }
 
-            /// All APIs, for any host and under their real paths.
+            /// Returns a router for all APIs, for any host and under their real paths.
             pub fn router(&self) -> axum::Router {
                 self.0.router()
             }

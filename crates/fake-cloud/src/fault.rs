@@ -1,69 +1,69 @@
-//! What can be broken, on purpose.
+//! Faults that tests inject.
 
 use std::future::pending;
 use std::time::Duration;
 
-/// Something that goes wrong with requests.
+/// A fault that hits requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The route, `GET /servers/{id}`; empty: all routes. A method alone: all routes with it.
+    /// Route, such as `GET /servers/{id}`; empty for all routes. A method alone stands for all routes with it.
     pub route: String,
-    /// What goes wrong.
+    /// Kind of the fault.
     pub kind: FaultKind,
-    /// So many requests are spared first.
+    /// Number of requests that are spared first.
     pub spared: u32,
-    /// For how many requests; `None`: until [`Gate::clear_faults`](crate::Gate::clear_faults).
+    /// Number of requests that are hit; `None` for all until [`Gate::clear_faults`](crate::Gate::clear_faults).
     pub times: Option<u32>,
 }
 
-/// The ways in which a request can go wrong.
+/// The ways in which a request can fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// Refused in the API's own words; not applied.
+    /// Refused in the API's own form; not applied.
     Refused(Refused),
     /// Refused with this status and a body that is not the API's, as by a proxy; not applied.
     Status(u16),
-    /// Applied, and the connection cut before the answer.
+    /// Applied, and the connection is cut before the answer.
     LostAnswer,
-    /// Applied, and the connection cut in the middle of the answer.
+    /// Applied, and the connection is cut in the middle of the answer.
     CutAnswer,
-    /// Neither applied nor answered.
+    /// Not applied, and never answered.
     Hang,
     /// Applied and answered after this time.
     Latency(Duration),
-    /// What it starts in the background ends in an error, which has this code where the API tells one.
+    /// The operation that the request starts ends in an error, with this code if the API shows one.
     EndsInError(String),
-    /// A list has nothing in it.
+    /// A list is empty.
     EmptyList,
     /// A page of a list is skipped.
     MissingPage(usize),
-    /// A list says that this page is its last.
+    /// A list ends with this page.
     EarlyEnd(usize),
-    /// Each page of a list says that it is followed by itself.
+    /// Each page of a list names itself as the next page.
     EndlessList,
-    /// Each page of a list is empty, and says that another one follows.
+    /// Each page of a list is empty, and names another one as the next page.
     EmptyPages,
-    /// Applied, and answered with so many bytes of spaces before the answer, which is valid.
+    /// Applied, and answered with this many bytes of spaces before the answer, which is valid.
     LongAnswer(usize),
-    /// Applied, and answered with spaces without an end.
+    /// Applied, and answered with an endless stream of spaces.
     EndlessAnswer,
 }
 
-/// Why a request is not carried out, before the API puts it into its own form.
+/// A refusal of a request, before the API puts it into its own form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The answer's status; `None`: the one that belongs to the code.
+    /// Status of the answer; `None` for the status of the code.
     pub status: Option<u16>,
-    /// The API's word for it.
+    /// Error code of the API.
     pub code: String,
-    /// What it says.
+    /// Message of the refusal.
     pub message: String,
-    /// `Retry-After` in seconds.
+    /// Value of `Retry-After` in seconds.
     pub retry_after: Option<u32>,
 }
 
 impl Refused {
-    /// With this status, code and message.
+    /// Returns a refusal with this status, code and message.
     #[must_use]
     pub fn new(status: u16, code: &str, message: &str) -> Self {
         Self { status: Some(status), code: code.to_owned(), message: message.to_owned(), retry_after: None }
@@ -71,52 +71,51 @@ impl Refused {
 }
 
 impl Fault {
-    /// A fault until it is cleared.
+    /// Returns a fault that lasts until it is cleared.
     #[must_use]
     pub fn new(route: &str, kind: FaultKind) -> Self {
         Self { route: route.to_owned(), kind, spared: 0, times: None }
     }
 
-    /// Refused with this status, in nobody's words.
+    /// Returns a refusal with this status, in a form that is not the API's.
     #[must_use]
     pub fn status(route: &str, status: u16) -> Self {
         Self::new(route, FaultKind::Status(status))
     }
 
-    /// Refused with this code of the API, and the status that belongs to it.
+    /// Returns a refusal with this code of the API, and its status.
     #[must_use]
     pub fn code(route: &str, code: &str) -> Self {
         let refused = Refused { status: None, ..Refused::new(0, code, "on purpose") };
         Self::new(route, FaultKind::Refused(refused))
     }
 
-    /// Refused with this status, in the API's own form.
+    /// Returns a refusal with this status, in the API's own form.
     #[must_use]
     pub fn refused(route: &str, status: u16) -> Self {
         Self::refused_as(route, status, "OnPurpose", "on purpose")
     }
 
-    /// Refused with this status, in the API's own form, with this code (`OverQuota`) and message.
+    /// Returns a refusal with this status, in the API's own form, with this code (`OverQuota`) and message.
     #[must_use]
     pub fn refused_as(route: &str, status: u16, code: &str, message: &str) -> Self {
         Self::new(route, FaultKind::Refused(Refused::new(status, code, message)))
     }
 
-    /// Refused with this status (429, 503), in the API's own form, and `Retry-After` in seconds.
+    /// Returns a refusal with this status (429, 503), in the API's own form, and `Retry-After` in seconds.
     #[must_use]
     pub fn retry_after(route: &str, status: u16, seconds: u32) -> Self {
         let refused = Refused::new(status, "", "there are too many requests");
         Self::new(route, FaultKind::Refused(Refused { retry_after: Some(seconds), ..refused }))
     }
 
-    /// What it starts in the background ends in an error with this code; empty where the API tells none.
+    /// Returns a fault that makes started operations end in an error with this code; empty if the API shows none.
     #[must_use]
     pub fn ends_in_error(route: &str, code: &str) -> Self {
         Self::new(route, FaultKind::EndsInError(code.to_owned()))
     }
 
-    /// All ways in which an API can be wrong about a list on this route, and about everything else, that no client may take
-    /// for an answer.
+    /// Returns all faults of an API, of a list on this route and in general, that no client may take for an answer.
     #[must_use]
     pub fn of_list(list: &str) -> Vec<Self> {
         vec![
@@ -138,19 +137,19 @@ impl Fault {
         ]
     }
 
-    /// Only for so many requests.
+    /// Limits the fault to this number of requests.
     #[must_use]
     pub fn times(self, times: u32) -> Self {
         Self { times: Some(times), ..self }
     }
 
-    /// Only after so many requests that it would have hit.
+    /// Spares this number of requests first.
     #[must_use]
     pub fn after(self, spared: u32) -> Self {
         Self { spared, ..self }
     }
 
-    /// Whether a request on `route` is hit; it is counted.
+    /// Returns `true` if a request on `route` is hit, and counts the request.
     fn hits(&mut self, route: &str) -> bool {
         let is_named = self.route.is_empty() || self.route == route || route.split(' ').next() == Some(&self.route);
         if is_named && self.spared > 0 {
@@ -166,13 +165,13 @@ impl Fault {
 pub struct Effects(Vec<FaultKind>);
 
 impl Effects {
-    /// These.
+    /// Returns these faults as effects.
     #[must_use]
     pub fn of(kinds: impl IntoIterator<Item = FaultKind>) -> Self {
         Self(kinds.into_iter().collect())
     }
 
-    /// Those of `faults` that hit a request on `route`; each counts it.
+    /// Returns those of `faults` that hit a request on `route`, and counts the request.
     pub(crate) fn take(faults: &mut Vec<Fault>, route: &str) -> Self {
         let mut taken = Vec::new();
         faults.retain_mut(|fault| {
@@ -189,13 +188,13 @@ impl Effects {
         self.0.iter().find_map(choose)
     }
 
-    /// Whether this is among them.
+    /// Returns `true` if a fault of this kind hits the request.
     #[must_use]
     pub fn has(&self, kind: &FaultKind) -> bool {
         self.0.contains(kind)
     }
 
-    /// The code of the error in which what is started now ends, if it does.
+    /// Returns the error code of operations that the request starts, if they fail.
     #[must_use]
     pub fn error(&self) -> Option<String> {
         self.find(|it| if let FaultKind::EndsInError(code) = it { Some(code.clone()) } else { None })
@@ -209,7 +208,7 @@ impl Effects {
         self.find(|it| if let FaultKind::EarlyEnd(at) = it { Some(*at) } else { None })
     }
 
-    /// Sends this number of bytes before the answer.
+    /// Returns the number of bytes to send before the answer.
     pub(crate) fn padding(&self) -> Option<usize> {
         self.find(|it| match it {
             FaultKind::LongAnswer(bytes) => Some(*bytes),
@@ -218,7 +217,7 @@ impl Effects {
         })
     }
 
-    /// The status that somebody between client and API answers with.
+    /// Returns the status that a proxy between client and API answers with.
     pub(crate) fn foreign(&self) -> Option<u16> {
         self.find(|it| if let FaultKind::Status(status) = it { Some(*status) } else { None })
     }
@@ -227,7 +226,7 @@ impl Effects {
         self.find(|it| if let FaultKind::Refused(refused) = it { Some(refused.clone()) } else { None })
     }
 
-    /// Waits as they say.
+    /// Waits as long as the faults require.
     pub(crate) async fn hold(&self) {
         if self.has(&FaultKind::Hang) {
             pending::<()>().await;

@@ -1,4 +1,4 @@
-//! What every request passes: the account, the faults, and what becomes of the answer.
+//! The recorder of requests, which also injects faults into them and their answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,33 +12,33 @@ use tokio::time::Instant;
 
 use crate::fault::{Effects, Fault, FaultKind};
 
-/// A request that arrived.
+/// A request that was recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
-    /// When.
+    /// Time at which the request arrived.
     pub at: Instant,
-    /// Method and path template, `GET /servers/{id}`.
+    /// Method and path template, such as `GET /servers/{id}`.
     pub route: String,
-    /// The path as it was sent.
+    /// Path, as it was sent.
     pub path: String,
-    /// The query as it was sent.
+    /// Query, as it was sent.
     pub query: String,
-    /// The body; null if there was none, or no JSON. A password may be in it.
+    /// Body; null if there was none, or no valid JSON. May contain a password.
     pub body: Value,
-    /// The answer's status; 0: not answered, or not yet.
+    /// Status of the answer; 0 if there is none, or none yet.
     pub status: u16,
     pub(crate) is_mutation: bool,
 }
 
 impl Recorded {
-    /// Whether it asked for a change.
+    /// Returns `true` if the request changes something.
     #[must_use]
     pub fn is_mutation(&self) -> bool {
         self.is_mutation
     }
 }
 
-/// The account of requests, and the faults that hit them. Clones share both.
+/// The record of requests, and the faults that hit them. Clones share both.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<Mutex<State>>);
 
@@ -49,28 +49,28 @@ struct State {
     longest_padding: usize,
 }
 
-/// Faults.
+/// Methods that inject faults.
 impl Gate {
-    /// Breaks something, until its count is used up or [`clear_faults`](Self::clear_faults).
+    /// Injects a fault, until its count is used up or [`clear_faults`](Self::clear_faults) is called.
     pub fn fail(&self, fault: Fault) {
         self.state().faults.push(fault);
     }
 
-    /// Mends everything.
+    /// Removes all injected faults.
     pub fn clear_faults(&self) {
         self.state().faults.clear();
     }
 }
 
-/// The account.
+/// Methods for the record of requests.
 impl Gate {
-    /// All requests so far that named a service.
+    /// Returns all requests so far that named a service.
     #[must_use]
     pub fn requests(&self) -> Vec<Recorded> {
         self.state().requests.clone()
     }
 
-    /// Their number by route.
+    /// Returns the number of requests by route.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
@@ -80,33 +80,33 @@ impl Gate {
         counts
     }
 
-    /// The number on this route; a method alone: with this method.
+    /// Returns the number of requests on this route, or with this method.
     #[must_use]
     pub fn count(&self, route: &str) -> usize {
         let counts = self.counts().into_iter();
         counts.filter(|(it, _)| it == route || it.split(' ').next() == Some(route)).map(|(_, count)| count).sum()
     }
 
-    /// The bodies that were sent to this route.
+    /// Returns the bodies that were sent to this route.
     #[must_use]
     pub fn bodies(&self, route: &str) -> Vec<Value> {
         self.requests().into_iter().filter(|it| it.route == route).map(|it| it.body).collect()
     }
 
-    /// Those that asked for a change: route and body.
+    /// Returns route and body of the requests that change something.
     #[must_use]
     pub fn changes(&self) -> Vec<(String, Value)> {
         self.requests().into_iter().filter(Recorded::is_mutation).map(|it| (it.route, it.body)).collect()
     }
 
-    /// The most bytes that a client took of one answer of [`LongAnswer`](FaultKind::LongAnswer) or
-    /// [`EndlessAnswer`](FaultKind::EndlessAnswer), since the requests were forgotten.
+    /// Returns the maximum number of bytes that a client read of one answer with [`LongAnswer`](FaultKind::LongAnswer)
+    /// or [`EndlessAnswer`](FaultKind::EndlessAnswer), since the requests were forgotten.
     #[must_use]
     pub fn longest_padding(&self) -> usize {
         self.state().longest_padding
     }
 
-    /// Forgets the requests so far.
+    /// Clears the record of requests.
     pub fn forget_requests(&self) {
         let mut state = self.state();
         state.requests.clear();
@@ -114,7 +114,7 @@ impl Gate {
     }
 }
 
-/// A request on its way.
+/// A request that is being answered.
 pub(crate) struct Passing {
     gate: Gate,
     at: Instant,
@@ -127,7 +127,7 @@ impl Gate {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a request into the account, and says which faults hit it.
+    /// Records a request, and returns it with the faults that hit it.
     pub(crate) fn admit(&self, request: Recorded) -> Passing {
         let mut state = self.state();
         let effects = Effects::take(&mut state.faults, &request.route);
@@ -138,12 +138,12 @@ impl Gate {
 }
 
 impl Passing {
-    /// What is left of the answer when the faults are through with it.
+    /// Applies the faults to the answer.
     pub(crate) async fn answer(self, answer: Response) -> Response {
         if self.effects.has(&FaultKind::LostAnswer) {
             return Response::new(cut(Bytes::new()));
         }
-        // The account may have been begun anew meanwhile.
+        // The record may have been cleared meanwhile.
         if let Some(record) = self.gate.state().requests.get_mut(self.index).filter(|it| it.at == self.at) {
             record.status = answer.status().as_u16();
         }
@@ -163,11 +163,11 @@ impl Passing {
     }
 }
 
-/// Bytes of padding that are sent at once.
+/// The number of padding bytes that are sent at once.
 const PART: usize = 64 << 10;
 
 impl Passing {
-    /// A body with so many spaces before it.
+    /// Returns a body with this many spaces before it.
     fn padded(self, bytes: usize, body: Body) -> Body {
         let (gate, spaces) = (self.gate, Bytes::from(vec![b' '; PART]));
         let padding = stream::unfold(0, move |taken| {
@@ -181,7 +181,7 @@ impl Passing {
     }
 }
 
-/// A body that breaks off after these bytes: the server closes the connection.
+/// Returns a body that breaks off after these bytes, as if the server closed the connection.
 fn cut(bytes: Bytes) -> Body {
     let begun = (!bytes.is_empty()).then_some(Ok(bytes));
     let end = [Err(std::io::Error::other("the connection was cut"))];

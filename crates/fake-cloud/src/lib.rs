@@ -1,15 +1,15 @@
-//! What fakes of clouds share, for tests.
+//! Building blocks that fakes of clouds share, for tests.
 //!
-//! A fake is a *model*, which is what there is in the cloud, and a table of *handlers*, each of which answers one request of
-//! the cloud's API: `fn(&mut Model, &Asked) -> Result<Reply, Refusal>`. With [`Cloud`] it says who may ask, and how the API
-//! words a refusal. For that it gets
+//! A fake is a *model*, the state of the cloud, and a table of *handlers*, each of which answers one request of the
+//! cloud's API: `fn(&mut Model, &Asked) -> Result<Reply, Refusal>`. Its implementation of [`Cloud`] decides who may
+//! send requests, and how the API words a refusal. In return it gets
 //!
 //! * a router, in the process or on a port ([`Handle`], [`Port`]),
-//! * an account of all requests, and faults that tests switch on ([`Gate`], [`Fault`]),
-//! * lists in pages, with what can be wrong with them ([`Page`]),
-//! * what goes on in the background ([`Operations`]), a clock ([`Clock`]) and a limit of requests ([`Bucket`]).
+//! * a record of all requests, and faults that tests inject ([`Gate`], [`Fault`]),
+//! * paged lists, with the faults that they may have ([`Page`]),
+//! * operations in the background ([`Operations`]), a clock ([`Clock`]) and a rate limit ([`Bucket`]).
 //!
-//! All times are tokio's, so that they may be virtual.
+//! Times are tokio's, so that they may be virtual.
 //!
 //! ```
 //! use fake_cloud::{Asked, Cloud, Fault, Handle, Refused, Reply, Routes};

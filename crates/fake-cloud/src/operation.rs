@@ -1,4 +1,4 @@
-//! What the cloud does in the background: it takes its time, and may fail.
+//! Operations that the cloud carries out in the background: they take time, and may fail.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,49 +7,49 @@ use tokio::time::Instant;
 
 use crate::fault::Effects;
 
-/// Something that goes on in the background.
+/// An operation in the background.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// When it is over.
+    /// Time at which the operation ends.
     pub ends: Instant,
-    /// The code with which it fails then; `None`: it does not.
+    /// Error code with which the operation fails at the end; `None` if it succeeds.
     pub error: Option<String>,
 }
 
 impl Operation {
-    /// One that takes so long from now on, and ends as the faults say.
+    /// Returns an operation that takes `time` from now on, and fails if the faults say so.
     #[must_use]
     pub fn begin(time: Duration, effects: &Effects) -> Self {
         Self { ends: Instant::now() + time, error: effects.error() }
     }
 
-    /// Whether it is over.
+    /// Returns `true` if the operation has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.ends <= Instant::now()
     }
 }
 
-/// Operations by the id of what they are done to, of which each is in one at a time.
+/// Operations by the ID of their object; each object has one at a time.
 #[derive(Debug, Default)]
 pub struct Operations {
     running: BTreeMap<String, Operation>,
-    /// None of them ends any more.
+    /// If set, no operation ends any more.
     pub is_frozen: bool,
 }
 
 impl Operations {
-    /// Begins one, in place of the one that is under way.
+    /// Starts an operation, replacing the object's current one.
     pub fn begin(&mut self, id: &str, time: Duration, effects: &Effects) {
         self.running.insert(id.to_owned(), Operation::begin(time, effects));
     }
 
-    /// Forgets the one on this: it is gone.
+    /// Forgets the operation of an object that was deleted.
     pub fn forget(&mut self, id: &str) {
         self.running.remove(id);
     }
 
-    /// Those that are over; they are not told again.
+    /// Returns and removes the operations that have ended.
     pub fn finished(&mut self) -> Vec<(String, Operation)> {
         if self.is_frozen {
             return Vec::new();

@@ -1,46 +1,46 @@
-//! Pages of lists, with what can be wrong with them.
+//! Pages of lists, with the faults that they may have.
 
 use crate::fault::{Effects, FaultKind};
 
-/// A page of a list, as the faults leave it.
+/// A page of a list, after the faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What is on it.
+    /// Items on the page.
     pub items: Vec<T>,
-    /// Its number, from 1.
+    /// Number of the page, from 1.
     pub number: usize,
-    /// The number of the last page.
+    /// Number of the last page.
     pub last: usize,
-    /// How many items all pages have together.
+    /// Number of items on all pages together.
     pub total: usize,
-    /// Which page it says comes next.
+    /// Page that this page names as the next one.
     pub next: Next,
 }
 
-/// The page after a page.
+/// The page that a page names as the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// None: it is the last one.
+    /// No page, as on the last one.
     Nothing,
-    /// The one after it.
+    /// The page after this one.
     Following,
-    /// Itself, for ever.
+    /// The page itself, forever.
     Itself,
 }
 
 impl<T> Page<T> {
-    /// The page with this number, from 1, of so many items each: for APIs that number their pages.
+    /// Returns the page with this number, from 1, of `size` items each: for APIs with page numbers.
     pub fn numbered(items: impl IntoIterator<Item = T>, number: usize, size: usize, effects: &Effects) -> Self {
-        // All pages from a missing one on are those after it.
+        // From a missing page on, each page is the one after it.
         let is_shifted = effects.missing_page().is_some_and(|missing| number >= missing);
         Self::cut(items, number, (number - 1 + usize::from(is_shifted)) * size, size, effects)
     }
 
-    /// The page that begins at this item, from 0, of so many items each: for APIs that go on after the last item that they
-    /// showed, or at an offset.
+    /// Returns the page that begins at this item, from 0, of `size` items each: for APIs that continue after the last
+    /// item, or at an offset.
     pub fn starting(items: impl IntoIterator<Item = T>, start: usize, size: usize, effects: &Effects) -> Self {
         let number = start / size + 1;
-        // Who goes on after what is shown instead of a missing page goes on at the right place.
+        // A client that continues after the items of a missing page continues at the right place.
         let skipped = if effects.missing_page() == Some(number) { size } else { 0 };
         let mut page = Self::cut(items, number, start + skipped, size, effects);
         let is_end = start + skipped + page.items.len() >= page.total;
@@ -50,7 +50,7 @@ impl<T> Page<T> {
         page
     }
 
-    /// For APIs that do not look further: a full page says that another one follows, if only an empty one.
+    /// Marks a full page as followed by another one, even if that is empty: for APIs that do not look ahead.
     #[must_use]
     pub fn full_is_followed(mut self, size: usize, effects: &Effects) -> Self {
         if self.next == Next::Nothing && self.items.len() == size && !self.is_early_end(effects) {

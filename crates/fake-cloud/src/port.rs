@@ -1,4 +1,4 @@
-//! A fake on a port of this machine, for programs.
+//! Fakes that listen on a port of this machine, for programs.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,29 +7,29 @@ use axum::Router;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-/// A port that is open, and not served yet: a fake may have to know where it is.
+/// A port that is open but not served yet, because a fake may have to know its URL.
 pub struct Port {
     listener: TcpListener,
     address: SocketAddr,
 }
 
 impl Port {
-    /// Opens this one, `127.0.0.1:0` for any that is free.
+    /// Opens a port; `127.0.0.1:0` stands for any free port.
     ///
     /// # Errors
-    /// It cannot be had.
+    /// An error if the port cannot be opened.
     pub async fn open(address: &str) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         Ok(Self { address: listener.local_addr()?, listener })
     }
 
-    /// `http://127.0.0.1:43617`.
+    /// Returns the URL, such as `http://127.0.0.1:43617`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Serves this from now on, in the runtime that it is called in.
+    /// Serves this router from now on, in the runtime of the caller.
     #[must_use]
     pub fn serve(self, router: Router) -> Served {
         let url = self.url();
@@ -38,14 +38,14 @@ impl Port {
     }
 }
 
-/// A router that is served until this is dropped.
+/// A router that is served until this value is dropped.
 pub struct Served {
     url: String,
     server: AbortHandle,
 }
 
 impl Served {
-    /// Where: `http://127.0.0.1:43617`.
+    /// Returns the URL, such as `http://127.0.0.1:43617`.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url

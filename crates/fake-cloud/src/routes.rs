@@ -1,36 +1,36 @@
-//! Which handler answers what.
+//! The table of routes and their handlers.
 
 use crate::asked::{Asked, Reply};
 use crate::cloud::Cloud;
 
-/// Carries a request out.
+/// A function that carries out a request.
 pub type Handler<C> = fn(&mut C, &Asked<<C as Cloud>::Service>) -> Result<Reply, <C as Cloud>::Refusal>;
 
-/// Method, path template after the prefix, handler.
+/// A route: method, path template after the prefix, handler.
 pub type Route<C> = (&'static str, &'static str, Handler<C>);
 
-/// The routes under one beginning of the path.
+/// The routes under one prefix of the path.
 pub struct Routes<C: Cloud> {
-    /// What the paths begin with, a version for example. It is no part of a route's name.
+    /// Prefix of the paths, a version for example. It is not part of a route's name.
     pub prefix: &'static str,
-    /// The service that answers.
+    /// Service that answers the requests.
     pub service: C::Service,
-    /// Its routes.
+    /// Routes of the service.
     pub table: &'static [Route<C>],
 }
 
-/// Where a request goes.
+/// The target of a request.
 pub(crate) struct Target<C: Cloud> {
     pub(crate) service: C::Service,
-    /// `GET /servers/{id}`.
+    /// Name of the route, such as `GET /servers/{id}`.
     pub(crate) name: String,
     pub(crate) ids: Vec<String>,
-    /// `None`: there is no such path, or not with this method.
+    /// Handler; `None` if the path does not exist, or not with this method.
     pub(crate) handler: Option<Handler<C>>,
 }
 
 impl<C: Cloud> Target<C> {
-    /// Where this request goes; `None`: there is no such service.
+    /// Returns the target of a request; `None` if there is no such service.
     pub(crate) fn of(method: &str, path: &str) -> Option<Self> {
         let under = || C::ROUTES.iter().filter_map(|it| Some((it, path.strip_prefix(it.prefix)?)));
         for (Routes { service, table, .. }, rest) in under() {
@@ -47,7 +47,7 @@ impl<C: Cloud> Target<C> {
     }
 }
 
-/// What stands in `path` for the placeholders of `template`, if they match.
+/// Returns the values in `path` of the placeholders in `template`, if they match.
 fn captures(template: &str, path: &str) -> Option<Vec<String>> {
     let (mut wanted, mut given) = (template.trim_end_matches('/').split('/'), path.trim_end_matches('/').split('/'));
     let mut ids = Vec::new();

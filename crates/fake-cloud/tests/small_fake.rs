@@ -1,4 +1,4 @@
-//! A small fake, and all that it gets for being one.
+//! Tests of a small fake with the building blocks of this crate.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 use tower::ServiceExt;
 
-/// Machines, by name, and what is done to them in the background.
+/// A cloud with machines, by name, and their operations in the background.
 #[derive(Default)]
 struct Acme {
     machines: BTreeMap<String, Value>,
@@ -77,7 +77,7 @@ impl Cloud for Acme {
     }
 }
 
-/// Status, headers, and the body as far as it came; `None`: it broke off.
+/// Sends a request; returns status, headers, and the body, or `None` if it broke off.
 async fn send(acme: &Handle<Acme>, method: &str, path: &str, body: &Value) -> (u16, HeaderMap, Option<Value>) {
     let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
     let request = Request::builder().method(method).uri(path).header("authorization", "Bearer token");
@@ -97,7 +97,7 @@ async fn make(acme: &Handle<Acme>, name: &str) -> u16 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_goes_to_its_handler_and_into_the_account() {
+async fn request_reaches_its_handler_and_is_recorded() {
     let acme = Handle::new(Acme::default());
     assert_eq!(make(&acme, "a").await, 202);
     assert_eq!(send(&acme, "POST", "/v1/machines", &json!({})).await.0, 422);
@@ -119,13 +119,13 @@ async fn a_request_goes_to_its_handler_and_into_the_account() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_hit_what_they_name_as_often_as_they_say() {
+async fn faults_hit_the_named_route_the_given_number_of_times() {
     let acme = Handle::new(Acme::default());
     let gate = acme.gate();
     gate.fail(Fault::status("GET /machines", 502).after(1).times(1));
     gate.fail(Fault::code("POST", "busy").times(2));
     assert_eq!((ask(&acme, "/v1/machines").await.0, ask(&acme, "/v1/machines").await.0), (200, 502));
-    assert_eq!(ask(&acme, "/v1/machines").await.0, 200, "the second one, and no other");
+    assert_eq!(ask(&acme, "/v1/machines").await.0, 200, "the fault hits the second request only");
     assert_eq!((make(&acme, "a").await, make(&acme, "a").await, make(&acme, "a").await), (409, 409, 202));
     gate.fail(Fault::retry_after("", 429, 7));
     let (status, headers, body) = send(&acme, "GET", "/v1/machines", &Value::Null).await;
@@ -136,18 +136,18 @@ async fn faults_hit_what_they_name_as_often_as_they_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_lost_or_cut_is_applied_and_what_hangs_is_not() {
+async fn lost_and_cut_requests_are_applied_and_hanging_ones_are_not() {
     let acme = Handle::new(Acme::default());
     let gate = acme.gate();
     gate.fail(Fault::new("POST", FaultKind::LostAnswer).times(1));
     assert_eq!(send(&acme, "POST", "/v1/machines", &json!({"name": "lost"})).await.2, None);
-    assert_eq!(gate.requests()[0].status, 0, "nobody got it");
+    assert_eq!(gate.requests()[0].status, 0, "the answer is lost");
     gate.fail(Fault::new("POST", FaultKind::CutAnswer).times(1));
     let cut = send(&acme, "POST", "/v1/machines", &json!({"name": "cut"})).await;
     assert_eq!((cut.0, cut.2), (202, None));
     gate.fail(Fault::new("POST", FaultKind::Hang).times(1));
     let hangs = timeout(Duration::from_secs(3600), make(&acme, "never")).await;
-    assert!(hangs.is_err(), "it is never answered");
+    assert!(hangs.is_err(), "the request is never answered");
     gate.fail(Fault::new("POST", FaultKind::Latency(Duration::from_secs(9))).times(1));
     let begun = Instant::now();
     assert_eq!(make(&acme, "late").await, 202);
@@ -156,7 +156,7 @@ async fn what_is_lost_or_cut_is_applied_and_what_hangs_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_on_in_the_background_takes_its_time_and_may_fail() {
+async fn background_operations_take_time_and_may_fail() {
     let acme = Handle::new(Acme::default());
     make(&acme, "good").await;
     acme.gate().fail(Fault::ends_in_error("POST /machines", "no_room"));
@@ -170,7 +170,7 @@ async fn what_goes_on_in_the_background_takes_its_time_and_may_fail() {
     assert_eq!((state("good").await, state("bad").await), (json!("running"), json!("failed")));
 }
 
-/// What whoever follows the pages reads; at most ten of them.
+/// Returns the pages that a client reads, ten at most.
 fn read(page: impl Fn(usize) -> Page<u32>, after: impl Fn(usize, &Page<u32>) -> usize) -> Vec<Vec<u32>> {
     let (mut at, mut pages) = (0, Vec::new());
     while pages.len() < 10 {
@@ -186,7 +186,7 @@ fn read(page: impl Fn(usize) -> Page<u32>, after: impl Fn(usize, &Page<u32>) -> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_in_pages_are_wrong_in_the_same_ways_whatever_form_they_have() {
+async fn paging_faults_are_the_same_for_all_forms_of_paging() {
     let whole = vec![vec![1, 2], vec![3, 4], vec![5]];
     let cases = [
         (FaultKind::LostAnswer, whole),
@@ -220,7 +220,7 @@ async fn a_bucket_is_refilled_evenly() {
 }
 
 #[tokio::test]
-async fn a_fake_on_a_port_is_there_until_it_is_dropped() {
+async fn fake_on_a_port_is_served_until_it_is_dropped() {
     let acme = Handle::new(Acme::default());
     let port = Port::open("127.0.0.1:0").await.unwrap();
     let url = port.url();
@@ -239,7 +239,7 @@ async fn a_fake_on_a_port_is_there_until_it_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_answer_is_valid_and_what_is_taken_of_it_is_counted() {
+async fn long_answer_is_valid_and_its_read_bytes_are_counted() {
     let acme = Handle::new(Acme::default());
     let gate = acme.gate();
     gate.fail(Fault::new("GET /machines", FaultKind::LongAnswer(100_000)).times(1));

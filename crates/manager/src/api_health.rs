@@ -1,4 +1,4 @@
-//! Whether the API server is up (APP-14, APP-18).
+//! Waits for a healthy API server at the start (APP-14, APP-18).
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::diagnosis::{Situation, explain};
 use crate::exit::Failure;
 
-/// It has so long to say that it is well.
+/// Time that the API server may take to become healthy.
 const LIMIT: Duration = Duration::from_secs(10);
-/// It is asked this often.
+/// Interval between health checks.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Returns as soon as the API server says that it is well.
+/// Returns as soon as the API server reports that it is healthy.
 ///
 /// # Errors
-/// It did not within ten seconds: fatal, with what it said last.
+/// A fatal failure with the last answer, if the API server is not healthy within ten seconds.
 pub(crate) async fn wait(client: &Client, situation: &Situation) -> Result<(), Failure> {
     let deadline = Instant::now() + LIMIT;
     let mut last = String::from("no answer");
@@ -49,7 +49,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A server that is well from the given question on.
+    /// Returns a client of a server that is healthy from the given request on.
     fn client(well_from: u32, asked: &Arc<AtomicU32>) -> Client {
         let asked = Arc::clone(asked);
         let answer = move |_: Request<Body>| {

@@ -1,4 +1,4 @@
-//! The shared caches: each kind is read once, by whoever needs it.
+//! The shared caches. Each resource kind is listed and watched once per process.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use runtime::loops::restarting;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The caches of one process. One that nobody watches stays empty.
+/// The shared caches of one process. A kind that no controller needs stays empty.
 #[derive(Clone)]
 pub(crate) struct SharedCaches {
     pub(crate) nodes: Cache<Node>,
@@ -18,13 +18,13 @@ pub(crate) struct SharedCaches {
     pub(crate) volumes: Cache<PersistentVolume>,
 }
 
-/// Where objects are read from, and what of it is not believed.
+/// The cluster that the caches list and watch, and the options of the watches.
 pub(crate) struct Source {
     pub(crate) client: Client,
     pub(crate) config: WatchConfig,
     /// The cluster whose objects they are.
     pub(crate) identity: ClusterIdentity,
-    /// How Nodes that vanish all together are held, if they are.
+    /// Options and observer that hold back the deletion of many Nodes at once; `None` if mass deletions are not held.
     pub(crate) hold: Option<(HoldOptions, Arc<dyn HoldObserver<Node>>)>,
 }
 
@@ -35,7 +35,7 @@ impl Source {
     }
 }
 
-/// Kinds that are read only if a controller for them runs; Nodes always are.
+/// The resource kinds to cache because a running controller needs them. Nodes are always cached.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Needed {
     pub(crate) services: bool,
@@ -47,7 +47,8 @@ impl SharedCaches {
         Self { nodes: Cache::new(), services: Cache::new(), volumes: Cache::new() }
     }
 
-    /// Fills what is needed and not `watched` yet, and keeps it fresh until `shutdown`. No kind waits for another (INV-6).
+    /// Starts the caches that are needed and not `watched` yet, and keeps them up to date until `shutdown`. No kind
+    /// waits for another (INV-6).
     pub(crate) fn watch(
         &self,
         source: &Source,
@@ -75,13 +76,15 @@ impl SharedCaches {
     }
 }
 
-/// Keeps a cache fresh until `shutdown`, whatever panics on the way: one that stays as it is would be believed.
+/// Keeps a cache up to date until `shutdown` and restarts its watch after a panic, because a stale cache would be taken
+/// for current.
 async fn follow<T: Cached>(watch: Watch<T>, shutdown: CancellationToken) {
     let component = format!("cache of {}", <T::Wire as kube::Resource>::plural(&()));
     restarting(&component, &shutdown, || watch.clone().run(shutdown.clone())).await;
 }
 
-/// How objects are read, with what the environment says: `KUBE_FEATURE_WatchListClient=false` means in pages (APP-152).
+/// Returns the watch configuration. `feature` is the value of `KUBE_FEATURE_WatchListClient`; `false` selects paged
+/// lists instead of streaming lists (APP-152).
 pub(crate) fn watch_config(feature: Option<&str>) -> WatchConfig {
     let is_off = feature.is_some_and(|value| matches!(value, "0" | "f" | "F" | "false" | "False" | "FALSE"));
     WatchConfig { streaming: !is_off, ..WatchConfig::default() }

@@ -1,4 +1,4 @@
-//! Who may call the endpoints (APP-8, APP-121).
+//! Authentication and authorization of callers of the endpoints (APP-8, APP-121).
 
 use serving::access::lookup::LookupError;
 use serving::access::{Access, Reviewers};
@@ -9,10 +9,10 @@ use crate::diagnosis::{Situation, explain};
 use crate::exit::Failure;
 use crate::flags::Flags;
 
-/// Finds out whom to ask about callers, and asks the API server whom it trusts itself.
+/// Sets up authentication and authorization, and reads the API server's request header configuration.
 ///
 /// # Errors
-/// What flags name cannot be used, or the API server cannot be asked and that is not tolerated.
+/// If a file that the flags name cannot be used, or if the API server cannot be read and that is not tolerated.
 pub(crate) async fn access(flags: &Flags, settings: &Settings, stop: &CancellationToken) -> Result<Access, Failure> {
     let (authentication, authorization) = (flags.authentication(), flags.authorization());
     let requests = settings.contact.noting(settings.metrics.requests());
@@ -43,7 +43,7 @@ pub(crate) async fn access(flags: &Flags, settings: &Settings, stop: &Cancellati
     }
 }
 
-/// Why the API server gives no answer: the network, DNS, the address (P-40).
+/// Returns the reason why the API server does not answer: network, DNS or address (P-40).
 async fn why(client: &kube::Client, settings: &Settings) -> String {
     match client.apiserver_version().await {
         Ok(_) => "It answers by now".to_owned(),
@@ -51,7 +51,7 @@ async fn why(client: &kube::Client, settings: &Settings) -> String {
     }
 }
 
-/// Where this process runs and whom it asks.
+/// Returns the environment of this process, for explanations of connection errors.
 pub(crate) fn situation(settings: &Settings) -> Situation {
     match &settings.clients {
         Clients::Configured(options) => Situation::find(options),

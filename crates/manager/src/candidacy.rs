@@ -1,4 +1,4 @@
-//! Under which leases this process works (APP-60, APP-75, APP-79).
+//! The leases under which this process works (APP-60, APP-75, APP-79).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 use crate::exit::{Failure, LostLease};
 use crate::work::{Means, Work};
 
-/// A standby whose lease was not readable for this long is not ready (APP-104).
+/// Time after which a standby that cannot read its lease is not ready (APP-104).
 const READABLE: Duration = Duration::from_secs(60);
 
-/// The leases that this process stands for.
+/// The leases that this process is a candidate for.
 pub(crate) struct Candidacy {
     main: Elector,
     migration: Option<(Elector, Assignment)>,
@@ -28,7 +28,7 @@ impl Candidacy {
         Self { main, migration }
     }
 
-    /// All of them.
+    /// Returns the leaderships of all leases.
     pub(crate) fn leases(&self) -> Vec<Leadership> {
         let (main, migration) = self.leaderships();
         std::iter::once(main).chain(migration).collect()
@@ -38,7 +38,7 @@ impl Candidacy {
         (self.main.leadership(), self.migration.as_ref().map(|(elector, _)| elector.leadership()))
     }
 
-    /// Open while what is led is not lost (INV-4).
+    /// Returns the fence, which is open until a held lease is lost (INV-4).
     pub(crate) fn fence(&self) -> Fence {
         match self.leaderships() {
             (main, None) => main.fence(),
@@ -46,13 +46,13 @@ impl Candidacy {
         }
     }
 
-    /// The check `leaderElection`: the worse of both leases (APP-68, APP-82 *ours*).
+    /// Returns the check `leaderElection`, which fails if either lease fails (APP-68, APP-82 *ours*).
     pub(crate) fn health(&self) -> Arc<dyn Check> {
         let (main, migration) = self.leaderships();
         Arc::new(move || main.health().and_then(|()| migration.as_ref().map_or(Ok(()), Leadership::health)))
     }
 
-    /// Whether this process knows who leads, be it itself or another.
+    /// Returns the check that fails unless this process knows the leader, be it itself or another replica.
     pub(crate) fn readiness(&self) -> Arc<dyn Check> {
         let main = self.main.leadership();
         Arc::new(move || match main.lease_was_seen_within(READABLE) {
@@ -61,16 +61,16 @@ impl Candidacy {
         })
     }
 
-    /// Stands for election, works while it leads, and gives the lease back when that has ended.
+    /// Runs leader election, works while this process leads, and releases the lease when the work has ended.
     ///
     /// # Errors
-    /// A lost lease, at once: the fence is closed, and nothing is waited for (APP-65). What is wrong with the work.
+    /// A lost lease, at once: the fence is closed and the work in progress is not awaited (APP-65). Errors of the work.
     pub(crate) async fn run(self, means: Means, stop: &CancellationToken) -> Result<(), Failure> {
         let (leads, second) = self.leaderships();
         let release = CancellationToken::new();
         let elections = Elections { main: tokio::spawn(self.main.run(release.clone())), release: release.clone() };
         let identity = means.settings.identity.clone();
-        // Whatever ends this, the work ends too.
+        // The work ends with this function, whatever the reason.
         let halt = stop.child_token();
         let _halted = halt.clone().drop_guard();
         let lost_migration = async {
@@ -83,7 +83,7 @@ impl Candidacy {
             biased;
             _ = leads.lost() => return Err(Failure::LostLease(LostLease::Main)),
             other = identity.refused() => {
-                // Renewed or released it would be a change; it expires.
+                // Renewing or releasing the lease would be a change, so it expires.
                 elections.main.abort();
                 return Err(Failure::another_cluster(other));
             }
@@ -132,14 +132,14 @@ async fn lead(
     started
 }
 
-/// Elections that run; they are left to themselves when this is dropped.
+/// The running elections. Dropping this value does not stop them.
 struct Elections {
     main: JoinHandle<Outcome>,
     release: CancellationToken,
 }
 
 impl Elections {
-    /// Gives the lease back.
+    /// Releases the lease, and waits until the elections have ended.
     async fn end(self, leads: &Leadership) -> Result<(), Failure> {
         self.release.cancel();
         match self.main.await {

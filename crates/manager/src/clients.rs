@@ -10,29 +10,29 @@ use tokio::sync::OnceCell;
 
 use crate::controllers_task::Settings;
 
-/// `host` of the metrics of an API server inside this process.
+/// Value of the label `host` for an API server inside this process.
 const IN_PROCESS: &str = "in-process";
 
-/// Makes clients.
+/// A factory of Kubernetes clients.
 #[derive(Clone)]
 pub enum Clients {
-    /// For a server that a configuration leads to. Each component identifies itself in its `User-Agent`.
+    /// Clients of a configured server. Each component identifies itself in its `User-Agent`.
     Configured(Box<ClientOptions>),
-    /// One client for everybody: an API server inside this process.
+    /// A client that all components share, for an API server inside this process.
     Shared(Client),
 }
 
-/// What a client tells and asks on the way of each request.
+/// Metrics and fence of a client.
 #[derive(Clone)]
 pub(crate) struct Wiring {
-    /// Hears of each request.
+    /// Metrics of each request.
     pub(crate) metrics: Arc<dyn RequestMetrics>,
-    /// Whether what changes something may be sent (INV-4); `None`: nobody asks.
+    /// Fence that permits or refuses changes (INV-4); `None` permits all.
     pub(crate) fence: Option<Fence>,
 }
 
 impl Clients {
-    /// A client for one component.
+    /// Returns a client for one component.
     pub(crate) async fn client(&self, component: &str, wiring: Wiring) -> Result<Client, ClientError> {
         match self {
             Self::Configured(options) => {
@@ -49,7 +49,7 @@ impl Clients {
         }
     }
 
-    /// A client of the same configuration with other limits and another time-out (APP-40).
+    /// Returns clients of the same server with other options, such as limits or a timeout (APP-40).
     pub(crate) fn with(&self, change: impl FnOnce(&ClientOptions) -> ClientOptions) -> Self {
         match self {
             Self::Configured(options) => Self::Configured(Box::new(change(options))),
@@ -58,11 +58,11 @@ impl Clients {
     }
 }
 
-/// What a provider gets of it (PROV-10).
+/// The Kubernetes clients that a provider gets (PROV-10).
 pub(crate) enum ForProvider {
-    /// One client, whatever it asks for.
+    /// A client that all components of the provider share.
     Given(Client),
-    /// A client for each component that it names, with an account of its own where flags say so (APP-50).
+    /// A client for each component that the provider names, with its own ServiceAccount if the flags say so (APP-50).
     Own(Box<Settings>),
 }
 
@@ -75,7 +75,7 @@ impl ClientBuilder for ForProvider {
     }
 }
 
-/// A client that is made when it is first used: an account that nobody uses must not be asked for (DEP-10).
+/// A client that is created at its first use, so that no ServiceAccount is created that is never used (DEP-10).
 struct Api {
     cell: OnceCell<Client>,
     maker: Option<(Box<Settings>, String)>,

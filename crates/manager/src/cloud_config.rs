@@ -1,4 +1,4 @@
-//! The file of `--cloud-config`, followed as it changes (APP-89).
+//! Watches the file of `--cloud-config` for changes (APP-89).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,30 +13,31 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::flags::OnCloudConfigChange;
 
-/// How often the file is looked at.
+/// Interval between reads of the file.
 const PERIOD: Duration = Duration::from_secs(10);
-/// A provider that takes longer to take it over is not waited for.
+/// Timeout of the provider's reload.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a cloud does not accept yet, or did not answer for, is tried again after so long, then ever more rarely: a new password
-/// may be in the file before the cloud knows it (P-39), and an account may be locked after some refusals.
+/// First pause before a file that the cloud rejected or did not answer for is loaded again; later pauses grow. A new
+/// password may be in the file before the cloud accepts it (P-39), and repeated refusals may lock an account.
 const AGAIN: Duration = Duration::from_secs(60);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(600);
 
-/// The file as it was last read. It is read as a whole each time, by its path: that follows the links that Kubernetes
-/// swaps when a Secret changes, and needs no trust in times. Of its text only a hash is kept, because it holds secrets.
+/// The last version of the file. The whole file is read by its path each time, which follows the links that Kubernetes
+/// swaps when a Secret changes and does not depend on modification times. Only a hash is kept, because the file holds
+/// secrets.
 pub(crate) struct CloudConfig {
     path: PathBuf,
     on_change: OnCloudConfigChange,
     known: Option<u64>,
     /// The same of the files that the provider read beside it.
     known_beside: u64,
-    /// Why it could not be read, said once.
+    /// Last error of reading the file, so that each error is logged once.
     trouble: Option<String>,
 }
 
 impl CloudConfig {
-    /// The file as it is now, before the provider reads it: what changes in between is a change. Nothing if changes are
-    /// to be ignored.
+    /// Records the file before the provider reads it, so that a change in between is noticed. Returns `None` if changes
+    /// are to be ignored.
     pub(crate) fn note(path: PathBuf, on_change: OnCloudConfigChange) -> Option<Self> {
         if on_change == OnCloudConfigChange::Ignore {
             return None;
@@ -45,7 +46,7 @@ impl CloudConfig {
         Some(Self { path, on_change, known, known_beside: 0, trouble: None })
     }
 
-    /// Follows the file. Returns only if the process is to end because of a change.
+    /// Watches the file. Returns only if the process must end because of a change.
     pub(crate) async fn follow(mut self, provider: Arc<dyn CloudProvider>, metrics: Metrics) {
         let path = self.path.display().to_string();
         self.known_beside = read_all(config_files(&*provider)).await;
@@ -79,7 +80,7 @@ impl CloudConfig {
                     );
                 }
                 Err(error) => {
-                    // What is wrong in the file itself is no better next time.
+                    // A retry does not help against a mistake in the file itself.
                     again = (!error.is_invalid()).then(|| Instant::now() + pause);
                     let reason = error.to_string();
                     tracing::error!(
@@ -92,8 +93,8 @@ impl CloudConfig {
         }
     }
 
-    /// The text, if it is another one than before, or one of the files `beside` it is. A file that is gone, or cannot be read,
-    /// is no change.
+    /// Returns the text if the file or one of the files in `beside` has changed. A file that is missing or unreadable
+    /// counts as unchanged.
     async fn changed(&mut self, beside: Vec<PathBuf>) -> Option<String> {
         let path = self.path.clone();
         let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await;
@@ -103,7 +104,7 @@ impl CloudConfig {
                 let trouble = error.to_string();
                 if self.trouble.as_ref() != Some(&trouble) {
                     let path = self.path.display();
-                    tracing::warn!(%path, reason = trouble, "the cloud configuration cannot be read any more; going on with what it was");
+                    tracing::warn!(%path, reason = trouble, "the cloud configuration can no longer be read; the last one stays in use");
                     self.trouble = Some(trouble);
                 }
                 return None;
@@ -122,21 +123,21 @@ fn hash(text: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Hash of all that stands in these files; of what cannot be read, that it is so.
+/// Returns a hash of the files' contents. An unreadable file counts as one without content.
 async fn read_all(files: Vec<PathBuf>) -> u64 {
     let read = move || hash(files.iter().map(|path| std::fs::read(path).ok()).collect::<Vec<_>>());
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 
-/// The files that the provider read beside its own; none if it panics.
+/// Returns the files that the provider reads in addition to its own; none if the provider panics.
 fn config_files(provider: &dyn CloudProvider) -> Vec<PathBuf> {
     catch_unwind(AssertUnwindSafe(|| provider.config_files())).unwrap_or_else(|_| {
-        tracing::error!(provider = provider.name(), "the provider panicked when it was asked for its files");
+        tracing::error!(provider = provider.name(), "the provider panicked while listing its configuration files");
         Vec::new()
     })
 }
 
-/// Whatever the provider does, the manager goes on.
+/// Passes the file to the provider, and turns a panic or a time-out into an error, so that the manager keeps running.
 async fn reload(provider: &dyn CloudProvider, file: &ConfigFile) -> cloud_provider::Result<Reload> {
     let reloading = AssertUnwindSafe(async { provider.reload(file).await }).catch_unwind();
     match timeout(PATIENCE, reloading).await {
@@ -158,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes what begins with "good", and notes what it is given.
+    /// A provider that accepts texts that begin with "good" and records each text.
     #[derive(Default)]
     struct Acme {
         texts: Mutex<Vec<String>>,
@@ -186,7 +187,7 @@ mod tests {
         }
     }
 
-    /// A file that is mounted as Kubernetes mounts Secrets: a link through a link, and the inner one is swapped.
+    /// A file mounted like a Secret: a link through another link, of which the inner one is swapped.
     struct Mounted(tempfile::TempDir);
 
     impl Mounted {
@@ -250,7 +251,7 @@ mod tests {
         assert!(!task.is_finished());
     }
 
-    /// P-39.
+    /// A rejected file is loaded again with growing pauses (P-39).
     #[tokio::test(start_paused = true)]
     async fn what_the_cloud_does_not_accept_yet_is_tried_again_ever_more_rarely() {
         let file = Mounted::new("good 1");
@@ -291,7 +292,7 @@ mod tests {
             file.swap(&format!("..{number}"), &format!("old {number}"));
             periods(2).await;
         }
-        // A credential in it may be taken over all the same.
+        // A credential in the file may have been adopted all the same.
         assert_eq!(provider.texts.lock().unwrap().len(), 3);
         assert!(!task.is_finished());
     }

@@ -5,13 +5,13 @@ use serde_json::{Map, Value, json};
 
 use crate::flags::Flags;
 
-/// The key of the one component group.
+/// Key of the only component group.
 pub const GROUP: &str = "cloudcontrollermanager.config.k8s.io";
 
 impl Flags {
-    /// The configuration that these flags come to, in the shape that `/configz` has.
+    /// Returns the configuration that these flags result in, in the format of `/configz`.
     ///
-    /// The casing is mixed because the reference's is. Without a limit of requests (D-10) `qps` is -1, which means just
+    /// The keys have the mixed case of the Go program. Without a rate limit (D-10), `qps` is -1, which means just
     /// that there, and `burst` 0. `migration` is what was read for leader migration, if that is on.
     ///
     /// ```
@@ -27,7 +27,7 @@ impl Flags {
         self.configz_with(None)
     }
 
-    /// The same, with what was read for leader migration, which is part of it.
+    /// Returns the configuration with the leader migration that was read from its file.
     #[must_use]
     pub fn configz_with(&self, migration: Option<&LeaderMigration>) -> Value {
         let configuration = json!({
@@ -50,7 +50,7 @@ impl Flags {
         let election = &self.leader_election;
         let limited = self.api.kube_api_qps.filter(|qps| *qps > 0.0);
         json!({
-            // Of the insecure port that is no more.
+            // Port of the insecure server, which no longer exists.
             "Port": 0,
             "Address": "0.0.0.0",
             "MinResyncPeriod": self.api.min_resync_period.to_string(),
@@ -112,12 +112,13 @@ fn leader_migration(migration: Option<&LeaderMigration>) -> Value {
     })
 }
 
-/// Go writes an empty list as `null`.
+/// Converts a list; Go writes an empty list as `null`.
 fn or_null<T: Into<Value>>(items: Vec<T>) -> Value {
     if items.is_empty() { Value::Null } else { items.into_iter().map(Into::into).collect() }
 }
 
-/// As Go writes a `float32`: whole ones without a point, others with the digits that tell them apart.
+/// Formats a number like Go formats a `float32`: whole numbers without a point, others with the fewest digits that are
+/// unambiguous.
 fn number(number: f32) -> Value {
     match number {
         whole if whole.fract() == 0.0 && whole.abs() < 1e9 => json!(whole as i64),
@@ -138,7 +139,7 @@ mod tests {
         }
     }
 
-    /// APP-155, to the letter.
+    /// The complete default configuration (APP-155).
     const REFERENCE: &str = r#"{"cloudcontrollermanager.config.k8s.io":{
      "kind":"CloudControllerManagerConfiguration",
      "apiVersion":"cloudcontrollermanager.config.k8s.io/v1alpha1",

@@ -1,4 +1,4 @@
-//! The controllers as one running thing: caches, events, loops.
+//! The set of running controllers: caches, events and worker loops.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,39 +27,40 @@ use crate::selection::Selection;
 use crate::service_accounts::ServiceAccountClients;
 use crate::starter::{Started, Starter};
 
-/// What the controllers are started with.
+/// The settings that the controllers start with.
 #[derive(Clone)]
 pub struct Settings {
-    /// How they behave.
+    /// Behaviour of the controllers.
     pub options: Options,
-    /// How they reach the Kubernetes API.
+    /// Factory of Kubernetes clients.
     pub clients: Clients,
-    /// `--min-resync-period`: every object is looked at again after this long, times a factor from 1 to 2 (RT-20).
+    /// Value of `--min-resync-period`: interval of full resyncs, multiplied by a random factor from 1 to 2 (RT-20).
     pub min_resync_period: Duration,
-    /// `--controllers`: those that run.
+    /// Value of `--controllers`: the selected controllers.
     pub controllers: Selection,
-    /// `--configure-cloud-routes`: whether the route controller may run (ROUTE-2).
+    /// Value of `--configure-cloud-routes`. If `false`, the route controller does not run (ROUTE-2).
     pub configure_cloud_routes: bool,
-    /// `--controller-start-interval`: the pause after the start of each controller, times a factor from 1 to 2 (APP-35).
+    /// Value of `--controller-start-interval`: pause after the start of each controller, multiplied by a random factor
+    /// from 1 to 2 (APP-35).
     pub start_interval: Duration,
-    /// What is counted of what they do.
+    /// Metrics of the controllers.
     pub metrics: Metrics,
-    /// When the API server last answered.
+    /// Time of the API server's last answer.
     pub(crate) contact: Contact,
-    /// The cluster that is worked for, and whether another one was met (INV-9).
+    /// Identity of the cluster, which notices an API server of another cluster (INV-9).
     pub identity: ClusterIdentity,
-    /// Whether anything may be changed (INV-4); `None`: whatever the clients' own options say.
+    /// Fence that permits or refuses changes (INV-4); `None` leaves the decision to the clients' own options.
     pub fence: Option<Fence>,
-    /// Longest time of a call to the cloud, where a person waits for the answer.
+    /// Timeout of a call to the cloud in interactive commands; `None` for the default.
     pub call_timeout: Option<Duration>,
     /// Notified when the cloud accepts the credential again.
     pub credential_accepted: Arc<Notify>,
-    /// Where `--use-service-account-credentials`, who makes the clients of controllers and provider.
+    /// Factory of ServiceAccount clients for controllers and provider, with `--use-service-account-credentials`.
     pub accounts: Option<ServiceAccountClients>,
 }
 
 impl Settings {
-    /// The standard controllers.
+    /// Returns the settings of the standard controllers.
     #[must_use]
     pub fn new(options: Options, clients: Clients) -> Self {
         Self {
@@ -83,13 +84,14 @@ impl Settings {
         Wiring { metrics: self.contact.noting(self.metrics.requests()), fence: self.fence.clone() }
     }
 
-    /// A client for one component.
+    /// Returns a client for one component.
     pub(crate) async fn client(&self, component: &str) -> Result<Client> {
         let client = self.clients.client(component, self.wiring()).await;
         client.with_context(|| format!("no Kubernetes client for {component}"))
     }
 
-    /// A client for a controller or the provider: with an account of its own, if it is to have one (APP-50).
+    /// Returns a client for a controller or the provider, with a ServiceAccount of its own if the flags say so
+    /// (APP-50).
     pub(crate) async fn client_of_its_own(&self, name: &str) -> Result<Client> {
         match &self.accounts {
             None => self.client(name).await,
@@ -97,41 +99,41 @@ impl Settings {
         }
     }
 
-    /// Whether this controller is asked for, by all flags together.
+    /// Returns `true` if the flags select this controller.
     #[must_use]
     pub fn wants(&self, names: ControllerNames) -> bool {
         self.controllers.includes(names) && (names != ROUTE_CONTROLLER || self.configure_cloud_routes)
     }
 }
 
-/// Running controllers.
+/// Handles of the running controllers.
 pub struct Handles {
     tasks: TaskTracker,
     caches: SharedCaches,
 }
 
 impl Handles {
-    /// The shared cache of Nodes.
+    /// Returns the shared cache of Nodes.
     #[must_use]
     pub fn nodes(&self) -> &Cache<Node> {
         &self.caches.nodes
     }
 
-    /// The shared cache of Services; empty where the service controller does not run.
+    /// Returns the shared cache of Services, which is empty if the service controller does not run.
     #[must_use]
     pub fn services(&self) -> &Cache<Service> {
         &self.caches.services
     }
 
-    /// Returns when everything has ended after the shutdown: keys in work are finished, queued events are sent.
+    /// Waits until all tasks have ended after the shutdown: objects in work are finished, and queued events are sent.
     pub async fn wait(self) {
         self.tasks.wait().await;
     }
 }
 
-/// Starts the controllers for an initialised provider; returns at once. They run until `shutdown`.
+/// Starts the controllers for an initialized provider and returns at once. The controllers run until `shutdown`.
 ///
-/// A controller that the provider has no use for is left out (NODE-2, LIFE-2, SVC-2, ROUTE-2).
+/// Controllers that the provider does not support are left out (NODE-2, LIFE-2, SVC-2, ROUTE-2).
 ///
 /// # Errors
 /// If there is no client for the API server.
@@ -144,17 +146,17 @@ pub async fn start_controllers(
     Fleet::new(settings.clone(), provider, cluster, shutdown).start_everything().await
 }
 
-/// Controllers that are set running, in one group or in several (APP-81), and the caches that they share.
+/// The controllers that have been started, in one group or in several (APP-81), and their shared caches.
 pub(crate) struct Fleet {
     starter: Starter,
     caches: SharedCaches,
-    /// What the controllers need, and what of it is read already.
+    /// Kinds that the controllers need, including those that are already watched.
     needed: Needed,
     watched: Option<Needed>,
 }
 
 impl Fleet {
-    /// None yet. The provider learns of the caches here (PROV-20).
+    /// Returns a set without controllers, and gives the caches to the provider (PROV-20).
     pub(crate) fn new(
         settings: Settings,
         provider: Arc<dyn CloudProvider>,
@@ -171,25 +173,26 @@ impl Fleet {
         Self { starter, caches, needed: Needed::default(), watched: None }
     }
 
-    /// All controllers in one group.
+    /// Starts all controllers as one group.
     ///
     /// # Errors
-    /// As [`start`](Self::start) and [`watch`](Self::watch).
+    /// Those of [`start`](Self::start) and [`watch`](Self::watch).
     pub(crate) async fn start_everything(mut self) -> Result<Handles> {
         self.start(|_| true).await?;
         self.watch().await?;
         Ok(self.finish())
     }
 
-    /// Sends the provider's events, until the controllers have ended.
+    /// Sends the provider's events until the controllers have ended.
     pub(crate) fn send_events(&self, sender: EventSender) {
         self.starter.send_events(sender);
     }
 
-    /// Starts those of this group that are wanted, one after the other, always in the same order (APP-35); those that run.
+    /// Starts the wanted controllers of this group, one after the other, always in the same order (APP-35), and returns
+    /// those that run.
     ///
     /// # Errors
-    /// One cannot start. What runs already goes on until the shutdown.
+    /// If a controller cannot start. Controllers that already run keep running until the shutdown.
     pub(crate) async fn start(&mut self, belongs: impl Fn(ControllerNames) -> bool) -> Result<Vec<Started>> {
         let mut all = Vec::new();
         for names in CONTROLLERS.into_iter().filter(|names| belongs(*names)) {
@@ -213,7 +216,7 @@ impl Fleet {
         Ok(all)
     }
 
-    /// A closed list: each has its own way of being made.
+    /// Starts one controller. The list is closed, because each controller is built in its own way.
     async fn start_one(&mut self, names: ControllerNames) -> Result<Option<Started>> {
         let started = match names {
             NODE_CONTROLLER => self.starter.node().await?,
@@ -228,10 +231,11 @@ impl Fleet {
         Ok(started)
     }
 
-    /// Reads what the controllers need and is not read yet. Last, so that none of them misses the first objects (APP-19).
+    /// Starts the caches that the controllers need and that are not watched yet. Called last, so that no controller
+    /// misses the first objects (APP-19).
     ///
     /// # Errors
-    /// There is no client for the API server.
+    /// If there is no client for the API server.
     pub(crate) async fn watch(&mut self) -> Result<()> {
         let client = self.starter.client("shared-informers").await?;
         self.starter.watch(client, &self.caches, self.watched, self.needed);
@@ -239,7 +243,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// No controller comes any more.
+    /// Returns the handles. No controller can be added afterwards.
     pub(crate) fn finish(self) -> Handles {
         Handles { tasks: self.starter.finish(), caches: self.caches }
     }

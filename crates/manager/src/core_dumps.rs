@@ -1,13 +1,13 @@
-//! No core dumps: the memory of this process holds the credentials of a cloud and of a cluster.
+//! Disables core dumps, because the memory of this process holds credentials of a cloud and of a cluster.
 
 use rustix::io::Result;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
-/// Keeps the kernel from writing this process's memory to a file, or to a program that collects dumps.
+/// Keeps the kernel from writing this process's memory to a file or to a program that collects dumps.
 ///
-/// The limit alone does not stop a collector, to which the kernel pipes a dump whatever the limit. Programs that this process
-/// starts inherit the limit only. Processes of the same user cannot read the memory any more; root with `CAP_SYS_PTRACE` can,
-/// and profiles, which the process makes itself, stay as they are.
+/// The resource limit alone does not stop a collector, because the kernel pipes dumps to it whatever the limit. Child
+/// processes inherit only the limit. Other processes of the same user can no longer read the memory; root with
+/// `CAP_SYS_PTRACE` can. Profiles, which the process writes itself, are not affected.
 pub(crate) fn forbid() {
     if let Err(error) = no_dumps() {
         eprintln!("Warning: core dumps cannot be switched off, and one would hold credentials: {error}");
@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn neither_a_file_nor_a_collector_gets_the_memory() {
-        // The program's first act. It does no harm to other tests.
+        // The program calls this first. The call does not affect other tests.
         forbid();
         assert_eq!(getrlimit(Resource::Core).current, Some(0));
         assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);

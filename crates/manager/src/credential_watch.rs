@@ -1,4 +1,4 @@
-//! Notices when the cloud accepts the credential again.
+//! Detects that the cloud accepts the credential again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,10 +8,11 @@ use cloud_provider::{CloudMetrics, ProviderSeries};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// A cloud with several APIs may refuse one credential and accept another: then this is told no more often.
+/// Minimum interval between notifications. A cloud with several APIs may refuse a credential at one and accept it at
+/// another.
 const SHORTEST: Duration = Duration::from_secs(30);
 
-/// Hears of the requests to the cloud, and notifies when one succeeds after one was refused with 401.
+/// Observes requests to the cloud and notifies when a request succeeds after one was refused with HTTP 401.
 pub(crate) struct CredentialWatch {
     below: Arc<dyn CloudMetrics>,
     accepted: Arc<Notify>,
@@ -20,7 +21,7 @@ pub(crate) struct CredentialWatch {
 }
 
 impl CredentialWatch {
-    /// Passes on everything to `below`.
+    /// Returns metrics that pass every observation on to `below`.
     pub(crate) fn over(below: Arc<dyn CloudMetrics>, accepted: Arc<Notify>) -> Self {
         Self { below, accepted, is_refused: AtomicBool::default(), told: Mutex::default() }
     }
@@ -33,7 +34,7 @@ impl CredentialWatch {
                 if told.is_none_or(|at| now.duration_since(at) >= SHORTEST) {
                     *told = Some(now);
                     self.is_refused.store(false, Ordering::Relaxed);
-                    tracing::info!("the cloud accepts the credential again; what waits for it is retried");
+                    tracing::info!("the cloud accepts the credential again; pending Services are retried");
                     self.accepted.notify_one();
                 }
             }

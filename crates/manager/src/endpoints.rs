@@ -1,4 +1,4 @@
-//! What this process serves: its ports, and what is behind them (APP-7, APP-12, APP-95 to APP-107).
+//! The endpoints of the process: ports and their routes (APP-7, APP-12, APP-95 to APP-107).
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
@@ -25,7 +25,8 @@ use crate::exit::Failure;
 use crate::flags::{Flags, ListenAddress};
 use crate::logging;
 
-/// Ports that are bound, so that a clash is found before anything else is done (P-36). Nothing is open that is not used.
+/// The bound ports. Ports are bound first, so that a port conflict is found before anything else is done (P-36); only
+/// configured ports are opened.
 pub(crate) struct Ports {
     pub(crate) webhooks: Option<Listener>,
     pub(crate) secure: Option<Listener>,
@@ -33,9 +34,9 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Binds what the flags ask for: the port of the webhooks first (APP-7).
+    /// Binds the ports that the flags configure, the webhook port first (APP-7).
     pub(crate) fn bind(flags: &Flags) -> Result<Self, Failure> {
-        // Reviews have megabytes, and what an HTTP/2 connection may send is bounded.
+        // Reviews may have megabytes, but the server bounds the data of an HTTP/2 connection.
         let options = ServingOptions { disable_http2: true, ..flags.webhook_serving() };
         let webhooks = flags.serves_webhooks().then(|| Listener::bind(&options)).transpose();
         let webhooks = webhooks.map_err(Failure::setup)?;
@@ -46,11 +47,11 @@ impl Ports {
         Ok(Self { webhooks, secure, metrics })
     }
 
-    /// Serves metrics where the users of this cloud expect them, unless the flags say where. It is a custom of the provider's,
-    /// not a wish of the operator's: where the port is taken, the process goes on without.
+    /// Serves metrics at the address that is customary for this cloud, unless a flag sets an address. The address is
+    /// only a default, so the process continues without it if the port is taken.
     pub(crate) fn add_metrics_of(&mut self, provider: &dyn CloudProvider) {
         let Some(text) = provider.metrics_address().filter(|_| self.metrics.is_none()) else { return };
-        // Unlike the flag, it may name a host: programs in Go listen on `localhost:8233`.
+        // Unlike the flag, the provider's address may name a host: Go programs listen on `localhost:8233`.
         let named = || text.to_socket_addrs().ok()?.min_by_key(SocketAddr::is_ipv6);
         let parsed = text.parse::<ListenAddress>().map(ListenAddress::get);
         let bound = parsed.or_else(|error| named().map(Some).ok_or(error)).and_then(|address| match address {
@@ -70,28 +71,28 @@ impl Ports {
     }
 }
 
-/// What stands behind the ports.
+/// The routes of each port.
 pub(crate) struct Routes {
-    /// For callers that are known and allowed.
+    /// Routes for authenticated and authorized callers.
     pub(crate) secure: Router,
-    /// For everybody who reaches the plain port.
+    /// Routes for every caller of the plain port.
     pub(crate) metrics: Router,
-    /// For the API server.
+    /// Routes for the API server.
     pub(crate) webhooks: Router,
 }
 
-/// Servers that run.
+/// The running servers of all ports.
 pub(crate) struct Servers {
     tasks: TaskTracker,
     end: CancellationToken,
 }
 
 impl Servers {
-    /// Serves until [`end`](Self::end).
+    /// Serves until [`end`](Self::end) is called.
     pub(crate) fn start(ports: Ports, routes: Routes, metrics: &Metrics) -> Self {
         let servers = Self { tasks: TaskTracker::new(), end: CancellationToken::new() };
         let pairs = [(ports.webhooks, routes.webhooks), (ports.secure, routes.secure), (ports.metrics, routes.metrics)];
-        // One budget: an attack on one port must leave the memory that the others need.
+        // All ports share one budget, so that an attack on one port leaves the memory that the others need.
         let budget = Budget::default();
         for (listener, router) in pairs {
             if let Some(listener) = listener {
@@ -103,14 +104,14 @@ impl Servers {
         servers
     }
 
-    /// Answers what was asked already, and closes the ports.
+    /// Answers the requests in progress, and closes the ports.
     pub(crate) async fn end(self) {
         self.end.cancel();
         self.tasks.wait().await;
     }
 }
 
-/// Everything behind the secure port, for callers that may have it.
+/// Returns all routes of the secure port, for authorized callers.
 pub(crate) fn secure(
     flags: &Flags,
     migration: Option<&LeaderMigration>,
@@ -131,7 +132,7 @@ pub(crate) fn secure(
     router.fallback(serving::not_found)
 }
 
-/// Changes the verbosity of the log (APP-103).
+/// Returns the function that changes the log's verbosity (APP-103).
 fn verbosity_of(log: &logging::Handle) -> SetVerbosity {
     let log = log.clone();
     Arc::new(move |verbosity| {
@@ -140,12 +141,13 @@ fn verbosity_of(log: &logging::Handle) -> SetVerbosity {
     })
 }
 
-/// The plain port has the metrics only.
+/// Returns the routes of the plain port, which serves only metrics.
 pub(crate) fn plain(health: &Health, metrics: &Metrics) -> Router {
     metrics.router(health).fallback(serving::not_found).layer(middleware::from_fn(read_only))
 }
 
-/// Nobody is asked who they are there, so nothing is changed: not even what was counted of the health checks.
+/// Refuses all methods except GET and HEAD. Callers of the plain port are not authenticated, so they must not change
+/// anything, not even the statistics of health checks.
 async fn read_only(request: Request, next: Next) -> Response {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         next.run(request).await
@@ -154,7 +156,7 @@ async fn read_only(request: Request, next: Next) -> Response {
     }
 }
 
-/// The port of the webhooks.
+/// Returns the routes of the webhook port.
 pub(crate) fn webhooks(all: Vec<Webhook>, metrics: &Metrics) -> Router {
     webhook::router(all, WebhookLimits::default(), metrics.webhooks())
 }

@@ -1,36 +1,36 @@
-//! How the process ends, for scripts and for people (APP-162).
+//! Failures of the process and their exit codes (APP-162).
 
 use std::process::ExitCode;
 
 use runtime::cluster::OtherCluster;
 
-/// Why the process ended otherwise than it was asked to.
+/// The reason why the process ended without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// Something before the provider was made: flags, ports, certificates, the API server. Exit code 1.
+    /// The start failed before the provider was created: flags, ports, certificates or API server. Exit code 1.
     #[error("{}", paragraph(.0))]
     Setup(anyhow::Error),
-    /// The lease is lost (APP-65, APP-81). The fence is closed; exit code 1.
+    /// The lease was lost (APP-65, APP-81). The fence is closed. Exit code 1.
     #[error("{0}")]
     LostLease(LostLease),
-    /// The second signal: it ended in the middle of its work. Exit code 1.
+    /// A second signal stopped the process in the middle of its work. Exit code 1.
     #[error("stopped at once by a second signal")]
     Impatience,
-    /// The program panicked, where nothing goes on without what did. Exit code 2, as the reference's.
+    /// The main task panicked. Exit code 2, like the Go program's.
     #[error("the program ends because of a defect: {0}")]
     Defect(String),
-    /// The provider, or a controller, cannot work; or the API server is not healthy in time. Exit code 255.
+    /// The provider or a controller cannot work, or the API server did not become healthy in time. Exit code 255.
     #[error("{}", paragraph(.0))]
     Fatal(anyhow::Error),
 }
 
-/// Which lease was lost; the text is what operators search for.
+/// The lease that was lost. Operators search logs for these texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LostLease {
-    /// The one that the process leads with.
+    /// The lease of the process.
     #[error("leaderelection lost")]
     Main,
-    /// The one of the controllers that migrate.
+    /// The lease of the controllers that migrate.
     #[error("migration leaderelection lost")]
     Migration,
 }
@@ -53,29 +53,31 @@ impl Failure {
         }
     }
 
-    /// A failure before the provider was made.
+    /// Returns a failure from before the provider was created.
     pub fn setup(error: impl Into<anyhow::Error>) -> Self {
         Self::Setup(error.into())
     }
 
-    /// The API server is another cluster's (INV-9). The fence is closed; nothing is waited for.
+    /// Returns the failure for an API server that belongs to another cluster (INV-9). The fence is closed, and the
+    /// process ends without waiting.
     pub(crate) fn another_cluster(other: OtherCluster) -> Self {
         Self::Fatal(anyhow::Error::new(other))
     }
 
-    /// A failure after that, in words.
+    /// Returns a failure with this text from after the provider was created.
     #[must_use]
     pub fn fatal(text: impl Into<String>) -> Self {
         Self::Fatal(anyhow::Error::msg(text.into()))
     }
 }
 
-/// An error and its causes in one paragraph. Many errors repeat their cause in their own text; it is said once.
+/// Formats an error and its causes as one paragraph. A cause that another error's text already contains is not
+/// repeated.
 pub(crate) fn paragraph(error: &anyhow::Error) -> String {
     let mut said = String::new();
     for cause in error.chain() {
         let text = cause.to_string();
-        // That a layer of the Kubernetes client failed says nothing.
+        // The name of the client's layer that failed has no information.
         let text = text.trim_start_matches("ServiceError: ");
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         if !said.contains(&text) {

@@ -1,4 +1,4 @@
-//! Reports of Nodes that vanish from the API all together (INV-9, D-221).
+//! Reports Nodes whose deletion is held because many vanished from the API at once (INV-9, D-221).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use controllers::EventReason;
 use runtime::cache::HoldObserver;
 use runtime::events::{EventRecorder, EventType, ObjectRef};
 
-/// Nodes that get an event; the log line counts all of them.
+/// Maximum number of Nodes that get an event; the log record counts all of them.
 const EVENTS: usize = 20;
 
-/// Writes events on Nodes that are held. The log lines are the cache's.
+/// Records events on Nodes that are held. The cache logs them.
 pub(crate) struct HeldNodes {
     events: EventRecorder,
     delay: Duration,
-    /// The Nodes that were told of.
+    /// Nodes that got an event.
     told: Mutex<Vec<Arc<Node>>>,
 }
 

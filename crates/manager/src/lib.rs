@@ -14,7 +14,7 @@
 //! }
 //! ```
 
-// The code in the page for vendors is compiled.
+// Compiles the code in the page for vendors.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/embedding.md")]
 struct Embedding;

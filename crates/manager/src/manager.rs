@@ -1,4 +1,4 @@
-//! The program as a vendor's `main` puts it together (APP-171, APP-174).
+//! The program as a vendor's `main` configures it (APP-171, APP-174).
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -15,11 +15,11 @@ use crate::flags::{Flags, Program};
 use crate::prepared::Prepared;
 use crate::{logging, process};
 
-/// A controller that has been at one piece of work for so long is wedged: calls to the cloud are given up after 15 minutes at
-/// the latest.
+/// Time after which a controller that works on one object counts as wedged. Calls to the cloud time out after 15
+/// minutes at the latest.
 const WEDGED_AFTER: Duration = Duration::from_secs(20 * 60);
 
-/// Makes a webhook of a vendor, for the provider that runs.
+/// Creates a vendor's webhook for the provider that runs.
 pub type WebhookFactory = fn(Arc<dyn CloudProvider>) -> Webhook;
 
 /// The cloud controller manager with these providers, and what a vendor changes of it.
@@ -48,13 +48,13 @@ pub struct Manager<'a> {
 }
 
 impl<'a> Manager<'a> {
-    /// The standard program with these providers.
+    /// Returns the standard program with these providers.
     #[must_use]
     pub fn new(providers: &'a Registry) -> Self {
         Self { providers, program: None, clients: None, webhooks: Vec::new(), wedged_after: WEDGED_AFTER, log: None }
     }
 
-    /// Name and defaults, instead of those that follow from the name that the program is called by (D-12).
+    /// Sets the name and the defaults, instead of those that follow from the name of the executable (D-12).
     #[must_use]
     pub fn program(mut self, program: Program) -> Self {
         self.program = Some(program);
@@ -68,21 +68,23 @@ impl<'a> Manager<'a> {
         self
     }
 
-    /// The program that this is, if it is called so.
+    /// Returns the program for the name of the executable.
     pub(crate) fn called(&self, name: &OsStr) -> Program {
         let program = self.program.clone().unwrap_or_else(|| Program::called(name));
         let program = program.with_providers(self.providers.names());
         self.webhooks.iter().fold(program, |program, (name, _)| program.with_webhook(name))
     }
 
-    /// Where the Kubernetes API is, instead of where the flags say: an API server in this process.
+    /// Sets the Kubernetes clients, instead of those that the flags configure, for example for an API server in this
+    /// process.
     #[must_use]
     pub fn clients(mut self, clients: Clients) -> Self {
         self.clients = Some(clients);
         self
     }
 
-    /// How long one piece of work may take before the health check of its controller fails; 20 minutes otherwise.
+    /// Sets the time that work on one object may take before the controller's health check fails. The default is 20
+    /// minutes.
     #[must_use]
     pub fn wedged_after(mut self, limit: Duration) -> Self {
         self.wedged_after = limit;
@@ -102,21 +104,21 @@ impl<'a> Manager<'a> {
         process::run_manager(self)
     }
 
-    /// All of it: prepares and runs until `stop`.
+    /// Prepares the process and runs it until `stop` is cancelled.
     pub(crate) async fn run_with(&self, flags: &Flags, stop: &CancellationToken) -> Result<(), Failure> {
         match self.prepare(flags, stop).await {
             Ok(prepared) => prepared.run(stop).await,
-            // It was asked to stop before it could do anything, and did.
+            // The process was asked to stop before it did anything.
             Err(_) if stop.is_cancelled() => Ok(()),
             Err(failure) => Err(failure),
         }
     }
 
-    /// Everything up to the point from which the process serves and stands for election: ports, callers, provider (APP-4 …
-    /// APP-11). Nothing is started; nothing is changed anywhere.
+    /// Prepares everything that precedes serving and leader election: ports, callers and provider (APP-4 up to
+    /// APP-11). Starts no controller and changes nothing in the cluster or the cloud.
     ///
     /// # Errors
-    /// What is wrong; [`Failure::code`] tells which part of the start it was.
+    /// The reason why the process cannot start; [`Failure::code`] tells which part of the start failed.
     pub async fn prepare(&self, flags: &Flags, stop: &CancellationToken) -> Result<Prepared, Failure> {
         Prepared::new(self, flags, stop).await
     }

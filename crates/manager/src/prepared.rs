@@ -1,4 +1,4 @@
-//! Everything up to the point from which the process serves and stands for election, and the run from there (APP-1 to APP-13).
+//! Preparation of the process up to serving and leader election, and the run from there (APP-1 to APP-13).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,14 +32,14 @@ use crate::start;
 use crate::webhooks;
 use crate::work::{Means, Work};
 
-/// Suffix of the `User-Agent` of the client for events and everything else that belongs to nobody in particular.
+/// Suffix of the `User-Agent` of the client for events and for everything else without a component of its own.
 const GENERAL: &str = cloud_provider::names::MANAGER_NAME;
-/// The same for the lease (APP-40).
+/// Suffix of the `User-Agent` of the client for the lease (APP-40).
 const LEASE: &str = "leader-election";
-/// What is left to be sent at the end, such as events, may take so long.
+/// Time that remains for sending events and other pending data at the end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// A process that is ready to serve and to stand for election.
+/// A process that is ready to serve and to take part in leader election.
 pub struct Prepared {
     means: Means,
     candidacy: Option<Candidacy>,
@@ -50,14 +50,14 @@ pub struct Prepared {
     sender: EventSender,
     features: Features,
     cloud_config: Option<CloudConfig>,
-    /// Ends everything in order.
+    /// Token whose cancellation ends the process in order.
     stop: CancellationToken,
 }
 
 impl Prepared {
     pub(crate) async fn new(manager: &Manager<'_>, flags: &Flags, stop: &CancellationToken) -> Result<Self, Failure> {
         flags.log_inert();
-        // Before anything that takes time, or that would hide a misspelt name.
+        // Checked before anything that takes time or would hide a misspelt name.
         let is_known = manager.providers.check(&flags.cloud.cloud_provider);
         is_known.map_err(|error| Failure::Fatal(error.into()))?;
         let mut settings = flags.settings();
@@ -67,7 +67,7 @@ impl Prepared {
         }
         let election = flags.election();
         let migration = migration(election.as_ref())?;
-        // A kubeconfig that cannot be used is told before a port is bound.
+        // An unusable kubeconfig is reported before a port is bound.
         let general = settings.client(GENERAL).await.map_err(Failure::Setup)?;
         let mut ports = Ports::bind(flags)?;
         let access = match ports.secure.take() {
@@ -121,23 +121,24 @@ impl Prepared {
         Ok(Self { means, candidacy, ports, routes, access, general, sender, features, cloud_config, stop })
     }
 
-    /// What the secure port serves, as a caller that may have everything sees it.
+    /// Returns the routes of the secure port, as an authorized caller sees them.
     pub fn router(&self) -> Router {
         self.routes.secure.clone()
     }
 
-    /// What the port of the webhooks serves.
+    /// Returns the routes of the webhook port.
     pub fn webhook_router(&self) -> Router {
         self.routes.webhooks.clone()
     }
 
-    /// Serves, stands for election, works; until `stop`, or until a changed configuration is to be started with (APP-89),
-    /// and then to a good end (APP-162).
+    /// Serves, takes part in leader election and runs the controllers until `stop` is cancelled or a changed
+    /// configuration requires a restart (APP-89), and then shuts down in order (APP-162).
     ///
     /// # Errors
-    /// Why it ended otherwise. A lost lease is told at once: the process must end, as nothing was waited for.
+    /// The reason why the run ended otherwise. A lost lease is returned at once, because the process must end without
+    /// waiting.
     pub async fn run(self, stop: &CancellationToken) -> Result<(), Failure> {
-        // `stop` need not be the one that this was prepared with.
+        // `stop` may differ from the token that the process was prepared with.
         let halt = self.stop.clone();
         let mut running = std::pin::pin!(self.run_all());
         tokio::select! {
@@ -191,7 +192,7 @@ impl Prepared {
     }
 }
 
-/// Which build this is, and which gates are on.
+/// Records the build and the enabled feature gates in the metrics.
 fn identify(metrics: &Metrics, flags: &Flags) {
     let (revision, rustc) = (env!("CCM_REVISION"), env!("CCM_RUSTC"));
     metrics.build(Build { version: env!("CARGO_PKG_VERSION"), revision, rustc });
@@ -208,7 +209,7 @@ fn identify(metrics: &Metrics, flags: &Flags) {
     metrics.gates(acting.collect());
 }
 
-/// APP-69: nobody to ask.
+/// Works without leader election (APP-69).
 async fn alone(means: Means, stop: &CancellationToken) -> Result<(), Failure> {
     let identity = means.settings.identity.clone();
     let Some(work) = Work::begin(means, |_| true, stop).await? else { return Ok(()) };
@@ -221,7 +222,7 @@ async fn alone(means: Means, stop: &CancellationToken) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `/readyz` asks beyond `/healthz` (APP-104).
+/// Adds the checks that `/readyz` has in addition to those of `/healthz` (APP-104).
 fn readiness(health: &Health, means: &Means, candidacy: Option<&Candidacy>, stop: &CancellationToken) {
     let stopping = stop.clone();
     health.add_readiness(
@@ -236,7 +237,7 @@ fn readiness(health: &Health, means: &Means, candidacy: Option<&Candidacy>, stop
     health.add_readiness("provider", Arc::new(means.provider_start.clone()));
 }
 
-/// The elections that the flags ask for (APP-60, APP-75).
+/// Returns the elections that the flags configure (APP-60, APP-75).
 async fn candidacy(
     settings: &Settings,
     election: &ElectionSettings,
@@ -256,7 +257,7 @@ async fn candidacy(
     let client = Settings { clients, ..settings.clone() }.client(LEASE).await.map_err(Failure::Setup)?;
     let elector = |config| Elector::new(client.clone(), config, events.clone(), settings.metrics.elections());
     let second = migration.map(|migration| {
-        // Same namespace, identity and timings (APP-81).
+        // The same namespace, identity and timings as the main lease (APP-81).
         let config = ElectionConfig { name: migration.leader_name.clone(), ..main.clone() };
         let assignment = Assignment::new(migration, &CONTROLLERS.map(Into::into));
         for name in assignment.unknown() {
@@ -267,7 +268,7 @@ async fn candidacy(
     Ok(Candidacy::new(elector(main), second))
 }
 
-/// What is to migrate (APP-76, APP-78).
+/// Returns the leader migration that the flags configure (APP-76, APP-78).
 pub(crate) fn migration(election: Option<&ElectionSettings>) -> Result<Option<LeaderMigration>, Failure> {
     let Some(election) = election else { return Ok(None) };
     let Some(settings) = &election.migration else { return Ok(None) };
@@ -286,24 +287,24 @@ pub(crate) fn migration(election: Option<&ElectionSettings>) -> Result<Option<Le
     Ok(Some(migration))
 }
 
-/// Clients that act as an account of their own, if they are to (APP-50).
+/// Returns the factory of ServiceAccount clients if the flags ask for one (APP-50).
 async fn accounts(flags: &Flags, settings: &Settings) -> Result<Option<ServiceAccountClients>, Failure> {
     let Clients::Configured(options) = &settings.clients else { return Ok(None) };
     if !flags.use_service_account_credentials() {
         return Ok(None);
     }
-    // TokenRequests and new accounts are changes, too (INV-4).
+    // TokenRequests and new ServiceAccounts are changes, too (INV-4).
     let general = settings.client(GENERAL).await.map_err(Failure::Setup)?;
     let accounts = ServiceAccountClients::new(general, (**options).clone());
     Ok(Some(accounts.with_fence(settings.fence.clone().unwrap_or_default())))
 }
 
-/// Looks once whether everything may be done that is going to be done, and says what may not (DEP-31).
+/// Checks once that the identity has every permission that will be needed, and logs the missing ones (DEP-31).
 async fn check_permissions(client: Client, features: Features) {
     permissions::check(&client, &features).await.log();
 }
 
-/// What permissions depend on.
+/// Returns the features that determine the needed permissions.
 fn features(flags: &Flags, means: &Means, migration: Option<&LeaderMigration>) -> Features {
     let controllers = permissions::controllers_that_run(&means.settings, &*means.provider);
     Features { controllers, ..Features::of(flags, migration) }

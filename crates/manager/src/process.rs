@@ -1,4 +1,4 @@
-//! The process: arguments in, exit code out.
+//! The process: reads the arguments and returns the exit code.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -13,10 +13,11 @@ use crate::flags::{Flags, Parsed, Program};
 use crate::manager::Manager;
 use crate::{check, core_dumps, doctor, explain, logging, orphans, plan};
 
-/// Worker threads at most: more only cost memory.
+/// Maximum number of worker threads. More threads only cost memory.
 const MAX_THREADS: usize = 4;
 
-/// Runs the cloud controller manager, or one of its subcommands, with the process's arguments. Returns when it has ended.
+/// Runs the cloud controller manager, or one of its subcommands, with the process's arguments. Returns when the run has
+/// ended.
 #[must_use]
 pub fn run(providers: &cloud_provider::Registry) -> ExitCode {
     Manager::new(providers).run()
@@ -61,19 +62,20 @@ pub(crate) fn run_manager(manager: Manager<'_>) -> ExitCode {
     code
 }
 
-/// A panic where nothing goes on without what panicked ends the process as the reference's do (APP-162).
+/// Turns a panic of the main task into a failure, which ends the process with the exit code of the Go program
+/// (APP-162).
 async fn caught(run: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let ended = std::panic::AssertUnwindSafe(run).catch_unwind().await;
     ended.unwrap_or_else(|panic| Err(Failure::Defect(what(&*panic))))
 }
 
-/// What a panic said. Where it was is in the log already.
+/// Returns the text of a panic. The panic hook has logged its location already.
 fn what(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
 }
 
-/// What came of a run.
+/// The result of a run.
 struct Ended(Result<(), Failure>);
 
 impl From<ExitCode> for Ended {
@@ -82,7 +84,7 @@ impl From<ExitCode> for Ended {
     }
 }
 
-/// The subcommand that the first argument names, run to its end.
+/// Runs the subcommand that the first argument names, if there is one.
 fn subcommand(manager: &Manager<'_>, program: &Program, arguments: &[OsString]) -> Option<ExitCode> {
     let name = arguments.get(1)?.to_str()?;
     let rest: Vec<_> = arguments.iter().take(1).chain(arguments.iter().skip(2)).cloned().collect();
@@ -102,7 +104,7 @@ fn subcommand(manager: &Manager<'_>, program: &Program, arguments: &[OsString]) 
     }
 }
 
-/// Prints to standard output, and returns `code`. A reader that has gone, as of `| head`, is no error; a full disk is.
+/// Prints to standard output and returns `code`. A closed pipe, as of `| head`, is no error; a full disk is.
 #[must_use]
 pub fn print(text: &str, code: ExitCode) -> ExitCode {
     let mut output = std::io::stdout().lock();
@@ -115,7 +117,7 @@ pub fn print(text: &str, code: ExitCode) -> ExitCode {
     }
 }
 
-/// Runs a future on this program's kind of runtime: few threads, whatever the machine has.
+/// Runs a future on the program's runtime, whose number of threads does not depend on the machine.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T
 where
     T: From<ExitCode>,
@@ -125,7 +127,7 @@ where
     match tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build() {
         Ok(runtime) => {
             let output = runtime.block_on(future);
-            // A call of a provider that blocks its thread must not hold up the end.
+            // A provider that blocks its thread must not delay the end of the process.
             runtime.shutdown_background();
             output
         }
@@ -142,7 +144,7 @@ pub fn install_crypto() {
     _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// SIGTERM and SIGINT end everything in order; the second one ends it at once (APP-162).
+/// Cancels `stop` on SIGTERM or SIGINT; a second signal ends the process at once (APP-162).
 fn stop_on_signal(stop: CancellationToken, log: logging::Handle) {
     tokio::spawn(async move {
         let (Ok(mut term), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))

@@ -1,4 +1,4 @@
-//! Events that the provider writes.
+//! Events that the provider records.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use runtime::events::{EventRecorder, EventSender, EventType, ObjectRef};
 
 use crate::start::PROVIDER_CLIENT;
 
-/// Takes them at once, and merges, counts and limits them like those of a controller.
+/// Accepts events at once; merges, counts and limits them like those of a controller.
 struct ProviderEvents(EventRecorder);
 
-/// What a provider writes to, and the task that sends it.
+/// Returns the recorder for a provider, and the task that sends its events.
 pub(crate) fn recorder(client: Client) -> (Arc<dyn Events>, EventSender) {
     let (events, sender) = runtime::events::recorder(client, PROVIDER_CLIENT, Arc::new(SystemClock));
     (Arc::new(ProviderEvents(events)), sender)

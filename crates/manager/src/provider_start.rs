@@ -1,4 +1,4 @@
-//! The start of the provider by the process that leads: repeated while the cloud does not answer.
+//! Initialization of the provider by the leader, repeated while the cloud does not answer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,34 +8,35 @@ use cloud_provider::{CloudProvider, Context};
 use serving::health::Check;
 use tokio::time::sleep;
 
-/// The pause after the first attempt. Each further one is twice as long, up to [`LONGEST_PAUSE`].
+/// Pause after the first attempt. Each further pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// An attempt that takes longer is reported before it ends.
+/// Time after which an attempt in progress is reported.
 const SLOW: Duration = Duration::from_secs(3);
 
-/// The start of the provider, and a check for `/readyz`. Clones are handles to the same.
+/// The state of the provider's initialization, with a check for `/readyz`. Clones share the state.
 #[derive(Clone, Default)]
 pub(crate) struct ProviderStart(Arc<Mutex<Phase>>);
 
 #[derive(Default)]
 enum Phase {
-    /// The initialisation has not begun.
+    /// The initialization has not begun.
     #[default]
     Idle,
     Initialising,
-    /// The cloud did not answer, with this error.
+    /// The cloud did not answer; the text is the error.
     Waiting(String),
 }
 
 impl ProviderStart {
-    /// Notes that the start is under way, or is over.
+    /// Records whether the initialization is in progress.
     pub(crate) fn note(&self, is_under_way: bool) {
         *self.phase() = if is_under_way { Phase::Initialising } else { Phase::Idle };
     }
 
-    /// Initialises the provider (PROV-10), again and again while the cloud does not answer: another process would not reach it
-    /// either, and a process that ends is started again with the pauses of the kubelet, which nobody sees in its log.
+    /// Initializes the provider (PROV-10) and repeats this while the cloud does not answer. Ending the process would
+    /// not help: another replica would not reach the cloud either, and the kubelet's restart backoff would not be
+    /// visible in the log.
     ///
     /// # Errors
     /// Any other error of the provider.
@@ -64,7 +65,7 @@ impl ProviderStart {
     }
 }
 
-/// Makes one attempt, which is reported if it takes long.
+/// Makes one attempt, and logs if the attempt takes long.
 async fn initialize(provider: &dyn CloudProvider, context: &Context) -> cloud_provider::Result<()> {
     let mut attempt = std::pin::pin!(provider.initialize(context));
     tokio::select! {

@@ -1,4 +1,4 @@
-//! Whether this process can do its work: what `/readyz` looks at (APP-104 *ours*).
+//! Readiness of the process for `/readyz` (APP-104 *ours*).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,34 +8,34 @@ use runtime::client::{RequestInfo, RequestMetrics};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The API server must have answered within this time.
+/// Maximum age of the API server's last answer.
 const CONTACT: Duration = Duration::from_secs(60);
-/// A process that has nothing to ask asks this often whether it would be answered.
+/// Interval of probes if the process sends no other requests.
 const PROBE: Duration = Duration::from_secs(20);
-/// Longest wait for the answer.
+/// Timeout of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// When the API server last answered this process, whichever of its clients asked. Clones are handles to the same.
+/// The time of the API server's last answer to any client of this process. Clones share the time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contact {
     last: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Contact {
-    /// It answered now, and knew who asked.
+    /// Records that the API server has just answered an authenticated request.
     pub(crate) fn note(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// How long ago that was; nothing if it never did.
+    /// Returns the time since the last answer; `None` if there was none yet.
     fn age(&self) -> Option<Duration> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).map(|last| last.elapsed())
     }
 
-    /// Whether it answered lately.
+    /// Checks that the API server answered within the last minute.
     ///
     /// # Errors
-    /// Since when it did not.
+    /// If it did not, with the time since its last answer.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self.age() {
             Some(age) if age <= CONTACT => Ok(()),
@@ -44,12 +44,13 @@ impl Contact {
         }
     }
 
-    /// Hears of all requests, and passes on what it hears.
+    /// Returns request metrics that record answers here and pass each request on to `then`.
     pub(crate) fn noting(&self, then: Arc<dyn RequestMetrics>) -> Arc<dyn RequestMetrics> {
         Arc::new(Noting { contact: self.clone(), then })
     }
 
-    /// Asks now and then where nobody else does, until `stop`: controllers that only watch are silent for hours.
+    /// Probes the API server if no other request was answered recently, until `stop`. Controllers that only watch may
+    /// send no request for hours.
     pub(crate) async fn keep(self, client: Client, stop: CancellationToken) {
         loop {
             if self.age().is_none_or(|age| age >= PROBE) && is_answered(&client).await {
@@ -63,7 +64,8 @@ impl Contact {
     }
 }
 
-/// Whether the API server knows who asks. What everybody may read is refused only to those that it does not know.
+/// Returns `true` if the API server accepts the credential. `/version` is refused only to callers whose credential is
+/// invalid.
 async fn is_answered(client: &Client) -> bool {
     let Ok(request) = http::Request::get("/version").body(Vec::new()) else { return false };
     let answer = tokio::time::timeout(PROBE_TIMEOUT, client.request_text(request)).await;

@@ -1,13 +1,14 @@
-//! Which controllers run: `--controllers` (APP-30 … APP-34).
+//! The selection of controllers: `--controllers` (APP-30 … APP-34).
 
 use cloud_provider::names::{CONTROLLERS, ControllerNames, VOLUME_LABEL_CONTROLLER};
 
-/// Every controller that is on by default.
+/// Item that selects every controller that is on by default.
 const ALL: &str = "*";
-/// Those that `*` does not mean: the reference has them no more, and their permissions are asked for only when on (D-14).
+/// Controllers that `*` does not select. The Go program no longer has them, and their permissions are needed only if
+/// they run (D-14).
 const OFF_BY_DEFAULT: [ControllerNames; 1] = [VOLUME_LABEL_CONTROLLER];
 
-/// The controllers that are to run.
+/// The selected controllers.
 ///
 /// ```
 /// use cloud_provider::names::{NODE_CONTROLLER, SERVICE_CONTROLLER};
@@ -33,10 +34,10 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// Reads `name`, `-name` and `*`; a name is the canonical one or the older alias.
+    /// Parses items `name`, `-name` and `*`. A name is canonical or an older alias.
     ///
     /// # Errors
-    /// One text for each name that is no controller's.
+    /// One error for each unknown name.
     pub fn parse<'a>(items: impl IntoIterator<Item = &'a str>) -> Result<Self, Vec<String>> {
         let (mut selection, mut errors) = (Vec::new(), Vec::new());
         for item in items {
@@ -44,7 +45,7 @@ impl Selection {
             match CONTROLLERS.into_iter().find(|known| name == known.canonical || name == known.alias) {
                 Some(known) if off => selection.push(Item::Off(known.canonical)),
                 Some(known) => selection.push(Item::On(known.canonical)),
-                // `-*` is taken, as the reference takes it, and means nothing.
+                // The item `-*` is accepted without effect, like in the Go program.
                 None if name == ALL => selection.extend((!off).then_some(Item::All)),
                 None => errors.push(unknown(name)),
             }
@@ -52,7 +53,7 @@ impl Selection {
         if errors.is_empty() { Ok(Self(selection)) } else { Err(errors) }
     }
 
-    /// Whether this controller is to run (APP-31): the first item that names it decides, then `*`.
+    /// Returns `true` if this controller is selected. The first item with its name takes precedence over `*` (APP-31).
     #[must_use]
     pub fn includes(&self, names: ControllerNames) -> bool {
         let named = self.0.iter().find_map(|item| match item {
@@ -73,7 +74,7 @@ fn unknown(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The aliases of those that run.
+    /// Returns the aliases of the selected controllers.
     fn on(items: &[&str]) -> Vec<&'static str> {
         let selection = Selection::parse(items.iter().copied()).unwrap();
         CONTROLLERS.into_iter().filter(|names| selection.includes(*names)).map(|names| names.alias).collect()

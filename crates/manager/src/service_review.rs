@@ -1,10 +1,11 @@
-//! Mistakes in a Service that are found without asking the cloud, for the admission webhook and for `check`.
+//! Review of a Service without calling the cloud, for the admission webhook and for `check`.
 
 use cloud_provider::{CloudProvider, Service, ServiceReview};
 use controllers::options::ServiceOptions;
 use controllers::service::wants::wants_load_balancer;
 
-/// Reviews a Service as it is stored, with its node ports; `None` if the provider has nothing to do with it.
+/// Reviews a Service as the API server stores it, with its node ports; returns `None` if the provider does not handle
+/// the Service.
 pub(crate) fn review(
     provider: &dyn CloudProvider,
     service: &Service,

@@ -18,18 +18,18 @@ use crate::credential_watch::CredentialWatch;
 use crate::flags::Flags;
 use crate::provider_events;
 
-/// How long the API server may take to answer at all (D-15).
+/// Time that the API server may take to answer at the start (D-15).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// The provider's client (PROV-10).
+/// Name of the provider's client (PROV-10).
 pub(crate) const PROVIDER_CLIENT: &str = "cloud-provider";
-/// Pause between attempts to reach it.
+/// Pause between attempts to reach the API server.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Starts what `flags` ask for, as the program does: the provider with its configuration, then the controllers. Returns
-/// as soon as they run; they end with `shutdown`.
+/// Starts the provider with its configuration, then the controllers, as the program does. Returns as soon as the
+/// controllers run; they run until `shutdown`.
 ///
 /// # Errors
-/// A provider that cannot start, or an API server that does not answer.
+/// If the provider cannot start, or if the API server does not answer.
 pub async fn launch(flags: &Flags, providers: &Registry, shutdown: CancellationToken) -> Result<Handles> {
     let settings = flags.settings();
     let provider = provider(flags, &settings, providers)?;
@@ -45,7 +45,7 @@ pub async fn launch(flags: &Flags, providers: &Registry, shutdown: CancellationT
     fleet.start_everything().await
 }
 
-/// What the provider is given when it starts.
+/// Returns the context that the provider is initialized with.
 pub(crate) fn context(
     settings: &Settings,
     cluster: &Cluster,
@@ -57,13 +57,13 @@ pub(crate) fn context(
     Context { cluster: cluster.clone(), cluster_cidrs, clients, events, shutdown: shutdown.clone() }
 }
 
-/// The provider finds out whether it can work (PROV-10).
+/// Initializes the provider, which checks that it can work (PROV-10).
 pub(crate) async fn initialize(provider: &dyn CloudProvider, context: &Context) -> Result<()> {
     let initialized = provider.initialize(context).await;
     initialized.map_err(|error| anyhow::anyhow!("cloud provider {:?} cannot start: {error}", provider.name()))
 }
 
-/// PROV-4 … PROV-7, and what flags must say for this provider (FLAG-21).
+/// Creates the provider (PROV-4 … PROV-7) and checks the flags that depend on it (FLAG-21).
 pub(crate) fn provider(flags: &Flags, settings: &Settings, providers: &Registry) -> Result<Arc<dyn CloudProvider>> {
     let name = &flags.cloud.cloud_provider;
     let setup = Setup {
@@ -90,10 +90,10 @@ pub(crate) fn provider(flags: &Flags, settings: &Settings, providers: &Registry)
     Ok(provider)
 }
 
-/// Checks what the flags must say for this provider.
+/// Checks the flags that depend on the provider.
 ///
 /// # Errors
-/// Why the manager does not start.
+/// The reason why the manager does not start.
 pub(crate) fn check(flags: &Flags, settings: &Settings, provider: &dyn CloudProvider) -> Result<()> {
     check_cluster_id(provider, flags.cloud.allow_untagged_cloud)?;
     if settings.wants(ROUTE_CONTROLLER) && provider.routes().is_some() {
@@ -102,7 +102,7 @@ pub(crate) fn check(flags: &Flags, settings: &Settings, provider: &dyn CloudProv
     Ok(())
 }
 
-/// Refuses a provider that recognises its resources by a cluster ID and has none (PROV-7).
+/// Refuses a provider that identifies its resources by a cluster ID but has none (PROV-7).
 fn check_cluster_id(provider: &dyn CloudProvider, is_allowed: bool) -> Result<()> {
     if provider.has_cluster_id() || !provider.needs_cluster_id() {
         return Ok(());
@@ -116,8 +116,8 @@ fn check_cluster_id(provider: &dyn CloudProvider, is_allowed: bool) -> Result<()
     Ok(())
 }
 
-/// The cluster: `--cluster-name`, and the UID of namespace `kube-system` (D-11). Waits for the API server (D-15), for so
-/// long.
+/// Returns the cluster: `--cluster-name` and the UID of namespace `kube-system` (D-11). Waits up to `patience` for the
+/// API server (D-15).
 pub(crate) async fn cluster(
     flags: &Flags,
     client: &kube::Client,
@@ -127,7 +127,7 @@ pub(crate) async fn cluster(
     cluster_of(&flags.cloud.cluster_name, client, patience, shutdown).await
 }
 
-/// The same for a cluster of this name.
+/// Returns the cluster of this name, with the UID of namespace `kube-system`.
 pub(crate) async fn cluster_of(
     name: &str,
     client: &kube::Client,
@@ -142,7 +142,7 @@ pub(crate) async fn cluster_of(
             Ok(namespace) => return Ok(named(namespace.metadata.uid)),
             Err(error) => error,
         };
-        // Anything else may pass: an API server that starts, or a proxy in front of it, says many things.
+        // Any other error may be temporary, because a starting API server or a proxy in front of it returns many kinds.
         if is_forbidden(&error) || is_not_found(&error) {
             tracing::warn!(
                 error = %api_error(&error), name,
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// A provider whose resources carry the UID of their Service.
+    /// A provider whose resources are tagged with the UID of their Service.
     struct OwnedByService;
 
     impl CloudProvider for OwnedByService {

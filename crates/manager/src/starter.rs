@@ -1,4 +1,4 @@
-//! How each controller is made and set running.
+//! Creates each controller and starts its loop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ use crate::controllers_task::Settings;
 use crate::held_nodes::HeldNodes;
 use crate::orphans::Orphans;
 
-/// Sets controllers running, each with a client, an event recorder and a loop of its own (INV-6).
+/// Starts controllers, each with its own client, event recorder and loop (INV-6).
 pub(crate) struct Starter {
     settings: Settings,
     provider: Arc<dyn CloudProvider>,
@@ -37,15 +37,15 @@ pub(crate) struct Starter {
     caches: SharedCaches,
     shutdown: CancellationToken,
     resync: Resync,
-    /// Everything that runs.
+    /// Tasks of controllers, caches and event senders.
     tasks: TaskTracker,
-    /// The controllers among it.
+    /// Loops of the controllers, which are part of `tasks`.
     loops: TaskTracker,
-    /// Cancelled only after the controllers have ended: what they say of their last keys is sent too.
+    /// Token that is cancelled only after the controllers have ended, so that events about their last objects are sent.
     stop_events: CancellationToken,
 }
 
-/// What one controller is made of, and the task that sends its events.
+/// The parts that one controller is built from, and the task that sends its events.
 struct Parts {
     context: ControllerContext,
     pulse: Pulse,
@@ -53,13 +53,13 @@ struct Parts {
     sender: EventSender,
 }
 
-/// A controller that runs.
+/// A controller whose loop runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Started {
     pub(crate) names: ControllerNames,
-    /// What it is at.
+    /// Progress of the controller's work.
     pub(crate) pulse: Pulse,
-    /// Whether its loop has ended.
+    /// If set, the controller's loop has ended.
     pub(crate) ended: Arc<AtomicBool>,
 }
 
@@ -88,7 +88,7 @@ impl Starter {
         &self.settings
     }
 
-    /// The pause between the starts of two controllers (APP-35).
+    /// Waits between the starts of two controllers (APP-35).
     pub(crate) async fn pause(&self) {
         let interval = self.settings.start_interval;
         if !interval.is_zero() {
@@ -99,7 +99,8 @@ impl Starter {
         }
     }
 
-    /// cloud-node-controller. Like all of these: nothing if the provider has no use for it.
+    /// Starts the cloud-node-controller. Like all of these functions, returns `None` if the provider does not support
+    /// the controller.
     pub(crate) async fn node(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(NODE_CONTROLLER).await?;
         let (nodes, provider) = (self.caches.nodes.clone(), Arc::clone(&self.provider));
@@ -112,7 +113,7 @@ impl Starter {
         }))
     }
 
-    /// cloud-node-lifecycle-controller.
+    /// Starts the cloud-node-lifecycle-controller, if the provider supports it.
     pub(crate) async fn node_lifecycle(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(NODE_LIFECYCLE_CONTROLLER).await?;
         let made =
@@ -120,7 +121,7 @@ impl Starter {
         Ok(self.run(NODE_LIFECYCLE_CONTROLLER, pulse, made, sender, |controller| controller.run(self.shutdown.clone())))
     }
 
-    /// node-route-controller.
+    /// Starts the node-route-controller, if the provider supports it.
     pub(crate) async fn route(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(ROUTE_CONTROLLER).await?;
         let (cluster, options) = (self.cluster.clone(), &self.settings.options);
@@ -130,7 +131,7 @@ impl Starter {
         }))
     }
 
-    /// service-lb-controller.
+    /// Starts the service-lb-controller, if the provider supports it.
     pub(crate) async fn service(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(SERVICE_CONTROLLER).await?;
         let (cluster, services, options) = (self.cluster.clone(), self.caches.services.clone(), &self.settings.options);
@@ -142,7 +143,8 @@ impl Starter {
         }
         let made =
             ServiceController::new(context, services, cluster, options, events, self.settings.metrics.services());
-        // The identity of the process, because an account of the controller's own need not be allowed to read the namespace.
+        // Uses the process's identity, because a controller's own account may lack the permission to read the
+        // namespace.
         let informers = self.client("shared-informers").await?;
         let made = made.map(|controller| {
             self.settings.metrics.count_held("service", controller.count_vanished());
@@ -154,7 +156,7 @@ impl Starter {
         }))
     }
 
-    /// persistent-volume-label-controller.
+    /// Starts the persistent-volume-label-controller, if the provider supports it.
     pub(crate) async fn volume_label(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(VOLUME_LABEL_CONTROLLER).await?;
         let made = VolumeLabelController::new(context, self.caches.volumes.clone(), events);
@@ -181,7 +183,7 @@ impl Starter {
         Ok(Parts { context, pulse, events, sender })
     }
 
-    /// Sets it running, or says why there is none and goes on.
+    /// Starts a controller's loop, or logs that the provider does not support the controller.
     fn run<C, F: Future<Output = ()> + Send + 'static>(
         &self,
         names: ControllerNames,
@@ -209,12 +211,12 @@ impl Starter {
         }
     }
 
-    /// Until the controllers have ended.
+    /// Sends events until the controllers have ended.
     pub(crate) fn send_events(&self, sender: EventSender) {
         self.tasks.spawn(sender.run(self.stop_events.clone()));
     }
 
-    /// Fills the caches with what is needed and not `watched` yet.
+    /// Starts the caches that are needed and not `watched` yet.
     pub(crate) fn watch(&self, client: Client, caches: &SharedCaches, watched: Option<Needed>, needed: Needed) {
         let feature = std::env::var("KUBE_FEATURE_WatchListClient").ok();
         let source = Source {
@@ -234,7 +236,8 @@ impl Starter {
         self.tasks.spawn(end_for_another_cluster(self.settings.identity.clone(), self.shutdown.clone()));
     }
 
-    /// How Nodes that vanish all together are held (INV-9, D-221), and who says so.
+    /// Returns the options that hold back the deletion of many Nodes at once (INV-9, D-221), and the observer that
+    /// reports them.
     fn hold(&self, guard: GuardOptions, client: &Client) -> (HoldOptions, Arc<dyn HoldObserver<Node>>) {
         let (events, sender) = recorder(client.clone(), MANAGER_NAME, Arc::new(SystemClock));
         self.send_events(sender);
@@ -245,7 +248,7 @@ impl Starter {
         (options, Arc::new(HeldNodes::new(events, delay)))
     }
 
-    /// All tasks; the events' end with the controllers'.
+    /// Returns all tasks. Event senders end after the controllers.
     pub(crate) fn finish(self) -> TaskTracker {
         let Self { tasks, loops, stop_events, shutdown, .. } = self;
         loops.close();
@@ -259,7 +262,7 @@ impl Starter {
     }
 }
 
-/// Ends the controllers when the API server turns out to be another cluster's. The fence is closed by then.
+/// Ends the controllers if the API server turns out to belong to another cluster. The fence is closed by then.
 async fn end_for_another_cluster(identity: ClusterIdentity, shutdown: CancellationToken) {
     tokio::select! {
         _ = identity.refused() => shutdown.cancel(),
@@ -267,7 +270,7 @@ async fn end_for_another_cluster(identity: ClusterIdentity, shutdown: Cancellati
     }
 }
 
-/// Notes the end of a loop, also one by a panic.
+/// Records the end of a loop, including by a panic.
 struct End(Arc<AtomicBool>);
 
 impl Drop for End {

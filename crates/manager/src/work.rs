@@ -1,4 +1,5 @@
-//! What a process does once it may: the provider, the controllers, the caches (APP-14 … APP-19), and their end (APP-162).
+//! The work of a process that may start: the provider, the controllers and the caches (APP-14 … APP-19), and their
+//! shutdown (APP-162).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,26 +21,26 @@ use crate::start;
 use crate::starter::Started;
 use crate::{api_health, callers};
 
-/// What the work is made of. Nothing of it has been used yet.
+/// The parts that the work is started with. None of them is used before.
 #[derive(Clone)]
 pub(crate) struct Means {
     pub(crate) settings: Settings,
     pub(crate) provider: Arc<dyn CloudProvider>,
-    /// `--cluster-name`.
+    /// Name of the cluster (`--cluster-name`).
     pub(crate) cluster_name: String,
-    /// Where the controllers' checks go (APP-17).
+    /// Registry of the controllers' health checks (APP-17).
     pub(crate) health: Health,
-    /// Work on one thing that takes longer turns the controller's check red.
+    /// Time after which work on one object fails the controller's health check.
     pub(crate) wedged_after: Duration,
-    /// What is in work when the process is asked to stop may take so long to end, all together (APP-162).
+    /// Total time that the work in progress may take to finish at a shutdown (APP-162).
     pub(crate) grace: Duration,
-    /// The start of the provider.
+    /// State of the provider's start.
     pub(crate) provider_start: ProviderStart,
-    /// The leases that the work is done under.
+    /// Leases that protect the work.
     pub(crate) leases: Vec<Leadership>,
 }
 
-/// Controllers at work.
+/// The controllers that have been started.
 pub(crate) struct Work {
     fleet: Fleet,
     means: Means,
@@ -48,8 +49,8 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Initialises the provider, once for the whole process (APP-15, APP-82 *ours*), and starts the controllers that
-    /// `belong`. Nothing if `stop` comes before.
+    /// Initializes the provider once for the whole process (APP-15, APP-82 *ours*) and starts the controllers that
+    /// `belong`. Returns `None` if `stop` is cancelled before.
     pub(crate) async fn begin(
         means: Means,
         belongs: impl Fn(ControllerNames) -> bool,
@@ -59,7 +60,7 @@ impl Work {
         means.provider_start.note(true);
         let reached = stop.run_until_cancelled(reach(&means, &shutdown)).await;
         let (cluster, events) = match reached {
-            // What a stop interrupts is no failure.
+            // An interrupted start is no failure.
             None => return Ok(None),
             Some(Err(_)) if stop.is_cancelled() => return Ok(None),
             Some(reached) => reached?,
@@ -78,8 +79,8 @@ impl Work {
         }
     }
 
-    /// Starts those of the controllers that `belong`, adds them to the health checks, and reads what they need. A stop
-    /// interrupts this, and is no failure.
+    /// Starts the controllers that `belong`, registers their health checks and starts the caches that they need. A
+    /// cancelled `stop` interrupts this and is no error.
     pub(crate) async fn start(&mut self, belongs: impl Fn(ControllerNames) -> bool) -> Result<(), Failure> {
         let stop = self.shutdown.clone();
         match stop.run_until_cancelled(self.start_all(belongs)).await {
@@ -102,8 +103,9 @@ impl Work {
         self.fleet.watch().await.map_err(Failure::Fatal)
     }
 
-    /// Takes no more work and lets what is in work end, for ten seconds at most. If something did not end well, the
-    /// leases are left to expire: the cloud may still be at it, and nobody else may begin meanwhile (INV-6, APP-67).
+    /// Stops accepting work and waits for the work in progress, up to the grace period. If a controller did not stop
+    /// cleanly, the leases are left to expire, because its requests to the cloud may still be under way (INV-6,
+    /// APP-67).
     pub(crate) async fn end(self) {
         self.shutdown.cancel();
         let handles: Handles = self.fleet.finish();
@@ -128,7 +130,7 @@ impl Work {
     }
 }
 
-/// APP-14, APP-15: the API server is well, the cluster is known, the provider can work.
+/// Waits for the API server, reads the identity of the cluster and starts the provider (APP-14, APP-15).
 async fn reach(means: &Means, shutdown: &CancellationToken) -> Result<(Cluster, EventSender), Failure> {
     let informers = means.settings.client("shared-informers").await.map_err(Failure::Fatal)?;
     api_health::wait(&informers, &callers::situation(&means.settings)).await?;
@@ -148,7 +150,7 @@ fn busy(started: &[Started]) -> String {
     if texts.is_empty() { "nothing that is known".to_owned() } else { texts.join(", ") }
 }
 
-/// Whether a controller gets through its work (P-35). One that has nothing to do is well.
+/// The health check of a controller: fails if the controller makes no progress (P-35). An idle controller is healthy.
 struct Alive {
     started: Started,
     wedged_after: Duration,

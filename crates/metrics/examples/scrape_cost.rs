@@ -1,4 +1,4 @@
-//! What a scrape costs with 5,000 Nodes and 1,000 Services in the caches and every label in use.
+//! Measures the cost of a scrape with 5,000 Nodes and 1,000 Services in the caches and every label in use.
 //!
 //! ```text
 //! cargo run --release -p metrics --example scrape_cost
@@ -58,7 +58,7 @@ fn request(method: &Method) -> RequestInfo {
     RequestInfo::new(method, &Uri::from_static("/api/v1/nodes/a"), "10.0.0.1:443".into())
 }
 
-/// As after a long life: every queue, verb and operation, with several codes.
+/// Uses every queue, verb and operation with several codes, as in a process that has run for long.
 fn use_labels(metrics: &Metrics) {
     let requests = metrics.requests();
     for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {

@@ -1,4 +1,4 @@
-//! Figures about Nodes and Services that the caches hold (MET-50), as pure functions.
+//! Figures about the Nodes and Services in the caches (MET-50), as pure functions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use controllers::options::ServiceOptions;
 use controllers::service::wants::{concerns_us, needs_cleanup};
 use jiff::Timestamp;
 
-/// Nodes that wait for their initialisation.
+/// Figures about Nodes that wait for their initialization.
 ///
 /// ```
 /// use cloud_provider::{Node, Taint, names::{EFFECT_NO_SCHEDULE, TAINT_UNINITIALIZED}};
@@ -28,14 +28,14 @@ use jiff::Timestamp;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uninitialized {
-    /// So many.
+    /// Number of uninitialized Nodes.
     pub nodes: usize,
-    /// Age of the oldest; zero if there is none.
+    /// Age of the oldest uninitialized Node; zero if there is none.
     pub oldest: Duration,
 }
 
 impl Uninitialized {
-    /// Counts.
+    /// Computes the figures for these Nodes.
     pub fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>, now: Timestamp) -> Self {
         let waiting = nodes.into_iter().filter(|node| node.is_uninitialized() && !node.terminating);
         waiting.fold(Self::default(), |sum, node| Self {
@@ -45,24 +45,24 @@ impl Uninitialized {
     }
 }
 
-/// How it stands with the load balancer of a Service.
+/// The state of a Service's load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// It serves, and nothing of it is open.
+    /// The load balancer is in sync and serves.
     Ready,
-    /// It is waited for, and nothing has failed.
+    /// The load balancer is not in sync yet, and no sync has failed.
     Pending,
-    /// Bringing it up to date failed; it is tried again.
+    /// The last sync failed and is retried.
     Failed,
-    /// It is to be removed.
+    /// The load balancer is being deleted.
     Deleting,
 }
 
 impl State {
-    /// All of them.
+    /// List of the states.
     pub const ALL: [Self; 4] = [Self::Ready, Self::Pending, Self::Failed, Self::Deleting];
 
-    /// The label.
+    /// Returns the value of the label `state`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -73,7 +73,8 @@ impl State {
         }
     }
 
-    /// How it stands with this Service, and since when; `None` if it does not concern us.
+    /// Returns the state of a Service's load balancer and the time since when; `None` if this manager does not handle
+    /// the Service.
     #[must_use]
     pub fn of(service: &Service, options: &ServiceOptions) -> Option<(Self, Option<Timestamp>)> {
         if !concerns_us(service, options) {
@@ -95,17 +96,17 @@ impl State {
     }
 }
 
-/// The load balancers of all Services that concern us.
+/// Figures about the load balancers of all Services that this manager handles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancers {
-    /// Number by state; all states are there.
+    /// Number of Services by state; all states are included.
     pub states: BTreeMap<State, usize>,
-    /// For how long the one that has been waited for longest is not as its Service asks; zero if all are.
+    /// Longest time that a Service's load balancer has been out of sync; zero if all are in sync.
     pub oldest_pending: Duration,
 }
 
 impl LoadBalancers {
-    /// Counts.
+    /// Computes the figures for these Services.
     pub fn of<'a>(services: impl IntoIterator<Item = &'a Service>, options: &ServiceOptions, now: Timestamp) -> Self {
         let mut figures =
             Self { states: State::ALL.into_iter().map(|state| (state, 0)).collect(), oldest_pending: Duration::ZERO };
@@ -119,7 +120,7 @@ impl LoadBalancers {
     }
 }
 
-/// Clocks differ: what lies ahead has no age.
+/// Returns the time since `from`; zero if `from` is in the future, because clocks differ.
 fn since(from: Option<Timestamp>, now: Timestamp) -> Duration {
     from.and_then(|from| Duration::try_from(now.duration_since(from)).ok()).unwrap_or_default()
 }

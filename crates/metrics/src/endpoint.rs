@@ -1,4 +1,4 @@
-//! `/metrics` and `/metrics/slis` (MET-1, MET-2, MET-30).
+//! The endpoints `/metrics` and `/metrics/slis` (MET-1, MET-2, MET-30).
 
 use axum::Router;
 use axum::response::{IntoResponse, Response};
@@ -10,11 +10,12 @@ use serving::health::Health;
 use crate::series::{METRICS, SLIS};
 use crate::{Metrics, gzip, text};
 
-/// When the process started: whoever scrapes finds out that counters began anew.
+/// Header with the start time of the process, which tells scrapers that counters were reset.
 const PROCESS_START: HeaderName = HeaderName::from_static("process-start-time-unix");
 
 impl Metrics {
-    /// Both paths. They know nothing of callers: put them behind the layer that does.
+    /// Returns the routes of both endpoints, which do not authenticate callers. Must be placed behind the layer that
+    /// does.
     pub fn router(&self, health: &Health) -> Router {
         let this = self.clone();
         let metrics = move |headers: HeaderMap| std::future::ready(this.answer(&headers, this.render()));
@@ -24,7 +25,7 @@ impl Metrics {
             forgotten.reset_slis();
             std::future::ready("metrics reset\n")
         };
-        // Any method reads `/metrics`; none resets it (APP-99).
+        // Every method reads `/metrics`, and none resets it (APP-99).
         Router::new().route(METRICS, any(metrics)).route(SLIS, get(slis).delete(reset))
     }
 

@@ -1,15 +1,15 @@
-//! gzip (RFC 1952), for scrapers that ask for it (MET-1).
+//! gzip (RFC 1952) for scrapers that accept it (MET-1).
 
 use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
 use miniz_oxide::deflate::compress_to_vec;
 
-/// A scrape is sent once: speed counts for more than size.
+/// Compression level. A scrape is sent once, so speed matters more than size.
 const LEVEL: u8 = 1;
-/// Magic number, deflate, no flags, no time, no hint, unknown system.
+/// Header of the gzip format: magic number, deflate, no flags, no time, no hint, unknown system.
 const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 
-/// Whether who asks takes gzip.
+/// Returns `true` if the client accepts gzip.
 pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
     lists.flat_map(|list| list.split(',')).any(|coding| {
@@ -19,7 +19,7 @@ pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Compresses.
+/// Compresses a text in the gzip format.
 pub(crate) fn compress(text: &[u8]) -> Vec<u8> {
     let mut out = HEAD.to_vec();
     out.extend(compress_to_vec(text, LEVEL));
@@ -30,12 +30,12 @@ pub(crate) fn compress(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// CRC-32.
+/// Returns the CRC-32 of these bytes.
 fn checksum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |sum, byte| (sum >> 8) ^ TABLE[((sum ^ u32::from(*byte)) & 0xff) as usize])
 }
 
-/// What each value of a byte does to the sum.
+/// Table of the checksum: the contribution of each value of a byte.
 static TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut value = 0;

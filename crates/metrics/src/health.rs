@@ -1,4 +1,4 @@
-//! Health as series (MET-30).
+//! Series about health checks (MET-30).
 
 use serving::health::Health;
 

@@ -1,4 +1,4 @@
-//! What counts behind each hook of the program.
+//! Implementations of the metrics hooks of the other crates.
 
 mod access;
 mod api_client;
@@ -20,18 +20,18 @@ pub(crate) use queues::Queues;
 pub(crate) use reconciles::{Reconcile, Reconciles};
 pub(crate) use reloads::{Credential, Reloads};
 
-/// Numbers of things, which are small.
+/// Converts a count, which is small enough for a float.
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn number(n: usize) -> f64 {
     n as f64
 }
 
-/// The label `result` of work that ended.
+/// Returns the value of the label `result`.
 fn result(well: bool) -> &'static str {
     if well { "success" } else { "error" }
 }
 
-/// The label `code` of a request: its HTTP status, or that there was no answer.
+/// Returns the value of the label `code` of a request: its HTTP status, or a mark for no answer.
 fn code(status: Option<u16>) -> String {
     status.map_or_else(|| "<error>".to_owned(), |status| status.to_string())
 }

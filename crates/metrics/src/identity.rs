@@ -1,30 +1,30 @@
-//! Which build this is, and which gates are on (MET-26).
+//! Metrics of the build and its feature gates (MET-26).
 
 use crate::samples::Samples;
 use crate::series::{BUILD_INFO, FEATURES, OWN_BUILD_INFO};
 
-/// The version of Kubernetes' API types that this project is built with.
+/// Major and minor version of the Kubernetes API types that this project is built with.
 pub const KUBERNETES: (&str, &str) = ("1", "35");
 
-/// The build of this project.
+/// The build information of this project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Build {
-    /// Its version.
+    /// Version of this project.
     pub version: &'static str,
-    /// The commit that it was built from; empty if that is not known.
+    /// Commit of the build; empty if unknown.
     pub revision: &'static str,
-    /// Version of the compiler; empty if that is not known.
+    /// Version of the compiler; empty if unknown.
     pub rustc: &'static str,
 }
 
-/// A feature gate.
+/// A feature gate and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// Its name.
+    /// Name of the gate.
     pub name: String,
-    /// `ALPHA`, `BETA`, `DEPRECATED`; empty once it is general.
+    /// Stage of the gate: `ALPHA`, `BETA` or `DEPRECATED`; empty for a generally available gate.
     pub stage: &'static str,
-    /// Whether it is on.
+    /// If set, the gate is enabled.
     pub enabled: bool,
 }
 
@@ -39,7 +39,7 @@ impl Build {
     }
 }
 
-/// In the words of the field.
+/// Returns the architecture in Go's terms.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

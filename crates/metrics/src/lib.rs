@@ -1,7 +1,7 @@
-//! Every series of the cloud controller manager (MET-*). The only crate that knows the metrics library.
+//! Every series of the cloud controller manager (MET-*). No other crate uses the metrics library.
 //!
-//! The other crates have hook traits that do nothing by default; here is what counts behind them. [`series`] declares
-//! each series once: the registry is built from it, and `docs/reference/metrics.md` too.
+//! The other crates define hook traits that do nothing by default; this crate implements them. [`series`] declares each
+//! series once, for the registry and for `docs/reference/metrics.md`.
 //!
 //! ```
 //! use metrics::Metrics;
@@ -15,8 +15,8 @@
 //! # }
 //! ```
 //!
-//! Updates take no lock and make no copy: what counts is found once and kept. Figures that something else holds already
-//! (the process, the caches, health) are computed when somebody asks.
+//! Updates take no lock and copy nothing, because the metric for a set of labels is looked up once and kept. Figures
+//! that other components hold already (the process, the caches, health checks) are computed at each scrape.
 
 pub mod census;
 mod endpoint;
@@ -71,10 +71,10 @@ use crate::series::{
     PROCESS_START_TIME_OF_SLIS, RUNNING_CONTROLLERS, VANISHED,
 };
 
-/// The label `manager`.
+/// Value of the label `manager`.
 const MANAGER: &str = "cloud-controller-manager";
 
-/// All series of a process. Clones share them.
+/// The series of a process. Clones share them.
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
 
@@ -107,13 +107,13 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Those series that are there from the start, at zero (MET-3).
+    /// Registers the series that exist from the start, at zero (MET-3).
     #[must_use]
     pub fn new() -> Self {
         Self::at(Arc::new(SystemClock))
     }
 
-    /// The same with this clock for ages and times.
+    /// Registers the series like [`new`](Self::new), with this clock for ages and times.
     #[must_use]
     pub fn at(clock: Arc<dyn Clock>) -> Self {
         let registry = Registry::default();
@@ -144,71 +144,73 @@ impl Metrics {
         metrics
     }
 
-    /// Work queues; one for all of them.
+    /// Returns the metrics of all work queues.
     #[must_use]
     pub fn queues(&self) -> Arc<dyn QueueMetrics> {
         Arc::clone(&self.0.queues) as _
     }
 
-    /// Requests to the API server.
+    /// Returns the metrics of requests to the API server.
     #[must_use]
     pub fn requests(&self) -> Arc<dyn RequestMetrics> {
         Arc::clone(&self.0.api_client) as _
     }
 
-    /// Leases.
+    /// Returns the metrics of leader election.
     #[must_use]
     pub fn elections(&self) -> Arc<dyn ElectionMetrics> {
         Arc::clone(&self.0.elections) as _
     }
 
-    /// Callers.
+    /// Returns the metrics of callers.
     #[must_use]
     pub fn access(&self) -> Arc<dyn AccessMetrics> {
         Arc::clone(&self.0.access) as _
     }
 
-    /// Servers.
+    /// Returns the metrics of HTTPS servers.
     #[must_use]
     pub fn servers(&self) -> Arc<dyn ServerMetrics> {
         Arc::clone(&self.0.access) as _
     }
 
-    /// Webhooks.
+    /// Returns the metrics of webhooks.
     #[must_use]
     pub fn webhooks(&self) -> Arc<dyn WebhookMetrics> {
         Arc::clone(&self.0.webhooks) as _
     }
 
-    /// The node controller; call it when that is made, because from then on its series are there.
+    /// Returns the metrics of the node controller. Must be called when the controller is created, because its series
+    /// exist from then on.
     #[must_use]
     pub fn nodes(&self) -> Arc<dyn NodeMetrics> {
         let make = || Arc::new(Nodes::new(self.0.node_delays.clone(), &self.0.reconciles));
         Arc::clone(self.0.nodes.get_or_init(make)) as _
     }
 
-    /// The lifecycle controller; call it when that is made.
+    /// Returns the metrics of the lifecycle controller. Must be called when the controller is created.
     #[must_use]
     pub fn lifecycle(&self) -> Arc<dyn LifecycleMetrics> {
         let make = || Arc::new(Lifecycle::new(&self.0.registry, &self.0.reconciles));
         Arc::clone(self.0.lifecycle.get_or_init(make)) as _
     }
 
-    /// The service controller; call it when that is made.
+    /// Returns the metrics of the service controller. Must be called when the controller is created.
     #[must_use]
     pub fn services(&self) -> Arc<dyn ServiceMetrics> {
         let make = || Arc::new(Services::new(&self.0.registry, &self.0.reconciles));
         Arc::clone(self.0.services.get_or_init(make)) as _
     }
 
-    /// The route controller; call it when that is made.
+    /// Returns the metrics of the route controller. Must be called when the controller is created.
     #[must_use]
     pub fn routes(&self) -> Arc<dyn RouteMetrics> {
         let make = || Arc::new(Routes::new(&self.0.registry, &self.0.reconciles));
         Arc::clone(self.0.routes.get_or_init(make)) as _
     }
 
-    /// Requests to the cloud of this provider, which is part of the names of some series (MET-40).
+    /// Returns the metrics of requests to the cloud of this provider, whose name is part of the names of some series
+    /// (MET-40).
     #[must_use]
     pub fn cloud(&self, provider: &str) -> Arc<dyn CloudMetrics> {
         let mut clouds = self.0.clouds.lock().unwrap_or_else(PoisonError::into_inner);
@@ -216,7 +218,7 @@ impl Metrics {
         Arc::clone(clouds.entry(provider.to_owned()).or_insert_with(make)) as _
     }
 
-    /// The cloud's configuration has changed.
+    /// Counts a change of the cloud configuration.
     pub fn cloud_config_changed(&self, outcome: CloudConfigChange) {
         match outcome {
             CloudConfigChange::InUse => self.0.reloads.count(Credential::CloudConfig, true),
@@ -225,25 +227,26 @@ impl Metrics {
         }
     }
 
-    /// A controller runs until this is dropped (APP-38). `name` is the one of its metrics, such as `cloud-node`.
+    /// Reports a controller as running until the returned value is dropped (APP-38). `name` is the controller's name in
+    /// metrics, such as `cloud-node`.
     pub fn controller_runs(&self, name: &'static str) -> ControllerRuns {
         let gauge = self.0.running.with_label_values(&[name, MANAGER]);
         gauge.set(1.0);
         ControllerRuns(gauge)
     }
 
-    /// Which build this is; once.
+    /// Adds the build information. Must be called once.
     pub fn build(&self, build: Build) {
         self.source(move |out| build.samples(out));
     }
 
-    /// The feature gates as they are; once.
+    /// Adds the values of the feature gates. Must be called once.
     pub fn gates(&self, gates: Vec<Gate>) {
         self.source(move |out| identity::gate_samples(&gates, out));
     }
 
-    /// Figures about the Nodes of this cache that belong to this cloud, once it is filled; call it once, when the node
-    /// controller is made.
+    /// Adds figures about the Nodes in the cache that belong to this cloud, as soon as the cache is synced. Must be
+    /// called once, when the node controller is created.
     pub fn count_nodes(&self, cache: Cache<Node>, is_ours: impl Fn(&Node) -> bool + Send + Sync + 'static) {
         let clock = Arc::clone(&self.0.clock);
         self.source(move |out| {
@@ -258,7 +261,8 @@ impl Metrics {
         });
     }
 
-    /// Figures about the Services of this cache, once it is filled; call it once, when the service controller is made.
+    /// Adds figures about the Services in the cache, as soon as the cache is synced. Must be called once, when the
+    /// service controller is created.
     pub fn count_services(&self, cache: Cache<Service>, options: ServiceOptions) {
         let clock = Arc::clone(&self.0.clock);
         self.source(move |out| {
@@ -274,8 +278,8 @@ impl Metrics {
         });
     }
 
-    /// What is left in the cloud of objects that are gone: `count` is asked with each scrape, and answers `None` as long as
-    /// nobody knows. Call it once for each kind.
+    /// Adds the number of orphaned resources of a kind in the cloud. `count` is called at each scrape, and returns
+    /// `None` as long as the number is unknown. Must be called once for each kind.
     pub fn count_orphans(&self, kind: &'static str, count: impl Fn() -> Option<usize> + Send + Sync + 'static) {
         self.source(move |out| {
             if let Some(orphans) = count() {
@@ -284,13 +288,14 @@ impl Metrics {
         });
     }
 
-    /// Objects of a kind that vanished from the Kubernetes API and are held: `count` is asked with each scrape. Call it once for
-    /// each kind.
+    /// Adds the number of objects of a kind that vanished from the Kubernetes API and are held. `count` is called at
+    /// each scrape. Must be called once for each kind.
     pub fn count_held(&self, kind: &'static str, count: impl Fn() -> usize + Send + Sync + 'static) {
         self.source(move |out| out.put_by(VANISHED, &[kind], hooks::number(count())));
     }
 
-    /// Everything as it is now, as text ([`CONTENT_TYPE`]). Within a tokio runtime it tells of that, too.
+    /// Returns the current values of all series as text ([`CONTENT_TYPE`]), including figures about the tokio runtime
+    /// if called within one.
     #[must_use]
     pub fn render(&self) -> String {
         let mut computed = Samples::default();
@@ -300,7 +305,7 @@ impl Metrics {
         text::write(&self.0.registry.gather(), &computed.sorted())
     }
 
-    /// The series of health, which have a path of their own (MET-2).
+    /// Returns the series about health, which are served at a path of their own (MET-2).
     #[must_use]
     pub fn render_slis(&self, health: &Health) -> String {
         let mut computed = Samples::default();
@@ -318,18 +323,18 @@ impl Metrics {
     }
 }
 
-/// What became of a change of the cloud's configuration.
+/// The result of a change of the cloud configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloudConfigChange {
-    /// It is in use.
+    /// The new configuration is in use.
     InUse,
-    /// It is in use after a restart, or not all of it before.
+    /// The new configuration takes effect, at least in part, only after a restart.
     NeedsRestart,
-    /// It cannot be used.
+    /// The new configuration cannot be used.
     Unusable,
 }
 
-/// A controller that runs; see [`Metrics::controller_runs`].
+/// A running controller; see [`Metrics::controller_runs`].
 #[must_use]
 pub struct ControllerRuns(prometheus::Gauge);
 

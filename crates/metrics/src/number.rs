@@ -1,4 +1,4 @@
-//! Numbers in the text of other processes of the field (MET-4).
+//! Formatting of numbers in the text format, like other Kubernetes components (MET-4).
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What the system knows of this process (MET-27), from `/proc`. What cannot be read is left out.
+//! Metrics of this process from `/proc` (MET-27). Values that cannot be read are left out.
 
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,18 +9,18 @@ use crate::series::{
     PROCESS_SENT, PROCESS_START_TIME, PROCESS_VIRTUAL,
 };
 
-/// Ticks in a second of the times in `/proc`: part of Linux' interface to programs.
+/// Clock ticks per second of the times in `/proc`, fixed in Linux' interface to programs.
 const TICKS: f64 = 100.0;
 
-/// This process.
+/// The metrics of this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Process {
-    /// When it started, since 1970.
+    /// Start time of the process since the Unix epoch.
     pub(crate) started: Duration,
 }
 
 impl Process {
-    /// Reads when it started; if nobody knows, it is now.
+    /// Reads the start time of the process; the current time if it cannot be read.
     pub(crate) fn current() -> Self {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { started: start_time().unwrap_or_else(now) }
@@ -52,8 +52,8 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// Field of `/proc/PID/stat` by its number in proc(5). The name of the program may contain anything, so what counts
-/// begins after its closing parenthesis.
+/// Returns a field of `/proc/PID/stat` by its number in proc(5). The fields are counted from the last closing
+/// parenthesis, because the program's name may contain anything.
 fn stat_field(stat: &str, number: usize) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
@@ -69,14 +69,14 @@ fn start_time() -> Option<Duration> {
     Duration::try_from_secs_f64(boot + after_boot).ok()
 }
 
-/// A line of `/proc/PID/status`, in bytes.
+/// Returns a value of `/proc/PID/status`, in bytes.
 fn kilobytes(status: &str, name: &str) -> Option<f64> {
     let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
     let number: f64 = rest.split_ascii_whitespace().next()?.parse().ok()?;
     Some(number * 1024.0)
 }
 
-/// The soft limit; -1 if there is none.
+/// Returns a soft limit of `/proc/PID/limits`; -1 if there is none.
 fn limit(limits: &str, name: &str) -> Option<f64> {
     let rest = limits.lines().find_map(|line| line.strip_prefix(name))?;
     match rest.split_ascii_whitespace().next()? {
@@ -87,11 +87,11 @@ fn limit(limits: &str, name: &str) -> Option<f64> {
 
 #[allow(clippy::cast_precision_loss, reason = "files are counted in thousands")]
 fn open_files() -> Option<f64> {
-    // One of them is the directory that is being read.
+    // Without the descriptor of the directory itself.
     Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as f64)
 }
 
-/// Bytes received and sent, over all interfaces.
+/// Returns the bytes received and sent over all interfaces.
 fn traffic(devices: &str) -> (f64, f64) {
     let counts = devices.lines().filter_map(|line| {
         let mut fields = line.split_once(':')?.1.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0.0));

@@ -1,4 +1,4 @@
-//! `docs/reference/metrics.md`, made from the declarations.
+//! Generates `docs/reference/metrics.md` from the declarations.
 
 use std::fmt::Write as _;
 
@@ -7,18 +7,18 @@ use crate::series::{PROVIDER, SLIS, Series, TABLES, Table};
 const HEAD: &str = "\
 # Metrics
 
-<!-- Generated from crates/metrics/src/series; `CCM_WRITE_REFERENCE=1 cargo test -p metrics` writes it anew. -->
+<!-- Generated from crates/metrics/src/series; `CCM_WRITE_REFERENCE=1 cargo test -p metrics` rewrites it. -->
 
-`/metrics` shows all of these but those of health, in the text format 0.0.4, to callers who may `get` that path. Health has
-`/metrics/slis`. Names, labels and buckets that the Go cloud controller managers have are theirs; what only this program
-measures begins with `ccm_`. A provider may have further series of its own: those that the program which ran its cloud before is
-known for. They are on the provider's page.
+`/metrics` serves all series except those about health, in the text format 0.0.4, to callers that may `get` that path.
+`/metrics/slis` serves the series about health. Series of the Go cloud controller managers keep their names, labels and
+buckets; the names of further series begin with `ccm_`. A provider may have series of its own, with the names of the Go
+program for its cloud. Its page lists them.
 
-**From**: *start*, also on standbys; *leader*, once its controller is made; *use*, once there is something to show.
-**Stability**: as the help text says it; conventions of all processes have none.
+**From**: *start*: from the start, including on standbys; *leader*: from the creation of the controller; *use*: from the
+first use. **Stability**: the level in the help text; conventions of all processes have none.
 ";
 
-/// The page.
+/// Returns the text of the page.
 #[must_use]
 pub fn page() -> String {
     let mut out = HEAD.to_owned();
@@ -33,10 +33,10 @@ pub fn page() -> String {
 fn write_table(out: &mut String, table: &Table) {
     _ = write!(out, "\n## {}\n\n", table.title);
     if table.path == SLIS {
-        _ = write!(out, "At `{SLIS}`; `DELETE` there forgets what was counted.\n\n");
+        _ = write!(out, "Served at `{SLIS}`; `DELETE` resets these series.\n\n");
     }
     if table.series.iter().any(|series| series.name.contains(PROVIDER)) {
-        _ = write!(out, "`{PROVIDER}` is the provider's name; what is no letter or digit in it becomes `_`.\n\n");
+        _ = write!(out, "`{PROVIDER}` is the provider's name; characters except letters and digits become `_`.\n\n");
     }
     out.push_str("| series | type | labels | stability | from | meaning |\n|---|---|---|---|---|---|\n");
     for series in table.series {

@@ -1,4 +1,4 @@
-//! From a declaration to something that counts.
+//! Creates metrics from the declarations of series.
 
 use cloud_provider::ProviderSeries;
 use prometheus::core::Collector;
@@ -10,10 +10,10 @@ use prometheus::{
 use crate::hooks::Family;
 use crate::series::{PROVIDER, Series};
 
-/// Why none of this can fail.
+/// Message for errors that cannot occur.
 const SOUND: &str = "the tables of series are sound, and each series is made once: a test makes all of them";
 
-/// What counts is made here, from its declaration, and shown from then on. Clones share everything.
+/// The registry, which creates metrics from declarations and collects them. Clones share all metrics.
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
     collectors: Collectors,
@@ -21,7 +21,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// The same, for the series that have the name of this provider in theirs.
+    /// Returns the registry for the series whose names contain the name of this provider.
     pub(crate) fn of_provider(&self, name: &str) -> Self {
         let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
         Self { collectors: self.collectors.clone(), provider: name.chars().map(allowed).collect() }
@@ -51,7 +51,7 @@ impl Registry {
         self.shown(HistogramVec::new(self.histogram_options(series), series.labels).expect(SOUND))
     }
 
-    /// A series that a provider declares. Unlike ours it may be unsound, or have a name that is taken.
+    /// Registers a series that a provider declares. The declaration may be invalid, or its name may be taken.
     pub(crate) fn of_a_provider(&self, series: &ProviderSeries) -> Result<Family, prometheus::Error> {
         let family = Family::new(series.kind, Opts::new(series.name, series.help), series.labels)?;
         self.collectors.register(match family.clone() {
@@ -62,7 +62,7 @@ impl Registry {
         Ok(family)
     }
 
-    /// Everything as it is now, by name; series without a sample are left out (MET-3).
+    /// Returns the current values of all series, sorted by name; series without samples are left out (MET-3).
     pub(crate) fn gather(&self) -> Vec<MetricFamily> {
         self.collectors.gather()
     }

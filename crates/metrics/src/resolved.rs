@@ -1,15 +1,15 @@
-//! What counts for some labels, found without a lock.
+//! Lock-free lookup of metrics by their labels.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-/// So many children at most; series whose labels come from elsewhere must stay bounded (MET-41).
+/// Maximum number of children. Series whose labels come from outside must stay bounded (MET-41).
 const MOST: usize = 256;
 
-/// Children that were made once and are found again by what they are for. Finding takes no lock and copies nothing.
+/// Children of a metric, created once and looked up by key. A lookup takes no lock and copies nothing.
 ///
-/// There are few of them (queues, verbs, operations), so they are searched one after the other.
+/// There are few children (queues, verbs, operations), so the search is linear.
 pub(crate) struct Resolved<K, V>(ArcSwap<Vec<(K, Arc<V>)>>);
 
 impl<K, V> Default for Resolved<K, V> {
@@ -19,8 +19,8 @@ impl<K, V> Default for Resolved<K, V> {
 }
 
 impl<K: Clone, V> Resolved<K, V> {
-    /// The child whose key `is` it; `make` it if there is none. Made twice by two threads at once it must be the same.
-    /// `None`: there are too many already.
+    /// Returns the child whose key matches `is`, created by `make` if there is none. `make` must return the same child
+    /// if two threads call it at the same time. Returns `None` if there are too many children.
     pub(crate) fn get(&self, is: impl Fn(&K) -> bool, make: impl Fn() -> (K, V)) -> Option<Arc<V>> {
         let find =
             |children: &[(K, Arc<V>)]| children.iter().find(|(key, _)| is(key)).map(|(_, child)| Arc::clone(child));

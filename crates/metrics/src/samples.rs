@@ -1,25 +1,25 @@
-//! Figures that are computed when somebody asks, because something else holds what they are made of.
+//! Samples that are computed at each scrape, from data that other components hold.
 
 use crate::series::Series;
 
-/// A series with its samples as they are now: the values of its labels, in their order, and the number.
+/// A series with its current samples: the label values, in order, and the number.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Computed {
     pub(crate) series: &'static Series,
     pub(crate) samples: Vec<(Vec<String>, f64)>,
 }
 
-/// Samples that are being collected.
+/// A collector of samples.
 #[derive(Debug, Default)]
 pub(crate) struct Samples(Vec<Computed>);
 
 impl Samples {
-    /// A sample of a series without labels.
+    /// Adds a sample of a series without labels.
     pub(crate) fn put(&mut self, series: &'static Series, number: f64) {
         self.put_by(series, &[], number);
     }
 
-    /// A sample of a series with labels.
+    /// Adds a sample of a series with labels.
     pub(crate) fn put_by(&mut self, series: &'static Series, labels: &[&str], number: f64) {
         debug_assert_eq!(series.labels.len(), labels.len(), "{}", series.name);
         let sample = (labels.iter().map(|&value| value.to_owned()).collect(), number);
@@ -29,12 +29,12 @@ impl Samples {
         }
     }
 
-    /// All of them, by name.
+    /// Returns the series with their samples, sorted by name.
     pub(crate) fn sorted(mut self) -> Vec<Computed> {
         self.0.sort_by_key(|computed| computed.series.name);
         self.0
     }
 }
 
-/// Something that knows figures.
+/// A function that adds samples at each scrape.
 pub(crate) type Source = Box<dyn Fn(&mut Samples) + Send + Sync>;

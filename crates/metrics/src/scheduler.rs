@@ -1,4 +1,4 @@
-//! What tokio tells of itself: the figures that it promises to keep.
+//! Metrics of the tokio runtime, limited to those of its stable interface.
 
 use tokio::runtime::Handle;
 
@@ -6,7 +6,7 @@ use crate::hooks::number;
 use crate::samples::Samples;
 use crate::series::{RUNTIME_BUSY, RUNTIME_PARKS, RUNTIME_QUEUE, RUNTIME_TASKS, RUNTIME_WORKERS};
 
-/// The figures of the runtime that this is called in, if any.
+/// Adds the figures of the current tokio runtime, if there is one.
 pub(crate) fn samples(out: &mut Samples) {
     let Ok(handle) = Handle::try_current() else { return };
     let runtime = handle.metrics();

@@ -1,7 +1,7 @@
-//! The declaration of every series: one table for each subject, and [`all`] of them.
+//! Declarations of every series: one table for each subject, and [`all`] of them.
 //!
-//! The registry is built from these tables, `docs/reference/metrics.md` is generated from them, and the test of the
-//! specification's tables walks them.
+//! The registry and `docs/reference/metrics.md` are generated from these tables, and a test compares them with the
+//! specification.
 
 mod access;
 mod api_client;
@@ -27,10 +27,10 @@ pub(crate) use own::*;
 pub(crate) use process::*;
 pub(crate) use queues::*;
 
-/// What stands for the provider's name in the names of series of its requests.
+/// Placeholder for the provider's name in the names of its series.
 pub const PROVIDER: &str = "<provider>";
 
-/// One series: its name and what never changes of it.
+/// The declaration of a series: its name and its fixed properties.
 ///
 /// ```
 /// let depth = metrics::series::all().find(|series| series.name == "workqueue_depth").ok_or("not there")?;
@@ -40,54 +40,54 @@ pub const PROVIDER: &str = "<provider>";
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Series {
-    /// Its name; [`PROVIDER`] in it stands for the provider's.
+    /// Name of the series. [`PROVIDER`] in the name stands for the provider's name.
     pub name: &'static str,
-    /// Its type.
+    /// Type of the series.
     pub kind: Kind,
-    /// Names of its labels.
+    /// Names of the labels.
     pub labels: &'static [&'static str],
-    /// Upper bounds of a histogram's buckets, without `+Inf`, in the unit of the name.
+    /// Upper bounds of a histogram's buckets, without `+Inf`, in the unit of the series.
     pub buckets: &'static [f64],
-    /// What may be relied on.
+    /// Stability of the series.
     pub stability: Stability,
-    /// From when on it is there.
+    /// Time from which samples exist.
     pub presence: Presence,
-    /// What it says, in one sentence.
+    /// Meaning of the series in one sentence.
     pub help: &'static str,
 }
 
-/// Type of a series.
+/// The type of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// A counter, which only increases.
     Counter,
-    /// Goes up and down.
+    /// A gauge, which may increase and decrease.
     Gauge,
-    /// Counts of values up to each bound.
+    /// A histogram, which counts values up to each bound.
     Histogram,
 }
 
-/// Which promise goes with a series; shown in front of its help text, where documentation tools look for it.
+/// The stability of a series. Shown in front of the help text, where documentation tools look for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
-    /// May change or go.
+    /// The series may change or be removed.
     Alpha,
-    /// Neither name nor labels change.
+    /// Name and labels of the series do not change.
     Beta,
-    /// Stays.
+    /// The series does not change and is not removed.
     Stable,
-    /// The convention of all processes; Kubernetes says nothing of it.
+    /// A convention of all processes, without a stability level of Kubernetes.
     Convention,
 }
 
-/// From when on samples of a series are there.
+/// The time from which samples of a series exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// From the start of the process, also on standbys.
+    /// From the start of the process, including on standbys.
     Start,
-    /// From when the controller is made, so only where it leads.
+    /// From the creation of the controller, therefore only on the leader.
     Leader,
-    /// From its first use.
+    /// From the first use of the series.
     Use,
 }
 
@@ -129,7 +129,7 @@ impl Series {
         self
     }
 
-    /// The help text as it is shown.
+    /// Returns the help text with the stability.
     #[must_use]
     pub fn help_text(&self) -> String {
         match self.stability {
@@ -140,7 +140,7 @@ impl Series {
 }
 
 impl Kind {
-    /// As the text format calls it.
+    /// Returns the type's name in the text format.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -172,18 +172,18 @@ impl fmt::Display for Presence {
     }
 }
 
-/// A table with a heading of its own in the reference.
+/// A table of series with a heading of its own in the reference.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
-    /// What it is about.
+    /// Subject of the table.
     pub title: &'static str,
-    /// Where it is served.
+    /// Path of the endpoint that serves the series.
     pub path: &'static str,
-    /// Its series.
+    /// Series of the table.
     pub series: &'static [&'static Series],
 }
 
-/// All tables, in the order of the reference.
+/// The tables in the order of the reference.
 pub const TABLES: &[Table] = &[
     Table { title: "Controllers", path: METRICS, series: CONTROLLERS },
     Table { title: "Work queues", path: METRICS, series: QUEUES },
@@ -197,17 +197,17 @@ pub const TABLES: &[Table] = &[
     Table { title: "Health", path: SLIS, series: HEALTH },
 ];
 
-/// Path of all series but those of health (MET-1).
+/// Path of all series except those about health (MET-1).
 pub const METRICS: &str = "/metrics";
-/// Path of the series of health (MET-2).
+/// Path of the series about health (MET-2).
 pub const SLIS: &str = "/metrics/slis";
 
-/// Every series.
+/// Returns the declarations of every series.
 pub fn all() -> impl Iterator<Item = &'static Series> {
     TABLES.iter().flat_map(|table| table.series.iter().copied())
 }
 
-/// Names each series, and makes a table of them all, so that none is declared and forgotten.
+/// Defines a constant for each series and a table of all of them, so that no declared series is missing from the table.
 macro_rules! table {
     ($table:ident { $($name:ident = $series:expr;)* }) => {
         $(pub(crate) const $name: &Series = &$series;)*
@@ -216,12 +216,12 @@ macro_rules! table {
 }
 use table;
 
-/// 1, 2, 4 … 16384.
+/// Bucket bounds 1, 2, 4 … 16384.
 const DOUBLING: &[f64] =
     &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0];
-/// Of calls over the network that somebody waits for.
+/// Bucket bounds for network calls that a caller waits for, in seconds.
 const CALLS: &[f64] = &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
-/// What the libraries of the field use where nothing is said.
+/// Default bucket bounds of Prometheus client libraries, in seconds.
 const CONVENTIONAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The text format, version 0.0.4 (MET-1).
+//! The Prometheus text format, version 0.0.4 (MET-1).
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use prometheus::proto::{Histogram, Metric, MetricFamily, MetricType};
 use crate::number::write_number;
 use crate::samples::Computed;
 
-/// Its content type.
+/// Content type of the text format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Writes what was counted and what was computed, by name.
+/// Writes the registered and the computed series, sorted by name.
 pub(crate) fn write(counted: &[MetricFamily], computed: &[Computed]) -> String {
     let mut out = String::with_capacity(64 * 1024);
     let (mut counted, mut computed) = (counted.iter().peekable(), computed.iter().peekable());
@@ -157,7 +157,7 @@ ccm_cloud_api_throttle_wait_seconds_bucket{le="3600"} 1
 ccm_cloud_api_throttle_wait_seconds_bucket{le="+Inf"} 2
 ccm_cloud_api_throttle_wait_seconds_sum 86400.25
 ccm_cloud_api_throttle_wait_seconds_count 2
-# HELP kubernetes_feature_enabled [BETA] Whether a feature gate is on.
+# HELP kubernetes_feature_enabled [BETA] 1 if the feature gate is enabled, 0 if it is disabled.
 # TYPE kubernetes_feature_enabled gauge
 kubernetes_feature_enabled{name="A",stage=""} 1
 kubernetes_feature_enabled{name="B",stage="BETA"} 0

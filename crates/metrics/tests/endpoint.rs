@@ -2,7 +2,7 @@
 //!
 //! Rules: MET-1, MET-2, MET-30.
 
-// The helpers of these tests too may fail a test by a panic.
+// The helpers of these tests may panic, too.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;

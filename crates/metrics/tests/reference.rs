@@ -1,8 +1,8 @@
-//! `docs/reference/metrics.md` is what the declarations say.
+//! Checks that `docs/reference/metrics.md` matches the declarations.
 
 use std::path::Path;
 
-/// With this variable set, the page is written instead.
+/// Environment variable that rewrites the page instead of checking it.
 const WRITE: &str = "CCM_WRITE_REFERENCE";
 
 #[test]

@@ -1,4 +1,4 @@
-//! The addresses of a Node, in the order in which a provider states them.
+//! The addresses of a Node, in the order in which a provider reports them.
 
 use std::net::IpAddr;
 
@@ -6,20 +6,20 @@ use cloud_provider::{AddressType, NodeAddress, add_addresses};
 
 use crate::declared::{Kind, Value};
 
-/// Which IP families count.
+/// The IP families that a provider reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressFamily {
-    /// IPv4 only.
+    /// Only IPv4 addresses count.
     #[default]
     Ipv4,
-    /// IPv6 only.
+    /// Only IPv6 addresses count.
     Ipv6,
-    /// Both.
+    /// IPv4 and IPv6 addresses count.
     Dualstack,
 }
 
 impl AddressFamily {
-    /// Whether an address is of this family.
+    /// Returns `true` if an address is of this family.
     #[must_use]
     pub fn has(self, address: IpAddr) -> bool {
         match self {
@@ -35,8 +35,8 @@ impl Value for AddressFamily {
         Kind::one_of(&[("ipv4", Self::Ipv4), ("ipv6", Self::Ipv6), ("dualstack", Self::Dualstack)]);
 }
 
-/// Builds the list of a Node's addresses. The order within a type matters to those who read it, and so does the first type; an
-/// address of one type is listed once.
+/// A builder of the list of a Node's addresses. Consumers depend on the order within a type and on the first type; each
+/// address is listed once per type.
 ///
 /// ```
 /// use cloud_provider::{AddressType::*, NodeAddress};
@@ -54,20 +54,20 @@ impl Value for AddressFamily {
 pub struct Addresses(Vec<NodeAddress>);
 
 impl Addresses {
-    /// The list with the machine's name as `Hostname`, unless that is empty.
+    /// Returns a list with the machine's name as `Hostname`, unless the name is empty.
     #[must_use]
     pub fn of(hostname: &str) -> Self {
         let name = (!hostname.is_empty()).then(|| NodeAddress::new(AddressType::Hostname, hostname));
         Self(name.into_iter().collect())
     }
 
-    /// More public addresses, as far as they are of this family.
+    /// Adds public addresses of the given family.
     #[must_use]
     pub fn external(self, ips: impl IntoIterator<Item = IpAddr>, family: AddressFamily) -> Self {
         self.add(&AddressType::ExternalIP, ips.into_iter().filter(|ip| family.has(*ip)))
     }
 
-    /// More private addresses.
+    /// Adds private addresses to the list.
     #[must_use]
     pub fn internal(self, ips: impl IntoIterator<Item = IpAddr>) -> Self {
         self.add(&AddressType::InternalIP, ips)
@@ -78,7 +78,7 @@ impl Addresses {
         self
     }
 
-    /// The list.
+    /// Returns the finished list of addresses.
     #[must_use]
     pub fn build(self) -> Vec<NodeAddress> {
         self.0

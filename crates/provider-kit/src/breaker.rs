@@ -1,4 +1,4 @@
-//! Sparing an API that punishes who goes on after a refusal.
+//! Circuit breaker for APIs that punish requests after a refusal.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,8 +8,9 @@ use tokio::time::Instant;
 
 use crate::transport::Credential;
 
-/// Lets no request through for a while after a refusal: for APIs that count requests over a long time, or that block the
-/// address of who repeats a wrong password. One request at a time: after a refusal none may be on its way any more.
+/// A circuit breaker that sends no request for a while after a refusal: for APIs that count requests over a long time,
+/// or that block the address of a client that repeats a wrong password. Only one request is sent at a time, so that
+/// none is in flight after a refusal.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,32 +31,32 @@ pub struct Breaker {
     turn: tokio::sync::Mutex<()>,
 }
 
-/// How long nothing is sent.
+/// The pauses after refusals.
 #[derive(Clone, Copy, Debug)]
 pub struct Pauses {
-    /// After a refusal for too many requests, or for anything else that is forbidden; zero: no pause.
+    /// Pause after a refusal for too many requests, or for any other forbidden request; zero means no pause.
     pub limited: Duration,
-    /// After the credential was not accepted (401), unless it changes before that.
+    /// Pause after the credential was rejected (401), unless the credential changes before.
     pub unauthorized: Duration,
 }
 
 struct Open {
     until: Instant,
-    /// Of the credential that was not accepted.
+    /// Generation of the credential that was rejected.
     generation: Option<u64>,
 }
 
 impl Breaker {
-    /// One that lets requests through. `api`: for messages.
+    /// Returns a closed breaker, which sends requests. `api` names the API in messages.
     #[must_use]
     pub fn new(api: &'static str, pauses: Pauses, credential: Credential) -> Self {
         Self { api, pauses, credential, open: Mutex::new(None), turn: tokio::sync::Mutex::new(()) }
     }
 
-    /// Sends a request when it is its turn, unless there is a pause.
+    /// Sends a request after earlier ones have ended, unless there is a pause.
     ///
     /// # Errors
-    /// Its own; *rate limited* or *unauthorized* during a pause.
+    /// The error of the request; *rate limited* or *unauthorized* during a pause.
     pub async fn pass<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
         let _turn = self.turn.lock().await;
         self.check()?;
@@ -66,7 +67,7 @@ impl Breaker {
         answer
     }
 
-    /// Whether a request would be sent now, for who has to wait for something else first.
+    /// Checks if a request would be sent now, for a caller that has to wait for something else first.
     ///
     /// # Errors
     /// *Rate limited* or *unauthorized* during a pause.
@@ -80,10 +81,10 @@ impl Breaker {
         }
         let api = self.api;
         Err(match generation {
-            None => Error::rate_limited(format!("{api} limits requests; it is asked again in {left:.0?}"), left),
+            None => Error::rate_limited(format!("{api} limits requests; the next one is sent in {left:.0?}"), left),
             Some(_) => Error::unauthorized(format!(
-                "{api} did not accept the credential; it is asked again when that changes, or in {left:.0?}, because it may \
-                 block who goes on"
+                "{api} rejected the credential; no request is sent until the credential changes, or for {left:.0?}, because \
+                 the API may block a client that goes on"
             )),
         })
     }
@@ -97,7 +98,7 @@ impl Breaker {
             return;
         };
         if !pause.is_zero() {
-            tracing::warn!(%err, ?pause, "{} is not asked for a while", self.api);
+            tracing::warn!(%err, ?pause, "no requests to {} for a while", self.api);
             let open = Open { until: Instant::now() + pause, generation };
             *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
         }
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_refusal_nothing_is_sent_for_as_long_as_its_kind_asks_for() {
+    async fn breaker_pauses_after_a_refusal_according_to_its_kind() {
         for (err, pause) in [
             (Error::quota("GET /server answered 403: limit"), 300),
             (Error::unauthorized("GET /server answered 403: forbidden"), 300),
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_failures_do_not_stop_anything_and_requests_go_one_by_one() {
+    async fn other_failures_open_no_breaker_and_requests_are_serialized() {
         let breaker = Breaker::new("it", PAUSES, Credential::none());
         refuse(&breaker, Error::not_found("answered 404")).await;
         refuse(&breaker, Error::other("answered 503")).await;

@@ -1,4 +1,4 @@
-//! Values that are read once in a while and shared by all callers.
+//! Values that are cached for a while and shared by all callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use cloud_provider::{Error, Result};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// A value that is kept after it was read, such as the list of sizes that a cloud offers. Callers that come while it is read
-/// share that read and its outcome, failures included.
+/// A value that is cached after it was read, such as the list of sizes that a cloud offers. Callers that arrive while
+/// it is read share that read and its outcome, including failures.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,9 +29,9 @@ pub struct Cached<T>(Mutex<State<T>>);
 
 #[derive(Debug)]
 struct State<T> {
-    /// The last value, and when its read began.
+    /// The last value, and the time at which its read began.
     value: Option<(Instant, Arc<T>)>,
-    /// The failure of the last read, and when that began.
+    /// The failure of the last read, and the time at which that read began.
     failure: Option<(Instant, Error)>,
 }
 
@@ -42,7 +42,8 @@ impl<T> Default for Cached<T> {
 }
 
 impl<T> Cached<T> {
-    /// Returns the value whose read began at most `age` before this call, and `true` if this call did not have to read it.
+    /// Returns the value whose read began at most `age` before this call, and `true` if this call did not have to read
+    /// it.
     ///
     /// A dropped call does not fail the others: the next one reads instead.
     ///
@@ -70,7 +71,7 @@ impl<T> Cached<T> {
         }
     }
 
-    /// Forgets the value, so that the next call reads it again.
+    /// Drops the value, so that the next call reads it again.
     pub async fn forget(&self) {
         self.0.lock().await.value = None;
     }
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_that_needs_a_fresh_value_does_not_share_a_read_under_way() {
+    async fn caller_of_a_fresh_value_does_not_share_a_read_in_flight() {
         let numbers = Numbers::default();
         let late = async {
             sleep(SECOND / 2).await;

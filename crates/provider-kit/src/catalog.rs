@@ -9,10 +9,10 @@ use futures::future::BoxFuture;
 
 use crate::cached::Cached;
 
-/// The most names in an error: enough to see a typing mistake.
+/// The maximum number of names in an error: enough to see a typing mistake.
 const EXAMPLES: usize = 20;
 
-/// A kept list of objects of one kind. Before an object is said not to exist, the list is read again.
+/// A cached list of objects of one kind. The list is read again before an object is reported as missing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,7 +35,7 @@ pub struct Catalog<T> {
 }
 
 impl<T: Send + Sync + 'static> Catalog<T> {
-    /// A catalog that has read nothing yet. `kind` names one of its objects in errors.
+    /// Returns a catalog with an empty cache. `kind` names one of its objects in errors.
     pub fn new<F>(kind: &'static str, max_age: Duration, read: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Vec<T>>> + Send + 'static,
@@ -43,7 +43,7 @@ impl<T: Send + Sync + 'static> Catalog<T> {
         Self { kind, max_age, read: Box::new(move || read().boxed()), kept: Cached::default() }
     }
 
-    /// Returns all objects, as they were at most `max_age` ago.
+    /// Returns all objects, from a list that is at most `max_age` old.
     ///
     /// # Errors
     /// The cloud's answer.
@@ -60,7 +60,7 @@ impl<T: Send + Sync + 'static> Catalog<T> {
         self.list().await
     }
 
-    /// Forgets the list, because this program has changed an object.
+    /// Drops the cached list, because this program has changed an object.
     pub async fn forget(&self) {
         self.kept.forget().await;
     }
@@ -78,7 +78,7 @@ impl<T: Send + Sync + 'static> Catalog<T> {
         Ok(found)
     }
 
-    /// Returns what `read` tells of the object of this name, and `true` if no request was needed.
+    /// Returns the result of `read` for the object of this name, and `true` if no request was needed.
     ///
     /// # Errors
     /// *Invalid*, with the names that exist; the cloud's answer.
@@ -91,7 +91,7 @@ impl<T: Send + Sync + 'static> Catalog<T> {
         self.look_up("named", name, name_of, read).await
     }
 
-    /// Returns what `read` tells of the object of this ID.
+    /// Returns the result of `read` for the object with this ID.
     ///
     /// # Errors
     /// *Invalid*, with the IDs that exist; the cloud's answer.
@@ -121,7 +121,7 @@ impl<T: Send + Sync + 'static> Catalog<T> {
         self.kept.get(self.max_age, || (self.read)()).await
     }
 
-    /// Returns what `find` makes of the list, read again if that is missing in a kept one.
+    /// Returns the result of `find` on the cached list, or on a new list if the cached one lacks the object.
     async fn look<R>(&self, find: impl Fn(&[T]) -> R, is_missing: impl Fn(&R) -> bool) -> Result<(R, bool)> {
         let (all, is_kept) = self.get().await?;
         let found = find(&all);
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// A catalog whose list grows by one name with each read.
+    /// Returns a catalog whose list grows by one name with each read.
     fn growing() -> Catalog<String> {
         let reads = AtomicUsize::new(0);
         Catalog::new("network", Duration::from_secs(60), move || {
@@ -164,9 +164,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn kept_list_is_read_again_before_a_name_is_said_not_to_exist() {
+    async fn cached_list_is_read_again_before_a_name_is_reported_missing() {
         let catalog = growing();
-        assert_eq!(is_found(&catalog, "n1").await, None, "a list that was just read is believed");
+        assert_eq!(is_found(&catalog, "n1").await, None, "a list that was just read is not read again");
         assert_eq!(is_found(&catalog, "n0").await, Some(true));
         assert_eq!(is_found(&catalog, "n1").await, Some(false));
         assert_eq!(is_found(&catalog, "n1").await, Some(true));

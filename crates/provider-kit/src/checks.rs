@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::transport::{Call, Transport};
 
-/// Returns what to do about an API that gave no answer. `setting` configures its address.
+/// Returns the remedy for an API that gave no answer. `setting` configures its address.
 ///
 /// ```
 /// use cloud_provider::Error;
@@ -22,7 +22,7 @@ pub fn endpoint_remedy(setting: &str, error: &Error) -> String {
     let text = error.to_string();
     if text.contains("dns error") || text.contains("failed to lookup address") {
         return format!(
-            "correct {setting}, or set `dnsPolicy: Default` in the Pod, so that the node's own DNS is asked"
+            "correct {setting}, or set `dnsPolicy: Default` in the Pod, so that the node's own DNS is used"
         );
     }
     if text.contains("certificate") {
@@ -111,8 +111,8 @@ pub fn undecided(check: &'static str, available: &[String], remedy: &str) -> Opt
     (available.len() > 1).then(|| Finding::warning(check, text(), remedy))
 }
 
-/// Checks how many requests are left, if the answer tells: `ratelimit-limit` and `ratelimit-remaining`. Less than a tenth is a
-/// warning.
+/// Checks how many requests are left, if the answer reports `ratelimit-limit` and `ratelimit-remaining`. Less than a
+/// tenth is a warning.
 #[must_use]
 pub fn rate_limit(headers: &HeaderMap, remedy: &str) -> Option<Finding> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
@@ -124,7 +124,7 @@ pub fn rate_limit(headers: &HeaderMap, remedy: &str) -> Option<Finding> {
     })
 }
 
-/// Checks that each list may be read: what it holds, in words, and the request for one item of it.
+/// Checks that each list may be read. Each item of `lists` is the name of the objects and a request for one of them.
 pub async fn permissions(http: &Transport, lists: impl IntoIterator<Item = (&str, Call)>) -> Vec<Finding> {
     let (mut readable, mut failures) = (Vec::new(), Vec::new());
     for (what, call) in lists {

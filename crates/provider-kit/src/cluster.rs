@@ -1,4 +1,4 @@
-//! The cluster as a provider sees it: Nodes, ranges of Pods, and where events about both go.
+//! The provider's view of the cluster: Nodes, ranges of Pods, and the recorder of events about both.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 use crate::events::EventWriter;
 
-/// What the controllers know of the cluster. Made with the provider, for all of its parts, before anything is known; clones
-/// learn together.
+/// The knowledge of the controllers about the cluster. Created with the provider, for all of its parts, before anything
+/// is known; clones share their state.
 ///
 /// ```
 /// use provider_kit::cluster::ClusterView;
@@ -26,19 +26,20 @@ pub struct ClusterView {
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
     ranges: Arc<OnceLock<Vec<IpNet>>>,
     clients: Arc<OnceLock<Arc<dyn ClientBuilder>>>,
-    /// Opened when it is first needed: most providers never ask the Kubernetes API.
+    /// Client of the Kubernetes API, built when it is first needed: most providers never use it.
     api: Arc<OnceLock<Arc<dyn KubernetesApi>>>,
 }
 
 impl ClusterView {
-    /// One of which nothing is known. `component`: the source of events.
+    /// Returns a view without any knowledge. `component` is the source of events.
     #[must_use]
     pub fn new(component: &'static str) -> Self {
         let (caches, ranges) = (Arc::default(), Arc::default());
         Self { events: EventWriter::new(component), caches, ranges, clients: Arc::default(), api: Arc::default() }
     }
 
-    /// From now on events are written, the ranges of Pods are known, and the Kubernetes API can be asked if there is access.
+    /// Connects the view: from now on, events are recorded, the ranges of Pods are known, and the Kubernetes API can be
+    /// used if there is access.
     pub fn connect(&self, context: &Context) {
         self.events.connect(&context.events);
         self.learn_ranges(&context.cluster_cidrs);
@@ -48,52 +49,53 @@ impl ClusterView {
     /// Returns access to the Kubernetes API.
     ///
     /// # Errors
-    /// *Other*, before the program is connected; the error of opening the access.
+    /// *Other*, before [`connect`](Self::connect) was called; the error of building the client.
     pub fn api(&self) -> Result<&dyn KubernetesApi> {
         if let Some(api) = self.api.get() {
             return Ok(&**api);
         }
-        let missing = || Error::other("there is no access to the Kubernetes API yet");
+        let missing = || Error::other("no access to the Kubernetes API yet");
         let api = self.clients.get().ok_or_else(missing)?.client(self.events.component())?;
         Ok(&**self.api.get_or_init(|| api))
     }
 
-    /// From now on these are the ranges of Pods; what is no range does not count.
+    /// Sets the ranges of Pods; texts that are not ranges are ignored.
     pub fn learn_ranges(&self, cluster_cidrs: &[String]) {
         self.ranges.get_or_init(|| cluster_cidrs.iter().filter_map(|range| range.parse().ok()).collect());
     }
 
-    /// From now on the Nodes are known.
+    /// Sets the caches, from which Nodes are read.
     pub fn set_caches(&self, caches: Arc<dyn Caches>) {
         self.caches.get_or_init(|| caches);
     }
 
-    /// Where events go.
+    /// Returns the recorder of events.
     #[must_use]
     pub fn events(&self) -> &EventWriter {
         &self.events
     }
 
-    /// All Nodes; `None` as long as they are not known, which is not the same as none.
+    /// Returns all Nodes; `None` while they are not known, which is not the same as an empty list.
     #[must_use]
     pub fn nodes(&self) -> Option<Vec<Arc<Node>>> {
         self.caches.get().map(|caches| caches.nodes())
     }
 
-    /// The Node of this name.
+    /// Returns the Node of this name.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.caches.get()?.node(name)
     }
 
-    /// The ranges of Pods (`--cluster-cidr`); none as long as they are not known.
+    /// Returns the ranges of Pods (`--cluster-cidr`); empty while they are not known.
     #[must_use]
     pub fn ranges(&self) -> &[IpNet] {
         self.ranges.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a route to `destination` is the cluster's, and not somebody else's in the same network: it begins or ends in a
-    /// range of Pods, or leads to the Node (`target`) whose Pod CIDR it is.
+    /// Returns `true` if a route to `destination` belongs to the cluster, and not to another user of the same network:
+    /// the destination begins or ends in a range of Pods, or is the Pod CIDR of the Node (`target`) that the route
+    /// leads to.
     #[must_use]
     pub fn owns_route(&self, destination: &str, target: Option<&Node>) -> bool {
         let Ok(destination) = destination.parse::<IpNet>() else { return false };
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_ours_by_the_ranges_of_pods_or_by_the_node_that_it_leads_to() {
+    fn route_is_owned_by_the_pod_ranges_or_by_its_target_node() {
         let (cluster, node) = (view(), Node { pod_cidrs: ["10.9.0.0/24".into()].into(), ..Node::default() });
         let before = cluster.clone();
         assert!(!cluster.owns_route("10.244.7.0/24", None), "nothing is known yet");
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_are_not_known_yet_are_not_none() {
+    fn unknown_nodes_differ_from_no_nodes() {
         assert!(view().nodes().is_none() && view().node("worker-1").is_none());
     }
 }

@@ -1,4 +1,5 @@
-//! Requests that concurrent callers share: one for all who want the same, or for many small changes of one object.
+//! Requests that concurrent callers share: one for all who want the same answer, or one for many small changes of one
+//! object.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::inventory::Urgency;
 use crate::transport::Priority;
 
-/// Makes one request of the items that concurrent callers submit for a key. Nobody waits for company: the first item is sent
-/// at once, and all that are submitted while that request is under way make up the next one.
+/// Merges the items that concurrent callers submit for a key into one request. No caller waits for others: the first
+/// item is sent at once, and all items that are submitted while that request is in flight form the next one.
 ///
 /// A request ends when the last of its callers is dropped. The item of a caller that is dropped earlier may still be sent.
 ///
@@ -38,31 +39,31 @@ pub struct Coalescer<K, T, R = ()> {
 
 type Send<K, T, R> = dyn Fn(K, Vec<T>, Urgency) -> BoxFuture<'static, Answers<R>> + std::marker::Send + Sync;
 
-/// The answer to each item in order, or a single answer to all.
+/// The answers to the items in order, or a single answer to all.
 type Answers<R> = Vec<Result<R>>;
 
-/// A request that callers wait for, and the place of an item in it.
+/// A request that callers wait for, and the index of an item in it.
 type Joined<R> = (Shared<BoxFuture<'static, Arc<Answers<R>>>>, usize);
 
-/// The last request for a key. It lives as long as somebody waits for it.
+/// The last request for a key. It exists as long as a caller waits for it.
 struct Request<T, R> {
     /// The submitted items; `None` once they were sent.
     items: Weak<Mutex<Option<Vec<T>>>>,
     answers: WeakShared<BoxFuture<'static, Arc<Answers<R>>>>,
     /// The time at which the items are sent, if the callers gave one.
     due: Option<Instant>,
-    /// The urgency of this request and of those that it waits for.
+    /// The urgency of this request and of the requests that it waits for.
     urgency: Urgency,
 }
 
 /// The time at which a request starts, and whether a caller may join a request that has started.
 #[derive(Clone, Copy)]
 enum Start<'a> {
-    /// After the request before.
+    /// After the previous request.
     Next,
-    /// After the request before; a request under way answers too.
+    /// After the previous request; a request in flight answers too.
     NextUnlessUnderWay,
-    /// At this time, given the one of the request before; whether that is still under way does not matter.
+    /// At this time, computed from the time of the previous request, even if that is still in flight.
     At(&'a dyn Fn(Option<Instant>) -> Instant),
 }
 
@@ -72,7 +73,8 @@ where
     T: std::marker::Send + 'static,
     R: Clone + std::marker::Send + Sync + 'static,
 {
-    /// Sends all items of one request with `send`, in the order in which they were submitted. All callers get its answer.
+    /// Returns a coalescer that sends all items of one request with `send`, in the order in which they were submitted.
+    /// All callers get its answer.
     pub fn new<F>(send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<R>> + std::marker::Send + 'static,
@@ -80,8 +82,8 @@ where
         Self::with_urgency(move |key, items, _| send(key, items))
     }
 
-    /// Sends items with `send`, and each item again alone if the request is refused for what one of its items may be to blame
-    /// for (*invalid*, *conflict*, *not found*, *quota*).
+    /// Returns a coalescer that sends items with `send`, and each item again alone if the request is refused with an
+    /// error that one of its items may have caused (*invalid*, *conflict*, *not found*, *quota*).
     pub fn retrying_alone<F>(send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<R>> + std::marker::Send + 'static,
@@ -105,8 +107,8 @@ where
         })
     }
 
-    /// Sends items with `send`, which answers each in order, or all with a single answer.
-    pub(crate) fn answering_each<F>(send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static) -> Self
+    /// Returns a coalescer whose `send` answers each item in order, or all items with a single answer.
+    pub fn answering_each<F>(send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static) -> Self
     where
         F: Future<Output = Vec<Result<R>>> + std::marker::Send + 'static,
     {
@@ -114,7 +116,8 @@ where
         Self { send, most: usize::MAX, requests: Mutex::default() }
     }
 
-    /// Sends items with `send`, which also gets the urgency of the most urgent caller; it rises while callers join.
+    /// Returns a coalescer whose `send` also gets the urgency of the most urgent caller; the urgency rises while
+    /// callers join.
     pub(crate) fn with_urgency<F>(send: impl Fn(K, Vec<T>, Urgency) -> F + std::marker::Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<R>> + std::marker::Send + 'static,
@@ -123,7 +126,7 @@ where
         Self { send, most: usize::MAX, requests: Mutex::default() }
     }
 
-    /// Sends at most so many items with one request.
+    /// Limits the number of items in one request.
     #[must_use]
     pub(crate) fn at_most(self, items: usize) -> Self {
         Self { most: items.max(1), ..self }
@@ -138,28 +141,31 @@ where
         answer(joined).await
     }
 
-    /// Submits an item to a request that is sent at `due`, unless an unsent request takes it. `due` receives the time of the
-    /// request before. The request does not wait for those under way.
-    pub(crate) async fn join_at(&self, key: K, item: T, due: impl Fn(Option<Instant>) -> Instant) -> Result<R> {
+    /// Submits an item to a request that is sent at `due`, unless an unsent request takes it. `due` receives the time
+    /// of the previous request. The request does not wait for requests in flight.
+    ///
+    /// # Errors
+    /// The error of the request, or of the item.
+    pub async fn join_at(&self, key: K, item: T, due: impl Fn(Option<Instant>) -> Instant) -> Result<R> {
         let joined = self.enter(key, item, Start::At(&due), Priority::default());
         answer(joined).await
     }
 
-    /// Waits for the answer to a request; one that is under way is enough unless it must be `fresh`. All callers of a request,
-    /// and of those that it waits for, are as urgent as the most urgent.
+    /// Waits for the answer to a request; a request in flight is enough unless the answer must be `fresh`. All callers
+    /// of a request, and of the requests that it waits for, have the urgency of the most urgent one.
     pub(crate) async fn share(&self, key: K, item: T, fresh: bool, priority: Priority) -> Result<R> {
         let joined = self.enter(key, item, if fresh { Start::Next } else { Start::NextUnlessUnderWay }, priority);
         answer(joined).await
     }
 
-    /// Returns `true` if [`share`](Self::share) would not have to make another request.
+    /// Returns `true` if [`share`](Self::share) would not have to send another request.
     pub(crate) fn can_share(&self, key: &K, fresh: bool) -> bool {
         let requests = lock(&self.requests);
         let last = requests.get(key).filter(|last| last.pending().is_some());
         last.is_some_and(|last| !fresh || last.items.upgrade().is_some_and(|items| lock(&items).is_some()))
     }
 
-    /// Adds the item to a request, or makes one.
+    /// Adds the item to a request, or creates one.
     fn enter(&self, key: K, item: T, start: Start<'_>, priority: Priority) -> Joined<R> {
         let mut requests = lock(&self.requests);
         let last = requests.get(&key);
@@ -188,7 +194,7 @@ where
             if let Some(due) = due {
                 sleep_until(due).await;
             } else if let Some(before) = before.and_then(|before| before.upgrade()) {
-                // Its failure is the answer to its own callers.
+                // A failure is the answer to that request's own callers.
                 before.await;
             }
             let items = lock(&submitted).take().unwrap_or_default();
@@ -204,7 +210,7 @@ where
 }
 
 impl<T, R> Request<T, R> {
-    /// The answers, if they are not there yet and somebody waits for them.
+    /// Returns the answers, if they have not arrived yet and a caller waits for them.
     fn pending(&self) -> Option<Shared<BoxFuture<'static, Arc<Answers<R>>>>> {
         self.answers.upgrade().filter(|answers| answers.peek().is_none())
     }
@@ -213,7 +219,7 @@ impl<T, R> Request<T, R> {
 async fn answer<R: Clone>((answers, number): Joined<R>) -> Result<R> {
     let answers = answers.await;
     let own = answers.get(number).or(answers.last());
-    own.cloned().unwrap_or_else(|| Err(Error::other("a request was sent without an answer to each of its items")))
+    own.cloned().unwrap_or_else(|| Err(Error::other("a request did not answer each of its items")))
 }
 
 fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {

@@ -1,4 +1,4 @@
-//! Calls of a provider's capabilities, counted and timed: dashboards of many clouds have such a series.
+//! Counters and timers for calls of a provider's capabilities, for clouds whose dashboards have such a series.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use cloud_provider::{
 };
 use tokio::time::Instant;
 
-/// What was called.
+/// The method that was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names of the contract's questions")]
 pub enum Called {
@@ -26,7 +26,7 @@ pub enum Called {
     DeleteRoute,
 }
 
-/// A capability, each call of which is told before it is made; what is asked of many Nodes at once counts for each.
+/// A capability that reports each call before it is made; a call for many Nodes counts once for each Node.
 ///
 /// ```
 /// use provider_kit::counted::{Called, Counted};
@@ -41,17 +41,17 @@ pub struct Counted<T> {
     ended: Option<Box<Ended>>,
 }
 
-/// Hears how a call ended: how long it took, and whether it went well.
+/// A callback for the end of a call: the duration, and `true` if the call succeeded.
 type Ended = dyn Fn(Called, Duration, bool) + Send + Sync;
 
 impl<T> Counted<T> {
-    /// `tell` only counts: it must not wait.
+    /// Returns a capability that reports its calls to `tell`, which must not block.
     pub fn new(inner: T, tell: impl Fn(Called) + Send + Sync + 'static) -> Self {
         Self { inner, tell: Box::new(tell), ended: None }
     }
 
-    /// Tells also how long each call took and whether it went well, look-ups of Nodes aside, which are of many at once. A call
-    /// that is dropped has no end.
+    /// Also reports the duration of each call and whether it succeeded, except for lookups of Nodes, which are for many
+    /// at once. A call that is dropped is not reported.
     #[must_use]
     pub fn timed(mut self, ended: impl Fn(Called, Duration, bool) + Send + Sync + 'static) -> Self {
         self.ended = Some(Box::new(ended));
@@ -68,7 +68,7 @@ impl<T> Counted<T> {
         outcome
     }
 
-    /// What is counted.
+    /// Returns the capability that is counted.
     pub fn inner(&self) -> &T {
         &self.inner
     }

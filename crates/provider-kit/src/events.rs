@@ -1,4 +1,4 @@
-//! Events on Nodes and Services, from whatever part of a provider has something to say.
+//! Events on Nodes and Services, from any part of a provider.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,10 +9,11 @@ use cloud_provider::{About, EventKind, Events, Node, Service};
 
 use crate::status::shown;
 
-/// More than this are not kept: then what is known may be told once more.
+/// The number of warnings that are remembered; beyond it, a known warning may be written again.
 const MANY: usize = 65_536;
 
-/// Writes events as one component. Made with the provider, before there is anything to write to; clones write to the same.
+/// A recorder of events for one component. Created with the provider, before events can be recorded; clones share the
+/// connection.
 ///
 /// ```
 /// use cloud_provider::{About, Context, Node};
@@ -29,7 +30,7 @@ pub struct EventWriter {
 }
 
 impl EventWriter {
-    /// One that writes to the log only, until it is [connected](Self::connect). `component`: the events' source.
+    /// Returns a recorder that only logs, until it is [connected](Self::connect). `component` is the events' source.
     #[must_use]
     pub fn new(component: &'static str) -> Self {
         Self { component, events: Arc::default() }
@@ -41,17 +42,17 @@ impl EventWriter {
         self.component
     }
 
-    /// From now on events are written.
+    /// Connects the recorder: from now on, events are recorded.
     pub fn connect(&self, events: &Arc<dyn Events>) {
         self.events.get_or_init(|| Arc::clone(events));
     }
 
-    /// Somebody should look at this.
+    /// Records a warning event, which needs a user's attention.
     pub fn warning(&self, about: About<'_>, reason: &str, message: impl AsRef<str>) {
         self.record(about, EventKind::Warning, reason, message.as_ref());
     }
 
-    /// Something usual.
+    /// Records a normal event.
     pub fn normal(&self, about: About<'_>, reason: &str, message: impl AsRef<str>) {
         self.record(about, EventKind::Normal, reason, message.as_ref());
     }
@@ -77,7 +78,7 @@ impl fmt::Debug for EventWriter {
     }
 }
 
-/// What users are to be told of a Service, gathered while it is found out what that wants: told when all of it holds.
+/// Warnings about a Service, collected while its spec is evaluated and written when the evaluation succeeds.
 ///
 /// ```
 /// use cloud_provider::Service;
@@ -91,19 +92,19 @@ impl fmt::Debug for EventWriter {
 pub struct Notes(Vec<(Option<Arc<Node>>, &'static str, String)>);
 
 impl Notes {
-    /// To be told on the Service.
+    /// Adds a warning event for the Service.
     pub fn warn(&mut self, reason: &'static str, text: impl Into<String>) {
         self.0.push((None, reason, text.into()));
     }
 
-    /// To be told on a Node.
+    /// Adds a warning event for a Node.
     pub fn warn_node(&mut self, node: &Arc<Node>, reason: &'static str, text: impl Into<String>) {
         self.0.push((Some(Arc::clone(node)), reason, text.into()));
     }
 }
 
-/// Warnings that are found again at each pass over an object: each is written once in a life of the process, and what a look
-/// at something that stood already finds is not written at all.
+/// Warnings that are found again in each pass over an object: each is written once per run of the process, and a
+/// warning that is found in the first pass over an object that already works is not written at all.
 ///
 /// ```
 /// use cloud_provider::{About, Node};
@@ -124,13 +125,14 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// Writes to `events`; nothing is told yet.
+    /// Returns an empty memory that writes to `events`.
     #[must_use]
     pub fn new(events: EventWriter) -> Self {
         Self { events, hasher: RandomState::new(), known: Mutex::default() }
     }
 
-    /// Writes a warning, unless the same is known of this object; whether it did. `is_news`: else it becomes known unwritten.
+    /// Writes a warning, unless it is already known for this object; returns `true` if it was written. Unless `is_news`
+    /// is set, the warning becomes known without being written.
     pub fn warn(&self, is_news: bool, about: About<'_>, reason: &str, message: &str) -> bool {
         let is_written = self.is_first(about, reason, message) && is_news;
         if is_written {
@@ -139,14 +141,15 @@ impl Notices {
         is_written
     }
 
-    /// Writes those notes that are new. What was so when this process came is no news of a Service that is reached already, or
-    /// each restart would tell it of all of them. `look`: what was looked at, where that is not all there is to see.
+    /// Writes the notes that are new. A condition that existed before this process started is not news for a Service
+    /// that already has an address; otherwise, each restart would report all of them. `look` names the part of the
+    /// Service that was evaluated, if it was not all of it.
     pub fn tell(&self, service: &Service, look: &str, notes: &Notes) {
         let is_first_look = self.is_first(About::Service(service), "", look);
         self.tell_now(!is_first_look || shown(service).is_empty(), service, notes);
     }
 
-    /// The same, where it is known whether they are news.
+    /// Writes the notes that are new, where the caller knows whether they are news.
     pub fn tell_now(&self, is_news: bool, service: &Service, notes: &Notes) {
         for (node, reason, text) in &notes.0 {
             let about = node.as_deref().map_or(About::Service(service), About::Node);
@@ -154,7 +157,7 @@ impl Notices {
         }
     }
 
-    /// Whether this is the first time that so much is said of an object.
+    /// Returns `true` the first time that this message is given for an object.
     pub fn is_first(&self, about: About<'_>, reason: &str, message: &str) -> bool {
         let object = match about {
             About::Node(node) => (&*node.uid, &*node.name),
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_so_at_the_first_look_at_a_service_that_is_reached_is_no_news() {
+    fn condition_from_before_the_start_is_not_reported() {
         let service = |uid: &str, ingress: serde_json::Value| -> Service {
             serde_json::from_value(json!({"metadata": {"uid": uid}, "status": {"loadBalancer": {"ingress": ingress}}}))
                 .unwrap()
@@ -201,12 +204,12 @@ mod tests {
         };
         let told = || std::mem::take(&mut *seen.0.lock().unwrap());
         notices.tell(&old, "", &note("Small"));
-        assert!(told().is_empty(), "it was so before");
+        assert!(told().is_empty(), "the condition existed before");
         notices.tell(&old, "", &note("Small"));
         notices.tell(&old, "", &note("Large"));
         assert_eq!(told(), ["Large"]);
         notices.tell(&old, "targets", &note("NoTarget"));
-        assert!(told().is_empty(), "what was not looked at before");
+        assert!(told().is_empty(), "a first pass over another part reports nothing");
         let mut notes = note("Small");
         notes.warn_node(&Arc::new(Node::default()), "Unknown", "text");
         notices.tell(&new, "", &notes);

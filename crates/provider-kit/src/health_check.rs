@@ -1,9 +1,9 @@
-//! Services whose Nodes only take traffic for Pods of their own, and how a load balancer finds those Nodes (HELP-53 …
-//! HELP-55).
+//! Services whose Nodes accept traffic only for their own Pods, and the health check by which a load balancer finds
+//! those Nodes (HELP-53 … HELP-55).
 
 use cloud_provider::Service;
 
-/// Where kube-proxy says whether a Node has Pods of a Service.
+/// The health check at which kube-proxy reports if a Node has Pods of a Service.
 ///
 /// ```
 /// use cloud_provider::Service;
@@ -19,12 +19,13 @@ use cloud_provider::Service;
 pub struct HealthCheck {
     /// Path of the HTTP request.
     pub path: &'static str,
-    /// The port, the same on every Node.
+    /// Port of the health check, the same on every Node.
     pub port: i32,
 }
 
 impl HealthCheck {
-    /// The check of this Service's own, if it has one (HELP-55). Without it a load balancer checks the node ports.
+    /// Returns the Service's own health check, if it has one (HELP-55). Without it, a load balancer checks the node
+    /// ports.
     #[must_use]
     pub fn of(service: &Service) -> Option<Self> {
         let port = service.spec.as_ref()?.health_check_node_port.filter(|port| *port != 0)?;
@@ -32,13 +33,13 @@ impl HealthCheck {
     }
 }
 
-/// Whether Nodes without Pods of this Service drop its traffic (HELP-53).
+/// Returns `true` if Nodes without Pods of this Service drop its traffic (HELP-53).
 #[must_use]
 pub fn requests_only_local_traffic(service: &Service) -> bool {
     is_local(service, &["LoadBalancer", "NodePort"])
 }
 
-/// Whether a load balancer must find out which Nodes have Pods of this Service (HELP-54).
+/// Returns `true` if a load balancer must find out which Nodes have Pods of this Service (HELP-54).
 #[must_use]
 pub fn needs_health_check(service: &Service) -> bool {
     is_local(service, &["LoadBalancer"])

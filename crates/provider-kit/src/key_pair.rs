@@ -15,17 +15,17 @@ use crate::cluster::ClusterView;
 /// A certificate chain and its private key, both in PEM.
 #[derive(Clone, Debug)]
 pub struct KeyPair {
-    /// The chain, as in `tls.crt`.
+    /// Certificate chain, as in `tls.crt`.
     pub certificate: String,
-    /// The key, as in `tls.key`. To be [hidden](crate::transport::Call::hide) in the call that uploads it.
+    /// Private key, as in `tls.key`. [Hide](crate::transport::Call::hide) it in the call that uploads it.
     pub key: SecretString,
 }
 
 impl KeyPair {
-    /// Reads a Secret.
+    /// Reads the certificate and key of a Secret.
     ///
     /// # Errors
-    /// *Invalid*, if there is no such Secret, or it has no certificate or no key; the error of the Kubernetes API.
+    /// *Invalid*, if the Secret does not exist, or has no certificate or no key; the error of the Kubernetes API.
     pub async fn read(cluster: &ClusterView, namespace: &str, name: &str) -> Result<Self> {
         let what = |text: &str| format!("Secret {namespace}/{name} {text}");
         if !is_object_name(name) {
@@ -53,7 +53,7 @@ impl KeyPair {
         Ok(Self { certificate: part("tls.crt")?, key: part("tls.key")?.into() })
     }
 
-    /// Returns a digest of both, in lower-case hexadecimal digits: other content has another digest.
+    /// Returns a digest of certificate and key, in lower-case hexadecimal digits.
     #[must_use]
     pub fn digest(&self) -> String {
         let content = format!("{}\n{}", self.certificate, self.key.expose_secret());
@@ -71,8 +71,8 @@ impl KeyPair {
     }
 }
 
-/// Returns `true` for the name of an object. Annotations hold any text, and a `/` or `..` would lead to a Secret of another
-/// namespace, which the author of the Service may not be allowed to read.
+/// Returns `true` for a valid object name. Annotations hold any text, and a `/` or `..` would lead to a Secret of
+/// another namespace, which the author of the Service may not be allowed to read.
 fn is_object_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn text_that_is_no_name_is_refused_before_anything_is_asked() {
+    async fn invalid_secret_name_is_refused_without_a_request() {
         let read = KeyPair::read(&ClusterView::new("test"), "default", "../../kube-system/secrets/cloud").await;
         let error = read.map(drop).unwrap_err();
         assert!(error.is_invalid() && error.to_string().contains("is not the name of a Secret"), "{error}");

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OwnedMutexGuard;
 
-/// The number of keys from which on unused ones are removed.
+/// The number of keys from which unused ones are removed.
 const MANY: usize = 256;
 
-/// One lock for each key, with a state that each holder leaves to the next one.
+/// A lock for each key, with a state that each holder leaves to the next one.
 ///
 /// ```
 /// use provider_kit::keyed_lock::KeyedLock;
@@ -35,19 +35,19 @@ impl<K: Eq + Hash, S: Default> Default for KeyedLock<K, S> {
 }
 
 impl<K: Eq + Hash, S: Default> KeyedLock<K, S> {
-    /// Keeps the state of an unused key for as long as `keeps` returns `true`. Other states may start again from their
-    /// default.
+    /// Returns locks that keep the state of an unused key for as long as `keeps` returns `true`. Other states may start
+    /// again from their default.
     #[must_use]
     pub fn keeping(keeps: fn(&S) -> bool) -> Self {
         Self { locks: Mutex::default(), keeps }
     }
 
-    /// Locks a key, as soon as all earlier callers have dropped their guards.
+    /// Locks a key, once all earlier callers have dropped their guards.
     pub async fn lock(&self, key: K) -> OwnedMutexGuard<S> {
         self.of(key).lock_owned().await
     }
 
-    /// Locks a key, unless somebody else has it.
+    /// Locks a key, unless another caller holds it.
     pub fn try_lock(&self, key: K) -> Option<OwnedMutexGuard<S>> {
         self.of(key).try_lock_owned().ok()
     }

@@ -1,9 +1,9 @@
-//! Values of labels, from what clouds call things.
+//! Label values, derived from names in the cloud.
 
-/// The most bytes that a label's value has.
+/// The maximum length of a label value in bytes.
 const LONGEST: usize = 63;
 
-/// Whether Kubernetes takes a text for the value of a label.
+/// Returns `true` if Kubernetes accepts a text as a label value.
 ///
 /// ```
 /// use provider_kit::labels::is_value;
@@ -16,8 +16,8 @@ pub fn is_value(text: &str) -> bool {
     text.len() <= LONGEST && (text.is_empty() || is_word(text, "-_."))
 }
 
-/// A value of a label that comes close to a text: what is not allowed becomes `-`, once for several in a row, and what may not
-/// stand at an end is cut off.
+/// Returns a valid label value that resembles a text: each run of characters that are not allowed becomes `-`, and
+/// characters that are not allowed at an end are cut off.
 ///
 /// ```
 /// use provider_kit::labels::value_from;
@@ -43,7 +43,7 @@ pub fn value_from(text: &str) -> String {
     value[..value.len().min(LONGEST)].trim_end_matches(is_end).to_owned()
 }
 
-/// Letters, digits and `middle`, with a letter or digit at both ends.
+/// Returns `true` for letters, digits and `middle`, with a letter or digit at both ends.
 pub(crate) fn is_word(text: &str, middle: &str) -> bool {
     let is_edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     let mut chars = text.chars();
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_becomes_of_a_name_is_a_value() {
+    fn converted_names_are_label_values() {
         let long = format!("{}-----{}", "a".repeat(61), "b".repeat(9));
         for (text, value) in [
             ("nova", "nova"),

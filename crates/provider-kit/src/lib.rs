@@ -1,22 +1,22 @@
-//! What cloud providers share, so that a provider says only what is particular to its cloud.
+//! Building blocks that cloud providers share, so that a provider contains only what is particular to its cloud.
 //!
-//! | module | what for |
+//! | module | purpose |
 //! |---|---|
-//! | [`transport`] | HTTP with credential, time-outs, bounded retries, pauses, metrics; failures as [`cloud_provider::Error`] |
-//! | [`tokens`] | tokens that end: asked for once for all, renewed in time, replaced when their credential is |
-//! | [`paging`] | lists read page by page, with proof that they are whole |
+//! | [`transport`] | HTTP with credential, timeouts, bounded retries, pauses, metrics; failures as [`cloud_provider::Error`] |
+//! | [`tokens`] | tokens that expire: requested once for all callers, renewed in time, replaced with their credential |
+//! | [`paging`] | lists read page by page, with proof that they are complete |
 //! | [`inventory`] | all machines, read once and shared: [`Instances`](cloud_provider::Instances) for any cloud that can list |
-//! | [`load_balancers`] | from what a Service wants to ordered operations: [`LoadBalancers`](cloud_provider::LoadBalancers) for any cloud |
-//! | [`breaker`] | sparing an API that punishes who goes on after a refusal |
-//! | [`operation`] | waiting for what a cloud does in the background |
-//! | [`declared`], [`annotations`], [`variables`] | annotations and environment variables: one declaration is getter, checks and reference page |
-//! | [`node_selector`], [`source_ranges`], [`health_check`] | what else a Service asks of its load balancer |
-//! | [`cluster`] | what the controllers know of the cluster, for all parts of a provider |
+//! | [`load_balancers`] | ordered operations from the desired state of a Service: [`LoadBalancers`](cloud_provider::LoadBalancers) for any cloud |
+//! | [`breaker`] | circuit breaker for an API that punishes requests after a refusal |
+//! | [`operation`] | waiting for work that a cloud does in the background |
+//! | [`declared`], [`annotations`], [`variables`] | annotations and environment variables: one declaration gives getter, checks and reference page |
+//! | [`node_selector`], [`source_ranges`], [`health_check`] | other settings of a Service for its load balancer |
+//! | [`cluster`] | the controllers' view of the cluster, for all parts of a provider |
 //! | [`events`] | events on Nodes and Services |
 //! | [`checks`] | checks of `doctor` that every provider has |
 //! | [`catalog`] | cached lists with look-ups by ID, name or tag, and the error that lists what exists |
-//! | [`series`](mod@series), [`counted`] | series of a provider's own; its calls, for one of them |
-//! | [`cached`] | values that are read once in a while and shared by all callers |
+//! | [`series`](mod@series), [`counted`] | metric series of a provider's own; counters of its calls |
+//! | [`cached`] | values that are cached for a while and shared by all callers |
 //! | [`streamed`] | long lists in an answer, read item by item |
 //! | [`shared_document`] | cloud objects that many Services change: one writer, many edits in one write |
 //! | [`coalescer`] | requests that concurrent callers share, such as many small changes of one object |
@@ -24,8 +24,8 @@
 //! | [`keyed_lock`] | locks by key: callers that change the same object take turns |
 //! | [`routes`] | [`Routes`](cloud_provider::Routes) for any cloud that can list, add and remove routes |
 //! | [`firewall`] | firewall rules: normal form, comparison, rules to add and to remove |
-//! | [`provider_id`], [`addresses`], [`labels`] | `acme://<id>` and back; what a Node is reached by; values of labels |
-//! | [`status`] | where a Service is reached |
+//! | [`provider_id`], [`addresses`], [`labels`] | provider IDs; addresses of a Node; label values |
+//! | [`status`] | status of a Service |
 //! | [`text_tags`] | owner tags for clouds whose tags have no values |
 //! | [`signing`] | signatures over requests |
 //! | [`settings`], [`gcfg`] | the configuration file, in YAML or in git's form, all mistakes at once |

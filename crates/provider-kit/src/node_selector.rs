@@ -1,7 +1,7 @@
-//! Which Nodes a user wants as targets: a label selector as `kubectl --selector` takes it.
+//! Label selectors for the Nodes that are targets, in the syntax of `kubectl --selector`.
 //!
-//! The embedded API server reads selectors too, with the real server's words. It knows nothing of this project, so that it
-//! stays a second opinion; hence there are two.
+//! The embedded API server parses selectors too, with the error messages of kube-apiserver. It must not depend on this
+//! project, so that it stays an independent check; hence there are two parsers.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use cloud_provider::{Node, StringMap};
 use crate::declared::{Kind, Value};
 use crate::labels::{is_value, is_word};
 
-/// Operators of a requirement, longest first, so that `==` is not taken for `=`.
+/// Operators of a requirement, longest first, so that `==` is not parsed as `=`.
 const OPERATORS: [&str; 5] = ["==", "!=", "=", ">", "<"];
 
-/// A Kubernetes label selector, equality and set based. The empty one selects every Node.
+/// A Kubernetes label selector, equality-based and set-based. The empty selector selects every Node.
 ///
 /// ```
 /// use cloud_provider::Node;
@@ -47,10 +47,10 @@ enum Test {
 }
 
 impl NodeSelector {
-    /// Reads a selector.
+    /// Parses a label selector.
     ///
     /// # Errors
-    /// What part of it cannot be understood, and why.
+    /// A message that names the part that cannot be parsed, and the reason.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() {
             return Ok(Self::default());
@@ -58,19 +58,19 @@ impl NodeSelector {
         requirements(text)?.into_iter().map(|part| Requirement::parse(part.trim())).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether a Node with these labels is selected.
+    /// Returns `true` if a Node with these labels is selected.
     #[must_use]
     pub fn matches(&self, labels: &StringMap) -> bool {
         self.0.iter().all(|requirement| requirement.test.matches(labels.get(&requirement.key)))
     }
 
-    /// The Nodes that are selected.
+    /// Returns the Nodes that are selected.
     #[must_use]
     pub fn select(&self, nodes: &[Arc<Node>]) -> Vec<Arc<Node>> {
         nodes.iter().filter(|node| self.matches(&node.labels)).cloned().collect()
     }
 
-    /// Whether every Node is selected.
+    /// Returns `true` if every Node is selected.
     #[must_use]
     pub fn selects_all(&self) -> bool {
         self.0.is_empty()
@@ -81,14 +81,14 @@ impl Value for NodeSelector {
     const KIND: Kind<Self> = Kind::explained("a label selector such as `env=prod,tier in (web, api)`", Self::parse);
 }
 
-/// Split at the commas that are not in parentheses.
+/// Splits a selector at the commas that are not in parentheses.
 fn requirements(text: &str) -> Result<Vec<&str>, String> {
     let (mut parts, mut start, mut is_inside) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {
         match c {
             '(' if !is_inside => is_inside = true,
             ')' if is_inside => is_inside = false,
-            '(' | ')' => return Err(format!("{text:?} has a parenthesis too many")),
+            '(' | ')' => return Err(format!("{text:?} has one parenthesis too many")),
             ',' if !is_inside => {
                 parts.push(&text[start..at]);
                 start = at + 1;
@@ -117,7 +117,7 @@ fn no_form(text: &str) -> String {
 }
 
 impl Test {
-    /// What stands behind the key; `None` if that is no operator with its value.
+    /// Parses the text after the key; `None` if it is not an operator with its value.
     fn parse(text: &str) -> Option<Result<Self, String>> {
         if let Some(values) = text.strip_prefix("notin") {
             return list(values).map(|values| values.map(Self::NotIn));
@@ -149,7 +149,7 @@ impl Test {
     }
 }
 
-/// `(a, b)`; `()` is the empty value, as for the API server.
+/// Parses `(a, b)`; `()` is the empty value, as for the API server.
 fn list(text: &str) -> Option<Result<Vec<String>, String>> {
     let values = text.trim().strip_prefix('(')?.strip_suffix(')')?;
     Some(values.split(',').map(|value| label_value(value.trim())).collect())
@@ -159,7 +159,7 @@ fn bound(text: &str) -> Result<i64, String> {
     text.parse().map_err(|_| format!("{text:?} is not a whole number"))
 }
 
-/// `[prefix/]name`.
+/// Checks a label key of the form `[prefix/]name`.
 fn label_key(text: &str) -> Result<String, String> {
     let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
     let is_domain = |prefix: &str| prefix.len() <= 253 && prefix.split('.').all(|part| is_word(part, "-"));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_select_as_kubectls_do() {
+    fn selectors_select_like_kubectl() {
         let node = labels(&[("a", "1"), ("b", "3"), ("example.com/zone", "x-1")]);
         let table = [
             ("", true),
@@ -215,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_named() {
+    fn invalid_part_of_a_selector_is_named() {
         let form = "is not of the form key, !key, key=value, key!=value, key in (a, b) or key notin (a, b)";
         let table = [
             ("a b", format!("\"a b\" {form}")),
             ("a in 1", format!("\"a in 1\" {form}")),
             ("a in (1", "\"a in (1\" lacks a closing parenthesis".to_owned()),
-            ("a in (1))", "\"a in (1))\" has a parenthesis too many".to_owned()),
+            ("a in (1))", "\"a in (1))\" has one parenthesis too many".to_owned()),
             ("a,", "\"\" is not a label key".to_owned()),
             ("=1", "\"\" is not a label key".to_owned()),
             ("-a", "\"-a\" is not a label key".to_owned()),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_one_selects_all() {
+    fn empty_selector_selects_all_nodes() {
         assert!(NodeSelector::parse("").is_ok_and(|it| it.selects_all()));
         assert!(NodeSelector::parse("a").is_ok_and(|it| !it.selects_all()));
     }

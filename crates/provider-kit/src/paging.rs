@@ -1,5 +1,5 @@
-//! Lists that come in pages, read to the end or found wanting (INV-1): in a usual form by [`Transport::list`], in any other
-//! by [`read_pages`].
+//! Paged lists, read to their end or reported as partial (INV-1): in a common form by [`Transport::list`], in any other
+//! form by [`read_pages`].
 //!
 //! [`Transport::list`]: crate::transport::Transport::list
 
@@ -13,27 +13,27 @@ use cloud_provider::{CompleteListing, Error, Listing, Result};
 
 pub use form::Paging;
 
-/// Pages after which a list is taken for one without an end, whatever total it announces.
+/// The number of pages after which a list counts as endless, even if it announces a larger total.
 const MOST_PAGES: usize = 2_000;
-/// Pages that may come beyond those that the announced total needs: the list may grow while it is read.
+/// The number of pages beyond the announced total that are accepted, because the list may grow while it is read.
 const SPARE_PAGES: usize = 2;
-/// Items after which a list is taken for one without an end.
+/// The number of items after which a list counts as endless.
 const MOST_ITEMS: usize = 200_000;
 
-/// One page, as a cloud answers it.
+/// A page of a list, as a cloud answers it.
 #[derive(Clone, Debug)]
 pub struct Page<T, P> {
-    /// What is on it.
+    /// Items on the page.
     pub items: Vec<T>,
-    /// Where the next one is; `None` after the last.
+    /// Position of the next page; `None` after the last page.
     pub next: Option<P>,
-    /// How many items the cloud says there are on all pages together.
+    /// Number of items on all pages together, as the cloud announces it.
     pub total: Option<usize>,
 }
 
-/// Where a page is: a number (`u32`) or a cursor (`String`).
+/// The position of a page: a number (`u32`) or a cursor (`String`).
 pub trait Position: Clone + Debug + Send {
-    /// Whether this can be the page right after `previous`.
+    /// Returns `true` if this can be the position right after `previous`.
     fn follows(&self, previous: &Self) -> bool;
 }
 
@@ -49,30 +49,29 @@ impl Position for String {
     }
 }
 
-/// What came of reading a list whose every page was answered.
+/// The result of reading a list whose every page was answered.
 #[derive(Clone, Debug)]
 pub enum Reading<T> {
-    /// The whole list: it says what is there and what is not.
+    /// A complete list, which proves both presence and absence.
     Complete {
-        /// The list, with the proof that it is whole.
+        /// The list, with the proof that it is complete.
         listing: CompleteListing<T>,
-        /// How many requests it took.
+        /// Number of requests for the list.
         pages: usize,
     },
-    /// Items that are there, from a list that was not whole, or that changed while it was read. What is *not* among them
-    /// may exist all the same.
+    /// A partial list, or one that changed while it was read. An item that it lacks may exist all the same.
     Flawed {
-        /// What was read.
+        /// The items that were read.
         items: Vec<T>,
-        /// How many requests it took.
+        /// Number of requests for the list.
         pages: usize,
-        /// What was wrong.
+        /// The reason why the list is partial.
         flaw: Error,
     },
 }
 
 impl<T> Reading<T> {
-    /// All that was asked for, where a cloud answers without pages: single objects, or a list in one answer.
+    /// Returns a complete reading, where a cloud answers without pages: single objects, or a list in one answer.
     #[must_use]
     pub fn of(items: Vec<T>) -> Self {
         let mut listing = Listing::new();
@@ -83,23 +82,24 @@ impl<T> Reading<T> {
         }
     }
 
-    /// Those items of which `keep` says so; a list that is not whole stays one.
+    /// Keeps the items for which `keep` returns `true`; a partial list stays partial.
     #[must_use]
     pub fn filter(self, keep: impl Fn(&T) -> bool) -> Self {
+        self.flat_map(|item| Some(item).filter(&keep))
+    }
+
+    /// Returns what each item holds, such as the machines of a reservation; a list that is not whole stays one.
+    #[must_use]
+    pub fn flat_map<U, I: IntoIterator<Item = U>>(self, inner: impl Fn(T) -> I) -> Reading<U> {
         match self {
-            Self::Complete { listing, pages } => {
-                match Self::of(listing.into_items().into_iter().filter(keep).collect()) {
-                    Self::Complete { listing, .. } => Self::Complete { listing, pages },
-                    flawed @ Self::Flawed { .. } => flawed,
-                }
-            }
+            Self::Complete { listing, pages } => Reading::Complete { listing: listing.flat_map(inner), pages },
             Self::Flawed { items, pages, flaw } => {
-                Self::Flawed { items: items.into_iter().filter(keep).collect(), pages, flaw }
+                Reading::Flawed { items: items.into_iter().flat_map(inner).collect(), pages, flaw }
             }
         }
     }
 
-    /// Everything that was read.
+    /// Returns the items that were read.
     #[must_use]
     pub fn items(&self) -> &[T] {
         match self {
@@ -108,7 +108,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// Everything that was read, to keep.
+    /// Returns the items that were read, by value.
     #[must_use]
     pub fn into_items(self) -> Vec<T> {
         match self {
@@ -117,7 +117,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// How many requests it took.
+    /// Returns the number of requests for the list.
     #[must_use]
     pub fn pages(&self) -> usize {
         match self {
@@ -125,10 +125,10 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The list, if it is whole.
+    /// Returns the list, if it is complete.
     ///
     /// # Errors
-    /// The flaw.
+    /// The reason why the list is partial.
     pub fn complete(self) -> Result<CompleteListing<T>> {
         match self {
             Self::Complete { listing, .. } => Ok(listing),
@@ -137,16 +137,16 @@ impl<T> Reading<T> {
     }
 }
 
-/// How a cloud's lists look.
+/// The properties of a cloud's lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
-    /// What the list holds, for messages: `machines`.
+    /// Name of the items, for messages: `machines`.
     pub what: &'a str,
-    /// Whether every page announces the total; one without it is then a flaw.
+    /// If set, every page announces the total, and a page without it makes the list partial.
     pub totals: bool,
 }
 
-/// Reads all pages, from `first` on.
+/// Reads all pages of a list, from `first` on.
 ///
 /// ```
 /// use provider_kit::paging::{read_pages, Page, Reading, Rules};
@@ -161,7 +161,7 @@ pub struct Rules<'a> {
 /// ```
 ///
 /// # Errors
-/// What `fetch` answered, of the first page that failed.
+/// The error of `fetch` for the first page that failed.
 pub async fn read_pages<T, P, K, F>(
     rules: Rules<'_>,
     first: P,
@@ -182,17 +182,17 @@ where
     Ok(list.finish())
 }
 
-/// The pages so far, and the first thing that was wrong with them.
+/// The pages so far, and the first reason why the list is partial.
 struct Unfinished<'a, T> {
     rules: Rules<'a>,
-    /// Knows when the reading began.
+    /// The listing, which knows when the reading began.
     listing: Listing<T>,
     items: Vec<T>,
     pages: usize,
     seen: HashSet<u64>,
     hasher: RandomState,
     total: Option<usize>,
-    /// Items of the largest page so far.
+    /// Number of items on the largest page so far.
     size: usize,
     flaw: Option<String>,
 }
@@ -208,7 +208,7 @@ impl<'a, T> Unfinished<'a, T> {
         self.flaw.get_or_insert_with(text);
     }
 
-    /// Adds a page; says where to go on.
+    /// Adds a page, and returns the position of the next one.
     fn add<P: Position, K: std::hash::Hash>(
         &mut self,
         here: &P,
@@ -228,26 +228,26 @@ impl<'a, T> Unfinished<'a, T> {
         self.size = self.size.max(offered);
         if added < offered {
             let twice = offered - added;
-            self.flaw(|| format!("{twice} of page {number} had been listed before; it moved while it was read"));
+            self.flaw(|| format!("{twice} of page {number} had been listed before; the list changed meanwhile"));
         }
         let next = page.next?;
         if !next.follows(here) {
-            self.flaw(|| format!("after page {here:?} it names {next:?} as the next"));
+            self.flaw(|| format!("page {here:?} names {next:?} as the next page"));
         }
-        // Pages that bring nothing new may go on for ever. Where the end was to be, what is missing may exist all the same.
+        // Pages without new items may go on forever. Items after this point may exist all the same.
         if offered == 0 {
-            self.flaw(|| format!("page {number} is empty, and names {next:?} as the next"));
+            self.flaw(|| format!("page {number} is empty, and names {next:?} as the next page"));
             return None;
         }
         if added == 0 || number >= self.most_pages() || self.items.len() >= MOST_ITEMS {
             let items = self.items.len();
-            self.flaw(|| format!("it does not end after page {number}, with {items} items"));
+            self.flaw(|| format!("the list does not end after page {number}, with {items} items"));
             return None;
         }
         Some(next)
     }
 
-    /// The pages that the announced total needs, and a few more.
+    /// Returns the number of pages that the announced total needs, plus a few more.
     fn most_pages(&self) -> usize {
         let needed = self.total.map(|total| total.div_ceil(self.size.max(1)).saturating_add(SPARE_PAGES));
         needed.map_or(MOST_PAGES, |needed| needed.min(MOST_PAGES))
@@ -257,7 +257,7 @@ impl<'a, T> Unfinished<'a, T> {
         match (self.total, total) {
             (_, None) if self.rules.totals => self.flaw(|| format!("page {number} does not announce the total")),
             (Some(before), Some(now)) if before != now => {
-                self.flaw(|| format!("the announced total went from {before} to {now} while it was read"));
+                self.flaw(|| format!("the announced total went from {before} to {now} while the list was read"));
             }
             _ => {}
         }
@@ -272,7 +272,7 @@ impl<'a, T> Unfinished<'a, T> {
         let (pages, what) = (self.pages, self.rules.what);
         self.items.shrink_to_fit();
         if let Some(flaw) = self.flaw {
-            let flaw = Error::other(format!("the cloud's list of {what} is not whole: {flaw}"));
+            let flaw = Error::other(format!("the cloud's list of {what} is partial: {flaw}"));
             return Reading::Flawed { items: self.items, pages, flaw };
         }
         self.listing.page(self.items, false);
@@ -298,28 +298,40 @@ mod tests {
         read_pages(rules, 1, |id| *id, page).await.unwrap()
     }
 
+    #[tokio::test]
+    async fn items_within_items_are_as_old_and_as_whole_as_the_list() {
+        let twice = |it: u32| [it, it * 10];
+        let whole = read(true, &[(&[1, 2], None, Some(2))]).await;
+        let began = whole.clone().complete().unwrap().began();
+        let inner = whole.flat_map(twice).filter(|it| *it != 2).complete().unwrap();
+        assert_eq!((inner.items(), inner.began()), (&[1, 10, 20][..], began));
+        let partial = read(true, &[(&[1], None, Some(2))]).await.flat_map(twice);
+        assert_eq!(partial.items(), [1, 10]);
+        assert!(flaw(partial).contains("2 were announced"));
+    }
+
     fn flaw(reading: Reading<u32>) -> String {
         reading.complete().unwrap_err().to_string()
     }
 
     #[tokio::test]
-    async fn a_list_read_to_its_end_is_whole() {
+    async fn list_read_to_its_end_is_complete() {
         let reading = read(true, &[(&[1, 2], Some(2), Some(3)), (&[3], None, Some(3))]).await;
         assert_eq!((reading.items(), reading.pages()), (&[1, 2, 3][..], 2));
         assert!(reading.complete().unwrap().absence_of("4").is_ok());
     }
 
     #[tokio::test]
-    async fn what_a_flawed_list_has_is_kept_though_it_proves_no_absence() {
+    async fn partial_list_keeps_its_items_and_proves_no_absence() {
         let reading = read(true, &[(&[1, 2], None, Some(3))]).await;
         assert_eq!(reading.items(), [1, 2]);
-        assert_eq!(flaw(reading), "the cloud's list of machines is not whole: 3 were announced and 2 listed");
+        assert_eq!(flaw(reading), "the cloud's list of machines is partial: 3 were announced and 2 listed");
     }
 
     #[tokio::test]
-    async fn every_way_to_be_not_whole_is_noticed() {
+    async fn every_kind_of_partial_list_is_noticed() {
         let table: [(&str, bool, Script); 5] = [
-            ("names 3 as the next", false, &[(&[1], Some(3), None), (&[2], None, None), (&[3], None, None)]),
+            ("names 3 as the next page", false, &[(&[1], Some(3), None), (&[2], None, None), (&[3], None, None)]),
             ("had been listed before", false, &[(&[1, 2], Some(2), None), (&[2, 3], None, None)]),
             ("went from 3 to 2", false, &[(&[1, 2], Some(2), Some(3)), (&[3], None, Some(2))]),
             ("page 1 does not announce the total", true, &[(&[1, 2], None, None)]),
@@ -340,7 +352,7 @@ mod tests {
         assert!(flaw(reading).contains("listed before"));
     }
 
-    /// Reads a list without an end; how many requests that took, and what was wrong.
+    /// Reads a list without an end; returns the number of requests and the error.
     async fn read_endless(items: fn(u32) -> Vec<u32>, total: Option<usize>) -> (usize, String) {
         let rules = Rules { what: "machines", totals: total.is_some() };
         let page = async |page: u32| Ok(Page { items: items(page), next: Some(page + 1), total });
@@ -351,7 +363,7 @@ mod tests {
     #[tokio::test]
     async fn an_empty_page_that_names_a_next_one_ends_the_list_and_proves_no_absence() {
         let (pages, text) = read_endless(|_| Vec::new(), None).await;
-        assert_eq!((pages, text.contains("page 1 is empty, and names 2 as the next")), (1, true), "{text}");
+        assert_eq!((pages, text.contains("page 1 is empty, and names 2 as the next page")), (1, true), "{text}");
         let (pages, _) = read_endless(|page| if page < 3 { vec![page] } else { Vec::new() }, Some(9)).await;
         assert_eq!(pages, 3);
     }

@@ -1,10 +1,10 @@
-//! `spec.providerID`: `<scheme>://<id>` and back.
+//! Provider IDs (`spec.providerID`) of the form `<scheme>://<id>`.
 
 use std::fmt;
 
 use cloud_provider::{Error, Result};
 
-/// The provider ids of one cloud.
+/// The provider IDs of one cloud.
 ///
 /// ```
 /// use provider_kit::provider_id::{ProviderIds, number};
@@ -18,25 +18,27 @@ use cloud_provider::{Error, Result};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ProviderIds {
-    /// What stands before `://`: by convention the provider's name.
+    /// Scheme before `://`: by convention, the provider's name.
     pub scheme: &'static str,
-    /// How an id looks, for messages.
+    /// Form of an ID, for messages.
     pub form: &'static str,
-    /// Whether a text can be an id. It becomes part of a path, so refuse what cannot be one.
+    /// Returns `true` if a text can be an ID. The ID becomes part of a URL path, so refuse texts that are not valid
+    /// there.
     pub valid: fn(&str) -> bool,
 }
 
 impl ProviderIds {
-    /// The provider id of a machine.
+    /// Returns the provider ID of a machine.
     #[must_use]
     pub fn write(&self, id: &str) -> String {
         format!("{}://{id}", self.scheme)
     }
 
-    /// The machine's id.
+    /// Returns the machine's ID in a provider ID.
     ///
     /// # Errors
-    /// *Invalid*, naming what is accepted, for another scheme and for a malformed id: such a Node is not "gone".
+    /// *Invalid*, naming the accepted form, for another scheme and for a malformed ID: the machine of such a Node is
+    /// not "gone".
     pub fn read<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
         let id = provider_id.strip_prefix(self.scheme).and_then(|rest| rest.strip_prefix("://"));
         id.filter(|id| (self.valid)(id)).ok_or_else(|| {
@@ -45,7 +47,7 @@ impl ProviderIds {
     }
 }
 
-/// Provider ids of a cloud that has several kinds of machines, or wrote other ids before.
+/// Provider IDs of a cloud that has several kinds of machines, or that used other IDs before.
 ///
 /// ```
 /// use provider_kit::provider_id::{Forms, IdError, number};
@@ -68,39 +70,39 @@ impl ProviderIds {
 /// ```
 #[derive(Debug)]
 pub struct Forms<M: 'static> {
-    /// The forms that are written, for messages.
+    /// Forms that are written, for messages.
     pub accepted: &'static str,
-    /// What an id begins with, and what the rest means; the first that fits decides.
+    /// Prefixes of IDs, each with the parser of the rest; the first prefix that fits decides.
     pub prefixes: &'static [(&'static str, Read<M>)],
 }
 
-/// What the rest of an id means; `None`: nothing.
+/// Parser of an ID after its prefix; returns `None` for an invalid ID.
 pub type Read<M> = fn(&str) -> Option<M>;
 
-/// A provider id that names no machine; never a reason to take one for gone.
+/// The error for a provider ID that names no machine; never a proof that a machine is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdError {
-    /// It is another provider's: such a Node is somebody else's.
+    /// The provider ID has another provider's prefix, so the Node is not this provider's.
     UnknownPrefix {
-        /// The provider id.
+        /// The provider ID of the Node.
         id: String,
-        /// The forms that there are.
+        /// Forms that this provider accepts.
         accepted: &'static str,
     },
-    /// It has a prefix of this provider's, but what follows is no id.
+    /// The provider ID has a prefix of this provider, but no valid ID after it.
     Malformed {
-        /// The provider id.
+        /// The provider ID of the Node.
         id: String,
-        /// The forms that there are.
+        /// Forms that this provider accepts.
         accepted: &'static str,
     },
 }
 
 impl<M> Forms<M> {
-    /// The machine.
+    /// Returns the machine that a provider ID names.
     ///
     /// # Errors
-    /// See [`IdError`].
+    /// An [`IdError`] for an ID of another form.
     pub fn read(&self, provider_id: &str) -> Result<M, IdError> {
         let Self { accepted, prefixes } = *self;
         let id = provider_id.to_owned();
@@ -134,7 +136,7 @@ impl From<IdError> for Error {
     }
 }
 
-/// A number as APIs write it. Another spelling (`007`, `+7`) is refused, because it would be looked for in vain.
+/// Parses a number as APIs write it. Another spelling (`007`, `+7`) is refused, because no API knows it.
 #[must_use]
 pub fn number(digits: &str) -> Option<u64> {
     let is_canonical = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn another_scheme_and_a_malformed_id_are_invalid() {
+    fn foreign_scheme_and_malformed_id_are_invalid() {
         const IDS: ProviderIds = ProviderIds { scheme: "acme", form: "<number>", valid: |id| number(id).is_some() };
         for id in ["acme:/1", "acme://", "acme://1/2", "acmes://1", "1"] {
             assert!(IDS.read(id).is_err_and(|err| err.is_invalid()), "{id}");

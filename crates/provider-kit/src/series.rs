@@ -1,10 +1,10 @@
-//! Series of a provider's own, declared: what its users' dashboards know.
+//! Declarations of a provider's own metric series, under the names that existing dashboards use.
 
-/// The buckets that clients of APIs conventionally have, in seconds.
+/// The conventional buckets of clients of APIs, in seconds.
 pub const CONVENTIONAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Declares series: a static for each. First its [kind](cloud_provider::SeriesKind), then its name in the form of Prometheus and
-/// the names of its labels; the documentation is its help text.
+/// Declares metric series: a static for each. A declaration gives the [kind](cloud_provider::SeriesKind), the name in
+/// Prometheus form and the names of the labels; the documentation is the help text.
 ///
 /// ```
 /// use cloud_provider::{CloudMetrics, SeriesKind};

@@ -1,4 +1,4 @@
-//! A provider's configuration file: YAML, and all mistakes reported at once.
+//! Configuration files of providers: YAML, with all mistakes reported at once.
 
 use cloud_provider::{Error, Result, Setup};
 use serde_json::{Map, Value};
@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 use crate::transport::{Builder, Credential, Transport, check_endpoint};
 use crate::variables::OFFLINE;
 
-/// A configuration that is being read. Ask for each setting, then [`finish`](Self::finish).
+/// A configuration file that is being read. Get each setting, then call [`finish`](Self::finish).
 ///
-/// Values are never shown in messages: any of them may be a secret in the wrong place (INV-5).
+/// Values never appear in messages: any of them may be a secret in the wrong place (INV-5).
 ///
 /// ```
 /// use cloud_provider::{ConfigFile, Setup};
@@ -32,10 +32,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the configuration; none is the same as an empty one.
+    /// Reads the configuration; a missing file counts as an empty one.
     ///
     /// # Errors
-    /// *Invalid* if the text is no YAML mapping.
+    /// *Invalid* if the text is not a YAML mapping.
     pub fn yaml(setup: &Setup) -> Result<Self> {
         let (path, text) = setup.config.as_ref().map_or(("no configuration file", ""), |file| (&file.path, &file.text));
         let values = match yaml(text) {
@@ -48,7 +48,7 @@ impl Settings {
         Ok(Self { path, values, asked: Vec::new(), mistakes: Vec::new(), setup })
     }
 
-    /// A text; `None` if it is not set or empty.
+    /// Returns a text; `None` if it is unset or empty.
     pub fn text(&mut self, key: &'static str) -> Option<String> {
         self.asked.push(key);
         match self.values.get(key) {
@@ -61,7 +61,7 @@ impl Settings {
         }
     }
 
-    /// A text that must be there; empty if it is not, and a mistake, unless the cloud is [never
+    /// Returns a required text. If it is missing, the text is empty, and a mistake is added unless the cloud is [never
     /// called](cloud_provider::Environment::is_offline).
     pub fn required(&mut self, key: &'static str) -> String {
         self.text(key).unwrap_or_else(|| {
@@ -72,7 +72,8 @@ impl Settings {
         })
     }
 
-    /// The credential: exactly one of `token` and `tokenFile`. Neither is needed if the cloud is never called.
+    /// Returns the credential: exactly one of `token` and `tokenFile` is required, and neither if the cloud is never
+    /// called.
     pub fn credential(&mut self) -> Credential {
         match (self.text("token"), self.text("tokenFile")) {
             _ if self.setup.environment.is_offline() => Credential::token(OFFLINE),
@@ -92,9 +93,10 @@ impl Settings {
         }
     }
 
-    /// A client for the API at `endpoint`, or else at the default, with the [`credential`](Self::credential) and what every
-    /// provider's client [has](Builder::setup). Add what is particular to the cloud, and build it after
-    /// [`finish`](Self::finish), which reports mistakes of the endpoint and of the credential.
+    /// Returns a builder of a client for the API at `endpoint`, or else at the default, with the
+    /// [`credential`](Self::credential) and the [setup](Builder::setup) of every provider. Add what is particular to
+    /// the cloud, and build it after [`finish`](Self::finish), which reports mistakes in the endpoint and in the
+    /// credential.
     ///
     /// ```
     /// use cloud_provider::{ConfigFile, Setup};
@@ -126,15 +128,15 @@ impl Settings {
         Transport::builder(endpoint).credential(credential).setup(&self.setup)
     }
 
-    /// Notes a mistake that the caller found.
+    /// Adds a mistake that the caller found.
     pub fn mistake(&mut self, text: impl Into<String>) {
         self.mistakes.push(text.into());
     }
 
-    /// Ends the reading.
+    /// Ends the reading, and refuses mistakes and unknown keys.
     ///
     /// # Errors
-    /// *Invalid*, with all mistakes and all keys that nobody asked for.
+    /// *Invalid*, with all mistakes and all keys that no code reads.
     pub fn finish(mut self) -> Result<()> {
         for key in self.values.keys().filter(|key| !self.asked.contains(&key.as_str())) {
             let closest =
@@ -151,10 +153,10 @@ impl Settings {
     }
 }
 
-/// A file in YAML; an empty one is null.
+/// Parses a YAML file; an empty file is null.
 ///
 /// # Errors
-/// The place only, with a blank before it, or nothing: the parser's message may quote the text.
+/// The position only, with a leading blank, or an empty text: the parser's message may quote the file.
 pub fn yaml(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(Value::Null);
@@ -164,7 +166,8 @@ pub fn yaml(text: &str) -> Result<Value, String> {
     })
 }
 
-/// Both, mapping by mapping. Where both say something that is neither null nor an empty text, what `stronger` says.
+/// Merges two values, mapping by mapping. Where both have a value that is neither null nor an empty text, `stronger`
+/// wins.
 ///
 /// ```
 /// use provider_kit::settings::merged;
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_at_once_and_no_value_is_shown() {
+    fn mistakes_are_reported_together_without_values() {
         assert_eq!(mistakes("endpoint: http://x\ntoken: s3cret\n"), "none");
         assert_eq!(mistakes(""), "f: endpoint is missing; token or tokenFile is missing");
         assert_eq!(

@@ -1,10 +1,12 @@
 //! Cloud objects that many Services change: one writer, and many edits in one write.
 //!
-//! A router's list of routes, a security group or an Azure load balancer is read and written as a whole. Each caller submits
-//! an *edit*; whoever is first reads the document, applies all edits that wait, and writes it once. A document that somebody
-//! else changed meanwhile is read again, and the same edits are applied again. Nothing waits for company.
+//! A router's list of routes, a security group or an Azure load balancer is read and written as a whole. Each caller
+//! submits an *edit*; the first caller reads the document, applies all waiting edits, and writes it once. If another
+//! client changed the document meanwhile, it is read again, and the same edits are applied again. No caller waits for
+//! others to come.
 //!
-//! Keep fields that the program does not know (`#[serde(flatten)]`), or a write deletes what somebody configured by hand.
+//! Keep fields that the program does not know (`#[serde(flatten)]`), or a write deletes settings that a user made by
+//! hand.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -13,27 +15,27 @@ use cloud_provider::{Result, async_trait};
 
 use crate::coalescer::Coalescer;
 
-/// Number of times that a document is read again because somebody else changed it between our read and our write.
+/// The number of times that a document is read again because another client changed it between our read and our write.
 const ATTEMPTS: usize = 5;
 
 /// A document and the version that the cloud gave it: an ETag, a fingerprint or a revision number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versioned<D> {
-    /// The document as it was read, or as it is to be written.
+    /// The document, as it was read or is to be written.
     pub document: D,
     /// The version to write against; `None` if the cloud has no versions.
     pub version: Option<String>,
 }
 
-/// Reads and writes the documents of one kind.
+/// A store that reads and writes the documents of one kind.
 #[async_trait]
 pub trait DocumentStore: Send + Sync + 'static {
     /// The name of a document, such as a router's ID.
     type Key: Clone + Eq + Hash + Send + Sync + 'static;
-    /// The document; two that are equal need no write.
+    /// The document; two equal documents need no write.
     type Document: Clone + PartialEq + Send + Sync + 'static;
 
-    /// Reads a document, not from a cache.
+    /// Reads a document, bypassing any cache.
     ///
     /// # Errors
     /// The cloud's answer; every edit that waits for the document receives it.
@@ -42,16 +44,16 @@ pub trait DocumentStore: Send + Sync + 'static {
     /// Writes a document if its version is still `version`.
     ///
     /// # Errors
-    /// *Conflict* if it has another version: it is read again. *Invalid* and *quota* if an edit is to blame: the edits are
-    /// written in smaller groups, until the one to blame is alone.
+    /// *Conflict* if the document has another version: it is read again. *Invalid* and *quota* if an edit may be the
+    /// cause: the edits are written in smaller groups, until the cause is alone.
     async fn write(&self, key: &Self::Key, document: Self::Document, version: Option<&str>) -> Result<()>;
 }
 
-/// Changes a document in memory. It may be called several times, so it must lead to the same result when its work is done
-/// already. An error leaves the document as it was before this edit, and is answered to its caller alone.
+/// A change of a document in memory. It may be called several times, so it must give the same result when it is already
+/// applied. An error leaves the document as it was before this edit, and is returned to its caller alone.
 type Edit<D> = Arc<dyn Fn(&mut D) -> Result<()> + Send + Sync>;
 
-/// The documents of one [`DocumentStore`]. Clones share everything.
+/// The documents of one [`DocumentStore`]. Clones share their state.
 pub struct SharedDocuments<S: DocumentStore> {
     store: Arc<S>,
     edits: Arc<Coalescer<S::Key, Edit<S::Document>>>,
@@ -64,7 +66,7 @@ impl<S: DocumentStore> Clone for SharedDocuments<S> {
 }
 
 impl<S: DocumentStore> SharedDocuments<S> {
-    /// The documents behind `store`.
+    /// Returns the documents of `store`.
     #[must_use]
     pub fn new(store: S) -> Self {
         let store = Arc::new(store);
@@ -76,7 +78,7 @@ impl<S: DocumentStore> SharedDocuments<S> {
         Self { store, edits: Arc::new(edits) }
     }
 
-    /// The store, for reads that change nothing.
+    /// Returns the store, for reads that change nothing.
     #[must_use]
     pub fn store(&self) -> &S {
         &self.store
@@ -87,7 +89,7 @@ impl<S: DocumentStore> SharedDocuments<S> {
     /// The call may be dropped at any await: the edit is then written or not, and the edits of other callers are written.
     ///
     /// # Errors
-    /// The error of the edit; or what the cloud answered when the document was read or written.
+    /// The error of the edit, or the cloud's answer when the document was read or written.
     pub async fn edit<F>(&self, key: &S::Key, edit: F) -> Result<()>
     where
         F: Fn(&mut S::Document) -> Result<()> + Send + Sync + 'static,
@@ -96,7 +98,7 @@ impl<S: DocumentStore> SharedDocuments<S> {
     }
 }
 
-/// Writes all edits, in as few writes as the cloud accepts. Returns the answer to each.
+/// Writes all edits, in as few writes as the cloud accepts. Returns the answer to each edit.
 async fn write_all<S: DocumentStore>(store: &S, key: &S::Key, edits: &[Edit<S::Document>]) -> Vec<Result<()>> {
     let mut answers = vec![Ok(()); edits.len()];
     let mut groups = vec![(0..edits.len()).collect::<Vec<_>>()];
@@ -112,7 +114,7 @@ async fn write_all<S: DocumentStore>(store: &S, key: &S::Key, edits: &[Edit<S::D
     answers
 }
 
-/// Writes one group of edits together. Those that fail by themselves are answered, and leave the group.
+/// Writes one group of edits together. Edits that fail by themselves are answered, and leave the group.
 async fn write_group<S: DocumentStore>(
     store: &S,
     key: &S::Key,

@@ -1,4 +1,4 @@
-//! Who may reach a load balancer (HELP-50 … HELP-52).
+//! The source ranges that may reach a load balancer (HELP-50 … HELP-52).
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,11 +7,12 @@ use cloud_provider::names::ANNOTATION_SOURCE_RANGES;
 use cloud_provider::{Error, Result, Service};
 use ipnet::{IpNet, Ipv4Net};
 
-/// Every IPv4 address.
+/// The range of every IPv4 address.
 const ALL: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0));
 
-/// The networks that may reach a Service's load balancer: `spec.loadBalancerSourceRanges`, else the annotation
-/// `service.beta.kubernetes.io/load-balancer-source-ranges`, else everybody. Each is reduced to its network.
+/// Returns the networks that may reach a Service's load balancer: `spec.loadBalancerSourceRanges`, or else the
+/// annotation `service.beta.kubernetes.io/load-balancer-source-ranges`, or else all IPv4 addresses. Each range is
+/// reduced to its network address.
 ///
 /// ```
 /// use cloud_provider::Service;
@@ -31,7 +32,8 @@ pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>> {
     Ok(if stated.is_empty() { [ALL].into() } else { stated })
 }
 
-/// The same, but nothing where nothing is stated; items of the annotation may be parted by blanks, too.
+/// Returns the networks that the Service states, and none if it states none; items of the annotation may be separated
+/// by blanks, too.
 ///
 /// ```
 /// use cloud_provider::Service;
@@ -74,18 +76,19 @@ fn stated(service: &Service, items: fn(&str) -> Vec<&str>) -> Result<BTreeSet<Ip
     }
 }
 
-/// Whether every IPv4 address is allowed (HELP-52). Every IPv6 address (`::/0`) alone is not "all" to the reference.
+/// Returns `true` if every IPv4 address is allowed (HELP-52). Every IPv6 address (`::/0`) alone does not count, as in
+/// the Go cloud controller manager.
 #[must_use]
 pub fn allows_all<'a>(ranges: impl IntoIterator<Item = &'a IpNet>) -> bool {
     ranges.into_iter().any(|range| range.trunc() == ALL)
 }
 
-/// The networks, or the first item that is none.
+/// Returns the networks, or the first item that is not a network.
 fn networks<'a>(items: impl Iterator<Item = &'a str>) -> Result<BTreeSet<IpNet>, &'a str> {
     items.map(str::trim).map(|item| network(item).ok_or(item)).collect()
 }
 
-/// Leading zeros are read as decimal, as the API server reads them in this field.
+/// Parses a network. Leading zeros are read as decimal, as the API server reads them in this field.
 fn network(text: &str) -> Option<IpNet> {
     let (address, bits) = text.split_once('/')?;
     let address = match address.contains(':') {
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_ipv6_is_not_all() {
+    fn every_ipv6_address_alone_does_not_count_as_all() {
         assert!(!allows_all(&[network("::/0").unwrap()]));
         assert!(allows_all(&[network("::/0").unwrap(), "192.168.0.0/0".parse().unwrap()]));
     }

@@ -1,10 +1,10 @@
-//! Where a Service is reached: `status.loadBalancer.ingress`.
+//! The status of a Service: `status.loadBalancer.ingress`.
 
 use std::net::IpAddr;
 
 use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Service};
 
-/// Builds the status of a Service from what its load balancer has and what its user wants to see of that.
+/// A builder of the status of a Service, from the addresses of its load balancer and the user's settings.
 ///
 /// ```
 /// use provider_kit::status::Status;
@@ -26,26 +26,28 @@ pub struct Status {
 }
 
 impl Status {
-    /// This name instead of all addresses, for clients that must not be led past the load balancer; `None`, empty: addresses.
+    /// Sets a host name that is shown instead of all addresses, for clients that must not bypass the load balancer.
+    /// `None` and an empty name mean addresses.
     #[must_use]
     pub fn hostname(self, name: Option<&str>) -> Self {
         Self { hostname: name.filter(|name| !name.is_empty()).map(str::to_owned), ..self }
     }
 
-    /// Whether traffic from inside the cluster must take the way through the load balancer too, because that speaks the PROXY
-    /// protocol to Pods (`ipMode: Proxy`), or may be cut short (`VIP`). Not called: nothing is said, which means `VIP`.
+    /// Sets whether traffic from inside the cluster must go through the load balancer too, because it speaks the PROXY
+    /// protocol to Pods (`ipMode: Proxy`), or may take a shortcut (`VIP`). By default, no mode is shown, which means
+    /// `VIP`.
     #[must_use]
     pub fn proxied(self, is_proxied: bool) -> Self {
         Self { ip_mode: Some(if is_proxied { "Proxy" } else { "VIP" }), ..self }
     }
 
-    /// Whether IPv6 addresses are left out.
+    /// Sets whether IPv6 addresses are left out.
     #[must_use]
     pub fn without_ipv6(self, is_without_ipv6: bool) -> Self {
         Self { is_without_ipv6, ..self }
     }
 
-    /// More addresses, in this order. Those that are there already are not repeated.
+    /// Adds addresses in this order. Addresses that are present already are not repeated.
     #[must_use]
     pub fn addresses(mut self, addresses: impl IntoIterator<Item = impl Into<String>>) -> Self {
         for address in addresses.into_iter().map(Into::into) {
@@ -56,7 +58,7 @@ impl Status {
         self
     }
 
-    /// The status. Without an address or a name the list is not there, which means "none yet".
+    /// Builds the status. Without an address or a name, the list is absent, which means "none yet".
     #[must_use]
     pub fn build(self) -> LoadBalancerStatus {
         let Self { hostname, ip_mode, is_without_ipv6, addresses } = self;
@@ -77,7 +79,7 @@ fn is_ipv6(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6())
 }
 
-/// Where a Service says that it is reached.
+/// Returns the addresses in a Service's status.
 ///
 /// ```
 /// assert!(provider_kit::status::shown(&cloud_provider::Service::default()).is_empty());
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_anything_to_show_there_is_no_list() {
+    fn status_without_addresses_has_no_list() {
         assert_eq!(Status::default().build(), LoadBalancerStatus::default());
         assert_eq!(Status::default().without_ipv6(true).addresses(["::1"]).build(), LoadBalancerStatus::default());
         assert_eq!(Status::default().hostname(Some("")).build(), LoadBalancerStatus::default());
@@ -107,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_proxy_protocol_the_mode_says_so() {
+    fn proxy_protocol_sets_the_ip_mode_proxy() {
         let ingress = Status::default().proxied(true).addresses(["203.0.113.8"]).build().ingress.unwrap();
         assert_eq!(ingress[0].ip_mode.as_deref(), Some("Proxy"));
     }

@@ -1,4 +1,4 @@
-//! Long lists in an answer, read item by item.
+//! Long lists in an answer, deserialized item by item.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,10 +6,10 @@ use std::marker::PhantomData;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// Items of the longest list in one answer that is read. Small items become many times as large as they were as JSON.
+/// The maximum number of items of a list in one answer. Small items take many times as much memory as their JSON.
 pub const MOST_ITEMS: usize = 100_000;
 
-/// Collects a list as it is read, for a `Deserialize` of what is made of it: its items never exist all at once.
+/// Collects a list while it is deserialized, so that its items never exist all at once.
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ pub const MOST_ITEMS: usize = 100_000;
 /// ```
 ///
 /// # Errors
-/// Whatever is no such list, or has more than [`MOST_ITEMS`].
+/// An error for a value that is not such a list, or has more than [`MOST_ITEMS`].
 pub fn collect<'de, D, T, C>(from: D) -> Result<C, D::Error>
 where
     D: Deserializer<'de>,
@@ -50,7 +50,7 @@ where
     from.deserialize_seq(AsTheyCome(PhantomData))
 }
 
-/// There are more than [`MOST_ITEMS`].
+/// Returns the error for a list of more than [`MOST_ITEMS`].
 pub(crate) fn too_many<E: Error>() -> E {
     E::custom(format_args!("a list of more than {MOST_ITEMS} items, the limit of one answer"))
 }

@@ -7,9 +7,9 @@ use crate::signing::sha256_hex;
 
 const CLUSTER: &str = "ccmrs-cluster:";
 const SERVICE: &str = "ccmrs-service:";
-/// The beginning of a value that was too long: its hash follows.
+/// The beginning of the hash of a value that was too long.
 const HASH: &str = "_h";
-/// The hexadecimal digits of a hash.
+/// The number of hexadecimal digits of a hash.
 const DIGITS: usize = 32;
 
 /// Writes the owner of an object as tags of the form `key:value`, and reads it from them.
@@ -37,7 +37,7 @@ pub struct TextTags {
 }
 
 impl TextTags {
-    /// Tags of at most so many characters; 50 at least, which a UID needs.
+    /// Returns tags of at most `longest` characters; 50 at least, which a UID needs.
     #[must_use]
     pub const fn of_length(longest: usize) -> Self {
         Self { longest: if longest < 50 { 50 } else { longest } }
@@ -50,7 +50,8 @@ impl TextTags {
         others
     }
 
-    /// Takes the owner tags out of an object's tags; the others stay. Two tags of one key name nobody.
+    /// Removes the owner tags from an object's tags and returns them; the other tags stay. Two tags with the same key
+    /// name no owner.
     #[must_use]
     pub fn take_from(self, tags: &mut Vec<String>) -> OwnerTags {
         let mut owner = OwnerTags::default();
@@ -61,7 +62,7 @@ impl TextTags {
                 (None, None) => return true,
             };
             let Some(value) = value else { return true };
-            // No ID has a blank in it.
+            // An ID contains no blank.
             *part =
                 Some(part.take().filter(|other| *other != value).map_or(value.clone(), |other| other + " " + &value));
             false
@@ -76,19 +77,19 @@ impl TextTags {
         if tags.is_empty() || text.is_empty() { tags + text } else { tags + "\n" + text }
     }
 
-    /// Reads the owner from a description, and returns the rest of the text with it.
+    /// Reads the owner from a description, and returns it with the rest of the text.
     #[must_use]
     pub fn described(self, description: &str) -> (OwnerTags, String) {
         let (line, rest) = description.split_once('\n').unwrap_or((description, ""));
         let mut tags = line.split(' ').map(str::to_owned).collect();
         match self.take_from(&mut tags) {
             owner if owner != OwnerTags::default() && tags.is_empty() => (owner, rest.to_owned()),
-            // A line of somebody else.
+            // The first line belongs to another program.
             _ => (OwnerTags::default(), description.to_owned()),
         }
     }
 
-    /// Returns what a cluster's ID is read back as: itself, or a hash if it is too long for a tag.
+    /// Returns the form in which a cluster's ID is read back: the ID, or a hash if it is too long for a tag.
     #[must_use]
     pub fn stored(self, id: &str) -> String {
         let encoded = self.encoded(id, CLUSTER);
@@ -127,7 +128,7 @@ fn is_hash(text: &str) -> bool {
         .is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(|it| b"0123456789abcdef".contains(&it)))
 }
 
-/// The value of a tag; `None` if it was not written here.
+/// Returns the value of a tag; `None` if the tag was not written by this module.
 fn decoded(text: &str) -> Option<String> {
     if is_hash(text) {
         return Some(text.to_owned());
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_of_somebody_else_and_two_owners_name_nobody() {
+    fn foreign_tags_and_two_owners_name_no_owner() {
         let tags = TextTags::of_length(255);
         for text in ["ccmrs-cluster:_4", "ccmrs-cluster:_zz", "ccmrs-cluster", "k8s:ccmrs-cluster:a"] {
             let mut all = vec![text.to_owned()];
@@ -203,7 +204,7 @@ mod tests {
             prop_assert_eq!(tags.described(&tags.describe(&owner, &text)), (read, text));
             let stored = tags.stored(&cluster);
             prop_assert_eq!(tags.stored(&stored), stored.clone());
-            prop_assert!(stored == cluster || 3 * cluster.len() > longest - CLUSTER.len(), "only what is too long is hashed");
+            prop_assert!(stored == cluster || 3 * cluster.len() > longest - CLUSTER.len(), "only values that are too long are hashed");
         }
 
         #[test]

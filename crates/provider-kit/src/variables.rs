@@ -1,4 +1,4 @@
-//! What the environment variables say, and all mistakes at once.
+//! Settings from environment variables, with all mistakes reported at once.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,13 +10,14 @@ use crate::declared::{Declaration, Declared, Defaults, Reading};
 use crate::hint::closest;
 use crate::transport::{Credential, ValueOrFile};
 
-/// Stands for a credential that nothing uses, where the cloud is never called.
+/// The value of a credential that is never used, where the cloud is never called.
 pub(crate) const OFFLINE: &str = "offline";
 
 /// The declaration of a variable.
 pub type Variable<T> = Declaration<T>;
 
-/// The variables that are being read: ask for each, then [`finish`](Self::finish). An empty one is the same as none.
+/// A reader of environment variables: get each one, then call [`finish`](Self::finish). An empty variable counts as
+/// unset.
 ///
 /// ```
 /// use cloud_provider::Environment;
@@ -27,9 +28,9 @@ pub type Variable<T> = Declaration<T>;
 ///     /// Every variable of Acme's.
 ///     pub ALL: "ACME_";
 ///
-///     /// More in the log.
+///     /// If set, requests are logged.
 ///     pub DEBUG: bool = "DEBUG", default("false");
-///     /// Where metrics are.
+///     /// Port of the metrics endpoint.
 ///     pub PORT: u16 = "PORT", kind(Kind::number(1, 65535)), default("8080");
 /// }
 ///
@@ -46,36 +47,38 @@ pub struct Variables<'a> {
     reading: Reading,
 }
 
-/// A secret as it is now, and the file that it came from, if it did. Its `Debug` does not show it.
+/// The current value of a secret, and the file that it was read from, if any. Its `Debug` does not show the value.
 #[derive(Clone)]
 pub struct Secret {
-    /// Without white space around it.
+    /// Value, without surrounding white space.
     pub text: SecretString,
-    /// What `<VAR>_FILE` names.
+    /// File that `<VAR>_FILE` names.
     pub file: Option<PathBuf>,
 }
 
 impl<'a> Variables<'a> {
-    /// Those of this environment.
+    /// Returns a reader of this environment.
     #[must_use]
     pub fn of(environment: &'a Environment) -> Self {
         Self { environment, reading: Reading::default() }
     }
 
-    /// The value, else the default. `None` if there is neither, or if the value is a mistake.
+    /// Returns the value, or else the default. `None` if there is neither, or if the value is a mistake.
     pub fn get<T>(&mut self, variable: &Variable<T>) -> Option<T> {
         let environment = self.environment;
         self.reading.get(variable, &str::to_owned, |name| set(environment, name))
     }
 
-    /// Returns what is set of these variables, as [defaults](Defaults) of annotations. A value that is not accepted is a mistake.
+    /// Returns the values of these variables that are set, as [defaults](Defaults) of annotations. A value that is not
+    /// accepted is a mistake.
     pub fn defaults(&mut self, variables: &[&dyn Declared]) -> Defaults {
         let environment = self.environment;
         self.reading.defaults(variables, |key| Some((set(environment, key)?.to_owned(), key.to_owned())))
     }
 
-    /// The value of a variable, or else what is in the file that `<VAR>_FILE` names. A file that cannot be read, or that is
-    /// empty, is a mistake. Where the cloud is [never called](Environment::is_offline), a secret that nothing uses.
+    /// Returns the value of a variable, or else the contents of the file that `<VAR>_FILE` names. A file that cannot be
+    /// read, or that is empty, is a mistake. Where the cloud is [never called](Environment::is_offline), returns a
+    /// dummy value.
     pub fn secret(&mut self, variable: &Variable<String>) -> Option<Secret> {
         if self.environment.is_offline() {
             return Some(Secret { text: SecretString::from(OFFLINE), file: None });
@@ -93,7 +96,7 @@ impl<'a> Variables<'a> {
         None
     }
 
-    /// Bearer token of a secret; none without one. A file is read again when it changes.
+    /// Returns the bearer token of a secret; no credential without a secret. A file is read again when it changes.
     pub fn token(&mut self, secret: Option<Secret>) -> Credential {
         match secret {
             None => Credential::none(),
@@ -102,7 +105,7 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// User and password; none unless there are both. Files are read again when they change.
+    /// Returns user and password as a credential; `None` unless both are set. Files are read again when they change.
     pub fn basic(&mut self, user: Option<Secret>, password: Option<Secret>) -> Option<Credential> {
         Some(self.usable(Credential::basic_files(user?.into(), password?.into())))
     }
@@ -114,24 +117,25 @@ impl<'a> Variables<'a> {
         })
     }
 
-    /// Whether it, or its file if it is a secret, is set to whatever.
+    /// Returns `true` if the variable, or its file if the variable is a secret, is set to any value.
     #[must_use]
     pub fn is_set<T>(&self, variable: &Variable<T>) -> bool {
         let file = || variable.is_secret.then(|| format!("{}_FILE", variable.key));
         set(self.environment, variable.key).or_else(|| set(self.environment, &file()?)).is_some()
     }
 
-    /// Notes a mistake that the caller found: name the variable, and what is accepted.
+    /// Adds a mistake that the caller found; name the variable and the accepted values.
     pub fn mistake(&mut self, text: impl Into<String>) {
         self.reading.mistake(text.into());
     }
 
-    /// Notes what somebody should know of, though it works.
+    /// Adds a warning about a setting that works, but needs attention.
     pub fn warning(&mut self, text: impl Into<String>) {
         self.reading.warning(text.into());
     }
 
-    /// Variables that begin with `prefix`, are not `declared`, but are nearly called so are warned of: nobody reads them.
+    /// Warns of variables that begin with `prefix` and are not `declared`, but resemble a declared name: no code reads
+    /// them.
     pub fn misspelt(&mut self, prefix: &str, declared: &[&dyn Declared]) {
         let rows = declared.iter().map(|it| it.row());
         let known: Vec<String> = rows
@@ -149,10 +153,10 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// Ends the reading; warnings go to the log.
+    /// Ends the reading and logs the warnings.
     ///
     /// # Errors
-    /// *Invalid*, with all mistakes: each names the variable and what is accepted.
+    /// *Invalid*, with all mistakes: each names the variable and the accepted values.
     pub fn finish(self) -> Result<()> {
         for warning in self.reading.warnings() {
             tracing::warn!("{warning}");
@@ -160,7 +164,7 @@ impl<'a> Variables<'a> {
         self.reading.finish()
     }
 
-    /// What somebody should know of, though it works.
+    /// Returns the warnings so far.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         self.reading.warnings()
@@ -172,7 +176,7 @@ fn set<'a>(environment: &'a Environment, name: &str) -> Option<&'a str> {
 }
 
 impl Secret {
-    /// How many characters it has.
+    /// Returns the number of characters of the secret.
     #[must_use]
     pub fn length(&self) -> usize {
         self.text.expose_secret().chars().count()
@@ -211,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_comes_from_its_variable_or_else_from_its_file_without_space_around_it() {
+    fn secret_comes_trimmed_from_its_variable_or_else_its_file() {
         let path = std::env::temp_dir().join(format!("provider-kit-secret-{}", std::process::id()));
         std::fs::write(&path, " filed\n").unwrap();
         let path = path.to_str().unwrap();
@@ -249,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_of_a_secret_is_in_no_message() {
+    fn value_of_a_secret_appears_in_no_message() {
         let ask = |asked: &mut Variables<'_>| assert_eq!(asked.get(&SECRET_NUMBER), None);
         assert_eq!(mistakes(&[("ACME_PIN", "s3cret")], ask), "ACME_PIN: its value is not a whole number from 0 to 9");
         let environment = Environment::of([("ACME_TOKEN", "s3cret")]);
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_variable_is_none_and_a_misspelt_one_is_warned_of() {
+    fn empty_variable_is_unset_and_a_misspelt_one_is_warned_of() {
         let environment = Environment::of([
             ("ACME_DEBUG", ""),
             ("ACME_DEBUGS", "1"),

@@ -1,4 +1,4 @@
-//! TLS as a configuration says: only these roots, our own certificate, or nobody looks.
+//! TLS settings: custom roots, a client certificate, or no verification.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it does not find what it expects")]
 
@@ -28,7 +28,7 @@ impl Authority {
         Self { issuer, directory }
     }
 
-    /// Files of a certificate for `name` and its key.
+    /// Returns the files of a certificate for `name` and its key.
     fn issue(&self, name: &str) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &self.issuer).unwrap();
@@ -42,7 +42,7 @@ impl Authority {
         Some(self.directory.join("ca.pem"))
     }
 
-    /// A server that answers `{}` to those who show a certificate of this authority.
+    /// Starts a server that answers `{}` to clients with a certificate of this authority.
     async fn server(&self) -> SocketAddr {
         use rustls::pki_types::pem::PemObject;
         let (certificate, key) = self.issue("localhost");
@@ -77,7 +77,7 @@ impl Drop for Authority {
 }
 
 #[tokio::test]
-async fn only_the_roots_that_are_named_are_trusted_and_our_certificate_is_shown() {
+async fn only_configured_roots_are_trusted_and_our_certificate_is_sent() {
     rustls::crypto::ring::default_provider().install_default().unwrap();
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let (identity, stranger) = (ours.issue("ccm"), other.issue("ccm"));

@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Resident memory now and at its peak, where the system tells.
+/// Prints the resident memory now and at its peak, if the system reports it.
 fn report(what: &str, nodes: usize) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = |key: &str| {

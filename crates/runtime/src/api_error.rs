@@ -1,4 +1,4 @@
-//! What an API error says, and what to do about it.
+//! Texts and classification of API errors: the object and request that failed, and the remedy.
 
 use std::error::Error as _;
 use std::fmt;
@@ -6,8 +6,8 @@ use std::fmt;
 use cloud_provider::excerpt;
 use kube::core::response::reason;
 
-/// The text of an API error as people know it: the server's message alone if the server answered, else the chain of
-/// causes. It goes into events and logs as `Failed deleting node x: <text>`.
+/// Returns the text of an API error for people: the server's message alone if the server answered, else the chain of
+/// causes. Events and logs contain it as `Failed deleting node x: <text>`.
 ///
 /// ```
 /// use kube::core::Status;
@@ -21,7 +21,7 @@ pub fn api_error(error: &kube::Error) -> ApiErrorText<'_> {
     ApiErrorText(error)
 }
 
-/// See [`api_error`].
+/// Displays an API error with the remedy; see [`api_error`].
 #[derive(Clone, Copy)]
 pub struct ApiErrorText<'a>(&'a kube::Error);
 
@@ -41,13 +41,13 @@ impl ApiErrorText<'_> {
             }
             kube::Error::Api(status) => f.write_str(&status.message),
             other => {
-                // That a layer of the client failed says nothing.
+                // The error of a client layer has no details of its own.
                 let (mut said, mut cause) = match other {
                     kube::Error::Service(inner) => (inner.to_string(), inner.source()),
                     other => (other.to_string(), other.source()),
                 };
                 f.write_str(&said)?;
-                // Many errors repeat their cause in their own text; say everything once.
+                // Many errors repeat their cause in their own text; print each text once.
                 while let Some(next) = cause {
                     let text = next.to_string();
                     let text = text.trim_start_matches("ServiceError: ").to_owned();
@@ -69,38 +69,40 @@ impl fmt::Debug for ApiErrorText<'_> {
     }
 }
 
-/// Somebody else wrote first: HTTP 409 with the reason `Conflict`. "Already exists" is not one (RT-10).
+/// Returns `true` if another client wrote the object first: HTTP 409 with the reason `Conflict`, not `AlreadyExists`
+/// (RT-10).
 #[must_use]
 pub fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409 && status.reason == reason::CONFLICT)
 }
 
-/// There is no such object. The API server has to say so: a bare 404 of some proxy in between is not enough.
+/// Returns `true` if the API server reports that the object does not exist: a bare 404 of a proxy in between is not
+/// enough.
 #[must_use]
 pub fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == reason::NOT_FOUND)
 }
 
-/// An object of that name exists.
+/// Returns `true` if an object of that name exists already.
 #[must_use]
 pub fn is_already_exists(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == reason::ALREADY_EXISTS)
 }
 
-/// The identity may not do this: its RBAC rules lack a permission.
+/// Returns `true` if RBAC forbids the request to this identity.
 #[must_use]
 pub fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
-/// The requested or watched version is too old: list again (HTTP 410).
+/// Returns `true` if the requested or watched version is too old: list again (HTTP 410).
 #[must_use]
 pub fn is_gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 410)
 }
 
-/// The server answered, so asking the same again will hardly help; `false` means it could not be reached, or its answer
-/// was cut off.
+/// Returns `true` if the server answered, so that a retry will hardly help; `false` means that the server could not be
+/// reached, or its response was cut off.
 #[must_use]
 pub fn is_answer(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(_))

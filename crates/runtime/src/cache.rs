@@ -1,10 +1,10 @@
-//! One shared, read-only copy of all objects of a kind.
+//! Shared, read-only cache of all objects of a kind, as client-go's informers keep it.
 //!
-//! A [`Cache`] is filled by [`watch`] and read by everybody: objects are handed out as `Arc`s and never copied.
-//! Subscribers are told of every change ([`CacheEvent`]), and of every object again at their own resync period
-//! (RT-20). After a lost watch the objects are listed again: what is known comes as an update, what is missing as a
-//! delete (RT-22). An object that did not change meanwhile keeps its `Arc`, and there never are two copies of the
-//! world. A [`Watch`] may hold objects that a new list lacks all together ([`HoldOptions`]), and refuse lists of another
+//! A [`Cache`] is filled by [`watch`] and read by every controller: objects are handed out as `Arc`s and never copied.
+//! Subscribers receive an event for every change ([`CacheEvent`]), and one for every object at each of their own resync
+//! periods (RT-20). After a lost watch the objects are listed again: known objects are reported as updates, missing
+//! ones as deletions (RT-22). An object that did not change meanwhile keeps its `Arc`, so the cache never exists twice
+//! in memory. A [`Watch`] can keep all objects that a new list lacks ([`HoldOptions`]), and refuse lists of another
 //! cluster ([`ClusterIdentity`](crate::cluster::ClusterIdentity)).
 
 mod hold;
@@ -25,25 +25,26 @@ pub use hold::{HoldObserver, HoldOptions};
 pub use store::Cache;
 pub use watch::{Watch, WatchConfig, watch};
 
-/// What a [`Cache`] can hold: an object that knows its key and how it is read from the API.
+/// An object that a [`Cache`] can hold: the object returns its own key and is decoded from the API's JSON.
 pub trait Cached: Send + Sync + Sized + 'static {
-    /// The form in which it comes from the API. Where that is the type itself, `type Wire = Self`.
+    /// The form that the API returns. If that is the type itself, `type Wire = Self`.
     type Wire: kube::Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static;
 
-    /// Makes the cached form, dropping what nobody reads.
+    /// Converts to the cached form, without the fields that no controller reads.
     fn from_wire(wire: Self::Wire) -> Self;
 
-    /// `<namespace>/<name>`, or `<name>` for objects without a namespace (RT-23).
+    /// Returns the key: `<namespace>/<name>`, or `<name>` for objects without a namespace (RT-23).
     fn key(&self) -> Cow<'_, str>;
 
-    /// `metadata.resourceVersion`; two objects with the same key and version are the same.
+    /// Returns `metadata.resourceVersion`; two objects with the same key and version are equal.
     fn resource_version(&self) -> &str;
 }
 
 impl Cached for Service {
     type Wire = Self;
 
-    /// Its lists keep no room for more: they never grow, and thousands of Services are kept.
+    /// Shrinks the object's lists to their length: cached objects never grow, and a cluster may have thousands of
+    /// Services.
     fn from_wire(mut wire: Self) -> Self {
         wire.metadata.managed_fields = None;
         if let Some(spec) = &mut wire.spec {
@@ -86,24 +87,24 @@ impl Cached for PersistentVolume {
     }
 }
 
-/// What happened to an object.
+/// A change of a cached object.
 #[derive(Debug)]
 pub enum CacheEvent<T> {
-    /// It is new. A late subscriber gets one for each object that is there.
+    /// The object is new. A late subscriber receives one such event for each cached object.
     Added(Arc<T>),
-    /// It changed; or it is told again by a resync or a re-list, then both are the same `Arc`.
+    /// The object changed. After a resync or a re-list without a change, `old` and `new` are the same `Arc`.
     Updated {
-        /// Before.
+        /// The object before the change.
         old: Arc<T>,
-        /// Now.
+        /// The object after the change.
         new: Arc<T>,
     },
-    /// It is gone. This is its last known state, which may be older than its end.
+    /// The object was deleted. The event carries its last known state, which may be older than the deletion.
     Deleted(Arc<T>),
 }
 
 impl<T> CacheEvent<T> {
-    /// The object as it is now, or was last.
+    /// Returns the object as it is now, or was last.
     #[must_use]
     pub fn object(&self) -> &Arc<T> {
         match self {
@@ -111,7 +112,7 @@ impl<T> CacheEvent<T> {
         }
     }
 
-    /// Whether nothing changed: a resync or a re-list.
+    /// Returns `true` if the object did not change, as in the updates of a resync or re-list.
     #[must_use]
     pub fn is_resync(&self) -> bool {
         matches!(self, Self::Updated { old, new } if Arc::ptr_eq(old, new))
@@ -128,31 +129,31 @@ impl<T> Clone for CacheEvent<T> {
     }
 }
 
-/// How often a subscriber is told of every object again.
+/// Interval at which a subscriber receives an event for every object again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resync(Option<Duration>);
 
 impl Resync {
-    /// Never.
+    /// Disables the periodic resyncs.
     #[must_use]
     pub fn never() -> Self {
         Self(None)
     }
 
-    /// Exactly at this period; zero means never.
+    /// Resyncs exactly at this period; zero means never.
     #[must_use]
     pub fn every(period: Duration) -> Self {
         Self(Some(period).filter(|p| !p.is_zero()))
     }
 
-    /// At a period drawn once, uniformly from one to two times `period`, so that the replicas of the world do not
-    /// resync together (RT-20); zero means never.
+    /// Resyncs at a period drawn once, uniformly from one to two times `period`, so that replicas do not resync
+    /// together (RT-20); zero means never.
     #[must_use]
     pub fn jittered(period: Duration) -> Self {
         Self::every(period.saturating_add(period.mul_f64(fastrand::f64())))
     }
 
-    /// The period, if there is one.
+    /// Returns the period, if there is one.
     #[must_use]
     pub fn period(self) -> Option<Duration> {
         self.0

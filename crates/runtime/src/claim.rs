@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::place::Place;
 use crate::queue::{Failure, Queue};
 
-/// A key that this worker alone works on. It is given back when the claim ends: as a success, as a failure, or, if it is
-/// simply dropped (a panic, a cancelled task), as a failure too.
+/// A key that only this worker processes. It is returned to the queue when the claim ends: as a success, as a failure,
+/// or, if it is dropped (a panic, a cancelled task), as a failure too.
 ///
 /// Claims of one batch end one by one, so a slow key does not hold back the others (INV-6).
 pub struct Claim<K: Eq + Hash + Clone> {
@@ -35,47 +35,48 @@ impl<K: Eq + Hash + Clone> Claim<K> {
         Self { queue, key, end: End::Failure, place }
     }
 
-    /// The key.
+    /// Returns the claimed key.
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// Where it is worked on. Who only waits may [leave](Place::leave) it for that time.
+    /// Returns the worker permit under which the key is processed. A worker that only waits may [release](Place::leave)
+    /// it meanwhile.
     pub fn place(&self) -> Arc<Place> {
         Arc::clone(&self.place)
     }
 
-    /// The work is done; the key's failures are forgotten.
+    /// Reports success; the key's failures are reset.
     pub fn succeed(mut self) {
         self.end = End::Success;
     }
 
-    /// The work failed; the key comes again after its back-off.
+    /// Reports a failure; the key is retried after its back-off.
     pub fn fail(self) {}
 
-    /// The work failed; the key comes again after its back-off. Returns what the log should say, unless it has reported the same
-    /// cause of this key a moment ago.
+    /// Reports a failure; the key is retried after its back-off. Returns the failure to log, unless the same cause of
+    /// this key was returned a moment ago.
     pub fn fail_by(mut self, cause: &str) -> Option<Failure> {
         let retry_in = self.queue.add_rate_limited(self.key.clone());
         self.end = End::Aside;
         self.queue.report(&self.key, cause, retry_in)
     }
 
-    /// Retries after a delay as [`retry_after`](Self::retry_after), and returns what the log should say, as
-    /// [`fail_by`](Self::fail_by) does.
+    /// Retries after a delay like [`retry_after`](Self::retry_after), and returns the failure to log like
+    /// [`fail_by`](Self::fail_by).
     pub fn retry_after_by(mut self, delay: Duration, cause: &str) -> Option<Failure> {
         self.end = End::Later(delay);
         self.queue.report(&self.key, cause, delay)
     }
 
-    /// The key comes again after exactly this delay: somebody said when to ask again. Its failures are neither counted
-    /// nor forgotten.
+    /// Retries the key after exactly this delay, which another system requested. Its failures are neither counted nor
+    /// reset.
     pub fn retry_after(mut self, delay: Duration) {
         self.end = End::Later(delay);
     }
 
-    /// The key was not worked on, because somebody else works on the same thing; who sets it aside sees to it that it is
-    /// added again. Its failures are neither counted nor forgotten.
+    /// Ends the claim without work, because another worker processes the same object; the caller ensures that the key
+    /// is added again. Its failures are neither counted nor reset.
     pub fn set_aside(mut self) {
         self.end = End::Aside;
     }

@@ -1,4 +1,4 @@
-//! The API client: where the server is, who asks, how often, and what is measured.
+//! The API client: configuration, credentials, retries, rate limits and metrics.
 
 mod address;
 mod agent;

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 /// # Ok::<(), jiff::Error>(())
 /// ```
 pub trait Clock: Send + Sync {
-    /// Now, in UTC.
+    /// Returns the current time in UTC.
     fn now(&self) -> Timestamp;
 }
 
@@ -40,14 +40,14 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told otherwise. Clones show the same time.
+/// A clock that stands still until a test sets it. Clones show the same time.
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     now: Arc<Mutex<Timestamp>>,
 }
 
 impl ManualClock {
-    /// A clock that shows `start`.
+    /// Creates a clock that shows `start`.
     #[must_use]
     pub fn new(start: Timestamp) -> Self {
         Self { now: Arc::new(Mutex::new(start)) }

@@ -1,4 +1,4 @@
-//! Which cluster a process works for, and the refusal of every other one (INV-9, D-222).
+//! Identity of the cluster that a process works for, and the refusal of every other cluster (INV-9, D-222).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The identity of the cluster that a process works for: the UID of namespace `kube-system`. Clones share it.
 ///
-/// A server that shows another UID is another cluster's. That is final: the [`fence`](Self::fence) closes, so that no
-/// change is sent any more, and the process is to end.
+/// A server with another UID belongs to another cluster. That is final: the [`fence`](Self::fence) closes, so that no
+/// further change is sent, and the process has to end.
 #[derive(Clone, Default)]
 pub struct ClusterIdentity(Arc<Shared>);
 
@@ -31,7 +31,7 @@ struct Shared {
     is_warned: AtomicBool,
 }
 
-/// Another cluster than the one that this process works for.
+/// Error for a server that belongs to another cluster than the one that this process works for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{origin} leads to another cluster: namespace kube-system has the UID {found} there, and {expected} in the cluster \
@@ -43,7 +43,7 @@ pub struct OtherCluster {
     pub expected: String,
     /// UID that the server showed.
     pub found: String,
-    /// Where the server was found: a kubeconfig, or the API server as such.
+    /// Source of the server's address: a kubeconfig, or the API server itself.
     pub origin: String,
 }
 
@@ -52,11 +52,11 @@ pub struct OtherCluster {
 pub enum Finding {
     /// The cluster that this process works for.
     Same,
-    /// Reading the namespace is forbidden, or the identity was never known: the question cannot be asked.
+    /// Reading the namespace is forbidden, or the identity was never known: the check is not possible.
     Unknown,
-    /// Another cluster.
+    /// The server belongs to another cluster.
     Other(OtherCluster),
-    /// The server did not say, for this reason; ask again later.
+    /// The server did not answer, for this reason; check again later.
     Unanswered(String),
 }
 
@@ -67,7 +67,7 @@ impl Default for Shared {
 }
 
 impl ClusterIdentity {
-    /// The identity of the cluster with this UID; `None` if it could not be read.
+    /// Returns the identity of the cluster with this UID; `None` if it could not be read.
     #[must_use]
     pub fn of(uid: Option<String>) -> Self {
         let identity = Self::default();
@@ -87,7 +87,8 @@ impl ClusterIdentity {
         self.0.uid.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the server of `client` which cluster it belongs to. `origin` says in messages where the server was found.
+    /// Reads which cluster the server of `client` belongs to. `origin` names the source of the server's address in
+    /// messages.
     pub async fn check(&self, client: &Client, origin: &str) -> Finding {
         if let Some(other) = self.other() {
             return Finding::Other(other);
@@ -132,7 +133,7 @@ impl ClusterIdentity {
         self.other().unwrap_or(other)
     }
 
-    /// The other cluster that was met, if one was.
+    /// Returns the other cluster that was met, if one was.
     #[must_use]
     pub fn other(&self) -> Option<OtherCluster> {
         self.0.other.borrow().clone()
@@ -148,7 +149,7 @@ impl ClusterIdentity {
         }
     }
 
-    /// A fence that lets through what `below` lets through, until another cluster is met.
+    /// Returns a fence that lets through what `below` lets through, until another cluster is met.
     #[must_use]
     pub fn fence(&self, below: Fence) -> Fence {
         let this = self.clone();

@@ -5,20 +5,20 @@
 //! observed, when, and what the last request brought → the next request, or how long to wait); the [`Elector`] carries
 //! requests and time to it.
 //!
-//! What is different from client-go, and why:
+//! Differences from client-go, with their reasons:
 //!
 //! * **The fence.** A leader may write while less than the renew deadline has passed since the *start* of its last
-//!   successful renewal, by the monotonic clock ([`Leadership::fence`]). The check needs no timer, so a process that was
-//!   frozen finds the fence closed the moment it goes on, and the leadership is lost at that same moment (client-go: up to
-//!   a retry period later).
-//! * **Who reads that somebody else holds the Lease has lost it**, at once and not at the renew deadline.
-//! * **A Lease that vanishes is not free.** Whoever has seen it waits for a whole lease duration, as if it had just been
-//!   renewed: the holder makes it anew. Only who has never seen it creates it at once, because on a new cluster there is
-//!   nothing to wait for. What remains: a process that *starts* between the deletion by a person and the moment in which the
-//!   holder notices (at once if it may watch, else within the retry period), or misses that it was made anew and deleted
-//!   again, leads beside the holder until then.
-//! * **Candidates watch the Lease** where they may, beside polling (D-13): a release is noticed at once, and the
-//!   expiry is waited for exactly. The holder watches, too: a Lease that a person deletes is back at once.
+//!   successful renewal, by the monotonic clock ([`Leadership::fence`]). The check needs no timer, so a process that
+//!   was frozen finds the fence closed the moment it resumes, and loses leadership at that same moment (client-go: up
+//!   to a retry period later).
+//! * **A leader that reads another holder in the Lease has lost it**, at once and not at the renew deadline.
+//! * **A deleted Lease is not free.** A candidate that has seen it waits for a whole lease duration, as if it had just
+//!   been renewed, because the holder creates it again. Only a candidate that has never seen it creates it at once,
+//!   because on a new cluster there is nothing to wait for. One case remains: a process that *starts* between the
+//!   deletion by a person and the moment at which the holder notices (at once if it may watch, else within the retry
+//!   period), or that misses the new Lease because it is deleted again, leads together with the holder until then.
+//! * **Candidates watch the Lease** if RBAC permits, in addition to polling (D-13): they notice a release at once, and
+//!   wait exactly until the expiry. The holder watches, too, and creates a Lease again at once that a person deletes.
 //! * **A graceful stop releases the Lease** (APP-67).
 //!
 //! ```no_run

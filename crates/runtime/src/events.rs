@@ -1,4 +1,4 @@
-//! Kubernetes Events: what happened to an object, for the people who look at it.
+//! Kubernetes Events: reports about objects, for people.
 //!
 //! An [`EventRecorder`] never waits: it puts the event into a queue of 10,000 and returns (RT-25). A task of its own
 //! ([`EventSender`]) merges, counts and limits as client-go does (RT-26), and sends core/v1 Events (RT-27).

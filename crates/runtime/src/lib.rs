@@ -1,31 +1,31 @@
-//! What the controllers share: caches, the work queue, events, the API client, loops and clocks.
+//! Shared parts of the controllers: caches, the work queue, events, the API client, loops and clocks.
 //!
-//! Everything behaves as Kubernetes' own client library does (rules `RT-n`), because operators know its metrics, its
-//! back-offs and its events. Decisions are pure state machines that are told the time ([`limiter`], the inner parts
-//! of [`queue`] and [`events`]); the shells around them use tokio's clock, which tests stop and wind forward.
+//! Queues, back-offs, events and their metrics behave as those of client-go (rules `RT-n`), because operators know
+//! them. Decisions are pure state machines that receive the time as an argument ([`limiter`], the inner parts of
+//! [`queue`] and [`events`]); the code around them uses tokio's clock, which tests can pause and advance.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`cache`] | one shared, read-only copy of all objects of a kind, kept fresh by a watch |
-//! | [`node`] | how Nodes are read: straight into the compact form, a page at a time |
-//! | [`queue`] | keys to work on: once each, never two workers on one key, with delays and back-off |
-//! | [`workers`] | the tasks that empty a queue, alone or in batches; survive panics |
-//! | [`pulse`] | whether work that is begun also ends |
-//! | [`claim`] | a key that is being worked on, given back when that ends |
-//! | [`place`] | a worker's place, which whoever only waits leaves to others |
-//! | [`limiter`] | how long a failed key waits |
-//! | [`retry`] | again, if somebody else wrote first |
-//! | [`loops`] | periodic passes, and many items with few workers |
-//! | [`events`] | Kubernetes Events: merged, counted, limited, never blocking |
-//! | [`election`] | one of several replicas leads; the fence that holds back all others |
-//! | [`cluster`] | which cluster this process works for; every other one is refused |
+//! | [`cache`] | shared, read-only cache of all objects of a kind, filled by a watch |
+//! | [`node`] | decoding of Nodes directly into the compact form, page by page |
+//! | [`queue`] | work queue: each key once, never two workers on one key, delays and back-off |
+//! | [`workers`] | tasks that process a queue, key by key or in batches, and survive panics |
+//! | [`pulse`] | liveness: reports work that was begun and does not end |
+//! | [`claim`] | a key in progress, returned to the queue when the work ends |
+//! | [`place`] | worker permits, released by a worker while it only waits |
+//! | [`limiter`] | rate limiters: delay before a failed key is retried |
+//! | [`retry`] | retries of writes after a conflict |
+//! | [`loops`] | periodic passes, and bounded concurrency over many items |
+//! | [`events`] | Kubernetes Events: merged, counted, rate-limited, never blocking |
+//! | [`election`] | leader election, and the fence that keeps standbys from writing |
+//! | [`cluster`] | identity of the cluster that this process works for; refuses every other one |
 //! | [`client`] | the API client: identity, limits, retries, metrics |
-//! | [`api_error`] | what an API error says and what to do about it |
-//! | [`writes`] | patches and deletes as this project sends them |
-//! | [`go_duration`] | durations as flags and configuration files write them |
+//! | [`api_error`] | classification of API errors, and texts with the remedy |
+//! | [`writes`] | patches and deletes with preconditions |
+//! | [`go_duration`] | durations in Go's notation, as in flags and configuration files |
 //! | [`clock`] | wall-clock time that tests can set |
 //!
-//! A controller in small: a cache feeds a queue, workers empty it.
+//! A minimal controller: a cache feeds a queue, and workers process it.
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};

@@ -1,7 +1,7 @@
-//! How long a key waits before it is tried again.
+//! Rate limiters: delay before a failed key is retried.
 //!
-//! Pure: the time is passed in. [`Exponential`] looks at the key alone, [`TokenBucket`] at all keys together;
-//! [`RateLimiter`] takes the longer of the two, as client-go's default does.
+//! Pure: the time is passed in. [`Exponential`] considers the key alone, [`TokenBucket`] all keys together;
+//! [`RateLimiter`] takes the longer delay of the two, as client-go's default does.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -35,7 +35,7 @@ impl<K: Eq + Hash + Clone> Exponential<K> {
         Self { base, cap, failures: HashMap::new() }
     }
 
-    /// Counts one more failure of `key` and says how long it has to wait.
+    /// Counts a failure of `key` and returns its delay.
     pub fn delay(&mut self, key: &K) -> Duration {
         let failures = if let Some(failures) = self.failures.get_mut(key) {
             failures
@@ -50,7 +50,7 @@ impl<K: Eq + Hash + Clone> Exponential<K> {
             .map_or(if self.base.is_zero() { Duration::ZERO } else { self.cap }, |delay| delay.min(self.cap))
     }
 
-    /// Forgets the failures of `key`: it succeeded, or nobody asks for it any more.
+    /// Resets the failures of `key`: it succeeded, or is no longer needed.
     pub fn forget(&mut self, key: &K) {
         self.failures.remove(key);
     }
@@ -64,26 +64,27 @@ impl<K: Eq + Hash + Clone> Exponential<K> {
 
 /// A token bucket shared by all keys: initially full with `burst` tokens, one more each `interval` (RT-4, RT-5).
 ///
-/// Each call reserves a token, also one that lies in the future. With a cap nobody waits longer than that, but the
-/// token is spent all the same: after a burst of `m` calls, isolated later ones wait the whole cap until the debt of
-/// `m · interval` is worked off.
+/// Each call reserves a token, possibly one in the future. With a cap no delay is longer than that, but the token is
+/// spent all the same: after a burst of `m` calls, isolated later ones wait the whole cap until the debt of `m ·
+/// interval` is worked off.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     interval: Duration,
     burst: u32,
     cap: Option<Duration>,
-    /// When the bucket will be full again if nobody takes anything; the past means it is full.
+    /// Time at which the bucket is full again if no token is taken; the bucket is full if it lies in the past.
     full_at: Option<Instant>,
 }
 
 impl TokenBucket {
-    /// One token each `interval` (zero: no limit), at most `burst` saved up, nobody waits longer than `cap`.
+    /// Creates a bucket with one new token each `interval` (zero: no limit), at most `burst` saved tokens, and delays
+    /// of at most `cap`.
     #[must_use]
     pub fn new(interval: Duration, burst: u32, cap: Option<Duration>) -> Self {
         Self { interval, burst, cap, full_at: None }
     }
 
-    /// Takes a token and says how long to wait for it.
+    /// Takes a token and returns the delay until it is available.
     pub fn delay(&mut self, now: Instant) -> Duration {
         let full_at = self.full_at.map_or(now, |at| at.max(now));
         let full_at = full_at.checked_add(self.interval).unwrap_or(full_at);
@@ -104,7 +105,8 @@ impl TokenBucket {
     }
 }
 
-/// What a [`Queue`](crate::queue::Queue) asks when a key failed: the longer of a per-key back-off and a shared bucket.
+/// The limiter of a [`Queue`](crate::queue::Queue): a failed key waits for the longer of a per-key back-off and a
+/// shared bucket.
 #[derive(Clone, Debug)]
 pub struct RateLimiter<K> {
     exponential: Option<Exponential<K>>,
@@ -112,7 +114,8 @@ pub struct RateLimiter<K> {
 }
 
 impl<K: Eq + Hash + Clone> RateLimiter<K> {
-    /// The usual one (RT-4): 5 ms doubling up to 1000 s for each key, and 10 a second with a burst of 100 for all.
+    /// Returns client-go's default limiter (RT-4): 5 ms doubling up to 1000 s for each key, and 10 a second with a
+    /// burst of 100 for all.
     #[must_use]
     pub fn standard() -> Self {
         Self::max_of(
@@ -121,25 +124,25 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
         )
     }
 
-    /// A per-key back-off alone (RT-3).
+    /// Returns a limiter with a per-key back-off only (RT-3).
     #[must_use]
     pub fn exponential(base: Duration, cap: Duration) -> Self {
         Self { exponential: Some(Exponential::new(base, cap)), bucket: None }
     }
 
-    /// A shared bucket alone (RT-5).
+    /// Returns a limiter with a shared bucket only (RT-5).
     #[must_use]
     pub fn bucket(bucket: TokenBucket) -> Self {
         Self { exponential: None, bucket: Some(bucket) }
     }
 
-    /// The longer delay of both.
+    /// Returns a limiter with the longer delay of both.
     #[must_use]
     pub fn max_of(exponential: Exponential<K>, bucket: TokenBucket) -> Self {
         Self { exponential: Some(exponential), bucket: Some(bucket) }
     }
 
-    /// Counts a failure of `key` at `now` and says how long it has to wait.
+    /// Counts a failure of `key` at `now` and returns its delay.
     pub fn delay(&mut self, now: Instant, key: &K) -> Duration {
         let exponential = self.exponential.as_mut().map(|e| e.delay(key));
         let bucket = self.bucket.as_mut().map(|b| b.delay(now));

@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::workers::panic_text;
 
-/// Pauses before a loop that panicked is run again. One that ran for longer than the longest begins with the first.
+/// Pauses before a loop is restarted after a panic. A loop that ran for longer than the longest pause begins with the
+/// first.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -32,7 +33,7 @@ where
 
 /// Runs `f` now and then each `period` after the *start* of the last run (RT-15), until `shutdown`.
 ///
-/// A run that takes longer than the period is followed by the next at once; what was missed is not made up for.
+/// If a run takes longer than the period, the next one follows at once; missed runs are skipped.
 pub async fn fixed<F, Fut>(period: Duration, shutdown: CancellationToken, mut f: F)
 where
     F: FnMut() -> Fut,
@@ -52,7 +53,7 @@ where
 {
     // The call is inside, so that a panic before the first await is caught too.
     if let Err(panic) = AssertUnwindSafe(async { f().await }).catch_unwind().await {
-        tracing::error!(panic = panic_text(&*panic), "a periodic pass panicked, the next one comes in its time");
+        tracing::error!(panic = panic_text(&*panic), "periodic pass panicked, the next one runs on schedule");
     }
 }
 
@@ -68,7 +69,7 @@ pub async fn caught<T>(component: &str, run: impl Future<Output = T>) -> Result<
     })
 }
 
-/// A part of the process that panicked. What it said is in the log.
+/// A panic in a part of the process. Its message is in the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a defect: {component} panicked, and the log says where; report it")]
 pub struct Panicked {
@@ -91,7 +92,7 @@ where
         if begin.elapsed() > LONGEST_PAUSE {
             pause = FIRST_PAUSE;
         }
-        tracing::warn!(component, ?pause, "starting it again");
+        tracing::warn!(component, ?pause, "restarting component");
         if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return;
         }

@@ -17,7 +17,7 @@ impl<K: Eq + Hash + Copy, V> Lru<K, V> {
         Self { capacity, entries: HashMap::new(), by_use: BTreeMap::new(), uses: 0 }
     }
 
-    /// The value of `key`, made by `init` if it is not there; counts as a use.
+    /// Returns the value of `key`, created by `init` if it is missing; counts as a use.
     pub(crate) fn get_or_insert_with(&mut self, key: K, init: impl FnOnce() -> V) -> &mut V {
         self.uses += 1;
         if let Some((_, used)) = self.entries.get(&key) {

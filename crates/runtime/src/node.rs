@@ -1,4 +1,4 @@
-//! How Nodes are read.
+//! Decoding of Nodes into the compact form.
 
 use std::borrow::Cow;
 
@@ -12,9 +12,9 @@ use crate::cache::Cached;
 
 /// A core/v1 Node as it comes from the API, already compact.
 ///
-/// It is read straight into [`cloud_provider::Node`]: images, managed fields and the like are skipped by the JSON
-/// parser, so that a page of large Nodes never exists as full API types. Use it as `kube::Api<NodeObject>`. Of
-/// [`meta`](Resource::meta) only name, UID and resource version are filled in.
+/// The object is decoded directly into [`cloud_provider::Node`]: the JSON parser skips images, managed fields and the
+/// like, so that a page of large Nodes never exists as full API types. Use it as `kube::Api<NodeObject>`. Only name,
+/// UID and resource version of [`meta`](Resource::meta) are set.
 ///
 /// ```
 /// use runtime::node::NodeObject;
@@ -29,7 +29,7 @@ use crate::cache::Cached;
 /// ```
 #[derive(Clone, Debug)]
 pub struct NodeObject {
-    /// The Node.
+    /// The Node in compact form.
     pub node: Node,
     meta: ObjectMeta,
 }

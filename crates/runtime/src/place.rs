@@ -1,12 +1,13 @@
-//! A worker's place, which whoever only waits leaves to others.
+//! Worker permits, which a worker releases while it only waits.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Mutex as Coming, OwnedSemaphorePermit, Semaphore};
 
-/// One of the places of a queue's workers. Who waits for somebody else for long [leaves](Self::leave) it, so that another key
-/// is worked on meanwhile, and [comes back](Self::come_back) to go on (INV-6). Given back when it is dropped.
+/// A worker permit of a queue. A worker that waits for another system for long [releases](Self::leave) it, so that
+/// another key is processed meanwhile, and [reacquires](Self::come_back) it to continue (INV-6). Dropping it gives the
+/// permit back.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -29,18 +30,18 @@ pub struct Place(Option<Taken>);
 struct Taken {
     places: Arc<Semaphore>,
     permit: Mutex<Option<OwnedSemaphorePermit>>,
-    /// Held by who comes back: of several who wait at one place the first has it for all.
+    /// Lock of the reacquisition: of several waiters for one permit, the first acquires it for all.
     coming: Coming<()>,
 }
 
 impl Place {
-    /// A place of one's own, which nobody else waits for.
+    /// Returns a permit of no pool, which never has to wait.
     #[must_use]
     pub fn own() -> Self {
         Self::default()
     }
 
-    /// A place of these, as soon as one is free; who came first has it first, also of those who come back.
+    /// Acquires a permit as soon as one is free, in the order of the calls, reacquisitions included.
     pub async fn take(places: &Arc<Semaphore>) -> Self {
         let place =
             Self(Some(Taken { places: Arc::clone(places), permit: Mutex::default(), coming: Coming::default() }));
@@ -61,7 +62,7 @@ impl Place {
         let _coming = taken.coming.lock().await;
         let is_here = taken.permit.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         if !is_here {
-            // Nobody closes them.
+            // The semaphore is never closed.
             taken.put(Arc::clone(&taken.places).acquire_owned().await.ok());
         }
     }

@@ -1,5 +1,5 @@
-//! Whether work that is begun also ends. Controllers carry a [`Pulse`] and tell it of each pass and each key; whoever
-//! looks after the process's health looks at [`Pulse::oldest`].
+//! Liveness of work: reports work that was begun and does not end. Controllers carry a [`Pulse`] and report each pass
+//! and each key to it; the process's health check reads [`Pulse::oldest`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What of one controller is at work, and since when. Idle is fine for ever; work that never ends is a defect, of a
-/// cloud's client mostly, which nobody would notice otherwise. Clones are handles to the same pulse.
+/// Work that is in progress in one controller, with its start times. An idle controller is healthy; work that never
+/// ends is a defect, mostly of a cloud's client, which would otherwise go unnoticed. Clones are handles to the same
+/// pulse.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -30,17 +31,17 @@ pub struct Pulse {
 #[derive(Debug, Default)]
 struct State {
     begun: u64,
-    /// In the order in which it began.
+    /// Work in progress, in the order in which it began.
     busy: BTreeMap<u64, (&'static str, Instant)>,
     gave_up: bool,
 }
 
-/// Work under way.
+/// The oldest work in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oldest {
-    /// Which work: the name of a queue or a pass.
+    /// Name of the queue or pass.
     pub what: &'static str,
-    /// For how long.
+    /// Time since the work began.
     pub age: Duration,
 }
 
@@ -53,7 +54,7 @@ pub struct Busy {
 }
 
 impl Pulse {
-    /// Work begins.
+    /// Registers work as begun, until the returned guard is dropped.
     pub fn begin(&self, what: &'static str) -> Busy {
         let mut state = self.lock();
         state.begun += 1;
@@ -63,18 +64,19 @@ impl Pulse {
         Busy { number, pulse: self.clone() }
     }
 
-    /// The work that began first of all that is under way; nothing while idle.
+    /// Returns the oldest work in progress; `None` while idle.
     #[must_use]
     pub fn oldest(&self) -> Option<Oldest> {
         self.lock().busy.values().next().map(|(what, since)| Oldest { what, age: since.elapsed() })
     }
 
-    /// A change was given up in the middle, because the process stops: the other side may still be carrying it out.
+    /// Records that a change was abandoned midway, because the process stops: the other side may still be carrying it
+    /// out.
     pub fn give_up(&self) {
         self.lock().gave_up = true;
     }
 
-    /// Whether that ever happened.
+    /// Returns `true` if [`give_up`](Self::give_up) was called.
     #[must_use]
     pub fn gave_up(&self) -> bool {
         self.lock().gave_up

@@ -1,7 +1,8 @@
 //! Keys to work on: each at most once, never two workers on one key, in order, with delays and back-off.
 //!
-//! The semantics are those of client-go's rate-limiting work queue (RT-1 … RT-6), plus taking many ready keys at
-//! once ([`Queue::next_batch`]): whoever asks a cloud takes a burst of Nodes together and pays for pages, not Nodes.
+//! The semantics are those of client-go's rate-limiting work queue (RT-1 … RT-6), plus taking many ready keys at once
+//! ([`Queue::next_batch`]): a controller that queries a cloud takes a burst of Nodes together and pays for pages, not
+//! Nodes.
 
 mod failures;
 mod metrics;
@@ -25,9 +26,9 @@ use state::{Added, State};
 
 /// A work queue. Clones are handles to the same queue.
 ///
-/// Whoever takes a key with [`next`](Self::next) or [`next_batch`](Self::next_batch) gives it back with
-/// [`done`](Self::done), whatever came of it; until then nobody else gets it. A success also
-/// [`forget`](Self::forget)s the key's failures; a failure adds it again with
+/// A worker takes a key with [`next`](Self::next) or [`next_batch`](Self::next_batch) and returns it with
+/// [`done`](Self::done), after success and failure alike; until then no other worker receives it. A success also
+/// [`forget`](Self::forget)s the key's failures; a failure adds the key again with
 /// [`add_rate_limited`](Self::add_rate_limited). [`workers`](crate::workers) does the first part.
 ///
 /// ```
@@ -79,7 +80,8 @@ impl<K> std::fmt::Debug for Queue<K> {
 }
 
 impl<K: Eq + Hash + Clone> Queue<K> {
-    /// An empty queue. `name` is the label of its metrics, `limiter` decides about [`add_rate_limited`](Self::add_rate_limited).
+    /// Creates an empty queue. `name` is the label of its metrics, `limiter` decides about
+    /// [`add_rate_limited`](Self::add_rate_limited).
     pub fn new(name: impl Into<String>, limiter: RateLimiter<K>, metrics: Arc<dyn QueueMetrics>) -> Self {
         let name = name.into();
         metrics.created(&name);
@@ -87,7 +89,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         Self { shared: Arc::new(Shared { name, metrics, inner, changed: Notify::new(), finished: Notify::new() }) }
     }
 
-    /// The name given at its creation.
+    /// Returns the name given at its creation.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.name
@@ -138,7 +140,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             _ if delay.is_zero() => added.0 += inner.state.add(key, now).0,
             Some(at) => {
                 inner.state.add_at(key, at);
-                // Somebody may sleep past the new due time.
+                // A worker may sleep beyond the new due time.
                 self.shared.changed.notify_one();
             }
             None => tracing::error!(queue = self.name(), ?delay, "delay beyond the end of time, key not added"),
@@ -146,7 +148,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.note(inner, added);
     }
 
-    /// Forgets the failures of a key: it succeeded. It does not take the key out of the queue.
+    /// Resets the failures of a key after a success. The key stays in the queue.
     pub fn forget(&self, key: &K) {
         let mut inner = self.lock();
         inner.limiter.forget(key);
@@ -159,7 +161,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.lock().limiter.failures(key)
     }
 
-    /// Number of keys to be worked on. Waiting keys count once they fall due; running ones if they were added again.
+    /// Returns the number of ready keys. Waiting keys count once they are due; running ones if they were added again.
     #[must_use]
     pub fn len(&self) -> usize {
         let mut inner = self.lock();
@@ -168,19 +170,19 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         inner.state.depth()
     }
 
-    /// Whether nothing is to be worked on now.
+    /// Returns `true` if no key is ready.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it was shut down.
+    /// Returns `true` if the queue was shut down.
     #[must_use]
     pub fn is_shut_down(&self) -> bool {
         self.lock().state.is_shut_down()
     }
 
-    /// The next ready key; waits for one. `None` once the queue is shut down and empty. Cancel-safe.
+    /// Returns the next ready key; waits for one. Returns `None` once the queue is shut down and empty. Cancel-safe.
     pub async fn next(&self) -> Option<K> {
         self.next_batch(1).await?.pop()
     }
@@ -204,8 +206,8 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         }
     }
 
-    /// All ready keys up to `max`, in order, at least one; waits for the first. `None` once the queue is shut down and
-    /// empty. Cancel-safe.
+    /// Returns the ready keys in order, at least one and at most `max`; waits for the first. Returns `None` once the
+    /// queue is shut down and empty. Cancel-safe.
     pub async fn next_batch(&self, max: usize) -> Option<Vec<K>> {
         loop {
             let mut changed = pin!(self.shared.changed.notified());
@@ -261,14 +263,14 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.shared.finished.notify_waiters();
     }
 
-    /// Stops accepting keys. What waits is dropped, what is ready is still handed out, then workers are told the end.
+    /// Stops accepting keys. Waiting keys are dropped, ready keys are still handed out, then workers receive the end.
     pub fn shut_down(&self) {
         self.lock().state.shut_down();
         self.shared.changed.notify_waiters();
         self.shared.changed.notify_one();
     }
 
-    /// Stops accepting keys and drops everything that nobody works on yet: workers end with their current key (RT-6).
+    /// Stops accepting keys and drops all keys that are not in progress: workers end with their current key (RT-6).
     pub fn shut_down_now(&self) {
         let mut inner = self.lock();
         inner.state.shut_down();

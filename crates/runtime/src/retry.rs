@@ -1,4 +1,4 @@
-//! Again, if somebody else wrote first.
+//! Retries of a read and write after a conflict.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConflictRetry {
-    /// Runs at most; at least one run is made.
+    /// Maximum number of runs; at least one is made.
     pub attempts: u32,
     /// Shortest pause between two runs.
     pub pause: Duration,
@@ -37,9 +37,9 @@ impl ConflictRetry {
     /// Creating a route and writing its condition: 5 runs, 100 to 200 ms apart.
     pub const ROUTES: Self = Self::LABELS;
 
-    /// Runs `f` until it succeeds, fails with something else than a conflict, or the attempts are used up; the last
-    /// result is returned. `f` is told the number of the attempt, from 0: a first attempt may read from a cache, a
-    /// later one must not.
+    /// Runs `f` until it succeeds, fails with an error other than a conflict, or the attempts are used up; returns the
+    /// last result. `f` receives the number of the attempt, from 0: a first attempt may read from a cache, a later one
+    /// must not.
     ///
     /// # Errors
     /// Whatever the last run of `f` returned.

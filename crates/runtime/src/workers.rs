@@ -17,12 +17,13 @@ use crate::claim::Claim;
 use crate::place::Place;
 use crate::queue::Queue;
 
-/// How long a worker rests after a panic (RT-6).
+/// Pause of a worker after a panic (RT-6).
 const REST_AFTER_PANIC: Duration = Duration::from_secs(1);
-/// How often the ages of running keys are reported.
+/// Interval at which the ages of running keys are reported.
 const REPORT_PERIOD: Duration = Duration::from_millis(500);
 
-/// How many keys of one queue may be in the making beyond those that are worked on: their work waits for somebody else.
+/// Maximum number of keys of one queue that may be in progress without a worker permit, because their work waits for
+/// another system.
 const WAITING: usize = 200;
 
 /// Empties `queue` at `workers` places, one key each at a time, until `shutdown` or until the queue is shut down and empty;
@@ -57,8 +58,8 @@ async fn hand_out<K, F, Fut>(
     let (places, all) = (Arc::new(Semaphore::new(workers)), Arc::new(Semaphore::new(workers + WAITING)));
     let next = async || {
         let room = Arc::clone(&all).acquire_owned().await.ok()?;
-        // A place is taken only when there is work: those who come back need it. A key is taken only when there is a place:
-        // what happens to it until then is one piece of work.
+        // A permit is acquired only when a key is ready, because reacquisitions need permits. A key is taken only with
+        // a permit: its changes until then are merged into one piece of work.
         if !queue.is_ready().await {
             return None;
         }
@@ -81,8 +82,8 @@ async fn hand_out<K, F, Fut>(
     }
 }
 
-/// As [`run_workers`], but each of `workers` tasks takes all ready keys, up to `max_batch`, in one go, and gives each back
-/// when its [`Claim`] ends.
+/// Runs `workers` tasks like [`run_workers`], each of which takes all ready keys, up to `max_batch`, at once and gives
+/// each back when its [`Claim`] ends.
 ///
 /// A panic drops the claims that are left, so their keys come again after their back-off.
 pub async fn run_batch_workers<K, F, Fut>(
@@ -150,7 +151,7 @@ async fn attempt<K: Eq + Hash + Clone + Debug>(
 ) {
     let Err(panic) = AssertUnwindSafe(work).catch_unwind().await else { return };
     let panic = panic_text(&*panic);
-    tracing::error!(queue = queue.name(), ?keys, panic, "worker panicked, keys are tried again");
+    tracing::error!(queue = queue.name(), ?keys, panic, "worker panicked, keys are retried");
     tokio::select! {
         () = shutdown.cancelled() => {}
         () = tokio::time::sleep(REST_AFTER_PANIC) => {}

@@ -1,4 +1,4 @@
-//! Patches and deletes as this project sends them (D-8).
+//! Patches and deletes with preconditions (D-8).
 
 use std::fmt::Debug;
 
@@ -12,11 +12,11 @@ const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 
 /// Sends a strategic-merge patch to an object, or to a subresource (`status`) of it, and returns the server's object.
 ///
-/// A patch that changes nothing is not sent; the answer is `None` (see [`is_empty_patch`]). No field manager is
-/// named, as the reference names none.
+/// A patch that changes nothing is not sent; the result is `None` (see [`is_empty_patch`]). The patch names no field
+/// manager, like the Go cloud-controller-manager's.
 ///
 /// # Errors
-/// What the API server answered, or why it could not be reached.
+/// The API server's error, or that of the connection.
 pub async fn strategic_patch<K>(
     api: &Api<K>,
     name: &str,
@@ -37,11 +37,11 @@ where
     .map(Some)
 }
 
-/// As [`strategic_patch`] for whoever does not look at the server's object: of a large one (a Node with its images) it
-/// neither asks for more than the metadata nor reads that.
+/// Sends a [`strategic_patch`] without reading the object that the server returns: for a large object (a Node with its
+/// images), it requests no more than the metadata and does not decode that.
 ///
 /// # Errors
-/// What the API server answered, or why it could not be reached.
+/// The API server's error, or that of the connection.
 pub async fn strategic_patch_unread<K: kube::Resource + Clone>(
     api: &Api<K>,
     name: &str,
@@ -58,7 +58,7 @@ pub async fn strategic_patch_unread<K: kube::Resource + Clone>(
     api.clone().into_client().request_text(request).await.map(drop)
 }
 
-/// Whether a patch changes nothing: no fields, objects without fields, or nothing but preconditions
+/// Returns `true` if a patch changes nothing: no fields, objects without fields, or nothing but preconditions
 /// (`metadata.resourceVersion`, `metadata.uid`).
 ///
 /// ```
@@ -87,7 +87,7 @@ pub fn is_empty_patch(patch: &Value) -> bool {
 /// error is a conflict (LIFE-32).
 ///
 /// # Errors
-/// What the API server answered, or why it could not be reached.
+/// The API server's error, or that of the connection.
 pub async fn delete_with_uid<K>(api: &Api<K>, name: &str, uid: &str) -> Result<(), kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,

@@ -1,5 +1,5 @@
-//! The runtime against a real API server. Needs `CCM_TEST_KUBECONFIG`; run with
-//! `cargo test -p runtime --test real_server -- --ignored`. Everything it makes is called `rt-…` and removed again.
+//! Tests of the runtime against a real API server. They need `CCM_TEST_KUBECONFIG`; run them with `cargo test -p
+//! runtime --test real_server -- --ignored`. All objects of the tests are called `rt-…` and are removed at the end.
 
 #![allow(clippy::unwrap_used, reason = "a test says enough by failing")]
 

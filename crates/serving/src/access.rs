@@ -1,8 +1,8 @@
-//! Who calls, and what they may do (APP-106, APP-120 to APP-128).
+//! Authentication and authorization of callers (APP-106, APP-120 to APP-128).
 //!
-//! A caller is known by a front proxy's word, a client certificate or a bearer token, and is anonymous otherwise; then it
-//! needs a permission for the path. The Kubernetes API is asked about tokens and permissions; its answers are kept for a
-//! while.
+//! A caller is authenticated by a front proxy's headers, a client certificate or a bearer token, and is anonymous
+//! otherwise; then the caller needs a permission for the path. Tokens are verified by TokenReview and permissions by
+//! SubjectAccessReview; the answers are cached.
 
 mod answers;
 mod authentication;
@@ -48,7 +48,7 @@ use authorization::Authorization;
 use follow::Follow;
 use lookup::LookupError;
 
-/// Returns the limit for log lines about callers: whoever reaches the port can cause them.
+/// Returns the limit for log lines about callers: any client that reaches the port can cause them.
 fn log_limit() -> LogLimit {
     LogLimit::new(10, Duration::from_secs(10))
 }
@@ -82,28 +82,28 @@ struct Inner {
     follow: Follow,
 }
 
-/// Why callers cannot be told apart.
+/// Errors of the set-up of authentication and authorization.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// A CA file.
+    /// A CA file cannot be loaded.
     #[error("unable to load {what} provider: {}: {problem}; check the file that {flag} names", path.display())]
     Authority {
-        /// Whose certificates it is for.
+        /// The use of the certificates: client CA or request-header client CA.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The read or parse error.
         problem: String,
-        /// The flag.
+        /// Flag that names the file.
         flag: &'static str,
     },
-    /// `--authorization-always-allow-paths`.
+    /// `--authorization-always-allow-paths` has an invalid path.
     #[error("{0}")]
     Paths(String),
 }
 
 impl Access {
-    /// Reads the CA files. Nothing is asked of the Kubernetes API yet.
+    /// Reads the CA files. No request is sent to the Kubernetes API yet.
     ///
     /// # Errors
     /// A CA file that cannot be used, or a path with a `*` in its middle.
@@ -123,10 +123,11 @@ impl Access {
         Ok(Self(Arc::new(Inner { authentication, authorization, follow })))
     }
 
-    /// Reads ConfigMap `kube-system/extension-apiserver-authentication` as the options ask for (APP-8, APP-122, D-15).
+    /// Reads ConfigMap `kube-system/extension-apiserver-authentication` as the options require (APP-8, APP-122, D-15).
     ///
     /// # Errors
-    /// It may not be read, or the API server was not reached within 2 minutes, and neither is tolerated.
+    /// Reading the ConfigMap is forbidden, or the API server was not reached within 2 minutes, and neither is
+    /// tolerated.
     pub async fn look_up(&self, shutdown: &CancellationToken) -> Result<(), LookupError> {
         self.0.follow.look_up(shutdown).await
     }
@@ -136,7 +137,7 @@ impl Access {
         self.0.follow.run(shutdown).await;
     }
 
-    /// The authorities of the moment, for [`Listener::with_client_authorities`](crate::server::Listener).
+    /// Returns the authorities of the moment, for [`Listener::with_client_authorities`](crate::server::Listener).
     #[must_use]
     pub fn authorities(&self) -> Authorities {
         self.0.follow.authorities()

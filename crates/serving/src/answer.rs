@@ -4,7 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
-/// Plain text, marked so that no browser takes it for anything else.
+/// Returns plain text, marked so that no browser interprets it as anything else.
 pub(crate) fn text(status: StatusCode, body: impl Into<String>) -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
@@ -13,7 +13,7 @@ pub(crate) fn text(status: StatusCode, body: impl Into<String>) -> Response {
     (status, headers, body.into()).into_response()
 }
 
-/// A refusal as the Kubernetes API words it: an object of kind `Status` (APP-106).
+/// Returns an error response in the form of the Kubernetes API: an object of kind `Status` (APP-106).
 pub(crate) fn refusal(status: StatusCode, reason: &str, message: &str) -> Response {
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -26,7 +26,7 @@ pub(crate) fn refusal(status: StatusCode, reason: &str, message: &str) -> Respon
     (status, headers, body.to_string()).into_response()
 }
 
-/// The answer for paths that are not served; give it to a router as its fallback.
+/// Returns the answer for paths that are not served; give it to a router as its fallback.
 #[allow(clippy::unused_async, reason = "a handler is a function that returns a future")]
 pub async fn not_found() -> Response {
     text(StatusCode::NOT_FOUND, "404 page not found\n")

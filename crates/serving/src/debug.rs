@@ -25,9 +25,9 @@ use crate::server::RequestTimeout;
 /// Why not.
 pub type SetVerbosity = Arc<dyn Fn(i32) -> Result<(), String> + Send + Sync>;
 
-/// If the caller does not say.
+/// Default duration of a profile.
 const DEFAULT_SECONDS: u64 = 30;
-/// Longer profiles are asked for by mistake.
+/// Longest duration of a profile; a longer one is a mistake.
 const MOST_SECONDS: u64 = 600;
 
 const INDEX: &str = "\
@@ -41,7 +41,7 @@ profile    CPU profile in pprof format; ?seconds=N chooses its length, 30 if not
 Heap, goroutine and other profiles of Go programs do not exist here.
 ";
 
-/// The routes, for a server whose callers are authorised: only with `--profiling`.
+/// Returns the routes, for a server whose callers are authorised: only with `--profiling`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -61,7 +61,7 @@ pub fn routes(set_verbosity: SetVerbosity) -> Router {
         .route("/debug/flags/v", any(verbosity).with_state(set_verbosity))
 }
 
-/// axum's redirects know no 302.
+/// Returns a redirect with 302, which axum's redirects lack.
 fn found(path: &'static str) -> Response {
     (StatusCode::FOUND, [(header::LOCATION, path)]).into_response()
 }
@@ -71,7 +71,7 @@ async fn flags() -> Response {
 }
 
 async fn unknown_profile(Path(name): Path<String>) -> Response {
-    // Deliberately not there: a command line may hold what is nobody's business.
+    // `cmdline` is missing deliberately: a command line may contain confidential values.
     let body = match name.as_str() {
         "cmdline" => "Unknown profile\n".to_owned(),
         _ => format!("Unknown profile {:?}: this program has /debug/pprof/profile only (CPU)\n", shortened(&name)),
@@ -106,7 +106,7 @@ fn seconds(query: &str) -> Result<u64, String> {
         return Ok(DEFAULT_SECONDS);
     };
     match given.parse() {
-        // As the reference has it.
+        // Zero means the default, as in the Go cloud-controller-manager.
         Ok(0) => Ok(DEFAULT_SECONDS),
         Ok(seconds) if seconds <= MOST_SECONDS => Ok(seconds),
         _ => Err(format!("seconds={} is no number from 1 to {MOST_SECONDS}", shortened(given))),

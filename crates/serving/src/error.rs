@@ -1,39 +1,41 @@
-//! Why an endpoint cannot be opened.
+//! Errors of opening an endpoint.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why there is no server. Each text says what was tried and what to change.
+/// Errors of starting a server. Each message names what was tried and what to change.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
     /// The port cannot be opened (FLAG-29); names the flag that chooses it (P-36).
     #[error("failed to create listener: failed to listen on {address}: {problem}; {}", remedy(.problem, .flag))]
     Listen {
-        /// Where.
+        /// Address of the endpoint.
         address: SocketAddr,
         /// The flag that sets the port.
         flag: &'static str,
-        /// What the operating system says. It is in the text, so it is no source, which would be told once more.
+        /// The operating system's error. The message contains it, so it is not the `source`, which would print it
+        /// twice.
         problem: io::Error,
     },
     /// A certificate, key or CA file cannot be read.
     #[error("cannot read {}: {problem}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system says. It is in the text, so it is no source, which would be told once more.
+        /// The operating system's error. The message contains it, so it is not the `source`, which would print it
+        /// twice.
         problem: io::Error,
     },
     /// A file was read but cannot be used.
     #[error("cannot use {}: {problem}", path.display())]
     Unusable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the error.
         problem: String,
     },
-    /// The generated pair cannot be made or stored (APP-112).
+    /// The self-signed pair cannot be generated or stored (APP-112).
     #[error("error creating self-signed certificates: {0}")]
     Generate(String),
     /// Versions, cipher suites and curves that do not go together.

@@ -14,12 +14,11 @@ use axum::response::Response;
 use axum::routing::any;
 use tokio::time::Instant;
 
-/// Something that can be well or not. It answers at once, from what is known already.
+/// A health check. It returns at once, from state that is already known.
 pub trait Check: Send + Sync {
-    /// Whether all is well.
+    /// Returns `Ok` if the component is healthy.
     ///
-    /// # Errors
-    /// Why not; it goes to the log, callers only see that it failed.
+    /// # Errors The reason for which it is unhealthy. The reason is logged; callers only see that the check failed.
     fn check(&self) -> Result<(), String>;
 }
 
@@ -39,19 +38,19 @@ impl Check for AlwaysWell {
     }
 }
 
-/// Which question is asked; the label `type` of the SLIs.
+/// Kind of the probe; the label `type` of the SLIs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Probe {
-    /// `/healthz`.
+    /// The endpoint `/healthz`, kept for older probes.
     Healthz,
-    /// `/livez`: the same checks.
+    /// The endpoint `/livez`, with the same checks as `/healthz`.
     Livez,
-    /// `/readyz`: these, and what makes a process ready.
+    /// The endpoint `/readyz`, with the checks of `/healthz` and those of readiness.
     Readyz,
 }
 
 impl Probe {
-    /// The word in paths, answers and labels.
+    /// Returns the probe's name in paths, responses and labels.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -62,12 +61,12 @@ impl Probe {
     }
 }
 
-/// What the probes have found of one check so far (MET-30).
+/// Results of one check in the probes so far (MET-30).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sli {
-    /// The check.
+    /// Name of the check.
     pub name: String,
-    /// The question.
+    /// Kind of the probe.
     pub probe: Probe,
     /// The last result: `kubernetes_healthcheck`.
     pub well: bool,
@@ -91,7 +90,7 @@ struct Inner {
     complaints: BTreeMap<(String, Probe), Instant>,
 }
 
-/// A failing check is logged so often at most: anybody may ask, as often as they like.
+/// Shortest interval between two log lines about a failing check, however often callers probe it.
 const COMPLAINT: Duration = Duration::from_secs(5);
 
 /// The checks of a process; clones share them.
@@ -111,7 +110,7 @@ const COMPLAINT: Duration = Duration::from_secs(5);
 pub struct Health(Arc<Mutex<Inner>>);
 
 impl Health {
-    /// Without checks.
+    /// Creates a set without checks.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -155,7 +154,7 @@ impl Health {
         Some(CheckResult { name: named.name, outcome })
     }
 
-    /// What was found so far, by name and probe.
+    /// Returns the results so far, sorted by name and probe.
     #[must_use]
     pub fn slis(&self) -> Vec<Sli> {
         self.inner().slis.values().cloned().collect()
@@ -166,7 +165,7 @@ impl Health {
         self.inner().slis.clear();
     }
 
-    /// `/healthz`, `/livez`, `/readyz`, and `/healthz/NAME` and so on; any method (APP-95).
+    /// Returns the routes `/healthz`, `/livez`, `/readyz`, and `/healthz/NAME` and so on; any method (APP-95).
     pub fn routes(&self) -> Router {
         let mut router = Router::new();
         for probe in [Probe::Healthz, Probe::Livez, Probe::Readyz] {
@@ -247,39 +246,39 @@ fn put(checks: &mut Vec<Named>, name: String, check: Arc<dyn Check>) {
     }
 }
 
-/// What one check said.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckResult {
-    /// Its name.
+    /// Name of the check.
     pub name: String,
-    /// What it said.
+    /// Outcome of the check.
     pub outcome: Outcome,
 }
 
-/// How a check ended.
+/// Outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All is well.
+    /// The component is healthy.
     Well,
-    /// It was not asked, as the caller wished.
+    /// The check was skipped, because the caller excluded it.
     Excluded,
-    /// Why it is not well; not for callers.
+    /// The check failed for this reason, which callers do not see.
     Failed(String),
 }
 
-/// What all checks of a probe said.
+/// Results of all checks of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The question.
+    /// Kind of the probe.
     pub probe: Probe,
-    /// In the order of the checks.
+    /// Results in the order of the checks.
     pub results: Vec<CheckResult>,
     /// Names to be excluded that no check has.
     pub unmatched: Vec<String>,
 }
 
 impl Report {
-    /// Whether no check failed.
+    /// Returns `true` if no check failed.
     #[must_use]
     pub fn is_well(&self) -> bool {
         !self.results.iter().any(|result| matches!(result.outcome, Outcome::Failed(_)))

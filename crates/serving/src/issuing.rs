@@ -63,7 +63,7 @@ impl Issued {
         self.certificate.der().clone()
     }
 
-    /// Certificate and key in one.
+    /// Returns certificate and key in one PEM text.
     pub(crate) fn pem(&self) -> String {
         self.certificate.pem() + &self.key.serialize_pem()
     }

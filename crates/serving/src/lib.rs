@@ -1,5 +1,4 @@
-//! The HTTPS endpoints of a Kubernetes component: who may listen, who calls, what they may do, and what is said about
-//! the component's health (APP-95 to APP-143).
+//! HTTPS endpoints of a Kubernetes component: listeners, authentication, authorization, and health (APP-95 to APP-143).
 //!
 //! | module | what it is |
 //! |---|---|
@@ -11,8 +10,8 @@
 //! | [`debug`] | CPU profiles, and the verbosity of the log |
 //! | [`options`] | what operators choose |
 //!
-//! What is measured is told to hooks ([`access::AccessMetrics`], [`webhook::WebhookMetrics`]); this crate knows no metrics
-//! library and no flags.
+//! Metrics are reported to hooks ([`access::AccessMetrics`], [`webhook::WebhookMetrics`]); this crate depends on no
+//! metrics library and no flags.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,7 +23,7 @@
 //! use tokio_util::sync::CancellationToken;
 //!
 //! let listener = Listener::bind(&ServingOptions { port: 0, ..ServingOptions::default() })?;
-//! // Without anybody to ask, the always-allowed paths are open and nothing else is.
+//! // Without reviewers, only the always-allowed paths are open.
 //! let (who, what) = (AuthenticationOptions::default(), AuthorizationOptions::default());
 //! let access = Access::new(who, what, Reviewers::default(), Arc::new(NoAccessMetrics))?;
 //! let routes = access.guard(Health::new().routes().fallback(serving::not_found));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lets so many log lines through in each period, and counts the others.
+/// Limits the log lines of each period, and counts the dropped ones.
 #[derive(Debug)]
 pub(crate) struct LogLimit {
     lines: u32,

@@ -1,10 +1,10 @@
-//! What operators choose about the endpoints; the flags fill it in.
+//! Options of the endpoints, filled in from the flags.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// One HTTPS server: where it listens and with which certificate.
+/// Options of an HTTPS server: its address and its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingOptions {
     /// Address to listen on; an unspecified one means all interfaces.
@@ -29,16 +29,16 @@ pub struct ServingOptions {
     pub http2_max_streams: u32,
     /// Offers HTTP/1.1 only.
     pub disable_http2: bool,
-    /// `SO_REUSEPORT`.
+    /// If set, the listener has the socket option `SO_REUSEPORT`.
     pub permit_port_sharing: bool,
-    /// `SO_REUSEADDR`.
+    /// If set, the listener has the socket option `SO_REUSEADDR`.
     pub permit_address_sharing: bool,
     /// The flag that sets [`port`](Self::port), for messages (P-36).
     pub port_flag: &'static str,
 }
 
 impl Default for ServingOptions {
-    /// The secure port of a cloud controller manager.
+    /// Returns the options of a cloud controller manager's secure port.
     fn default() -> Self {
         Self {
             bind_address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -62,16 +62,16 @@ impl Default for ServingOptions {
 /// A certificate (leaf first, then its chain) and its key, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate's file.
+    /// Path of the certificate's file.
     pub certificate: PathBuf,
-    /// The key's file.
+    /// Path of the key's file.
     pub key: PathBuf,
 }
 
 /// A pair for some server names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SniPair {
-    /// The pair.
+    /// Files of the pair.
     pub files: CertificateFiles,
     /// Names, `*.` in front matches one label; empty: the names in the certificate.
     pub names: Vec<String>,
@@ -80,14 +80,14 @@ pub struct SniPair {
 /// A TLS version that this build speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
-    /// TLS 1.2.
+    /// TLS 1.2 (RFC 5246).
     #[default]
     V1_2,
-    /// TLS 1.3.
+    /// TLS 1.3 (RFC 8446).
     V1_3,
 }
 
-/// How callers prove who they are (APP-120 to APP-126).
+/// Options of the authentication of callers (APP-120 to APP-126).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthenticationOptions {
     /// Identity for TokenReview and the front-proxy ConfigMap; `None`: the Pod's.
@@ -96,11 +96,11 @@ pub struct AuthenticationOptions {
     pub skip_lookup: bool,
     /// Failing to read it is a warning.
     pub tolerate_lookup_failure: bool,
-    /// How long an answer of TokenReview is kept; zero: not at all.
+    /// TTL of cached TokenReview answers; zero disables the cache.
     pub token_cache_ttl: Duration,
     /// CA bundle for client certificates instead of the ConfigMap's.
     pub client_ca_file: Option<PathBuf>,
-    /// The front proxy.
+    /// Options of the front proxy.
     pub request_header: RequestHeaderOptions,
 }
 
@@ -128,7 +128,7 @@ pub struct RequestHeaderOptions {
     pub username_headers: Vec<String>,
     /// Headers with the user's UID.
     pub uid_headers: Vec<String>,
-    /// Headers with groups.
+    /// Headers with the groups of the caller.
     pub group_headers: Vec<String>,
     /// Prefixes of headers with further attributes.
     pub extra_prefixes: Vec<String>,
@@ -147,16 +147,16 @@ impl Default for RequestHeaderOptions {
     }
 }
 
-/// What callers may do (APP-127).
+/// Options of the authorization of callers (APP-127).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorizationOptions {
     /// Identity for SubjectAccessReview; `None`: the Pod's.
     pub kubeconfig: Option<PathBuf>,
     /// Paths that need no permission; a `*` at the end means any ending.
     pub always_allow_paths: Vec<String>,
-    /// How long "allowed" is kept.
+    /// TTL of cached answers that allow a request.
     pub allowed_ttl: Duration,
-    /// How long "denied" is kept.
+    /// TTL of cached answers that deny a request.
     pub denied_ttl: Duration,
 }
 

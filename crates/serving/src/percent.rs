@@ -1,6 +1,6 @@
 //! Percent-encoding, as in URLs.
 
-/// The text that `%XX` codes stand for; what is no valid code stays as it is.
+/// Returns the text that `%XX` codes stand for; what is no valid code stays as it is.
 pub(crate) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

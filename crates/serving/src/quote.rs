@@ -1,4 +1,4 @@
-//! What callers sent, in answers and log lines.
+//! Shortening of callers' input for responses and log lines.
 
 use std::borrow::Cow;
 

@@ -62,9 +62,9 @@ impl Listener {
     /// within a runtime.
     ///
     /// # Errors
-    /// [`ServingError`] says what to change; for a port that is taken it names the flag (P-36).
+    /// [`ServingError`] names the remedy; for a port that is in use it names the flag (P-36).
     pub fn bind(options: &ServingOptions) -> Result<Self, ServingError> {
-        // The order of APP-4 and APP-7: a certificate that cannot be used is said before a port that is taken.
+        // The order of APP-4 and APP-7: an invalid certificate is reported before a port that is in use.
         let certificates = Certificates::load(options, jiff::Timestamp::now())?;
         let tls = Tls::new(options, certificates)?;
         let (tcp, address) = socket::listen(options)?;
@@ -75,7 +75,7 @@ impl Listener {
     /// Opens a port for plain HTTP/1.1: the optional listener for metrics (P-38, APP-128).
     ///
     /// # Errors
-    /// As [`bind`](Self::bind).
+    /// Errors of [`bind`](Self::bind).
     pub fn bind_plain(address: IpAddr, port: u16, port_flag: &'static str) -> Result<Self, ServingError> {
         let options = ServingOptions { bind_address: address, port, port_flag, ..ServingOptions::default() };
         let (tcp, address) = socket::listen(&options)?;
@@ -86,7 +86,7 @@ impl Listener {
         Self { tcp, address, tls, limits, budget: Budget::default(), metrics: Arc::new(NoServerMetrics) }
     }
 
-    /// With other limits.
+    /// Replaces the server's limits.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -107,8 +107,8 @@ impl Listener {
         self
     }
 
-    /// Asks callers for a certificate and tells them these authorities (APP-113). Whether it is good is judged per
-    /// request ([`Access`](crate::access::Access)), not here.
+    /// Requests a certificate from callers and sends them these authorities (APP-113). The certificate is verified for
+    /// each request ([`Access`](crate::access::Access)), not here.
     #[must_use]
     pub fn with_client_authorities(mut self, authorities: Authorities) -> Self {
         if let Some(tls) = &mut self.tls {
@@ -117,7 +117,7 @@ impl Listener {
         self
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.address

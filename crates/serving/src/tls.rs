@@ -1,4 +1,4 @@
-//! TLS: what flags say of it, certificates and their reload (APP-110 to APP-114).
+//! TLS: flags, certificates and their reload (APP-110 to APP-114).
 
 mod certificates;
 mod choices;

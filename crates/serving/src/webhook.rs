@@ -27,14 +27,15 @@ use metrics::Call;
 
 use crate::log_limit::LogLimit;
 
-/// What answers the requests of a webhook.
+/// Handler of a webhook's requests.
 #[async_trait]
 pub trait Handler: Send + Sync {
-    /// Answers an AdmissionRequest with an AdmissionResponse as JSON; the `uid` is added to the answer. Anybody may call: look
-    /// at the kind and the size before [`AdmissionRequest::object`].
+    /// Answers an AdmissionRequest with an AdmissionResponse as JSON; the `uid` is added to the response. Callers are
+    /// not authenticated: check the kind and the size before [`AdmissionRequest::object`].
     ///
     /// # Errors
-    /// Why there is no answer: the API server gets 500 and does as the webhook's `failurePolicy` says.
+    /// The reason for which there is no response: the API server receives 500 and applies the webhook's
+    /// `failurePolicy`.
     async fn handle(&self, request: AdmissionRequest) -> Result<Value, String>;
 }
 
@@ -45,30 +46,30 @@ pub struct Webhook {
     pub name: String,
     /// The path of the URL.
     pub path: String,
-    /// What answers.
+    /// Handler of the requests.
     pub handler: Arc<dyn Handler>,
 }
 
-/// How large a request may be and how long it may take to arrive.
+/// Limits of the size of a request and of the time in which it has to arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebhookLimits {
     /// Bytes of a body. An object of etcd's default limit, twice, in JSON, fits.
     pub body: usize,
-    /// Until the body is there.
+    /// Time-out until the whole body has arrived.
     pub body_read: Duration,
-    /// Bytes of all bodies that are being worked on. Anybody may call.
+    /// Maximum bytes of all bodies in progress. Callers are not authenticated.
     pub in_flight: usize,
 }
 
 impl Default for WebhookLimits {
-    /// 7 MiB, 20 s (a request has 30 s in all), 8 MiB.
+    /// Returns the default limits: 7 MiB, 20 s (a request has 30 s in all), 8 MiB.
     fn default() -> Self {
         Self { body: 7 << 20, body_read: Duration::from_secs(20), in_flight: 8 << 20 }
     }
 }
 
-/// The routes of these webhooks, for a server of their own: nobody is authenticated (APP-141). Every call is counted
-/// (APP-143).
+/// Returns the routes of these webhooks, for a server of their own: callers are not authenticated (APP-141). Every call
+/// is counted (APP-143).
 ///
 /// ```
 /// use std::sync::Arc;

@@ -34,10 +34,10 @@ const ROLE: &str = "SERVING_TEST_ROLE";
 const SOON: Duration = Duration::from_secs(60);
 /// Longest that callers are waited for who get no answer, as they should not.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What the process may have, in KiB.
+/// Maximum memory of the process, in KiB.
 const BOUND: u64 = 64 << 10;
 
-/// The child process. It ends with its standard input.
+/// Runs the child process, which ends with its standard input.
 #[test]
 #[ignore = "the other tests of this file start it"]
 fn child() {
@@ -89,7 +89,7 @@ impl Server {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The most memory that it has had, in KiB.
+    /// Returns the most memory that it has had, in KiB.
     fn peak(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -102,7 +102,7 @@ impl Server {
         assert!(peak < BOUND, "{before} KiB before the attack, {peak} KiB at its height");
     }
 
-    /// The status of `/healthz`, as the kubelet asks for it.
+    /// Returns the status of `/healthz`, requested as by the kubelet.
     async fn probe(&self) -> String {
         let asked = async {
             let mut stream = connect(self.address(), 1, b"http/1.1").await?;
@@ -122,7 +122,7 @@ impl Drop for Server {
     }
 }
 
-/// Accepts any certificate.
+/// Certificate verifier that accepts any certificate.
 #[derive(Debug)]
 struct Anything(Arc<rustls::crypto::CryptoProvider>);
 
@@ -158,7 +158,7 @@ impl ServerCertVerifier for Anything {
     }
 }
 
-/// A connection from 127.0.0.`from`.
+/// Returns a connection from 127.0.0.`from`.
 async fn connect(address: SocketAddr, from: u8, protocol: &[u8]) -> Option<TlsStream<TcpStream>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -174,19 +174,20 @@ async fn connect(address: SocketAddr, from: u8, protocol: &[u8]) -> Option<TlsSt
     TlsConnector::from(Arc::new(config)).connect("localhost".try_into().unwrap(), tcp).await.ok()
 }
 
-/// An HTTP/2 frame.
+/// Returns an HTTP/2 frame.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The HTTP/2 preface with SETTINGS that leave no window for answers; if wished, those of the server are acknowledged.
+/// Returns the HTTP/2 preface with SETTINGS that leave no window for answers; if wished, those of the server are
+/// acknowledged.
 fn preface(acknowledged: bool) -> Vec<u8> {
     let settings = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])].concat();
     if acknowledged { [settings, frame(4, 1, 0, &[])].concat() } else { settings }
 }
 
-/// `GET https://x` with a path of so many bytes: HEADERS, and CONTINUATION where that is too small.
+/// Encodes `GET https://x` with a path of `path` bytes: HEADERS, and CONTINUATION if that is too small.
 fn get(stream: u32, path: usize) -> Vec<u8> {
     let mut block = vec![0x82, 0x87, 0x41, 1, b'x', 0x04, 0x7f];
     let mut rest = path - 0x7f;
@@ -310,7 +311,7 @@ async fn idle_http2_connections_of_three_clients_do_not_close_the_port() {
     server.assert_small(before);
 }
 
-/// Allows everything.
+/// Authorizer that allows everything.
 struct AllowAll;
 
 #[serving::webhook::async_trait]
@@ -340,6 +341,8 @@ async fn a_review_of_many_small_objects_does_not_fill_the_memory() {
     for _ in 0..3 {
         let mut stream = connect(address, 2, b"http/1.1").await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
+        // Without the flush the end of a large body may stay in the client's TLS buffer.
+        stream.flush().await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(r#""uid":"17""#), "{answer}");

@@ -16,7 +16,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Counts the lines that are logged at -v=0, and notes how many they say were suppressed.
+/// Counts the lines that are logged at -v=0, and the number that they report as suppressed.
 #[derive(Clone, Default)]
 struct Lines(Arc<AtomicUsize>, Arc<Mutex<Vec<u64>>>);
 

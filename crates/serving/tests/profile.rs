@@ -18,7 +18,7 @@ fn a_function_that_burns_the_processor(stop: &AtomicBool) -> u64 {
     sum
 }
 
-/// The fields of a message: number and content (numbers as such, everything else as bytes).
+/// Returns the fields of a message: number and content (numbers as numbers, everything else as bytes).
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Field)> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
@@ -71,7 +71,7 @@ async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refus
         panic!("of two profiles at a time exactly one is taken")
     };
     assert!(!problem.is_empty());
-    // Where others have the processor, half a second is too short for it to be seen.
+    // On a busy machine, half a second is too short to be sampled.
     let (name, began) = (b"a_function_that_burns_the_processor", std::time::Instant::now());
     while !profile.windows(name.len()).any(|text| text == name) && began.elapsed() < Duration::from_secs(60) {
         profile = record(length).await.unwrap();
@@ -99,7 +99,8 @@ async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refus
     let busy = strings.iter().any(|text| text.contains("a_function_that_burns_the_processor"));
     assert!(busy, "{strings:?}");
     assert!(!strings.iter().any(|text| text.contains("perf_signal_handler")), "the profiler is left out");
-    // What Go's tools need: else they take `<…>` out of names, and read the whole program to find names again.
+    // Go's tools need these fields: otherwise they remove `<…>` from names, and read the whole program to find names
+    // again.
     let parts = |wanted| {
         let messages = profile.iter().filter(move |(number, _)| *number == wanted);
         messages.filter_map(|(_, field)| match field {
@@ -122,7 +123,7 @@ async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refus
     assert_eq!(*period, 10_000_000);
 }
 
-/// Resident memory of this process in MiB.
+/// Returns resident memory of this process in MiB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("the status of this process");
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::LoadBalancerType;
 
-/// What a load balancer speaks on a port.
+/// Protocol of a load balancer's port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "the names of protocols")]
@@ -32,14 +32,14 @@ impl Value for Protocol {
     ]);
 }
 
-/// Who can reach a load balancer.
+/// Reachability of a load balancer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Network {
-    /// Everybody.
+    /// Reachable from the internet.
     #[default]
     External,
-    /// The VPC.
+    /// Reachable from the VPC only.
     Internal,
 }
 
@@ -51,10 +51,10 @@ impl Value for Network {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum NetworkStack {
-    /// IPv4 only.
+    /// A load balancer with IPv4 only.
     #[default]
     Ipv4,
-    /// IPv4 and IPv6.
+    /// A load balancer with IPv4 and IPv6.
     Dualstack,
 }
 
@@ -115,26 +115,27 @@ pub const DISOWN_PREFIX: &str = "service.kubernetes.io/do-loadbalancer-";
 pub const CLUSTER_PREFIX: &str = "kubernetes.digitalocean.com/";
 
 provider_kit::declare! {
-    /// Those of other prefixes.
+    /// The annotations with other prefixes.
     pub OTHERS: "";
 
-    /// UUID of the load balancer. It is written when a load balancer is created; set it to hand over one that exists.
+    /// UUID of the load balancer, set when a load balancer is created. Set it yourself to hand over an existing one.
     pub ID: String = "kubernetes.digitalocean.com/load-balancer-id";
-    /// Leaves the load balancer alone: nothing is created, changed or deleted any more.
+    /// Stops managing the load balancer: it is no longer created, changed or deleted.
     pub DISOWN: bool = "service.kubernetes.io/do-loadbalancer-disown", default("false");
     /// Admits traffic to the Service in the worker firewall.
     pub FIREWALL_MANAGED: bool = "kubernetes.digitalocean.com/firewall-managed", default("true"), lenient();
 }
 
 provider_kit::declare! {
-    /// Those of the prefix, in the order of the reference page.
+    /// The annotations with the common prefix, in the order of the reference page.
     pub ALL: "service.beta.kubernetes.io/do-loadbalancer-";
 
     /// Name of the load balancer. A later change renames it.
     pub NAME: String = "name", kind(NAMES), otherwise("`a` and the Service's UID");
-    /// Kind of load balancer. A later change replaces the load balancer: it gets another address.
+    /// Type of the load balancer. A later change replaces the load balancer, which then has a new address.
     pub TYPE: LoadBalancerType = "type", otherwise("`DEFAULT_LB_TYPE`");
-    /// Who can reach the load balancer. A later change replaces the load balancer: it gets another address.
+    /// Network from which clients reach the load balancer. A later change replaces the load balancer, which then has a
+    /// new address.
     pub NETWORK: Network = "network", default("EXTERNAL");
     /// Address families of a new load balancer. A later change has no effect.
     pub NETWORK_STACK: NetworkStack = "network-stack",
@@ -145,17 +146,17 @@ provider_kit::declare! {
     pub IP: Ipv4Addr = "ip", otherwise("`spec.loadBalancerIP`");
     /// Size by name. Not together with `size-unit`.
     pub SIZE_SLUG: String = "size-slug", kind(SIZES);
-    /// Size in nodes of the load balancer; 0 is as unset.
+    /// Size in nodes of the load balancer; 0 means unset.
     pub SIZE_UNIT: u32 = "size-unit", kind(Kind::number(0, 200)), otherwise("the API's: `1`");
-    /// What is spoken on all TCP ports of the Service.
+    /// Protocol of all TCP ports of the Service.
     pub PROTOCOL: Protocol = "protocol", default("tcp");
-    /// Ports on which HTTP is spoken.
+    /// Ports that accept HTTP.
     pub HTTP_PORTS: Vec<u16> = "http-ports", kind(PORTS);
-    /// Ports on which HTTPS is spoken.
+    /// Ports that accept HTTPS.
     pub TLS_PORTS: Vec<u16> = "tls-ports", kind(PORTS), otherwise("443, with a certificate or passthrough");
-    /// Ports on which HTTP/2 is spoken.
+    /// Ports that accept HTTP/2.
     pub HTTP2_PORTS: Vec<u16> = "http2-ports", kind(PORTS);
-    /// A port on which HTTP/3 is spoken, too.
+    /// Port that also accepts HTTP/3.
     pub HTTP3_PORT: u16 = "http3-port", kind(Kind::number(1, 65535));
     /// Passes TLS through to the targets.
     pub TLS_PASSTHROUGH: bool = "tls-passthrough", default("false"), lenient();
@@ -167,40 +168,40 @@ provider_kit::declare! {
     pub DISABLE_DNS_RECORDS: bool = "disable-lets-encrypt-dns-records", default("false");
     /// Redirects HTTP to HTTPS.
     pub REDIRECT: bool = "redirect-http-to-https", default("false");
-    /// Tells targets the address of the client by the PROXY protocol; they must expect it.
+    /// Sends the client's address to targets by the PROXY protocol, which targets must expect.
     pub PROXY_PROTOCOL: bool = "enable-proxy-protocol", default("false");
     /// Keeps connections to targets open.
     pub KEEPALIVE: bool = "enable-backend-keepalive", default("false");
-    /// Closes idle HTTP connections after so many seconds.
+    /// Seconds after which an idle HTTP connection is closed.
     pub IDLE_TIMEOUT: u32 = "http-idle-timeout-seconds", kind(Kind::number(30, 600)), otherwise("the API's: `60`");
-    /// Keeps a client at its target.
+    /// Sends each client to the same target.
     pub STICKY_TYPE: bool = "sticky-sessions-type", kind(STICKY), default("none"), lenient();
     /// Name of the cookie; required with `cookies`.
     pub STICKY_NAME: String = "sticky-sessions-cookie-name";
     /// Lifetime of the cookie in seconds; required with `cookies`.
     pub STICKY_TTL: u32 = "sticky-sessions-cookie-ttl";
-    /// How a target of a new load balancer is chosen; the API ignores it.
+    /// Algorithm by which a new load balancer chooses a target; the API ignores it.
     pub ALGORITHM: String = "algorithm", kind(ALGORITHMS), default("round_robin"), lenient();
-    /// Checks the Service itself instead of kube-proxy, as the next three say. Any value counts.
+    /// Checks the Service instead of kube-proxy, by `healthcheck-port`, `-path` and `-protocol`. Any value enables it.
     pub CHECK_OVERRIDE: String = "override-health-check";
-    /// Port of the Service that is checked.
+    /// Port of the Service for health checks.
     pub CHECK_PORT: u16 = "healthcheck-port", kind(Kind::number(1, 65535)), otherwise("the first TCP port");
-    /// Path that is checked.
+    /// Path of HTTP health checks.
     pub CHECK_PATH: String = "healthcheck-path";
-    /// How targets are checked.
+    /// Protocol of health checks.
     pub CHECK_PROTOCOL: Protocol = "healthcheck-protocol", kind(CHECKS), otherwise("`http` with a path, else `tcp`");
-    /// Seconds between checks.
+    /// Seconds between two health checks.
     pub CHECK_INTERVAL: u32 = "healthcheck-check-interval-seconds", kind(Kind::number(3, 300)), default("3");
-    /// Seconds that a check may take.
+    /// Time-out of a health check, in seconds.
     pub CHECK_TIMEOUT: u32 = "healthcheck-response-timeout-seconds", kind(Kind::number(3, 300)), default("5");
-    /// Failed checks until a target is left out.
+    /// Number of failed health checks after which a target receives no traffic.
     pub CHECK_UNHEALTHY: u32 = "healthcheck-unhealthy-threshold", kind(Kind::number(2, 10)), default("3");
-    /// Good checks until a target is used again.
+    /// Number of successful health checks after which a target receives traffic again.
     pub CHECK_HEALTHY: u32 = "healthcheck-healthy-threshold", kind(Kind::number(2, 10)), default("5");
     /// Clients that are refused.
     pub DENY_RULES: Vec<String> = "deny-rules", kind(SOURCES);
-    /// Clients that are admitted, all others are not. `spec.loadBalancerSourceRanges` goes before it.
+    /// Clients that are admitted; all others are refused. `spec.loadBalancerSourceRanges` takes precedence.
     pub ALLOW_RULES: Vec<String> = "allow-rules", kind(SOURCES);
-    /// The Service's status is this name alone, without addresses.
+    /// Name that the Service's status shows instead of addresses.
     pub HOSTNAME: String = "hostname", kind(HOST);
 }

@@ -18,7 +18,7 @@ use crate::rate::Limited;
 
 /// The form of all lists, with the longest pages that the API answers.
 const PAGING: Paging = Paging::next_link("/links/pages/next").size("per_page", 200).required_total("/meta/total");
-/// Where a droplet finds out about itself.
+/// Address of the metadata service of droplets.
 const METADATA: &str = "http://169.254.169.254";
 
 const PATIENCE: Patience = Patience {
@@ -78,7 +78,7 @@ impl Api {
     /// Reads a list to its end at the usual urgency. The last part of its path is the field of the answer.
     ///
     /// # Errors
-    /// What the cloud answered; *other* for a list that is not complete.
+    /// The cloud's error; *other* for a partial list.
     pub(crate) async fn all<T: DeserializeOwned, K: Hash>(
         &self,
         path: &'static str,
@@ -94,7 +94,7 @@ impl Api {
         Ok(regions.into_iter().map(|region| region.slug).collect())
     }
 
-    /// Finds out the region of the cluster: as it is configured, or else as the metadata service says.
+    /// Determines the region of the cluster: the configured one, or that of the metadata service.
     ///
     /// # Errors
     /// *Invalid* for a region that does not exist, with those that do; else what the API or the metadata service answered.
@@ -115,7 +115,7 @@ impl Api {
         Ok(())
     }
 
-    /// The region of the cluster.
+    /// Returns the region of the cluster.
     ///
     /// # Errors
     /// *Other*, before it is known.
@@ -124,7 +124,7 @@ impl Api {
     }
 }
 
-/// A load balancer that is at work refuses changes as if they were invalid.
+/// Returns the meaning of a refusal: a busy load balancer refuses changes as if they were invalid.
 fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
     let message = refusal.message.to_ascii_lowercase();
     if message.contains("previous actions") || message.contains("pending") {

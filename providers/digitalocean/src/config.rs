@@ -10,35 +10,35 @@ use crate::variables::{
     FIREWALL_TAGS, METRICS_ADDR, OVERRIDE_URL, REGION, Rate,
 };
 
-/// The configuration, validated.
+/// The validated configuration of the provider.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// `DO_ACCESS_TOKEN`, or the file that `DO_ACCESS_TOKEN_FILE` names.
     pub token: Credential,
     /// `DO_OVERRIDE_URL`, without a slash at its end.
     pub endpoint: String,
-    /// `REGION`; `None`: the metadata service is asked.
+    /// Value of the variable `REGION`; `None`: the metadata service is read.
     pub region: Option<String>,
-    /// `DO_CLUSTER_ID`.
+    /// Value of the variable `DO_CLUSTER_ID`.
     pub cluster_id: Option<String>,
-    /// `DO_CLUSTER_VPC_ID`.
+    /// Value of the variable `DO_CLUSTER_VPC_ID`.
     pub vpc: Option<String>,
-    /// `DEFAULT_LB_TYPE`.
+    /// Value of the variable `DEFAULT_LB_TYPE`.
     pub load_balancer_type: LoadBalancerType,
-    /// `DO_API_RATE_LIMIT_QPS`.
+    /// Value of the variable `DO_API_RATE_LIMIT_QPS`.
     pub rate: Option<Rate>,
     /// The worker firewall, if there is one.
     pub firewall: Option<FirewallConfig>,
-    /// `DEBUG_ADDR`.
+    /// Value of the variable `DEBUG_ADDR`.
     pub debug_address: Option<String>,
-    /// `METRICS_ADDR`.
+    /// Value of the variable `METRICS_ADDR`.
     pub metrics_address: Option<String>,
 }
 
-/// `PUBLIC_ACCESS_FIREWALL_NAME` and `PUBLIC_ACCESS_FIREWALL_TAGS`.
+/// Values of `PUBLIC_ACCESS_FIREWALL_NAME` and `PUBLIC_ACCESS_FIREWALL_TAGS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirewallConfig {
-    /// The name.
+    /// Name of the firewall.
     pub name: String,
     /// The tags, of which there is one at least.
     pub tags: Vec<String>,
@@ -92,7 +92,7 @@ impl Config {
         asked.finish().map(|()| config)
     }
 
-    /// The tag of everything that belongs to the cluster, if it has an ID.
+    /// Returns the tag of everything that belongs to the cluster, if it has an ID.
     #[must_use]
     pub fn cluster_tag(&self) -> Option<String> {
         self.cluster_id.as_ref().map(|id| format!("k8s:{id}"))

@@ -1,4 +1,4 @@
-//! `DEBUG_ADDR`: `/healthz` says whether the API can be reached.
+//! `DEBUG_ADDR`: `/healthz` reports whether the API can be reached.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::api::Api;
 
 const LONGEST: Duration = Duration::from_secs(15);
-/// No request that is answered here is longer.
+/// Maximum length of a request in bytes.
 const MOST: usize = 8 << 10;
 
 /// Answers until it is dropped. An address that is taken costs a warning.
@@ -20,7 +20,7 @@ pub(crate) async fn serve(address: String, api: Api) {
         Ok(listener) => listener,
         Err(error) => return tracing::warn!(%error, address, "DEBUG_ADDR is not served"),
     };
-    // One after the other: each asks the API.
+    // Sequential, because each request calls the API.
     while let Ok((stream, _)) = listener.accept().await {
         let answered = timeout(LONGEST * 2, answer(stream, &api)).await;
         if let Ok(Err(error)) = answered {

@@ -1,4 +1,4 @@
-//! What `doctor` finds out: endpoint, token, rate limit, region, VPC, firewall.
+//! Checks of `doctor`: endpoint, token, rate limit, region, VPC, firewall.
 
 use cloud_provider::Finding;
 use provider_kit::checks::{rate_limit, reached, unavailable};
@@ -30,7 +30,8 @@ pub(crate) async fn findings(api: &Api, config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// The API tells a token's scope only to whoever tries to change something. No load balancer has this ID.
+/// Checks the token's permission by a change of a load balancer ID that does not exist: the API reports a token's scope
+/// only in the response to a change.
 async fn may_write(api: &Api) -> Finding {
     let call =
         Call::put("/v2/load_balancers/{id}", &["00000000-0000-0000-0000-000000000000"]).json(&json!({})).reading();

@@ -1,4 +1,4 @@
-//! Droplets behind Nodes.
+//! Droplets as machines of Nodes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl Machine for Droplet {
     fn is_shut_down(&self) -> bool {
         self.is_off
     }
-    /// One without a private address is still being created.
+    /// Returns `true` if the droplet has a private address; without one, it is still being created.
     fn is_settled(&self) -> bool {
         self.private.is_some()
     }
@@ -129,7 +129,7 @@ impl MachineSource for Api {
         self.http.list(call, "droplets", urgency, |droplet| droplet, |it: &Droplet| it.id.clone()).await
     }
 
-    /// Each page announces the total.
+    /// Returns `true`: each page contains the total.
     fn lists_prove_absence(&self) -> bool {
         true
     }
@@ -166,11 +166,12 @@ impl MachineSource for Api {
     }
 }
 
-/// Answers for Nodes.
+/// Machine source for Nodes, by droplets.
 pub(crate) struct Droplets(pub(crate) Inventory<Api>);
 
 impl Droplets {
-    /// A Node may also be called by an address of its droplet: then it is looked up by the ID of that.
+    /// Returns the Nodes with the provider ID of a droplet that has the Node's name as an address: a Node's name may be
+    /// an address of its droplet.
     async fn known_by_address(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Arc<Node>> {
         let address = |node: &Node| node.provider_id().is_none().then(|| node.name.parse::<IpAddr>().ok()).flatten();
         let mut nodes = nodes.to_vec();

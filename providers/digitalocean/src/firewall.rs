@@ -19,10 +19,10 @@ use crate::config::{FirewallConfig, LoadBalancerType};
 use crate::load_balancers::spec::check_port;
 use crate::metrics::FirewallMetrics;
 
-/// How often Services are looked at, and how often the firewall is compared although no Service has changed.
+/// Interval at which Services are read, and at which the firewall is compared although no Service has changed.
 const POLL: Duration = Duration::from_secs(2);
 const PERIOD: Duration = Duration::from_secs(5 * 60);
-/// How long one comparison may take, and how long a failed one is waited after.
+/// Time-out of a comparison, and the first pause after a failed one.
 const LONGEST: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const ANYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
@@ -55,7 +55,7 @@ struct Rule {
     destinations: Option<Peers>,
 }
 
-/// Who is admitted.
+/// Peers of a rule: the addresses that it admits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 struct Peers {
     #[serde(default, deserialize_with = "or_none", skip_serializing_if = "BTreeSet::is_empty")]
@@ -68,7 +68,7 @@ fn or_none<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(from
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// All ports are written as `all`, and shown as `0` or not at all.
+/// Reads ports: the API accepts all ports as `all`, and shows them as `0` or omits them.
 fn ports<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let ports: String = or_none(from)?;
     Ok(if ports.is_empty() || ports == "0" { "all".to_owned() } else { ports })
@@ -169,7 +169,7 @@ impl WorkerFirewall {
         }
     }
 
-    /// What the Services need. One that cannot be understood is left out, and told so.
+    /// Returns the firewall that the Services need. An invalid Service is left out, and receives an event.
     pub(crate) fn desired(&self, services: &[Arc<Service>]) -> Firewall {
         let mut rules = Rules::new();
         for service in services {
@@ -207,7 +207,7 @@ impl WorkerFirewall {
             return Ok(false);
         }
         if let Some(current) = current {
-            // Droplets that somebody added by hand stay.
+            // Droplets that an operator added stay.
             let wanted = Firewall { droplet_ids: current.droplet_ids, ..desired.clone() };
             let call = Call::put("/v2/firewalls/{id}", &[&current.id]).json(&wanted).inside("firewall");
             match self.metrics.request("update", "200", self.api.http.read::<Firewall>(call)).await {

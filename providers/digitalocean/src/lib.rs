@@ -1,7 +1,7 @@
 //! DigitalOcean: the provider `digitalocean`.
 //!
-//! Drop-in replacement for `digitalocean-cloud-controller-manager`: the same environment variables, annotations, provider IDs,
-//! tags and metrics. `docs/providers/digitalocean.md` says what is different, and why.
+//! Drop-in replacement for `digitalocean-cloud-controller-manager`: the same environment variables, annotations,
+//! provider IDs, tags and metrics. `docs/providers/digitalocean.md` lists the differences and their reasons.
 //!
 //! ```
 //! use cloud_provider::{Environment, Setup};

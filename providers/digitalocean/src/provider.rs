@@ -29,7 +29,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(DigitalOcean::new(config, cloud, api::metadata()?)))
 }
 
-/// The provider.
+/// The cloud provider for DigitalOcean.
 pub struct DigitalOcean {
     api: Api,
     config: Config,
@@ -53,7 +53,7 @@ impl DigitalOcean {
         Self { api, config, metadata, cluster, droplets, load_balancers, context: OnceLock::new() }
     }
 
-    /// Starts what goes on in the background, until the process ends.
+    /// Starts the background tasks, which run until the process ends.
     fn start(&self, context: &Context, caches: &Arc<dyn Caches>) {
         let until = |task: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>| {
             let stop = context.shutdown.clone();
@@ -81,7 +81,7 @@ impl CloudProvider for DigitalOcean {
         NAME
     }
 
-    /// Load balancers carry the cluster's own ID in a tag.
+    /// Returns `true`: load balancers carry the cluster's own ID in a tag.
     fn has_cluster_id(&self) -> bool {
         false
     }

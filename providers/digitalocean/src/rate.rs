@@ -25,7 +25,7 @@ impl Limited {
         Self { inner, interval, next: Mutex::default() }
     }
 
-    /// The time at which the next request leaves.
+    /// Returns the time at which the next request leaves.
     fn slot(&self) -> Instant {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let at = next.map_or_else(Instant::now, |next| next.max(Instant::now()));

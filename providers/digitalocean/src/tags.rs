@@ -15,16 +15,16 @@ use crate::api::Api;
 use crate::load_balancers::name_of;
 use crate::load_balancers::object::LoadBalancer;
 
-/// How often load balancers are compared; up to as much as [`JITTER`] later.
+/// Interval at which load balancers are compared, to which up to [`JITTER`] is added.
 const PERIOD: Duration = Duration::from_secs(15 * 60);
 const JITTER: Duration = Duration::from_secs(10 * 60);
-/// How long one comparison may take.
+/// Time-out of one comparison.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Adds a tag to load balancers; the tag is created if it does not exist.
 ///
 /// # Errors
-/// What the cloud answered.
+/// The cloud's error.
 pub(crate) async fn add(api: &Api, tag: &str, load_balancers: &[String]) -> Result<()> {
     let resource = |id| json!({"resource_id": id, "resource_type": "load_balancer"});
     let resources: Vec<_> = load_balancers.iter().map(resource).collect();

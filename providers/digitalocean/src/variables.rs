@@ -20,12 +20,12 @@ impl Value for Rate {
     const KIND: Kind<Self> = Kind::of("a number above 0", |text| RATE.parse(text).map(Rate));
 }
 
-/// Requests a second.
+/// Rate in requests a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate(pub f64);
 
 provider_kit::declare! {
-    /// All of them, in the order of the reference page.
+    /// The variables, in the order of the reference page.
     pub ALL: "";
 
     /// API token of the account or team, for reading and writing. Required.
@@ -34,20 +34,20 @@ provider_kit::declare! {
     pub OVERRIDE_URL: String = "DO_OVERRIDE_URL", default("https://api.digitalocean.com");
     /// Region of the cluster, such as `fra1`. It must exist.
     pub REGION: String = "REGION", otherwise("the metadata service of the machine");
-    /// ID of the cluster: load balancers get the tag `k8s:ID`, also those that exist already.
+    /// ID of the cluster. All load balancers, existing ones included, get the tag `k8s:ID`.
     pub CLUSTER_ID: String = "DO_CLUSTER_ID";
     /// VPC in which load balancers are created. Needed if the Nodes are not in the default VPC of the region.
     pub CLUSTER_VPC_ID: String = "DO_CLUSTER_VPC_ID", otherwise("the default VPC of the region");
     /// Default of the annotation `service.beta.kubernetes.io/do-loadbalancer-type`.
     pub DEFAULT_LB_TYPE: LoadBalancerType = "DEFAULT_LB_TYPE", default("REGIONAL_NETWORK");
-    /// The most requests a second that are sent to the API.
+    /// Maximum number of requests a second to the API.
     pub API_RATE_LIMIT_QPS: Rate = "DO_API_RATE_LIMIT_QPS", otherwise("no limit but that of the account");
     /// Name of the firewall that admits traffic to the Nodes. Set it together with the tags, or neither.
     pub FIREWALL_NAME: String = "PUBLIC_ACCESS_FIREWALL_NAME";
-    /// Tags of the droplets that the firewall is for.
+    /// Tags of the droplets to which the firewall applies.
     pub FIREWALL_TAGS: Vec<String> = "PUBLIC_ACCESS_FIREWALL_TAGS";
-    /// Address at which `/healthz` says whether the API can be reached, over plain HTTP.
+    /// Listen address of `/healthz`, which reports over plain HTTP whether the API can be reached.
     pub DEBUG_ADDR: String = "DEBUG_ADDR", kind(ADDRESS);
-    /// Address at which metrics are also served, without TLS and to everybody.
+    /// Listen address at which metrics are also served, over plain HTTP and without authentication.
     pub METRICS_ADDR: String = "METRICS_ADDR", kind(ADDRESS);
 }

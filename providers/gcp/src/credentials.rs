@@ -21,6 +21,8 @@ use crate::config::{Config, TokenSource};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
+/// Headers that the URL of a subject token may need.
+const HEADERS: [&str; 4] = ["authorization", "metadata", "metadata-flavor", "accept"];
 const HOUR: Duration = Duration::from_secs(3600);
 const METADATA_TOKEN: &str = "/computeMetadata/v1/instance/service-accounts/default/token";
 
@@ -38,56 +40,6 @@ struct Token {
     expires_in: Option<u64>,
     #[serde(rename = "expireTime")]
     expire_time: Option<Timestamp>,
-}
-
-/// The content of a credentials file.
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Account {
-    ServiceAccount {
-        client_email: String,
-        #[serde(deserialize_with = "secret")]
-        private_key: SecretString,
-        private_key_id: Option<String>,
-        token_uri: Option<String>,
-    },
-    AuthorizedUser {
-        client_id: String,
-        #[serde(deserialize_with = "secret")]
-        client_secret: SecretString,
-        #[serde(deserialize_with = "secret")]
-        refresh_token: SecretString,
-        token_uri: Option<String>,
-    },
-    ExternalAccount {
-        audience: String,
-        subject_token_type: String,
-        token_url: String,
-        credential_source: Subject,
-        service_account_impersonation_url: Option<String>,
-    },
-    ImpersonatedServiceAccount {
-        source_credentials: Box<Self>,
-        service_account_impersonation_url: String,
-        #[serde(default)]
-        delegates: Vec<String>,
-    },
-}
-
-/// The place of the subject token of an external account.
-#[derive(Deserialize)]
-struct Subject {
-    file: Option<String>,
-    url: Option<String>,
-    #[serde(default)]
-    headers: std::collections::BTreeMap<String, String>,
-    #[serde(default)]
-    format: SubjectFormat,
-}
-
-#[derive(Default, Deserialize)]
-struct SubjectFormat {
-    subject_token_field_name: Option<String>,
 }
 
 fn secret<'de, D: Deserializer<'de>>(text: D) -> Result<SecretString, D::Error> {
@@ -111,7 +63,7 @@ impl Credentials {
     pub(crate) async fn metadata(&self, path: &'static str) -> Result<Answer> {
         let http = self.at(&format!("http://{}", self.config.metadata_host))?;
         let answer = http.send(Call::get(path, &[]).header("metadata-flavor", "Google")).await;
-        let answer = answer.map_err(|error| error.context("the metadata server cannot be asked"))?;
+        let answer = answer.map_err(|error| error.context("the metadata server cannot be read"))?;
         if answer.headers.get("metadata-flavor").is_none_or(|flavor| flavor != "Google") {
             let host = &self.config.metadata_host;
             return Err(Error::other(format!(
@@ -130,97 +82,106 @@ impl Credentials {
                 Ok((self.at(url)?.read(call).await?, None))
             }
             TokenSource::File(path) => {
-                let file: Value = read_json(path)?;
-                let universe = file["universe_domain"].as_str().map(str::to_owned);
-                let account = serde_json::from_value(file).map_err(|error| {
-                    Error::invalid(format!("{}: {error}; accepted are keys of service accounts, authorized users, external and impersonated accounts", path.display()))
-                })?;
-                Ok((self.exchange(account).await?, universe))
+                let account = serde_json::from_str(&read(path)?);
+                let account: Value =
+                    account.map_err(|_| Error::invalid(format!("{} is not valid JSON", path.display())))?;
+                let token = self.exchange(&account).await;
+                let token = token.map_err(|error| error.context(format!("credentials file {}", path.display())))?;
+                Ok((token, account["universe_domain"].as_str().map(str::to_owned)))
             }
         }
     }
 
-    async fn exchange(&self, account: Account) -> Result<Token> {
-        match account {
-            Account::ServiceAccount { client_email, private_key, private_key_id, token_uri } => {
-                let uri = token_uri.as_deref().unwrap_or(TOKEN_URI);
-                let assertion = assertion(&client_email, &private_key, private_key_id.as_deref(), uri)?;
-                let form = [("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"), ("assertion", &*assertion)];
-                self.at(uri)?.read(Call::post("", &[]).form(&form).hide(assertion.clone().into()).reading()).await
+    async fn exchange(&self, account: &Value) -> Result<Token> {
+        let text = |key: &str| text(account, key);
+        let uri = account["token_uri"].as_str().unwrap_or(TOKEN_URI);
+        let impersonation = account["service_account_impersonation_url"].as_str();
+        match text("type")? {
+            "service_account" => {
+                let assertion =
+                    assertion(text("client_email")?, text("private_key")?, account["private_key_id"].as_str(), uri)?;
+                let grant = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+                self.submit(uri, &[("grant_type", grant), ("assertion", &assertion)]).await
             }
-            Account::AuthorizedUser { client_id, client_secret, refresh_token, token_uri } => {
-                let form = [
-                    ("grant_type", "refresh_token"),
-                    ("client_id", &client_id),
-                    ("client_secret", client_secret.expose_secret()),
-                    ("refresh_token", refresh_token.expose_secret()),
-                ];
-                let call = Call::post("", &[]).form(&form).reading();
-                let call = [&client_secret, &refresh_token].into_iter().cloned().fold(call, Call::hide);
-                self.at(token_uri.as_deref().unwrap_or(TOKEN_URI))?.read(call).await
+            "authorized_user" => {
+                let keys = ["client_id", "client_secret", "refresh_token"];
+                let own: Vec<_> = keys.into_iter().map(|key| Ok((key, text(key)?))).collect::<Result<_>>()?;
+                self.submit(uri, &[&[("grant_type", "refresh_token")], &*own].concat()).await
             }
-            Account::ExternalAccount {
-                audience,
-                subject_token_type,
-                token_url,
-                credential_source,
-                service_account_impersonation_url,
-            } => {
-                let subject = self.subject(&credential_source).await?;
+            "external_account" => {
+                let subject = self.subject(&account["credential_source"]).await?;
                 let form = [
                     ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
-                    ("audience", &audience),
+                    ("audience", text("audience")?),
                     ("scope", SCOPE),
                     ("requested_token_type", "urn:ietf:params:oauth:token-type:access_token"),
-                    ("subject_token_type", &subject_token_type),
+                    ("subject_token_type", text("subject_token_type")?),
                     ("subject_token", subject.expose_secret()),
                 ];
-                let call = Call::post("", &[]).form(&form).hide(subject.clone()).reading();
-                let token: Token = self.at(&token_url)?.read(call).await?;
-                match service_account_impersonation_url {
-                    Some(url) => self.impersonate(&token, &url, &[]).await,
+                let token = self.submit(text("token_url")?, &form).await?;
+                match impersonation {
+                    Some(url) => self.impersonate(&token, url, &Value::Null).await,
                     None => Ok(token),
                 }
             }
-            Account::ImpersonatedServiceAccount {
-                source_credentials,
-                service_account_impersonation_url,
-                delegates,
-            } => {
-                let token = Box::pin(self.exchange(*source_credentials)).await?;
-                self.impersonate(&token, &service_account_impersonation_url, &delegates).await
+            "impersonated_service_account" => {
+                let token = Box::pin(self.exchange(&account["source_credentials"])).await?;
+                let url = text("service_account_impersonation_url")?;
+                self.impersonate(&token, url, &account["delegates"]).await
             }
+            other => Err(Error::invalid(format!(
+                "unknown type {other:?}; valid types are service_account, authorized_user, external_account, impersonated_service_account"
+            ))),
         }
     }
 
-    async fn impersonate(&self, token: &Token, url: &str, delegates: &[String]) -> Result<Token> {
-        let body = json!({"scope": [SCOPE], "lifetime": "3600s", "delegates": delegates});
+    /// Sends a form to a token service. Values that are secret appear in no message.
+    async fn submit(&self, url: &str, form: &[(&str, &str)]) -> Result<Token> {
+        let mut call = Call::post("", &[]).form().reading();
+        for (key, value) in form {
+            call = call.query(key, value);
+            if ["assertion", "client_secret", "refresh_token", "subject_token"].contains(key) {
+                call = call.hide((*value).into());
+            }
+        }
+        self.at(url)?.read(call).await
+    }
+
+    async fn impersonate(&self, token: &Token, url: &str, delegates: &Value) -> Result<Token> {
+        let body = json!({"scope": [SCOPE], "lifetime": "3600s", "delegates": delegates.as_array().into_iter().flatten().collect::<Vec<_>>()});
         self.at(url)?.read(bearer(Call::post("", &[]).json(&body), token).reading()).await
     }
 
     /// Reads the subject token of an external account: from a file, or from a URL.
-    async fn subject(&self, source: &Subject) -> Result<SecretString> {
-        let text = match (&source.file, &source.url) {
+    async fn subject(&self, source: &Value) -> Result<SecretString> {
+        let content = match (source["file"].as_str(), source["url"].as_str()) {
             (Some(path), _) => read(Path::new(path))?,
             (None, Some(url)) => {
-                let known = ["authorization", "metadata", "metadata-flavor", "accept"];
                 let mut call = Call::get("", &[]);
-                for (name, value) in &source.headers {
-                    let name = known.into_iter().find(|known| known.eq_ignore_ascii_case(name)).ok_or_else(|| {
-                        Error::invalid(format!("credential_source: header {name:?} is not one of {}", known.join(", ")))
-                    })?;
-                    call = call.header(name, value);
+                for (name, value) in source["headers"].as_object().into_iter().flatten() {
+                    let known =
+                        HEADERS.into_iter().find(|known| known.eq_ignore_ascii_case(name)).ok_or_else(|| {
+                            let known = HEADERS.join(", ");
+                            Error::invalid(format!(
+                                "credential_source: unknown header {name:?}; valid headers are {known}"
+                            ))
+                        })?;
+                    call = call.header(known, value.as_str().unwrap_or_default());
                 }
                 String::from_utf8_lossy(&self.at(url)?.send(call).await?.body).into_owned()
             }
-            (None, None) => {
-                return Err(Error::invalid("credential_source has neither file nor url, which are accepted"));
-            }
+            (None, None) => return Err(Error::invalid("credential_source has neither file nor url")),
         };
-        let Some(field) = &source.format.subject_token_field_name else { return Ok(text.trim().into()) };
-        let token = serde_json::from_str::<Value>(&text).ok().and_then(|it| Some(it[field].as_str()?.to_owned()));
-        token.map(Into::into).ok_or_else(|| Error::invalid(format!("the subject token has no field {field:?}")))
+        let Some(field) = source["format"]["subject_token_field_name"].as_str() else {
+            return Ok(content.trim().into());
+        };
+        Ok(text(&serde_json::from_str(&content).unwrap_or_default(), field)?.into())
     }
+}
+
+/// Returns a field of a credentials file.
+fn text<'a>(account: &'a Value, key: &str) -> Result<&'a str> {
+    account[key].as_str().ok_or_else(|| Error::invalid(format!("field {key:?} is missing or not a string")))
 }
 
 fn bearer(call: Call, token: &Token) -> Call {
@@ -232,14 +193,10 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|error| Error::invalid(format!("cannot read {}: {error}", path.display())))
 }
 
-fn read_json(path: &Path) -> Result<Value> {
-    serde_json::from_str(&read(path)?).map_err(|_| Error::invalid(format!("{} is no JSON", path.display())))
-}
-
-/// Returns a signed statement that this is the service account.
-fn assertion(email: &str, key: &SecretString, key_id: Option<&str>, audience: &str) -> Result<String> {
-    let wrong = || Error::invalid("private_key is no RSA key in PKCS#8 form");
-    let pem: String = key.expose_secret().lines().filter(|line| !line.starts_with("---")).collect();
+/// Returns a signed JWT that names the service account.
+fn assertion(email: &str, key: &str, key_id: Option<&str>, audience: &str) -> Result<String> {
+    let wrong = || Error::invalid("private_key is not an RSA key in PKCS#8 form");
+    let pem: String = key.lines().filter(|line| !line.starts_with("---")).collect();
     let der = STANDARD.decode(pem.trim()).map_err(|_| wrong())?;
     let key = RsaKeyPair::from_pkcs8(&der).map_err(|_| wrong())?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -125,7 +125,7 @@ pub(crate) struct Batch<'a> {
     actions: &'a Actions,
     observer: &'a dyn SyncObserver,
     running: Vec<(Action, Option<String>)>,
-    /// Targets that the API refused, at once or as the outcome of an action. They keep nothing else from being done.
+    /// Targets that the API refused, in its response or as the outcome of an action. They do not prevent other changes.
     pub(crate) refused: Vec<(String, Error)>,
 }
 
@@ -205,7 +205,7 @@ impl Attempts {
         self.count(err)?;
         let pause = LOCKED * 2_u32.pow(self.0 - 1);
         observer.waits();
-        // Those that were refused together do not come back together.
+        // The jitter keeps requests that were refused together from being retried together.
         tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
         observer.goes_on().await;
         Ok(())

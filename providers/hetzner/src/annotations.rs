@@ -9,16 +9,16 @@ use serde::Serialize;
 
 use crate::variables as var;
 
-/// The type of a load balancer for which neither annotation nor variable says another one.
+/// The type of a load balancer without a type in its annotation or variable.
 pub(crate) const DEFAULT_TYPE: &str = "lb11";
 
 /// The rule by which a load balancer chooses a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
-    /// `round_robin`.
+    /// Targets in turn: `round_robin`.
     RoundRobin,
-    /// `least_connections`.
+    /// The target with the fewest connections: `least_connections`.
     LeastConnections,
 }
 
@@ -31,12 +31,12 @@ impl Value for Algorithm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
-    /// `tcp`.
+    /// Plain TCP connections: `tcp`.
     #[default]
     Tcp,
-    /// `http`.
+    /// HTTP without TLS: `http`.
     Http,
-    /// `https`.
+    /// HTTP over TLS: `https`.
     Https,
 }
 
@@ -61,9 +61,9 @@ impl Value for CertificateType {
 /// A certificate, as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateRef {
-    /// By its id.
+    /// ID of the certificate.
     Id(u64),
-    /// By its name.
+    /// Name of the certificate.
     Name(String),
 }
 
@@ -80,7 +80,7 @@ const IDLE: Kind<u64> = Kind::of("a duration from 30s to 5m", |text| {
     Some(time?.as_secs())
 });
 
-/// A text in which space around it does not count.
+/// A text without surrounding space.
 const WORD: Kind<String> = Kind::of("a text", |text| Some(text.to_owned()));
 
 /// Kubernetes takes nothing else into a status. An empty one is none.
@@ -96,7 +96,7 @@ const HOST: Kind<String> = Kind::of("a DNS name such as lb.example.com", |text| 
 pub const PREFIX: &str = "load-balancer.hetzner.cloud/";
 
 provider_kit::declare! {
-    /// All of them, in the order of the reference page.
+    /// The annotations, in the order of the reference page.
     pub ALL: "load-balancer.hetzner.cloud/";
 
     /// Name of the load balancer. A later change renames it.
@@ -104,15 +104,17 @@ provider_kit::declare! {
     /// Size of the load balancer, such as `lb21`. A later change changes the size; removing the annotation only does if the
     /// variable is set.
     pub TYPE: String = "type", kind(WORD), or(&var::LOAD_BALANCERS_TYPE);
-    /// Where it is made; nothing moves it later. An empty one cancels the variable. It wins over the network zone.
+    /// Location of the load balancer. A later change has no effect. An empty value cancels the variable. Takes
+    /// precedence over the network zone.
     pub LOCATION: String = "location", kind(WORD), or(&var::LOAD_BALANCERS_LOCATION);
-    /// Where it is made, less exactly; nothing moves it later. An empty one cancels the variable.
+    /// Network zone of the load balancer; Hetzner chooses the location. A later change has no effect. An empty value
+    /// cancels the variable.
     pub NETWORK_ZONE: String = "network-zone", kind(WORD), or(&var::LOAD_BALANCERS_NETWORK_ZONE);
-    /// How a target is chosen.
+    /// Algorithm by which the load balancer chooses a target.
     pub ALGORITHM_TYPE: Algorithm = "algorithm-type", or(&var::LOAD_BALANCERS_ALGORITHM_TYPE);
-    /// Only these Nodes are targets. While it cannot be understood, targets stay as they are.
+    /// Restricts the targets to Nodes with these labels. While the selector is invalid, targets stay as they are.
     pub NODE_SELECTOR: NodeSelector = "node-selector", otherwise("all Nodes"), decides_targets();
-    /// The Service's status is this name alone, without addresses.
+    /// Name that the Service's status shows instead of addresses.
     pub HOSTNAME: String = "hostname", kind(HOST);
     /// Reverse DNS of the public IPv4 address.
     pub IPV4_RDNS: String = "ipv4-rdns", kind(HOST), otherwise("left as it is");
@@ -129,56 +131,56 @@ provider_kit::declare! {
     /// Reaches targets by their private addresses; needs a network.
     pub USE_PRIVATE_IP: bool = "use-private-ip", or(&var::LOAD_BALANCERS_USE_PRIVATE_IP),
         decides_targets();
-    /// Address of the load balancer in the network. A change detaches it and attaches it anew.
+    /// Address of the load balancer in the network. A change detaches and reattaches the load balancer.
     pub PRIVATE_IPV4: Ipv4Addr = "private-ipv4", otherwise("the network chooses");
     /// The subnet to attach the load balancer to. It must exist.
     pub PRIVATE_SUBNET_IP_RANGE: IpNet = "private-subnet-ip-range",
         or(&var::LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE);
-    /// What is spoken on all ports of the Service.
+    /// Protocol of all ports of the Service.
     pub PROTOCOL: Protocol = "protocol", default("tcp");
-    /// Tells targets the client's address by the PROXY protocol; they must expect it.
+    /// Sends the client's address to targets by the PROXY protocol, which targets must expect.
     pub USES_PROXYPROTOCOL: bool = "uses-proxyprotocol", or(&var::LOAD_BALANCERS_USES_PROXYPROTOCOL);
     /// Name of the cookie of sticky sessions.
     pub HTTP_COOKIE_NAME: String = "http-cookie-name", otherwise("the API's: `HCLBSTICKY`");
-    /// Life of the cookie of sticky sessions.
+    /// Lifetime of the cookie of sticky sessions.
     pub HTTP_COOKIE_LIFETIME: u64 = "http-cookie-lifetime", kind(SECONDS), otherwise("the API's: `5m`");
-    /// When an idle connection is closed.
+    /// Time after which an idle connection is closed.
     pub HTTP_TIMEOUT_IDLE: u64 = "http-timeout-idle", kind(IDLE), otherwise("the API's");
-    /// A client stays at its target, by a cookie. With `http` and `https`.
+    /// Sends each client to the same target, by a cookie. Applies to `http` and `https`.
     pub HTTP_STICKY_SESSIONS: bool = "http-sticky-sessions", otherwise("the API's: `false`");
-    /// Redirects HTTP to HTTPS. With `https`.
+    /// Redirects HTTP to HTTPS. Applies to `https`.
     pub HTTP_REDIRECT_HTTP: bool = "http-redirect-http", otherwise("the API's: `false`");
-    /// Whether certificates are there already, or Hetzner is to get and renew one.
+    /// Origin of the certificates: uploaded by you, or issued and renewed by Hetzner.
     pub CERTIFICATE_TYPE: CertificateType = "certificate-type", default("uploaded");
-    /// Certificates for `https`, by ids or names; a whole number is an id.
+    /// Certificates for `https`, by ID or name; a whole number is an ID.
     pub HTTP_CERTIFICATES: Vec<CertificateRef> = "http-certificates";
     /// Name of the managed certificate.
     pub HTTP_MANAGED_CERTIFICATE_NAME: String = "http-managed-certificate-name",
         otherwise("`ccm-managed-certificate-` and the Service's UID");
-    /// Domains of the managed certificate; required if that is the type. Their DNS must be Hetzner's.
+    /// Domains of the managed certificate; required for the type `managed`. Hetzner must serve their DNS.
     pub HTTP_MANAGED_CERTIFICATE_DOMAINS: Vec<String> = "http-managed-certificate-domains";
-    /// A certificate that no browser trusts: for Hetzner's own tests.
+    /// Requests a certificate that no browser trusts, for Hetzner's own tests.
     pub HTTP_MANAGED_CERTIFICATE_ACME_STAGING: bool = "http-managed-certificate-acme-staging", default("false"), lenient();
-    /// How targets are checked.
+    /// Protocol of health checks.
     pub HEALTH_CHECK_PROTOCOL: Protocol = "health-check-protocol",
         otherwise("the Service's `protocol` if anything else of the check is set, else `tcp`");
-    /// Where targets are checked.
+    /// Port of health checks.
     pub HEALTH_CHECK_PORT: u16 = "health-check-port", kind(Kind::number(1, 65535)), otherwise("the node port");
-    /// How often targets are checked.
+    /// Interval between health checks.
     pub HEALTH_CHECK_INTERVAL: u64 = "health-check-interval", kind(SECONDS),
         or(&var::LOAD_BALANCERS_HEALTH_CHECK_INTERVAL);
-    /// How long a check may take.
+    /// Time-out of a health check.
     pub HEALTH_CHECK_TIMEOUT: u64 = "health-check-timeout", kind(SECONDS),
         or(&var::LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT);
-    /// How many checks must fail before a target is left out.
+    /// Number of failed health checks after which a target receives no traffic.
     pub HEALTH_CHECK_RETRIES: u32 = "health-check-retries", or(&var::LOAD_BALANCERS_HEALTH_CHECK_RETRIES);
-    /// Host that an HTTP check asks for.
+    /// Host name in HTTP health checks.
     pub HEALTH_CHECK_HTTP_DOMAIN: String = "health-check-http-domain";
-    /// Path that an HTTP check asks for.
+    /// Path of HTTP health checks.
     pub HEALTH_CHECK_HTTP_PATH: String = "health-check-http-path";
-    /// Whether a check by `https` wants a valid certificate of the target.
+    /// If set, a health check by `https` requires a valid certificate of the target.
     pub HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE: bool = "health-check-http-validate-certificate";
-    /// Good answers to an HTTP check; `?` stands for one character, `*` for any number.
+    /// Status codes that an HTTP health check accepts; `?` stands for one character, `*` for any number.
     pub HTTP_STATUS_CODES: Vec<String> = "http-status-codes", otherwise("the API's: `2??,3??`");
     /// Reserved; nothing reads it.
     pub IPV4: String = "ipv4";

@@ -1,4 +1,4 @@
-//! The cloud's HTTP API: how lists are paged, and what its error words mean.
+//! The cloud's HTTP API: paging of lists, and meaning of error codes.
 
 use std::hash::Hash;
 
@@ -29,7 +29,8 @@ impl Api {
         Self { actions: Actions::new(http.clone()), http }
     }
 
-    /// Reads a list to its end; `collection` is what the answer calls it. What is read becomes what is kept, item by item.
+    /// Reads a whole list; `collection` is its key in the response. Each item is converted to the kept form when it is
+    /// read.
     pub(crate) async fn list<W: DeserializeOwned, T, K: Hash>(
         &self,
         collection: &'static str,
@@ -41,7 +42,7 @@ impl Api {
         self.http.list(call, collection, &urgency, keep, key).await
     }
 
-    /// The start-up check.
+    /// Performs the start-up check.
     pub(crate) async fn check(&self) -> Result<()> {
         let _: Value = self.http.read(Call::get("/locations", &[]).priority(Priority::Urgent)).await?;
         Ok(())
@@ -52,11 +53,11 @@ pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
     meaning_of(&refusal.code)
 }
 
-/// What the API's words mean beyond the status of the answer.
+/// Returns the meaning of the API's error codes beyond the HTTP status.
 pub(crate) fn meaning_of(code: &str) -> Option<fn(String) -> Error> {
     Some(match code {
         "conflict" | "locked" | "uniqueness_error" => Error::conflict,
-        // What is there already is read, and planned against.
+        // Existing objects are read, and the next plan starts from them.
         "target_already_defined" | "load_balancer_already_attached" | "source_port_already_used" => Error::conflict,
         "server_not_attached_to_network"
         | "ip_not_owned"
@@ -67,7 +68,7 @@ pub(crate) fn meaning_of(code: &str) -> Option<fn(String) -> Error> {
         | "ip_not_available" => Error::invalid,
         "resource_limit_exceeded" => Error::quota,
         "protected" => Error::protected,
-        // Passing, whatever the status says.
+        // Temporary errors, whatever the HTTP status.
         "resource_unavailable" | "service_error" | "server_error" | "maintenance" | "bad_gateway" | "timeout" => {
             Error::other
         }

@@ -18,7 +18,7 @@ const TOKEN_LENGTH: usize = 64;
 const ROBOT_CACHE: Duration = Duration::from_secs(5 * 60);
 const ROBOT_ENDPOINT: &str = "https://robot-ws.your-server.de";
 
-/// The configuration, validated.
+/// The validated configuration of the provider.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// `HCLOUD_TOKEN`, or the file that `HCLOUD_TOKEN_FILE` names.
@@ -27,11 +27,11 @@ pub struct Config {
     pub endpoint: String,
     /// `HCLOUD_DEBUG`: all requests and answers go to the log, without the token.
     pub debug: bool,
-    /// `HCLOUD_RATE_LIMIT_LEFT_TO_OTHERS`, in percent.
+    /// Value of `HCLOUD_RATE_LIMIT_LEFT_TO_OTHERS`, in percent.
     pub rate_limit_left_to_others: u16,
     /// The private network, if there is one.
     pub network: Option<Network>,
-    /// Machines.
+    /// Settings of Nodes' machines.
     pub instances: Instances,
     /// `HCLOUD_METRICS_ADDRESS`, unless `HCLOUD_METRICS_ENABLED` is false.
     pub metrics_address: Option<String>,
@@ -41,7 +41,7 @@ pub struct Config {
     pub robot: Option<Robot>,
 }
 
-/// `HCLOUD_NETWORK…`.
+/// Values of `HCLOUD_NETWORK…`: the private network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
     /// `HCLOUD_NETWORK`: name or id.
@@ -59,35 +59,36 @@ pub struct Instances {
     pub address_family: AddressFamily,
     /// If set, Nodes of cloud servers get a zone.
     pub zone_label: bool,
-    /// Cache of servers.
+    /// Caching of server reads.
     pub cache: Cache,
 }
 
-/// `HCLOUD_SERVER_CACHE_MODE` and `HCLOUD_SERVER_CACHE_MAX_AGE`.
+/// Values of `HCLOUD_SERVER_CACHE_MODE` and `HCLOUD_SERVER_CACHE_MAX_AGE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
     /// Unset: the inventory that all loops share decides what is cheapest.
     Shared,
-    /// `all`: always the whole list, kept for so long.
+    /// Mode `all`: reads always list all servers; holds the TTL.
     All(Duration),
-    /// `one`: always one server at a time, each kept for so long.
+    /// Mode `one`: reads always get one server, cached separately; holds the TTL.
     One(Duration),
     /// `off`: nothing is kept.
     Off,
 }
 
-/// `ROBOT_…`.
+/// Values of `ROBOT_…`: access to dedicated servers.
 #[derive(Clone, Debug)]
 pub struct Robot {
-    /// `ROBOT_USER` and `ROBOT_PASSWORD`, or their files; `None`: Robot servers are known to exist, and nothing is asked.
+    /// `ROBOT_USER` and `ROBOT_PASSWORD`, or their files; `None`: Robot servers are known to exist, but Robot is not
+    /// queried.
     pub credential: Option<Credential>,
     /// Base URL; only tests set another one.
     pub endpoint: String,
-    /// `ROBOT_CACHE_TIMEOUT`.
+    /// Value of the variable `ROBOT_CACHE_TIMEOUT`.
     pub cache_timeout: Duration,
     /// `ROBOT_RATE_LIMIT_WAIT_TIME`; zero: no pause.
     pub rate_limit_wait: Duration,
-    /// `ROBOT_FORWARD_INTERNAL_IPS`.
+    /// Value of the variable `ROBOT_FORWARD_INTERNAL_IPS`.
     pub forward_internal_ips: bool,
 }
 
@@ -126,8 +127,8 @@ impl Config {
         asked.finish().map(|()| config.for_pods_in(setup.cluster_cidr.as_deref()))
     }
 
-    /// Routes need one range of Pods. As before us, a cluster without has none, and everything else: a network is also for
-    /// addresses and load balancers.
+    /// Disables routes unless Pods have exactly one range, like the Go cloud-controller-manager; the rest of the
+    /// network's functions stays enabled.
     fn for_pods_in(mut self, cluster_cidr: Option<&str>) -> Self {
         if let (Some(network), Some(range)) = (self.network.as_mut().filter(|it| it.routes), cluster_cidr)
             && range.trim().parse::<IpNet>().is_err()
@@ -193,7 +194,7 @@ impl Robot {
         if asked.get(&ROBOT_ENABLED) != Some(true) {
             return None;
         }
-        // Only now: the manifests name the files of the credential for everybody, and most Secrets lack these keys.
+        // Read last: the manifests always name the files of the credential, and most Secrets lack these keys.
         let (user, password) = (asked.secret(&ROBOT_USER), asked.secret(&ROBOT_PASSWORD));
         if user.is_some() != password.is_some() {
             asked.mistake("ROBOT_USER and ROBOT_PASSWORD: only one is set; set both or neither");

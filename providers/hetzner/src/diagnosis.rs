@@ -46,8 +46,8 @@ impl Hetzner {
         answer.json().map_err(|error| findings.push(unread(error))).ok()
     }
 
-    /// The API tells a token's scope only to whoever tries to change something. Nothing has the id 0, so that nothing can be
-    /// changed by this.
+    /// Checks the token's permission by a change of the object with ID 0, which does not exist: the API reports a
+    /// token's scope only in the response to a change.
     async fn token_may_write(&self) -> Finding {
         let call = Call::put("/load_balancers/{id}", &["0"]).json(&serde_json::json!({})).reading();
         match self.api.http.send(call).await {
@@ -138,7 +138,7 @@ impl Hetzner {
     }
 }
 
-/// Checks where load balancers go whose Services do not say.
+/// Checks the default location of load balancers.
 fn place(defaults: &Defaults, locations: &[Location]) -> Finding {
     const CHECK: &str = "load balancer location";
     let location = (LOAD_BALANCERS_LOCATION.key(), defaults.get(&LOAD_BALANCERS_LOCATION));

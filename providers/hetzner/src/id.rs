@@ -8,10 +8,10 @@ use provider_kit::provider_id::{Forms, number};
 
 pub use provider_kit::provider_id::IdError;
 
-/// The label of a Node that tells which product its machine is from.
+/// The label of a Node that names the product of its machine.
 pub(crate) const PROVIDED_BY: &str = "instance.hetzner.cloud/provided-by";
 
-/// The first form is how Syself's fork wrote a dedicated server: read, never written. It begins like a cloud server's.
+/// The first form is that of a dedicated server in Syself's fork: read, never written. It begins like a cloud server's.
 const IDS: Forms<MachineId> = Forms {
     accepted: "hcloud://<server id> and hrobot://<server number>",
     prefixes: &[
@@ -33,9 +33,9 @@ const IDS: Forms<MachineId> = Forms {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MachineId {
-    /// A cloud server.
+    /// ID of a cloud server.
     Cloud(u64),
-    /// A dedicated server.
+    /// Number of a dedicated server.
     Robot(u64),
 }
 
@@ -43,13 +43,13 @@ impl MachineId {
     /// Reads a provider id.
     ///
     /// # Errors
-    /// See [`IdError`]; never a reason to take a machine for gone.
+    /// See [`IdError`]; the error never means that a machine no longer exists.
     pub fn read(provider_id: &str) -> Result<Self, IdError> {
         IDS.read(provider_id)
     }
 }
 
-/// The number in a provider id that [can be read](MachineId::read).
+/// Returns the number in a provider id that [can be read](MachineId::read).
 pub(crate) fn digits(provider_id: &str) -> &str {
     &provider_id[provider_id.trim_end_matches(|c: char| c.is_ascii_digit()).len()..]
 }

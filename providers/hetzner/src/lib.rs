@@ -1,7 +1,7 @@
 //! Hetzner Cloud, with dedicated servers from Robot: the provider `hcloud`.
 //!
-//! Drop-in replacement for `hcloud-cloud-controller-manager`: the same environment variables, annotations, labels, provider
-//! ids, events and metrics. What is different, and why, is in `docs/providers/hetzner.md`.
+//! Drop-in replacement for `hcloud-cloud-controller-manager`: the same environment variables, annotations, labels,
+//! provider IDs, events and metrics. `docs/providers/hetzner.md` lists the differences and their reasons.
 //!
 //! | module | what for |
 //! |---|---|

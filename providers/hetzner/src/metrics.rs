@@ -22,7 +22,7 @@ provider_kit::series! {
     TYPE_CACHE: Counter = "cloud_controller_manager_load_balancer_type_cache_requests_total", "subsystem", "mode", "result";
 }
 
-/// A capability whose calls are counted by the names of Hetzner's own program.
+/// Wraps a capability, to count its calls by the names of the Go cloud-controller-manager.
 pub(crate) fn counted<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> Counted<T> {
     let metrics = Arc::clone(metrics);
     Counted::new(inner, move |called| metrics.record(&OPERATIONS, &[name(called)], 1.0))
@@ -43,7 +43,7 @@ fn name(called: Called) -> &'static str {
     }
 }
 
-/// Counts a look-up of a load balancer type.
+/// Counts a lookup of a load balancer type.
 pub(crate) fn balancer_types(metrics: &dyn CloudMetrics, hit: bool) {
     metrics.record(&TYPE_CACHE, &["load_balancer", "all", result(hit)], 1.0);
 }
@@ -72,17 +72,17 @@ impl CloudMetrics for Requests {
     }
 }
 
-/// `GET /servers/{id}` as the labels `get` and `/servers/-`.
+/// Returns `GET /servers/{id}` as the labels `get` and `/servers/-`.
 fn endpoint(operation: &str) -> (String, String) {
     let (method, path) = operation.split_once(' ').unwrap_or(("", operation));
     let segments = path.split('/').map(|segment| if segment.starts_with('{') { "-" } else { segment });
     (method.to_ascii_lowercase(), segments.collect::<Vec<_>>().join("/"))
 }
 
-/// Records which look-ups of servers need a request, for one part of the provider.
+/// Counts lookups of servers with and without a request, for one part of the provider.
 pub(crate) struct ServerCache {
     pub(crate) metrics: Arc<dyn CloudMetrics>,
-    /// `instances_v2` or `routes`.
+    /// Value of the label: `instances_v2` or `routes`.
     pub(crate) subsystem: &'static str,
     /// The cache's mode: `all`, `one` or `off`.
     pub(crate) mode: &'static str,

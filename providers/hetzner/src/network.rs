@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::api::Api;
 use crate::config;
 
-/// The network; cheap to clone. Its id is known from the start on.
+/// The network; cheap to clone. Its ID is read at the start.
 #[derive(Clone, Debug)]
 pub(crate) struct PrivateNetwork {
     api: Api,
@@ -41,7 +41,7 @@ impl PrivateNetwork {
     /// Returns the ID of the network.
     ///
     /// # Errors
-    /// Before the provider was initialised.
+    /// The provider is not initialised yet.
     pub(crate) fn id(&self) -> Result<u64> {
         let unknown = || Error::other(format!("the id of network {:?} is not known yet", self.config.name_or_id));
         self.id.get().copied().ok_or_else(unknown)
@@ -50,7 +50,7 @@ impl PrivateNetwork {
     /// Reads the network.
     ///
     /// # Errors
-    /// The API's refusal; *invalid* if the network no longer exists, which says nothing about its routes.
+    /// The API's error; *invalid* if the network no longer exists, which does not mean that it has no routes.
     pub(crate) async fn read(&self) -> Result<Network> {
         self.by_id(&self.id()?.to_string()).await?.ok_or_else(|| self.missing())
     }
@@ -62,7 +62,7 @@ impl PrivateNetwork {
     /// Looks the network up, by its id or else by its name.
     ///
     /// # Errors
-    /// *Invalid* if there is no such network.
+    /// *Invalid* if the network does not exist.
     pub(crate) async fn find(&self) -> Result<Network> {
         let wanted = &self.config.name_or_id;
         if wanted.bytes().all(|b| b.is_ascii_digit())

@@ -35,7 +35,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(Hetzner::over(config, cloud, robot, transports::metadata()?)))
 }
 
-/// The provider.
+/// The cloud provider for Hetzner.
 pub struct Hetzner {
     pub(crate) api: Api,
     pub(crate) config: Config,
@@ -49,8 +49,8 @@ pub struct Hetzner {
 }
 
 impl Hetzner {
-    /// A provider that talks over these: to the cloud's API, to that of dedicated servers if its credential is known, to the
-    /// metadata service of the machine that it runs on.
+    /// Creates a provider that talks over these: to the cloud's API, to that of dedicated servers if its credential is
+    /// known, to the metadata service of the machine that it runs on.
     #[must_use]
     pub fn over(config: Config, cloud: Transport, robot: Option<Transport>, metadata: Transport) -> Self {
         let api = Api::new(cloud);
@@ -94,7 +94,7 @@ impl CloudProvider for Hetzner {
         false
     }
 
-    /// Load balancers carry the UID of their Service, routes lead to a Node of the cluster.
+    /// Returns `true`: load balancers carry the UID of their Service, and routes lead to a Node of the cluster.
     fn needs_cluster_id(&self) -> bool {
         false
     }

@@ -18,7 +18,7 @@ use crate::config::{self, AddressFamily};
 use crate::id::{MachineId, digits};
 use crate::servers::dedicated::{DedicatedServer, Telling};
 
-/// Several refusals in a row block the address of the caller; after so long one is no longer in a row.
+/// Several unauthorized requests in a row block the caller's address; after this time a request starts a new row.
 const AFTER_UNAUTHORIZED: Duration = Duration::from_secs(15 * 60);
 
 /// The number of lists that are read without a pause, and the time after which one more may be read. Robot answers about 200
@@ -64,7 +64,7 @@ impl Robot {
     /// Returns all servers, no older than `ROBOT_CACHE_TIMEOUT`.
     ///
     /// # Errors
-    /// Robot's refusal; *rate limited* or *unauthorized* as long as Robot is spared because of an earlier refusal;
+    /// Robot's refusal; *rate limited* or *unauthorized* while requests to Robot pause after an earlier refusal;
     /// *unauthorized* if it shows none, as another account would.
     pub(crate) async fn servers(&self) -> Result<Arc<Snapshot<DedicatedServer>>> {
         let list = self.servers.snapshot(Priority::Ordinary).await?;
@@ -80,7 +80,7 @@ impl Robot {
     /// Asks whether a server is shut down. A server that does not support the question counts as running.
     ///
     /// # Errors
-    /// As [`servers`](Self::servers); *not found* if there is no such server.
+    /// Errors of [`servers`](Self::servers); *not found* if the server does not exist.
     pub(crate) async fn is_shut_down(&self, number: u64, priority: Priority) -> Result<bool> {
         let call = Call::get("/reset/{number}", &[&number.to_string()]).inside("reset").priority(priority);
         let reset: Reset = self.servers.source().read(call).await?;
@@ -107,7 +107,7 @@ impl Account {
         self.breaker.pass(self.http.read(call)).await
     }
 
-    /// Waits for the turn of a list. A server that stays away is looked for at each pass of the lifecycle controller.
+    /// Waits until a list may be read. A missing server would cause one at each pass of the lifecycle controller.
     async fn turn(&self) -> Result<()> {
         self.breaker.check()?;
         let wait = {
@@ -117,7 +117,7 @@ impl Account {
             (all_again - now).saturating_sub(LIST_EACH * LISTS_AT_ONCE)
         };
         if !wait.is_zero() {
-            tracing::debug!(?wait, "Robot is spared");
+            tracing::debug!(?wait, "delaying a list of Robot's servers");
             tokio::time::sleep(wait).await;
         }
         Ok(())
@@ -126,7 +126,7 @@ impl Account {
     async fn all(&self, priority: Priority) -> Result<Vec<DedicatedServer>> {
         match self.read::<Vec<One>>(Call::get("/server", &[]).list().priority(priority)).await {
             Ok(servers) => Ok(servers.into_iter().map(|it| it.server).collect()),
-            // How Robot says that there is none.
+            // Robot answers *not found* for an empty list.
             Err(err) if err.is_not_found() => Ok(Vec::new()),
             Err(err) => Err(err),
         }
@@ -186,10 +186,10 @@ impl MachineSource for Account {
     }
 }
 
-/// Returns the meaning of Robot's error codes, where the status does not say it.
+/// Returns the meaning of Robot's error codes beyond the HTTP status.
 fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
     match &*refusal.code {
-        // For how long is the user's to say.
+        // The user configures the duration.
         "RATE_LIMIT_EXCEEDED" => Some(Error::quota),
         _ => None,
     }

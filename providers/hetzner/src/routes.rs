@@ -70,7 +70,7 @@ impl NetworkRoutes {
         }
     }
 
-    /// A wrong range is a frequent mistake, and not this Node's.
+    /// Warns of a range outside of the network, which is a frequent mistake, and not this Node's.
     fn warn_of_ranges(&self, destination: &IpNet, node: &Node) {
         let ranges = self.cluster.ranges();
         if !ranges.is_empty() && !ranges.iter().any(|range| range.contains(destination)) {
@@ -155,7 +155,7 @@ impl RouteCloud for NetworkRoutes {
         Ok((vec![gateway.to_string()], Target::Address))
     }
 
-    /// A range leads to one gateway only: another route of the range makes room for a new one.
+    /// Adds or removes a route. A range has only one gateway: its route to another gateway is removed first.
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
         let _lock = self.lock.lock().await;
         if change == Change::Remove {

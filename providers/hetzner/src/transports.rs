@@ -23,8 +23,8 @@ const PATIENCE: Patience = Patience {
     jitter: Jitter::Full,
 };
 
-/// To the cloud's API, as the provider uses it. The rate limit is that of the project, of which one request comes back each
-/// second; not all of it is ours.
+/// Returns the transport to the cloud's API. The rate limit is that of the project, which regains one request each
+/// second and has other users.
 #[must_use]
 pub fn cloud(config: &Config, setup: &Setup) -> Builder {
     Transport::builder(config.endpoint.clone())
@@ -43,7 +43,7 @@ pub fn cloud(config: &Config, setup: &Setup) -> Builder {
         .dump(config.debug)
 }
 
-/// To Robot's, which is only read.
+/// Returns the transport to Robot's API, which is only read.
 #[must_use]
 pub fn robot(config: &Robot, credential: &Credential, setup: &Setup) -> Builder {
     Transport::builder(config.endpoint.clone())
@@ -53,7 +53,7 @@ pub fn robot(config: &Robot, credential: &Credential, setup: &Setup) -> Builder 
         .patience(Patience { tries: 2, ..PATIENCE })
 }
 
-/// To the metadata service, which knows only the machine that asks.
+/// Returns the transport to the metadata service, which describes only the machine that sends the request.
 pub(crate) fn metadata() -> Result<Transport> {
     let patience = Patience { timeout: Duration::from_secs(5), tries: 2, ..PATIENCE };
     Transport::builder(METADATA).patience(patience).build()

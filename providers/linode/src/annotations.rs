@@ -131,7 +131,7 @@ provider_kit::declare! {
     pub CHECK_PATH: String = "check-path", default("/");
     /// Text that the answer to an `http_body` check must contain.
     pub CHECK_BODY: String = "check-body";
-    /// Seconds between checks.
+    /// Seconds between two health checks.
     pub CHECK_INTERVAL: u32 = "check-interval", default("5");
     /// Seconds that a check may take.
     pub CHECK_TIMEOUT: u32 = "check-timeout", kind(Kind::number(1, 30)), default("3");

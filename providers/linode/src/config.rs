@@ -22,10 +22,10 @@ const BALANCER_KINDS: Kind<bool> = Kind::one_of(&[("nodebalancer", true), ("cili
 /// The product that a NodeBalancer is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeBalancerType {
-    /// `common`: shared machines.
+    /// Shared machines, written `common`.
     #[default]
     Common,
-    /// `premium`: dedicated machines.
+    /// Dedicated machines, written `premium`.
     Premium,
     /// `premium_40gb`: dedicated machines with a faster network.
     Premium40Gb,
@@ -118,7 +118,7 @@ provider_kit::declare! {
 }
 
 impl NodeBalancerType {
-    /// The word of the API.
+    /// Returns the word of the API.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Common => "common",
@@ -139,7 +139,7 @@ pub struct VpcSelection {
     pub by_id: bool,
 }
 
-/// The configuration, validated.
+/// The validated configuration of the provider.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "each is explained where its variable or flag is declared")]
 pub struct Config {

@@ -58,8 +58,8 @@ pub(crate) struct NodeIpam {
     pub(crate) ranges: PodRanges,
     pub(crate) vpcs: Arc<Vpcs>,
     pub(crate) cluster: ClusterView,
-    /// By UID of a Node: the range that was sent for it, and when it is tried again; `None`: it was written, and the cache will
-    /// show it. Until then nobody else gets the range.
+    /// Pending assignments by UID of a Node: the range that was sent, and the time of the next attempt; `None`: it was
+    /// written, and the cache will show it. Until then no other Node gets the range.
     pub(crate) pending: HashMap<Box<str>, (Option<Ipv4Net>, Option<Instant>)>,
 }
 

@@ -1,7 +1,7 @@
 //! Linode (Akamai Cloud): the provider `linode`.
 //!
-//! Drop-in replacement for `linode-cloud-controller-manager`: the same variables, flags, annotations, provider IDs and labels.
-//! `docs/providers/linode.md` says what is different, and why.
+//! Drop-in replacement for `linode-cloud-controller-manager`: the same variables, flags, annotations, provider IDs and
+//! labels. `docs/providers/linode.md` lists the differences and their reasons.
 //!
 //! ```no_run
 //! use cloud_provider::{Environment, Setup};

@@ -1,4 +1,4 @@
-//! Linodes behind Nodes.
+//! Linodes as machines of Nodes.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Machine for Linode {
     }
 }
 
-/// Reads Linodes.
+/// Source of Linodes, read from the API.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) api: Api,
@@ -153,7 +153,7 @@ impl MachineSource for Source {
         self.read(filter, urgency).await
     }
 
-    /// Each page announces the total. But a Linode without the tag is no Node's, and exists.
+    /// Returns `false` with a tag filter: each page contains the total, but a Linode without the tag exists, too.
     fn lists_prove_absence(&self) -> bool {
         self.config.tag_filter.is_none()
     }
@@ -214,11 +214,11 @@ impl MachineSource for Source {
     }
 }
 
-/// Answers for Nodes.
+/// Machine source for Nodes, by Linodes.
 pub(crate) struct Linodes(pub(crate) Inventory<Source>);
 
 impl Linodes {
-    /// A Node whose name is no Linode's label is looked up by a public address.
+    /// Looks up Nodes by a public address if their name is not a Linode's label.
     async fn known_by_address(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Arc<Node>> {
         let mut nodes = nodes.to_vec();
         if nodes.iter().any(|node| node.provider_id().is_none() && !node.addresses.is_empty())

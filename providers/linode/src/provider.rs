@@ -38,7 +38,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(Linode::new(config, http, lists)))
 }
 
-/// The provider.
+/// The cloud provider for Linode.
 pub struct Linode {
     api: Api,
     config: Arc<Config>,
@@ -80,7 +80,7 @@ impl Linode {
         self.api.http.send(Call::get("/profile", &[])).await.map(drop)
     }
 
-    /// Starts what goes on in the background, until the process ends.
+    /// Starts the background tasks, which run until the process ends.
     fn start(&self, context: &Context) {
         let until = |task: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>| {
             let stop = context.shutdown.clone();

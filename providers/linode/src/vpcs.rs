@@ -20,7 +20,7 @@ use crate::config::Config;
 /// Longest age of the labels and IDs of VPCs.
 const MAX_AGE: Duration = Duration::from_secs(300);
 
-/// A VPC.
+/// A VPC of the account.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Vpc {
     pub(crate) id: u64,
@@ -73,7 +73,7 @@ pub(crate) struct Vpcs {
     config: Arc<Config>,
     catalog: Catalog<Vpc>,
     addresses: Cached<Vec<VpcAddress>>,
-    /// With the Linodes that had addresses when these were read.
+    /// Addresses, and the Linodes that had some when these were read.
     ipv6: Cached<(HashSet<Option<u64>>, Vec<VpcAddress>)>,
 }
 
@@ -115,7 +115,7 @@ impl Vpcs {
     /// Returns the ID of a subnet; what is not named is the first one of the configuration.
     ///
     /// # Errors
-    /// *Invalid*, if there is none of the label, with those that there are.
+    /// *Invalid*, if none has the label; the message lists the existing ones.
     pub(crate) async fn subnet(&self, vpc: Option<&str>, subnet: Option<&str>) -> Result<u64> {
         let vpc = match (vpc, self.config.vpc.vpcs.first()) {
             (Some(label), _) => self.find(label, false).await?,
@@ -143,7 +143,8 @@ impl Vpcs {
         self.addresses.forget().await;
     }
 
-    /// IPv6 addresses hardly ever change, and are read less often: but a Linode that joined since then has some, too.
+    /// Reads addresses of both families. IPv6 addresses hardly ever change, and are read less often; but a Linode that
+    /// joined since then has some, too.
     async fn read_both(&self) -> Result<Vec<VpcAddress>> {
         let mut found = self.read_addresses("/vpcs/{id}/ips").await?;
         let joined: HashSet<_> = found.iter().map(|it| it.linode_id).collect();

@@ -16,9 +16,11 @@ provider_kit::declare! {
 
     /// ID of the load balancer. Written by the controller; together with `dlb-adopt`, chosen by the user.
     pub ID: String = "id";
-    /// Takes over the load balancer of `dlb-id`, or of the Service's name, that nobody owns. It is not deleted with the Service.
+    /// Adopts the load balancer of `dlb-id`, or of the Service's name, if it has no owner. It is not deleted with the
+    /// Service.
     pub ADOPT: bool = "adopt", default("false");
-    /// Replaces the load balancer, with another address, where another network, VPC, subnet, family or address asks for it.
+    /// Permits the replacement of the load balancer, with another address, if another network, VPC, subnet, family or
+    /// address requires it.
     pub ALLOW_RECREATE: bool = "allow-recreate", default("false");
     /// Static or reserved address. Default: `spec.loadBalancerIP`.
     pub IP: IpAddr = "ip";

@@ -9,11 +9,11 @@ use provider_kit::transport::{Budget, Builder, Credential, Patience, Refill, Tls
 
 use crate::annotations::defaults;
 
-/// A setting with a few words to choose from.
+/// A setting with a fixed set of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Word(pub &'static str);
 
-/// Every use names its words.
+/// Every use declares its words.
 impl Value for Word {
     const KIND: Kind<Self> = Kind::one_of(&[]);
 }
@@ -48,7 +48,7 @@ provider_kit::declare! {
     pub TIMEOUT: Duration = "Global] timeout", default("30s");
     /// Requests each second, after `burst` at once.
     pub QPS: u32 = "Global] qps", kind(Kind::number(1, 1000)), default("10");
-    /// Requests at once.
+    /// Number of requests at once, above the rate.
     pub BURST: u32 = "Global] burst", kind(Kind::number(1, 1000)), default("20");
     /// Age up to which the list of instances answers.
     pub CACHE_TTL: Duration = "Instances] cache-ttl", default("10s");
@@ -73,7 +73,7 @@ provider_kit::declare! {
     pub EMPTY_BACKEND_POLICY: Word = "LoadBalancer] empty-backend-policy", kind(words!("keep", "all", "none")), default("keep");
     /// Protects load balancers against deletion by others.
     pub DELETE_PROTECTION: bool = "LoadBalancer] delete-protection", kind(TRUTH), default("false");
-    /// Longest wait for changes in one sync. What takes longer is looked at again after 5 s.
+    /// Longest wait for changes in one sync. A longer change is polled again after 5 s.
     pub ACTION_TIMEOUT: Duration = "LoadBalancer] action-timeout", default("3m");
     /// Route table of the cluster's VPC. Enables routes.
     pub ROUTE_TABLE: String = "Route] route-table-id";
@@ -144,7 +144,7 @@ impl Config {
         Ok((Self { region, cluster_id, node_annotations, settings }, http))
     }
 
-    /// Returns the word that is set, else the default.
+    /// Returns the configured word, else the default.
     pub(crate) fn word(&self, key: &Declaration<Word>) -> &'static str {
         self.settings.get(key).map_or("", |word| word.0)
     }

@@ -43,7 +43,7 @@ struct Nic {
 }
 
 impl Instance {
-    /// The primary interface, then the others.
+    /// Returns the primary interface, then the others.
     fn nics(&self) -> impl Iterator<Item = &Nic> {
         self.nics.iter().filter(|nic| nic.primary).chain(self.nics.iter().filter(|nic| !nic.primary))
     }

@@ -71,7 +71,7 @@ impl RouteCloud for MycloudRoutes {
         true
     }
 
-    /// Marks routes to instances that no longer exist. Each of these is looked for by its ID.
+    /// Marks routes to instances that no longer exist. Each instance is looked up by its ID.
     async fn find_targets(&self, routes: &mut [CloudRoute]) -> Result<()> {
         let listed = self.instances.snapshot(Priority::Refresh).await?;
         let known: HashSet<&str> = listed.machines().iter().map(Machine::id).collect();

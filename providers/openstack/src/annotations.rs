@@ -1,7 +1,9 @@
 //! The annotations of a Service. docs/providers/openstack.md is generated from these declarations.
 //!
-//! A truth value or a number that cannot be read is a warning, and the default holds: the Go cloud-controller-manager created load
-//! balancers so, and they must not change with the program. An empty text cancels the value of the configuration ([`text`]).
+//! A truth value or a number that cannot be read is a warning, and the default holds: the Go cloud-controller-manager
+//! created load
+//! balancers so, and they must not change with the program. An empty text cancels the value of the configuration
+//! ([`text`]).
 
 use std::time::Duration;
 
@@ -11,10 +13,10 @@ use provider_kit::declared::{Kind, Value};
 
 use crate::keys;
 
-/// Protocol that tells targets the client's address.
+/// PROXY protocol that sends the client's address to members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyProtocol {
-    /// No such protocol.
+    /// No PROXY protocol header.
     Off,
     /// Version 1 of the PROXY protocol.
     V1,
@@ -39,14 +41,14 @@ const RETRIES: Kind<u16> = Kind::number(1, 10).verbatim();
 
 /// Prefix of nearly all keys.
 pub const PREFIX: &str = "loadbalancer.openstack.org/";
-/// Prefix of [`INTERNAL`].
+/// Prefix of the annotation [`INTERNAL`].
 pub const INTERNAL_PREFIX: &str = "service.beta.kubernetes.io/openstack-";
 
 provider_kit::declare! {
     /// The annotation with another prefix.
     pub INTERNAL_ONES: "service.beta.kubernetes.io/";
 
-    /// The load balancer gets no floating IP. With `internal-lb = true` in the configuration it never gets one.
+    /// Creates the load balancer without a floating IP. With `internal-lb = true` in the configuration, none has one.
     pub INTERNAL: bool = "openstack-internal-load-balancer", kind(TRUTH), otherwise("`internal-lb`"), lenient();
 }
 
@@ -54,68 +56,74 @@ provider_kit::declare! {
     /// The annotations that begin with [`PREFIX`], in the order of the reference page.
     pub ALL: "loadbalancer.openstack.org/";
 
-    /// Name of a `[LoadBalancerClass "name"]` of the configuration, which says where things are.
+    /// Name of a `[LoadBalancerClass "name"]` in the configuration, which has the networks and subnets.
     pub CLASS: String = "class";
-    /// Id of the network that floating IPs come from; counts only if the class has none.
+    /// ID of the network of floating IPs; applies only if the class has none.
     pub FLOATING_NETWORK_ID: String = "floating-network-id", or(&keys::FLOATING_NETWORK_ID), otherwise("`floating-network-id`, else the first external one");
-    /// Id of the subnet that the floating IP comes from; it must be in that network. Counts, as the next two, only if the class has none of the three.
+    /// ID of the subnet of the floating IP, which must be in that network. Applies, like the next two, only if the
+    /// class has none of the three.
     pub FLOATING_SUBNET_ID: String = "floating-subnet-id", otherwise("`floating-subnet-id`");
-    /// The floating IP comes from a subnet with such a name: a glob, or `~` and a regular expression; a leading `!` means the others.
+    /// Name of the subnet of the floating IP: a glob, or `~` and a regular expression; a leading `!` negates it.
     pub FLOATING_SUBNET: String = "floating-subnet", otherwise("`floating-subnet`");
-    /// The floating IP comes from a subnet with one of these tags (a comma list); after `&` with all of them. A leading `!` negates that: `!a,b` takes a subnet with neither tag, `!&a,b` one that lacks at least one of them.
+    /// Tags of the subnet of the floating IP (a comma list), one of which it must have; after `&`, all of them. A
+    /// leading `!` negates that: `!a,b` takes a subnet with neither tag, `!&a,b` one that lacks at least one of them.
     pub FLOATING_SUBNET_TAGS: String = "floating-subnet-tags", otherwise("`floating-subnet-tags`");
-    /// Id of the subnet of the VIP. Read when the load balancer is made; the class goes before it unless that is internal.
+    /// ID of the subnet of the VIP. Applies at creation; the class takes precedence unless the load balancer is
+    /// internal.
     pub SUBNET_ID: String = "subnet-id", or(&keys::CLASS_SUBNET_ID), otherwise("the class, `subnet-id`, else the subnet of the first Node");
-    /// Id of the network of the VIP. Read when the load balancer is made; the class goes before it unless that is internal.
+    /// ID of the network of the VIP. Applies at creation; the class takes precedence unless the load balancer is
+    /// internal.
     pub NETWORK_ID: String = "network-id", or(&keys::CLASS_NETWORK_ID), otherwise("the class, `network-id`");
-    /// Id of the subnet that members are put in.
+    /// ID of the subnet of members.
     pub MEMBER_SUBNET_ID: String = "member-subnet-id", or(&keys::CLASS_MEMBER_SUBNET_ID), otherwise("the class, `member-subnet-id`, else the subnet of the VIP");
-    /// Id of a Neutron port that becomes the port of the VIP; subnet and network do not count then. Read when the load balancer is made.
+    /// ID of a Neutron port that becomes the port of the VIP; subnet and network are then ignored. Applies at creation.
     pub PORT_ID: String = "port-id";
-    /// Id of the load balancer. Written by this program; on another Service it shares that load balancer.
+    /// ID of the load balancer. Set by this program; set it on another Service to share the load balancer.
     pub LOAD_BALANCER_ID: String = "load-balancer-id";
-    /// The address that is published. Written by this program.
+    /// Published address. Set by this program.
     pub LOAD_BALANCER_ADDRESS: String = "load-balancer-address";
-    /// The Service's status is this name alone, without addresses.
+    /// Name that the Service's status shows instead of addresses.
     pub HOSTNAME: String = "hostname";
-    /// The floating IP stays when the Service is deleted.
+    /// Keeps the floating IP when the Service is deleted.
     pub KEEP_FLOATINGIP: bool = "keep-floatingip", kind(TRUTH), default("false"), lenient();
-    /// Tells members the client's address by the PROXY protocol; they must expect it. Not together with `x-forwarded-for`.
+    /// Sends the client's address to members by the PROXY protocol, which members must expect. Not together with
+    /// `x-forwarded-for`.
     pub PROXY_PROTOCOL: ProxyProtocol = "proxy-protocol", default("false"), lenient();
-    /// Listeners speak HTTP, and tell members the client's address in the header `X-Forwarded-For`.
+    /// Creates HTTP listeners, which send the client's address to members in the header `X-Forwarded-For`.
     pub X_FORWARDED_FOR: bool = "x-forwarded-for", kind(TRUTH), default("false"), lenient();
-    /// Reference of a container or secret in Barbican; listeners end TLS with it.
+    /// Reference of a container or secret in Barbican, with which listeners terminate TLS.
     pub DEFAULT_TLS_CONTAINER_REF: String = "default-tls-container-ref", or(&keys::DEFAULT_TLS_CONTAINER_REF);
-    /// How many connections a listener takes at once; `-1`: any number.
+    /// Maximum number of connections of a listener; `-1`: no limit.
     pub CONNECTION_LIMIT: i32 = "connection-limit", kind(Kind::number(-1, 2_147_483_647).verbatim()), default("-1"), lenient();
-    /// How a member is chosen: `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP` or `SOURCE_IP_PORT`. Another one is an event, and the
-    /// configured one holds.
+    /// Algorithm by which a member is chosen: `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP` or `SOURCE_IP_PORT`. An
+    /// unknown value causes an event, and the configured algorithm applies.
     pub LB_METHOD: String = "lb-method", otherwise("`lb-method`");
-    /// After so many milliseconds without data from the client a connection is closed. Not with `ovn`; nor are the other three.
+    /// Milliseconds without data from the client after which a connection is closed. Like the next three, not with
+    /// `ovn`.
     pub TIMEOUT_CLIENT_DATA: u64 = "timeout-client-data", kind(MILLISECONDS), default("50000"), lenient();
-    /// So many milliseconds a connection to a member may take.
+    /// Time-out in milliseconds of a connection to a member.
     pub TIMEOUT_MEMBER_CONNECT: u64 = "timeout-member-connect", kind(MILLISECONDS), default("5000"), lenient();
-    /// After so many milliseconds without data from the member a connection is closed.
+    /// Milliseconds without data from the member after which a connection is closed.
     pub TIMEOUT_MEMBER_DATA: u64 = "timeout-member-data", kind(MILLISECONDS), default("50000"), lenient();
-    /// So many milliseconds are waited for more data to inspect.
+    /// Time in milliseconds to wait for more data to inspect.
     pub TIMEOUT_TCP_INSPECT: u64 = "timeout-tcp-inspect", kind(MILLISECONDS), default("0"), lenient();
-    /// Octavia flavor of the load balancer. Read when it is made. Not with `ovn`.
+    /// Octavia flavor of the load balancer. Applies at creation. Not with `ovn`.
     pub FLAVOR_ID: String = "flavor-id", or(&keys::FLAVOR_ID);
-    /// Octavia availability zone of the load balancer. Read when it is made. Not with `ovn`.
+    /// Octavia availability zone of the load balancer. Applies at creation. Not with `ovn`.
     pub AVAILABILITY_ZONE: String = "availability-zone", or(&keys::AVAILABILITY_ZONE);
-    /// Members are checked.
+    /// Creates health monitors for members.
     pub ENABLE_HEALTH_MONITOR: bool = "enable-health-monitor", kind(TRUTH), otherwise("`create-monitor`"), lenient();
-    /// How often a member is checked.
+    /// Interval between two health checks of a member.
     pub HEALTH_MONITOR_DELAY: Duration = "health-monitor-delay", kind(SECONDS), or(&keys::MONITOR_DELAY), lenient();
-    /// How long a check may take.
+    /// Time-out of a health check.
     pub HEALTH_MONITOR_TIMEOUT: Duration = "health-monitor-timeout", kind(SECONDS), or(&keys::MONITOR_TIMEOUT), lenient();
-    /// How many good checks make a member good.
+    /// Number of successful health checks after which a member is healthy.
     pub HEALTH_MONITOR_MAX_RETRIES: u16 = "health-monitor-max-retries", kind(RETRIES),
         or(&keys::MONITOR_MAX_RETRIES), lenient();
-    /// How many failed checks make a member bad.
+    /// Number of failed health checks after which a member is unhealthy.
     pub HEALTH_MONITOR_MAX_RETRIES_DOWN: u16 = "health-monitor-max-retries-down", kind(RETRIES),
         or(&keys::MONITOR_MAX_RETRIES_DOWN), lenient();
-    /// Only these Nodes are members: a comma list of `label=value`, or `label` alone if its value does not matter.
+    /// Restricts the members to Nodes with these labels: a comma list of `label=value`, or `label` alone for any value.
     pub NODE_SELECTOR: String = "node-selector", or(&keys::NODE_SELECTOR);
 }
 

@@ -18,7 +18,7 @@ pub(crate) enum Service {
     Balancer,
     /// Octavia's root, where its versions are.
     BalancerRoot,
-    /// Barbican: `/v1`.
+    /// Barbican, API version `/v1`.
     Keys,
 }
 

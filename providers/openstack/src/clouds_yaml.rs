@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 
 type Entries = Map<String, Value>;
 
-/// The entry of a cloud, and the mistakes in it; empty if there is none.
+/// The entry of a cloud, and the errors in it; empty if it does not exist.
 #[derive(Default)]
 pub(crate) struct Clouds {
     entry: Value,
-    /// Its name in messages.
+    /// Name of the entry in messages.
     name: String,
     /// The files that were read.
     pub(crate) files: Vec<PathBuf>,

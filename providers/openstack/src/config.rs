@@ -16,14 +16,14 @@ use serde::Serialize;
 
 use crate::keys::{CONTAINER_STORE, ENABLE_INGRESS_HOSTNAME, INGRESS_HOSTNAME_SUFFIX, LB_METHOD, LB_PROVIDER};
 
-/// The configuration, validated.
+/// The validated configuration of the provider.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Credential, and the scope of tokens.
     pub auth: Auth,
     /// `[Global] region`: of the catalogue, and the Nodes' region label.
     pub region: Option<String>,
-    /// `[Global] os-endpoint-type`.
+    /// Value of `[Global] os-endpoint-type`.
     pub interface: Interface,
     /// `ca-file`, `cert-file` and `key-file`, `tls-insecure`: towards all services.
     pub tls: Tls,
@@ -31,11 +31,11 @@ pub struct Config {
     pub regional: bool,
     /// `[Metadata] request-timeout`: of each request to any service.
     pub request_timeout: Duration,
-    /// `[Networking]`.
+    /// Settings of the section `[Networking]`.
     pub networking: Networking,
     /// `[LoadBalancer]`, unless `enabled` is false.
     pub balancers: Option<Balancers>,
-    /// `[Route] router-id`.
+    /// Value of `[Route] router-id`.
     pub router: Option<String>,
     /// Other files that were read: `clouds.yaml` and the like, certificates. When one of them changes, the configuration is read
     /// again.
@@ -60,7 +60,7 @@ impl Config {
 pub struct Auth {
     /// `auth-url`, without a slash at its end and without `/v3`.
     pub url: String,
-    /// The credential.
+    /// Method and credential of the authentication.
     pub method: Method,
     /// The scope of the token.
     pub scope: Scope,
@@ -81,47 +81,47 @@ impl Auth {
 pub enum Method {
     /// User and password; also of a trustee.
     Password {
-        /// The user.
+        /// The user who authenticates.
         user: User,
-        /// The user's password.
+        /// Password of the user.
         password: SecretString,
     },
     /// An application credential. Never with a scope.
     ApplicationCredential {
-        /// By id, or by name and user.
+        /// ID of the credential, or its name and user.
         credential: Named,
-        /// The credential's secret.
+        /// Secret of the application credential.
         secret: SecretString,
     },
     /// A given token, which cannot be renewed.
     Token(SecretString),
 }
 
-/// A user.
+/// A user of Keystone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum User {
-    /// By its id.
+    /// ID of the user.
     Id(String),
-    /// By its name in a domain.
+    /// Name of the user in a domain.
     Name(String, Domain),
 }
 
-/// An application credential.
+/// An application credential of Keystone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// By its id.
+    /// ID of the application credential.
     Id(String),
-    /// By its name, of this user.
+    /// Name of the credential, and its user.
     Name(String, User),
 }
 
-/// A domain.
+/// A domain of Keystone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Domain {
-    /// By its id.
+    /// ID of the domain.
     Id(String),
-    /// By its name.
+    /// Name of the domain.
     Name(String),
 }
 
@@ -134,7 +134,7 @@ pub enum Scope {
     ProjectId(String),
     /// A project, by its name in a domain.
     Project(String, Domain),
-    /// A domain.
+    /// A domain instead of a project.
     Domain(Domain),
     /// A trust, by its id.
     Trust(String),
@@ -143,32 +143,32 @@ pub enum Scope {
 /// Interface of a service's endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Interface {
-    /// `public`.
+    /// The endpoint `public` of the catalogue.
     #[default]
     Public,
-    /// `internal`.
+    /// The endpoint `internal` of the catalogue.
     Internal,
-    /// `admin`.
+    /// The endpoint `admin` of the catalogue.
     Admin,
 }
 
-/// Addresses of Nodes.
+/// Settings of Nodes' addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networking {
-    /// `ipv6-support-disabled`.
+    /// Value of `ipv6-support-disabled`; if set, Nodes have no IPv6 addresses.
     pub ipv6_disabled: bool,
-    /// `public-network-name`.
+    /// Values of `public-network-name`, whose addresses are external.
     pub public: Vec<String>,
-    /// `internal-network-name`; empty: all.
+    /// Values of `internal-network-name`; empty: all networks.
     pub internal: Vec<String>,
     /// `address-sort-order`, in order of priority; what is no CIDR is left out.
     pub sort_order: Vec<IpNet>,
 }
 
-/// Load balancers.
+/// Settings of load balancers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Balancers {
-    /// `[LoadBalancer]`.
+    /// Values of the section `[LoadBalancer]`.
     pub settings: Defaults,
     /// `[LoadBalancerClass "name"]`.
     pub classes: BTreeMap<String, Defaults>,
@@ -191,7 +191,7 @@ impl Balancers {
         self.get(key).unwrap_or_default()
     }
 
-    /// Returns Octavia's provider.
+    /// Returns the name of Octavia's provider.
     #[must_use]
     pub fn provider(&self) -> String {
         self.get(&LB_PROVIDER).unwrap_or_default()
@@ -204,7 +204,7 @@ impl Balancers {
         self.get(&LB_METHOD).unwrap_or_else(|| default.to_owned())
     }
 
-    /// Returns the suffix of host names, if ingresses have such.
+    /// Returns the suffix of host names, if enabled.
     #[must_use]
     pub fn ingress_hostname_suffix(&self) -> Option<String> {
         self.get(&INGRESS_HOSTNAME_SUFFIX).filter(|_| self.flag(&ENABLE_INGRESS_HOSTNAME))

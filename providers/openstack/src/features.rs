@@ -15,17 +15,17 @@
 pub struct Features {
     /// The latest version of its API.
     pub version: (u32, u32),
-    /// Listeners have time-outs.
+    /// If set, listeners have time-outs.
     pub timeouts: bool,
-    /// Objects have tags.
+    /// If set, objects have tags.
     pub tags: bool,
     /// Load balancers have flavors.
     pub flavors: bool,
-    /// Listeners have `allowed_cidrs`.
+    /// If set, listeners have `allowed_cidrs`.
     pub allowed_cidrs: bool,
     /// Load balancers are in availability zones.
     pub availability_zones: bool,
-    /// Health may be asked for by HTTP.
+    /// If set, health monitors may use HTTP.
     pub http_monitors: bool,
     /// Health of UDP pools too.
     pub udp_http_monitors: bool,

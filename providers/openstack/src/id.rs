@@ -1,4 +1,4 @@
-//! `spec.providerID`: `openstack:///<server>`, or `openstack://<region>/<server>` where regions are told apart.
+//! `spec.providerID`: `openstack:///<server>`, or `openstack://<region>/<server>` in clusters of several regions.
 
 pub use provider_kit::provider_id::IdError;
 
@@ -18,7 +18,7 @@ const ACCEPTED: &str = "openstack:///<server id> and openstack://<region>/<serve
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerId<'a> {
-    /// Empty where the provider id does not say.
+    /// Region; empty if the provider ID has none.
     pub region: &'a str,
     /// ID of the server in Nova.
     pub server: &'a str,
@@ -28,7 +28,7 @@ impl<'a> ServerId<'a> {
     /// Reads a provider ID. One without a scheme is read as if it began with `openstack://`: such IDs were written once.
     ///
     /// # Errors
-    /// See [`IdError`]; never a reason to take a machine for gone.
+    /// See [`IdError`]; the error never means that a machine no longer exists.
     pub fn read(provider_id: &'a str) -> Result<Self, IdError> {
         let unread = |is_ours: bool| {
             let (id, accepted) = (provider_id.to_owned(), ACCEPTED);
@@ -46,7 +46,7 @@ impl<'a> ServerId<'a> {
     }
 }
 
-/// As it is written.
+/// Formats the provider ID as it is written to Nodes.
 impl std::fmt::Display for ServerId<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{SCHEME}{}/{}", self.region, self.server)

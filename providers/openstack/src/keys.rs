@@ -1,4 +1,5 @@
-//! The keys of `cloud.conf`, and the environment variables. docs/providers/openstack.md is generated from these declarations.
+//! The keys of `cloud.conf`, and the environment variables. docs/providers/openstack.md is generated from these
+//! declarations.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ impl Value for Interface {
     .any_case();
 }
 
-/// Exactly this word switches verification off, as in the Go cloud-controller-manager: any other one leaves it on.
+/// Only the word `true` disables verification, as in the Go cloud-controller-manager: any other word leaves it enabled.
 const INSECURE: Kind<bool> = Kind::one_of(&[("true", true), ("false", false)]).verbatim();
 const RETRIES: Kind<u16> = Kind::number(1, 10);
 const VERSION: Kind<String> = Kind::of("v2", |text| (text == "v2").then(|| text.to_owned()));
@@ -46,78 +47,79 @@ pub(crate) const FLAGS: [&Key<bool>; 7] = [
 pub const SECTIONS: &[&[&dyn Declared]] = &[GLOBAL, NETWORKING, LOAD_BALANCER, LOAD_BALANCER_CLASS, ROUTE, METADATA];
 
 provider_kit::declare! {
-    /// Who we are.
+    /// Section `[Global]`: Keystone, credential and endpoints.
     pub GLOBAL: "[Global] ";
 
     /// Keystone's URL, with or without `/v3`. Required, here or in `clouds.yaml`.
     pub AUTH_URL: String = "auth-url";
-    /// Id of the user.
+    /// ID of the user.
     pub USER_ID: String = "user-id";
-    /// Name of the user, in a domain; does not count beside an id.
+    /// Name of the user, in a domain; ignored if an ID is set.
     pub USERNAME: String = "username";
     /// Password of the user.
     pub PASSWORD: String = "password", secret();
-    /// Id of the project.
+    /// ID of the project.
     pub TENANT_ID: String = "tenant-id";
-    /// Name of the project, in a domain; does not count beside an id.
+    /// Name of the project, in a domain; ignored if an ID is set.
     pub TENANT_NAME: String = "tenant-name";
-    /// Id of the domain of user and project.
+    /// ID of the domain of user and project.
     pub DOMAIN_ID: String = "domain-id";
     /// Name of the domain of user and project. Without a project the token is for this domain.
     pub DOMAIN_NAME: String = "domain-name";
-    /// Id of the user's domain.
+    /// ID of the user's domain.
     pub USER_DOMAIN_ID: String = "user-domain-id", otherwise("`domain-id`");
     /// Name of the user's domain.
     pub USER_DOMAIN_NAME: String = "user-domain-name", otherwise("`domain-name`");
-    /// Id of the project's domain.
+    /// ID of the project's domain.
     pub TENANT_DOMAIN_ID: String = "tenant-domain-id", otherwise("`domain-id`");
     /// Name of the project's domain.
     pub TENANT_DOMAIN_NAME: String = "tenant-domain-name", otherwise("`domain-name`");
-    /// Id of a Keystone trust: the token is for what it gives.
+    /// ID of a Keystone trust, which is the scope of the token.
     pub TRUST_ID: String = "trust-id";
-    /// Id of the trust's user, in place of `user-id`.
+    /// ID of the trust's user, in place of `user-id`.
     pub TRUSTEE_ID: String = "trustee-id", otherwise("`user-id`");
-    /// Its password, in place of `password`.
+    /// Password of the trust's user, in place of `password`.
     pub TRUSTEE_PASSWORD: String = "trustee-password", secret(), otherwise("`password`");
-    /// Id of an application credential. It says itself what the token is for.
+    /// ID of an application credential, which implies the scope of the token.
     pub APPLICATION_CREDENTIAL_ID: String = "application-credential-id";
-    /// Name of an application credential of the user; does not count beside an id.
+    /// Name of an application credential of the user; ignored if an ID is set.
     pub APPLICATION_CREDENTIAL_NAME: String = "application-credential-name";
-    /// Its secret.
+    /// Secret of the application credential.
     pub APPLICATION_CREDENTIAL_SECRET: String = "application-credential-secret", secret();
-    /// A token that somebody else made, in place of all of these. When it ends, nothing works until there is another one here.
+    /// A token that you issued, in place of all of these. When the token expires, requests fail until you replace it
+    /// here.
     pub TOKEN: String = "token", secret();
     /// Region of the catalogue, and the Nodes' region label.
     pub REGION: String = "region", otherwise("the catalogue's first, and no label");
-    /// Which of a service's endpoints is used.
+    /// Interface of the endpoints to use.
     pub OS_ENDPOINT_TYPE: Interface = "os-endpoint-type", default("public");
     /// File with the only CA certificates that are trusted (PEM).
     pub CA_FILE: String = "ca-file", otherwise("those of the image");
     /// File with the client's certificate (PEM), with `key-file`.
     pub CERT_FILE: String = "cert-file";
-    /// File with its key.
+    /// File with the key of the client's certificate.
     pub KEY_FILE: String = "key-file";
-    /// Certificates are not checked: whoever is on the way can read the password.
+    /// Disables the verification of certificates: an attacker between the program and OpenStack can read the password.
     pub TLS_INSECURE: bool = "tls-insecure", kind(INSECURE), default("false"), lenient();
-    /// What is not set here comes from `clouds.yaml`.
+    /// Reads settings that are not set here from `clouds.yaml`.
     pub USE_CLOUDS: bool = "use-clouds", kind(TRUTH), default("false");
-    /// Where that file is.
+    /// Path of `clouds.yaml`.
     pub CLOUDS_FILE: String = "clouds-file", otherwise("`OS_CLIENT_CONFIG_FILE`, else it is looked for");
-    /// Its entry.
+    /// Name of the entry in `clouds.yaml`.
     pub CLOUD: String = "cloud", otherwise("`OS_CLOUD`, else the only one");
 }
 
 provider_kit::declare! {
-    /// Addresses of Nodes.
+    /// Section `[Networking]`: addresses of Nodes.
     pub NETWORKING: "[Networking] ";
 
-    /// Nodes get no IPv6 addresses.
+    /// Leaves IPv6 addresses out of Nodes' addresses.
     pub IPV6_SUPPORT_DISABLED: bool = "ipv6-support-disabled", kind(TRUTH), default("false");
-    /// Addresses in this network are ExternalIP. One line for each network.
+    /// Name of a network whose addresses are ExternalIP. One line for each network.
     pub PUBLIC_NETWORK_NAME: String = "public-network-name";
-    /// Only addresses in this network are InternalIP. One line for each network.
+    /// Name of a network whose addresses, and no others, are InternalIP. One line for each network.
     pub INTERNAL_NETWORK_NAME: String = "internal-network-name", otherwise("all networks");
-    /// Address ranges: addresses of the first one come first, and so on.
+    /// Address ranges in the order in which a Node's addresses are sorted.
     pub ADDRESS_SORT_ORDER: String = "address-sort-order", kind(RANGES), otherwise("as Nova and Neutron give them");
 }
 
@@ -125,113 +127,114 @@ provider_kit::declare! {
     /// Load balancers: defaults of the annotations, and what there is no annotation for.
     pub LOAD_BALANCER: "[LoadBalancer] ";
 
-    /// Services get load balancers.
+    /// Creates load balancers for Services.
     pub ENABLED: bool = "enabled", kind(TRUTH), default("true");
-    /// There is no other.
+    /// Version of the load balancer API; the only one is `v2`.
     pub LB_VERSION: String = "lb-version", kind(VERSION), default("v2");
-    /// Octavia's provider: `amphora`, `octavia`, `ovn`, `f5`, `amphorav2`; another one is a warning.
+    /// Octavia's provider: `amphora`, `octavia`, `ovn`, `f5`, `amphorav2`; an unknown one causes a warning.
     pub LB_PROVIDER: String = "lb-provider", default("amphora");
-    /// How a member is chosen.
+    /// Algorithm by which a member is chosen.
     pub LB_METHOD: String = "lb-method", otherwise("`ROUND_ROBIN`; with `ovn` `SOURCE_IP_PORT`, the only one that it has");
-    /// Id of the subnet of the VIP, and of members.
+    /// ID of the subnet of the VIP, and of members.
     pub SUBNET_ID: String = "subnet-id", otherwise("the first Node's");
-    /// Id of the subnet of members.
+    /// ID of the subnet of members.
     pub MEMBER_SUBNET_ID: String = "member-subnet-id", otherwise("the VIP's");
-    /// Id of the network of the VIP.
+    /// ID of the network of the VIP.
     pub NETWORK_ID: String = "network-id";
-    /// Id of the network that floating IPs come from.
+    /// ID of the network of floating IPs.
     pub FLOATING_NETWORK_ID: String = "floating-network-id", otherwise("the first external one");
-    /// Id of the subnet that floating IPs come from.
+    /// ID of the subnet of floating IPs.
     pub FLOATING_SUBNET_ID: String = "floating-subnet-id";
-    /// Its name, as the annotation `floating-subnet` takes it.
+    /// Name of the subnet of floating IPs, in the form of the annotation `floating-subnet`.
     pub FLOATING_SUBNET: String = "floating-subnet";
-    /// Its tags, as the annotation `floating-subnet-tags` takes them.
+    /// Tags of the subnet of floating IPs, in the form of the annotation `floating-subnet-tags`.
     pub FLOATING_SUBNET_TAGS: String = "floating-subnet-tags";
-    /// No load balancer gets a floating IP, whatever the annotation says.
+    /// Creates all load balancers without a floating IP, regardless of the annotation.
     pub INTERNAL_LB: bool = "internal-lb", kind(TRUTH), default("false");
-    /// Only these Nodes are members: a comma list of `label=value`, or `label` alone if its value does not matter.
+    /// Restricts the members to Nodes with these labels: a comma list of `label=value`, or `label` alone for any value.
     pub NODE_SELECTOR: String = "node-selector", otherwise("all Nodes");
-    /// A load balancer is deleted with all its parts in one request.
+    /// Deletes a load balancer with all its resources in one request.
     pub CASCADE_DELETE: bool = "cascade-delete", kind(TRUTH), default("true");
     /// Octavia flavor of new load balancers.
     pub FLAVOR_ID: String = "flavor-id";
     /// Octavia availability zone of new load balancers.
     pub AVAILABILITY_ZONE: String = "availability-zone";
-    /// Members are checked.
+    /// Creates health monitors for members.
     pub CREATE_MONITOR: bool = "create-monitor", kind(TRUTH), default("false");
-    /// How often a member is checked.
+    /// Interval between two health checks of a member.
     pub MONITOR_DELAY: Duration = "monitor-delay", kind(Kind::seconds()), default("5s");
-    /// How long a check may take.
+    /// Time-out of a health check.
     pub MONITOR_TIMEOUT: Duration = "monitor-timeout", kind(Kind::seconds()), default("3s");
-    /// How many good checks make a member good.
+    /// Number of successful health checks after which a member is healthy.
     pub MONITOR_MAX_RETRIES: u16 = "monitor-max-retries", kind(RETRIES), default("1");
-    /// How many failed checks make a member bad.
+    /// Number of failed health checks after which a member is unhealthy.
     pub MONITOR_MAX_RETRIES_DOWN: u16 = "monitor-max-retries-down", kind(RETRIES), default("3");
-    /// Each Service gets a security group for its node ports, which the Nodes' ports carry.
+    /// Creates a security group for each Service's node ports, and adds it to the Nodes' ports.
     pub MANAGE_SECURITY_GROUPS: bool = "manage-security-groups", kind(TRUTH), default("false");
-    /// With the PROXY protocol the status is a name, so that traffic from inside goes through the load balancer, too.
+    /// Shows a host name in the status with the PROXY protocol, so that traffic from inside the cluster uses the load
+    /// balancer, too.
     pub ENABLE_INGRESS_HOSTNAME: bool = "enable-ingress-hostname", kind(TRUTH), default("false");
-    /// The name is the address with this behind it.
+    /// Suffix of the host name in the status, after the address.
     pub INGRESS_HOSTNAME_SUFFIX: String = "ingress-hostname-suffix", default("nip.io");
     /// Default of the annotation of the same name.
     pub DEFAULT_TLS_CONTAINER_REF: String = "default-tls-container-ref";
-    /// Where those are: `barbican`, which is asked for them, or `external`, which is not.
+    /// Store of TLS containers: `barbican`, where they are verified, or `external`, which is not read.
     pub CONTAINER_STORE: String = "container-store", default("barbican");
-    /// So many Services may share a load balancer.
+    /// Maximum number of Services that share a load balancer.
     pub MAX_SHARED_LB: u16 = "max-shared-lb", kind(Kind::number(1, 1000)), default("2");
-    /// Load balancers are made and changed piece by piece, for providers that take no more.
+    /// Creates and changes load balancers object by object, for providers that support nothing else.
     pub PROVIDER_REQUIRES_SERIAL_API_CALLS: bool = "provider-requires-serial-api-calls", kind(TRUTH), default("false");
 }
 
 provider_kit::declare! {
-    /// What a Service may choose by the annotation `class`.
+    /// Section `[LoadBalancerClass "name"]`, which a Service selects by the annotation `class`.
     pub LOAD_BALANCER_CLASS: "[LoadBalancerClass \"name\"] ";
 
-    /// As in `[LoadBalancer]`.
+    /// Overrides the key of the same name in `[LoadBalancer]`.
     pub CLASS_FLOATING_NETWORK_ID: String = "floating-network-id", or(&FLOATING_NETWORK_ID);
-    /// As in `[LoadBalancer]`.
+    /// Overrides the key of the same name in `[LoadBalancer]`.
     pub CLASS_FLOATING_SUBNET_ID: String = "floating-subnet-id", or(&FLOATING_SUBNET_ID);
-    /// As in `[LoadBalancer]`.
+    /// Overrides the key of the same name in `[LoadBalancer]`.
     pub CLASS_FLOATING_SUBNET: String = "floating-subnet", or(&FLOATING_SUBNET);
-    /// As in `[LoadBalancer]`.
+    /// Overrides the key of the same name in `[LoadBalancer]`.
     pub CLASS_FLOATING_SUBNET_TAGS: String = "floating-subnet-tags", or(&FLOATING_SUBNET_TAGS);
-    /// As in `[LoadBalancer]`.
+    /// Overrides the key of the same name in `[LoadBalancer]`.
     pub CLASS_NETWORK_ID: String = "network-id", or(&NETWORK_ID);
-    /// As in `[LoadBalancer]`.
+    /// Overrides the key of the same name in `[LoadBalancer]`.
     pub CLASS_SUBNET_ID: String = "subnet-id", or(&SUBNET_ID);
-    /// As in `[LoadBalancer]`.
+    /// Overrides the key of the same name in `[LoadBalancer]`.
     pub CLASS_MEMBER_SUBNET_ID: String = "member-subnet-id", or(&MEMBER_SUBNET_ID);
 }
 
 provider_kit::declare! {
-    /// Routes.
+    /// Section `[Route]`: routes for Pod CIDRs.
     pub ROUTE: "[Route] ";
 
-    /// Id of the router that gets routes to Pod CIDRs. Without it there are none.
+    /// ID of the router that gets routes to Pod CIDRs. Without a router, no routes are created.
     pub ROUTER_ID: String = "router-id";
 }
 
 provider_kit::declare! {
-    /// What is left of the metadata service.
+    /// Section `[Metadata]`: the time-out of requests.
     pub METADATA: "[Metadata] ";
 
-    /// Checked, and not used: this program asks Nova alone.
+    /// Validated but not used: this program reads machines only from Nova.
     pub METADATA_SEARCH_ORDER: String = "search-order", kind(SEARCH_ORDER), default("configDrive,metadataService");
-    /// How long each request to any service may take.
+    /// Time-out of each request to any service.
     pub REQUEST_TIMEOUT: Duration = "request-timeout", kind(Kind::seconds()), default("60s");
 }
 
 provider_kit::declare! {
-    /// The environment variables.
+    /// The environment variables of the provider.
     pub VARIABLES: "O";
 
-    /// Exactly `true`: provider ids carry the region.
+    /// If exactly `true`, provider IDs contain the region.
     pub OS_CCM_REGIONAL: String = "S_CCM_REGIONAL", default("false");
-    /// So often a load balancer that changes is looked at before its change counts as failed; the looks are ever rarer, 23 take
-    /// four and a half minutes. A day is the most.
+    /// Number of polls of a changing load balancer before the change counts as failed. The interval grows; 23 polls
+    /// take four and a half minutes. The limit is a day.
     pub OCCM_WAIT_LB_ACTIVE_STEPS: u32 = "CCM_WAIT_LB_ACTIVE_STEPS", kind(POLLS), default("23"), lenient();
-    /// Where `clouds.yaml` is, if `clouds-file` does not say it. With `use-clouds`.
+    /// Path of `clouds.yaml`, if `clouds-file` is not set. Applies with `use-clouds`.
     pub OS_CLIENT_CONFIG_FILE: String = "S_CLIENT_CONFIG_FILE", otherwise("it is looked for");
-    /// Its entry, if `cloud` does not say it. With `use-clouds`.
+    /// Name of the entry in `clouds.yaml`, if `cloud` is not set. Applies with `use-clouds`.
     pub OS_CLOUD: String = "S_CLOUD", otherwise("the only one");
 }

@@ -65,7 +65,7 @@ impl Issuer for Identity {
         Ok(Issued {
             scope: project.as_ref().map_or("no project".to_owned(), |id| format!("project {id}")),
             lifetime: lifetime(body),
-            // One that somebody else made ends when it ends.
+            // A token that the user issued cannot be renewed.
             is_renewable: !matches!(self.auth.method, Method::Token(_)),
             token: Token {
                 accesses: Service::ALL.map(|service| self.access(&body["catalog"], service, &secret)),

@@ -31,7 +31,7 @@ provider_kit::series! {
     RECONCILE_ERRORS: Counter = "cloudprovider_openstack_reconcile_errors_total", "operation";
 }
 
-/// Load balancers whose reconciliations are counted and timed.
+/// Wraps load balancers, to count and time reconciliations.
 pub(crate) fn reconciled<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> Counted<T> {
     let metrics = Arc::clone(metrics);
     Counted::new(inner, |_| {}).timed(move |called, took, is_ok| {
@@ -65,7 +65,7 @@ fn note(metrics: &dyn CloudMetrics, series: [&'static ProviderSeries; 3], label:
     }
 }
 
-/// `GET /lbaas/listeners/{id}` as `loadbalancer_listener_get`.
+/// Converts `GET /lbaas/listeners/{id}` to `loadbalancer_listener_get`.
 fn request(operation: &str) -> String {
     let (method, path) = operation.split_once(' ').unwrap_or_default();
     let segments: Vec<_> = path.split('/').filter(|it| !it.is_empty() && *it != "lbaas" && *it != "v3").collect();

@@ -18,7 +18,7 @@ use crate::services::{Services, based_on};
 const PAGE_SIZE: usize = 1000;
 /// Most values of one attribute in a request: servers refuse long URLs.
 pub(crate) const VALUES_AT_ONCE: usize = 50;
-/// Number of times that a port is read again because somebody else changed it between our read and our write.
+/// Number of reads of a port that another client changed between our read and our write.
 const ATTEMPTS: usize = 5;
 /// Fields that are read of thousands of ports.
 const FIELDS: &str =
@@ -143,7 +143,7 @@ impl Ports {
         let call = fields(Call::get("/ports", &[]).query("limit", PAGE_SIZE), FIELDS);
         let call = self.services.in_project(call).await?;
         let reading = self.services.network.list(call, "ports", urgency, |port: Port| port, id).await?;
-        // A missing port would take an address from a Node: a partial list does not count.
+        // A missing port would remove an address from a Node: a partial list is an error.
         let mut ports = reading.complete()?.into_items();
         ports.retain(|port| port.may_be_a_servers);
         ports.sort_by(|a, b| a.device.cmp(&b.device));
@@ -188,8 +188,9 @@ impl Ports {
         self.with("security_groups", &[security_group.to_owned()], &[]).await
     }
 
-    /// Changes a port. `change` returns the fields of a PUT, or `None` if no change is needed. If somebody else has changed the
-    /// port since it was read, it is read and `change` is called again. Returns `true` if the port was changed.
+    /// Changes a port. `change` returns the fields of a PUT, or `None` if no change is needed. If another client has
+    /// changed the port since it was read, it is read and `change` is called again. Returns `true` if the port was
+    /// changed.
     ///
     /// # Errors
     /// Neutron's answer; *not found* if the port no longer exists.

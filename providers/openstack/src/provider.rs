@@ -32,7 +32,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(OpenStack::over(config, services, setup)))
 }
 
-/// The provider.
+/// The cloud provider for OpenStack.
 pub struct OpenStack {
     services: Services,
     setup: Setup,
@@ -74,7 +74,8 @@ impl CloudProvider for OpenStack {
         NAME
     }
 
-    /// Load balancers carry the UID of their Service, everything else names of the cluster's own objects.
+    /// Returns `true`: load balancers carry the UID of their Service, everything else names of the cluster's own
+    /// objects.
     fn needs_cluster_id(&self) -> bool {
         false
     }

@@ -104,8 +104,8 @@ impl Services {
         Ok(())
     }
 
-    /// Reads a list to its end, page by page; `call` is without marker, `collection` is the name of the list in the answer. Each
-    /// item is kept as `keep` says.
+    /// Reads a whole list, page by page; `call` has no marker, `collection` is the key of the list in the response.
+    /// `keep` converts each item to the kept form.
     ///
     /// # Errors
     /// The service's answer.
@@ -135,7 +135,7 @@ impl Services {
         Ok(self.list(transport, call, collection, |it: T| it, key).await?.complete()?.into_items())
     }
 
-    /// Reads texts of each item of a list. By the first one an item is told from the others.
+    /// Reads texts of each item of a list. The first text identifies the item.
     ///
     /// # Errors
     /// The service's answer.
@@ -207,7 +207,7 @@ impl Services {
         Ok(self.token().await?.roles.clone())
     }
 
-    /// The configured region.
+    /// Returns the configured region.
     #[must_use]
     pub fn region(&self) -> Option<&str> {
         self.shared.config.region.as_deref()
@@ -221,7 +221,7 @@ pub fn is_immutable(error: &Error) -> bool {
     error.is_conflict() && ["is immutable", "Invalid state PENDING_"].iter().any(|said| text.contains(said))
 }
 
-/// Bases a change on a revision in Neutron: *conflict* if somebody else has changed the object since.
+/// Makes a change conditional on a revision in Neutron: *conflict* if the object was changed since.
 pub(crate) fn based_on(revision: Option<impl std::fmt::Display>, call: Call) -> Call {
     match revision {
         Some(revision) => call.header("If-Match", format_args!("revision_number={revision}")),

@@ -35,7 +35,7 @@ fn patience(timeout: Duration) -> Patience {
     Patience { timeout, total, longest_pause, backoff: Duration::from_millis(500), ..Patience::default() }
 }
 
-/// Asks Nova for a later version of its API, until it says that it has none (406).
+/// Requests a later version of Nova's API, until Nova refuses it (406).
 pub(crate) struct Microversion {
     leaf: Arc<dyn Leaf>,
     is_refused: Arc<AtomicBool>,
@@ -92,7 +92,7 @@ fn refusal(headers: &HeaderMap, body: &[u8]) -> Option<Refusal> {
     let Some((word, inner, message)) = nested else {
         return Refusal::read(headers, body).map(|read| Refusal { code: String::new(), ..read });
     };
-    // Keystone says `title`, Neutron `type`; Nova has the word for it outside.
+    // The code is `title` in Keystone, `type` in Neutron, and the key of the error in Nova.
     let code = ["type", "title"].iter().find_map(|key| inner.get(*key)?.as_str()).unwrap_or(word);
     refusal(code, message)
 }

@@ -1,5 +1,5 @@
-//! How much memory load balancers of thousands of members take while they are made. The cloud is another process: what it needs
-//! does not count.
+//! Memory use while load balancers with thousands of members are created. The cloud is a separate process, so that its
+//! memory does not count.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it does not find what it expects")]
 
@@ -23,7 +23,7 @@ const NAME: &str = "load_balancers_of_ten_thousand_members_take_few_mebibytes_ho
 /// Tells the process that it is the cloud.
 const IS_CLOUD: &str = "CCM_TEST_IS_CLOUD";
 const NODES: usize = 5_000;
-/// In KiB.
+/// Maximum growth of memory, in KiB.
 const LIMIT: usize = 11 * 1024;
 
 #[tokio::test]
@@ -48,7 +48,8 @@ async fn load_balancers_of_ten_thousand_members_take_few_mebibytes_however_many_
     check("made", before);
 }
 
-/// What is resident now, from which the peak is measured; where that is not allowed, more is measured.
+/// Resets the peak, and returns the resident memory from which the peak is measured; where the reset is not allowed,
+/// the peak includes earlier growth.
 fn forget_peak() -> usize {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     kib("VmRSS")
@@ -60,7 +61,7 @@ fn check(what: &str, before: usize) {
     assert!(taken < LIMIT, "{what}: {taken} KiB are more than {LIMIT}");
 }
 
-/// Of this process.
+/// Returns a value of this process's status, in KiB.
 fn kib(key: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap();
@@ -106,7 +107,7 @@ fn uuid(number: usize) -> String {
 struct OtherProcess(Child);
 
 impl OtherProcess {
-    /// The cloud, and where it is.
+    /// Starts the cloud, and returns its address.
     fn start() -> (Self, String) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", NAME, "--nocapture"]).env(IS_CLOUD, "true").stdout(Stdio::piped());
@@ -200,7 +201,7 @@ impl Cloud {
         }})
     }
 
-    /// Answers as Octavia does: with all that was made.
+    /// Returns the response of Octavia with all created objects.
     fn make(&mut self, mut asked: Value) -> Value {
         let mut balancer = asked["loadbalancer"].take();
         let id = uuid(self.balancers.len());
@@ -232,7 +233,7 @@ fn without_members(pool: &Value) -> Value {
     pool
 }
 
-/// With the fields that are asked for.
+/// Returns a member with the requested fields.
 fn in_short(member: &Value) -> Value {
     let fields = ["id", "name", "address", "protocol_port", "monitor_port", "subnet_id"];
     fields.into_iter().map(|key| (key.to_owned(), member[key].clone())).collect()

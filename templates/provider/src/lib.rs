@@ -37,7 +37,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(Acme::new(http)?))
 }
 
-/// The provider.
+/// The provider of Acme Cloud.
 pub struct Acme {
     http: Transport,
     instances: Inventory<Api>,

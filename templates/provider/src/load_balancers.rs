@@ -93,7 +93,7 @@ impl Object for LoadBalancer {
             id: self.id.clone(),
             name: self.name.clone(),
             owner_tags: OWNER.take_from(&mut tags),
-            // Tags of others are kept here, and written back.
+            // Other tags are kept here, and written back.
             labels: tags.into_iter().map(|tag| (tag, String::new())).collect(),
             state: if self.status == "active" { State::Ready } else { State::Busy },
             ingress: self.ip.iter().map(|ip| Actual::ip(ip)).collect(),

@@ -1,13 +1,13 @@
-//! What the process itself costs: how soon it is ready, what it takes while idle, how large it is, and how fast its metrics
-//! are read.
+//! Benchmark of the process itself: time until ready, idle cost, size, and time of a metrics scrape.
 //!
 //! ```text
 //! cargo bench -p ccm-tests --bench process
 //! ```
 //!
-//! The binary is the release build of README.md, which this program builds first, or what `CCM_TEST_BINARY` names. It runs
-//! with all controllers, election and endpoints. The API server (the embedded one) and the simulated cloud are in this
-//! process. Each line is a figure beside what is required of it; the exit code is 1 if one is missed.
+//! The binary is the release build of README.md, which this program builds first, or the value of `CCM_TEST_BINARY`: in CI
+//! the binary of the image, without the demo. It runs with its default controllers, election and endpoints. The API server
+//! (the embedded one) and the fake of Hetzner Cloud are in this process. Each line is a figure with its requirement; the
+//! exit code is 1 if one is missed.
 
 #[path = "../scale/release.rs"]
 mod release;
@@ -28,10 +28,10 @@ const TIMES: usize = 15;
 const BINARY_WITHOUT_CLOUDS: f64 = 15.5;
 const BINARY_PER_CLOUD: f64 = 0.5;
 /// The clouds that are built in.
-const CLOUDS: u8 = 5;
+const CLOUDS: u8 = 6;
 /// Processes whose idle memory is taken: the median counts.
 const IDLE: usize = 3;
-/// What is still settling after a start has settled by then.
+/// Time after a start in which the process has settled.
 const SETTLED: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -64,7 +64,7 @@ async fn measure() -> Result<bool> {
     for _ in 0..IDLE {
         let world = World::new(0).await?;
         let process = world.start(&binary)?;
-        // Nobody calls it meanwhile: it is idle.
+        // The process receives no request meanwhile: it is idle.
         tokio::time::sleep(SETTLED).await;
         idle.push(process.usage()?.resident_kib as f64 / 1024.0);
         world.ready().await?;
@@ -84,7 +84,6 @@ async fn measure() -> Result<bool> {
     let lines = [
         line("start to ready on an empty cluster, s (median)", median(&mut starts), 0.3),
         line("resident memory while idle, all controllers, MiB (median)", median(&mut idle), 15.0),
-        // With the demo and its API server in it.
         line("release binary, MB", size, BINARY_WITHOUT_CLOUDS + f64::from(CLOUDS) * BINARY_PER_CLOUD),
         line("scrape of /metrics at 5,000 Nodes, ms (median)", median(&mut scrapes), 10.0),
     ];

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use ccm_conformance::node_object::registration;
 use ccm_tests::controller::Controller;
-use ccm_tests::machines::ServedCloud;
+use ccm_tests::profiles::HetznerCloud;
+use ccm_tests::served_profile::ServedProfile;
 use ccm_tests::wait::{until, until_every};
 use embedded_apiserver::{ApiServer, Options, kubeconfig};
 use kube::{Client, Config};
@@ -17,13 +18,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// How often it is asked whether it is ready.
+/// Interval at which readiness is polled.
 const LOOK: Duration = Duration::from_millis(5);
 /// There as soon as the cache of Nodes is full.
 const OF_NODES: &str = "\nccm_node_uninitialized ";
 
 pub(crate) struct World {
-    served: ServedCloud,
+    served: ServedProfile,
     kubeconfig: PathBuf,
     directory: TempDir,
     secure: u16,
@@ -33,17 +34,18 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With so many machines, each with an initialised Node.
+    /// Creates a harness with this number of machines, each with an initialised Node.
     pub(crate) async fn new(nodes: usize) -> Result<Self> {
         let directory = TempDir::with_prefix("ccm-process-")?;
-        let served = ServedCloud::start(directory.path()).await?;
+        let cloud = HetznerCloud::default();
         let api = ApiServer::with_options(Options { taint_new_nodes: false, ..Options::default() });
-        served.cloud.create_machines("worker-", nodes);
-        for machine in served.cloud.machines() {
-            let mut node = registration(&machine.name, 25, true);
-            node["spec"] = json!({"providerID": format!("simulated://{}", machine.id)});
+        for number in 0..nodes {
+            let name = format!("worker-{number}");
+            let mut node = registration(&name, 25, true);
+            node["spec"] = json!({"providerID": format!("hcloud://{}", cloud.fake.add_server(&name).id)});
             api.seed(node).map_err(|error| anyhow::anyhow!("{error}"))?;
         }
+        let served = ServedProfile::start(Box::new(cloud), directory.path()).await?;
         let stop = CancellationToken::new();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -58,23 +60,21 @@ impl World {
 
     pub(crate) fn start(&self, binary: &Path) -> Result<Controller> {
         let kubeconfig = self.kubeconfig.display();
-        let flags = [
-            "--cloud-provider=simulated".to_owned(),
-            format!("--cloud-config={}", self.served.config().display()),
+        let own = [
             format!("--kubeconfig={kubeconfig}"),
             format!("--authentication-kubeconfig={kubeconfig}"),
             format!("--authorization-kubeconfig={kubeconfig}"),
-            "--controllers=*,persistent-volume-label-controller".to_owned(),
             "--cluster-cidr=10.244.0.0/16".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", self.secure),
             format!("--metrics-bind-address=127.0.0.1:{}", self.plain),
         ];
         self.started.set(Some(Instant::now()));
-        Controller::start(binary, flags.map(Into::into), &self.directory.path().join("log"))
+        let flags = self.served.flags().into_iter().chain(own).map(Into::into);
+        Controller::start_with(binary, flags, self.served.environment(), &self.directory.path().join("log"))
     }
 
-    /// Waits until it leads, its controllers run and `/readyz` says so; how long that took.
+    /// Waits until the process leads, its controllers run and `/readyz` reports so; returns the time that this took.
     pub(crate) async fn ready(&self) -> Result<Duration> {
         let mut config = Config::new(format!("https://127.0.0.1:{}", self.secure).parse()?);
         config.accept_invalid_certs = true;
@@ -82,7 +82,7 @@ impl World {
         let client = Client::try_from(config)?;
         until_every(LOOK, "it is ready", LIMIT, async || {
             let text = client.request_text(http::Request::get("/readyz?verbose").body(Vec::new())?).await?;
-            ensure!(text.contains("persistent-volume-label-controller ok"), "its controllers do not run yet");
+            ensure!(text.contains("service-lb-controller ok"), "its controllers do not run yet");
             Ok(())
         })
         .await?;

@@ -1,10 +1,10 @@
-//! How the race is called.
+//! Arguments of the race.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-/// What is raced, and how much there is to do.
+/// Programs to race, and the amount of work.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     pub(crate) script: PathBuf,
@@ -55,8 +55,8 @@ impl Arguments {
     }
 }
 
-/// Absolute: the script and the programs run elsewhere. Cargo runs benches in the package's directory, people call it from
-/// the workspace's.
+/// Returns an absolute path, because the script and the programs run in other directories. Cargo runs benches in the
+/// package's directory, people call it from the workspace's.
 fn path(text: &str) -> Result<PathBuf> {
     let path = PathBuf::from(text);
     let from_workspace = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(&path);

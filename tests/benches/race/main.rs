@@ -10,9 +10,10 @@
 //!     [-- FLAGS]        of both programs
 //! ```
 //!
-//! The script starts the server, the fake cloud and the program, and prints a JSON line for each phase. Its own writes, one
-//! for each Service or Node, are taken off. Each line of the report is a figure beside what is required of it; the exit code is 1 if one is
-//! missed. Times are told, and held against the other program's only where it ran: nothing else may run meanwhile.
+//! The script starts the server, the fake cloud and the program, and prints a JSON line for each phase. Its own writes,
+//! one for each Service or Node, are subtracted. Each line of the report is a figure with its requirement; the exit
+//! code is 1 if one is missed. Times are reported, and compared with the other program's only if it ran: no other load
+//! may run meanwhile.
 
 mod arguments;
 mod phases;

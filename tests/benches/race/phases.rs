@@ -1,4 +1,4 @@
-//! One run of a program, phase by phase.
+//! A run of a program, phase by phase.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::arguments::Arguments;
 
-/// What the script tells of a phase.
+/// Figures of a phase, as the script reports them.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Phase {
     #[serde(rename = "phase")]
@@ -33,7 +33,7 @@ pub(crate) struct Phase {
     pub(crate) timed_out: bool,
 }
 
-/// All phases of a run, and what was left behind.
+/// Phases of a run, and the number of leftover objects.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) phases: Vec<Phase>,

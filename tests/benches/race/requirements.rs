@@ -1,4 +1,4 @@
-//! What is required, and what came out.
+//! Requirements and measured figures.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::phases::{Phase, Run};
 /// A phase of the other program that takes less is too short for a ratio of CPU time.
 const LONG_ENOUGH: f64 = 2.0;
 
-/// All lines.
+/// Lines of the report.
 #[derive(Default)]
 pub(crate) struct Report(Vec<Line>);
 
@@ -21,7 +21,7 @@ struct Line {
 }
 
 impl Report {
-    /// Whether nothing was missed.
+    /// Returns `true` if every requirement is met.
     pub(crate) fn holds(&self) -> bool {
         self.0.iter().all(Line::holds)
     }
@@ -85,7 +85,7 @@ fn counts(arguments: &Arguments, phase: &Phase, report: &mut Report) {
         "initialise nodes" => {
             report.at_most(format!("{name}: cloud requests"), phase.cloud_requests as f64, (pages + 5) as f64);
             report.at_most(format!("{name}: writes a Node"), per(phase.writes(), nodes), 2.0);
-            // The lease is taken at the start of this phase or just before it: one event says so.
+            // The Lease is acquired at the start of this phase or just before it, with one event.
             report.at_most(format!("{name}: events"), phase.events() as f64, (nodes + 1) as f64);
         }
         "create load balancers" => {
@@ -99,7 +99,8 @@ fn counts(arguments: &Arguments, phase: &Phase, report: &mut Report) {
             report.at_most(format!("{name}: cloud requests each, lists aside"), requests, 2.0);
         }
         "delete load balancers" => {
-            // Where names are not unique, a deletion is proven by two lists, a machine and the load balancer itself.
+            // In clouds without unique names, a deletion is verified by two lists, a machine and the load balancer
+            // itself.
             let most = if arguments.cloud == "digitalocean" { 5.0 } else { 2.0 };
             report.at_most(format!("{name}: cloud requests each"), per(phase.cloud_requests, services), most);
         }
@@ -107,7 +108,8 @@ fn counts(arguments: &Arguments, phase: &Phase, report: &mut Report) {
             let slack = if nodes > 1000 { 10 } else { 5 };
             report.at_most(format!("{name}: cloud requests"), phase.cloud_requests as f64, (3 * pages + slack) as f64);
             report.at_most(format!("{name}: Kubernetes writes each"), per(phase.writes(), down), 1.0);
-            // One each, and what is still on its way of the phase before, in which each of these Nodes got its shutdown taint.
+            // One event each, and events of the phase before that are still in flight, in which each of these Nodes
+            // got its shutdown taint.
             report.at_most(format!("{name}: events each"), per(phase.events(), down), 2.0);
         }
         "steady" | "steady with load balancers" | "another binary takes over" => {

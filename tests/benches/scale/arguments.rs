@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of the benchmark.
 
 use std::path::PathBuf;
 
@@ -19,16 +19,16 @@ pub(crate) const USAGE: &str = "usage: cargo bench -p ccm-tests --bench scale --
   CCM_TEST_KUBECONFIG  a test cluster without kube-controller-manager, instead of the embedded API server
   CCM_TEST_BINARY      a controller, instead of the release build of this tree";
 
-/// What is measured.
+/// Size of the measured cluster, and its programs.
 #[derive(Default)]
 pub(crate) struct Arguments {
-    /// Nodes.
+    /// Number of Nodes in the cluster.
     pub(crate) nodes: usize,
     /// Services of type `LoadBalancer`; with any, the phases are theirs.
     pub(crate) services: usize,
     /// Images that each Node lists.
     pub(crate) images: usize,
-    /// `--concurrent-node-syncs`.
+    /// Value of the flag `--concurrent-node-syncs`.
     pub(crate) concurrency: usize,
     /// Length of the steady phase, in seconds.
     pub(crate) steady: u64,
@@ -96,13 +96,13 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// So many Nodes are a tenth.
+    /// Returns a tenth of the Nodes.
     pub(crate) fn tenth(&self) -> usize {
         self.nodes / 10
     }
 }
 
-/// Absolute. Cargo runs benches in the package's directory, people call it from the workspace's.
+/// Returns an absolute path. Cargo runs benches in the package's directory, people call it from the workspace's.
 fn path(text: &str) -> Result<PathBuf> {
     let path = PathBuf::from(text);
     let from_workspace = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(&path);

@@ -36,23 +36,23 @@ pub(crate) fn node_names(count: usize) -> Vec<String> {
     (1..=count).map(|number| format!("scale-{number:05}")).collect()
 }
 
-/// A cluster.
+/// The cluster of a run.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     kubeconfig: PathBuf,
     counted: Counted,
 }
 
-/// How the controller's requests are told from those of this program.
+/// Source of the counts of the controller's requests.
 enum Counted {
-    /// It comes through a port of its own.
+    /// The controller's requests come through a port of their own.
     AtItsPort(ApiRequests),
-    /// By the server's own counters, less these.
+    /// The server's own counters, less the requests of this program.
     ByTheServer { ours: Mutex<Counters> },
 }
 
 impl Cluster {
-    /// The real one that `CCM_TEST_KUBECONFIG` leads to, or an embedded one.
+    /// Returns the real cluster of `CCM_TEST_KUBECONFIG`, or an embedded one.
     pub(crate) async fn from_environment(directory: &Path) -> Result<Self> {
         match std::env::var_os("CCM_TEST_KUBECONFIG").filter(|path| !path.is_empty()) {
             Some(path) => Self::real(PathBuf::from(path)).await,
@@ -97,12 +97,12 @@ impl Cluster {
         if self.is_real() { "kube-apiserver" } else { "embedded" }
     }
 
-    /// The file that leads the controller here.
+    /// Returns the path of the kubeconfig.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The controller's requests so far. Those for Events of a real server are whoever's but its own.
+    /// Returns the controller's requests so far. Events of a real server are those of all clients except this program.
     pub(crate) async fn requests(&self) -> Result<Counters> {
         match &self.counted {
             Counted::AtItsPort(requests) => {
@@ -126,7 +126,7 @@ impl Cluster {
         Ok(events.list_metadata(&theirs).await.context("the API server's own events")?.items.len() as u64)
     }
 
-    /// A request of this program, which the server counts as well.
+    /// Counts a request of this program, which the server counts as well.
     pub(crate) fn note_ours(&self, request: &str) {
         if let Counted::ByTheServer { ours } = &self.counted {
             ours.lock().unwrap_or_else(PoisonError::into_inner).add(request.to_owned(), 1);
@@ -184,7 +184,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until a Node is as `check` wants it; it hears `None` if there is no such Node.
+    /// Waits until a Node meets `check`, which receives `None` if the Node does not exist.
     pub(crate) async fn becomes(
         &self,
         name: &str,
@@ -204,7 +204,7 @@ impl Cluster {
     pub(crate) async fn all_have_a_region(&self, limit: Duration) -> Result<()> {
         let selector = format!("{OURS},!{}", cloud_provider::names::LABEL_REGION);
         let one = ListParams::default().labels(&selector).limit(1);
-        // Each look costs the API server some milliseconds, of which the controller would have made use.
+        // Each poll costs the API server some milliseconds, which the controller would have used.
         until_every(Duration::from_millis(250), "all Nodes have labels", limit, async || {
             self.note_ours("LIST nodes");
             let nodes = self.nodes().list_metadata(&one).await?;
@@ -214,7 +214,7 @@ impl Cluster {
         .await
     }
 
-    /// All Nodes.
+    /// Returns all Nodes of the benchmark.
     pub(crate) async fn list(&self) -> Result<Vec<cloud_provider::Node>> {
         self.note_ours("LIST nodes");
         let nodes = self.nodes().list(&ListParams::default().labels(OURS)).await?;
@@ -232,7 +232,7 @@ impl Cluster {
     }
 }
 
-/// What the peers' benchmark keeps of a Node.
+/// Returns the fields of a Node that the peers' benchmark keeps.
 fn plain(node: &Value) -> Value {
     let (labels, status) = (&node["metadata"]["labels"], &node["status"]);
     let ready: Vec<_> =
@@ -255,7 +255,7 @@ async fn note(State(requests): State<ApiRequests>, request: Request, next: Next)
     answer
 }
 
-/// The requests for Nodes, Services and Events that a server's metrics tell of. What else it counts are its own affairs.
+/// Returns the requests for Nodes, Services and Events in a server's metrics, without the server's own.
 fn served(metrics: &str) -> Counters {
     let samples = metrics.lines().filter_map(|line| line.strip_prefix("apiserver_request_total{")?.split_once("} "));
     let counts = samples.filter_map(|(labels, count)| {
@@ -263,7 +263,7 @@ fn served(metrics: &str) -> Counters {
             let from = labels.split_once(&format!("{name}=\""))?.1;
             Some(from.split_once('"')?.0).filter(|value| !value.is_empty())
         };
-        // `subresource` ends in `resource`; the comma tells them apart.
+        // `subresource` ends in `resource`; the comma distinguishes them.
         let resource = label(",resource").filter(|resource| matches!(*resource, "nodes" | "events" | "services"))?;
         let subresource = label("subresource").map(|subresource| format!("/{subresource}")).unwrap_or_default();
         let count = count.trim().parse::<f64>().ok()?;

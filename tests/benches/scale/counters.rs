@@ -13,7 +13,7 @@ impl Counters {
         *self.0.entry(name).or_default() += count;
     }
 
-    /// What came since `before`.
+    /// Returns the requests since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let grown = self
             .0
@@ -26,12 +26,12 @@ impl Counters {
         self.0.values().sum()
     }
 
-    /// Those that ask for a change, of resources (or routes) that `of` picks.
+    /// Returns the number of requests that ask for a change, of resources (or routes) that `of` selects.
     pub(crate) fn writes(&self, of: impl Fn(&str) -> bool) -> u64 {
         self.sum(|verb, resource| is_write(verb, resource) && of(resource))
     }
 
-    /// Those that only read, of resources (or routes) that `of` picks.
+    /// Returns the number of requests that only read, of resources (or routes) that `of` selects.
     pub(crate) fn reads(&self, of: impl Fn(&str) -> bool) -> u64 {
         self.sum(|verb, resource| !is_write(verb, resource) && of(resource))
     }

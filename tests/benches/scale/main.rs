@@ -1,15 +1,16 @@
-//! What a large cluster costs: seconds, processor time, memory and requests, phase by phase, as JSON lines.
+//! Benchmark of a large cluster: seconds, processor time, memory and requests, phase by phase, as JSON lines.
 //!
 //! ```text
 //! cargo bench -p ccm-tests --bench scale -- --nodes 5000
 //! cargo bench -p ccm-tests --bench scale -- --nodes 1000 --services 1000
 //! ```
 //!
-//! The controller is a process of its own: the release build of README.md, which this program builds first, or what
-//! `CCM_TEST_BINARY` or `--binary` names: any cloud controller manager for the cloud. The fake of the cloud is served over HTTP
-//! on loopback: the simulated one, 50 machines a page, or with `--cloud hcloud` that of any profile. The API server is
-//! the embedded one, served over HTTP from this process, or with `CCM_TEST_KUBECONFIG` a real one (a *test* cluster
-//! without kube-controller-manager, since nobody renews these Nodes' Leases; it must have no Nodes of its own).
+//! The controller is a process of its own: the release build of README.md, which this program builds first, or the
+//! value of `CCM_TEST_BINARY` or `--binary`: any cloud controller manager for the cloud. The fake of the cloud is
+//! served over HTTP on loopback: the simulated one, 50 machines a page, or with `--cloud hcloud` that of any profile.
+//! The API server is the embedded one, served over HTTP from this process, or with `CCM_TEST_KUBECONFIG` a real one (a
+//! *test* cluster without kube-controller-manager, since these Nodes' Leases are not renewed; it must have no Nodes of
+//! its own).
 //!
 //! Phases, each over what the one before left:
 //!
@@ -38,7 +39,8 @@
 //! cargo bench -p ccm-tests --bench scale -- --cloud hcloud --nodes 100 --services 20 --binary OURS --then THE-GO-PROGRAM
 //! ```
 //!
-//! Figures that depend on the length of pages are required on the simulated cloud only. The last line holds the figures beside what is required of them; the exit code is 1 if one is missed.
+//! Figures that depend on the length of pages have requirements on the simulated cloud only. The last line has the
+//! figures with their requirements; the exit code is 1 if one is missed.
 
 mod arguments;
 mod cluster;
@@ -113,7 +115,7 @@ async fn run(arguments: &Arguments) -> Result<bool> {
             format!("--concurrent-node-syncs={}", arguments.concurrency),
             "--node-status-update-frequency=30s".to_owned(),
             "--configure-cloud-routes=false".to_owned(),
-            // It is the controllers that are measured; a program that is killed must not wait for its own lease.
+            // Only the controllers are measured; a program that is killed must not wait for its own Lease.
             "--leader-elect=false".to_owned(),
             "--allow-untagged-cloud".to_owned(),
             "--secure-port=0".to_owned(),

@@ -1,4 +1,4 @@
-//! One phase: what it took.
+//! Measurement of a phase.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::counters::Counters;
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Phase {
     pub(crate) phase: &'static str,
-    /// `embedded` or `kube-apiserver`.
+    /// API server: `embedded` or `kube-apiserver`.
     pub(crate) api: &'static str,
     /// Nodes in the cluster at the start.
     pub(crate) nodes: usize,
@@ -36,12 +36,12 @@ pub(crate) struct Phase {
     pub(crate) events: u64,
     /// Writes to the cloud and to Kubernetes, Events apart.
     pub(crate) mutations: u64,
-    /// What the phase is about is Services: what they cost.
+    /// Figures of Services, in a phase that is about them.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) services: Option<OfServices>,
 }
 
-/// What Services cost in a phase that is about them.
+/// Figures of Services in a phase that is about them.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct OfServices {
     /// Services in the cluster.
@@ -95,7 +95,7 @@ impl Measurement {
         Ok(Self { phase, nodes, concerned: nodes, services: 0, start: Instant::now(), usage, cloud, kubernetes })
     }
 
-    /// The phase is about so many Services.
+    /// Sets the number of Services that the phase is about.
     pub(crate) fn of_services(self, services: usize) -> Self {
         Self { services, ..self }
     }
@@ -107,7 +107,7 @@ impl Measurement {
         cluster: &Cluster,
         cloud: &ServedProfile,
     ) -> Result<Self> {
-        // Where it is not allowed the peak is that of the whole run.
+        // Without the permission, the peak is that of the whole run.
         _ = usage::forget_peak(controller.pid());
         let this = Self::begin_with_the_process(phase, nodes, cluster, cloud).await?;
         Ok(Self { concerned, usage: controller.usage()?, ..this })

@@ -21,7 +21,7 @@ const OFF: usize = 5;
 /// From a Node's first write to its second one, and more.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// All that the phases need.
+/// Context of the phases: arguments, cluster and cloud.
 pub(crate) struct Run<'a> {
     pub(crate) arguments: &'a Arguments,
     pub(crate) cluster: &'a Cluster,
@@ -29,7 +29,7 @@ pub(crate) struct Run<'a> {
     pub(crate) names: &'a [String],
 }
 
-/// A machine for each Node.
+/// Creates a machine for each Node.
 pub(crate) fn create_machines(cloud: &dyn CloudProfile, names: &[String]) {
     names.iter().for_each(|name| _ = cloud.add_machine(name));
 }
@@ -53,7 +53,7 @@ impl Run<'_> {
         Ok(vec![burst, addresses, not_ready, gone, steady])
     }
 
-    /// The controller starts and initialises all Nodes.
+    /// Starts the controller, and waits until it has initialised all Nodes.
     pub(crate) async fn first(&self, start: impl FnOnce() -> Result<Controller>) -> Result<(Phase, Controller)> {
         let begun = Measurement::begin_with_the_process("burst", self.names.len(), self.cluster, self.cloud).await?;
         let mut controller = start()?;

@@ -1,4 +1,4 @@
-//! What is required, and what came out.
+//! Requirements and measured figures.
 
 use provider_simulated::cloud::PAGE_SIZE;
 use serde::Serialize;
@@ -7,14 +7,14 @@ use crate::arguments::Arguments;
 use crate::measurement::Phase;
 use crate::service_requirements;
 
-/// Nodes per second on a real server: 20 times what the reference does with its defaults.
+/// Nodes per second on a real server: 20 times the rate of the Go cloud-controller-manager with its defaults.
 const NODES_PER_SECOND: f64 = 20.0 * 6.7;
 /// Resident memory at its peak, in MiB.
 const MEMORY: f64 = 45.0;
 /// The same with Services.
 const MEMORY_WITH_SERVICES: f64 = 30.0;
 
-/// One requirement.
+/// A requirement and its figure.
 #[derive(Debug, Serialize)]
 pub(crate) struct Requirement {
     requirement: &'static str,
@@ -23,7 +23,7 @@ pub(crate) struct Requirement {
     ok: bool,
 }
 
-/// The last line.
+/// The last line of the output.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
     phase: &'static str,

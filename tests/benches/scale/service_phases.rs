@@ -12,14 +12,14 @@ use crate::counters::Counters;
 use crate::measurement::{Measurement, Phase};
 use crate::phases::{LIMIT, Run, create_machines};
 
-/// How long a Node is not ready, and how long is waited for what its coming back may cause: longer than a pass. A steady
-/// phase that is shorter shortens it.
+/// Time for which a Node is not ready, and time to wait for the effects of its recovery: longer than a pass. A shorter
+/// steady phase shortens it.
 const FLAP: Duration = Duration::from_secs(8);
-/// For so long the controller must have asked the cloud nothing before it counts as having started.
+/// Time without requests to the cloud after which the controller counts as started.
 const STARTED: Duration = Duration::from_secs(3);
 
 impl Run<'_> {
-    /// All phases with Services.
+    /// Runs the phases with Services.
     pub(crate) async fn play_services(
         &self,
         start: impl Fn() -> Result<Controller>,
@@ -38,7 +38,7 @@ impl Run<'_> {
         Ok(vec![burst, create, quiet, joins, flaps, restart, delete])
     }
 
-    /// Measures until `body` says it was over, and counts what trails.
+    /// Measures until `body` returns the end of the work, and counts later requests.
     async fn of_services(
         &self,
         phase: &'static str,
@@ -78,7 +78,7 @@ impl Run<'_> {
         Ok(end)
     }
 
-    /// Every load balancer leads to so many machines.
+    /// Checks that every load balancer has this number of targets.
     fn check_targets(&self, count: usize) -> Result<()> {
         let balancers = self.cloud.cloud.load_balancers();
         ensure!(balancers.len() == self.arguments.services, "there are {} load balancers", balancers.len());
@@ -97,7 +97,7 @@ impl Run<'_> {
         Ok(Instant::now())
     }
 
-    /// The name of the Node that joins.
+    /// Returns the name of the Node that joins.
     fn late_node(&self) -> Vec<String> {
         node_names(self.names.len() + 1).split_off(self.names.len())
     }
@@ -112,7 +112,7 @@ impl Run<'_> {
         self.wait_for(flap).await
     }
 
-    /// Its seconds are those from the start of the process to its last request to the cloud, to a moment.
+    /// Measures a restart: the seconds from the start of the process until its last request to the cloud.
     async fn restart(&self, start: impl Fn() -> Result<Controller>, controller: &mut Controller) -> Result<Phase> {
         eprintln!("scale: restart");
         let begun = Measurement::begin_with_the_process("restart", self.names.len(), self.cluster, self.cloud).await?;
@@ -132,7 +132,7 @@ impl Run<'_> {
         begun.of_services(self.arguments.services).end(end, controller, self.cluster, self.cloud).await
     }
 
-    /// Since when the controller has asked the cloud nothing.
+    /// Waits until the controller is idle, and returns the time of its last request to the cloud.
     async fn cloud_is_left_alone(&self) -> Result<Instant> {
         let count = || self.cloud.requests().into_iter().collect::<Counters>().total();
         let mut last = (count(), Instant::now());

@@ -1,4 +1,4 @@
-//! What is required of Services.
+//! Requirements on phases with Services.
 
 use provider_simulated::cloud::PAGE_SIZE;
 

@@ -38,7 +38,7 @@ impl Cluster {
         created.await.context("creating Services")
     }
 
-    /// Waits until every Service has an address. The cloud has told before that it made them all.
+    /// Waits until every Service has an address. The cloud has reported before that it created them all.
     pub(crate) async fn all_have_an_address(&self, count: usize, limit: Duration) -> Result<()> {
         until_every(Duration::from_millis(250), "all Services have addresses", limit, async || {
             self.note_ours("LIST services");
@@ -82,7 +82,7 @@ impl Cluster {
         Ok(services.items.iter().map(ResourceExt::name_any).collect())
     }
 
-    /// Removes the Services of this program, whoever holds them.
+    /// Removes the Services of this program with their finalizers.
     pub(crate) async fn delete_services(&self) -> Result<()> {
         if self.service_names().await?.is_empty() {
             return Ok(());

@@ -26,13 +26,13 @@ impl Harness {
     /// Waits until everything is settled.
     ///
     /// # Panics
-    /// If it is not in [`PATIENCE`]; the text says what is not.
+    /// If it does not settle within [`PATIENCE`]; the text names what is unsettled.
     pub async fn settle(&self) {
         if let Err(unsettled) = self.settle_within(PATIENCE).await {
             let (warnings, last) = (self.warnings(5), self.injector.last(20));
             panic!("not settled: {unsettled:#?}\nwarnings: {warnings:#?}\nlast requests: {last:#?}");
         }
-        // What the cloud still does, and what is reported of it, ends in this time.
+        // Pending operations of the cloud, and reports about them, end in this time.
         tokio::time::sleep(Duration::from_secs(30)).await;
     }
 
@@ -69,18 +69,19 @@ impl Harness {
     /// Returns the UID of a Service of namespace `default`.
     ///
     /// # Panics
-    /// If there is no such Service.
+    /// If the Service does not exist.
     #[must_use]
     pub fn uid(&self, service: &str) -> String {
         let service = self.api.get("services", Some("default"), service).expect("a Service of that name");
         service["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Returns the first address in the status of a Service of namespace `default`.
+    /// Returns the first address, or host name, in the status of a Service of namespace `default`.
     #[must_use]
     pub fn address(&self, service: &str) -> Option<String> {
         let service = self.api.get("services", Some("default"), service)?;
-        service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str().map(str::to_owned)
+        let ingress = &service["status"]["loadBalancer"]["ingress"][0];
+        ingress["ip"].as_str().or(ingress["hostname"].as_str()).map(str::to_owned)
     }
 }
 
@@ -96,13 +97,13 @@ impl Passed {
 /// Requests to a cloud.
 #[derive(Debug, Default)]
 pub struct Account {
-    /// By method and path.
+    /// Number of requests by method and path.
     pub counts: BTreeMap<String, usize>,
-    /// Those that asked for a change.
+    /// Requests that ask for a change.
     pub changes: usize,
     /// Polls, as [`ApiRequests::polls`](crate::ApiRequests::polls) names them.
     pub polls: usize,
-    /// All other reads.
+    /// Reads other than the polls.
     pub reads: usize,
 }
 

@@ -9,12 +9,12 @@ use http::Method;
 use crate::fault_injector::{Passed, Side};
 use crate::profile::CloudProfile;
 
-/// What was found so far. Clones share it.
+/// Violations that were found so far. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Breaches(Arc<Mutex<Vec<String>>>);
 
 impl Breaches {
-    /// In words.
+    /// Returns the violations in words.
     #[must_use]
     pub fn found(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -33,7 +33,7 @@ impl Breaches {
         }
     }
 
-    /// INV-1: a Node whose machine exists is never deleted.
+    /// Checks INV-1: a Node whose machine exists is never deleted.
     fn node_deleted(&self, api: &ApiServer, cloud: &dyn CloudProfile, request: &Passed) {
         let path = request.target.split('?').next().unwrap_or_default();
         let Some(name) = path.strip_prefix("/api/v1/nodes/").filter(|_| request.method == Method::DELETE) else {
@@ -47,7 +47,7 @@ impl Breaches {
         }
     }
 
-    /// INV-2: the finalizer is durable before the first cloud write.
+    /// Checks INV-2: the finalizer is durable before the first cloud write.
     fn cloud_changed(&self, api: &ApiServer, request: &Passed, body: &[u8]) {
         let body = String::from_utf8_lossy(body);
         for service in api.list("services") {

@@ -1,5 +1,5 @@
-//! What a cluster and its cloud look like, comparable between runs: what was made up (UIDs, ids, addresses, times) is
-//! replaced by what it stands for.
+//! State of a cluster and its cloud, comparable between runs: generated values (UIDs, IDs, addresses, times) are
+//! replaced by names of what they identify.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::harness::Harness;
 
-/// Objects by a name that says what they are; the second of its kind has a number.
+/// Objects by a descriptive name; the second of its kind has a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndState(BTreeMap<String, String>);
 
-/// Of a Node or Service, what is the program's business.
+/// Returns the fields of a Node or Service that the program manages.
 fn kept(kind: &str, object: &Value) -> Value {
     let conditions: Vec<Value> = object["status"]["conditions"]
         .as_array()
@@ -25,8 +25,8 @@ fn kept(kind: &str, object: &Value) -> Value {
         "node" => json!({"addresses": object["status"]["addresses"]}),
         _ => json!({"loadBalancer": object["status"]["loadBalancer"]}),
     };
-    // All controllers of load balancers share a finalizer, and all of ours the annotation: on a Service with a class they may be
-    // another one's.
+    // All controllers of load balancers share a finalizer, and all programs of this project share the annotation: on a
+    // Service with a class they may belong to another controller.
     let mut annotations = metadata["annotations"].clone();
     let is_foreign = !object["spec"]["loadBalancerClass"].is_null();
     let finalizers = if is_foreign { &Value::Null } else { &metadata["finalizers"] };
@@ -53,7 +53,7 @@ fn without_times(value: &mut Value) {
     }
 }
 
-/// What is read instead of what the API made up.
+/// Returns the names that replace values which the API server generates.
 fn api_aliases(harness: &Harness) -> Vec<(String, String)> {
     let mut aliases = Vec::new();
     for kind in ["services", "nodes", "namespaces"] {
@@ -77,7 +77,7 @@ fn api_aliases(harness: &Harness) -> Vec<(String, String)> {
 }
 
 impl EndState {
-    /// As it is now.
+    /// Reads the current state.
     #[must_use]
     pub fn of(harness: &Harness) -> Self {
         let mut aliases = api_aliases(harness);
@@ -87,7 +87,7 @@ impl EndState {
         let read = |mut value: Value| {
             without_times(&mut value);
             let mut text = value.to_string();
-            // Twice, because an alias may contain a made-up name.
+            // Twice, because an alias may contain a generated name.
             for _ in 0..2 {
                 for (value, alias) in &aliases {
                     if text.contains(value.as_str()) {
@@ -112,7 +112,7 @@ impl EndState {
         Self(objects)
     }
 
-    /// What `other` has differently, in words; empty if nothing.
+    /// Returns the differences of `other` in words; empty if there are none.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
@@ -132,7 +132,7 @@ impl EndState {
     }
 }
 
-/// Both texts from shortly before the first difference on.
+/// Returns both texts from shortly before the first difference on.
 fn where_they_part<'a>(one: &'a str, other: &'a str) -> (&'a str, &'a str) {
     let same = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     let from = (0..=same.saturating_sub(100)).rev().find(|at| one.is_char_boundary(*at)).unwrap_or_default();

@@ -20,25 +20,26 @@ use tower::{Service, ServiceExt};
 /// To whom a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The Kubernetes API.
+    /// The API of Kubernetes.
     Kubernetes,
-    /// The cloud's API.
+    /// The API of the cloud.
     Cloud,
 }
 
-/// A request, as far as it is told.
+/// A request, as the injector records it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Passed {
-    /// To whom.
+    /// Destination of the request.
     pub side: Side,
-    /// How.
+    /// Method of the request.
     pub method: Method,
-    /// What: path and query.
+    /// Path and query of the request.
     pub target: String,
 }
 
 impl Passed {
-    /// Returns `true` if the request asks for a change. Reviews ask for an opinion, and who asks for a token or for a list changes nothing.
+    /// Returns `true` if the request asks for a change. Reviews only ask for a decision, and a request for a token or a
+    /// list changes nothing.
     #[must_use]
     pub fn is_mutation(&self) -> bool {
         let reads = ["/auth/tokens", "/listInstances", "/getHealth"];
@@ -79,19 +80,19 @@ impl fmt::Debug for Passed {
     }
 }
 
-/// When, seen from a request, a life ends.
+/// Moment of a crash, relative to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// It is never sent.
+    /// The request is never sent.
     Before,
-    /// It is carried out, and the answer lost.
+    /// The request is carried out, and the response lost.
     After,
-    /// It is still on its way, and carried out only after the next run of the program has listed the load balancers. For
-    /// changes in the cloud.
+    /// The request is delayed, and carried out only after the next run of the program has listed the load balancers.
+    /// For changes in the cloud.
     AfterNextRead,
 }
 
-/// What goes wrong with requests.
+/// A fault of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Not carried out, and answered with this status code; `Retry-After` in seconds where stated.
@@ -102,7 +103,7 @@ pub enum Trouble {
     AnswerLost,
     /// The connection breaks before anything is carried out.
     Refused,
-    /// Neither carried out nor answered.
+    /// The request is neither carried out nor answered.
     Hang,
 }
 
@@ -111,13 +112,13 @@ pub enum Trouble {
 pub struct Disturbance {
     /// Requests to this side.
     pub side: Side,
-    /// `true`: only those that ask for a change.
+    /// If set, only requests that ask for a change are disturbed.
     pub only_mutations: bool,
-    /// Percentage of them.
+    /// Percentage of the requests that are disturbed.
     pub percent: u8,
-    /// What happens.
+    /// Fault of the disturbed requests.
     pub trouble: Trouble,
-    /// Until then.
+    /// End of the disturbance.
     pub until: Instant,
 }
 
@@ -149,7 +150,7 @@ struct State {
 /// Sees each request, with its body, right before it is carried out.
 type Witness = Arc<dyn Fn(&Passed, &[u8]) + Send + Sync>;
 
-/// Says at which request a life ends, and when.
+/// Function that selects the request at which a run ends, and the moment.
 type Chooser = Box<dyn FnMut(&Passed) -> Option<Moment> + Send>;
 
 impl Default for FaultInjector {
@@ -158,7 +159,7 @@ impl Default for FaultInjector {
     }
 }
 
-/// What becomes of a request.
+/// Decision about a request.
 enum Verdict {
     Forward,
     Die(Moment),
@@ -166,7 +167,7 @@ enum Verdict {
 }
 
 impl FaultInjector {
-    /// A fault injector that lets all requests pass; its dice fall as `seed` says.
+    /// Creates a fault injector that lets all requests pass; `seed` determines its random numbers.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let state = State {
@@ -200,7 +201,7 @@ impl FaultInjector {
         state.kill = Some((number, moment));
     }
 
-    /// Ends the life at the first request for which `choose` says when.
+    /// Ends the run at the first request for which `choose` returns a moment.
     pub fn kill_when(&self, choose: impl FnMut(&Passed) -> Option<Moment> + Send + 'static) {
         self.state().chooser = Some(Box::new(choose));
     }
@@ -210,7 +211,7 @@ impl FaultInjector {
         route.clone_into(&mut self.state().list);
     }
 
-    /// From now on a list of load balancers shows what there was up to `lag` ago. Queries for a name are answered at once.
+    /// Delays lists of load balancers: they show the state of up to `lag` ago. Queries for a name are answered at once.
     pub fn delay_lists(&self, lag: Duration) {
         let mut state = self.state();
         state.lag = lag;
@@ -236,7 +237,7 @@ impl FaultInjector {
         }
     }
 
-    /// Whether the life has ended at a request.
+    /// Returns `true` if the run was ended at a request.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.state().is_dead
@@ -247,28 +248,28 @@ impl FaultInjector {
         self.died.notify_waiters();
     }
 
-    /// Disturbs requests.
+    /// Adds a disturbance of requests.
     pub fn disturb(&self, disturbance: Disturbance) {
         self.state().disturbances.push(disturbance);
     }
 
-    /// Ends all disturbances.
+    /// Ends all disturbances at once.
     pub fn calm(&self) {
         self.state().disturbances.clear();
     }
 
-    /// How many requests were disturbed so far.
+    /// Returns the number of requests that were disturbed so far.
     #[must_use]
     pub fn hits(&self) -> usize {
         self.state().hits
     }
 
-    /// From now on every change in the cloud whose path or body contains `text` meets this trouble.
+    /// Injects this fault into every change in the cloud whose path or body contains `text`.
     pub fn single_out(&self, text: &str, trouble: Trouble) {
         self.state().singled_out.push((text.to_owned(), trouble));
     }
 
-    /// Nobody is singled out any more.
+    /// Ends the faults of [`single_out`](Self::single_out).
     pub fn pardon(&self) {
         self.state().singled_out.clear();
     }
@@ -278,7 +279,7 @@ impl FaultInjector {
         self.state().witness = Some(Arc::new(witness));
     }
 
-    /// The requests so far, events aside, in their order.
+    /// Returns the requests so far, events aside, in their order.
     #[must_use]
     pub fn passed(&self) -> Vec<Passed> {
         self.state().passed.clone()
@@ -289,7 +290,7 @@ impl FaultInjector {
         self.state().journal.push((Instant::now(), format!("-- {what}")));
     }
 
-    /// Every request with what became of it, and every note, with the seconds since the first: to understand one run.
+    /// Returns every request with its outcome, and every note, with the seconds since the first: to analyse one run.
     #[must_use]
     pub fn journal(&self) -> Vec<String> {
         let state = self.state();
@@ -304,19 +305,19 @@ impl FaultInjector {
         }
     }
 
-    /// Their number.
+    /// Returns the number of requests so far.
     #[must_use]
     pub fn count(&self) -> usize {
         self.state().passed.len()
     }
 
-    /// How many of them asked for a change.
+    /// Returns the number of requests that asked for a change.
     #[must_use]
     pub fn mutations(&self) -> usize {
         self.state().mutations
     }
 
-    /// The last so many requests.
+    /// Returns the last `count` requests.
     #[must_use]
     pub fn last(&self, count: usize) -> Vec<Passed> {
         let state = self.state();
@@ -342,7 +343,7 @@ impl FaultInjector {
         state.passed.push(passed);
         let at_number = state.kill.filter(|(number, _)| *number == state.passed.len());
         if let Some(moment) = at_number.map(|(_, moment)| moment).or(chosen) {
-            // What is refused is never carried out, whoever dies.
+            // A refused request is never carried out, whichever run ends.
             return Some(Verdict::Die(if fate.is_some() { Moment::Before } else { moment }));
         }
         if let Some(trouble) = fate {
@@ -363,7 +364,7 @@ impl FaultInjector {
         !list.is_empty() && passed.is_on(&list) && !passed.target.contains("name=")
     }
 
-    /// The answer to a list of load balancers, which may be older than it should.
+    /// Returns the answer to a list of load balancers, which may be older than it should.
     async fn list(
         &self,
         target: &str,
@@ -389,7 +390,7 @@ impl FaultInjector {
         Ok(of((head.status, head.headers, body)))
     }
 
-    /// A service behind the fault injector.
+    /// Wraps a service with the fault injector.
     pub fn before<S>(&self, side: Side, service: S) -> Intercepted<S> {
         Intercepted { injector: self.clone(), side, service }
     }
@@ -493,7 +494,7 @@ where
     }
 }
 
-/// A refusal in the words of each side.
+/// Returns a refusal in the form of each API.
 fn refusal(side: Side, code: u16, retry_after: Option<u32>) -> Response<Body> {
     let reason = match code {
         401 => "Unauthorized",

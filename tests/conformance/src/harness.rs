@@ -29,19 +29,19 @@ use crate::user::User;
 /// The time-out of one request to the API server, as the program's default.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The harness.
+/// Harness of a cluster, a cloud and the program between them.
 pub struct Harness {
-    /// The Kubernetes API.
+    /// The embedded Kubernetes API server.
     pub api: ApiServer,
-    /// Those who use it.
+    /// Users of the cluster.
     pub user: User,
-    /// The cloud.
+    /// The fake cloud's profile.
     pub cloud: Arc<dyn CloudProfile>,
-    /// What every request of the program passes.
+    /// Fault injector that every request of the program passes.
     pub injector: FaultInjector,
-    /// How the controllers behave.
+    /// Options of the controllers.
     pub options: Options,
-    /// Whether the program may write, to the API and to the cloud; open unless a test sets another before the start.
+    /// Fence that permits writes to the API and to the cloud; open unless a test sets another before the start.
     pub fence: Fence,
     /// Calls for one Service that overlapped.
     pub overlaps: Overlaps,
@@ -49,7 +49,7 @@ pub struct Harness {
     pub breaches: Breaches,
     provider: MakeProvider,
     hopeless: Mutex<BTreeSet<String>>,
-    /// So many requests were counted by [`Harness::account`].
+    /// Number of requests that [`Harness::account`] has counted.
     pub(crate) accounted: AtomicUsize,
 }
 
@@ -66,13 +66,13 @@ pub struct Builder {
 type MakeProvider = Box<dyn Fn(&dyn CloudProfile, &FaultInjector, &Fence) -> Arc<dyn CloudProvider> + Send + Sync>;
 
 impl Builder {
-    /// With these options of the controllers.
+    /// Sets the options of the controllers.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// With routes for the Pods of 10.244.0.0/16, if the cloud has routes.
+    /// Enables routes for the Pods of 10.244.0.0/16, if the cloud has routes.
     ///
     /// # Panics
     /// Never: the range is valid.
@@ -83,20 +83,20 @@ impl Builder {
         self
     }
 
-    /// With the random numbers of this seed.
+    /// Sets the seed of the random numbers.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// With this layer between the provider and the cloud.
+    /// Adds a layer between the provider and the cloud.
     pub fn layer(self, layer: impl Fn(Router) -> Router + Send + Sync + 'static) -> Self {
         self.provider(move |cloud, injector, fence| {
             cloud.provider(injector.before(Side::Cloud, layer(cloud.router())), fence)
         })
     }
 
-    /// With a provider of the test's own.
+    /// Replaces the provider by one of the test's own.
     pub fn provider(
         mut self,
         make: impl Fn(&dyn CloudProfile, &FaultInjector, &Fence) -> Arc<dyn CloudProvider> + Send + Sync + 'static,
@@ -117,7 +117,7 @@ impl Builder {
         let (watched, machines, noted) = (api.clone(), Arc::clone(&cloud), breaches.clone());
         injector.watch(move |request, body| noted.look_at(&watched, &*machines, request, body));
         Harness {
-            user: User::of(&api),
+            user: User::of(&api).annotating(cloud.service_annotations()),
             api,
             cloud,
             injector,
@@ -133,12 +133,12 @@ impl Builder {
 }
 
 impl Harness {
-    /// A cluster on a clone of this cloud, to be configured.
+    /// Returns a cluster on a clone of this cloud, to be configured.
     pub fn of(cloud: &(impl CloudProfile + Clone)) -> Builder {
         Self::boxed(Box::new(cloud.clone()))
     }
 
-    /// A cluster on this cloud, to be configured.
+    /// Returns a cluster on this cloud, to be configured.
     pub fn boxed(cloud: Box<dyn CloudProfile>) -> Builder {
         Builder {
             cloud: cloud.into(),
@@ -150,22 +150,22 @@ impl Harness {
         }
     }
 
-    /// A cluster on a clone of this cloud, without routes.
+    /// Creates a cluster on a clone of this cloud, without routes.
     #[must_use]
     pub fn on(cloud: &(impl CloudProfile + Clone)) -> Self {
         Self::of(cloud).build()
     }
 
-    /// A cluster on a clone of this cloud, with routes if it has them.
+    /// Creates a cluster on a clone of this cloud, with routes if it has them.
     #[must_use]
     pub fn with_routes(cloud: &(impl CloudProfile + Clone)) -> Self {
         Self::of(cloud).routes().build()
     }
 
-    /// From now on the cloud refuses every change for this Service of namespace `default`.
+    /// Lets the cloud refuse every change for this Service of namespace `default`.
     ///
     /// # Panics
-    /// If there is no such Service.
+    /// If the Service does not exist.
     pub fn make_hopeless(&self, service: &str) {
         let object = self.api.get("services", Some("default"), service).expect("a Service of that name");
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
@@ -173,31 +173,31 @@ impl Harness {
         self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).insert(service.to_owned());
     }
 
-    /// Whether the cloud refuses every change for this Service.
+    /// Returns `true` if the cloud refuses every change for this Service.
     #[must_use]
     pub fn is_hopeless(&self, service: &str) -> bool {
         self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).contains(service)
     }
 
-    /// Whether the cloud refuses every change for some Service.
+    /// Returns `true` if the cloud refuses every change for any Service.
     #[must_use]
     pub fn has_hopeless(&self) -> bool {
         !self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Whether routes are the program's business here.
+    /// Returns `true` if the program manages routes.
     #[must_use]
     pub fn has_routes(&self) -> bool {
         !self.options.route.cluster_cidrs.is_empty()
     }
 
-    /// What must never have happened, in words; empty if it did not.
+    /// Returns the violations of invariants in words; empty if there are none.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         [self.breaches.found(), self.overlaps.found()].concat()
     }
 
-    /// The last so many warnings of the program, of all its lives.
+    /// Returns the last warnings of the program, of all its runs.
     #[must_use]
     pub fn warnings(&self, count: usize) -> Vec<String> {
         let events = self.api.list("events").into_iter().filter(|it| it["type"] == "Warning");
@@ -211,7 +211,7 @@ impl Harness {
     /// Returns when everything is settled.
     ///
     /// # Errors
-    /// What is unsettled after `limit` of virtual time.
+    /// The unsettled work after `limit` of virtual time.
     pub async fn settle_within(&self, limit: Duration) -> Result<(), Vec<String>> {
         const PAUSE: Duration = Duration::from_millis(500);
         let end = Instant::now() + limit;
@@ -233,7 +233,7 @@ impl Harness {
         }
     }
 
-    /// A client of the program, behind the gate.
+    /// Returns a client of the program, behind the fence and the fault injector.
     #[must_use]
     pub fn client(&self) -> Client {
         let below = Client::new(self.injector.before(Side::Kubernetes, self.api.service()), "default");
@@ -241,13 +241,13 @@ impl Harness {
         wrap(&below, "embedded", "ccm-tests", &limits, Arc::new(NoRequestMetrics))
     }
 
-    /// The provider, behind the fault injector.
+    /// Returns the provider, behind the fault injector.
     #[must_use]
     pub fn provider(&self, fence: &Fence) -> Arc<dyn CloudProvider> {
         (self.provider)(&*self.cloud, &self.injector, fence)
     }
 
-    /// What the program is started with.
+    /// Returns the settings of the program.
     #[must_use]
     pub fn settings(&self) -> Settings {
         let mut settings = Settings::new(self.options.clone(), Clients::Shared(self.client()));
@@ -255,10 +255,10 @@ impl Harness {
         settings
     }
 
-    /// The cluster, as the program knows it.
+    /// Returns the cluster, as the program knows it.
     ///
     /// # Panics
-    /// If namespace `kube-system` is gone.
+    /// If namespace `kube-system` does not exist.
     #[must_use]
     pub fn cluster(&self) -> Cluster {
         let namespace = self.api.get("namespaces", None, "kube-system").expect("every cluster has it");
@@ -284,7 +284,7 @@ impl Harness {
     /// Starts the program in the runtime that this runs in.
     ///
     /// # Errors
-    /// It cannot start: one of its first requests failed.
+    /// The program cannot start: one of its first requests failed.
     pub async fn start(&self) -> anyhow::Result<Program> {
         let (cluster, shutdown) = (self.cluster(), CancellationToken::new());
         let mut settings = self.settings();
@@ -299,7 +299,7 @@ impl Harness {
 }
 
 impl Harness {
-    /// Explains an object, as `explain` does beside a running program.
+    /// Explains an object, as `explain` does next to a running program.
     ///
     /// # Panics
     /// If Nodes or Services cannot be read.
@@ -322,7 +322,7 @@ impl ClientBuilder for NoClients {
     }
 }
 
-/// The running program.
+/// A running instance of the program.
 pub struct Program {
     shutdown: CancellationToken,
     handles: Handles,

@@ -4,8 +4,8 @@ use cloud_provider::names::TAINT_UNINITIALIZED;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// A Node that registers itself: the start-up taint, the labels of a kubelet and of a distribution, its capacity, its
-/// conditions, and `images` container images (each with a digest and a tag, most of a Node's size).
+/// Returns a Node that registers itself: the start-up taint, the labels of a kubelet and of a distribution, its
+/// capacity, its conditions, and `images` container images (each with a digest and a tag, most of a Node's size).
 #[must_use]
 pub fn registration(name: &str, images: usize, is_ready: bool) -> Value {
     let resources = json!({"cpu": "8", "memory": "32654340Ki", "pods": "110", "ephemeral-storage": "101430960Ki",
@@ -39,7 +39,8 @@ pub fn registration(name: &str, images: usize, is_ready: bool) -> Value {
     })
 }
 
-/// A status patch (strategic merge) with which a kubelet, or the node lifecycle controller for it, says how it is.
+/// Returns a status patch (strategic merge) with which a kubelet, or the node lifecycle controller for it, reports its
+/// readiness.
 #[must_use]
 pub fn readiness(is_ready: bool) -> Value {
     json!({"status": {"conditions": [ready_condition(is_ready)]}})
@@ -76,7 +77,7 @@ fn image(number: usize) -> Value {
     ]})
 }
 
-/// A number that differs from name to name.
+/// Returns a number that differs from name to name.
 fn hash(name: &str) -> u128 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

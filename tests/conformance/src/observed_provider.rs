@@ -9,7 +9,7 @@ use cloud_provider::{
     Volumes, async_trait,
 };
 
-/// What overlapped so far. Clones share it.
+/// Overlapping calls that were found so far. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Overlaps(Arc<Mutex<Calls>>);
 
@@ -24,7 +24,7 @@ impl Overlaps {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call begins; it ends when what is returned is dropped.
+    /// Begins a call, which ends when the returned guard is dropped.
     fn begin(&self, request: &LoadBalancerRequest<'_>, call: &str) -> Call {
         let uid = request.service.metadata.uid.clone().unwrap_or_default();
         let mut calls = self.calls();
@@ -35,7 +35,7 @@ impl Overlaps {
         Call { overlaps: self.clone(), uid }
     }
 
-    /// Each overlap, in words.
+    /// Returns the overlaps in words.
     #[must_use]
     pub fn found(&self) -> Vec<String> {
         self.calls().overlapped.clone()

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-/// Its UID.
+/// UID of the Service.
 pub const UID: &str = "6e1f0000-0000-4000-8000-00000000abcd";
-/// Its ports: port and node port.
+/// Ports of the Service: port and node port.
 pub const PORTS: [(u16, u16); 2] = [(80, 30_080), (443, 30_443)];
 
-/// The Service `web` as its user wrote it, with these annotations, its ports over `protocol`.
+/// Returns the Service `web` as its user wrote it, with these annotations, its ports over `protocol`.
 #[must_use]
 pub fn service(annotations: &Map<String, Value>, protocol: &str) -> Value {
     let ports = PORTS.map(|(port, node_port)| {
@@ -21,7 +21,7 @@ pub fn service(annotations: &Map<String, Value>, protocol: &str) -> Value {
             "allocateLoadBalancerNodePorts": true}})
 }
 
-/// The same as the other program left it, with this `ingress` in its status.
+/// Returns the Service as the Go cloud-controller-manager left it, with this `ingress` in its status.
 #[must_use]
 pub fn served(mut service: Value, ingress: &Value) -> Value {
     service["metadata"]["finalizers"] = json!(["service.kubernetes.io/load-balancer-cleanup"]);

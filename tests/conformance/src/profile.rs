@@ -1,4 +1,4 @@
-//! Everything that the conformance suite, the race and the scale bench need of a cloud.
+//! Cloud profile: the cloud-specific parts of the conformance suite, the race and the scale benchmark.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,26 +14,36 @@ use crate::proofs::Cost;
 /// The fake of a cloud and the provider for it. Each run of a proof gets a profile with a fake of its own; clones of a profile
 /// share the fake.
 ///
-/// A cloud that lacks something says so in [`capabilities`](Self::capabilities) and keeps the default of the methods concerned.
+/// Profile of a cloud. A cloud that lacks a feature reports so in [`capabilities`](Self::capabilities) and keeps the
+/// default of the methods concerned.
 pub trait CloudProfile: Send + Sync + 'static {
-    /// The name of the provider, as `--cloud-provider` takes it.
+    /// Returns the name of the provider, as `--cloud-provider` takes it.
     fn name(&self) -> &'static str;
-    /// The optional features of the cloud.
+    /// Returns the optional features of the cloud.
     fn capabilities(&self) -> Capabilities;
-    /// The requests of the cloud's API that proofs count and disturb.
+    /// Returns the requests of the cloud's API that proofs count and disturb.
     fn api(&self) -> ApiRequests;
-    /// The number of crash points and seeds that are tried.
+    /// Returns the number of crash points and seeds that are tried.
     fn effort(&self) -> Effort {
         Effort::default()
     }
 
-    /// The API of the fake.
+    /// Returns the API of the fake.
     fn router(&self) -> Router;
-    /// The provider of one run of the program. It sends all its requests to `api`, which is [`router`](Self::router) behind
-    /// the harness' fault injector, and obeys `fence`.
+    /// Returns the provider of one run of the program. It sends all its requests to `api`, which is
+    /// [`router`](Self::router) behind the harness' fault injector, and obeys `fence`.
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider>;
-    /// The settings of a program, ours or the cloud's Go cloud-controller-manager, that uses the fake at `url`.
+    /// Returns the settings of a program, ours or the cloud's Go cloud-controller-manager, that uses the fake at `url`.
     fn program(&self, url: &str) -> ProgramSettings;
+
+    /// Returns `false` if the provider refuses Services with session affinity.
+    fn has_session_affinity(&self) -> bool {
+        true
+    }
+    /// The annotations of all Services, such as for a kind of load balancers; null for none.
+    fn service_annotations(&self) -> Value {
+        Value::Null
+    }
 
     /// Adds a running machine and returns its provider ID.
     fn add_machine(&self, name: &str) -> String;
@@ -43,11 +53,15 @@ pub trait CloudProfile: Send + Sync + 'static {
     fn start(&self, name: &str);
     /// Removes a machine for good.
     fn terminate(&self, name: &str);
-    /// Returns the machines.
+    /// Returns the machines of the cloud.
     fn machines(&self) -> Vec<Machine>;
 
     /// Returns the load balancers of all accounts (projects, regions), whoever created them.
     fn load_balancers(&self) -> Vec<LoadBalancerFacts>;
+    /// Returns what is still there of load balancers that are gone, in words: auxiliary resources with owner tags.
+    fn leftovers(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Returns the routes, whoever created them.
     fn routes(&self) -> Vec<RouteFacts> {
         Vec::new()
@@ -62,30 +76,31 @@ pub trait CloudProfile: Send + Sync + 'static {
     fn confuse(&self, _is_confused: bool) {}
     /// Adds a running machine to the account of a switched credential.
     fn add_machine_of_others(&self, _name: &str) {}
-    /// Creates what others may have beside the cluster wherever they share something: load balancers in the account, routes
-    /// in the network, something on the ports of machines. `worker-1`, `worker-2` and `worker-3` exist.
+    /// Creates objects of other owners wherever the cluster shares something with them: load balancers in the account,
+    /// routes in the network, settings on the ports of machines. `worker-1`, `worker-2` and `worker-3` exist.
     fn leave_things_of_others(&self);
     /// Returns what others have now.
     fn things_of_others(&self) -> Vec<Value>;
 
     /// Injects a fault into the fake, until [`clear_faults`](Self::clear_faults).
     fn fail(&self, fault: Fault);
-    /// Removes all faults.
+    /// Removes all faults at once.
     fn clear_faults(&self);
-    /// The ways in which the list on this route, and everything else, can be wrong.
+    /// Returns the ways in which the list on this route, and everything else, can be wrong.
     fn list_faults(&self, route: &str) -> Vec<Fault> {
         Fault::of_list(route)
     }
-    /// The most bytes of padding that a client read of one answer, and forgets it; `None` if the fake cannot send answers
-    /// without an end.
+    /// Returns the most bytes of padding that a client read of one answer, and forgets it; `None` if the fake cannot
+    /// send answers without an end.
     fn take_longest_padding(&self) -> Option<usize> {
         None
     }
-    /// The fault with which the cloud refuses a further load balancer because of a quota; `None` if it has none.
+    /// Returns the fault with which the cloud refuses a further load balancer because of a quota; `None` if it has
+    /// none.
     fn quota_fault(&self) -> Option<Fault> {
         None
     }
-    /// Protects all load balancers against deletion, or ends that; `false` if the cloud has no such protection.
+    /// Protects all load balancers against deletion, or ends the protection; returns `false` if the cloud has none.
     fn protect(&self, _is_protected: bool) -> bool {
         false
     }
@@ -103,23 +118,24 @@ pub trait CloudProfile: Send + Sync + 'static {
     fn add_namesake(&self, _service: &Service) -> Option<Namesake> {
         None
     }
-    /// Creates a load balancer by hand, and returns the patch of a Service that asks for it; `None` if a Service cannot ask for
-    /// another load balancer than its own.
+    /// Creates a load balancer as an operator does, and returns the patch of a Service that selects it; `None` if a
+    /// Service cannot select another load balancer than its own.
     fn add_alternative(&self) -> Option<Value> {
         None
     }
 
-    /// Prepares a fresh fake for so many machines, which are targets of many load balancers: limits, the length of pages.
+    /// Prepares a new fake for this number of machines, which are targets of many load balancers: limits, the length of
+    /// pages.
     fn prepare(&mut self, _machines: usize) {}
     /// Gives a machine other addresses; `false` if the fake cannot.
     fn change_addresses(&self, _name: &str, _internal: &str, _external: &str) -> bool {
         false
     }
-    /// The limits of what Nodes and Services may cost.
+    /// Returns the limits of what Nodes and Services may cost.
     fn cost(&self) -> Cost;
 }
 
-/// A function that makes a fresh profile for each run.
+/// A function that creates a new profile for each run.
 pub type MakeProfile = fn() -> Box<dyn CloudProfile>;
 
 /// The optional features of a cloud.
@@ -131,12 +147,12 @@ pub struct Capabilities {
     pub accounts: bool,
 }
 
-/// What a provider does with a load balancer that has the right name and no owner tags.
+/// Policy of a provider for a load balancer that has the right name and no owner tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namesake {
     /// The Service gets it.
     Adopted,
-    /// It stays as it is, and the Service waits.
+    /// The load balancer stays unchanged, and the Service waits.
     Refused,
 }
 
@@ -156,7 +172,7 @@ pub struct ApiRequests {
 /// The effort of the proofs that could take any time.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// One crash point of so many is tried. Odd, so that all kinds of crash points are met.
+    /// Sampling of crash points: one of so many is tried. An odd number meets all kinds of crash points.
     pub crash_every: usize,
     /// Seeds of the chaos proof.
     pub chaos_seeds: u64,
@@ -187,18 +203,18 @@ impl Effort {
 /// The settings of a program that uses a fake on a port.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramSettings {
-    /// Environment variables.
+    /// Environment variables of the program.
     pub environment: Vec<(String, String)>,
     /// The contents of the file for `--cloud-config`, if the provider needs one.
     pub cloud_config: Option<String>,
 }
 
-/// A machine.
+/// A machine of the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// The name of the machine and of its Node.
     pub name: String,
-    /// The provider ID.
+    /// Provider ID of the machine.
     pub provider_id: String,
     /// If set, the machine is shut down.
     pub is_stopped: bool,
@@ -220,7 +236,7 @@ pub struct LoadBalancerFacts {
 /// A route, as far as every cloud has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteFacts {
-    /// The range.
+    /// Destination range of the route.
     pub destination: String,
     /// The provider ID of the machine that it leads to.
     pub target: String,

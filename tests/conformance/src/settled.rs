@@ -1,5 +1,5 @@
-//! Whether a cluster and its cloud are what the objects ask for: one judgement over Nodes, Services, load balancers and
-//! routes, for every proof that waits for "converged".
+//! Convergence check: compares Nodes, Services, load balancers and routes with the objects' specs, for every proof that
+//! waits for convergence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,14 @@ use serde_json::Value;
 use crate::harness::Harness;
 use crate::profile::{LoadBalancerFacts, Machine};
 
-/// What is still to be done, in words; nothing: settled.
+/// Returns the outstanding work in words; empty if everything has settled.
 #[must_use]
 pub fn unsettled(harness: &Harness) -> Vec<String> {
     let nodes = harness.api.list("nodes");
     let mut found = Vec::new();
     nodes_unsettled(&nodes, &harness.cloud.machines(), &mut found);
     services_unsettled(harness, &nodes, &mut found);
+    found.extend(harness.cloud.leftovers());
     if harness.has_routes() {
         routes_unsettled(harness, &nodes, &mut found);
     }
@@ -34,7 +35,7 @@ fn name_of(object: &Value) -> &str {
     text(&object["metadata"]["name"])
 }
 
-/// Whether a Node has a condition with this status.
+/// Returns `true` if a Node has a condition with this status.
 pub(crate) fn has_condition(node: &Value, kind: &str, status: &str) -> bool {
     list(&node["status"]["conditions"]).any(|it| it["type"] == kind && it["status"] == status)
 }
@@ -67,7 +68,7 @@ fn nodes_unsettled(nodes: &[Value], machines: &[Machine], found: &mut Vec<String
     }
 }
 
-/// Provider ids of the Nodes that traffic goes to (SVC-60, SVC-61).
+/// Returns the provider IDs of the Nodes that receive traffic (SVC-60, SVC-61).
 fn targets(nodes: &[Value]) -> BTreeSet<String> {
     let is_included = |node: &&Value| {
         let excluded = text(&node["metadata"]["labels"][LABEL_EXCLUDE_BALANCER]);
@@ -84,7 +85,8 @@ fn wants_balancer(service: &Value) -> bool {
         && service["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// All controllers of load balancers share one finalizer: on a Service with a class it may be another one's.
+/// Returns `true` if the Service has a class: all controllers of load balancers share one finalizer, which may then
+/// belong to another one.
 fn is_another_controllers(service: &Value) -> bool {
     !service["spec"]["loadBalancerClass"].is_null()
 }
@@ -101,7 +103,8 @@ fn services_unsettled(harness: &Harness, nodes: &[Value], found: &mut Vec<String
         let name = name_of(&service);
         let balancers = marked.remove(text(&service["metadata"]["uid"])).unwrap_or_default();
         let has_finalizer = list(&service["metadata"]["finalizers"]).any(|it| it == FINALIZER_LOAD_BALANCER);
-        let address = text(&service["status"]["loadBalancer"]["ingress"][0]["ip"]);
+        let ingress = &service["status"]["loadBalancer"]["ingress"][0];
+        let address = text(if ingress["ip"].is_null() { &ingress["hostname"] } else { &ingress["ip"] });
         if !service["metadata"]["deletionTimestamp"].is_null() {
             found.push(format!("Service {name} is still being deleted"));
         } else if harness.is_hopeless(name) && wants_balancer(&service) {

@@ -1,5 +1,5 @@
-//! What people, kubelets and the rest of the control plane do to a cluster, through its API. Nothing of it is counted or
-//! disturbed.
+//! Changes by people, kubelets and the rest of the control plane, through the cluster's API. These requests are neither
+//! counted nor disturbed.
 
 use bytes::Bytes;
 use embedded_apiserver::ApiServer;
@@ -10,9 +10,12 @@ use tower::ServiceExt;
 
 use crate::node_object;
 
-/// Somebody with access to the API. Each call is one request, carried out at once: nobody else runs meanwhile.
+/// A user of the API. Each call is one request, carried out at once, before other tasks run.
 #[derive(Clone, Debug)]
-pub struct User(ApiServer);
+pub struct User {
+    api: ApiServer,
+    annotations: Value,
+}
 
 /// The path of the Services of namespace `default`.
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -20,10 +23,16 @@ const SERVICES: &str = "/api/v1/namespaces/default/services";
 const NODES: &str = "/api/v1/nodes";
 
 impl User {
-    /// Of this cluster.
+    /// Returns a user of this cluster.
     #[must_use]
     pub fn of(api: &ApiServer) -> Self {
-        Self(api.clone())
+        Self { api: api.clone(), annotations: Value::Null }
+    }
+
+    /// Gives these annotations to all Services from now on.
+    #[must_use]
+    pub fn annotating(self, annotations: Value) -> Self {
+        Self { annotations, ..self }
     }
 
     /// Sends a request; the answer's status code and body.
@@ -34,7 +43,7 @@ impl User {
         self.request_as("", method, path, content_type, body).await
     }
 
-    /// As [`request`](Self::request), to a server that wants a token.
+    /// Sends a request like [`request`](Self::request), with a token.
     ///
     /// # Panics
     /// If there is no answer.
@@ -52,13 +61,13 @@ impl User {
             request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
         }
         let request = request.body(Full::new(body)).expect("a request");
-        let answer = self.0.service().oneshot(request).await.expect("an answer");
+        let answer = self.api.service().oneshot(request).await.expect("an answer");
         let status = answer.status().as_u16();
         let body = answer.into_body().collect().await.expect("a whole answer").to_bytes();
         (status, serde_json::from_slice(&body).unwrap_or_default())
     }
 
-    /// Creates an object; what the API made of it.
+    /// Creates an object, and returns it as the API stored it.
     ///
     /// # Panics
     /// If the API refuses it.
@@ -94,7 +103,7 @@ impl User {
     /// If the API refuses it.
     pub async fn create_service(&self, name: &str, ports: &[u16]) -> Value {
         let service = json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": self.annotations},
             "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": port_list(ports)},
         });
         self.create(SERVICES, &service).await
@@ -130,7 +139,7 @@ impl User {
         self.set_ready(name, true).await;
     }
 
-    /// Patches a Node.
+    /// Patches a Node of the cluster.
     pub async fn patch_node(&self, name: &str, patch: &Value) -> bool {
         self.patch(&format!("{NODES}/{name}"), patch).await
     }
@@ -140,7 +149,7 @@ impl User {
         self.patch(&format!("{NODES}/{name}/status"), &node_object::readiness(is_ready)).await
     }
 
-    /// Deletes a Node.
+    /// Deletes a Node of the cluster.
     pub async fn delete_node(&self, name: &str) -> bool {
         self.delete(&format!("{NODES}/{name}")).await
     }

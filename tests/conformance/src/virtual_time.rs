@@ -1,8 +1,8 @@
-//! One virtual time over several lives of a process.
+//! Virtual time across several runs of a process.
 //!
-//! A life is a tokio runtime of one thread with a paused clock. When it ends, all its tasks are dropped wherever they
-//! stand, as by `kill -9`; what survives is what is not in it: the Kubernetes API and the cloud. The next life's clock
-//! goes on where the last one stood, so that what they remember of time stays true.
+//! A run is a tokio runtime of one thread with a paused clock. When it ends, all its tasks are dropped at once, as by
+//! `kill -9`; only what lies outside of the runtime survives: the Kubernetes API and the cloud. The clock of the next
+//! run continues at the end of the last one, so that their stored times stay valid.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// Far enough ahead of real time that the first virtual moment never depends on how fast the machine is.
 const HEAD_START: Duration = Duration::from_secs(24 * 3600);
 
-/// The virtual time.
+/// Virtual clock across the runs.
 #[derive(Debug, Default)]
 pub struct VirtualTime {
     beginning: Option<Instant>,
@@ -41,7 +41,7 @@ impl VirtualTime {
         })
     }
 
-    /// The time of all lives so far, in whole milliseconds.
+    /// Returns the time of all runs so far, in whole milliseconds.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.elapsed

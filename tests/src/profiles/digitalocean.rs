@@ -24,8 +24,8 @@ const SERVICE_TAG: &str = "ccmrs-service:";
 pub struct DigitalOceanCloud(pub Fake);
 
 impl Default for DigitalOceanCloud {
-    /// A cloud whose load balancers take a little while: not a whole number of the provider's polls, so that their end and a
-    /// poll never meet.
+    /// Creates a cloud whose load balancers take a little while: not a whole number of the provider's polls, so that
+    /// their end and a poll never meet.
     fn default() -> Self {
         let (creation_time, change_time) = (Duration::from_millis(1400), Duration::from_millis(600));
         Self(Fake::new(Options { creation_time, change_time, ..Options::default() }))
@@ -56,7 +56,7 @@ fn facts(shown: &Value) -> LoadBalancerFacts {
 }
 
 impl DigitalOceanCloud {
-    /// The configuration: only what has no default, and load balancers that lead to node ports.
+    /// Returns the configuration: only what has no default, and load balancers that lead to node ports.
     #[must_use]
     pub fn config(&self) -> Config {
         Config {
@@ -223,7 +223,7 @@ impl CloudProfile for DigitalOceanCloud {
         const NODES: usize = 480;
         const SERVICES: usize = 40;
         const PAGES: usize = NODES.div_ceil(200);
-        // A creation takes 30 s, as in the cloud. One list a second is read for all load balancers that wait.
+        // A creation takes 30 s, as in the cloud. All waiting load balancers are polled by one list a second.
         const POLLS: usize = 30;
         Cost {
             nodes: NODES,

@@ -31,35 +31,35 @@ const POD_RANGE: &str = "10.244.";
 /// Hetzner Cloud with one network, to which every machine is attached.
 #[derive(Clone)]
 pub struct HetznerCloud {
-    /// The cloud.
+    /// The fake of Hetzner's APIs.
     pub fake: Fake,
     /// The id of its network.
     pub network: u64,
 }
 
 impl Default for HetznerCloud {
-    /// A cloud whose actions take a little while: not a whole number of the provider's polls, so that their end and a poll never
-    /// meet.
+    /// Creates a cloud whose actions take a little while: not a whole number of the provider's polls, so that their end
+    /// and a poll never meet.
     fn default() -> Self {
         Self::new(Options { action_time: Duration::from_millis(1400), ..Options::default() })
     }
 }
 
 impl HetznerCloud {
-    /// An empty one.
+    /// Creates a profile with an empty fake.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self::of(Fake::new(options))
     }
 
-    /// One over this fake, which gets the network.
+    /// Creates a profile over this fake, to which it adds the network.
     #[must_use]
     pub fn of(fake: Fake) -> Self {
         let network = fake.add_network("kubernetes", "10.0.0.0/8");
         Self { fake, network }
     }
 
-    /// What the environment variables say: only what has no default, and the network.
+    /// Returns the configuration: settings without a default, and the network.
     #[must_use]
     pub fn config(&self) -> Config {
         let network = Network { name_or_id: "kubernetes".to_owned(), check_attached: false, routes: true };
@@ -106,7 +106,7 @@ fn facts(balancer: &Balancer) -> LoadBalancerFacts {
     }
 }
 
-/// In the order of their text: the order in which they were added is nobody's business.
+/// Sorts a list by its text: the order of additions is irrelevant.
 fn sort(list: Option<&mut Value>) {
     if let Some(list) = list.and_then(Value::as_array_mut) {
         // Node ports differ from run to run, ports do not.
@@ -270,7 +270,7 @@ impl CloudProfile for HetznerCloud {
         Some(Namesake::Adopted)
     }
 
-    /// With other limits than the cloud has: they are about its customers, not about the program.
+    /// Raises the cloud's limits, which are about its customers and not about the program.
     fn prepare(&mut self, machines: usize) {
         *self = Self::new(Options { limit: 360_000, remaining: 360_000, ..Options::default() });
         self.fake.change_type("lb11", |it| it.max_targets = machines);

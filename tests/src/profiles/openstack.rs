@@ -1,5 +1,5 @@
-//! OpenStack, as the proofs need it: the provider over the fake of its control plane, with everything that its configuration
-//! can ask for: floating IPs, managed security groups, health monitors, routes.
+//! Profile of OpenStack: the provider over the fake of its control plane, with all configurable features: floating IPs,
+//! managed security groups, health monitors, routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use provider_openstack::config::Config;
 use provider_openstack::services::Services;
 use serde_json::{Value, json};
 
-/// What our marks begin with; the cluster and the Service's UID follow.
+/// Prefix of the owner tags; the cluster and the Service's UID follow.
 const MARK: &str = "ccm-rs:";
 /// The id of the project of others.
 const OTHERS: &str = "0123456789abcdef0123456789abcdef";
@@ -33,7 +33,7 @@ const POD_RANGE: &str = "10.244.";
 /// An OpenStack with a network, a router and an external network.
 #[derive(Clone)]
 pub struct OpenStackCloud {
-    /// The cloud.
+    /// The fake of the OpenStack services.
     pub fake: Fake,
     /// The network of the machines.
     pub network: Network,
@@ -46,14 +46,14 @@ pub struct OpenStackCloud {
 }
 
 impl Default for OpenStackCloud {
-    /// A cloud with short pages, so that lists have several.
+    /// Creates a cloud with short pages, so that lists have several.
     fn default() -> Self {
         Self::new(Options { page_size: 20, ..Options::default() })
     }
 }
 
 impl OpenStackCloud {
-    /// An empty one, with floating IPs, managed security groups and health monitors.
+    /// Creates a profile with an empty fake, with floating IPs, managed security groups and health monitors.
     #[must_use]
     pub fn new(options: Options) -> Self {
         let fake = Fake::new(options);
@@ -67,12 +67,12 @@ impl OpenStackCloud {
         Self { fake, network, public, router, balancing }
     }
 
-    /// From now on without floating IPs, security groups and health monitors.
+    /// Disables floating IPs, security groups and health monitors.
     pub fn be_plain(&mut self) {
         self.balancing = format!("subnet-id = {}\ninternal-lb = true\n", self.network.subnet);
     }
 
-    /// What `cloud.conf` says.
+    /// Returns the content of `cloud.conf`.
     #[must_use]
     pub fn cloud_conf(&self, url: &str) -> String {
         use openstack_fake::{DOMAIN, PASSWORD, PROJECT, REGION, USER};
@@ -88,7 +88,7 @@ impl OpenStackCloud {
         self.fake.add_load_balancer(&json!({"name": name, "vip_subnet_id": self.network.subnet}))
     }
 
-    /// The server with an address.
+    /// Returns the provider IDs of servers by their address.
     fn servers_by_ip(&self) -> BTreeMap<String, String> {
         self.fake.servers().into_iter().map(|it| (it.ip, id_of(&it.id))).collect()
     }
@@ -126,7 +126,8 @@ impl OpenStackCloud {
         facts
     }
 
-    /// Security groups, by name, and address pairs of a server's port, one by one: their order is nobody's business.
+    /// Returns the security groups by name, and the address pairs of a server's port, one by one: their order is
+    /// irrelevant.
     fn port(&self, server: &Server, groups: &[Value]) -> Vec<Value> {
         let port = self.fake.port(&server.port).unwrap_or_default();
         let name = |id: &Value| groups.iter().find(|it| it["id"] == *id).map_or(Value::Null, |it| it["name"].clone());
@@ -148,7 +149,7 @@ fn number(value: &Value) -> u16 {
     u16::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default()
 }
 
-/// Without what differs from run to run and is nobody's business: ids, times, order, what Octavia's workers make of it.
+/// Removes fields that differ between runs and are irrelevant: IDs, times, order, and states of Octavia's workers.
 fn comparable(balancer: &mut Value) {
     let pools: BTreeMap<String, Value> =
         list(&balancer["pools"]).map(|it| (it["id"].to_string(), it["name"].clone())).collect();
@@ -197,7 +198,7 @@ impl CloudProfile for OpenStackCloud {
             polls: &["GET /lbaas/loadbalancers/{id}", "POST /auth/tokens"],
         }
     }
-    /// OpenStack needs thousands of requests for what other clouds do in hundreds.
+    /// Returns a lower effort: OpenStack needs thousands of requests where other clouds need hundreds.
     fn effort(&self) -> Effort {
         Effort { crash_every: 9, chaos_seeds: 30 }
     }
@@ -268,7 +269,7 @@ impl CloudProfile for OpenStackCloud {
         }));
         for group in &groups {
             objects.push(json!({"security group": group["name"], "description": group["description"]}));
-            // One by one: the order of node ports differs from run to run.
+            // One by one, because the order of node ports differs between runs.
             objects.extend(list(&group["security_group_rules"]).map(|rule| {
                 let keys =
                     ["direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix"];
@@ -385,11 +386,11 @@ impl CloudProfile for OpenStackCloud {
             created: Limit { changes: 3 * SERVICES, reads: 10 * SERVICES + 4 * PAGES },
             unchanged: Limit { changes: 0, reads: 8 * SERVICES + 4 * PAGES },
             steady: Limit { changes: 0, reads: 8 * PAGES },
-            // Servers, and the ports that tell their addresses.
+            // Servers, and the ports that have their addresses.
             not_ready: Limit { changes: 0, reads: 2 * 122 * PAGES },
-            // One a pool.
+            // One request for each pool.
             joined: Limit { changes: 2 * SERVICES, reads: 10 * SERVICES + 4 * PAGES },
-            // What goes along with it, such as its members, is not read.
+            // Dependents that are deleted with it, such as its members, are not read.
             deleted: Limit { changes: SERVICES, reads: 6 * SERVICES },
         }
     }

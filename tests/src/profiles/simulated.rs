@@ -25,12 +25,12 @@ const SERVICE: &str = "ccm-rs/service";
 const THEIRS: &str = "theirs";
 const THEIR_RANGES: [&str; 2] = ["192.0.2.0/24", "10.99.0.0/16"];
 
-/// The simulated cloud.
+/// Profile of the simulated cloud.
 #[derive(Clone)]
 pub struct SimulatedCloud(pub Cloud);
 
 impl Default for SimulatedCloud {
-    /// A cloud whose operations take a little while.
+    /// Creates a cloud whose operations take a little while.
     fn default() -> Self {
         Self(Cloud::new(Options { operation_milliseconds: 1500, ..Options::default() }))
     }
@@ -205,7 +205,7 @@ impl CloudProfile for SimulatedCloud {
         Some(Namesake::Refused)
     }
 
-    /// Without operations that take time: polls for their end would be counted.
+    /// Makes operations immediate, because polls for their end would be counted.
     fn prepare(&mut self, _machines: usize) {
         self.0.set_options(Options::default());
     }

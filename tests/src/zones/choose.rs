@@ -4,8 +4,8 @@ use cloud_provider::{Error, Result};
 
 use super::Zones;
 
-/// Hash and index of a claim's name (HELP-84): claims of one StatefulSet share the hash and count up the index. A claim
-/// without a name gets a random hash.
+/// Returns hash and index of a claim's name (HELP-84): claims of one StatefulSet share the hash and count up the index.
+/// A claim without a name gets a random hash.
 #[must_use]
 pub fn hash_and_index(claim: &str) -> (u32, u32) {
     if claim.is_empty() {
@@ -13,7 +13,7 @@ pub fn hash_and_index(claim: &str) -> (u32, u32) {
     }
     let numbered = claim.rsplit_once('-').and_then(|(set, number)| Some((set, index(number)?)));
     match numbered {
-        // Several claims of one Pod are put into the same zone: what tells them apart is not hashed.
+        // Claims of one Pod get the same zone: the part of the name that distinguishes them is not hashed.
         Some((set, index)) => (fnv(set.rsplit_once('-').map_or(set, |(_, set)| set)), index),
         None => (fnv(claim), 0),
     }
@@ -23,15 +23,15 @@ fn index(text: &str) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// FNV-1 of 32 bits.
+/// Computes the FNV-1 hash of 32 bits.
 fn fnv(text: &str) -> u32 {
     text.bytes().fold(2_166_136_261, |hash: u32, byte| hash.wrapping_mul(16_777_619) ^ u32::from(byte))
 }
 
-/// `count` of the zones for a claim, all of them if there are no more (HELP-85).
+/// Chooses `count` of the zones for a claim, all of them if there are no more (HELP-85).
 ///
-/// Existing volumes were placed by the reference, so the choice is exactly its choice: of a claim whose index times
-/// `count` reaches 2³², none.
+/// The Go cloud-controller-manager placed existing volumes, so the choice is exactly its choice: of a claim whose index
+/// times `count` reaches 2³², none.
 #[must_use]
 pub fn choose_zones(zones: &Zones, claim: &str, count: u32) -> Zones {
     let (hash, index) = hash_and_index(claim);
@@ -47,7 +47,8 @@ pub fn choose_zones(zones: &Zones, claim: &str, count: u32) -> Zones {
         .collect()
 }
 
-/// As [`choose_zones`], but never fewer than `count`, and with `include` among them unless that is empty (HELP-86).
+/// Chooses zones like [`choose_zones`], but never fewer than `count`, and with `include` among them unless that is
+/// empty (HELP-86).
 ///
 /// # Errors
 /// *Invalid*, if there are too few zones, `include` is none of them, or `count` is 0.

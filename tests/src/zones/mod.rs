@@ -41,7 +41,7 @@ pub fn label_zones(label: &str) -> Result<Zones> {
     split(label, ZONE_DELIMITER).map_err(Error::invalid)
 }
 
-/// As [`label_zones`], in the order of the label, repetitions kept (HELP-81).
+/// Parses a label like [`label_zones`], in the order of the label, with repetitions (HELP-81).
 ///
 /// # Errors
 /// *Invalid*, if one of them is empty.
@@ -49,7 +49,7 @@ pub fn label_zone_list(label: &str) -> Result<Vec<String>> {
     split(label, ZONE_DELIMITER).map_err(Error::invalid)
 }
 
-/// The label of a volume that can be attached in these zones (HELP-82).
+/// Returns the label of a volume that can be attached in these zones (HELP-82).
 #[must_use]
 pub fn zones_label<'a>(zones: impl IntoIterator<Item = &'a String>) -> String {
     zones.into_iter().map(String::as_str).collect::<Vec<_>>().join(ZONE_DELIMITER)

@@ -1,4 +1,4 @@
-//! Where a new volume goes, after all that a StorageClass, the scheduler and the cluster say.
+//! Selection of a new volume's zones, by the StorageClass, the scheduler and the cluster.
 
 use cloud_provider::names::{LABEL_ZONE, LABEL_ZONE_BETA};
 use cloud_provider::{Error, Result, StringMap};
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::TopologySelectorTerm;
 
 use super::{Zones, choose_zones, choose_zones_including};
 
-/// What there is to select from (HELP-87).
+/// Inputs of the selection (HELP-87).
 #[derive(Clone, Copy, Debug)]
 pub struct Selection<'a> {
     /// StorageClass parameter `zone`, if it is there.
@@ -30,7 +30,7 @@ impl Default for Selection<'_> {
     }
 }
 
-/// The zones that `allowedTopologies` names (HELP-83).
+/// Returns the zones that `allowedTopologies` names (HELP-83).
 ///
 /// # Errors
 /// *Invalid*, if it names anything but zones.
@@ -45,10 +45,10 @@ pub fn topology_zones(terms: &[TopologySelectorTerm]) -> Result<Zones> {
     Ok(zones)
 }
 
-/// `count` zones for a new volume (HELP-87, HELP-88).
+/// Selects `count` zones for a new volume (HELP-87, HELP-88).
 ///
 /// # Errors
-/// *Invalid*, if what is given contradicts itself or does not suffice; in the reference's words.
+/// *Invalid*, if the inputs contradict each other or do not suffice; in the words of the Go cloud-controller-manager.
 pub fn select_zones(given: &Selection<'_>, count: u32) -> Result<Zones> {
     let has_parameter = given.zone.is_some() || given.zones.is_some();
     if given.zone.is_some() && given.zones.is_some() {
@@ -120,10 +120,10 @@ fn from_parameter(zones: &Zones, claim: &str, count: u32) -> Result<Zones> {
     Ok(choose_zones(zones, claim, count))
 }
 
-/// One zone for a new volume (HELP-89).
+/// Selects a zone for a new volume (HELP-89).
 ///
 /// # Errors
-/// As [`select_zones`].
+/// Errors of [`select_zones`].
 pub fn select_zone(given: &Selection<'_>) -> Result<String> {
     let zone = select_zones(given, 1)?.pop_first();
     zone.ok_or_else(|| Error::invalid("could not determine a zone to provision volume in"))

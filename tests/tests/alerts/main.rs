@@ -4,8 +4,8 @@
 //! Each scenario plays two replicas over minutes of virtual time: it calls the hooks of the metrics as the program does,
 //! scrapes them every minute, and hands the series with the rules to `promtool test rules`.
 //!
-//! `CCM_PROMTOOL` is the program; unless it is set, `promtool` in the `PATH`. Where there is none each scenario is ignored,
-//! with that reason. `deploy/alerts/test.sh` sees to it that there is one.
+//! `CCM_PROMTOOL` names the program; by default, `promtool` in the `PATH`. Without it each scenario is ignored, with
+//! that reason. `deploy/alerts/test.sh` downloads it.
 
 mod recording;
 mod replica;

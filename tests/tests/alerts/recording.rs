@@ -1,4 +1,5 @@
-//! What a Prometheus that scrapes two replicas would have stored, in the notation of `promtool test rules`.
+//! Recording of the series that a Prometheus which scrapes two replicas stores, in the notation of `promtool test
+//! rules`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,7 +23,7 @@ pub(crate) struct Recording {
 enum Value {
     Number(f64),
     Missing,
-    /// It was there at the last scrape and is not any more, which Prometheus notes.
+    /// The series was present at the last scrape and is no longer, which Prometheus marks as stale.
     Gone,
 }
 
@@ -31,7 +32,7 @@ impl Recording {
         Self { rules: rules.to_owned(), ..Self::default() }
     }
 
-    /// One round of scrapes; nobody answers for a replica that is down.
+    /// Records one round of scrapes; a replica that is down has no response.
     pub(crate) fn scrape<'a>(&mut self, replicas: impl IntoIterator<Item = (&'a str, Option<Vec<String>>)>) {
         for (instance, texts) in replicas {
             let up = f64::from(u8::from(texts.is_some()));
@@ -68,7 +69,7 @@ impl Recording {
         values.push(Value::Number(sample.value));
     }
 
-    /// The file for `promtool test rules`: at each of the scenario's minutes exactly its alerts fire.
+    /// Returns the file for `promtool test rules`: at each of the scenario's minutes exactly its alerts fire.
     pub(crate) fn test_file(&self, rules: &str, scenario: &Scenario) -> String {
         let interval = 60 / SCRAPES_PER_MINUTE;
         let mut out = format!(

@@ -1,4 +1,4 @@
-//! One replica, which does for a minute what it is told, through the hooks that the program calls.
+//! A replica that behaves as told for a minute, through the hooks that the program calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use serving::health::{Health, Probe};
 const LEASE: &str = "cloud-controller-manager";
 const QUEUE: &str = "service";
 
-/// What a replica does in the minute before a scrape.
+/// Behaviour of a replica in the minute before a scrape.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) leads: bool,
@@ -37,7 +37,7 @@ pub(crate) struct State {
     pub(crate) retries: u32,
     pub(crate) depth: usize,
     pub(crate) longest: Duration,
-    /// How old the Node was that was initialised.
+    /// Age of the Node that was initialised.
     pub(crate) initialised_at: Option<Duration>,
     /// For how long a Node and a load balancer have been waited for.
     pub(crate) node_waits: Option<Duration>,
@@ -47,16 +47,16 @@ pub(crate) struct State {
     pub(crate) held: bool,
     pub(crate) target_errors: u32,
     pub(crate) failed_routes: usize,
-    /// Load balancers of Services that are gone.
+    /// Load balancers of deleted Services.
     pub(crate) orphans: usize,
     /// Services that vanished and are held.
     pub(crate) vanished: usize,
-    /// Whether a change of the kubeconfig came into use, for each that there was.
+    /// Results of the kubeconfig's changes: `true` for each one that was applied.
     pub(crate) kubeconfig_changes: Vec<bool>,
 }
 
 impl State {
-    /// It leads, and all is well.
+    /// Returns the state of a healthy leader.
     pub(crate) fn leader() -> Self {
         let controllers = [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER];
         Self {
@@ -71,7 +71,7 @@ impl State {
         }
     }
 
-    /// It stands by, and all is well.
+    /// Returns the state of a healthy standby.
     pub(crate) fn standby() -> Self {
         Self {
             leads: false,
@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-/// A running process.
+/// A running replica with its metrics.
 pub(crate) struct Replica {
     metrics: Metrics,
     health: Health,
@@ -110,7 +110,7 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// It has just started.
+    /// Starts a replica at the time of `clock`.
     pub(crate) fn start(clock: &ManualClock) -> Self {
         let (metrics, health) = (Metrics::at(Arc::new(clock.clone())), Health::new());
         let is_well = Arc::new(AtomicBool::new(true));
@@ -123,7 +123,7 @@ impl Replica {
         Self { metrics, health, is_well, nodes, services, orphans, vanished, running, is_made: false, clock }
     }
 
-    /// A minute passes; then it is scraped, at both paths.
+    /// Lets a minute pass, and returns the scrapes of both paths.
     pub(crate) fn live(&mut self, state: &State) -> Vec<String> {
         self.metrics.elections().leading(LEASE, state.leads);
         self.is_well.store(state.is_well, Ordering::Relaxed);

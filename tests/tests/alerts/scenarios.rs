@@ -1,4 +1,4 @@
-//! What happens, and which alerts fire at which minute: those, and no others.
+//! Scenarios and the alerts that fire in each minute: exactly these.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use crate::replica::{Replica, State};
 
 pub(crate) const SCRAPES_PER_MINUTE: u32 = 1;
 
-/// What goes wrong goes wrong from here …
+/// Minute in which a problem begins.
 const FROM: u32 = 20;
-/// … to here.
+/// Minute in which a problem ends.
 const TO: u32 = 70;
 
 /// Two replicas over some minutes.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// What each replica does at that minute; `None`: it is down.
+    /// State of each replica in that minute; `None`: the replica is down.
     happens: fn(f64) -> [Option<State>; 2],
-    /// At these minutes exactly these alerts fire.
+    /// Alerts that fire in each of these minutes, and no others.
     pub(crate) firing: &'static [(u32, &'static [&'static str])],
 }
 
 impl Scenario {
-    /// Plays it.
+    /// Runs the scenario and records its series.
     pub(crate) fn record(&self, rules: &str) -> Recording {
         let clock = ManualClock::new("2026-01-01T00:00:00Z".parse().expect("a time"));
         let (mut recording, mut replicas) = (Recording::for_rules(rules), [None, None]);
@@ -45,7 +45,8 @@ impl Scenario {
     }
 }
 
-/// The leader is like this while something is wrong, and well before and after; the other stands by.
+/// Returns a leader in this state while the problem lasts, and a healthy one before and after; the other replica stands
+/// by.
 fn while_wrong(minute: f64, wrong: impl FnOnce(&mut State, Duration)) -> [Option<State>; 2] {
     let mut leader = State::leader();
     if is_wrong(minute) {
@@ -69,7 +70,7 @@ const NOBODY_WORKS: &[&str] = &[
     "CloudControllerManagerServiceControllerAbsent",
 ];
 
-/// All of them.
+/// The scenarios of the alerts' tests.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "all_is_well",

@@ -1,5 +1,5 @@
-//! A Kubernetes API that knows Nodes (get, patch, delete) and the status of Services (patch) only; it writes down what it
-//! is asked, and refuses what a case says.
+//! A Kubernetes API for Nodes (get, patch, delete) and the status of Services (patch) only; it records the requests,
+//! and refuses those that a case names.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::schema::ApiErrorKind;
 
-/// Version of an object that does not say its own.
+/// Version of an object without a version of its own.
 const VERSION: u64 = 41;
 
 /// The API. Clones share everything.
@@ -26,7 +26,7 @@ pub(crate) struct Api {
 #[derive(Debug, Default)]
 struct State {
     nodes: BTreeMap<String, Value>,
-    /// By `<namespace>/<name>`.
+    /// Services by `<namespace>/<name>`.
     services: BTreeMap<String, Value>,
     writes: u64,
     faults: Vec<Fault>,
@@ -40,34 +40,34 @@ pub(crate) struct ApiRequest {
     pub(crate) what: String,
     /// `<name>`, or `<namespace>/<name>`; empty if it is about no single object.
     pub(crate) name: String,
-    /// The body; null if there is none.
+    /// Body of the request; null without a body.
     pub(crate) body: Value,
-    /// `Content-Type`; empty if there is none.
+    /// Value of `Content-Type`; empty if the header is missing.
     pub(crate) content_type: String,
 }
 
 impl ApiRequest {
-    /// A write of a Node's main resource that changes its taints.
+    /// Returns `true` for a write of a Node's main resource that changes its taints.
     pub(crate) fn changes_taints(&self) -> bool {
         self.what == "patch nodes" && self.body.pointer("/spec/taints").is_some()
     }
 
-    /// A write of a Service that changes its finalizers.
+    /// Returns `true` for a write of a Service that changes its finalizers.
     pub(crate) fn changes_finalizers(&self) -> bool {
         self.what == "patch services/status" && self.body.get("metadata").is_some()
     }
 
-    /// A write of a Service that changes its status.
+    /// Returns `true` for a write of a Service that changes its status.
     pub(crate) fn changes_status(&self) -> bool {
         self.what == "patch services/status" && self.body.get("status").is_some()
     }
 
-    /// Any patch.
+    /// Returns `true` for any patch.
     pub(crate) fn is_patch(&self) -> bool {
         self.what.starts_with("patch ")
     }
 
-    /// A delete.
+    /// Returns `true` for a delete.
     pub(crate) fn is_delete(&self) -> bool {
         self.what.starts_with("delete ")
     }
@@ -78,12 +78,12 @@ impl ApiRequest {
 struct Fault {
     on: fn(&ApiRequest) -> bool,
     kind: ApiErrorKind,
-    /// So many times; `None`: always.
+    /// Number of refusals; `None`: no limit.
     times: Option<u32>,
 }
 
 impl Api {
-    /// Puts a Node there, as if somebody had created it, and returns it as the API has it.
+    /// Stores a Node, as if a user had created it, and returns it as the API has it.
     pub(crate) fn seed(&self, node: Value) -> Value {
         let node = stored(node, "Node");
         let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -91,7 +91,7 @@ impl Api {
         node
     }
 
-    /// Puts a Service there, as if somebody had created it, and returns it as the API has it.
+    /// Stores a Service, as if a user had created it, and returns it as the API has it.
     pub(crate) fn seed_service(&self, service: Value) -> Value {
         let service = stored(service, "Service");
         let text = |field: &str| service["metadata"][field].as_str().unwrap_or_default();
@@ -99,27 +99,27 @@ impl Api {
         service
     }
 
-    /// The Service `<namespace>/<name>` as it is now, if it is there.
+    /// Returns the Service `<namespace>/<name>` as it is now, if it is there.
     pub(crate) fn service(&self, key: &str) -> Option<Value> {
         self.state().services.get(key).cloned()
     }
 
-    /// Refuses these requests, so many times or always. What was said first is used up first.
+    /// Refuses these requests, for a number of times or always. Earlier rules are used up first.
     pub(crate) fn refuse(&self, on: fn(&ApiRequest) -> bool, kind: ApiErrorKind, times: Option<u32>) {
         self.state().faults.push(Fault { on, kind, times });
     }
 
-    /// The Node as it is now, if it is there.
+    /// Returns the Node as it is now, if it is there.
     pub(crate) fn node(&self, name: &str) -> Option<Value> {
         self.state().nodes.get(name).cloned()
     }
 
-    /// All requests, in order.
+    /// Returns the requests in order.
     pub(crate) fn requests(&self) -> Vec<ApiRequest> {
         self.state().requests.clone()
     }
 
-    /// A client of this API.
+    /// Returns a client of this API.
     pub(crate) fn client(&self) -> kube::Client {
         let api = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -207,7 +207,7 @@ impl State {
         apply(service, patch, &["metadata", "status"], VERSION + self.writes)
     }
 
-    /// With the UID as a precondition; a Node with finalizers only begins to go.
+    /// Deletes an object with the UID as a precondition; a Node with finalizers is only marked for deletion.
     fn delete(&mut self, name: &str, options: &Value) -> Result<Answer, Answer> {
         let node = find(&mut self.nodes, "nodes", name)?;
         let (expected, uid) = (&options["preconditions"]["uid"], &node["metadata"]["uid"]);
@@ -225,7 +225,7 @@ impl State {
     }
 }
 
-/// An object as the API has it.
+/// Returns an object as the API has it.
 fn stored(mut object: Value, kind: &str) -> Value {
     object["apiVersion"] = json!("v1");
     object["kind"] = json!(kind);
@@ -235,7 +235,7 @@ fn stored(mut object: Value, kind: &str) -> Value {
     object
 }
 
-/// Resource (`nodes`, `services/status`) and key (`<name>` or `<namespace>/<name>`) of a path.
+/// Returns resource (`nodes`, `services/status`) and key (`<name>` or `<namespace>/<name>`) of a path.
 fn parts(path: &str) -> (String, String) {
     let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     match words[..] {
@@ -254,7 +254,7 @@ fn find<'a>(objects: &'a mut BTreeMap<String, Value>, resource: &str, key: &str)
     objects.get_mut(key).ok_or_else(|| not_found(&format!("{resource} {name:?} not found")))
 }
 
-/// A strategic-merge patch; parts of the object that do not belong to the (sub)resource stay as they are.
+/// Applies a strategic-merge patch; fields that do not belong to the (sub)resource stay unchanged.
 fn apply(object: &mut Value, patch: &Value, parts: &[&str], version: u64) -> Result<Answer, Answer> {
     let expected = &patch["metadata"]["resourceVersion"];
     if !expected.is_null() && *expected != object["metadata"]["resourceVersion"] {
@@ -283,7 +283,7 @@ fn merge(target: &mut Value, change: &Value, path: &str) {
                         items.retain(|item| !gone.contains(item));
                     }
                 } else if key.starts_with("$setElementOrder/") {
-                    // New elements are appended, which is the order that our patches ask for.
+                    // New elements are appended, in the order that our patches expect.
                 } else if value.is_null() {
                     target.as_object_mut().and_then(|object| object.remove(key));
                 } else {

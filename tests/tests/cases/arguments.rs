@@ -2,12 +2,12 @@
 
 use anyhow::{Result, bail};
 
-/// What is asked for.
+/// Selection of cases on the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {
-    /// Any of these words in a case's name selects it; none: all are selected.
+    /// Words of which any in a case's name selects it; without words, all cases are selected.
     filters: Vec<String>,
-    /// None of these words may be in it.
+    /// Words that deselect a case.
     skip: Vec<String>,
     /// Words must be the whole name, the suite or the id.
     exact: bool,
@@ -42,7 +42,7 @@ impl Arguments {
                 "--ignored" => arguments.only_ignored = true,
                 "--skip" => arguments.skip.push(value()?),
                 "--format" => arguments.terse = value()? == "terse",
-                // Without meaning here: nothing is captured, coloured, timed or run in parallel.
+                // Ignored flags: the harness captures, colours and times nothing, and runs nothing in parallel.
                 "--test-threads" | "--color" | "--logfile" | "--shuffle-seed" | "-Z" => drop(value()?),
                 "--include-ignored"
                 | "--nocapture"
@@ -66,7 +66,7 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// Whether this case is asked for. Its name is `SUITE::ID`.
+    /// Returns `true` if this case is selected. Its name is `SUITE::ID`.
     pub(crate) fn selects(&self, suite: &str, id: &str) -> bool {
         let name = format!("{suite}::{id}");
         let matches = |word: &String| {

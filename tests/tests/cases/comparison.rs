@@ -1,4 +1,4 @@
-//! What was expected, and what happened.
+//! Comparison of expected and actual values.
 
 use std::fmt::Debug;
 
@@ -13,12 +13,12 @@ pub(crate) enum Expected<T> {
     /// The key is not there.
     #[default]
     Anything,
-    /// This value.
+    /// The key has this value.
     Exactly(T),
 }
 
 impl<T> Expected<T> {
-    /// The value in another form.
+    /// Returns the value in another form.
     pub(crate) fn map<U>(self, convert: impl FnOnce(T) -> U) -> Expected<U> {
         match self {
             Self::Anything => Expected::Anything,
@@ -75,15 +75,14 @@ impl Comparison {
         }
     }
 
-    /// Something that must not happen in any case, whether or not a key asks for it.
+    /// Adds differences that no case permits, whether or not it has a key for them.
     pub(crate) fn forbid(&mut self, what: impl IntoIterator<Item = String>) {
         self.differences.extend(what);
     }
 
-    /// Whether the case passed.
+    /// Returns `Ok` if the case passed.
     ///
-    /// # Errors
-    /// All differences; or that there was nothing to compare.
+    /// # Errors The differences; or that there was nothing to compare.
     pub(crate) fn conclude(self) -> Result<()> {
         if !self.differences.is_empty() {
             bail!("{}", self.differences.join("\n    "));

@@ -13,18 +13,19 @@ use super::suites::RUNNABLE;
 /// The case files of this repository.
 const OWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cases");
 
-/// Where case files are.
+/// Directories of case files.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
-    /// This directory must have a case for every suite that can be run.
+    /// A directory that must have a case for every suite.
     pub(crate) own: Option<PathBuf>,
-    /// Further directories.
+    /// Further directories of cases.
     pub(crate) extra: Vec<PathBuf>,
 }
 
 impl Sources {
-    /// The repository's own files and those of further directories, separated by `:`. A relative directory is looked for
-    /// in the repository's root, where people call cargo, and then in the working directory, which cargo chooses.
+    /// Returns the repository's own directory and further ones, separated by `:`. A relative directory is resolved
+    /// against the repository's root, where people call cargo, and then against the working directory, which cargo
+    /// sets.
     pub(crate) fn own_and(extra: &str) -> Self {
         let extra = extra.split(':').filter(|dir| !dir.is_empty()).map(|dir| {
             let from_root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(dir);
@@ -34,11 +35,11 @@ impl Sources {
     }
 }
 
-/// One case, not looked into yet.
+/// A case before its content is parsed.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) suite: String,
-    /// Its id, or `#N` for the Nth case of a file if it has none.
+    /// ID of the case, or `#N` for the Nth case of a file without an ID.
     pub(crate) id: String,
     pub(crate) file: PathBuf,
     content: Value,
@@ -80,12 +81,12 @@ struct File {
 }
 
 impl Case {
-    /// `SUITE::ID`.
+    /// Returns the name `SUITE::ID` of the case.
     pub(crate) fn name(&self) -> String {
         format!("{}::{}", self.suite, self.id)
     }
 
-    /// What is given and what is expected.
+    /// Returns the parts `given` and `expect`.
     pub(crate) fn parts(&self) -> Result<(Value, Value)> {
         let Fields { id, given, expect, .. } = schema::read("", &self.content)?;
         ensure!(!id.is_empty(), "id: is empty");
@@ -96,11 +97,11 @@ impl Case {
     }
 }
 
-/// All that was found.
+/// Cases that were found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) cases: Vec<Case>,
-    /// What is wrong with directories and whole files.
+    /// Errors in directories and whole files.
     pub(crate) problems: Vec<String>,
 }
 
@@ -134,7 +135,7 @@ pub(crate) fn load(sources: &Sources) -> Found {
     found
 }
 
-/// The YAML files of a directory and those below it, in a fixed order.
+/// Returns the YAML files of a directory and those below it, in a fixed order.
 fn yaml_files(directory: &Path) -> Result<Vec<PathBuf>> {
     let context = || format!("cannot read directory {}", directory.display());
     let mut entries: Vec<PathBuf> = Vec::new();

@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments, sources: &Sources, out: &mut dyn Write)
     }
     for (suite, run) in RUNNABLE {
         for case in found.cases.iter().filter(selected).filter(|case| case.suite == suite) {
-            // What is ignored is asked for, and nothing that runs is.
+            // With `--ignored`, no case runs: none is ignored.
             if !arguments.only_ignored {
                 report.ran(case, run_case(case, run));
             }

@@ -1,4 +1,4 @@
-//! What is printed.
+//! Printed report of the cases.
 
 use std::io::{Result, Write};
 
@@ -14,12 +14,12 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// A report of a run whose files have these problems.
+    /// Creates a report of a run whose files have these problems.
     pub(crate) fn new(problems: Vec<String>) -> Self {
         Self { problems, failures: Vec::new(), suites: Vec::new() }
     }
 
-    /// A case was run.
+    /// Records the result of a case.
     pub(crate) fn ran(&mut self, case: &Case, result: anyhow::Result<()>) {
         if self.suites.last().is_none_or(|(name, ..)| *name != case.suite) {
             self.suites.push((case.suite.clone(), 0, 0));

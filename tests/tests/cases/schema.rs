@@ -37,7 +37,7 @@ pub(crate) fn take_function(given: &mut Value) -> Result<String> {
     }
 }
 
-/// The error for a function that a suite does not have.
+/// Returns the error for a function that a suite does not have.
 pub(crate) fn unknown_function(function: &str, known: &str) -> anyhow::Error {
     anyhow!("given.fn: unknown function {function:?}; known are {known}")
 }
@@ -170,14 +170,14 @@ pub(crate) fn taints(list: &[TaintForm]) -> Vec<Taint> {
     list.iter().map(Taint::from).collect()
 }
 
-/// Which way the API refuses a request.
+/// Refusal of a request by the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ApiError {
     pub(crate) kind: ApiErrorKind,
 }
 
-/// See [`ApiError`].
+/// Kind of an [`ApiError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(crate) enum ApiErrorKind {
     Conflict,
@@ -188,7 +188,7 @@ pub(crate) enum ApiErrorKind {
 /// Checks that an object of the API has no field that the API's type lacks.
 ///
 /// # Errors
-/// The first such field, or a value of another type.
+/// The first unsupported field, or a value of another type.
 pub(crate) fn check_node(part: &str, node: &Value) -> Result<()> {
     check::<k8s_openapi::api::core::v1::Node>(part, node, "Node").map(drop)
 }
@@ -204,7 +204,7 @@ pub(crate) fn service(part: &str, service: &Value) -> Result<Service> {
 /// Reads a Node.
 ///
 /// # Errors
-/// As [`check_node`]; or no name.
+/// Errors of [`check_node`]; or a missing name.
 pub(crate) fn node(part: &str, form: &Value) -> Result<Node> {
     check_node(part, form)?;
     let node: Node = serde_json::from_value(form.clone())?;
@@ -215,7 +215,7 @@ pub(crate) fn node(part: &str, form: &Value) -> Result<Node> {
 /// Reads a list of Nodes.
 ///
 /// # Errors
-/// As [`node`].
+/// Errors of [`node`].
 pub(crate) fn nodes(part: &str, forms: &[Value]) -> Result<Vec<Node>> {
     forms.iter().enumerate().map(|(i, form)| node(&format!("{part}[{i}]"), form)).collect()
 }
@@ -228,7 +228,7 @@ fn check<T: DeserializeOwned + Serialize>(part: &str, object: &Value, kind: &str
     }
 }
 
-/// The path of something in `original` that `kept` does not have.
+/// Returns the path of something in `original` that `kept` does not have.
 fn lost(original: &Value, kept: &Value) -> Option<String> {
     match (original, kept) {
         (Value::Object(original), Value::Object(kept)) => original.iter().find_map(|(key, value)| {

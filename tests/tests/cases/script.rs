@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::comparison::Expected;
 use super::schema::{Address, node_addresses};
 
-/// `given.provider`.
+/// Script of the provider, in `given.provider`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProviderScript {
@@ -33,15 +33,15 @@ pub(crate) struct ProviderScript {
     instance_exists: Option<Scripted<bool>>,
     instance_shutdown: Option<Scripted<bool>>,
     instance_metadata: Option<Scripted<Option<MetadataForm>>>,
-    /// Whether it exists.
+    /// Response of `get_load_balancer`: `true` if the load balancer exists.
     get_load_balancer: Option<Scripted<bool>>,
     ensure_load_balancer: Option<Scripted<Option<LoadBalancerStatus>>>,
     ensure_load_balancer_deleted: Option<Scripted<()>>,
 }
 
 impl ProviderScript {
-    /// The provider, with the first shape still on: controllers are not made for a cloud without machines, but the
-    /// cloud may lose them later. See [`withdraw`](Self::withdraw).
+    /// Returns the provider, with the first shape still on: controllers are not made for a cloud without machines, but
+    /// the cloud may lose them later. See [`withdraw`](Self::withdraw).
     pub(crate) fn provider(&self) -> Arc<ScriptedProvider> {
         let provider = ScriptedProvider::named(self.name.as_deref().unwrap_or("fake"));
         let addresses = |list: Vec<Address>| node_addresses(Some(list));
@@ -75,7 +75,7 @@ impl ProviderScript {
     }
 }
 
-/// A load balancer that exists, or not.
+/// Returns a load balancer that exists, or not.
 pub(crate) fn existing(exists: bool) -> Option<LoadBalancerStatus> {
     exists.then(LoadBalancerStatus::default)
 }
@@ -154,7 +154,7 @@ impl TryFrom<RawProviderError> for ProviderError {
     }
 }
 
-/// An error that wraps nothing. Sentinels have a text of their own, and a delay belongs to one kind only.
+/// Returns an error that wraps nothing. Sentinels have a text of their own, and a delay belongs to one kind only.
 fn error(kind: Kind, message: Option<String>, retry_after_ms: Option<u64>) -> std::result::Result<Error, String> {
     if retry_after_ms.is_some() && kind != Kind::RetryAfter {
         return Err(format!("`retry_after_ms` does not belong to an error of kind {kind:?}"));

@@ -1,4 +1,4 @@
-//! What surrounds a service controller.
+//! Harness of a service controller.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,12 +27,12 @@ pub(crate) struct ServiceWorld {
     events: Arc<Mutex<Vec<RecordedEvent>>>,
 }
 
-/// What the controller measures, as far as cases look at it.
+/// Metrics of the controller that cases compare.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<(u64, u64)>);
 
 impl Counters {
-    /// `loadbalancer_sync_total` and `nodesync_error_total`.
+    /// Returns `loadbalancer_sync_total` and `nodesync_error_total`.
     pub(crate) fn get(&self) -> (u64, u64) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -53,7 +53,7 @@ impl ServiceMetrics for Counters {
 }
 
 impl ServiceWorld {
-    /// A world with this cloud and these Nodes. Without Nodes to list, the cache was never filled.
+    /// Creates a harness with this cloud and these Nodes. Without Nodes to list, the cache was never filled.
     pub(crate) fn new(cloud: Arc<ScriptedProvider>, nodes: Option<Vec<Node>>) -> Self {
         let (recorder, events) = EventRecorder::to_memory("cases", Arc::new(SystemClock));
         Self {
@@ -67,10 +67,10 @@ impl ServiceWorld {
         }
     }
 
-    /// The service controller, as the reference is set up.
+    /// Creates the service controller with the settings of the Go cloud-controller-manager.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the controller cannot be created.
     pub(crate) fn controller(&self) -> Result<ServiceController> {
         let context = ControllerContext {
             client: self.api.client(),
@@ -85,7 +85,7 @@ impl ServiceWorld {
         Ok(ServiceController::new(context, services, cluster, &Options::reference(), recorder, metrics)?)
     }
 
-    /// Takes the events so far: the key of the Service that each is about, and what it says.
+    /// Takes the events so far: the key of each one's Service, and its content.
     pub(crate) fn take_events(&self) -> Vec<(String, Event)> {
         let events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
         let about = |event: &RecordedEvent| format!("{}/{}", event.regarding.namespace, event.regarding.name);
@@ -97,7 +97,7 @@ impl ServiceWorld {
         events.iter().map(|event| (about(event), said(event))).collect()
     }
 
-    /// What must not happen in any case: calls that nobody scripted, requests but patches of a Service's status.
+    /// Adds differences that no case permits: unscripted calls, and requests other than patches of a Service's status.
     pub(crate) fn forbid_surprises(&self, comparison: &mut Comparison) {
         comparison.forbid(self.cloud.violations());
         let requests = self.api.requests().into_iter().map(|request| request.what);

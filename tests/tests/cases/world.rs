@@ -1,4 +1,4 @@
-//! What surrounds a controller that works on one Node.
+//! Harness of a controller that works on one Node.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -40,10 +40,10 @@ pub(crate) fn node(form: &Value) -> Result<Node> {
 }
 
 impl World {
-    /// A world in which the API has this Node, and the cache has it too if it is `cached`.
+    /// Creates a harness in which the API has this Node, and the cache has it too if it is `cached`.
     ///
     /// # Errors
-    /// As [`node`].
+    /// Errors of [`node`].
     pub(crate) fn new(form: Value, script: ProviderScript, cached: bool) -> Result<Self> {
         node(&form)?;
         let api = Api::default();
@@ -63,10 +63,10 @@ impl World {
         }
     }
 
-    /// The node controller, as the reference is set up.
+    /// Creates the node controller with the settings of the Go cloud-controller-manager.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the controller cannot be created.
     pub(crate) fn node_controller(&self) -> Result<NodeController> {
         let metrics = Arc::new(NoNodeMetrics);
         let made = NodeController::new(self.context(), &Options::reference(), self.recorder.clone(), metrics)?;
@@ -77,7 +77,7 @@ impl World {
     /// Lets the node controller sync the Node once; the error's text if it fails.
     ///
     /// # Errors
-    /// If the controller cannot be made, or does not say exactly once how it went.
+    /// If the controller cannot be created, or does not report its result exactly once.
     pub(crate) async fn sync(&self) -> Result<Option<String>> {
         let results = Mutex::new(Vec::new());
         let keys = [self.node.name.to_string()];
@@ -89,10 +89,10 @@ impl World {
         Ok(results.pop().and_then(Result::err).map(|error| error.to_string()))
     }
 
-    /// The lifecycle controller, as the reference is set up.
+    /// Creates the lifecycle controller with the settings of the Go cloud-controller-manager.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the controller cannot be created.
     pub(crate) fn lifecycle_controller(&self) -> Result<NodeLifecycleController> {
         let metrics = Arc::new(NoLifecycleMetrics);
         let made = NodeLifecycleController::new(self.context(), &Options::reference(), self.recorder.clone(), metrics)?;
@@ -100,7 +100,7 @@ impl World {
         Ok(made)
     }
 
-    /// The Node as the API has it now.
+    /// Returns the Node as the API has it now.
     ///
     /// # Errors
     /// If the API's object is no Node any more.
@@ -108,7 +108,7 @@ impl World {
         Ok(self.api.node(&self.node.name).map(serde_json::from_value).transpose()?)
     }
 
-    /// Events so far.
+    /// Returns the events so far.
     pub(crate) fn events(&self) -> Vec<Event> {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         events
@@ -126,8 +126,7 @@ impl World {
         self.api.requests().into_iter().map(|request| request.what).collect()
     }
 
-    /// What must not happen in any case: calls that nobody scripted, requests that nobody answers, events about
-    /// something else.
+    /// Adds differences that no case permits: unscripted calls, unanswered requests, and events about other objects.
     pub(crate) fn forbid_surprises(&self, comparison: &mut Comparison) {
         comparison.forbid(self.cloud.violations());
         let known = ["get nodes", "patch nodes", "patch nodes/status", "delete nodes"];

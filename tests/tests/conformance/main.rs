@@ -1,33 +1,43 @@
-//! What every provider passes: the conformance suite on the fake of each cloud.
+//! Conformance suite of every provider, on the fake of each cloud.
 //!
 //! Rules: PROV-30 to PROV-34, PROV-57 to PROV-59, P-19 to P-21.
 
-/// The simulated cloud.
+/// Conformance of the simulated cloud.
 mod simulated {
     ccm_conformance::conformance!(ccm_tests::profiles::SimulatedCloud::default());
 }
 
-/// DigitalOcean.
+/// AWS, with classic load balancers.
+mod aws_classic {
+    ccm_conformance::conformance!(ccm_tests::profiles::AwsCloud::classic());
+}
+
+/// AWS, with network load balancers.
+mod aws_network {
+    ccm_conformance::conformance!(ccm_tests::profiles::AwsCloud::network());
+}
+
+/// Conformance of the DigitalOcean provider.
 mod digitalocean {
     ccm_conformance::conformance!(ccm_tests::profiles::DigitalOceanCloud::default());
 }
 
-/// Hetzner Cloud.
+/// Conformance of the Hetzner provider.
 mod hetzner {
     ccm_conformance::conformance!(ccm_tests::profiles::HetznerCloud::default());
 }
 
-/// Google Cloud with external load balancers.
+/// Conformance of the Google Cloud provider with external load balancers.
 mod gcp_external {
     ccm_conformance::conformance!(ccm_tests::profiles::GcpCloud::default());
 }
 
-/// Google Cloud with internal load balancers.
+/// Conformance of the Google Cloud provider with internal load balancers.
 mod gcp_internal {
     ccm_conformance::conformance!(ccm_tests::profiles::GcpCloud::internal());
 }
 
-/// OpenStack.
+/// Conformance of the OpenStack provider.
 mod openstack {
     ccm_conformance::conformance!(ccm_tests::profiles::OpenStackCloud::default());
 }

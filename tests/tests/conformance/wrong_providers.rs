@@ -1,6 +1,6 @@
-//! Mistakes of providers that the conformance suite finds: each proof must fail on a provider that makes the mistake.
+//! Defects of providers that the conformance suite detects: each proof must fail on a provider with the defect.
 //!
-//! The mistakes are made in a layer between a right provider and the fake, so that they are those of any provider.
+//! A layer between a correct provider and the fake injects the defects, so that they apply to any provider.
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
@@ -28,7 +28,7 @@ fn answer(status: StatusCode, body: &Value) -> Response {
     answer.body(Body::from(body.to_string())).expect("a response")
 }
 
-/// A cloud that takes a name twice, under a provider that takes names for unique.
+/// Makes the cloud accept a name twice, under a provider that relies on unique names.
 fn names_are_not_unique(api: Router) -> Router {
     api.layer(from_fn(async |request: Request, next: Next| {
         let (head, body) = request.into_parts();
@@ -47,7 +47,7 @@ fn names_are_not_unique(api: Router) -> Router {
     }))
 }
 
-/// A provider that reads the first page of the list of load balancers, and looks for a name in it.
+/// Simulates a provider that reads only the first page of the list of load balancers, and searches it for a name.
 fn first_page_is_taken_for_whole(api: Router) -> Router {
     const PATH: &str = "/v1/load-balancers";
     api.layer(from_fn(async |request: Request, next: Next| {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The error of asking for a namespace with this kubeconfig, and the situation that is found for it.
+/// Returns the error of asking for a namespace with this kubeconfig, and the situation that is found for it.
 async fn failure(text: &str) -> (kube::Error, Situation) {
     failure_within(Duration::from_secs(60), text).await
 }
@@ -31,7 +31,7 @@ async fn failure_within(limit: Duration, text: &str) -> (kube::Error, Situation)
     (error, Situation::find(&options))
 }
 
-/// A server on loopback: its URL, and what stops it.
+/// Starts a server on loopback; returns its URL, and the guard that stops it.
 async fn serve(server: ApiServer, certificate: Option<Certificate>) -> (String, DropGuard) {
     manager::install_crypto();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -79,7 +79,7 @@ async fn the_name_does_not_resolve() {
     let situation = Situation { resolvers: vec!["10.96.0.10".into()], ..situation };
     let parts =
         ["\"api.example.invalid\"", "asked 10.96.0.10, from /etc/resolv.conf", "dnsPolicy: Default", "hostNetwork"];
-    // A machine without any network says so instead of asking; the name is what it is about all the same.
+    // On a machine without a network the message differs; the cause is the name all the same.
     assert_explained(&error, &situation, &Cause::Dns, &parts);
 }
 

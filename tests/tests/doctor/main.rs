@@ -34,7 +34,7 @@ async fn a_sick_cluster_is_told_what_to_do_in_text_and_in_json() {
     assert_eq!(report.exit_code(), 1);
 }
 
-/// The findings of one check, each as `severity text; remedy`.
+/// Returns the findings of one check, each as `severity text; remedy`.
 async fn of(world: &World, check: &str) -> Vec<String> {
     let report = world.examine().await;
     let found = report.findings.iter().filter(|finding| finding.check == check);

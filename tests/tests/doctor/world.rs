@@ -35,19 +35,19 @@ pub(crate) struct World {
     pub(crate) api: ApiServer,
     pub(crate) cloud: Cloud,
     pub(crate) situation: Situation,
-    /// How far the API server's clock is ahead.
+    /// Seconds that the API server's clock is ahead.
     pub(crate) skew_seconds: i64,
-    /// Reason why there is no provider, if there is none.
+    /// Reason for which there is no provider, if any.
     pub(crate) no_provider: Option<String>,
     /// Reason why the manager would not start, if it would not.
     pub(crate) refusal: Option<String>,
-    /// The provider panics when it is asked how it is.
+    /// If set, the provider panics in its checks.
     pub(crate) panics: bool,
     denied: Vec<(String, String)>,
 }
 
 impl World {
-    /// Two Nodes with machines, a Service with its address, a leader.
+    /// Creates a healthy cluster: two Nodes with machines, a Service with its address, a leader.
     pub(crate) fn well() -> Self {
         Self::of_version("v1.36.3")
     }
@@ -101,7 +101,8 @@ impl World {
         }));
     }
 
-    /// Of type `LoadBalancer`, without an address; with our condition if a reason and its message are given.
+    /// Adds a Service of type `LoadBalancer` without an address; with the program's condition if a reason and its
+    /// message are given.
     pub(crate) fn seed_service(&self, name: &str, minutes_old: i64, reason: Option<(&str, &str)>) {
         let condition = |(reason, message)| {
             json!({"type": "ccm-rs/LoadBalancerReady", "status": "False", "reason": reason, "message": message,
@@ -128,7 +129,7 @@ impl World {
         self.api.seed(object).expect("an object that is served");
     }
 
-    /// The identity may not do this any more.
+    /// Denies a permission to the identity.
     pub(crate) fn deny(&mut self, verb: &str, resource: &str) -> &mut Self {
         self.denied.push((verb.to_owned(), resource.to_owned()));
         self
@@ -169,7 +170,7 @@ impl World {
         examine(&subject, told).await
     }
 
-    /// The API server, with a clock, and with permissions that are as they are said to be.
+    /// Returns a client of the API server, with a clock and permissions as configured.
     fn client(&self) -> Client {
         let (api, denied) = (self.api.clone(), self.denied.clone());
         // `Date` has whole seconds; so has the skew.
@@ -194,7 +195,7 @@ impl World {
     }
 }
 
-/// The answer to a question about a permission that is denied.
+/// Returns the answer to a question about a permission that is denied.
 fn refused_review(path: &str, body: &[u8], denied: &[(String, String)]) -> Option<Vec<u8>> {
     if !path.ends_with("selfsubjectaccessreviews") {
         return None;
@@ -212,12 +213,12 @@ fn now() -> Timestamp {
     NOW.parse().expect("a time")
 }
 
-/// So many seconds before now, as objects have it.
+/// Returns the time `seconds` ago, in the format of API objects.
 fn ago(seconds: i64) -> String {
     now().checked_sub(SignedDuration::from_secs(seconds)).expect("a time").to_string()
 }
 
-/// Without the one number that no two runs share.
+/// Removes the one number that differs between runs.
 pub(crate) fn rounded(text: &str) -> String {
     let number = regex_lite::Regex::new(r"answers in \d+ ms").expect("a pattern");
     number.replace_all(text, "answers in N ms").into_owned()
@@ -232,7 +233,7 @@ impl Names for NoNames {
     }
 }
 
-/// The simulated cloud's provider, which may be made to panic.
+/// Provider of the simulated cloud, which can be made to panic.
 struct Provider {
     simulated: Simulated,
     panics: bool,

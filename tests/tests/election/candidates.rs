@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// One process.
+/// A candidate process of the election.
 pub(crate) struct Candidate {
     pub(crate) leadership: Leadership,
     pub(crate) metrics: Arc<Told>,
@@ -23,7 +23,7 @@ pub(crate) struct Candidate {
     task: JoinHandle<Outcome>,
 }
 
-/// What the metrics were told.
+/// Metrics that were reported.
 #[derive(Default)]
 pub(crate) struct Told(Mutex<Vec<String>>);
 
@@ -51,7 +51,7 @@ impl Candidate {
         Self::with(api, config(identity), Arc::new(SystemClock))
     }
 
-    /// Asks whoever is behind `below`.
+    /// Creates a candidate that sends its requests to `below`.
     pub(crate) fn of(below: &Client, config: ElectionConfig) -> Self {
         Self::over(below, config, Arc::new(SystemClock))
     }
@@ -72,13 +72,13 @@ impl Candidate {
         Self { leadership, metrics, events, stop, task }
     }
 
-    /// As on SIGTERM, when all work has ended.
+    /// Stops the candidate as on SIGTERM, when all work has ended.
     pub(crate) async fn stop(self) -> Outcome {
         self.stop.cancel();
         self.task.await.unwrap()
     }
 
-    /// As on SIGKILL.
+    /// Kills the candidate as on SIGKILL.
     pub(crate) async fn kill(self) {
         self.task.abort();
         _ = self.task.await;
@@ -94,7 +94,7 @@ impl Candidate {
     }
 }
 
-/// The Lease.
+/// Returns the Lease of the election.
 pub(crate) fn lease(api: &ApiServer) -> Value {
     api.get("leases", Some("kube-system"), "ccm").unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! How long nobody leads.
+//! Time without a leader.
 //!
 //! Rules: APP-63, APP-67.
 
@@ -26,7 +26,7 @@ fn forbid_watching(api: &ApiServer) {
     api.faults().add(Matcher::any().verb("watch").resource("leases"), forbidden);
 }
 
-/// How long it takes until one of two standbys leads after the leader has ended, `after` so many milliseconds.
+/// Returns the time from the end of the leader, `after` so many milliseconds, until one of two standbys leads.
 async fn gap(end: End, may_watch: bool, after: u64) -> Duration {
     let api = ApiServer::new();
     if !may_watch {

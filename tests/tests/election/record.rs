@@ -1,4 +1,4 @@
-//! What is written and asked for, on a good day.
+//! Requests and writes of an undisturbed election.
 //!
 //! Rules: APP-61, APP-62, APP-66.
 

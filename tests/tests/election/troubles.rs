@@ -1,4 +1,4 @@
-//! What goes wrong, and what becomes of the leadership.
+//! Failures, and their effect on leadership.
 //!
 //! Rules: APP-64, APP-65, APP-70, D-161, D-162.
 
@@ -212,7 +212,7 @@ async fn a_stop_while_the_api_server_is_silent_ends_in_bounded_time() {
 async fn a_lease_whose_acquisition_was_never_answered_is_given_back_too() {
     let api = ApiServer::new();
     api.faults().add(leases().verb("create").times(1), Action::AnswerLost);
-    // It would see its own name at once.
+    // Without the watch, the process would not see its own name at once.
     api.faults().add(leases().verb("watch"), status(403, "Forbidden"));
     let candidate = Candidate::new(&api, "a");
     until("it is written", || holder(&api) == "a").await;
@@ -230,7 +230,7 @@ async fn a_process_that_was_frozen_finds_the_fence_closed_before_anything_else()
     sleep(Duration::from_millis(20_100)).await;
     let fence = leader.leadership.fence();
     assert!(fence.is_open());
-    // Time passes and no task runs: what is asked first is the fence.
+    // Time passes and no task runs: the fence is checked first.
     let frozen = tokio::time::advance(seconds(30));
     let mut frozen = std::pin::pin!(frozen);
     std::future::poll_fn(|context| {

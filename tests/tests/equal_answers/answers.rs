@@ -12,7 +12,7 @@ fn path(directory: &Path, semantics: &str) -> PathBuf {
     directory.join("answers").join(format!("{semantics}.json"))
 }
 
-/// The recorded answers of a semantics; none if there is no such file yet.
+/// Returns the recorded responses of a semantics; empty if the file does not exist yet.
 pub(crate) fn read(directory: &Path, semantics: &str) -> Result<Answers> {
     let path = path(directory, semantics);
     match std::fs::read_to_string(&path) {

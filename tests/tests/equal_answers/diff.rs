@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// One line for each place where the values differ: `path: expected …, got …`.
+/// Returns a line for each path at which the values differ: `path: expected …, got …`.
 pub(crate) fn differences(expected: &Value, got: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     compare("", expected, got, &mut lines);

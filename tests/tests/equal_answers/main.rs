@@ -1,7 +1,7 @@
-//! One suite of request/answer scenarios for two API servers: the embedded one and a real kube-apiserver.
+//! Suite of request/response scenarios for two API servers: the embedded one and a real kube-apiserver.
 //!
-//! Scenarios are data (`tests/equal-answers/*.yaml`, one file a semantics). A real server's answers, masked of what differs
-//! between any two servers (uids, times, versions, …), are recorded beside them in `answers/`.
+//! Scenarios are data (`tests/equal-answers/*.yaml`, one file a semantics). A real server's responses, with values
+//! masked that differ between any two servers (UIDs, times, versions, …), are recorded next to them in `answers/`.
 //!
 //! * Always: the embedded server, in this process, must give the recorded answers.
 //! * With `CCM_TEST_KUBECONFIG`: so must that real server, and both must answer alike.

@@ -14,16 +14,16 @@
 //! | ages in tables | `<age>` |
 //! | descriptions of table columns | nothing |
 //!
-//! What the scenario itself spells out is left as it is.
+//! Values that the scenario itself contains are not masked.
 
 use regex_lite::{Captures, Regex};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Member of a preparing step's answer: the version that it made, to rank the others by.
+/// Member of a preparing step's response: the version that it created, which ranks the others.
 pub(crate) const SEEN: &str = "seen";
 
-/// The answers of a scenario, masked. `generated` are names that the server made with their `generateName`, `literals`
+/// Masks the responses of a scenario. `generated` are names that the server generated from `generateName`, `literals`
 /// is the scenario's own text, `tag` stands in for `eq-`.
 pub(crate) fn mask(answers: Vec<Value>, generated: Vec<(String, String)>, literals: &str, tag: &str) -> Value {
     let mut answers = Value::Array(answers);
@@ -57,10 +57,10 @@ fn version(value: &Value, literals: &str) -> Option<u64> {
     (!literals.contains(&format!("{text:?}"))).then_some(number)
 }
 
-/// What a version met on the way down belongs to.
+/// Owner of a version that is found while a value is masked.
 #[derive(Clone, Copy, PartialEq)]
 enum Of {
-    /// An object.
+    /// An object of a resource.
     Object,
     /// A list or table: this is its `metadata`.
     Collection,
@@ -69,7 +69,7 @@ enum Of {
 }
 
 impl Of {
-    /// The meaning of versions in the member `key` of `value`.
+    /// Returns the meaning of versions in the member `key` of `value`.
     fn within(self, value: &Map<String, Value>, key: &str) -> Self {
         let collection =
             || value.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List") || kind == "Table");
@@ -99,7 +99,7 @@ fn collect_versions(value: &Value, of: Of, literals: &str, versions: &mut BTreeS
     }
 }
 
-/// The tokens that were given out.
+/// Collects the issued tokens.
 fn collect_tokens(value: &Value, tokens: &mut Vec<String>) {
     if value["kind"] == "TokenRequest" {
         let token = value["status"]["token"].as_str().filter(|token| !token.is_empty());
@@ -191,7 +191,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// The 1-based place of an item in the list, to which it is added if it is new.
+/// Returns the 1-based position of an item in the list, to which it is added if it is new.
 fn symbol(known: &mut Vec<String>, item: &str) -> usize {
     let place = known.iter().position(|other| other == item).unwrap_or_else(|| {
         known.push(item.to_owned());
@@ -200,7 +200,7 @@ fn symbol(known: &mut Vec<String>, item: &str) -> usize {
     place + 1
 }
 
-/// Masks ages in the rows of tables, and leaves out what their columns say of themselves.
+/// Masks ages in the rows of tables, and removes the descriptions of columns.
 fn mask_tables(value: &mut Value, age: &Regex) {
     match value {
         Value::Object(members) => {

@@ -30,7 +30,7 @@ fn selects(segment: &str, element: &Value) -> bool {
         .is_some_and(|(key, want)| element.pointer(&format!("/{key}")).and_then(Value::as_str) == Some(want))
 }
 
-/// The part of a value that the pointers show, in its place; elements of lists that are not meant are left out.
+/// Returns the part of a value that the pointers show, in its place; elements of lists that are not meant are left out.
 pub(crate) fn keep(value: &Value, pointers: &[String]) -> Value {
     let paths: Vec<Vec<String>> = pointers.iter().map(|pointer| segments(pointer)).collect();
     keep_paths(value, &paths.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap_or(Value::Null)

@@ -5,7 +5,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::time::{Duration, Instant};
 
-/// A client for the kubeconfig's current context that repeats nothing by itself.
+/// Returns a client for the kubeconfig's current context that repeats nothing by itself.
 pub(crate) async fn client(kubeconfig: &str) -> Result<Client> {
     let file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("reading {kubeconfig}"))?;
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
@@ -13,7 +13,7 @@ pub(crate) async fn client(kubeconfig: &str) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// True if revision 1 is forgotten by the storage (events have no watch cache) and by the watch caches.
+/// Returns `true` if the storage (events have no watch cache) and the watch caches have compacted revision 1.
 pub(crate) async fn is_compacted(client: &Client) -> Result<bool> {
     for resource in ["events", "nodes"] {
         let path = format!("/api/v1/{resource}?watch=true&resourceVersion=1&timeoutSeconds=1");

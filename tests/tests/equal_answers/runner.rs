@@ -17,12 +17,12 @@ use std::time::Duration;
 /// The longest wait for an answer, or for what a watch is read until.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a scenario brought to light.
+/// Responses of a scenario.
 #[derive(Debug)]
 pub(crate) struct Transcript {
-    /// One entry a step.
+    /// Masked responses, one for each step.
     pub(crate) answers: Vec<Value>,
-    /// Names that the server made: the name and its `generateName`.
+    /// Generated names: the name and its `generateName`.
     pub(crate) generated: Vec<(String, String)>,
 }
 
@@ -101,7 +101,7 @@ impl Run<'_> {
                 if status >= 300 {
                     bail!("{status}: {}", body["message"]);
                 }
-                // Of a list it would be the version of nothing.
+                // The version of a list belongs to no object.
                 if body["items"].is_null() {
                     answer.insert(SEEN.into(), json!({"resourceVersion": body["metadata"]["resourceVersion"]}));
                 }
@@ -139,7 +139,7 @@ impl Run<'_> {
         Ok(request.body(Body::from(body))?)
     }
 
-    /// Remembers what is to be cleaned up, and names that the server made.
+    /// Records objects to clean up, and generated names.
     fn note(&mut self, method: &http::Method, path: &str, status: u16, body: &Value) {
         let name = body.pointer("/metadata/name").and_then(Value::as_str);
         if let (Some(name), Some(prefix)) = (name, body.pointer("/metadata/generateName").and_then(Value::as_str)) {
@@ -156,7 +156,7 @@ impl Run<'_> {
         }
     }
 
-    /// The text with every `${name}` replaced.
+    /// Returns the text with every `${name}` replaced.
     fn fill(&self, text: &str) -> String {
         self.variables.iter().fold(text.to_owned(), |text, (name, value)| {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -164,7 +164,7 @@ impl Run<'_> {
         })
     }
 
-    /// As [`Self::fill`]; a string that is nothing but a variable becomes its value, whatever the type.
+    /// Fills variables like [`Self::fill`]; a string that consists of one variable becomes its value, of any type.
     fn fill_value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => {
@@ -199,7 +199,7 @@ impl Run<'_> {
     }
 }
 
-/// The part of an answer that every step has.
+/// Returns the part of an answer that every step has.
 fn head(step: &Step, response: &Response<Body>) -> Map<String, Value> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let mut answer = Map::new();
@@ -215,7 +215,7 @@ fn head(step: &Step, response: &Response<Body>) -> Map<String, Value> {
     answer
 }
 
-/// Reads events, one a line, and says how the reading ended: `enough`, `closed` by the server, or `timeout`.
+/// Reads events, one a line, and returns how the reading ended: `enough`, `closed` by the server, or `timeout`.
 async fn read_watch(mut body: Body, until: Until) -> Result<(Vec<Value>, &'static str)> {
     let mut events = Vec::new();
     let mut pending = BytesMut::new();
@@ -246,7 +246,7 @@ async fn read_watch(mut body: Body, until: Until) -> Result<(Vec<Value>, &'stati
     }
 }
 
-/// The body as JSON, as YAML if it is an object in it, or else as text.
+/// Returns the body as JSON, as YAML if it is an object in it, or else as text.
 fn document(bytes: &[u8]) -> Value {
     let yaml = || serde_saphyr::from_slice(bytes).ok().filter(Value::is_object);
     let text = || Value::String(String::from_utf8_lossy(bytes).into_owned());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Group {
     /// The semantics; also the file's name.
     pub(crate) semantics: String,
-    /// At least three.
+    /// Scenarios of the semantics, at least three.
     pub(crate) scenarios: Vec<Scenario>,
 }
 
@@ -22,9 +22,9 @@ pub(crate) struct Group {
 pub(crate) struct Scenario {
     /// A DNS label, unique in the suite; namespaces and objects are named after it.
     pub(crate) id: String,
-    /// What the scenario shows, as a sentence.
+    /// Title of the scenario: the behaviour that it shows, as a sentence.
     pub(crate) title: String,
-    /// What the server must have been through before.
+    /// Required history of the server.
     #[serde(default)]
     pub(crate) needs: Option<Need>,
     /// Paths to delete in the end, beyond those that are found from the steps themselves.
@@ -32,7 +32,7 @@ pub(crate) struct Scenario {
     pub(crate) cleanup: Vec<String>,
     /// The requests, in order.
     pub(crate) steps: Vec<Step>,
-    /// The file's own words, to tell a scenario's literals from what the server made up.
+    /// Text of the file, to distinguish a scenario's literals from generated values.
     #[serde(skip)]
     pub(crate) literals: String,
 }
@@ -45,11 +45,11 @@ pub(crate) enum Need {
     Compacted,
 }
 
-/// One request.
+/// A request of a scenario.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
-    /// `METHOD /path?query`.
+    /// Method and URL: `METHOD /path?query`.
     pub(crate) call: String,
     /// `Accept`; short names: see [`accept`].
     #[serde(default)]
@@ -69,7 +69,7 @@ pub(crate) struct Step {
     /// The answer is a watch, read until this.
     #[serde(default)]
     pub(crate) watch: Option<Until>,
-    /// Steps made while the watch is open.
+    /// Steps that run while the watch is open.
     #[serde(default)]
     pub(crate) during: Vec<Step>,
     /// Compare only the status code: the step prepares another.
@@ -81,24 +81,24 @@ pub(crate) struct Step {
     /// Leave these parts of the body out.
     #[serde(default)]
     pub(crate) ignore: Vec<String>,
-    /// Compare `managedFields` too.
+    /// If set, `managedFields` are compared too.
     #[serde(default)]
     pub(crate) managed: bool,
 }
 
-/// Where reading a watch stops.
+/// End of the part of a watch that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Until {
-    /// So many events (bookmarks count).
+    /// After this number of events (bookmarks count).
     Events(usize),
-    /// The first bookmark.
+    /// After the first bookmark.
     Bookmark,
     /// The server closes the stream.
     Closed,
 }
 
-/// The directory of the scenario files.
+/// Returns the directory of the scenario files.
 pub(crate) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("equal-answers")
 }
@@ -134,7 +134,7 @@ pub(crate) fn load(directory: &Path, tag: &str) -> Result<Vec<Group>> {
     Ok(groups)
 }
 
-/// The media type for a short name of `accept`.
+/// Returns the media type for a short name of `accept`.
 pub(crate) fn accept(name: &str) -> &str {
     match name {
         "table" => "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
@@ -147,7 +147,7 @@ pub(crate) fn accept(name: &str) -> &str {
     }
 }
 
-/// The media type for a short name of `type`.
+/// Returns the media type for a short name of `type`.
 pub(crate) fn content_type(name: &str) -> &str {
     match name {
         "json" => "application/json",

@@ -13,8 +13,8 @@ use kube::Client;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// So often a real server is asked where it answers something else than recorded: on a busy machine its watches may end before
-/// they showed all. What is different is so every time.
+/// Attempts at a real server whose responses differ from the recorded ones: on a busy machine, its watches may end
+/// before they have reported every event. A true difference shows in every attempt.
 const ATTEMPTS: usize = 3;
 /// Differences shown for one scenario.
 const SHOWN: usize = 25;
@@ -35,7 +35,7 @@ impl Arguments {
                 "--list" => arguments.list = true,
                 "--print" => arguments.print = true,
                 "--answers" => arguments.print_answers = true,
-                // Those of the standard test harness mean nothing here.
+                // Flags of the standard test harness are ignored.
                 flag if flag.starts_with('-') => {}
                 _ => arguments.words.push(word),
             }
@@ -93,7 +93,7 @@ async fn outcome(client: &Client, scenario: &Scenario, tag: &str, clean: bool) -
     }
 }
 
-/// Every scenario on a server of its own, under a clock that jumps over idle time.
+/// Runs every scenario on a server of its own, under a clock that skips idle time.
 fn ask_embedded(arguments: &Arguments) -> Result<Outcomes> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
     let mut outcomes = Outcomes::new();
@@ -111,7 +111,7 @@ fn ask_embedded(arguments: &Arguments) -> Result<Outcomes> {
     Ok(outcomes)
 }
 
-/// All scenarios on the one server, or those that are `wanted`; names carry the tag of the run and the attempt.
+/// Runs the scenarios, or only the `wanted` ones, on one server; names contain the tag of the run and the attempt.
 fn ask_real(
     arguments: &Arguments,
     kubeconfig: &str,
@@ -147,7 +147,7 @@ async fn prepare(client: &Client) -> Result<()> {
     }
 }
 
-/// A short tag of lower-case letters.
+/// Returns a short tag of lower-case letters.
 fn letters(mut number: u32) -> String {
     let mut text = String::new();
     while number > 0 {
@@ -186,7 +186,7 @@ fn record(arguments: &Arguments, kubeconfig: &str) -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// How many scenarios passed and failed.
+/// Numbers of passed and failed scenarios.
 #[derive(Clone, Copy, Default)]
 struct Count {
     passed: usize,
@@ -224,7 +224,7 @@ struct Counts {
     alike: Count,
 }
 
-/// The answers of a real server; those that are not as recorded are asked for again.
+/// Returns the responses of a real server; those that differ from the record are requested again.
 fn ask_patiently(arguments: &Arguments, kubeconfig: &str, recorded: &Answers) -> Result<Outcomes> {
     let mut outcomes = ask_real(arguments, kubeconfig, 0, |_| true)?;
     for attempt in 1..ATTEMPTS {
@@ -263,7 +263,7 @@ fn compare(arguments: &Arguments, kubeconfig: Option<&str>) -> Result<bool> {
             let theirs = real.get(&scenario.id);
             let as_recorded = report(&name, "real server, expected as recorded", expected, theirs);
             count.real.add(as_recorded);
-            // What both have against the record was told above.
+            // Differences of both from the record were reported above.
             let answer = theirs.and_then(|outcome| outcome.as_ref().ok());
             count.alike.add(if as_recorded {
                 answer == ours.and_then(|outcome| outcome.as_ref().ok())
@@ -275,7 +275,7 @@ fn compare(arguments: &Arguments, kubeconfig: Option<&str>) -> Result<bool> {
     Ok(summary(&counts, real.is_some()) && (!arguments.words.is_empty() || is_whole(&counts)))
 }
 
-/// True if the suite is as large as it is promised to be; says so if it is not.
+/// Returns `true` if the suite has the promised size; prints a message otherwise.
 fn is_whole(counts: &BTreeMap<String, Counts>) -> bool {
     let sizes = counts.iter().map(|(semantics, counts)| (semantics, counts.embedded.of()));
     let small: Vec<_> = sizes.clone().filter(|(_, size)| *size < 3).map(|(semantics, _)| semantics.as_str()).collect();

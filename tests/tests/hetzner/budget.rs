@@ -1,4 +1,4 @@
-//! The limit of requests (P-3): Nodes come first, and nobody runs into it twice in a row.
+//! Rate limit of requests (P-3): Nodes take precedence, and the program never exceeds the limit twice in a row.
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ fn in_a_row(requests: &[Recorded]) -> usize {
     statuses.windows(2).filter(|it| it.iter().all(|(_, status)| *status == 429)).count()
 }
 
-/// Two hundred load balancers are to be made when the project's requests are nearly used up, and then a hundred Nodes join.
+/// Two hundred load balancers are to be created when the project's requests are nearly used up, and then a hundred
+/// Nodes join.
 #[tokio::test(start_paused = true)]
 async fn nodes_come_first_when_requests_are_scarce_and_no_request_is_refused_twice_in_a_row() {
     let cloud = HetznerCloud::new(Options { limit: 3600, remaining: 60, ..Options::default() });

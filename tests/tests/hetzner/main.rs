@@ -1,5 +1,5 @@
-//! Hetzner Cloud with the whole program: the limit of requests, names, waiting for actions, and taking over from its own cloud
-//! controller manager (D-11). What every provider passes is in `conformance`.
+//! Hetzner Cloud with the whole program: the rate limit, names, waiting for actions, and migration from its own cloud
+//! controller manager (D-11). The common proofs of all providers are in `conformance`.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 

@@ -1,5 +1,5 @@
-//! What `hcloud-cloud-controller-manager` sends for a Service, and what it leaves in the cluster: a table from the
-//! documentation, played against the fake.
+//! Requests of `hcloud-cloud-controller-manager` for a Service, and its objects in the cluster: a table from the
+//! documentation, replayed against the fake.
 
 use axum::body::Body;
 use ccm_conformance::Harness;
@@ -17,18 +17,18 @@ const NAME: &str = "a6e1f000000004000800000000000abc";
 /// A Service, and what is sent for it.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Without their prefix.
+    /// Annotations without their prefix.
     pub(crate) annotations: &'static [(&'static str, &'static str)],
-    /// What is added to the request that makes the load balancer.
+    /// Fields added to the request that creates the load balancer.
     create: Value,
     /// Actions between that and the services.
     before: Vec<(&'static str, Value)>,
-    /// What is added to each service.
+    /// Fields added to each service.
     service: Value,
-    /// How its health check is, apart from the port.
+    /// Health check, apart from its port.
     check: Value,
     use_private_ip: bool,
-    /// What the status is; `None`: all addresses.
+    /// Status of the Service; `None`: all addresses.
     status: Option<Value>,
     ip_mode: &'static str,
 }
@@ -62,7 +62,7 @@ impl Case {
     }
 }
 
-/// All cases; ids and addresses are those that the fake gives to the first of each kind.
+/// Returns the cases; IDs and addresses are those that the fake assigns to the first object of each kind.
 pub(crate) fn cases() -> Vec<Case> {
     let ipv4 = "198.19.0.1";
     vec![
@@ -110,7 +110,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// The cluster and the cloud that a play begins with: two servers, a certificate.
+/// Creates the initial cluster and cloud: two servers, a certificate.
 pub(crate) fn furnish(cloud: &HetznerCloud) {
     cloud.fake.add_certificate("mine");
     for name in ["worker-1", "worker-2"] {
@@ -119,7 +119,7 @@ pub(crate) fn furnish(cloud: &HetznerCloud) {
     }
 }
 
-/// The Service as its user writes it.
+/// Returns the Service as its user writes it.
 pub(crate) fn service(case: &Case) -> Value {
     let annotations: serde_json::Map<String, Value> = case
         .annotations
@@ -138,7 +138,7 @@ async fn send(cloud: &HetznerCloud, method: &str, path: &str, body: &Value) -> V
     let bytes = answer.into_body().collect().await.unwrap().to_bytes();
     let answer = serde_json::from_slice(&bytes).unwrap_or_default();
     assert!(status.is_success(), "{method} {path} {body}: {answer}");
-    // It waits for each action.
+    // The Go cloud-controller-manager waits for each action.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     answer
 }
@@ -172,7 +172,7 @@ pub(crate) async fn make(cloud: &HetznerCloud, case: &Case) -> Balancer {
     cloud.fake.load_balancers().remove(0)
 }
 
-/// The status that it writes.
+/// Returns the status that it writes.
 pub(crate) fn status(case: &Case, balancer: &Balancer) -> Value {
     if let Some(status) = &case.status {
         return status.clone();
@@ -182,7 +182,7 @@ pub(crate) fn status(case: &Case, balancer: &Balancer) -> Value {
     public.chain(private).map(|ip: std::net::IpAddr| json!({"ip": ip, "ipMode": case.ip_mode})).collect()
 }
 
-/// The labels that a Node has from it.
+/// Returns the labels that the Go cloud-controller-manager sets on a Node.
 pub(crate) fn labels() -> Value {
     json!({"node.kubernetes.io/instance-type": "cx22", "beta.kubernetes.io/instance-type": "cx22",
         "topology.kubernetes.io/region": "fsn1", "failure-domain.beta.kubernetes.io/region": "fsn1",
@@ -190,14 +190,15 @@ pub(crate) fn labels() -> Value {
         "instance.hetzner.cloud/provided-by": "cloud"})
 }
 
-/// The addresses that a Node has from it.
+/// Returns the addresses that the Go cloud-controller-manager sets on a Node.
 pub(crate) fn addresses(cloud: &HetznerCloud, name: &str) -> Value {
     let server = cloud.fake.server(name).unwrap();
     json!([{"type": "Hostname", "address": name}, {"type": "ExternalIP", "address": server.ipv4},
         {"type": "InternalIP", "address": server.ip_in(cloud.network)}])
 }
 
-/// The Nodes of the two servers as it leaves them, their routes, and the Service with its load balancer.
+/// Creates the Nodes of the two servers as the Go cloud-controller-manager leaves them, their routes, and the Service
+/// with its load balancer.
 pub(crate) async fn leave(harness: &Harness, cloud: &HetznerCloud, case: &Case) {
     furnish(cloud);
     for (number, server) in cloud.fake.servers().into_iter().enumerate() {

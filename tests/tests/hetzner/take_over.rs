@@ -1,4 +1,5 @@
-//! D-11: what the cloud's own program wrote is accepted as it is, and what is written here is what that program would write.
+//! D-11: objects of the Go cloud-controller-manager are accepted unchanged, and this program writes the objects that it
+//! would write.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ fn harness() -> (Harness, HetznerCloud) {
     (Harness::with_routes(&cloud), cloud)
 }
 
-/// In an order that means nothing, without the marks of the cluster, which the other program leaves alone.
+/// Returns the load balancer in a canonical order, without the cluster's owner tags, which the Go
+/// cloud-controller-manager ignores.
 fn sorted(mut balancer: Balancer) -> Balancer {
     balancer.labels.retain(|key, _| !key.starts_with("ccm-rs/"));
     balancer.services.sort_by_key(|it| it.listen_port);
@@ -40,7 +42,7 @@ fn ingress(harness: &Harness) -> Value {
     service["status"]["loadBalancer"]["ingress"].clone()
 }
 
-/// The load balancer, and the status of the Service, that are made here.
+/// Returns the load balancer, and the status of the Service, that this program creates.
 async fn made(case: &Case) -> Result<(Balancer, Value), String> {
     let (harness, cloud) = harness();
     predecessor::furnish(&cloud);

@@ -1,6 +1,6 @@
 //! INV-4: After leadership is lost no mutating request leaves the process.
 //!
-//! The controllers are in the middle of their work and nobody stops them: only the fence is between them and the world.
+//! The controllers are in the middle of their work and are not stopped: only the fence prevents their writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::scene;
 
-/// A harness whose program needs the Lease, and what tells whether it has it. The election has a way of its own to the API.
+/// Returns a harness whose program needs the Lease, and the handle of its leadership. The election has its own client
+/// of the API.
 fn harness() -> (Harness, Leadership) {
     let (mut harness, _) = scene::harness();
     let config = ElectionConfig::new("kube-system", "cloud-controller-manager");

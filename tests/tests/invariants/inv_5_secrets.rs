@@ -33,12 +33,12 @@ use tower::ServiceExt;
 /// Recognisable, also as base64 and within other text.
 const CANARY: &str = "c4n4ry-7f3a9b";
 const CANARY_IN_BASE64: &str = "YzRuNHJ5LTdmM2E5Y";
-/// How the tokens of service accounts begin that this API server issues.
+/// Prefix of the service account tokens that this API server issues.
 const ISSUED: &str = "embedded-";
 /// Each form that the log can have.
 const FORMATS: [Format; 2] = [Format::Text, Format::Json];
 
-/// Everything that was said. Clones write to the same.
+/// Outputs of the program. Clones share them.
 #[derive(Clone, Default)]
 struct Outputs(Arc<Mutex<Vec<u8>>>);
 
@@ -52,7 +52,7 @@ impl Outputs {
         self.say(format!("{what:?} {what:#?}"));
     }
 
-    /// Listens to the log of this thread: the program's own, with the highest verbosity that one can ask for.
+    /// Captures the log of this thread: the program's own, at the highest verbosity.
     fn listen(&self, format: Format) -> tracing::subscriber::DefaultGuard {
         let vmodule = "*=10,*::*=10,*/*=10".parse().unwrap();
         let options = LoggingOptions { format, verbosity: 10, vmodule, ..LoggingOptions::default() };
@@ -64,14 +64,14 @@ impl Outputs {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }
 
-    /// Fails if such a text is there.
+    /// Fails if the output contains this text.
     fn expect_none_of(&self, secret: &str) {
         let text = self.text();
         let found: Vec<&str> = text.lines().filter(|line| line.contains(secret)).take(10).collect();
         assert!(found.is_empty(), "a token was told:\n{}", found.join("\n"));
     }
 
-    /// Fails if the canary sings; also if there was so little to hear that nothing can be concluded.
+    /// Fails if the output contains a canary; also if there was too little output to conclude anything.
     fn expect_no_canary(&self, expected: &[&str]) {
         let text = self.text();
         for word in expected {
@@ -99,7 +99,8 @@ impl CloudMetrics for Outputs {
     }
 }
 
-/// A provider of the simulated cloud, which wants the canary as its token and, for every third request, repeats it in a refusal.
+/// Returns a provider of the simulated cloud, which wants the canary as its token and, for every third request, repeats
+/// it in a refusal.
 fn rude_provider(cloud: &Cloud, injector: &FaultInjector, outputs: &Outputs) -> Arc<dyn CloudProvider> {
     let (router, requests) = (cloud.router(), Arc::new(Mutex::new(0)));
     let rude = tower::service_fn(move |request: Request<http_body_util::Full<bytes::Bytes>>| {
@@ -131,7 +132,7 @@ fn rude_provider(cloud: &Cloud, injector: &FaultInjector, outputs: &Outputs) -> 
     Arc::new(Simulated::new(transport, None))
 }
 
-/// Everything in the API: events, conditions, annotations, all that the program may have written.
+/// Adds all objects of the API that the program may have written: events, conditions, annotations.
 fn say_all_objects(outputs: &Outputs, api: &ApiServer) {
     for kind in ["events", "nodes", "services"] {
         api.list(kind).iter().for_each(|object| outputs.say(object.to_string()));
@@ -256,7 +257,7 @@ fn flags(directory: &Path, api: &str, cloud: &str) -> Flags {
     }
 }
 
-/// The program as a whole, from its files on, over the network; no paused clock here, so no pauses either.
+/// Runs the whole program from its files over the network; without a paused clock, and hence without long pauses.
 #[tokio::test]
 async fn inv_5_the_program_tells_nothing_of_its_files() {
     ccm_tests::install_crypto();

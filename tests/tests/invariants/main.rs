@@ -1,6 +1,7 @@
 //! The invariants INV-1 … INV-9 of ARCHITECTURE.md that are not about one cloud, each named after its invariant.
 //!
-//! These are the shortest proofs; `deletion_guard.rs` (INV-1) and the crash and chaos proofs of `ccm-conformance` go further.
+//! These proofs are the shortest; `deletion_guard.rs` (INV-1) and the crash and chaos proofs of `ccm-conformance` go
+//! further.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 

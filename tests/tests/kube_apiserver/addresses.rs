@@ -1,4 +1,4 @@
-//! Addresses that change.
+//! Changes of machines' addresses.
 
 use anyhow::{Context, Result};
 use ccm_tests::wait::until;
@@ -23,7 +23,7 @@ pub(crate) async fn addresses_that_change_in_the_cloud_change_on_the_node_and_in
         ];
         let change = MachineChange { addresses: Some(addresses), ..MachineChange::default() };
         scene.cloud().change_machine(&names[1], change).context("no such machine")?;
-        // The list of machines may serve for a minute; a machine that is younger makes a new one necessary.
+        // A cached list of machines may be a minute old; a newer machine requires a new one.
         let late = scene.names(4).split_off(3);
         scene.create_machines(&late);
         scene.kubelets.register(&late, true).await?;

@@ -14,25 +14,25 @@ use provider_simulated::cloud::{Listener, LoadBalancer};
 use crate::cluster::{events, times};
 use crate::scene::{SOON, Scene};
 
-/// What the project says of a Service that waits or fails.
+/// Returns the condition that explains a pending or failed Service.
 pub(crate) fn condition(service: &Service) -> Option<&Condition> {
     let conditions = service.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY)
 }
 
-/// The IPs in a Service's status.
+/// Returns the IPs in a Service's status.
 pub(crate) fn addresses(service: &Service) -> Vec<&str> {
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
     ingress.iter().filter_map(|ingress| ingress.ip.as_deref()).collect()
 }
 
-/// Whether our finalizer holds it.
+/// Returns `true` if the Service has this project's finalizer.
 pub(crate) fn is_held(service: &Service) -> bool {
     service.finalizers().iter().any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER)
 }
 
-/// What a load balancer for this Service listens on: its ports, and the Nodes' ports for them.
+/// Returns the listeners of a load balancer for this Service: its ports and node ports.
 fn listeners(service: &Service) -> BTreeSet<Listener> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     let number = |port: i32| u16::try_from(port).unwrap_or_default();
@@ -44,7 +44,7 @@ fn listeners(service: &Service) -> BTreeSet<Listener> {
     ports.iter().map(listener).collect()
 }
 
-/// Whether a Service and its load balancer are what they should be.
+/// Checks that a Service and its load balancer match.
 fn check(service: &Service, balancer: &LoadBalancer, targets: &BTreeSet<String>) -> Result<()> {
     let spec = &balancer.spec;
     ensure!(is_held(service), "no finalizer of ours: {:?}", service.finalizers());
@@ -59,7 +59,7 @@ fn check(service: &Service, balancer: &LoadBalancer, targets: &BTreeSet<String>)
 }
 
 impl Scene {
-    /// The load balancers that carry the mark of this Service.
+    /// Returns the load balancers with the owner tags of this Service.
     pub(crate) fn balancers_of(&self, service: &Service) -> Vec<LoadBalancer> {
         let uid = service.uid().unwrap_or_default();
         let mut all = self.cloud().load_balancers();
@@ -85,14 +85,14 @@ impl Scene {
         Ok(())
     }
 
-    /// The one load balancer of a Service.
+    /// Returns the only load balancer of a Service.
     pub(crate) async fn balancer(&self, service: &str) -> Result<LoadBalancer> {
         let mut balancers = self.balancers_of(&self.services().get(service).await?);
         ensure!(balancers.len() == 1, "{service} has {} load balancers", balancers.len());
         balancers.pop().context("none")
     }
 
-    /// Waits until these Services are gone. Nothing of them may be left in the cloud.
+    /// Waits until these Services are deleted, and checks that the cloud has no object of theirs.
     pub(crate) async fn services_are_gone(&self, services: &[String], limit: Duration) -> Result<()> {
         for name in services {
             until(&format!("{name} is gone"), limit, async || {
@@ -105,7 +105,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The load balancers of the cloud are so many.
+    /// Checks the number of load balancers in the cloud.
     pub(crate) fn cloud_has(&self, count: usize) -> Result<()> {
         let all = self.cloud().load_balancers();
         ensure!(all.len() == count, "the cloud has {} load balancers instead of {count}: {all:?}", all.len());
@@ -127,7 +127,7 @@ impl Scene {
         .await
     }
 
-    /// Waits until this was said about a Service; what was said.
+    /// Waits for events with this reason about a Service, and returns them.
     pub(crate) async fn service_is_told(&self, name: &str, reason: &str) -> Result<Vec<Event>> {
         until(&format!("event {reason} about {name}"), SOON, async || {
             let said = events(&self.client, "Service", name, reason).await?;

@@ -13,7 +13,7 @@ use provider_simulated::cloud::Machine;
 
 use crate::environment::Environment;
 
-/// A client with the kubeconfig's credentials that repeats nothing by itself.
+/// Returns a client with the kubeconfig's credentials that repeats nothing by itself.
 pub(crate) async fn connect(environment: &Environment) -> Result<Client> {
     let path = environment.kubeconfig()?;
     let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
@@ -22,19 +22,19 @@ pub(crate) async fn connect(environment: &Environment) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// The events about one object, also about an earlier one of its name, with this reason.
+/// Returns the events about one object, also about an earlier one of its name, with this reason.
 pub(crate) async fn events(client: &Client, kind: &str, name: &str, reason: &str) -> Result<Vec<Event>> {
     let api: Api<Event> = Api::namespaced(client.clone(), "default");
     let selector = format!("involvedObject.kind={kind},involvedObject.name={name},reason={reason}");
     Ok(api.list(&ListParams::default().fields(&selector)).await?.items)
 }
 
-/// How often something was said, over all events.
+/// Returns the sum of the counts of all events.
 pub(crate) fn times(events: &[Event]) -> i32 {
     events.iter().map(|event| event.count.unwrap_or(1)).sum()
 }
 
-/// Whether a Node has the taint.
+/// Returns `true` if a Node has the taint.
 pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
     taints(node).any(|taint| taint.key == key)
 }
@@ -43,14 +43,14 @@ fn taints(node: &Node) -> impl Iterator<Item = &k8s_openapi::api::core::v1::Tain
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten())
 }
 
-/// The Node's addresses of these kinds: what a cloud says.
+/// Returns the Node's addresses of the kinds that a cloud provides.
 pub(crate) fn ip_addresses(node: &Node) -> Vec<(String, String)> {
     let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
     let ips = addresses.filter(|address| address.type_.ends_with("IP"));
     ips.map(|address| (address.type_.clone(), address.address.clone())).collect()
 }
 
-/// Whether a Node carries the addresses of its machine.
+/// Checks that a Node has the addresses of its machine.
 pub(crate) fn check_addresses(node: &Node, machine: &Machine) -> Result<()> {
     let wanted: Vec<(String, String)> =
         machine.addresses.iter().map(|address| (format!("{:?}", address.kind), address.address.to_string())).collect();
@@ -59,7 +59,7 @@ pub(crate) fn check_addresses(node: &Node, machine: &Machine) -> Result<()> {
     Ok(())
 }
 
-/// Whether a Node has the whole identity of its machine and has lost the start-up taint.
+/// Checks that a Node has the whole identity of its machine and no start-up taint.
 pub(crate) fn check_initialised(node: &Node, machine: &Machine) -> Result<()> {
     let name = node.name_any();
     ensure!(!has_taint(node, TAINT_UNINITIALIZED), "{name} still has the start-up taint");
@@ -79,7 +79,7 @@ pub(crate) fn check_initialised(node: &Node, machine: &Machine) -> Result<()> {
     check_addresses(node, machine)
 }
 
-/// Whether a Node has the taint of a machine that is shut down.
+/// Returns `true` if a Node has the taint of a machine that is shut down.
 pub(crate) fn is_shut_down(node: &Node) -> bool {
     taints(node).any(|taint| taint.key == TAINT_SHUTDOWN && taint.effect == "NoSchedule")
 }

@@ -1,4 +1,4 @@
-//! What the environment variables lead to.
+//! Test bed that the environment variables name.
 
 use std::path::PathBuf;
 
@@ -8,16 +8,16 @@ use ccm_tests::real;
 const KUBECONFIG: &str = "CCM_TEST_KUBECONFIG";
 const FAULTS: &str = "CCM_TEST_FAULTS";
 
-/// What a scenario cannot do without.
+/// Requirement of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// A cluster.
+    /// A cluster without faults.
     Cluster,
     /// A cluster whose API server can be broken.
     Faults,
 }
 
-/// Where things are.
+/// Paths of the test bed.
 pub(crate) struct Environment {
     kubeconfig: Option<PathBuf>,
     faults: Option<PathBuf>,
@@ -36,7 +36,7 @@ impl Environment {
         Ok(Self { kubeconfig, faults, binary })
     }
 
-    /// Why a scenario cannot run, if it cannot.
+    /// Returns the reason for which a scenario cannot run, if any.
     pub(crate) fn lacks(&self, need: Need) -> Option<&'static str> {
         match need {
             _ if self.kubeconfig.is_none() => Some("CCM_TEST_KUBECONFIG is not set: there is no real kube-apiserver"),
@@ -55,7 +55,7 @@ impl Environment {
         self.binary.as_ref().context("no binary")
     }
 
-    /// Breaks the API server: runs the test bed's script with these words, to its end.
+    /// Disturbs the API server: runs the test bed's script with these arguments to its end.
     pub(crate) async fn fault(&self, words: &[&str]) -> Result<()> {
         real::run(self.faults.as_ref().context(FAULTS)?, words, &[]).await
     }

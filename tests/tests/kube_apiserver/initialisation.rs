@@ -1,4 +1,4 @@
-//! New Nodes.
+//! Initialisation of new Nodes.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) async fn new_nodes_get_their_identity_in_two_writes_each_and_one_even
             })
             .await?;
         }
-        // One machine that stays off keeps the cloud being asked, so that passes can be counted.
+        // A machine that stays off causes a read of the cloud in each pass, so that passes can be counted.
         scene.shut_down(&names[0]).await?;
         scene.goes_quiet().await?;
         let mut writes: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -48,7 +48,7 @@ pub(crate) async fn a_node_that_registers_later_is_initialised_as_well(environme
     play(environment, "later", &[], async |scene| {
         scene.members(2).await?;
         let names = scene.names(4).split_off(2);
-        // Its machine is younger than every list that was read, and it comes up not ready.
+        // The Node's machine is newer than every list that was read, and the Node is not ready.
         scene.create_machines(&names);
         scene.kubelets.register(&names, false).await?;
         scene.initialised(&names, SOON).await

@@ -1,7 +1,7 @@
 //! Kubelets: they register Nodes, renew Leases and report readiness.
 //!
-//! With kube-controller-manager in the cluster a Node that nobody renews becomes `Unknown` after some seconds, so they
-//! do what a real one does, once a second. What they cannot write while the API server is away they write later.
+//! With kube-controller-manager in the cluster, a Node that is not renewed becomes `Unknown` after some seconds, so
+//! these kubelets renew once a second like real ones. Writes that fail while the API server is down are repeated later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Label of what these tests made.
+/// Label of the objects that these tests create.
 pub(crate) const OURS: &str = "example.com/e2e";
 const PERIOD: Duration = Duration::from_secs(1);
 const MANAGER: &str = "e2e-kubelet";
@@ -34,7 +34,7 @@ pub(crate) struct Kubelets {
 struct Shared {
     nodes: Api<Node>,
     leases: Api<Lease>,
-    /// By Node: whether it is ready.
+    /// Readiness by Node: `true` for ready.
     ready: Mutex<BTreeMap<String, bool>>,
     /// Statuses are reported one after the other: the last one counts.
     reporting: tokio::sync::Mutex<()>,
@@ -58,7 +58,7 @@ impl Kubelets {
         Self { shared, _until: until }
     }
 
-    /// Registers Nodes.
+    /// Registers Nodes as kubelets do.
     pub(crate) async fn register(&self, names: &[String], is_ready: bool) -> Result<()> {
         let registrations = names.iter().map(|name| async move {
             let mut object = registration(name, 25, is_ready);
@@ -73,14 +73,14 @@ impl Kubelets {
         futures::stream::iter(registrations).buffer_unordered(CONCURRENT).try_collect().await
     }
 
-    /// From now on a kubelet reports this.
+    /// Sets the readiness that a kubelet reports from now on.
     pub(crate) async fn report(&self, name: &str, is_ready: bool) -> Result<()> {
         let _turn = self.shared.reporting.lock().await;
         self.shared.ready().insert(name.to_owned(), is_ready);
         self.shared.report(name, is_ready).await
     }
 
-    /// A kubelet's Node is deleted by somebody, and its machine is no more.
+    /// Stops the kubelet of a Node that was deleted, and whose machine no longer exists.
     pub(crate) async fn forget(&self, name: &str) -> Result<()> {
         self.shared.ready().remove(name);
         self.shared.nodes.delete(name, &DeleteParams::default()).await?;
@@ -113,7 +113,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Leases, and the status of Nodes of which somebody said something else. Failures are met by the next turn.
+    /// Renews Leases, and the status of Nodes that another client changed. Failures are repeated in the next round.
     async fn renew(&self) {
         let wanted = self.ready().clone();
         let leases: Vec<_> = wanted.keys().map(|name| self.renew_lease(name)).collect();

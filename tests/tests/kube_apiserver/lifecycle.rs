@@ -57,7 +57,7 @@ pub(crate) async fn a_revoked_credential_deletes_nothing(environment: &Environme
         scene.cloud_is_asked(5).await?;
         scene.is_told(&names[0], "NodeDeletionHeld").await?;
         scene.still_there(&before).await?;
-        // With a good credential the one whose machine is gone goes, and no other.
+        // With a valid credential only the Node is deleted whose machine no longer exists.
         scene.cloud().add_token(DEFAULT_TOKEN, DEFAULT_PROJECT);
         scene.disappears(&names[0]).await?;
         scene.cloud_is_asked(4).await?;

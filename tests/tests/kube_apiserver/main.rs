@@ -8,8 +8,8 @@
 //! * `CCM_TEST_BINARY`: the binary; unless it is set, the one of this build.
 //!
 //! The simulated cloud runs in this process, and so do the kubelets: they register Nodes, renew Leases and report
-//! readiness, so that all of it holds with kube-controller-manager beside it and without. Scenarios run one at a time,
-//! because every binary looks after every Node of the cluster.
+//! readiness, so that the scenarios pass with and without kube-controller-manager. Scenarios run one at a time, because
+//! every binary manages every Node of the cluster.
 //!
 //! The arguments are those of `cargo test`: a word selects scenarios by name, `--list` lists them.
 
@@ -50,7 +50,7 @@ macro_rules! scenarios {
     };
 }
 
-/// All scenarios: what each needs, where it is written, and its name.
+/// Scenarios: the requirement of each, its module and its name.
 const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Cluster initialisation::new_nodes_get_their_identity_in_two_writes_each_and_one_event,
     Cluster initialisation::a_node_that_registers_later_is_initialised_as_well,

@@ -1,4 +1,4 @@
-//! The API server goes away and comes back.
+//! Outages of the API server.
 
 use anyhow::{Result, bail, ensure};
 use ccm_tests::wait::until;
@@ -8,7 +8,7 @@ use crate::cluster::has_taint;
 use crate::environment::Environment;
 use crate::scene::{AFTER_AN_OUTAGE, SOON, Scene, play};
 
-/// So slow that a burst of [`BURST`] Nodes takes some seconds.
+/// Flags that slow the program down, so that a burst of [`BURST`] Nodes takes some seconds.
 const SLOWLY: [&str; 2] = ["--kube-api-qps=15", "--kube-api-burst=1"];
 const BURST: usize = 30;
 const BURSTS: usize = 10;
@@ -49,7 +49,8 @@ async fn in_the_middle_of_a_burst(scene: &mut Scene, fault: impl AsyncFnOnce() -
     scene.initialised(&late, AFTER_AN_OUTAGE).await
 }
 
-/// Nodes of which some are initialised and many are not. Where the burst was over before that was seen, another one follows.
+/// Returns Nodes of which some are initialised and many are not. If a burst was over before that was observed, another
+/// one follows.
 async fn middle(scene: &Scene) -> Result<Vec<String>> {
     for bursts in 0..BURSTS {
         let (old, all) = (bursts * BURST, (bursts + 1) * BURST);
@@ -73,8 +74,8 @@ async fn middle(scene: &Scene) -> Result<Vec<String>> {
 pub(crate) async fn a_history_that_was_compacted_meanwhile_is_listed_again(environment: &Environment) -> Result<()> {
     play(environment, "compacted", &[], async |scene| {
         let names = scene.members(5).await?;
-        // What it misses, nobody will tell it later: while it sleeps its connection is cut, things change, and the
-        // history is forgotten.
+        // The process must miss events for good: while it is frozen its connection is cut, objects change, and the
+        // history is compacted.
         scene.controller.freeze()?;
         environment.fault(&["restart"]).await?;
         scene.kubelets.forget(&names[0]).await?;

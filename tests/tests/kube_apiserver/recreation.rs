@@ -1,4 +1,4 @@
-//! Nodes that come back under their old name.
+//! Nodes that are created again under their old name.
 
 use anyhow::{Result, ensure};
 use kube::ResourceExt;
@@ -18,7 +18,7 @@ pub(crate) async fn nodes_created_again_under_the_same_name_get_their_new_machin
             if !is_watched {
                 scene.controller.freeze()?;
             }
-            // In this order there is never a Node whose machine is gone.
+            // In this order there is never a Node without a machine.
             scene.kubelets.forget(name).await?;
             scene.cloud().terminate(name);
             scene.create_machines(std::slice::from_ref(name));
@@ -32,7 +32,7 @@ pub(crate) async fn nodes_created_again_under_the_same_name_get_their_new_machin
         for name in &names[..2] {
             ensure!(old[name].uid() != new[name].uid(), "{name} is still the old Node");
         }
-        // Still not ready: each pass asks whether their machines exist.
+        // Still not ready: each pass reads whether their machines exist.
         scene.cloud_is_asked(8).await?;
         scene.still_there(&new).await?;
         for name in &names[..2] {

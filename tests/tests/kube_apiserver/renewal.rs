@@ -35,7 +35,7 @@ pub(crate) async fn a_token_that_becomes_worthless_is_replaced_without_a_restart
         (users.token("first").await?, users.token("second").await?, users.token("third").await?);
     std::fs::write(&token, &first)?;
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-    // So long that it does not end for the time that this takes on a slow machine.
+    // Long enough not to expire during the test on a slow machine.
     let flags = [
         &kubeconfig,
         "--leader-elect=true",
@@ -75,7 +75,7 @@ async fn register(scene: &Scene, names: &[String]) -> Result<()> {
 /// An account that may do everything, and whose tokens end with their Secrets.
 struct Users {
     client: Client,
-    /// The test cluster's, in which nobody is named.
+    /// Kubeconfig of the test cluster without a user.
     server: Kubeconfig,
 }
 
@@ -112,7 +112,7 @@ impl Users {
         Api::all(self.client.clone())
     }
 
-    /// A token that is good as long as there is the Secret `name`.
+    /// Creates a token that is valid as long as the Secret `name` exists.
     async fn token(&self, name: &str) -> Result<String> {
         let meta = json!({"name": NAME});
         let subject = json!({"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE});

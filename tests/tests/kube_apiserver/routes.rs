@@ -20,7 +20,7 @@ fn ranges(node: &Node) -> &[String] {
     node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default()
 }
 
-/// Whether a Node has been given a range, has a route to it, and says so.
+/// Checks that a Node has a Pod CIDR, a route to it, and the condition.
 fn check(node: &Node, machine: &Machine, routes: &[CloudRoute]) -> Result<()> {
     let name = node.name_any();
     let ranges = ranges(node);
@@ -44,7 +44,7 @@ fn check(node: &Node, machine: &Machine, routes: &[CloudRoute]) -> Result<()> {
 }
 
 impl Scene {
-    /// Waits until these Nodes, and no others, have their routes. `foreign` ones are somebody else's.
+    /// Waits until these Nodes, and no others, have their routes. `foreign` ones belong to other owners.
     pub(crate) async fn routed(&self, names: &[String], foreign: &[CloudRoute]) -> Result<()> {
         until("each Node has its route", SOON, async || {
             let (nodes, mut routes) = (self.list().await?, self.cloud().routes());
@@ -67,7 +67,7 @@ pub(crate) async fn each_node_has_its_route_and_foreign_routes_stay(environment:
         scene.routed(&names, &[]).await?;
         let foreign = foreign_routes(scene, &names).await?;
 
-        // One whose machine ends, one that joins.
+        // The machine of one Node is terminated, and another Node joins.
         scene.cloud().terminate(&names[3]);
         scene.kubelets.report(&names[3], false).await?;
         scene.disappears(&names[3]).await?;
@@ -94,7 +94,7 @@ pub(crate) async fn each_node_has_its_route_and_foreign_routes_stay(environment:
     .await
 }
 
-/// Routes within the cluster's range that are not this cluster's: one of nobody, one of another cluster.
+/// Adds routes within the cluster's range that are not this cluster's: one without an owner, one of another cluster.
 async fn foreign_routes(scene: &Scene, names: &[String]) -> Result<Vec<CloudRoute>> {
     let mut machine = scene.cloud().machine(&names[0]).context("no machine")?.id;
     let used: Vec<String> = scene.list().await?.values().flat_map(|node| ranges(node).to_vec()).collect();

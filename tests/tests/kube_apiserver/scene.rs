@@ -1,4 +1,4 @@
-//! What every scenario starts from: a cloud, kubelets, the binary, and ways to look at the cluster.
+//! Harness of the scenarios: a cloud, kubelets, the binary, and access to the cluster.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,18 +22,18 @@ use crate::environment::Environment;
 use crate::kubelets::{self, Kubelets};
 use crate::users;
 
-/// How long anything may take that needs no more than some passes.
+/// Time-out of work that needs no more than a few passes.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
-/// How long anything may take after an outage: the watch's pauses grow to half a minute, and those of what failed with the time
-/// for which it did.
+/// Time-out after an outage: the pauses of the watch grow to half a minute, and the back-off of failed work with the
+/// duration of the outage.
 pub(crate) const AFTER_AN_OUTAGE: Duration = Duration::from_secs(300);
-/// How long an end in order may take.
+/// Time-out of a graceful stop.
 const STOP: Duration = Duration::from_secs(60);
-/// So many requests to the cloud are some passes.
+/// Number of requests to the cloud in a few passes.
 const PASSES: u64 = 4;
 
-/// What every scenario has: fast passes, no routes, and nobody to wait for or to serve: leases and endpoints have tests of
-/// their own. A scenario's own flags come after these and go before them.
+/// Flags of every scenario: short intervals, no routes, no election and no endpoints, which have tests of their own. A
+/// scenario's own flags follow and override them.
 const COMMON: [&str; 5] = [
     "--node-monitor-period=250ms",
     "--node-status-update-frequency=1s",
@@ -53,7 +53,7 @@ pub(crate) struct Scene {
     launch: Launch,
 }
 
-/// How the binary is started, again and again.
+/// Command of the binary, for restarts.
 struct Launch {
     binary: PathBuf,
     arguments: Vec<String>,
@@ -69,7 +69,7 @@ impl Launch {
     }
 }
 
-/// Plays a scenario with further flags of the binary, which asks the API server directly.
+/// Runs a scenario with further flags of the binary, which sends its requests directly to the API server.
 pub(crate) async fn play(
     environment: &Environment,
     label: &str,
@@ -79,7 +79,7 @@ pub(crate) async fn play(
     play_with(environment, label, flags, false, body).await
 }
 
-/// Plays a scenario in which the binary's requests are counted: it asks through a proxy.
+/// Runs a scenario in which the binary's requests are counted: they go through a proxy.
 pub(crate) async fn play_counted(
     environment: &Environment,
     label: &str,
@@ -146,13 +146,13 @@ impl Scene {
         })
     }
 
-    /// The binary is started again after it ended.
+    /// Starts the binary again after it ended.
     pub(crate) fn start_again(&mut self) -> Result<()> {
         self.controller = self.launch.start()?;
         Ok(())
     }
 
-    /// It still runs, and ends in order when it is asked to.
+    /// Checks that the program still runs, and stops it gracefully.
     pub(crate) async fn end(&mut self) -> Result<()> {
         let status = self.controller.stop(STOP).await?;
         ensure!(status.success(), "the binary ended with {status} after SIGTERM");
@@ -163,12 +163,12 @@ impl Scene {
         &self.served.cloud
     }
 
-    /// The way to it.
+    /// Returns the barrier in front of the cloud.
     pub(crate) fn door(&self) -> &Door {
         &self.served.door
     }
 
-    /// Requests to the cloud so far that asked for a change.
+    /// Returns the requests to the cloud so far that asked for a change.
     pub(crate) fn cloud_changes(&self) -> BTreeMap<String, u64> {
         self.served.changes()
     }
@@ -184,7 +184,8 @@ impl Scene {
         all
     }
 
-    /// A Node's machine is off, and its Node says so. Each pass asks for it from now on, and so passes can be counted.
+    /// Shuts down a Node's machine, and lets its Node report so. Each pass reads the machine from now on, so that
+    /// passes can be counted.
     pub(crate) async fn shut_down(&self, name: &str) -> Result<()> {
         self.cloud().stop(name);
         self.kubelets.report(name, false).await?;
@@ -229,7 +230,7 @@ impl Scene {
         Ok(names)
     }
 
-    /// This scenario's Nodes, by name.
+    /// Returns this scenario's Nodes by name.
     pub(crate) async fn list(&self) -> Result<BTreeMap<String, Node>> {
         let nodes = self.nodes().list(&ListParams::default()).await?;
         let ours =
@@ -261,7 +262,7 @@ impl Scene {
         .await
     }
 
-    /// Waits until a Node is gone.
+    /// Waits until a Node is deleted.
     pub(crate) async fn disappears(&self, name: &str) -> Result<()> {
         until(&format!("{name} is deleted"), SOON, async || {
             ensure!(self.nodes().get_opt(name).await?.is_none(), "it is still there");
@@ -270,7 +271,7 @@ impl Scene {
         .await
     }
 
-    /// Waits until something was said about a Node.
+    /// Waits for an event with this reason about a Node.
     pub(crate) async fn is_told(&self, name: &str, reason: &str) -> Result<()> {
         until(&format!("event {reason} about {name}"), SOON, async || {
             ensure!(!events(&self.client, "Node", name, reason).await?.is_empty(), "there is none");
@@ -279,7 +280,7 @@ impl Scene {
         .await
     }
 
-    /// Waits until the binary has sent the cloud so many more requests: passes are counted by what they ask.
+    /// Waits until the binary has sent this many more requests to the cloud, by which passes are counted.
     pub(crate) async fn cloud_is_asked(&self, times: u64) -> Result<()> {
         let before = self.served.total();
         until(&format!("{times} more requests to the cloud"), SOON, async || {
@@ -290,7 +291,7 @@ impl Scene {
         .await
     }
 
-    /// That these Nodes are the ones that they were.
+    /// Checks that these Nodes still exist with the same UIDs.
     pub(crate) async fn still_there(&self, before: &BTreeMap<String, Node>) -> Result<()> {
         let now = self.list().await?;
         for (name, node) in before {

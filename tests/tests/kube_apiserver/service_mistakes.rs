@@ -1,4 +1,4 @@
-//! The admission webhook for Services: what the API server tells those who write one.
+//! The admission webhook for Services: responses of the API server to users with an invalid one.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ use crate::scene::{SOON, Scene, play};
 const TIER: &str = "simulated.ccm-rs/tier";
 const MISSPELT: &str = "simulated.ccm-rs/teir";
 
-/// Plays a scenario with the webhook, for which the API server has a configuration such as the chart's.
+/// Runs a scenario with the webhook, for which the API server has a configuration like the chart's.
 async fn with_webhook(
     environment: &Environment,
     label: &str,
@@ -40,7 +40,7 @@ async fn with_webhook(
         &directory,
     ];
     play(environment, label, &flags, async |scene| {
-        // It was there before the webhook.
+        // The Service existed before the webhook.
         scene.create_service(&old(scene), &json!({"metadata": {"annotations": {TIER: "golden"}}})).await?;
         configure(&scene.client, certificates.path(), &port).await?;
         until("the API server calls the webhook", SOON, async || {
@@ -156,7 +156,7 @@ pub(crate) async fn whoever_writes_a_service_is_warned_of_its_mistakes(environme
     .await
 }
 
-/// Applies an object as users do, and compares what kubectl says of it on standard error.
+/// Applies an object as users do, and compares kubectl's standard error.
 fn kubectl(environment: &Environment, object: &Value, expected: &str) -> Result<()> {
     let mut command = Command::new("kubectl");
     command
@@ -191,7 +191,7 @@ pub(crate) async fn a_service_with_new_mistakes_is_denied_where_the_operator_wan
         let warned = write(client, "POST", "", &service(&new, &[(MISSPELT, "premium")])).await?;
         ensure!(warned.status == 201 && warned.warnings == [unknown()], "{} {:?}", warned.text, warned.warnings);
 
-        // What was there before can be changed, but not for the worse, and goes as usual.
+        // An existing invalid Service can be changed, unless the change adds errors, and is deleted as usual.
         let changed = json!({"spec": {"sessionAffinity": "ClientIP"}});
         let changed = write(client, "PATCH", &format!("/{old}"), &changed).await?;
         ensure!(changed.status == 200 && changed.warnings.len() == 2, "{} {:?}", changed.text, changed.warnings);

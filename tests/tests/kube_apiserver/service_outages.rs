@@ -12,7 +12,7 @@ use crate::scene::{AFTER_AN_OUTAGE, SOON, Scene, play};
 
 /// Services in a burst.
 const BURST: usize = 10;
-/// So many at a time.
+/// Number of Services that are synced concurrently.
 const AT_A_TIME: usize = 2;
 const SLOWLY: [&str; 1] = ["--concurrent-service-syncs=2"];
 const CREATE: &str = "POST /v1/load-balancers";
@@ -23,12 +23,12 @@ fn slow_down(scene: &Scene) {
     scene.cloud().set_options(Options { operation_milliseconds: 300, ..Options::default() });
 }
 
-/// Of this kind of request so many more are answered. The next ones are carried out, and the program does not hear of it.
+/// Lets `after` more requests of this route pass. The next ones are carried out, and their responses are held.
 fn hold(scene: &Scene, route: &str, after: usize) {
     scene.door().hold(Waits::Answer, route, after);
 }
 
-/// Waits until all workers wait for the cloud, amid the burst: it has so many load balancers then.
+/// Waits until all workers wait for the cloud, in the middle of the burst, when it has this many load balancers.
 async fn is_held(scene: &Scene, load_balancers: usize) -> Result<()> {
     until("the burst is in its middle", SOON, async || {
         let waiting = scene.door().waiting();
@@ -61,7 +61,7 @@ pub(crate) async fn an_api_server_killed_amid_services_leaks_and_doubles_nothing
     .await
 }
 
-/// What the cloud has answered meanwhile cannot be written down anywhere.
+/// Restarts the API server while responses of the cloud arrive that cannot be stored anywhere.
 async fn kill_and_restart(environment: &Environment, scene: &Scene) -> Result<()> {
     environment.fault(&["kill"]).await?;
     scene.door().open();
@@ -69,7 +69,7 @@ async fn kill_and_restart(environment: &Environment, scene: &Scene) -> Result<()
 }
 
 pub(crate) async fn a_program_killed_amid_services_leaks_and_doubles_nothing(environment: &Environment) -> Result<()> {
-    /// After so many answers in each of the program's lives.
+    /// Numbers of responses that pass in each of the program's runs.
     const LIVES: [usize; 3] = [0, 1, 1];
     play(environment, "crashed-amid", &SLOWLY, async |scene| {
         let nodes = scene.members(2).await?;
@@ -113,7 +113,7 @@ pub(crate) async fn a_revoked_credential_is_named_on_each_service_until_it_is_go
         scene.balanced(&names, &nodes, SOON).await?;
         let before = scene.cloud().load_balancers();
         scene.cloud().revoke_token(DEFAULT_TOKEN);
-        // One is changed, one deleted, and one new.
+        // One Service is changed, one deleted, and one created.
         scene.change_service(&names[0], json!({"metadata": {"annotations": {"example.com/changed": "true"}}})).await?;
         let ports = ccm_tests::service_object::tcp(&[8080]);
         scene.change_service(&names[0], json!({"spec": {"ports": ports}})).await?;

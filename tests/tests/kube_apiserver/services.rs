@@ -11,7 +11,7 @@ use crate::balancing::{addresses, is_held};
 use crate::environment::Environment;
 use crate::scene::{SOON, Scene, play, play_counted};
 
-/// What a Service is told in its life, if nothing goes wrong.
+/// Reasons of the events in a Service's lifetime, without failures.
 const CREATED: [&str; 2] = ["EnsuringLoadBalancer", "EnsuredLoadBalancer"];
 const DELETED: [&str; 2] = ["DeletingLoadBalancer", "DeletedLoadBalancer"];
 
@@ -180,7 +180,7 @@ pub(crate) async fn a_flapping_node_and_a_restart_change_nothing(environment: &E
         for name in &services {
             scene.told_once(name, &CREATED).await?;
         }
-        // One machine is off: each pass asks for it, and so passes can be counted.
+        // A machine is off: each pass reads it, so that passes can be counted.
         scene.shut_down(&nodes[0]).await?;
         scene.goes_quiet().await?;
         let cloud = scene.cloud_changes();
@@ -202,7 +202,7 @@ pub(crate) async fn a_flapping_node_and_a_restart_change_nothing(environment: &E
     .await
 }
 
-/// That nothing was written, neither here nor there.
+/// Checks that nothing was written, neither to the API nor to the cloud.
 fn is_calm(scene: &Scene, cloud: &std::collections::BTreeMap<String, u64>) -> Result<()> {
     let writes = scene.writes();
     ensure!(writes.is_empty(), "it wrote: {writes:?}");

@@ -1,4 +1,4 @@
-//! Nothing to do.
+//! Steady state: no writes without changes.
 
 use anyhow::{Result, ensure};
 use ccm_tests::wait::until;
@@ -10,7 +10,7 @@ use crate::scene::{SOON, play_counted};
 pub(crate) async fn a_steady_state_writes_nothing(environment: &Environment) -> Result<()> {
     play_counted(environment, "steady", &[], async |scene| {
         let names = scene.members(5).await?;
-        // One machine is off: each pass asks for it, and so passes can be counted.
+        // A machine is off: each pass reads it, so that passes can be counted.
         scene.shut_down(&names[0]).await?;
         for name in &names {
             until("all that is to be said is said", SOON, async || {
@@ -22,7 +22,7 @@ pub(crate) async fn a_steady_state_writes_nothing(environment: &Environment) -> 
             })
             .await?;
         }
-        // What the watch shows of our own writes is looked at once more; then it is quiet.
+        // The watch events of the program's own writes are processed once more; then it is idle.
         scene.goes_quiet().await?;
         scene.proxy().requests().clear();
         scene.cloud_is_asked(15).await?;

@@ -1,4 +1,4 @@
-//! What users do: they create, change and delete Services and volumes.
+//! Operations of users: they create, change and delete Services and volumes.
 
 use std::fmt::Debug;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::kubelets::OURS;
 use crate::scene::Scene;
 
-/// Ports of a Service of which a scenario asks nothing special.
+/// Default ports of a Service.
 pub(crate) const PORTS: [u16; 2] = [80, 443];
 
 impl Scene {
@@ -26,7 +26,7 @@ impl Scene {
         Api::all(self.client.clone())
     }
 
-    /// A Service with [`PORTS`], changed by a merge patch before it is created.
+    /// Creates a Service with [`PORTS`], changed by a merge patch before it is created.
     pub(crate) async fn create_service(&self, name: &str, change: &Value) -> Result<Service> {
         let mut object = load_balancer(name, &PORTS);
         object["metadata"]["labels"][OURS] = json!("true");
@@ -35,7 +35,7 @@ impl Scene {
         self.services().create(&PostParams::default(), &service).await.with_context(|| format!("creating {name}"))
     }
 
-    /// So many Services with [`PORTS`].
+    /// Creates `count` Services with [`PORTS`].
     pub(crate) async fn create_services(&self, count: usize) -> Result<Vec<String>> {
         let names = self.names(count);
         for name in &names {
@@ -62,7 +62,7 @@ impl Scene {
     }
 }
 
-/// RFC 7386.
+/// Merges JSON by RFC 7386.
 fn merge(target: &mut Value, change: &Value) {
     match (target, change) {
         (Value::Object(target), Value::Object(change)) => {
@@ -77,7 +77,7 @@ fn merge(target: &mut Value, change: &Value) {
     }
 }
 
-/// Removes every webhook, Service and volume that these tests left behind, whoever holds it.
+/// Removes every webhook, Service and volume of these tests, with its finalizers.
 pub(crate) async fn clean_up(client: &Client) -> Result<()> {
     let_go(Api::<ValidatingWebhookConfiguration>::all(client.clone())).await.context("webhooks")?;
     let_go(Api::<Service>::default_namespaced(client.clone())).await.context("Services")?;

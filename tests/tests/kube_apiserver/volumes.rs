@@ -37,7 +37,7 @@ async fn create_volume(scene: &Scene, name: &str, driver: &str, handle: &str, la
     Ok(())
 }
 
-/// Every term of a volume's node affinity, as (key, values).
+/// Returns every term of a volume's node affinity, as (key, values).
 fn affinity(volume: &PersistentVolume) -> Vec<BTreeSet<(String, Vec<String>)>> {
     let spec = volume.spec.as_ref();
     let required = spec.and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
@@ -76,7 +76,7 @@ pub(crate) async fn volumes_of_this_cloud_get_their_topology_and_others_are_left
                 project: DEFAULT_PROJECT.to_owned(),
             });
         }
-        // First the one that is somebody else's: when the others are done it has been looked at.
+        // The volume of another driver is the first: when the others are done, the controller has processed it.
         create_volume(scene, &names[3], "other.example.com", "v-1", &json!({})).await?;
         create_volume(scene, &names[2], DRIVER, "v-3", &json!({LABEL_ZONE: "by-hand"})).await?;
         create_volume(scene, &names[0], DRIVER, "v-1", &json!({})).await?;
@@ -87,7 +87,7 @@ pub(crate) async fn volumes_of_this_cloud_get_their_topology_and_others_are_left
             })
             .await?;
         }
-        // What a user says stays; that the cloud says something else is told.
+        // A user's label stays; an event reports that the cloud differs.
         until("the contradiction is told", SOON, async || {
             let said = all_events(scene, &names[2]).await?;
             ensure!(!said.is_empty(), "there is no event about {}", names[2]);
@@ -102,7 +102,8 @@ pub(crate) async fn volumes_of_this_cloud_get_their_topology_and_others_are_left
         writes.retain(|request| request.resource.starts_with("persistentvolumes"));
         for name in &names[..2] {
             let ours: Vec<_> = writes.iter().filter(|request| request.name == *name).collect();
-            // Who else writes to a new volume, kube-controller-manager, may have been faster: then it was refused, and sent again.
+            // kube-controller-manager also writes to a new volume, and may have been faster: then the patch was
+            // refused, and sent again.
             let (written, refused): (Vec<_>, Vec<_>) = ours.into_iter().partition(|request| request.succeeded());
             ensure!(written.len() == 1, "{name} was written {} times", written.len());
             ensure!(refused.iter().all(|request| request.status == 409), "{name} was refused with {refused:?}");
@@ -113,7 +114,7 @@ pub(crate) async fn volumes_of_this_cloud_get_their_topology_and_others_are_left
     .await
 }
 
-/// What the binary said about a volume, whatever its reason.
+/// Returns the messages of the binary's events about a volume.
 async fn all_events(scene: &Scene, name: &str) -> Result<Vec<String>> {
     let said = events(&scene.client, "PersistentVolume", name, "VolumeTopologyConflict").await?;
     Ok(said.into_iter().filter_map(|event| event.message).collect())

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::atom::{Atom, of_rules};
 use crate::environment::Environment;
 
-/// A token of an account (`namespace/name`) that lasts for these tests.
+/// Returns a token of an account (`namespace/name`) that lasts for these tests.
 pub(crate) async fn token(admin: &Client, account: &str) -> Result<String> {
     let (namespace, name) = account.split_once('/').context("an account is NAMESPACE/NAME")?;
     let api: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
@@ -25,7 +25,7 @@ pub(crate) async fn token(admin: &Client, account: &str) -> Result<String> {
     Ok(status.context("no token in the answer")?.token)
 }
 
-/// The way to the cluster without anybody's credentials.
+/// Returns a configuration for the cluster without a credential.
 pub(crate) async fn anonymous(environment: &Environment) -> Result<Config> {
     let path = environment.kubeconfig()?;
     let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
@@ -35,14 +35,14 @@ pub(crate) async fn anonymous(environment: &Environment) -> Result<Config> {
     Ok(config)
 }
 
-/// A client that is this account.
+/// Returns a client that is this account.
 pub(crate) async fn client(environment: &Environment, admin: &Client, account: &str) -> Result<Client> {
     let mut config = anonymous(environment).await?;
     config.auth_info.token = Some(token(admin, account).await?.into());
     Ok(Client::try_from(config)?)
 }
 
-/// A client that acts as this account, which need not exist yet.
+/// Returns a client that acts as this account, which need not exist yet.
 pub(crate) async fn acting_as(environment: &Environment, account: &str) -> Result<Client> {
     let (namespace, name) = account.split_once('/').context("an account is NAMESPACE/NAME")?;
     let file = Kubeconfig::read_from(environment.kubeconfig()?)?;
@@ -54,13 +54,14 @@ pub(crate) async fn acting_as(environment: &Environment, account: &str) -> Resul
     Ok(Client::try_from(config)?)
 }
 
-/// An account of this name.
+/// Returns an account of this name.
 pub(crate) fn document(account: &str) -> Value {
     let (namespace, name) = account.split_once('/').unwrap_or_default();
     json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": name}})
 }
 
-/// What whoever `client` is may do in a namespace, as `kubectl auth can-i --list` asks it. Where is not told.
+/// Returns the permissions of `client` in a namespace, as `kubectl auth can-i --list` reads them. The result does not
+/// name the namespace.
 pub(crate) async fn may(client: &Client, namespace: &str) -> Result<BTreeSet<Atom>> {
     let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };
     let review = SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() };

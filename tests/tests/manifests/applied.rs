@@ -11,10 +11,10 @@ use crate::environment::Environment;
 use crate::helm::Helm;
 use crate::pods::{KINDS, values};
 
-/// First as a rehearsal, then for good, then once more, which changes nothing; and it leaves nothing behind.
+/// Applies the documents as a dry run, then for good, then once more, which changes nothing; and removes them.
 async fn take(environment: &Environment, documents: &[Value]) -> Result<()> {
     let client = connect(environment).await?;
-    // kube-controller-manager makes it, where it runs; a Pod is not taken without.
+    // kube-controller-manager creates it, if it runs; the API server refuses Pods without it.
     apply(&client, &[accounts::document("kube-system/default")], false).await?;
     let documents: Vec<_> = documents.iter().filter(|document| is_built_in(document)).cloned().collect();
     let taken = async {
@@ -34,6 +34,7 @@ pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment:
         &["manifests/simulated.yaml"],
         &["manifests/digitalocean.yaml"],
         &["manifests/hcloud.yaml"],
+        &["manifests/aws.yaml"],
         &["manifests/hcloud-networks.yaml"],
         &["manifests/mycloud.yaml"],
         &["manifests/linode.yaml"],

@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use manager::permissions::{Features, Identity, Scope, grants, needed};
 use serde_json::{Value, json};
 
-/// One permission.
+/// A permission: verb and resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Atom {
     pub(crate) group: String,
@@ -16,7 +16,7 @@ pub(crate) struct Atom {
     pub(crate) verb: String,
     /// The object; empty: all.
     pub(crate) name: String,
-    /// Where; empty: everywhere.
+    /// Namespace; every namespace if empty.
     pub(crate) namespace: String,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Atom {
 }
 
 impl Atom {
-    /// It as a rule of a role.
+    /// Returns the permission as a rule of a role.
     pub(crate) fn rule(&self) -> Value {
         if self.resource.starts_with('/') {
             return json!({"nonResourceURLs": [self.resource], "verbs": [self.verb]});
@@ -56,7 +56,7 @@ impl Atom {
     }
 }
 
-/// What the rules of a role, bound in this namespace or everywhere, allow.
+/// Returns the permissions of a role's rules, bound in this namespace or in all.
 pub(crate) fn of_rules(rules: &Value, namespace: &str) -> BTreeSet<Atom> {
     let strings = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(|item| item.as_str().map(str::to_owned)).collect()
@@ -109,10 +109,10 @@ fn of_every_cluster(kind: &str, name: &str) -> Option<Value> {
     }
 }
 
-/// What the bindings among these documents grant.
+/// Returns the permissions that the bindings among these documents grant.
 ///
 /// # Errors
-/// A binding to a role, or of an account, that is nowhere; a role that nobody is bound to.
+/// A binding to a missing role, or of a missing account; a role without a binding.
 pub(crate) fn granted(documents: &[Value]) -> Result<ByAccount> {
     let mut all = ByAccount::new();
     let mut used = BTreeSet::new();
@@ -147,7 +147,7 @@ pub(crate) fn granted(documents: &[Value]) -> Result<ByAccount> {
     Ok(all)
 }
 
-/// What these features need, without what every cluster grants by itself.
+/// Returns the permissions that these features need, without those that every cluster grants by default.
 pub(crate) fn wanted(features: &Features) -> ByAccount {
     let mut all = ByAccount::new();
     let given = |role: &str| role.contains("system:controller:") || role.contains("system:public-info-viewer");
@@ -172,7 +172,7 @@ pub(crate) fn wanted(features: &Features) -> ByAccount {
     all
 }
 
-/// That two sets are equal; the message says what is too much and what is missing.
+/// Checks that two sets are equal; the error lists superfluous and missing permissions.
 pub(crate) fn same(granted: &ByAccount, wanted: &ByAccount, what: &str) -> Result<()> {
     let accounts: BTreeSet<_> = granted.keys().chain(wanted.keys()).collect();
     let mut complaints = Vec::new();

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::documents::title;
 
-/// Kinds that our manifests have: API group and version, kind, plural, whether it lives in a namespace.
+/// Kinds in the manifests: API group and version, kind, plural, `true` for namespaced kinds.
 const KINDS: [(&str, &str, &str, &str, bool); 14] = [
     ("", "v1", "ServiceAccount", "serviceaccounts", true),
     ("", "v1", "Secret", "secrets", true),
@@ -29,7 +29,7 @@ const KINDS: [(&str, &str, &str, &str, bool); 14] = [
 /// Kinds of an operator that the test cluster does not have.
 const FOREIGN: [&str; 2] = ["ServiceMonitor", "PrometheusRule"];
 
-/// Whether a cluster without further operators knows this document's kind.
+/// Returns `true` if a cluster without further operators knows this document's kind.
 pub(crate) fn is_built_in(document: &Value) -> bool {
     !FOREIGN.iter().any(|kind| document["kind"] == *kind)
 }

@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// The directory `deploy` of this repository.
+/// Returns the directory `deploy` of this repository.
 pub(crate) fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
 }
 
-/// The documents of a text; empty ones are left out.
+/// Returns the documents of a text; empty ones are left out.
 pub(crate) fn parse(text: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// The documents of files in `deploy`, one after the other.
+/// Returns the documents of files in `deploy`, one after the other.
 pub(crate) fn read(files: &[&str]) -> Result<Vec<Value>> {
     let mut documents = Vec::new();
     for file in files {
@@ -26,7 +26,7 @@ pub(crate) fn read(files: &[&str]) -> Result<Vec<Value>> {
     Ok(documents)
 }
 
-/// `kind namespace/name`, for messages.
+/// Returns `kind namespace/name`, for messages.
 pub(crate) fn title(document: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (text(&document["metadata"]["namespace"]), text(&document["metadata"]["name"]));

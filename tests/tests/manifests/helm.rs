@@ -1,4 +1,4 @@
-//! The chart, rendered.
+//! Rendering of the Helm chart.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use crate::documents::{deploy, parse};
 /// Names helm; without it the one in the `PATH` is taken.
 const VARIABLE: &str = "CCM_TEST_HELM";
 
-/// Helm, and what it has made so far: several tests look at the same installations, and each takes it a while.
+/// Helm with its cached output: several tests use the same installations, and each takes a while to render.
 pub(crate) struct Helm {
     program: PathBuf,
     made: Mutex<BTreeMap<Vec<String>, String>>,
 }
 
 impl Helm {
-    /// Finds it; none if there is none.
+    /// Finds Helm; `None` if it is not installed.
     ///
     /// # Errors
     /// The variable names something that does not run.
@@ -36,7 +36,7 @@ impl Helm {
         }
     }
 
-    /// What `helm template` makes of these values (`name=value`, as `--set` wants them), or what it complains about.
+    /// Returns the output of `helm template` for these values (`name=value`, as for `--set`), or its error.
     pub(crate) fn text(&self, values: &[String]) -> Result<String> {
         let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(text) = made().get(values) {
@@ -57,7 +57,7 @@ impl Helm {
         Ok(text)
     }
 
-    /// The same as documents.
+    /// Renders the chart, and returns its documents.
     pub(crate) fn render(&self, values: &[String]) -> Result<Vec<Value>> {
         parse(&self.text(values)?).with_context(|| format!("what helm makes of {values:?}"))
     }

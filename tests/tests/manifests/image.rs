@@ -8,7 +8,8 @@ fn read(file: &str) -> Result<String> {
     std::fs::read_to_string(deploy().join("..").join(file)).with_context(|| format!("reading {file}"))
 }
 
-/// The images that a Dockerfile fetches: those of `FROM` and `COPY --from`, without stages of its own, and that of `# syntax=`.
+/// Returns the images that a Dockerfile fetches: those of `FROM` and `COPY --from`, without stages of its own, and that
+/// of `# syntax=`.
 fn fetched(dockerfile: &str) -> Vec<&str> {
     let (mut stages, mut images) = (vec!["scratch"], Vec::new());
     for line in dockerfile.lines() {

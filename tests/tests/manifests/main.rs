@@ -2,15 +2,15 @@
 //! the program needs each permission that they grant, and no other.
 //!
 //! * `CCM_TEST_HELM`: helm; without it the one in the `PATH`, and without that all that concerns the chart is ignored.
-//! * `CCM_TEST_KUBECONFIG`, `CCM_TEST_BINARY`: as for `kube_apiserver`. The account and the roles of the manifests are made in
-//!   that cluster, changed and removed again.
+//! * `CCM_TEST_KUBECONFIG`, `CCM_TEST_BINARY`: as for `kube_apiserver`. The account and the roles of the manifests are
+//!   created in that cluster, changed and removed again.
 //!
 //! The arguments are those of `cargo test`.
 
 mod accounts;
 mod applied;
 mod atom;
-// What `kube_apiserver` has for its scenarios serves here as well; not all of it is used.
+// Shared with the scenarios of `kube_apiserver`; some of it is unused here.
 #[allow(dead_code)]
 #[path = "../kube_apiserver/cluster.rs"]
 mod cluster;
@@ -37,7 +37,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use crate::environment::{Environment, Need};
 use crate::helm::Helm;
 
-/// What all of them may use. It lives as long as the process.
+/// Shared tools of the scenarios, for the lifetime of the process.
 struct Means {
     helm: Option<Helm>,
     environment: Environment,

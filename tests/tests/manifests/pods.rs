@@ -15,13 +15,14 @@ const PLAIN: &[&str] = &[
     "manifests/simulated.yaml",
     "manifests/digitalocean.yaml",
     "manifests/hcloud.yaml",
+    "manifests/aws.yaml",
     "manifests/hcloud-networks.yaml",
     "manifests/mycloud.yaml",
     "manifests/linode.yaml",
     "manifests/openstack.yaml",
 ];
 
-/// The Pods that are in these documents: the workload's title, and the Pod or its template.
+/// Returns the Pods that are in these documents: the workload's title, and the Pod or its template.
 fn pods(documents: &[Value]) -> Vec<(String, &Value, &Value)> {
     let pods = documents.iter().filter_map(|document| match document["kind"].as_str()? {
         "Pod" => Some((title(document), document, document)),
@@ -67,7 +68,7 @@ fn check(name: &str, workload: &Value, pod: &Value) -> Result<()> {
     strategy(name, workload)
 }
 
-/// DEP-44 and DEP-56: without the first toleration a cluster never comes up.
+/// Checks DEP-44 and DEP-56: without the first toleration a cluster never becomes ready.
 fn tolerates(name: &str, spec: &Value) -> Result<()> {
     let tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
     let matches = |toleration: &Value, key: &str, effect: &str| {
@@ -88,7 +89,7 @@ fn tolerates(name: &str, spec: &Value) -> Result<()> {
     Ok(())
 }
 
-/// DEP-47: a surge Pod cannot bind the port that its predecessor has.
+/// Checks DEP-47: a surge Pod cannot bind the port of its predecessor.
 fn strategy(name: &str, workload: &Value) -> Result<()> {
     let spec = &workload["spec"];
     match workload["kind"].as_str() {
@@ -105,7 +106,7 @@ fn strategy(name: &str, workload: &Value) -> Result<()> {
     }
 }
 
-/// The arguments, as the program reads them.
+/// Returns the arguments, as the program reads them.
 fn parse(name: &str, pod: &Value) -> Result<Flags> {
     let arguments =
         pod["spec"]["containers"][0]["args"].as_array().with_context(|| format!("{name} has no arguments"))?;
@@ -198,7 +199,7 @@ pub(crate) const KINDS: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// The values of one of [`KINDS`].
+/// Returns the values of one of [`KINDS`].
 pub(crate) fn values(kind: &[&str]) -> Vec<String> {
     ["cloudProvider=simulated"].iter().chain(kind).map(|value| (*value).to_owned()).collect()
 }

@@ -20,7 +20,7 @@ const CONTROLLERS: [(ControllerNames, &str); 5] = [
     (VOLUME_LABEL_CONTROLLER, "volume"),
 ];
 
-/// One way to install the chart, as far as permissions depend on it.
+/// An installation of the chart, with the values that its permissions depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Installation {
     /// A bit for each of [`CONTROLLERS`].
@@ -31,7 +31,7 @@ pub(crate) struct Installation {
 }
 
 impl Installation {
-    /// Every set of controllers as it is by default, and every other switch with some of them.
+    /// Returns every set of controllers with the defaults, and every other switch with some of them.
     pub(crate) fn all() -> Vec<Self> {
         let default = Self { controllers: 0, election: true, accounts: false, auth: true };
         let mut all: Vec<_> = (1..32).map(|controllers| Self { controllers, ..default }).collect();
@@ -48,7 +48,7 @@ impl Installation {
         self.controllers & (1 << index) != 0
     }
 
-    /// Each controller, and whether it is switched on.
+    /// Returns each controller, and `true` if it is enabled.
     pub(crate) fn controllers(self) -> impl Iterator<Item = (ControllerNames, bool)> {
         CONTROLLERS.into_iter().enumerate().map(move |(i, (names, _))| (names, self.runs(i)))
     }
@@ -80,7 +80,7 @@ impl Installation {
     }
 }
 
-/// All controllers, the one for volumes included.
+/// Returns the features with all controllers, the one for volumes included.
 pub(crate) fn everything() -> Features {
     Features { controllers: CONTROLLERS.iter().map(|(names, _)| *names).collect(), ..Features::default() }
 }

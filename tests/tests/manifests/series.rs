@@ -1,4 +1,4 @@
-//! Alerts and dashboard ask for series that this program has, by labels that these have.
+//! Checks that alerts and dashboard use existing series of this program, with their labels.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::documents::{deploy, read};
 
-/// What PromQL itself knows.
+/// Keywords and functions of PromQL.
 const WORDS: [&str; 32] = [
     "absent",
     "and",
@@ -47,7 +47,7 @@ const WORDS: [&str; 32] = [
 /// Labels that Prometheus adds.
 const ADDED: [&str; 3] = ["job", "instance", "le"];
 
-/// One use of a series: its name, or a pattern of names, and the labels by which it is selected.
+/// A use of a series: its name, or a pattern of names, and the labels of its selector.
 #[derive(Debug)]
 struct Asked {
     name: String,
@@ -71,7 +71,7 @@ fn asked(expression: &str) -> Result<Vec<Asked>> {
         }
         found.push(Asked { name, is_pattern, labels });
     }
-    // What is left are series without a selection, functions, labels to aggregate by, and numbers.
+    // The rest are series without a selector, functions, labels to aggregate by, and numbers.
     let rest = selector.replace_all(expression, " ");
     let rest =
         Regex::new(r"\b(by|without|on|ignoring)\s*\([^)]*\)|\[[^\]]*\]|offset\s+[0-9a-z]+")?.replace_all(&rest, " ");
@@ -84,7 +84,7 @@ fn asked(expression: &str) -> Result<Vec<Asked>> {
     Ok(found)
 }
 
-/// The series that are meant; those of a histogram are found by their parts.
+/// Returns the series that an expression uses; those of a histogram are matched by their parts.
 fn meant(asked: &Asked) -> Result<Vec<&'static Series>> {
     let name = |series: &Series| series.name.replace(PROVIDER, "acme");
     if asked.is_pattern {

@@ -1,4 +1,4 @@
-//! Every hook, called.
+//! Calls of every metrics hook.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serving::health::{AlwaysWell, Health, Probe};
 
 const TIME: Duration = Duration::from_millis(1500);
 
-/// A process that has started.
+/// Returns the metrics of a process that has started.
 pub(crate) fn started() -> Metrics {
     let metrics = Metrics::new();
     metrics.build(Build { version: "0.1.0", revision: "abc", rustc: "1.95.0" });
@@ -24,7 +24,7 @@ pub(crate) fn started() -> Metrics {
     metrics
 }
 
-/// It leads: its controllers are made.
+/// Creates the metrics of the controllers, as a leader does.
 pub(crate) fn controllers(metrics: &Metrics) {
     _ = (metrics.nodes(), metrics.lifecycle(), metrics.services(), metrics.routes());
     metrics.count_nodes(Cache::<Node>::with([]), |_| true);
@@ -33,7 +33,7 @@ pub(crate) fn controllers(metrics: &Metrics) {
     metrics.count_held("service", || 0);
 }
 
-/// It does everything once.
+/// Calls every metrics hook once.
 pub(crate) fn everything(metrics: &Metrics, health: &Health, provider: &str) {
     drop(metrics.controller_runs("cloud-node"));
     queues(metrics);

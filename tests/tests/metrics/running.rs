@@ -23,7 +23,7 @@ use tower::ServiceExt;
 /// A factory is a plain function; this is the cloud that its provider talks to.
 static CLOUD: OnceLock<Cloud> = OnceLock::new();
 
-/// A running program.
+/// A running program in this process.
 pub(crate) struct Running {
     pub(crate) api: ApiServer,
     pub(crate) cloud: Cloud,
@@ -43,7 +43,7 @@ fn simulated(setup: &Setup) -> cloud_provider::Result<Arc<dyn CloudProvider>> {
 }
 
 impl Running {
-    /// It starts over a cluster with one new Node and one Service; called once in a process, in a `LocalSet`.
+    /// Starts the program over a cluster with one new Node and one Service; called once in a process, in a `LocalSet`.
     pub(crate) async fn start() -> Self {
         let (api, cloud) = (ApiServer::new(), CLOUD.get_or_init(Cloud::default).clone());
         cloud.create_machines("worker-", 3);
@@ -71,7 +71,7 @@ impl Running {
         Self { api, cloud, router, stop, task }
     }
 
-    /// What a path answers.
+    /// Returns the response body of a path.
     pub(crate) async fn get(&self, path: &str) -> String {
         let request = Request::get(path).body(Body::empty()).unwrap();
         let body = self.router.clone().oneshot(request).await.unwrap().into_body();
@@ -89,7 +89,7 @@ impl Running {
     }
 }
 
-/// Machine and Node of this number, new, and ready or not.
+/// Returns the new Node of this number, ready or not.
 pub(crate) fn node(number: usize, ready: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("worker-{number}")},

@@ -3,7 +3,7 @@
 use ccm_tests::exposition::Family;
 use serde::Deserialize;
 
-/// One row.
+/// A row of the table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Row {
@@ -16,7 +16,7 @@ pub(crate) struct Row {
     pub(crate) stability: String,
     pub(crate) presence: Presence,
     pub(crate) priority: Priority,
-    /// Why there is no such series here.
+    /// Reason for which the program lacks the series.
     pub(crate) lacking: Option<String>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Buckets {
     Any(Any),
 }
 
-/// The word.
+/// The word `any` in a field.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Any {
@@ -53,23 +53,23 @@ pub(crate) enum Priority {
     No,
 }
 
-/// All rows.
+/// Returns the rows of the table.
 pub(crate) fn rows() -> Vec<Row> {
     serde_saphyr::from_str(include_str!("table.yaml")).unwrap()
 }
 
 impl Row {
-    /// The name, with the provider's in it.
+    /// Returns the name, with the provider's in it.
     pub(crate) fn name(&self, provider: &str) -> String {
         self.name.replace("<provider>", provider)
     }
 
-    /// Whether a row that stands for several names, by a `*` at its end, stands for this one.
+    /// Returns `true` if a row that stands for several names, by a `*` at its end, includes this one.
     pub(crate) fn is_family(&self, name: &str) -> bool {
         self.name.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix))
     }
 
-    /// How what is shown differs from the row.
+    /// Returns the differences between the row and the exposition.
     pub(crate) fn faults(&self, shown: Option<&Family>) -> Vec<String> {
         let Some(shown) = shown else { return vec![format!("{}: not shown", self.name)] };
         let mut faults = Vec::new();
@@ -90,7 +90,7 @@ impl Row {
             if sample.name.ends_with("_bucket") {
                 expected.push("le");
             }
-            // `ccm_build_info{version,revision,…}`: there may be more of ours.
+            // `ccm_build_info{version,revision,…}` may have further labels.
             let open = self.name == "ccm_build_info";
             if expected.iter().any(|label| !labels.contains(label)) || (!open && labels.len() != expected.len()) {
                 fault(format!("labels {labels:?}, not {expected:?}"));

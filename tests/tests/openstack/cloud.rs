@@ -1,4 +1,4 @@
-//! OpenStack's APIs, as the scenarios ask them: directly, beside the program under test.
+//! Client of OpenStack's APIs for the scenarios, independent of the program under test.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 
 use crate::scene::{LOOK, SOON};
 
-/// One of the services.
+/// A service of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Api {
-    /// Keystone.
+    /// Keystone, the identity service.
     Identity,
-    /// Nova.
+    /// Nova, the compute service.
     Compute,
-    /// Neutron.
+    /// Neutron, the network service.
     Network,
-    /// Octavia.
+    /// Octavia, the load balancer service.
     Balancer,
 }
 
 pub(crate) const APIS: [Api; 4] = [Api::Identity, Api::Compute, Api::Network, Api::Balancer];
 
 impl Api {
-    /// Its type in the catalogue.
+    /// Returns the service's type in the catalogue.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -36,7 +36,7 @@ impl Api {
         }
     }
 
-    /// What its paths begin with, after the address of the service.
+    /// Returns the prefix of the service's paths, after its address.
     fn version(self) -> &'static str {
         match self {
             Self::Identity => "/v3",
@@ -47,7 +47,7 @@ impl Api {
     }
 }
 
-/// Who asks.
+/// User and project of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Login {
     /// Keystone, without its version.
@@ -74,7 +74,7 @@ struct Session {
     origins: BTreeMap<Api, String>,
 }
 
-/// `http://host:port` of an address.
+/// Returns `http://host:port` of an address.
 fn origin(address: &str) -> String {
     let rest = address.split("://").nth(1).unwrap_or_default();
     let host = rest.split('/').next().unwrap_or_default();
@@ -82,7 +82,7 @@ fn origin(address: &str) -> String {
 }
 
 impl Cloud {
-    /// Logs in.
+    /// Logs in with a password.
     pub(crate) async fn login(login: Login) -> Result<Self> {
         let client = reqwest::Client::builder().no_proxy().timeout(SOON).build()?;
         let password = Arc::new(Mutex::new(login.password.clone()));
@@ -91,7 +91,7 @@ impl Cloud {
         Ok(this)
     }
 
-    /// The password is another one: the token that is in use dies, sooner or later.
+    /// Sets the password after a change; the current token expires sooner or later.
     pub(crate) fn set_password(&self, password: &str) {
         password.clone_into(&mut self.password.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -100,12 +100,12 @@ impl Cloud {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The id of the project.
+    /// Returns the id of the project.
     pub(crate) fn project(&self) -> String {
         self.session().project
     }
 
-    /// Where the services are: `http://host:port`.
+    /// Returns the origins of the services: `http://host:port`.
     pub(crate) fn origins(&self) -> BTreeMap<Api, String> {
         self.session().origins
     }
@@ -189,14 +189,14 @@ impl Cloud {
         self.call(api, Method::PUT, path, Some(&body)).await
     }
 
-    /// Deletes something, which may be gone already.
+    /// Deletes an object, which may not exist any more.
     pub(crate) async fn delete(&self, api: Api, path: &str) -> Result<()> {
         let (status, value) = self.send(api, Method::DELETE, path, None).await?;
         ensure!(status.is_success() || status == StatusCode::NOT_FOUND, "DELETE {api:?} {path}: {status}: {value}");
         Ok(())
     }
 
-    /// A list, of all pages.
+    /// Reads all pages of a list.
     pub(crate) async fn list(&self, api: Api, path: &str) -> Result<Vec<Value>> {
         let (mut found, mut path) = (Vec::new(), path.to_owned());
         loop {
@@ -226,7 +226,7 @@ impl Cloud {
     }
 }
 
-/// A text in an answer.
+/// Returns a text in an answer.
 pub(crate) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }

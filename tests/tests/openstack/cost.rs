@@ -11,7 +11,7 @@ use crate::project::SERVERS;
 use crate::scene::{Scene, Settings, play};
 
 const NODES: usize = 50;
-/// So many servers are asked for at a time.
+/// Number of servers that are requested at once.
 const AT_ONCE: usize = 8;
 
 fn kinds(requests: &[Passed]) -> String {
@@ -26,7 +26,7 @@ fn kinds(requests: &[Passed]) -> String {
     lines.collect::<Vec<_>>().join(", ")
 }
 
-/// What was asked while something happened, up to where nothing is asked any more.
+/// Returns the requests since `before`, once no further request follows.
 async fn asked(scene: &Scene, before: usize) -> Vec<Passed> {
     let mut count = scene.asked().len();
     loop {
@@ -44,7 +44,7 @@ fn changes(requests: &[Passed]) -> Vec<Passed> {
 }
 
 pub(crate) async fn reads_grow_with_pages_and_writes_with_changes(environment: &Environment) -> Result<()> {
-    // A Node that is not ready would be asked for in each pass; here all are, and passes ask nothing.
+    // A Node that is not ready would cause a read in each pass; here all are ready, and passes send no request.
     play(environment, Settings { label: "cost", starts_later: true, ..Settings::default() }, async |scene| {
         let names: Vec<String> = (SERVERS + 1..=NODES).map(|number| format!("worker-{number}")).collect();
         let mut more = Vec::new();

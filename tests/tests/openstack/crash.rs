@@ -1,9 +1,9 @@
 //! The program is killed at every request of one Service's life, again and again, and ends as undisturbed.
 //!
-//! A load balancer of a real cloud takes seconds to be made, and so each is used for many crashes: every life of the program
-//! ends at the first request at which none ended before. Looks change nothing in the cloud: the next life comes as far, and
-//! further. A change is met twice: killed before it, and killed when it was carried out and the answer is lost. What a
-//! life does wrong with what the last one left is there in the end: another load balancer, a rule, an address.
+//! A real cloud takes seconds to create a load balancer, so each one is used for many crashes: every run of the program
+//! ends at the first request at which none ended before. Reads change nothing in the cloud: the next run comes as far,
+//! and further. Each change has two crash points: before it, and after it was carried out without a response. A run's
+//! errors with the state of the last one are visible in the end: another load balancer, a rule, an address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,23 +24,24 @@ use crate::snapshot::Snapshot;
 
 /// The name of the cluster: the same in all projects.
 const LABEL: &str = "crash";
-/// So long nothing is asked before the end is judged: longer than the first pauses between two looks at a load balancer.
+/// Time without requests before the end is judged: longer than the first pauses between two polls of a load balancer.
 const SILENCE: Duration = Duration::from_millis(1700);
-/// How long an act may take, all its lives together.
+/// Time-out of an operation with all its restarts.
 const PATIENCE: Duration = Duration::from_secs(1200);
-/// The same look at the cloud in one life counts so often; at Kubernetes, once.
+/// Number of crash points for the same read of the cloud in one run; for Kubernetes, it is one.
 const REPETITIONS: usize = 2;
-/// Lives end at so many changes of one kind in an act: one that is made anew after each crash would never be passed.
+/// Number of crash points at changes of one kind in an operation: a change that is repeated after each crash would
+/// otherwise never be passed.
 const OF_A_KIND: usize = 3;
 /// Only this act is cut off.
 const ONLY: &str = "CCM_TEST_OPENSTACK_ACT";
-/// With this variable every look counts again after each change: ten times the crash points.
+/// Variable with which every read is a crash point again after each change: ten times the crash points.
 const THOROUGH: &str = "CCM_TEST_OPENSTACK_THOROUGH";
 
-/// With this variable lives end at one of so many new looks only, and at all changes.
+/// Variable with which only one of so many new reads is a crash point, and every change.
 const ONE_LOOK_OF: &str = "CCM_TEST_OPENSTACK_ONE_LOOK_OF";
 
-/// What happens to the Service.
+/// Operation on the Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Act {
     Create,
@@ -75,7 +76,7 @@ async fn act(scene: &Scene, act: Act) -> Result<()> {
     Ok(())
 }
 
-/// A request without what the cloud made up.
+/// Returns a request without generated values.
 fn read(request: &Passed) -> String {
     let path = request.target.split('?').next().unwrap_or_default();
     let is_id = |it: &str| it.len() >= 32 && it.chars().all(|it| it.is_ascii_hexdigit() || it == '-');
@@ -83,7 +84,7 @@ fn read(request: &Passed) -> String {
     format!("{:?} {} {}", request.side, request.method, words.join("/"))
 }
 
-/// At which requests of an act lives ended. Clones share it.
+/// Requests of an operation at which runs ended. Clones share them.
 #[derive(Clone, Default)]
 struct Points(Arc<Mutex<Reached>>);
 
@@ -92,11 +93,11 @@ struct Reached {
     points: BTreeSet<String>,
     /// Changes that were carried out so far.
     changes: usize,
-    /// By kind, those after which a life ended.
+    /// Crash points after changes, by kind.
     kinds: BTreeMap<String, usize>,
     /// Looks in the present life.
     looks: BTreeMap<String, usize>,
-    /// Looks at which a life ended or could have ended.
+    /// Reads at which a run ended or could have ended.
     seen: BTreeSet<String>,
     last: String,
 }
@@ -106,7 +107,7 @@ impl Points {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the next life.
+    /// Returns the chooser of the next run's crash point.
     fn chooser(&self) -> impl FnMut(&Passed) -> Option<Moment> + Send + 'static {
         let (points, thorough) = (self.clone(), std::env::var_os(THOROUGH).is_some());
         let one_of = std::env::var(ONE_LOOK_OF).ok().and_then(|it| it.parse().ok()).unwrap_or(1).max(1);
@@ -144,7 +145,7 @@ impl Reached {
         if count > most || self.points.contains(&point) || !self.seen.insert(point.clone()) {
             return None;
         }
-        // Only points at which a life ended are points.
+        // Only points at which a run ended are counted.
         let is_chosen = self.seen.len().is_multiple_of(one_look_of);
         (is_chosen && self.reach(point)).then_some(Moment::Before)
     }
@@ -155,7 +156,7 @@ impl Reached {
     }
 }
 
-/// What is in the project and what is written on the Service, comparable between projects.
+/// Returns the objects in the project and on the Service, comparable between projects.
 fn words(scene: &Scene, now: &Snapshot) -> BTreeSet<String> {
     let Project { name, id, user, network, subnet, router, servers, .. } = &scene.project;
     let named = [
@@ -185,7 +186,7 @@ fn words(scene: &Scene, now: &Snapshot) -> BTreeSet<String> {
     with_service.comparable(&aliases)
 }
 
-/// Whether the Service, or what it has in the cloud, shows the end of an act.
+/// Returns `true` if the Service, or its objects in the cloud, show the end of an operation.
 async fn is_shown(scene: &Scene, act: Act) -> Result<bool> {
     let service = scene.service("web");
     Ok(match act {
@@ -210,7 +211,7 @@ async fn is_shown(scene: &Scene, act: Act) -> Result<bool> {
     })
 }
 
-/// Waits until nothing is asked any more and the end is shown.
+/// Waits until no further request follows and the end of the operation shows.
 async fn is_silent(scene: &Scene, act: Act) {
     loop {
         let count = scene.injector.count();
@@ -237,7 +238,7 @@ async fn ends_as(scene: &Scene, act: Act, wanted: &BTreeSet<String>) -> Result<(
     .await
 }
 
-/// A cluster with two Nodes in a project of its own.
+/// Creates a cluster with two Nodes in a project of its own.
 async fn stage(environment: &Environment) -> Result<Scene> {
     let project = environment.pool.take(environment).await?;
     let flags: &[&str] = &["--node-monitor-period=60s", "--concurrent-service-syncs=1"];
@@ -249,7 +250,7 @@ async fn stage(environment: &Environment) -> Result<Scene> {
     Ok(scene)
 }
 
-/// Everything is as it was; the project may be another's.
+/// Checks that the project is as before, and releases it.
 async fn strike(environment: &Environment, mut scene: Scene) -> Result<()> {
     scene.end().await?;
     scene.is_as_before().await?;
@@ -257,7 +258,7 @@ async fn strike(environment: &Environment, mut scene: Scene) -> Result<()> {
     Ok(())
 }
 
-/// How an act looks undisturbed.
+/// Requests and end state of an undisturbed operation.
 struct Reference {
     requests: Vec<Passed>,
     end: BTreeSet<String>,
@@ -280,7 +281,8 @@ async fn undisturbed(environment: &Environment) -> Result<BTreeMap<Act, Referenc
     Ok(references)
 }
 
-/// One act in which life after life ends, up to one that ends nowhere; how many there were.
+/// Runs an operation during which the program is killed again and again, until a run completes; returns the number of
+/// runs.
 async fn lives(scene: &mut Scene, it: Act, points: &Points) -> Result<usize> {
     scene.injector.kill_when(points.chooser());
     act(scene, it).await?;
@@ -299,7 +301,7 @@ async fn lives(scene: &mut Scene, it: Act, points: &Points) -> Result<usize> {
     Ok(0)
 }
 
-/// A Service's life in which one act is cut off at every request.
+/// Runs a Service's lifetime in which one operation is interrupted at every request.
 async fn cut_off(
     environment: &Environment,
     chosen: Act,

@@ -1,4 +1,5 @@
-//! Credentials that are wrong, expire, or are another project's: nothing is deleted, and all goes on once they are right.
+//! Credentials that are wrong, expire, or belong to another project: nothing is deleted, and work continues once they
+//! are correct.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::scene::{SOON, Scene, Settings, play};
 /// Longer than several passes of every controller.
 const A_WHILE: Duration = Duration::from_secs(6);
 
-/// A Service with a load balancer, and Nodes of which one is not ready, so that its server is asked for in each pass.
+/// Creates a Service with a load balancer, and Nodes of which one is not ready, so that each pass reads its server.
 async fn furnish(scene: &mut Scene) -> Result<()> {
     scene.join(&["worker-1", "worker-2", "worker-3"]).await?;
     scene.create_service("web", &[(80, 30080)], json!({})).await;
@@ -26,7 +27,7 @@ async fn furnish(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// All Nodes are there, and the load balancer, unchanged for a while.
+/// Checks that all Nodes and the load balancer exist, unchanged for a while.
 async fn nothing_is_deleted(scene: &Scene) -> Result<()> {
     let (before, changes) = (scene.snapshot().await?, scene.changes().len());
     tokio::time::sleep(A_WHILE).await;
@@ -39,7 +40,7 @@ async fn nothing_is_deleted(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// How often Keystone refused to give a token.
+/// Returns the number of tokens that Keystone refused.
 fn refusals(scene: &Scene) -> usize {
     let is_refusal = |line: &&String| line.contains("/auth/tokens → 4");
     scene.injector.journal().iter().filter(is_refusal).count()
@@ -63,7 +64,7 @@ async fn has_more_tokens(scene: &Scene, before: usize) -> Result<()> {
     .await
 }
 
-/// What is asked for is done.
+/// Checks that a change of the Service is applied.
 async fn goes_on(scene: &mut Scene, port: u16) -> Result<()> {
     scene.set_ports("web", &[(port, 30080)]).await?;
     scene.balanced("web", "the port is another", |it| it.keys().copied().eq([u64::from(port)])).await
@@ -170,7 +171,7 @@ pub(crate) async fn a_credential_of_another_project_deletes_nothing(environment:
     played
 }
 
-/// A trust of the project's user for somebody who has no role of its own: its id.
+/// Creates a trust of the project's user for a user without a role of its own, and returns its ID.
 async fn trust(scene: &Scene, trustee: &str) -> Result<String> {
     let trust = json!({"trust": {"trustor_user_id": scene.project.user, "trustee_user_id": trustee,
         "project_id": scene.project.id, "impersonation": true, "roles": roles()}});

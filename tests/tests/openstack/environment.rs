@@ -1,4 +1,4 @@
-//! What the environment variables lead to.
+//! Test bed that the environment variables name.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ use crate::project::Pool;
 const OUT: &str = "CCM_TEST_OPENSTACK";
 const SERVICES: &str = "CCM_TEST_OPENSTACK_SERVICES";
 
-/// What a scenario cannot do without.
+/// Requirement of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// An OpenStack.
+    /// An OpenStack without outages.
     Cloud,
     /// An OpenStack whose services can be stopped; nothing else runs meanwhile.
     Services,
@@ -25,7 +25,7 @@ pub(crate) enum Need {
     Trunks,
 }
 
-/// Where things are.
+/// Paths of the test bed, and locks.
 pub(crate) struct Environment {
     out: Option<PathBuf>,
     services: Option<PathBuf>,
@@ -34,7 +34,7 @@ pub(crate) struct Environment {
     pub(crate) runtime: Runtime,
     /// Projects of their own for the scenarios.
     pub(crate) pool: Pool,
-    /// Whoever stops services has it alone.
+    /// Lock that a scenario holds exclusively while it stops services.
     pub(crate) peace: RwLock<()>,
 }
 
@@ -51,7 +51,7 @@ impl Environment {
         Ok(Self { out, services, binary, runtime, pool: Pool::default(), peace: RwLock::new(()) })
     }
 
-    /// Why a scenario cannot run, if it cannot.
+    /// Returns the reason for which a scenario cannot run, if any.
     pub(crate) fn lacks(&self, need: Need) -> Option<&'static str> {
         match need {
             _ if self.out.is_none() => Some("CCM_TEST_OPENSTACK is not set: there is no OpenStack"),
@@ -63,7 +63,7 @@ impl Environment {
         }
     }
 
-    /// Whether Neutron says so; if it says nothing, the scenario will say more.
+    /// Returns `true` if Neutron has trunks; if Neutron does not respond, the scenario reports the details.
     fn has_trunks(&self) -> bool {
         let asked = self.runtime.block_on(async {
             let extensions = self.admin().await?.list(Api::Network, "/extensions").await?;
@@ -80,14 +80,14 @@ impl Environment {
         self.binary.as_ref().context("no binary")
     }
 
-    /// What was seeded.
+    /// Returns the IDs of the seeded objects.
     pub(crate) fn ids(&self) -> Result<Value> {
         let path = self.out()?.join("ids.json");
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         serde_json::from_str(&text).with_context(|| format!("{} is no JSON", path.display()))
     }
 
-    /// The administrator's name and password, from the file of the command line client.
+    /// Returns the administrator's name and password, from the file of the command line client.
     fn admin_login(&self) -> Result<Login> {
         let path = self.out()?.join("openrc");
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -105,17 +105,17 @@ impl Environment {
         })
     }
 
-    /// The administrator.
+    /// Logs in as the administrator.
     pub(crate) async fn admin(&self) -> Result<Cloud> {
         Cloud::login(self.admin_login()?).await
     }
 
-    /// Where Keystone is, without its version.
+    /// Returns Keystone's address without its version.
     pub(crate) fn keystone(&self) -> Result<String> {
         Ok(self.admin_login()?.address)
     }
 
-    /// Stops, freezes or thaws a service: runs the test bed's script with these words, to its end.
+    /// Stops, freezes or thaws a service: runs the test bed's script with these arguments to its end.
     pub(crate) async fn service(&self, words: &[&str]) -> Result<()> {
         real::run(self.services.as_ref().context(SERVICES)?, words, &[]).await
     }

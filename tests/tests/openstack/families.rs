@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::scene::{Scene, Settings, play};
 use crate::snapshot::Snapshot;
 
-/// Nobody says where load balancers are: the Nodes' subnet of the first family is found out.
+/// Configuration without networks of load balancers: the provider determines the Nodes' subnet of the first family.
 const NOWHERE: &str = "subnet-id=\nnetwork-id=\ncreate-monitor=true\nmanage-security-groups=true";
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
@@ -17,14 +17,14 @@ fn families(families: &[&str]) -> Value {
     json!({"spec": {"ipFamilies": families, "ipFamilyPolicy": policy}})
 }
 
-/// The addresses that a Service shows.
+/// Returns the addresses that a Service shows.
 fn shown(scene: &Scene, name: &str) -> Result<Vec<String>> {
     let service = scene.service(name)?;
     let ingress = service["status"]["loadBalancer"]["ingress"].as_array().into_iter().flatten();
     Ok(ingress.map(|it| text(it, "ip").to_owned()).collect())
 }
 
-/// What the rules of the Services' security groups let in, by family and range, each once.
+/// Returns the address ranges that the Services' security groups admit, by family, each once.
 fn senders(now: &Snapshot) -> Vec<(String, String)> {
     let ours = now.all("security group").filter(|it| text(it, "name").starts_with("lb-sg-"));
     let rules = ours.filter_map(|it| it["security_group_rules"].as_array()).flatten();
@@ -35,8 +35,8 @@ fn senders(now: &Snapshot) -> Vec<(String, String)> {
     senders
 }
 
-/// That a Service has its VIPs in these subnets, is open to these, and has one member, of the family whose addresses have
-/// this mark.
+/// Checks that a Service has its VIPs in these subnets, is open to these ranges, and has one member of the family whose
+/// addresses contain `mark`.
 async fn is_reached(scene: &Scene, name: &str, subnets: &[&str], everybody: &[&str], mark: char) -> Result<()> {
     scene
         .balanced(name, "it has its listener and member", |it| {
@@ -72,7 +72,7 @@ pub(crate) async fn services_are_reached_by_ipv6_alone_first_and_second(environm
         let six = json!({"subnet": {"name": "six", "network_id": scene.project.network, "ip_version": 6,
             "cidr": "fd06::/64"}});
         let six = text(&scene.cloud.post(Api::Network, "/subnets", six).await?, "id").to_owned();
-        // Servers that are made from now on have an address of each.
+        // New servers have an address of each family from now on.
         let fourth = scene.project.add_servers(&scene.cloud, &["worker-4".to_owned()]).await?;
         scene.start()?;
         scene.join(&["worker-4"]).await?;

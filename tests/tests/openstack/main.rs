@@ -6,9 +6,9 @@
 //!   ignored without it.
 //! * `CCM_TEST_BINARY`: the binary; unless it is set, the one of this build.
 //!
-//! Each scenario has a project of its own with a network, a router and three servers, and a Kubernetes API in this process.
-//! The requests of the program pass a relay, which counts them and can end its life at any of them. What is in the project
-//! is read before and after, from the APIs of the cloud, and must be equal.
+//! Each scenario has a project of its own with a network, a router and three servers, and a Kubernetes API in this
+//! process. The program's requests pass a relay, which counts them and can end a run at any of them. The objects of the
+//! project are read before and after, from the APIs of the cloud, and must be equal.
 
 mod cloud;
 mod cost;
@@ -42,10 +42,10 @@ use libtest_mimic::{Arguments, Trial};
 
 use crate::environment::{Environment, Need};
 
-/// So many scenarios run at a time: most of the time each waits for the cloud.
+/// Number of scenarios that run concurrently: most of the time each waits for the cloud.
 const AT_A_TIME: usize = 5;
 
-/// Plays one scenario.
+/// Function that runs a scenario.
 type Play = for<'a> fn(&'a Environment) -> LocalBoxFuture<'a, Result<()>>;
 
 macro_rules! scenarios {
@@ -54,8 +54,8 @@ macro_rules! scenarios {
     };
 }
 
-/// All scenarios: what each needs, where it is written, and its name. First the one that must be alone, for nobody waits for
-/// others to end then; then those that take longest.
+/// Scenarios: the requirement of each, its module and its name. The one that must run alone is the first, so that it
+/// waits for no others; the longest ones follow.
 const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Services outages::services_that_stop_in_the_middle_cost_nothing,
     Cloud crash::killed_at_every_request_of_a_service_it_ends_as_undisturbed,

@@ -12,10 +12,11 @@ use crate::sharing::annotated;
 use crate::snapshot::Snapshot;
 
 const ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
-/// What somebody makes by hand, and keeps.
+/// Name of objects that an operator creates and keeps.
 const BY_HAND: &str = "by-hand";
 
-/// A load balancer with a floating IP that is none of ours: its id, the floating IP's id, and the address.
+/// Creates a load balancer with a floating IP, both of another owner; returns its ID, the floating IP's ID, and the
+/// address.
 async fn leave_balancer(scene: &Scene) -> Result<(String, String, String)> {
     let project = &scene.project;
     let balancer = json!({"loadbalancer": {"name": BY_HAND, "vip_subnet_id": project.subnet}});
@@ -27,12 +28,12 @@ async fn leave_balancer(scene: &Scene) -> Result<(String, String, String)> {
     Ok((id, text(&floating, "id").to_owned(), text(&floating, "floating_ip_address").to_owned()))
 }
 
-/// The tags of a load balancer.
+/// Returns the tags of a load balancer.
 fn tags(now: &Snapshot, id: &str) -> String {
     now.all("load balancer").filter(|it| text(it, "id") == id).map(|it| it["tags"].to_string()).collect()
 }
 
-/// The ports of a load balancer.
+/// Returns the ports of a load balancer.
 async fn ports(scene: &Scene, id: &str) -> Result<Vec<u64>> {
     Ok(listeners(&scene.cloud, id).await?.into_keys().collect())
 }

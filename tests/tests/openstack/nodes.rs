@@ -15,7 +15,7 @@ fn has_taint(node: &Value, key: &str) -> bool {
     node["spec"]["taints"].as_array().into_iter().flatten().any(|it| it["key"] == key)
 }
 
-/// That a Node has the identity of this server.
+/// Checks that a Node has the identity of this server.
 fn check(node: &Value, server: &Server) -> Result<()> {
     let (labels, addresses) = (&node["metadata"]["labels"], &node["status"]["addresses"]);
     let id = format!("openstack:///{}", server.id);
@@ -67,7 +67,7 @@ pub(crate) async fn servers_give_nodes_their_identity_their_taint_and_their_end(
         scene.join(&["worker-4"]).await?;
         are_initialised(scene, &fourth).await?;
         scene.project.delete_server(&scene.cloud, &fourth[0].id).await?;
-        // A Node that is ready is nobody's business; then it is not.
+        // A ready Node causes no read; then it is not ready.
         tokio::time::sleep(Duration::from_secs(3)).await;
         ensure!(scene.node("worker-4").is_some(), "a ready Node was deleted");
         scene.user.set_ready("worker-4", false).await;

@@ -11,7 +11,7 @@ use crate::scene::{SOON, Settings, play_in_peace};
 use crate::services::EVERYTHING;
 
 const A_WHILE: Duration = Duration::from_secs(5);
-/// How long a short token lives.
+/// Lifetime of a short token.
 const LIFE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn services_that_stop_in_the_middle_cost_nothing(environment: &Environment) -> Result<()> {

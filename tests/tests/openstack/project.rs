@@ -14,14 +14,14 @@ use crate::cloud::{Api, Cloud, Login, text};
 use crate::environment::Environment;
 use crate::scene::SOON;
 
-/// What the names of all our projects begin with; then comes the process that made them.
+/// Prefix of the names of the tests' projects; the ID of the creating process follows.
 const PREFIX: &str = "ccm-e2e-";
 const PASSWORD: &str = "e2e-secret-e2e";
 const PAUSE: Duration = Duration::from_secs(1);
 /// Servers that each project has.
 pub(crate) const SERVERS: usize = 3;
 
-/// A server.
+/// A server of the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
     pub(crate) name: String,
@@ -48,7 +48,7 @@ pub(crate) struct Project {
     address: String,
 }
 
-/// Projects that nobody uses at the moment.
+/// Projects that no scenario uses at the moment.
 #[derive(Default)]
 pub(crate) struct Pool {
     free: Mutex<Vec<Project>>,
@@ -60,7 +60,7 @@ impl Pool {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A project that nobody else has.
+    /// Returns a project for exclusive use.
     pub(crate) async fn take(&self, environment: &Environment) -> Result<Project> {
         let free = self.free().pop();
         match free {
@@ -72,13 +72,13 @@ impl Pool {
         }
     }
 
-    /// It is as it was, and may be another's.
+    /// Returns an unchanged project to the pool.
     pub(crate) fn give_back(&self, project: Project) {
         self.free().push(project);
     }
 }
 
-/// Removes the projects of this process and of those that are gone.
+/// Removes the projects of this process and of those that have ended.
 pub(crate) async fn clean_up(environment: &Environment) -> Result<()> {
     let admin = environment.admin().await?;
     let projects = admin.list(Api::Identity, "/projects").await?;
@@ -145,7 +145,7 @@ async fn empty(cloud: &Cloud) -> Result<()> {
         }
         cloud.delete(Api::Network, &path).await?;
     }
-    // Where Neutron has none, it does not know the word.
+    // Without trunks, Neutron does not have the path.
     for trunk in cloud.list(Api::Network, "/trunks").await.unwrap_or_default() {
         cloud.delete(Api::Network, &format!("/trunks/{}", text(&trunk, "id"))).await?;
     }
@@ -157,13 +157,13 @@ async fn empty(cloud: &Cloud) -> Result<()> {
         cloud.delete(Api::Network, &format!("/networks/{}", text(&network, "id"))).await?;
     }
     for group in cloud.list(Api::Network, &format!("/security-groups?{mine}")).await? {
-        // The last one, `default`, goes when the project is gone.
+        // The last group, `default`, can be deleted once the project no longer exists.
         _ = cloud.delete(Api::Network, &format!("/security-groups/{}", text(&group, "id"))).await;
     }
     Ok(())
 }
 
-/// The name of a user to whom a project's own user may give a trust.
+/// Returns the name of a user to whom a project's own user may give a trust.
 pub(crate) fn trustee(project: &str) -> String {
     format!("{project}-trustee")
 }
@@ -221,7 +221,7 @@ impl Project {
         Ok(this)
     }
 
-    /// A way to it, as its user.
+    /// Returns a client of the project, as its user.
     pub(crate) async fn cloud(&self) -> Result<Cloud> {
         Cloud::login(login(&self.address, &self.name, &self.name)).await
     }
@@ -261,7 +261,7 @@ impl Project {
         .await
     }
 
-    /// Deletes a server and waits until it is gone.
+    /// Deletes a server and waits until it no longer exists.
     pub(crate) async fn delete_server(&self, cloud: &Cloud, id: &str) -> Result<()> {
         let path = format!("/servers/{id}");
         cloud.delete(Api::Compute, &path).await?;
@@ -287,7 +287,7 @@ impl Project {
     }
 }
 
-/// A server that runs, out of a list.
+/// Returns a server that runs, out of a list.
 fn server(servers: &[Value], id: &str) -> Result<Server> {
     let found = servers.iter().find(|it| it["id"] == id).context("a server is not there yet")?;
     ensure!(found["status"] == "ACTIVE", "{} is {}", found["name"], found["status"]);

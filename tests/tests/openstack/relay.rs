@@ -61,13 +61,13 @@ impl Served {
         Ok(Self { address, _until: until })
     }
 
-    /// The Kubernetes API behind the injector.
+    /// Starts a relay to the Kubernetes API behind the injector.
     pub(crate) async fn kubernetes(api: &ApiServer, injector: &FaultInjector) -> Result<Self> {
         let gated = injector.before(Side::Kubernetes, api.service());
         Self::start(|_| gated).await
     }
 
-    /// The cloud behind the injector; the tokens that are given out are noted in `tokens`.
+    /// Starts a relay to the cloud behind the injector; issued tokens are recorded in `tokens`.
     pub(crate) async fn cloud(cloud: &Cloud, injector: &FaultInjector, tokens: &Tokens) -> Result<Self> {
         let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(120)).build()?;
         let (origins, tokens) = (cloud.origins(), tokens.clone());
@@ -86,7 +86,7 @@ pub(crate) struct Tokens(Arc<Mutex<Given>>);
 #[derive(Debug, Default)]
 struct Given {
     tokens: Vec<String>,
-    /// So many of the first are worthless.
+    /// Number of the first tokens that are invalid.
     spoiled: usize,
 }
 
@@ -95,13 +95,13 @@ impl Tokens {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there were.
+    /// Returns the number of tokens.
     pub(crate) fn count(&self) -> usize {
         self.given().tokens.len()
     }
 
-    /// From now on the cloud sees something else in place of those that were given so far: services believe a token for
-    /// minutes after it was revoked.
+    /// Replaces the tokens that were issued so far by invalid ones on their way to the cloud: services accept a token
+    /// for minutes after it was revoked.
     pub(crate) fn spoil(&self) {
         let mut given = self.given();
         given.spoiled = given.tokens.len();

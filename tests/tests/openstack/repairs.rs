@@ -1,4 +1,4 @@
-//! Load balancers that somebody deleted, or that failed.
+//! Load balancers that another program deleted, or that failed.
 
 use anyhow::{Result, ensure};
 use ccm_tests::wait::until;

@@ -22,7 +22,7 @@ fn pairs(now: &Snapshot, server: &Server) -> Vec<String> {
     pairs.filter_map(|it| it["ip_address"].as_str()).map(str::to_owned).collect()
 }
 
-/// The Pods of these servers have a route each, and may use their addresses.
+/// Checks that the Pods of these servers have a route each, and may use their addresses.
 async fn are_routed(scene: &Scene, servers: &[Server], foreign: &(String, String)) -> Result<()> {
     let wanted: BTreeSet<_> =
         servers.iter().map(|it| (pod_cidr(&it.name), it.address.clone())).chain([foreign.clone()]).collect();
@@ -34,13 +34,14 @@ async fn are_routed(scene: &Scene, servers: &[Server], foreign: &(String, String
         .await
 }
 
-/// Whether it is said of a Node that its Pods have their route.
+/// Returns `true` if a Node's condition reports that its Pods have their route.
 pub(crate) fn is_reachable(node: &Value) -> bool {
     let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|it| it["type"] == "NetworkUnavailable" && it["status"] == "False")
 }
 
-/// Deletes all Nodes and waits until only these routes are left; how many pairs were left to their servers, which go on.
+/// Deletes all Nodes and waits until only these routes are left; returns the number of address pairs on their servers,
+/// which continue to run.
 pub(crate) async fn without_nodes(scene: &Scene, kept: &BTreeSet<(String, String)>) -> Result<usize> {
     for server in &scene.project.servers {
         scene.user.delete_node(&server.name).await;
@@ -83,7 +84,7 @@ pub(crate) async fn each_node_has_its_route_and_foreign_routes_stay(environment:
         are_routed(scene, &servers, &foreign).await?;
         scene.did("its server was deleted: its route is gone");
 
-        // Passes are rare while nothing happens; the first one of a life is at once.
+        // Passes are rare while nothing changes; the first one of a run is at once.
         scene.end().await?;
         let lost =
             json!({"router": {"routes": [{"destination": pod_cidr("worker-2"), "nexthop": servers[1].address}]}});

@@ -1,4 +1,4 @@
-//! What every scenario starts from: a project, a Kubernetes API, and the binary between them.
+//! Harness of the scenarios: a project, a Kubernetes API, and the binary between them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,31 +20,31 @@ use crate::project::Project;
 use crate::relay::{Served, Tokens};
 use crate::snapshot::Snapshot;
 
-/// How long anything may take that the cloud does in seconds. The only price of a long patience is a late report: where two
+/// Time-out of operations that take the cloud seconds. A long time-out only delays the report of a failure: where two
 /// cores serve the control plane, four scenarios and a compiler, Octavia needed more than a minute for a load balancer.
 pub(crate) const SOON: Duration = Duration::from_secs(300);
-/// Between two looks at the cloud, each of which is some ten lists: more often, and Neutron does little else.
+/// Pause between two reads of the cloud, each of which is some ten lists: more frequent ones would keep Neutron busy.
 pub(crate) const LOOK: Duration = Duration::from_millis(1500);
-/// How long an end in order may take.
+/// Time-out of a graceful stop.
 const STOP: Duration = Duration::from_secs(90);
-/// So long nothing is asked of the cloud before it is believed that nothing will be. Where that is too short, less is seen,
-/// and nothing fails.
+/// Time without requests after which the program counts as idle. If the time is too short, fewer requests are seen, and
+/// no test fails.
 const SILENCE: Duration = Duration::from_secs(3);
 /// Pods are in these.
 pub(crate) const CLUSTER_CIDR: &str = "10.244.0.0/16";
 
 pub(crate) const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
 
-/// What is particular to a scenario.
+/// Settings of a scenario.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// A word for it.
+    /// Short name of the scenario.
     pub(crate) label: &'static str,
     /// Lines of `[LoadBalancer]`, after those that are always there and before they count; and sections after it.
     pub(crate) balancers: &'static str,
-    /// Whether Pod CIDRs are routed.
+    /// If set, Pod CIDRs are routed.
     pub(crate) routes: bool,
-    /// Further flags.
+    /// Further flags of the program.
     pub(crate) flags: &'static [&'static str],
     /// The program is started by the scenario, not before it.
     pub(crate) starts_later: bool,
@@ -54,11 +54,11 @@ pub(crate) struct Settings {
 pub(crate) struct Scene {
     pub(crate) settings: Settings,
     pub(crate) project: Project,
-    /// The project, asked directly.
+    /// Client of the project, independent of the program.
     pub(crate) cloud: Cloud,
     pub(crate) api: ApiServer,
     pub(crate) user: User,
-    /// What all requests of the program pass.
+    /// Fault injector that all requests of the program pass.
     pub(crate) injector: FaultInjector,
     pub(crate) tokens: Tokens,
     pub(crate) before: Snapshot,
@@ -82,7 +82,7 @@ pub(crate) async fn play(
     play_in_peace(environment, settings, body).await
 }
 
-/// The same for whoever has the cloud alone.
+/// Runs a scenario like `play`, while no other uses the cloud.
 pub(crate) async fn play_in_peace(
     environment: &Environment,
     settings: Settings,
@@ -113,7 +113,7 @@ pub(crate) async fn play_in_peace(
 }
 
 impl Scene {
-    /// An empty cluster in this project.
+    /// Creates an empty cluster in this project.
     pub(crate) async fn set(environment: &Environment, project: Project, settings: Settings) -> Result<Self> {
         let cloud = project.cloud().await?;
         let server = embedded_apiserver::Options { taint_new_nodes: false, ..Default::default() };
@@ -158,7 +158,7 @@ impl Scene {
         self.configure_as(&format!("username={user}\npassword={password}\ntenant-name={project}\ndomain-name=Default"))
     }
 
-    /// Writes `cloud.conf`, where these lines of `[Global]` say who asks.
+    /// Writes `cloud.conf`, in which these lines of `[Global]` are the credential.
     pub(crate) fn configure_as(&self, who: &str) -> Result<()> {
         let Project { network, subnet, public_network, router, name, .. } = &self.project;
         let mut conf = format!(
@@ -170,12 +170,12 @@ impl Scene {
         if self.settings.routes {
             write!(conf, "\n[Route]\nrouter-id={router}\n")?;
         }
-        // As the kubelet does it: a file is replaced whole.
+        // Replaced atomically, as the kubelet does.
         std::fs::write(self.file("new"), conf)?;
         Ok(std::fs::rename(self.file("new"), self.file("cloud.conf"))?)
     }
 
-    /// Starts the program.
+    /// Starts the program under test.
     pub(crate) fn start(&mut self) -> Result<()> {
         self.starts += 1;
         self.injector.revive();
@@ -199,7 +199,7 @@ impl Scene {
         Ok(())
     }
 
-    /// It is killed, wherever it stands.
+    /// Kills the program at once.
     pub(crate) async fn kill(&mut self) -> Result<()> {
         match self.program.take() {
             Some(mut program) => program.kill().await,
@@ -207,7 +207,7 @@ impl Scene {
         }
     }
 
-    /// It still runs, and ends in order when it is asked to.
+    /// Checks that the program still runs, and stops it gracefully.
     pub(crate) async fn end(&mut self) -> Result<()> {
         let Some(program) = &mut self.program else { return Ok(()) };
         let status = program.stop(STOP).await?;
@@ -216,7 +216,7 @@ impl Scene {
         Ok(())
     }
 
-    /// It ends in order and begins anew: it looks at all load balancers, and changes nothing.
+    /// Restarts the program gracefully, and checks that it reads all load balancers and changes nothing.
     pub(crate) async fn restarts_without_a_change(&mut self) -> Result<()> {
         self.end().await?;
         let (asked, changes) = (self.asked().len(), self.changes().len());
@@ -232,7 +232,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Waits until neither load balancers nor networks are asked about any more.
+    /// Waits until no further request about load balancers or networks follows.
     pub(crate) async fn is_silent(&self) {
         let asked = || self.asked().iter().filter(|it| !it.target.starts_with("/compute")).count();
         let mut count = asked();
@@ -246,12 +246,12 @@ impl Scene {
         }
     }
 
-    /// The running program.
+    /// Returns the running program.
     pub(crate) fn program(&mut self) -> Result<&mut Controller> {
         self.program.as_mut().context("it does not run")
     }
 
-    /// Nothing was deleted, nothing is left.
+    /// Checks that no earlier object was deleted and no new one remains.
     pub(crate) async fn is_as_before(&self) -> Result<()> {
         until_every(LOOK, "the project is as it was", SOON, async || {
             let differences = self.before.differences(&Snapshot::of(&self.cloud).await?);
@@ -268,7 +268,7 @@ impl Scene {
         _ = writeln!(self.log, "    {:>5.1} s  {what}", took.as_secs_f64());
     }
 
-    /// What is known about a failure.
+    /// Returns details of a failure.
     pub(crate) fn explain(&self) -> String {
         let journal = self.injector.journal();
         let last = journal[journal.len().saturating_sub(40)..].join("\n");
@@ -278,7 +278,7 @@ impl Scene {
         format!("{log}events:\n{}\nlast requests:\n{last}\nthe binary's last lines:\n{tail}", events.join("\n"))
     }
 
-    /// The messages of all events with this reason.
+    /// Returns the messages of all events with this reason.
     pub(crate) fn events(&self, reason: &str) -> Vec<String> {
         self.api.list("events").iter().filter(|it| it["reason"] == reason).map(event).collect()
     }
@@ -287,14 +287,14 @@ impl Scene {
         Snapshot::of(&self.cloud).await
     }
 
-    /// The requests of the program to the cloud so far, without those to Keystone.
+    /// Returns the requests of the program to the cloud so far, without those to Keystone.
     pub(crate) fn asked(&self) -> Vec<Passed> {
         let mut passed = self.injector.passed();
         passed.retain(|it| it.side == Side::Cloud && !it.target.starts_with("/identity"));
         passed
     }
 
-    /// Those that asked for a change.
+    /// Returns the requests that asked for a change.
     pub(crate) fn changes(&self) -> Vec<Passed> {
         let mut asked = self.asked();
         asked.retain(Passed::is_mutation);
@@ -346,7 +346,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Replaces its ports.
+    /// Replaces a Service's ports.
     pub(crate) async fn set_ports(&self, name: &str, ports: &[(u16, u16)]) -> Result<()> {
         let mut list = vec![json!({"$patch": "replace"})];
         list.extend(ports.iter().map(port));
@@ -368,14 +368,14 @@ impl Scene {
         .await
     }
 
-    /// The id of its load balancer, as its annotation says.
+    /// Returns the ID of the Service's load balancer, from its annotation.
     pub(crate) fn balancer_id(&self, name: &str) -> Result<String> {
         let service = self.service(name)?;
         let id = service["metadata"]["annotations"][ID].as_str().map(str::to_owned);
         id.with_context(|| format!("{name} has no annotation {ID}"))
     }
 
-    /// Its listeners by port.
+    /// Returns the load balancer's listeners by port.
     pub(crate) async fn listeners(&self, name: &str) -> Result<BTreeMap<u64, Listener>> {
         listeners(&self.cloud, &self.balancer_id(name)?).await
     }
@@ -409,12 +409,12 @@ impl Scene {
         .await
     }
 
-    /// Deletes a Service and waits until it is gone.
+    /// Deletes a Service and waits until it no longer exists.
     pub(crate) async fn delete_service(&self, name: &str) -> Result<()> {
         self.delete_services(&[name]).await
     }
 
-    /// The same of several at once.
+    /// Deletes several Services at once.
     pub(crate) async fn delete_services(&self, names: &[&str]) -> Result<()> {
         for name in names {
             ensure!(self.user.delete_service(name).await, "there is no Service {name}");
@@ -433,7 +433,7 @@ impl Scene {
         .await
     }
 
-    /// Nothing is asked for any change for so long.
+    /// Checks that the program requests no change for this time.
     pub(crate) async fn is_calm(&self, time: Duration) -> Result<()> {
         let before = self.changes().len();
         tokio::time::sleep(time).await;
@@ -453,7 +453,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// The names and ports of the members, in order.
+    /// Returns the names and ports of the members, in order.
     pub(crate) fn members(&self) -> Vec<(String, u64)> {
         let member = |it: &Value| (text(it, "name").to_owned(), it["protocol_port"].as_u64().unwrap_or_default());
         let mut members: Vec<_> = self.members.iter().map(member).collect();
@@ -462,7 +462,7 @@ impl Listener {
     }
 }
 
-/// The listeners of a load balancer by port.
+/// Returns the listeners of a load balancer by port.
 pub(crate) async fn listeners(cloud: &Cloud, balancer: &str) -> Result<BTreeMap<u64, Listener>> {
     let pools = cloud.list(Api::Balancer, &format!("/pools?loadbalancer_id={balancer}")).await?;
     let monitors = cloud.list(Api::Balancer, "/healthmonitors").await?;
@@ -480,7 +480,7 @@ pub(crate) async fn listeners(cloud: &Cloud, balancer: &str) -> Result<BTreeMap<
     Ok(found)
 }
 
-/// The Pod CIDR of a Node, by the number in its name.
+/// Returns the Pod CIDR of a Node, by the number in its name.
 pub(crate) fn pod_cidr(node: &str) -> String {
     format!("10.244.{}.0/24", node.rsplit('-').next().unwrap_or_default())
 }

@@ -13,7 +13,7 @@ use crate::snapshot::Snapshot;
 
 const PREFIX: &str = "loadbalancer.openstack.org/";
 
-/// Everything that a Service may have.
+/// Configuration with all resources that a Service may have.
 pub(crate) const EVERYTHING: &str =
     "create-monitor=true\nmonitor-delay=5s\nmonitor-timeout=3s\nmanage-security-groups=true";
 
@@ -27,7 +27,7 @@ fn members(names: &[&str], port: u64) -> Vec<(String, u64)> {
     names.iter().map(|name| ((*name).to_owned(), port)).collect()
 }
 
-/// The rules of our security group: port and range.
+/// Returns the rules of our security group: port and range.
 pub(crate) fn rules(now: &Snapshot) -> Vec<(u64, String)> {
     let ours = now.all("security group").filter(|it| text(it, "name").starts_with("lb-sg-"));
     let rules = ours.filter_map(|it| it["security_group_rules"].as_array()).flatten();
@@ -38,7 +38,7 @@ pub(crate) fn rules(now: &Snapshot) -> Vec<(u64, String)> {
     rules
 }
 
-/// How many ports carry our security group.
+/// Returns the number of ports with a security group of this program.
 pub(crate) fn carriers(now: &Snapshot) -> usize {
     let ours: Vec<&str> = now
         .all("security group")

@@ -16,7 +16,7 @@ pub(crate) fn annotated(key: &str, value: &str) -> Value {
     json!({"metadata": {"annotations": {key: value}}})
 }
 
-/// The tags of a Service's load balancer that name Services.
+/// Returns the tags of a Service's load balancer that name Services.
 async fn tags(scene: &Scene, name: &str) -> Result<Vec<String>> {
     let path = format!("/loadbalancers/{}", scene.balancer_id(name)?);
     let balancer = scene.cloud.get(Api::Balancer, &path).await?;
@@ -63,7 +63,7 @@ pub(crate) async fn services_share_a_load_balancer_and_the_last_takes_it_along(
         ensure!(left == ["kube_service_sharing_default_mail"], "the tags are {left:?}");
         scene.did("the owner was deleted: the other stays");
         scene.delete_service("mail").await?;
-        // The load balancer bears the name of the cluster's Services, and nobody uses it.
+        // The load balancer has the name of the cluster's Services, and no Service uses it.
         scene.holds("no load balancer is left", |now| now.all("load balancer").next().is_none()).await?;
         scene.did("the last one was deleted, and the load balancer with it");
         Ok(())

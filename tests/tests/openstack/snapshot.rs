@@ -1,4 +1,4 @@
-//! Everything in a project that a controller could change, delete or leave behind.
+//! Snapshot of the objects in a project that a controller could change, delete or leave behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::cloud::{Api, Cloud, text};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Snapshot(pub(crate) BTreeMap<String, Value>);
 
-/// What changes by itself, or is the same everywhere.
+/// Fields that change by themselves, or are equal everywhere.
 const VOLATILE: [&str; 12] = [
     "created_at",
     "updated_at",
@@ -27,7 +27,7 @@ const VOLATILE: [&str; 12] = [
     "port_details",
 ];
 
-/// Of ports and servers, what is anybody's business.
+/// Fields of ports and servers that are compared.
 const PORT: [&str; 7] =
     ["id", "name", "device_id", "device_owner", "security_groups", "allowed_address_pairs", "fixed_ips"];
 const SERVER: [&str; 3] = ["id", "name", "metadata"];
@@ -51,7 +51,7 @@ fn without_volatile(value: &mut Value) {
 }
 
 impl Snapshot {
-    /// What is there now.
+    /// Reads the current objects.
     pub(crate) async fn of(cloud: &Cloud) -> Result<Self> {
         let mine = format!("project_id={}", cloud.project());
         let mut objects = BTreeMap::new();
@@ -80,7 +80,7 @@ impl Snapshot {
         {
             for mut object in cloud.list(Api::Network, &format!("{path}?{mine}")).await? {
                 if kind == "router" {
-                    // Its addresses are the network's business.
+                    // The network assigns these addresses.
                     object["external_gateway_info"] = Value::Null;
                 }
                 note(kind, object);
@@ -95,7 +95,7 @@ impl Snapshot {
         Ok(Self(objects))
     }
 
-    /// What `other` has differently, in words; nothing: they are equal.
+    /// Returns the differences of `other` in words; empty if they are equal.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
         let names: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
         let difference = |name: &String| match (self.0.get(name), other.0.get(name)) {
@@ -112,14 +112,14 @@ impl Snapshot {
         names.into_iter().filter_map(difference).collect()
     }
 
-    /// The objects of one kind.
+    /// Returns the objects of one kind.
     pub(crate) fn all<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
         let is_it = move |name: &str| name.rsplit_once(' ').is_some_and(|(it, _)| it == kind);
         self.0.iter().filter(move |(name, _)| is_it(name)).map(|(_, object)| object)
     }
 
-    /// The same in words that another project could have: what the cloud made up is replaced by what it stands for, and
-    /// `aliases` besides.
+    /// Returns the objects in words that another project could have: generated values are replaced by names, and those
+    /// of `aliases` as well.
     pub(crate) fn comparable(&self, aliases: &[(String, String)]) -> BTreeSet<String> {
         let mut aliases = aliases.to_vec();
         for (kind, name) in [
@@ -153,7 +153,7 @@ impl Snapshot {
         let mut words = BTreeSet::new();
         for (kind, object) in &self.0 {
             let kind = kind.rsplit_once(' ').map_or("", |(kind, _)| kind);
-            // Members are told by their pool; a port's addresses are the network's choice.
+            // Members are listed with their pool; the network assigns a port's addresses.
             let mut object = object.clone();
             if kind == "port" && text(&object, "device_owner").starts_with("Octavia") {
                 object = json!({"name": "a VIP"});
@@ -163,7 +163,7 @@ impl Snapshot {
             for _ in 0..2 {
                 aliases.iter().for_each(|(value, alias)| text = text.replace(value, alias));
             }
-            // Lists of ids were sorted by what is gone now.
+            // Lists of IDs were sorted by values that are replaced now.
             let mut value: Value = serde_json::from_str(&text).unwrap_or(json!(text));
             without_volatile(&mut value);
             let text = format!("{kind}: {value}");

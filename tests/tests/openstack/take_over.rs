@@ -17,8 +17,8 @@ const CLUSTER: &str = "take-over";
 const NAME: &str = "kube_service_take-over_default_web";
 const PORTS: [(u16, u16); 2] = [(80, 30080), (443, 30443)];
 const UID: &str = "5f0d1c5e-8a5f-4d0c-9d5b-0a3b8f6a7c11";
-/// A load balancer as the Go program makes it, for a Service with two ports, monitors, source ranges, a floating IP and a
-/// managed security group; its id, and the floating IP.
+/// Creates a load balancer as the Go cloud-controller-manager does, for a Service with two ports, monitors, source
+/// ranges, a floating IP and a managed security group; returns its ID, and the floating IP.
 async fn leave_balancer(scene: &Scene) -> Result<(String, String)> {
     let project = &scene.project;
     let members = |node_port: u16| -> Vec<Value> {
@@ -53,14 +53,14 @@ async fn leave_balancer(scene: &Scene) -> Result<(String, String)> {
     Ok((id, text(&floating, "floating_ip_address").to_owned()))
 }
 
-/// The security group as the Go program makes it, on the ports of all servers.
+/// Creates the security group as the Go cloud-controller-manager does, on the ports of all servers.
 async fn leave_group(scene: &Scene) -> Result<()> {
     let group = json!({"security_group": {
         "name": format!("lb-sg-{UID}-default-web"),
         "description": format!("Security Group for default/web Service LoadBalancer in cluster {CLUSTER}"),
     }});
     let group = scene.cloud.post(Api::Network, "/security-groups", group).await?;
-    // It has two rules of its own, which that program removes.
+    // The group has two default rules, which that program removes.
     for rule in group["security_group_rules"].as_array().into_iter().flatten() {
         scene.cloud.delete(Api::Network, &format!("/security-group-rules/{}", text(rule, "id"))).await?;
     }
@@ -81,7 +81,7 @@ async fn leave_group(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// The routes as the Go program makes them.
+/// Creates the routes as the Go cloud-controller-manager does.
 async fn leave_routes(scene: &Scene) -> Result<()> {
     for server in &scene.project.servers {
         let cidr = pod_cidr(&server.name);
@@ -96,7 +96,7 @@ async fn leave_routes(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// The Service as that program leaves it.
+/// Creates the Service as the Go cloud-controller-manager leaves it.
 fn leave_service(scene: &Scene, id: &str, address: &str) -> Result<()> {
     let ports: Vec<Value> = PORTS
         .iter()
@@ -129,7 +129,7 @@ pub(crate) async fn what_the_go_program_wrote_is_accepted_with_no_change(environ
         leave_routes(scene).await?;
         scene.start()?;
         scene.join(&["worker-1", "worker-2", "worker-3"]).await?;
-        // It says so when it has found the route of each.
+        // The program reports each Node's route once it has found it.
         for server in scene.project.servers.clone() {
             scene.becomes(&server.name, "reachable", is_reachable).await?;
         }

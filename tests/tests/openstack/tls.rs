@@ -1,4 +1,4 @@
-//! Listeners that end TLS with a certificate that somebody keeps.
+//! Listeners that terminate TLS with an existing certificate.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::sharing::{INTERNAL, annotated};
 
 const REFERENCE: &str = "loadbalancer.openstack.org/default-tls-container-ref";
 
-/// A certificate where a test bed's Octavia looks for it, which has no Barbican: in a file. What refers to it.
+/// Stores a certificate where the test bed's Octavia reads it, which has no Barbican: in a file. Returns its reference.
 async fn certificate(directory: &Path) -> Result<String> {
     let base = directory.join("web");
     let (certificate, key) = (base.with_extension("crt"), base.with_extension("key"));

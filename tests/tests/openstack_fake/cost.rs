@@ -1,4 +1,4 @@
-//! What the configuration asks for costs its share, and no more.
+//! Cost of the configured resources in requests.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use openstack_fake::{Fault, FaultKind};
 async fn a_floating_ip_a_security_group_and_monitors_cost_their_share() {
     const FEW: usize = 10;
     let cloud = OpenStackCloud::default();
-    // What comes while a change is under way goes together with the next one.
+    // Changes during a pending change are combined with the next one.
     cloud.fake.fail(Fault::new("PUT", FaultKind::Latency(Duration::from_millis(100))));
     let harness = Harness::with_routes(&cloud);
     harness.join(1..=FEW).await;

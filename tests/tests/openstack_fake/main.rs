@@ -1,5 +1,6 @@
-//! OpenStack with the whole program, on the fake of its control plane: what it costs, moves, and taking over from its own cloud
-//! controller manager (D-11). What every provider passes is in `conformance`, what runs on a real control plane in `openstack`.
+//! OpenStack with the whole program, on the fake of its control plane: cost, moves, and migration from its own cloud
+//! controller manager (D-11). The common proofs of all providers are in `conformance`, those on a real control plane in
+//! `openstack`.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 

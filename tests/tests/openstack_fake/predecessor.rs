@@ -1,4 +1,4 @@
-//! What `openstack-cloud-controller-manager` leaves in the cloud and in the cluster, as a table.
+//! Table of the objects that `openstack-cloud-controller-manager` leaves in the cloud and in the cluster.
 
 use ccm_conformance::Harness;
 use ccm_conformance::predecessor::{PORTS, UID, merge, served, service};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 /// The name of the Service's load balancer, which is its tag, too.
 pub(crate) const NAME: &str = "kube_service_kubernetes_default_web";
-/// The port at which Nodes tell whether they have endpoints.
+/// Port at which Nodes report whether they have endpoints.
 const HEALTH_PORT: u16 = 32_100;
 const PREFIX: &str = "loadbalancer.openstack.org/";
 
@@ -16,20 +16,20 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// Without their prefix, unless it is another one.
     annotations: &'static [(&'static str, &'static str)],
-    /// What is added to the Service's `spec`.
+    /// Fields added to the Service's `spec`.
     spec: Value,
     /// The protocol of its ports.
     protocol: &'static str,
-    /// What is different in each listener; null: is not there.
+    /// Fields that differ in each listener; null removes one.
     listener: Value,
-    /// What is different in each pool.
+    /// Fields that differ in each pool.
     pool: Value,
     /// The monitor of each pool; null: none.
     monitor: Value,
-    /// What is different in each member.
+    /// Fields that differ in each member.
     member: Value,
     has_floating_ip: bool,
-    /// Its load balancer has the name that upstream gives it.
+    /// If set, the load balancer has the name that the Go cloud-controller-manager gives it.
     is_legacy: bool,
     /// The status, unless it is the address.
     status: Option<Value>,
@@ -171,7 +171,7 @@ impl Case {
     }
 }
 
-/// Two servers with their routes and address pairs.
+/// Creates two servers with their routes and address pairs.
 pub(crate) fn furnish(cloud: &OpenStackCloud) {
     let mut routes = Vec::new();
     for (number, name) in ["worker-1", "worker-2"].into_iter().enumerate() {
@@ -186,7 +186,7 @@ pub(crate) fn furnish(cloud: &OpenStackCloud) {
     cloud.fake.change_router(&cloud.router, |it| it.insert("routes".to_owned(), json!(routes)));
 }
 
-/// The security group of the Service, on the ports of both servers.
+/// Creates the security group of the Service, on the ports of both servers.
 fn leave_group(cloud: &OpenStackCloud, case: &Case) {
     let mut ports: Vec<(&str, u16)> =
         PORTS.iter().map(|(_, node_port)| (if case.protocol == "UDP" { "udp" } else { "tcp" }, *node_port)).collect();
@@ -206,7 +206,7 @@ fn leave_group(cloud: &OpenStackCloud, case: &Case) {
     }
 }
 
-/// The load balancer of the Service, its floating IP and security group, and the Service.
+/// Creates the load balancer of the Service, its floating IP and security group, and the Service.
 pub(crate) fn leave(harness: &Harness, cloud: &OpenStackCloud, case: &Case) {
     let id = cloud.fake.add_load_balancer(&case.balancer(cloud));
     let balancer = cloud.fake.load_balancer(&id).unwrap();

@@ -1,5 +1,5 @@
-//! Stories that only OpenStack can tell, cut off at their requests: a Service that moves to another one's load balancer, and one
-//! of two IP families.
+//! Crash scenarios that only OpenStack has: a Service that moves to another one's load balancer, and one of two IP
+//! families.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use openstack_fake::Options;
 use serde_json::json;
 
-/// One crash point of so many is tried.
+/// Sampling of crash points: one of so many is tried.
 const EVERY: usize = 9;
 
 const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
@@ -21,7 +21,7 @@ const MOVES: Scenario = Scenario {
     name: "a Service moves to another one's load balancer",
     routes: false,
     set_up: Some(two_services),
-    // All is well with it before it moves, too: only time tells that it has.
+    // The state is settled before the move, too: only time shows that it has ended.
     steps: &[Step::Then(web_moves, Duration::from_secs(120))],
 };
 

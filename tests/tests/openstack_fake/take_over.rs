@@ -28,7 +28,7 @@ async fn what_the_other_program_wrote_is_accepted_with_no_change() {
     assert!(changed.is_empty(), "{}", changed.join("\n"));
 }
 
-/// And what is made here for the same Service is a load balancer that the other program would take for its own.
+/// The Go cloud-controller-manager would find the load balancer that this program creates for the same Service.
 #[tokio::test(start_paused = true)]
 async fn what_is_made_here_has_the_names_and_tags_of_the_other_program() {
     let cloud = OpenStackCloud::default();

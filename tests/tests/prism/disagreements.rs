@@ -1,20 +1,20 @@
-//! Where the document (a transcription of February 2026) says something else than the specification of the provider. What is
-//! sent and answered is changed on its way so that the proxy lets it pass; nothing else may be.
+//! Differences between the document (a transcription of February 2026) and the specification of the provider. The
+//! affected requests and responses are changed on their way, so that the proxy lets them pass; no others may be.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-/// A disagreement.
+/// A difference between document and specification.
 pub(crate) struct Disagreement {
-    /// Its name.
+    /// Name of the difference.
     pub(crate) name: &'static str,
-    /// Why the specification is followed.
+    /// Reason for following the specification.
     pub(crate) reason: &'static str,
 }
 
-/// All of them.
+/// The known differences, by name.
 pub(crate) const DISAGREEMENTS: [Disagreement; 6] = [
     Disagreement {
         name: "servers have a datacenter",
@@ -94,7 +94,7 @@ fn mend_service(service: &mut Value, used: &Used) {
     }
 }
 
-/// Changes an answer.
+/// Adapts a response to the document.
 pub(crate) fn mend_answer(body: &mut Value, used: &Used) {
     for key in ["servers", "load_balancers"] {
         let list = body.get_mut(key).and_then(Value::as_array_mut);

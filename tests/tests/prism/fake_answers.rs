@@ -10,7 +10,7 @@ fn id(answer: &Value, key: &str) -> String {
     answer[key]["id"].to_string()
 }
 
-/// Else the rest would prove nothing.
+/// Checks that the proxy validates; otherwise the rest would prove nothing.
 pub(crate) async fn the_proxy_refuses_what_the_document_does_not_allow(scene: &Scene) -> Result<()> {
     let route = json!({"destination": "10.244.1.0/24"});
     let refused = scene.send(Call::post("/networks/{id}/actions/add_route", &["4711"]).json(&route)).await;
@@ -19,9 +19,9 @@ pub(crate) async fn the_proxy_refuses_what_the_document_does_not_allow(scene: &S
     Ok(())
 }
 
-/// Else the proofs that run with it would prove nothing.
+/// Checks the fake's responses; otherwise the proofs that use it would prove nothing.
 pub(crate) async fn the_fake_speaks_as_the_document_says(scene: &Scene) -> Result<()> {
-    // Nothing is waited for here.
+    // Actions complete at once.
     scene.fake.set_options(|it| it.action_time = std::time::Duration::ZERO);
     let network = scene.fake.add_network("kubernetes", "10.0.0.0/8");
     let server = scene.fake.add_server("worker-1");

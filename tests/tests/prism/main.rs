@@ -1,5 +1,5 @@
 //! Hetzner's provider and its fake, with a validating proxy between them that knows the published OpenAPI document: no
-//! request and no answer may violate it, except where [`disagreements`] says why.
+//! request and no response may violate it, except for the differences in [`disagreements`].
 //!
 //! * `CCM_TEST_HETZNER_PROXY`: the proxy's URL, `http://127.0.0.1:4021`. Without it every scenario is ignored, with that reason.
 //! * `CCM_TEST_HETZNER_UPSTREAM`: the address that the proxy forwards to, `127.0.0.1:4020`; the fake listens there.

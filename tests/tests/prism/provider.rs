@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::scene::Scene;
 
-/// What the provider sends to the cloud's API.
+/// Routes of the cloud's API that the provider uses.
 const ROUTES: [&str; 29] = [
     "GET /locations",
     "GET /servers",
@@ -51,13 +51,13 @@ const ROUTES: [&str; 29] = [
     "GET /actions",
 ];
 
-/// How long until a change shows.
+/// Time-out until a change shows.
 const SOON: Duration = Duration::from_secs(120);
 
-/// Of Robot and of the metadata service, of which there is no document.
+/// Routes of Robot and of the metadata service, for which there is no document.
 const OTHER_APIS: [&str; 4] = ["/server", "/server/{number}", "/reset/{number}", "/private-networks"];
 
-/// The program between an API server of its own and the cloud behind the proxy.
+/// Returns the program between an API server of its own and the cloud behind the proxy.
 fn harness(scene: &Scene, cloud: &HetznerCloud, cache: Cache) -> Harness {
     let (leaf, endpoint, behind) = (scene.leaf(), scene.proxy.clone(), cloud.clone());
     let provider = move || -> Arc<dyn CloudProvider> {
@@ -72,7 +72,7 @@ fn harness(scene: &Scene, cloud: &HetznerCloud, cache: Cache) -> Harness {
     Harness::of(cloud).routes().provider(move |_, _, _| provider()).build()
 }
 
-/// Waits until a request on this route is sent, of which there were so many before.
+/// Waits until a request on this route is sent, after the `before` earlier ones.
 async fn until_sent(scene: &Scene, harness: &Harness, route: &str, before: usize) -> Result<()> {
     let begun = Instant::now();
     while scene.fake.count(route) == before {
@@ -97,7 +97,7 @@ async fn settle(harness: &Harness) -> Result<()> {
     harness.settle_within(SOON).await.map_err(|left| anyhow!("{left:?}, {:?}", harness.warnings(5)))
 }
 
-/// One change after the other, each until its request was sent.
+/// Makes one change after the other, each until its request was sent.
 async fn play(scene: &Scene, harness: &Harness) -> Result<()> {
     let act = |name: &str| format!("POST /load_balancers/{{id}}/actions/{name}");
     for number in 1..=3 {
@@ -151,7 +151,7 @@ async fn play(scene: &Scene, harness: &Harness) -> Result<()> {
     Ok(())
 }
 
-/// Until nothing is sent any more, and nothing is waited for.
+/// Waits until no further request is sent, and none is pending.
 async fn settle_quietly(scene: &Scene, harness: &Harness) {
     let look = || (harness.api.revision(), scene.traffic());
     let (mut before, mut quiet) = (look(), 0);
@@ -206,13 +206,13 @@ pub(crate) async fn every_request_of_the_provider_and_its_answer_is_valid(scene:
     ensure!(!findings.is_empty(), "nothing is told to doctor");
     program.stop().await;
 
-    // One server at a time.
+    // Reads get one server at a time.
     let second = harness(scene, &cloud, Cache::One(Duration::ZERO));
     let program = second.start().await?;
     second.cloud.add_machine("worker-9");
     second.user.register_node("worker-9", &["10.244.9.0/24".to_owned()]).await;
     settle(&second).await?;
-    // Whether its machine is there, and runs, is asked by its id.
+    // The machine is read by its ID to determine whether it exists and runs.
     second.user.set_ready("worker-9", false).await;
     until_sent(scene, &second, "GET /servers/{id}", 0).await?;
     program.stop().await;

@@ -24,11 +24,11 @@ use crate::disagreements::{Used, mend_answer, mend_request};
 /// The most that a body may be.
 const MOST: usize = 1 << 20;
 
-/// What a scenario needs.
+/// Harness of a scenario.
 pub(crate) struct Scene {
     /// The fake; the proxy forwards to it.
     pub(crate) fake: Fake,
-    /// The proxy's URL.
+    /// URL of the proxy.
     pub(crate) proxy: String,
     /// The disagreements that were met.
     pub(crate) used: Used,
@@ -38,14 +38,14 @@ pub(crate) struct Scene {
     _served: Served,
 }
 
-/// What the proxy refused, in words.
+/// Requests that the proxy refused, in words.
 type Violations = Arc<Mutex<BTreeSet<String>>>;
 
-/// How many requests wait for their answers.
+/// Number of requests that wait for their responses.
 #[derive(Clone, Default)]
 struct UnderWay(Arc<AtomicUsize>);
 
-/// One of them, until this is dropped.
+/// A pending request, counted until this is dropped.
 struct Asked(UnderWay);
 
 impl UnderWay {
@@ -91,7 +91,8 @@ impl Scene {
         Ok(Self { fake, proxy, used, client, violations, under_way: UnderWay::default(), _served: served })
     }
 
-    /// A leaf that sends through the proxy, with requests as the document wants them, and notes what it refuses.
+    /// Returns a connector that sends requests through the proxy, adapted to the document, and records the refused
+    /// ones.
     pub(crate) fn leaf(&self) -> Proxied {
         Proxied {
             client: self.client.clone(),
@@ -101,7 +102,7 @@ impl Scene {
         }
     }
 
-    /// A transport through the proxy.
+    /// Returns a transport through the proxy.
     pub(crate) fn transport(&self) -> Result<Transport> {
         let builder = Transport::builder(&self.proxy).credential(Credential::token(TOKEN));
         builder.leaf(self.leaf()).build().map_err(|error| anyhow!("CCM_TEST_HETZNER_PROXY: {error}"))
@@ -114,12 +115,12 @@ impl Scene {
         Ok(serde_json::from_slice(&answer.body).unwrap_or_default())
     }
 
-    /// How many requests wait for their answers, and how many arrived so far.
+    /// Returns the number of pending requests, and the number of all requests so far.
     pub(crate) fn traffic(&self) -> (usize, usize) {
         (self.under_way.0.load(Ordering::Relaxed), self.fake.requests().len())
     }
 
-    /// The requests that violated the document, or whose answers did.
+    /// Returns the requests that violated the document, or whose answers did.
     pub(crate) fn violations(&self) -> Vec<String> {
         self.violations.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
@@ -131,7 +132,7 @@ impl Scene {
         counts.iter().for_each(|(route, count)| println!("  {count:>4} × {route}"));
     }
 
-    /// Fails on violations.
+    /// Fails if there are violations.
     pub(crate) fn judge(&self) -> Result<()> {
         let violations = self.violations();
         ensure!(violations.is_empty(), "the document does not allow:\n{}", violations.join("\n"));
@@ -176,7 +177,7 @@ impl Leaf for Proxied {
             let header = headers.get(VIOLATIONS).and_then(|it| it.to_str().ok());
             // Warnings are about the document itself: it writes ranges of status codes with small letters.
             let header = header.filter(|it| it.contains(r#""severity":"Error""#));
-            // With `--errors` the proxy answers in its own words.
+            // With `--errors` the proxy answers with an error of its own.
             let found = header.or_else(|| text.contains("stoplight.io").then_some(&*text));
             if let Some(found) = found {
                 violations.lock().unwrap_or_else(PoisonError::into_inner).insert(format!("{what}: {found}"));

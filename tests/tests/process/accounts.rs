@@ -20,10 +20,10 @@ use tower::ServiceExt as _;
 use crate::world::{self, World};
 
 const TOKEN: &str = "token-of-the-process";
-/// How long anything may take here.
+/// Time-out of everything in this test.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Who asked (the token), and for what (`PATCH /api/v1/nodes/x`).
+/// Requests with their tokens: the token, and the request (`PATCH /api/v1/nodes/x`).
 type Asked = Arc<Mutex<Vec<(String, String)>>>;
 
 struct Cluster {
@@ -100,7 +100,7 @@ impl Cluster {
         met.await.expect("in time");
     }
 
-    /// Who did what, by the names of the users.
+    /// Returns the requests by the names of the users.
     async fn by_user(&self) -> BTreeMap<String, Vec<String>> {
         let server = self.world.api.service();
         let admin = tower::service_fn(move |mut request: http::Request<kube::client::Body>| {

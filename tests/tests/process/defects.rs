@@ -1,4 +1,4 @@
-//! What a process does when something is wrong that it cannot mend, or that will pass.
+//! Behaviour of a process in the face of permanent and temporary failures.
 //!
 //! Rules: APP-82, D-176, D-222.
 
@@ -143,7 +143,7 @@ async fn an_api_server_of_another_cluster_ends_the_process_with_both_uids() {
         assert!(text.contains(&uid) && text.contains("another-cluster") && text.contains("start it again"), "{text}");
         assert_eq!(failure.code(), 255);
         seconds(60).await;
-        // What was renewed before the list was asked for is the lease.
+        // The only write since the list is the renewal of the Lease.
         assert!(writes() - before.0 <= 1, "{:?}", world.api.requests().writes());
         assert_eq!(world.cloud.load_balancers().len(), before.1);
     }

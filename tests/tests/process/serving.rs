@@ -1,4 +1,4 @@
-//! What is behind the ports.
+//! Endpoints behind the ports.
 //!
 //! Rules: APP-99, APP-101, APP-104, APP-156, P-35.
 

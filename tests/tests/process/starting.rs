@@ -149,7 +149,7 @@ async fn controllers_that_migrate_wait_for_the_second_lease() {
     assert!(world.is_initialised() && world.cloud.load_balancers().is_empty());
     let configuration = process.get("/configz").await.1;
     assert!(configuration.contains(MIGRATION), "{configuration}");
-    // Nobody renews it.
+    // The Lease is not renewed.
     seconds(20).await;
     assert_eq!(names(&process.checks("healthz").await), [&["leaderElection"][..], &CONTROLLERS].concat());
     assert_eq!(world.cloud.load_balancers().len(), 1);

@@ -33,7 +33,7 @@ async fn work_that_does_not_end_is_left_after_ten_seconds() {
     let before = tokio::time::Instant::now();
     process.end().await.unwrap();
     assert!(before.elapsed().as_secs() <= 11, "{:?}", before.elapsed());
-    // The cloud may still be at it: whoever comes next waits until the lease expires (INV-6).
+    // The cloud may still carry out the change: the next leader waits until the Lease expires (INV-6).
     assert!(!world.holder().is_empty());
 }
 
@@ -58,7 +58,7 @@ async fn a_lease_that_somebody_else_takes_ends_the_process_with_1_and_nothing_is
     let failure = process.task.await.unwrap().unwrap_err();
     assert!(matches!(failure, Failure::LostLease(LostLease::Main)), "{failure}");
     assert_eq!((failure.code(), failure.to_string().as_str()), (1, "leaderelection lost"));
-    // There is work, and nobody does it.
+    // There is work, and no leader.
     world.cloud.create_machines("late-", 1);
     let node = serde_json::json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": "late-1"},

@@ -33,7 +33,7 @@ struct Slow {
     reloads: Arc<Mutex<Vec<String>>>,
 }
 
-/// Load balancers that are never made.
+/// Load balancers whose creation never ends.
 struct Hanging;
 
 #[async_trait]
@@ -81,17 +81,17 @@ impl CloudProvider for Slow {
 pub(crate) struct World {
     pub(crate) api: ApiServer,
     pub(crate) cloud: Cloud,
-    /// Whoever asks for the Lease of this name panics.
+    /// Name of a Lease; a request for this Lease panics.
     pub(crate) poisoned: Arc<Mutex<Option<&'static str>>>,
 }
 
 impl World {
-    /// A machine, its new Node, and a Service.
+    /// Creates a machine, its new Node, and a Service.
     pub(crate) fn new() -> Self {
         Self::at(ApiServer::new())
     }
 
-    /// The same at an API server with options.
+    /// Creates the objects at an API server with options.
     pub(crate) fn at(api: ApiServer) -> Self {
         let cloud = Cloud::default();
         cloud.create_machines("worker-", 1);
@@ -109,7 +109,7 @@ impl World {
         Self { api, cloud, poisoned: Arc::default() }
     }
 
-    /// Somebody else holds the lease, and just renewed it.
+    /// Gives the Lease to another holder, who just renewed it.
     pub(crate) fn hold_the_lease(&self) {
         self.api.seed(lease("somebody-else")).expect("a Lease that the API takes");
     }
@@ -122,7 +122,7 @@ impl World {
         self.lease().and_then(|lease| lease["spec"]["holderIdentity"].as_str().map(str::to_owned)).unwrap_or_default()
     }
 
-    /// The API server, for whoever asks in this process.
+    /// Returns a client of the API server in this process.
     fn client(&self) -> Client {
         let (server, poisoned) = (self.api.service(), Arc::clone(&self.poisoned));
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -137,7 +137,7 @@ impl World {
         Client::new(service, "default")
     }
 
-    /// A process with these flags, as far as it can come without serving and electing.
+    /// Prepares a process with these flags, up to serving and electing.
     pub(crate) async fn prepare(
         &self,
         flags: &[&str],
@@ -156,17 +156,17 @@ impl World {
         (prepared, stop)
     }
 
-    /// Makes this cloud that of the providers that this thread makes.
+    /// Registers this cloud for the providers that this thread creates.
     pub(crate) fn offer(&self, hangs: bool) {
         CLOUD.with(|cloud| *cloud.borrow_mut() = Some((self.cloud.clone(), hangs)));
     }
 
-    /// The configurations that the providers of this thread were given anew.
+    /// Returns the configurations with which the providers of this thread were reloaded.
     pub(crate) fn reloads(&self) -> Vec<String> {
         RELOADS.with(|reloads| reloads.lock().expect("no panic").clone())
     }
 
-    /// The same, running.
+    /// Starts the process and returns it.
     pub(crate) async fn start(&self, flags: &[&str]) -> Running {
         self.start_with(flags, false).await
     }
@@ -186,16 +186,17 @@ impl World {
         self.api.get("nodes", None, "worker-1").expect("the Node")["spec"]["providerID"].is_string()
     }
 
-    /// The cloud takes its time with load balancers.
+    /// Delays the cloud's operations on load balancers.
     pub(crate) fn slow_down(&self, milliseconds: u64) {
         self.cloud.set_options(Options { operation_milliseconds: milliseconds, ..Options::default() });
     }
 }
 
 thread_local! {
-    /// What the factory makes providers of: a factory is a plain function, and each test has a thread of its own.
+    /// Cloud and behaviour of the factory's providers: a factory is a plain function, and each test has a thread of its
+    /// own.
     static CLOUD: std::cell::RefCell<Option<(Cloud, bool)>> = const { std::cell::RefCell::new(None) };
-    /// The configurations that they were given anew.
+    /// Configurations with which the providers were reloaded.
     static RELOADS: Arc<Mutex<Vec<String>>> = Arc::default();
 }
 
@@ -216,7 +217,7 @@ pub(crate) fn registry() -> Registry {
     registry
 }
 
-/// A webhook of a vendor that allows everything.
+/// Returns a webhook of a vendor that allows everything.
 fn vendors_webhook(_: Arc<dyn CloudProvider>) -> Webhook {
     struct Allow;
     #[async_trait]
@@ -232,7 +233,7 @@ pub(crate) fn lease(holder: &str) -> Value {
     lease_of("cloud-controller-manager", holder)
 }
 
-/// A Lease of this name that was just renewed.
+/// Returns a Lease of this name that was just renewed.
 pub(crate) fn lease_of(name: &str, holder: &str) -> Value {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
     json!({
@@ -252,7 +253,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Asks the secure port, as somebody who may have everything.
+    /// Sends a request to the secure port, as a user with all permissions.
     pub(crate) async fn get(&self, path: &str) -> (StatusCode, String) {
         let request = Request::get(path).body(Body::empty()).expect("a request");
         answer(self.router.clone(), request).await
@@ -264,7 +265,7 @@ impl Running {
         answer(self.webhooks.clone(), request.body(Body::from(review.to_string())).expect("a request")).await
     }
 
-    /// The names of the checks of a probe, in order, each with whether it is well.
+    /// Returns the names of the checks of a probe, in order, each with `true` if it passes.
     pub(crate) async fn checks(&self, probe: &str) -> Vec<(String, bool)> {
         let (_, text) = self.get(&format!("/{probe}?verbose")).await;
         let line = |line: &str| {
@@ -288,7 +289,7 @@ async fn answer(router: Router, request: Request<Body>) -> (StatusCode, String) 
     (head.status, String::from_utf8_lossy(&body).into_owned())
 }
 
-/// A while of virtual time.
+/// Waits for this many seconds of virtual time.
 pub(crate) async fn seconds(count: u64) {
     tokio::time::sleep(Duration::from_secs(count)).await;
 }

@@ -1,14 +1,14 @@
-//! How long nobody led, as measured.
+//! Measured times without a leader.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-/// A machine that is busy with something else makes a measurement late, but not all of them.
+/// Attempts at a measurement: load on the machine may delay one, but not all of them.
 const ATTEMPTS: u32 = 3;
 
-/// What was measured so far.
+/// Times that were measured so far.
 #[derive(Default)]
 pub(crate) struct Gaps(Mutex<Vec<Gap>>);
 
@@ -41,7 +41,7 @@ impl Gaps {
         Ok(())
     }
 
-    /// The table; nothing if nothing was measured.
+    /// Prints the table, unless nothing was measured.
     pub(crate) fn print(&self) {
         let gaps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if gaps.is_empty() {

@@ -7,13 +7,13 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::Value;
 
-/// No other test's.
+/// Name of the Lease, used by no other test.
 pub(crate) const NAME: &str = "e2e-replicas";
 const NAMESPACE: &str = "kube-system";
 
 pub(crate) struct TheLease(Api<Lease>);
 
-/// Who holds it, and what they wrote.
+/// Holder of the Lease, and the times in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) by: String,
@@ -26,7 +26,7 @@ impl TheLease {
         Self(Api::namespaced(client.clone(), NAMESPACE))
     }
 
-    /// How it is held; it is not if it is empty or not there.
+    /// Returns the holder; `None` if the Lease is released or does not exist.
     pub(crate) async fn held(&self) -> Result<Option<Held>> {
         let lease = self.0.get_opt(NAME).await.context("reading the lease")?;
         let read = |spec: LeaseSpec| {
@@ -35,7 +35,7 @@ impl TheLease {
         Ok(lease.and_then(|lease| read(lease.spec?)).filter(|held| !held.by.is_empty()))
     }
 
-    /// How often it changed hands.
+    /// Returns the number of changes of the holder.
     pub(crate) async fn transitions(&self) -> Result<i32> {
         let lease = self.0.get(NAME).await?;
         Ok(lease.spec.and_then(|spec| spec.lease_transitions).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Leaders that cannot say good-bye.
+//! Leaders that lose the Lease without releasing it.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use crate::gaps::Gaps;
 use crate::replica::LOST;
 use crate::stage::{AMID, Identity, SOON, play};
 
-/// What APP-63 and APP-67 allow: the lease's 15 s since its last renewal, and a candidate's pause.
+/// Longest time that APP-63 and APP-67 allow: the Lease's 15 s since its last renewal, and a candidate's pause.
 const EXPIRY: Duration = Duration::from_secs(20);
-/// A leader that cannot renew its lease leads for so long by default.
+/// Default renew deadline: the time for which a leader that cannot renew its Lease continues to lead.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Until its process is gone, counted from the API server's end: before the lease has expired.
+/// Time from the API server's end until the process ends: before the Lease has expired.
 const END: Duration = Duration::from_secs(14);
 /// A lease that outlasts any restart of an API server, also on a slow machine.
 const LONG: &[&str] = &["--leader-elect-lease-duration=150s", "--leader-elect-renew-deadline=140s"];
@@ -54,7 +54,7 @@ pub(crate) async fn a_frozen_leader_changes_nothing_when_it_goes_on(
             let (gap, mut frozen) = stage.gap_of_expiry(async |old| old.controller.freeze()).await?;
             stage.door().open();
             stage.work_goes_on().await?;
-            // Nobody has anything to do any more: what changes now, the frozen one changed.
+            // No replica has work now: any change was made by the frozen one.
             let (changes, versions) = (stage.changes(), stage.versions().await?);
             frozen.controller.resume()?;
             let status = frozen.controller.ended(SOON).await?;
@@ -111,7 +111,7 @@ pub(crate) async fn an_api_server_that_stays_away_costs_the_leader_and_another_f
             ensure!(status.code() == Some(1), "it ended with {status}, not with 1");
             ensure!(old.controller.log().contains(LOST), "it did not say why");
             others?;
-            // As a kubelet does.
+            // As a kubelet restarts a container.
             stage.add()?;
             let (_, after) = stage.leader().await?;
             ensure!(before != after, "the one that ended leads");

@@ -1,11 +1,11 @@
-//! Three replicas of the binary against a real kube-apiserver: who leads after what, how long nobody does, and that work
-//! goes on with nothing doubled and nothing lost.
+//! Three replicas of the binary against a real kube-apiserver: changes of the leader, the time without one, and work
+//! that continues with nothing doubled and nothing lost.
 //!
 //! The environment variables are those of the suite `kube_apiserver`; without them each scenario is ignored, with the
-//! reason. The last lines are the gaps that were measured, beside what is required.
+//! reason. The last lines are the measured gaps, with their requirements.
 //!
-//! The clock of a machine cannot be changed in a test without changing it for everybody. What another machine's jumping
-//! clock does to a replica is what it writes into the Lease: a person writes such times instead.
+//! A test cannot change the clock of the machine for one process only. A jumping clock of another machine affects a
+//! replica only through the times in the Lease: the test writes such times instead.
 
 #[path = "../kube_apiserver/environment.rs"]
 mod environment;
@@ -40,7 +40,7 @@ macro_rules! scenarios {
     };
 }
 
-/// All scenarios: what each needs, where it is written, and its name.
+/// Scenarios: the requirement of each, its module and its name.
 const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Cluster stopped::an_idle_leader_that_is_stopped_is_followed_within_a_second,
     Cluster stopped::where_the_lease_may_not_be_watched_it_takes_less_than_five_seconds,

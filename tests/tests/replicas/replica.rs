@@ -1,11 +1,11 @@
-//! One of several processes.
+//! A replica: one of several processes.
 
 use std::path::Path;
 
 use anyhow::Result;
 use ccm_tests::controller::Controller;
 
-/// What a process says when it stands for election, when it leads, when it is asked to end, and when it leads no more.
+/// Log messages of a process: it stands for election, leads, is asked to stop, and has lost leadership.
 pub(crate) const WAITS: &str = "Attempting to acquire leader lease";
 const ACQUIRED: &str = "Successfully acquired lease";
 pub(crate) const STOPPING: &str = "stopping: what is in work is finished";
@@ -21,7 +21,7 @@ impl Replica {
         Ok(Self { controller: Controller::start(binary, arguments.iter().map(Into::into), log)? })
     }
 
-    /// Whether this is the process that stands in the Lease by this name.
+    /// Returns `true` if this process logged that it acquired the Lease with this identity.
     pub(crate) fn is(&self, identity: &str) -> bool {
         self.controller.log().lines().any(|line| line.contains(ACQUIRED) && line.contains(identity))
     }

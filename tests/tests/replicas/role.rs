@@ -1,4 +1,4 @@
-//! An identity that may do everything but watch Leases: what the reference's role comes to.
+//! An identity with all permissions except to watch Leases, like the role of the Go cloud-controller-manager.
 
 use std::path::{Path, PathBuf};
 

@@ -23,18 +23,18 @@ use crate::lease::{self, Held, TheLease};
 use crate::replica::{Replica, WAITS};
 use crate::role;
 
-/// How long anything may take that needs no more than some passes.
+/// Time-out of work that needs no more than a few passes.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
-/// How long an end in order may take on a busy machine; what is required of it is in the gaps.
+/// Time-out of a graceful stop on a busy machine; the requirement is checked in the gaps.
 pub(crate) const STOP: Duration = Duration::from_secs(60);
-/// How long a lease lasts by default: nobody may take it sooner after its last renewal.
+/// Default lease duration: the time for which no candidate may acquire the Lease after its last renewal.
 const LEASE: Duration = Duration::from_secs(15);
-/// So often the Lease is looked at where a gap is measured.
+/// Interval of the polls of the Lease while a gap is measured.
 const LOOK: Duration = Duration::from_millis(20);
 const REPLICAS: usize = 3;
-/// How a load balancer is asked for.
+/// Route of requests that create a load balancer.
 pub(crate) const CREATE: &str = "POST /v1/load-balancers";
-/// What is under way amid work: as many Services as the replicas take at a time, with [`AMID`].
+/// Number of Services in progress during work: as many as the replicas sync concurrently, with [`AMID`].
 pub(crate) const UNDER_WAY: usize = 2;
 pub(crate) const AMID: &[&str] = &["--concurrent-service-syncs=2"];
 
@@ -52,12 +52,12 @@ pub(crate) struct Stage {
     made: usize,
 }
 
-/// With which permissions the replicas run.
+/// Permissions of the replicas.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// Everything.
+    /// Permissions of an administrator.
     Admin,
-    /// Everything but to watch Leases.
+    /// Permissions of an administrator, except to watch Leases.
     NoWatchOfLeases,
 }
 
@@ -97,7 +97,7 @@ async fn clean_up(client: &Client) -> Result<()> {
     for service in services.list_metadata(&ListParams::default().labels(OURS)).await? {
         let name = service.name_any();
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        // Whatever is gone meanwhile is gone.
+        // Objects that were deleted meanwhile are skipped.
         _ = services.delete(&name, &DeleteParams::background()).await;
         _ = services.patch_metadata(&name, &PatchParams::default(), &free).await;
     }
@@ -146,7 +146,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// One replica more, as a kubelet starts one anew that ended.
+    /// Starts a further replica, as a kubelet restarts a container.
     pub(crate) fn add(&mut self) -> Result<()> {
         self.starts += 1;
         let log = self.directory.path().join(format!("log-{}", self.starts));
@@ -154,7 +154,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Which of the replicas leads, and by which name; waits until one does.
+    /// Waits until a replica leads, and returns its index and identity.
     pub(crate) async fn leader(&self) -> Result<(usize, String)> {
         until("one of the replicas leads", SOON, async || self.leads_now().await).await
     }
@@ -165,7 +165,7 @@ impl Stage {
         Ok((index.with_context(|| format!("{holder} is none of the replicas"))?, holder))
     }
 
-    /// How the Lease is held.
+    /// Returns the holder of the Lease.
     pub(crate) async fn held(&self) -> Result<Held> {
         self.lease.held().await?.context("nobody holds the lease")
     }
@@ -179,7 +179,7 @@ impl Stage {
         Ok((gap, old))
     }
 
-    /// The same where the leader cannot give the lease back: nobody takes it before it has expired.
+    /// Measures the gap if the leader cannot release the Lease: no candidate acquires it before it has expired.
     pub(crate) async fn gap_of_expiry(
         &mut self,
         event: impl AsyncFnOnce(&mut Replica) -> Result<()>,
@@ -189,7 +189,8 @@ impl Stage {
         Ok((gap, old))
     }
 
-    /// How long after the event another leads, how long after the last renewal it took the lease, and the old leader.
+    /// Returns the time from the event until another replica leads, the time from the last renewal until it acquired
+    /// the Lease, and the old leader.
     async fn followed(
         &mut self,
         event: impl AsyncFnOnce(&mut Replica) -> Result<()>,
@@ -223,12 +224,12 @@ impl Stage {
         &self.served.cloud
     }
 
-    /// The way to the cloud.
+    /// Returns the barrier in front of the cloud.
     pub(crate) fn door(&self) -> &Door {
         &self.served.door
     }
 
-    /// Requests to the cloud that asked for a change, in all.
+    /// Returns the number of requests to the cloud that asked for a change.
     pub(crate) fn changes(&self) -> u64 {
         self.served.changes().values().sum()
     }
@@ -256,8 +257,8 @@ impl Stage {
         Ok(names)
     }
 
-    /// So many Services more, of which [`UNDER_WAY`] are: the cloud was asked for their load balancers, and no answer has come. It
-    /// lasts until the door is opened. For replicas with [`AMID`].
+    /// Creates Services, [`UNDER_WAY`] of which stay in progress: the load balancers were requested, and the responses
+    /// wait until the barrier is opened. For replicas with [`AMID`].
     pub(crate) async fn amid_work(&mut self, services: usize, what: Waits) -> Result<()> {
         self.door().hold(what, CREATE, 0);
         self.services(services).await?;
@@ -275,15 +276,16 @@ impl Stage {
         (first..=self.made).map(|number| format!("{}-{kind}-{number}", self.label)).collect()
     }
 
-    /// Work goes on: what is made now is done.
+    /// Checks that new work is done.
     pub(crate) async fn work_goes_on(&mut self) -> Result<()> {
         self.nodes(1).await?;
         self.services(1).await?;
         self.converges().await
     }
 
-    /// Waits until cloud and cluster agree: each Node knows its machine, each Service has its one load balancer, whose
-    /// address it shows and which leads to all Nodes, and nothing else is in the cloud. Then nobody has anything to do.
+    /// Waits until cloud and cluster agree: each Node has the identity of its machine, each Service has its one load
+    /// balancer, whose address it shows and whose targets are all Nodes, and the cloud has no other objects. Then no
+    /// replica has work.
     pub(crate) async fn converges(&self) -> Result<()> {
         until("cloud and cluster agree", SOON, async || self.agree().await).await
     }
@@ -329,7 +331,7 @@ impl Stage {
         self.replicas.iter().enumerate().map(tail).collect()
     }
 
-    /// Versions of all that these tests made: the same before and after means that nobody wrote.
+    /// Returns the versions of all objects of these tests: equal versions before and after mean that none was written.
     pub(crate) async fn versions(&self) -> Result<Vec<(String, Option<String>)>> {
         let ours = ListParams::default().labels(OURS);
         let (nodes, services): (Api<Node>, Api<Service>) =

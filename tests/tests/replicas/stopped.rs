@@ -1,4 +1,4 @@
-//! Leaders that are asked to end.
+//! Leaders that are stopped gracefully.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::gaps::Gaps;
 use crate::replica::{RELEASED, STOPPING};
 use crate::stage::{AMID, CREATE, Identity, SOON, STOP, UNDER_WAY, play};
 
-/// So long between two looks at the Lease that who follows at once cannot owe it to one.
+/// Flags for a long interval between two polls of the Lease, so that a successor that follows at once cannot owe it to
+/// a poll.
 const SELDOM: &[&str] =
     &["--leader-elect-lease-duration=150s", "--leader-elect-renew-deadline=140s", "--leader-elect-retry-period=60s"];
 
@@ -79,7 +80,7 @@ pub(crate) async fn a_leader_stopped_in_the_middle_of_work_finishes_it_and_then_
                         Ok(())
                     })
                     .await?;
-                    // What whoever follows begins waits as well.
+                    // The successor's requests wait as well.
                     door.hold(Waits::Request, CREATE, 0);
                     let status = old.controller.ended(STOP).await?;
                     ensure!(status.success(), "the leader ended with {status} after SIGTERM");

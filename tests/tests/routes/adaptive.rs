@@ -1,4 +1,4 @@
-//! When the product looks, and what it tells (D-5, P-33).
+//! Times at which routes are read, and events about them (D-5, P-33).
 //!
 //! Rules: ROUTE-31, ROUTE-46, D-142, D-143.
 
@@ -74,7 +74,7 @@ async fn a_route_that_somebody_else_removes_is_repaired_and_a_war_is_told_and_le
     seconds(361).await;
     assert_eq!((table.routes().len(), world.reasons().len()), (1, 0), "once is no war");
 
-    // The other writer looks every five seconds.
+    // The other client removes the route every five seconds.
     table.timed_calls();
     for _ in 0..720 {
         seconds(5).await;
@@ -89,7 +89,7 @@ async fn a_route_that_somebody_else_removes_is_repaired_and_a_war_is_told_and_le
     assert!(calls.len() - creates <= 30, "{} lists in an hour", calls.len() - creates);
     assert_eq!(world.condition("worker-1"), NOT_CREATED);
 
-    // It gives up.
+    // The other client stops.
     seconds(3700).await;
     assert_eq!((table.routes().len(), world.condition("worker-1")), (1, CREATED.into()));
 }
@@ -164,7 +164,8 @@ async fn no_more_calls_run_at_a_time_than_allowed() {
 async fn what_is_not_ours_stays_whatever_it_looks_like() {
     let table = Table::new();
     let world = running(&table);
-    // In our range, without a Node, with a Node that has another range, outside our range though ours.
+    // Routes: in the cluster's range without a Node, with a Node of another range, and outside of the range though
+    // owned.
     table.put("foreign-1", "", "10.244.7.0/24", Some(false));
     table.put("foreign-2", "gone", "10.244.8.0/24", Some(false));
     table.put("foreign-3", "worker-1", "10.244.9.0/24", Some(false));

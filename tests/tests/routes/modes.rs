@@ -1,4 +1,4 @@
-//! The modes of the reference (ROUTE-10 … ROUTE-16), which the gate asks for.
+//! The modes of the Go cloud-controller-manager (ROUTE-10 … ROUTE-16), selected by the feature gate.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use crate::world::{CREATED, World, product, seconds};
 
 const RANGE: &str = "10.244.1.0/24";
 
-/// A world in which a create takes 25 s, at a time at which the first list is over.
+/// Returns a world in which a create takes 25 s, at a time at which the first list is over.
 async fn slow_creates() -> (Table, World) {
     let table = Table::new().taking(Duration::from_secs(25));
     table.list_takes(Duration::ZERO);
@@ -91,7 +91,7 @@ async fn routes_that_are_made_while_the_list_is_on_its_way_are_not_made_twice() 
     table.takes(Duration::from_secs(12));
     (1..=16).for_each(|n| world.put(&format!("worker-{n}"), "table://x", "10.0.0.1", &[&format!("10.244.{n}.0/24")]));
     seconds(9).await;
-    // Its list begins before the creates end, and ends after them.
+    // The list begins before the creates end, and ends after them.
     world.put("late", "table://x", "10.0.0.1", &["10.244.200.0/24"]);
     table.timed_calls();
     seconds(80).await;

@@ -12,7 +12,8 @@ use serde_json::json;
 
 use crate::world::{CREATED, NOT_CREATED, World, product, seconds};
 
-/// A running world with so many machines, `worker-1` and so on, each with its Node and Pod CIDR `10.244.N.0/24`.
+/// Returns a running harness with this many machines, `worker-1` and so on, each with its Node and Pod CIDR
+/// `10.244.N.0/24`.
 fn running(machines: usize) -> (World, Cloud) {
     let cloud = Cloud::default();
     (1..=machines).for_each(|n| boot(&cloud, n));
@@ -37,7 +38,7 @@ fn join(world: &World, cloud: &Cloud, n: usize) {
     world.put(&machine.name, &format!("simulated://{}", machine.id), ip, &[&format!("10.244.{n}.0/24")]);
 }
 
-/// `DESTINATION MACHINE` of all routes, in order.
+/// Returns `DESTINATION MACHINE` of all routes, in order.
 fn routes(cloud: &Cloud) -> Vec<String> {
     let mut routes: Vec<String> =
         cloud.routes().iter().map(|route| format!("{} {}", route.route.destination, route.machine_name)).collect();
@@ -45,7 +46,7 @@ fn routes(cloud: &Cloud) -> Vec<String> {
     routes
 }
 
-/// Requests so far that ask the cloud for a change, and lists, and forgets them.
+/// Returns the requests so far that ask the cloud for a change, and the lists, and resets both.
 fn requests(cloud: &Cloud) -> (u64, u64) {
     let of = |wanted: &dyn Fn(&str) -> bool| {
         cloud.requests().iter().filter(|(route, _)| wanted(route)).map(|(_, count)| count).sum()
@@ -85,7 +86,7 @@ async fn a_steady_state_lists_every_five_minutes_and_changes_nothing() {
     requests(&cloud);
     let writes = world.writes();
     for n in 0..360 {
-        // Heartbeats are no reason to look.
+        // Heartbeats cause no read.
         world.change("worker-7", |node| node["metadata"]["annotations"] = json!({"beat": n.to_string()}));
         seconds(10).await;
     }
@@ -119,7 +120,7 @@ async fn routes_of_others_are_never_touched() {
         cloud.add_route(foreign(destination));
     }
     seconds(30).await;
-    // The range of this Node is taken by somebody else.
+    // Another owner's route has the range of this Node.
     boot(&cloud, 3);
     join(&world, &cloud, 3);
     world.api.remove("nodes", None, "worker-2");
@@ -136,7 +137,7 @@ async fn routes_of_others_are_never_touched() {
     );
     assert_eq!(world.condition("worker-3"), NOT_CREATED);
     let told = world.events_of("FailedToCreateRoute");
-    assert!(told[0].ends_with("a route to 10.244.3.0/24 exists") || told[0].contains("exists"), "{told:?}");
+    assert!(told[0].contains("the existing route to 10.244.3.0/24 belongs to another owner"), "{told:?}");
     assert!(told.len() < 10, "it backs off: {}", told.len());
 }
 
@@ -194,7 +195,7 @@ async fn routes_that_were_all_removed_come_back_at_the_word_of_a_machine() {
     assert_eq!(world.condition("worker-1"), CREATED);
 }
 
-/// The cluster's marks on all routes, by destination.
+/// Returns the cluster's owner tags on all routes, by destination.
 fn marks(cloud: &Cloud) -> Vec<String> {
     let mut routes = cloud.routes();
     routes.sort_by(|a, b| a.route.destination.cmp(&b.route.destination));
@@ -216,7 +217,7 @@ async fn routes_marked_by_name_stay_the_clusters_when_its_id_is_known() {
     world.run_as(None);
     seconds(30).await;
     assert_eq!(marks(&cloud), ["kubernetes"; 3]);
-    // Another cluster of this name has a machine too, and a Node of ours had another range.
+    // Another cluster of this name has a machine too, and a Node of this cluster had another range.
     boot(&cloud, 4);
     marked(&cloud, "kubernetes", "10.244.77.0/24", "worker-4");
     marked(&cloud, "kubernetes", "10.244.78.0/24", "worker-1");

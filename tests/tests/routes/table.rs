@@ -7,7 +7,7 @@ use std::time::Duration;
 use cloud_provider::{AddressType, CloudProvider, Cluster, Error, Result, Route, Routes, async_trait};
 use tokio::time::Instant;
 
-/// What goes wrong with calls about a destination.
+/// Fault of calls about a destination.
 #[derive(Clone)]
 pub(crate) enum Trouble {
     Fails(Error),
@@ -40,18 +40,18 @@ impl Table {
         Self { state: Arc::default(), start: Instant::now() }
     }
 
-    /// Every call takes so long.
+    /// Sets the duration of every call.
     pub(crate) fn taking(self, time: Duration) -> Self {
         self.state.lock().unwrap().takes = time;
         self
     }
 
-    /// From now on every call takes so long.
+    /// Sets the duration of every later call.
     pub(crate) fn takes(&self, time: Duration) {
         self.state.lock().unwrap().takes = time;
     }
 
-    /// Every list takes so long, and shows what was there when it began.
+    /// Sets the duration of every list, which shows the state at its beginning.
     pub(crate) fn list_takes(&self, time: Duration) {
         self.state.lock().unwrap().list_takes = Some(time);
     }
@@ -68,7 +68,7 @@ impl Table {
         self.state.lock().unwrap().list_error = error;
     }
 
-    /// Puts a route there, as somebody else would.
+    /// Adds a route, as another client would.
     pub(crate) fn put(&self, name: &str, node: &str, destination: &str, owned: Option<bool>) {
         self.state.lock().unwrap().routes.push(Route {
             name: name.into(),
@@ -80,12 +80,12 @@ impl Table {
         });
     }
 
-    /// Takes a route away, as somebody else would.
+    /// Removes a route, as another client would.
     pub(crate) fn take(&self, destination: &str) {
         self.state.lock().unwrap().routes.retain(|route| route.destination_cidr != destination);
     }
 
-    /// The machine behind a route goes.
+    /// Deletes the machine behind a route.
     pub(crate) fn blackhole(&self, destination: &str) {
         let mut state = self.state.lock().unwrap();
         state
@@ -95,7 +95,7 @@ impl Table {
             .for_each(|it| it.blackhole = true);
     }
 
-    /// `DESTINATION NODE` of all routes, in order.
+    /// Returns `DESTINATION NODE` of all routes, in order.
     pub(crate) fn routes(&self) -> Vec<String> {
         let state = self.state.lock().unwrap();
         let mut routes: Vec<String> =
@@ -104,25 +104,25 @@ impl Table {
         routes
     }
 
-    /// Next hops of the route from there.
+    /// Returns the next hops of a destination's route.
     pub(crate) fn hops(&self, destination: &str) -> Vec<String> {
         let state = self.state.lock().unwrap();
         let of = state.routes.iter().filter(|route| route.destination_cidr == destination);
         of.flat_map(|route| &route.target_node_addresses).map(|address| address.address.to_string()).collect()
     }
 
-    /// `list`, `create DESTINATION` and `delete DESTINATION`, in order, and forgets them.
+    /// Returns `list`, `create DESTINATION` and `delete DESTINATION`, in order, and resets them.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.timed_calls().into_iter().map(|(_, call)| call).collect()
     }
 
-    /// As [`calls`](Self::calls), with the seconds since the start.
+    /// Returns [`calls`](Self::calls) with the seconds since the start.
     pub(crate) fn timed_calls(&self) -> Vec<(u64, String)> {
         let calls = std::mem::take(&mut self.state.lock().unwrap().calls);
         calls.into_iter().map(|(at, call)| (at.as_secs(), call)).collect()
     }
 
-    /// Most calls that ran at the same time.
+    /// Returns the maximum number of concurrent calls.
     pub(crate) fn most(&self) -> usize {
         self.state.lock().unwrap().most
     }

@@ -27,7 +27,7 @@ pub(crate) struct World {
     recorder: EventRecorder,
     events: Arc<Mutex<Vec<RecordedEvent>>>,
     shutdown: CancellationToken,
-    /// Of the controller that runs.
+    /// Token that stops the running controller.
     life: Mutex<CancellationToken>,
     _until: DropGuard,
 }
@@ -47,7 +47,7 @@ impl Caches for TheseNodes {
     }
 }
 
-/// The product's options, for these ranges.
+/// Returns the product's options, for these ranges.
 pub(crate) fn product(ranges: &str) -> Options {
     let mut options = Options::default();
     options.route.cluster_cidrs = cluster_cidr::parse(ranges).unwrap();
@@ -59,7 +59,7 @@ pub(crate) async fn seconds(n: u64) {
 }
 
 impl World {
-    /// A world without Nodes in which the controller does not run yet.
+    /// Creates a world without Nodes in which the controller does not run yet.
     pub(crate) fn new(provider: Arc<dyn CloudProvider>, options: &Options) -> Self {
         let (api, nodes, shutdown) = (ApiServer::new(), Cache::new(), CancellationToken::new());
         let client = Client::new(api.service(), "default");
@@ -84,7 +84,7 @@ impl World {
         self.run_as(Some("this-cluster"));
     }
 
-    /// As [`run`](Self::run), for a cluster with this id. The task ends with the controller.
+    /// Runs the controller like [`run`](Self::run), for a cluster with this ID. The task ends with the controller.
     pub(crate) fn run_as(&self, id: Option<&str>) -> JoinHandle<()> {
         let cluster = Cluster { name: "kubernetes".into(), id: id.map(str::to_owned) };
         let (context, recorder) = (self.context.clone(), self.recorder.clone());
@@ -114,7 +114,7 @@ impl World {
         );
     }
 
-    /// Puts a Node there, changed as told.
+    /// Adds a Node with a change.
     pub(crate) fn put_with(&self, name: &str, cidrs: &[&str], addresses: &Value, change: impl FnOnce(&mut Value)) {
         let mut node = json!({
             "apiVersion": "v1", "kind": "Node",
@@ -126,14 +126,14 @@ impl World {
         self.api.seed(node).unwrap();
     }
 
-    /// Changes a Node, as its kubelet or somebody else would.
+    /// Changes a Node, as its kubelet or another client would.
     pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Value)) {
         let mut node = self.api.get("nodes", None, name).unwrap();
         change(&mut node);
         self.api.seed(node).unwrap();
     }
 
-    /// `STATUS REASON` of the condition; empty if there is none.
+    /// Returns `STATUS REASON` of the condition; empty without a condition.
     pub(crate) fn condition(&self, name: &str) -> String {
         let node = self.api.get("nodes", None, name).unwrap();
         let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -142,18 +142,18 @@ impl World {
         ours.map(|c| format!("{} {}", text(c, "status"), text(c, "reason"))).unwrap_or_default()
     }
 
-    /// The messages of all events with this reason.
+    /// Returns the messages of all events with this reason.
     pub(crate) fn events_of(&self, reason: &str) -> Vec<String> {
         let events = self.events.lock().unwrap();
         events.iter().filter(|event| event.reason == reason).map(|event| event.message.clone()).collect()
     }
 
-    /// All reasons of events.
+    /// Returns the reasons of all events.
     pub(crate) fn reasons(&self) -> Vec<String> {
         self.events.lock().unwrap().iter().map(|event| event.reason.clone()).collect()
     }
 
-    /// Requests so far that ask the API for a change.
+    /// Returns the number of requests so far that ask the API for a change.
     pub(crate) fn writes(&self) -> usize {
         self.api.requests().writes().len()
     }

@@ -25,7 +25,7 @@ pub(crate) struct Site {
     pub(crate) cases: BTreeSet<String>,
 }
 
-/// Where each id is cited in code and cases; what only pages mention is not part of it.
+/// Citations of each ID in code and cases; mentions in pages alone are not part of them.
 pub(crate) struct Citations {
     pub(crate) sites: BTreeMap<Id, Site>,
 }

@@ -1,4 +1,4 @@
-//! Where ids are defined: headings of docs/rules and docs/decisions.md, rows of ARCHITECTURE.md, and case files.
+//! Definitions of IDs: headings of docs/rules and docs/decisions.md, rows of ARCHITECTURE.md, and case files.
 
 use std::collections::BTreeMap;
 use std::fmt;

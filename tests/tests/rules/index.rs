@@ -1,4 +1,4 @@
-//! What is written from citations: the index, and the lines of each rule that name its files.
+//! Generated parts: the index, and the lines of each rule that name its files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! What a provider asks to have written into a Service's annotations.
+//! Annotations that a provider sets on a Service.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use cloud_provider::{
 use embedded_apiserver::ApiServer;
 use tokio::time::Instant;
 
-/// Our finalizer.
+/// Finalizer of the service controller.
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// The cloud. Clones share everything.
@@ -24,7 +24,7 @@ pub(crate) struct LbCloud {
 
 #[derive(Default)]
 struct State {
-    /// By UID of the Service.
+    /// Load balancers by UID of the Service.
     balancers: BTreeMap<String, Balancer>,
     behaviours: HashMap<(String, &'static str), Behaviour>,
     busy: BTreeSet<String>,
@@ -33,16 +33,16 @@ struct State {
     addresses: u8,
     /// Names of Services whose targets are Nodes with a label `in=yes`.
     selecting: BTreeSet<String>,
-    /// What is asked to have written into the annotations of all Services.
+    /// Annotations that the provider sets on all Services.
     annotations: BTreeMap<&'static str, Option<String>>,
     /// The ID that every load balancer is reported with.
     id: Option<String>,
-    /// Whether addresses are asked to be shown before the end of an ensure; what was shown then.
+    /// If set, addresses are reported before the end of an ensure; with the status at that time.
     announces: bool,
     announced: Vec<serde_json::Value>,
 }
 
-/// A load balancer.
+/// A load balancer of the scripted cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Balancer {
     pub(crate) ports: Vec<i32>,
@@ -56,17 +56,17 @@ pub(crate) struct Call {
     /// `ensure web`, `update web`, `get web`, `delete web`, `plan web`.
     pub(crate) what: String,
     pub(crate) at: Instant,
-    /// It changed something.
+    /// If set, the call changed something.
     pub(crate) changed: bool,
 }
 
-/// What a method does for one Service instead of succeeding at once.
+/// Behaviour of a method for one Service, other than immediate success.
 #[derive(Clone)]
 pub(crate) enum Behaviour {
     Hangs,
     Panics,
     Takes(Duration),
-    /// As `Takes`, and says so.
+    /// Takes this time like `Takes`, and reports the wait.
     Waits(Duration),
     Fails(Error),
 }
@@ -81,64 +81,64 @@ impl Drop for Busy<'_> {
 }
 
 impl LbCloud {
-    /// A cloud for the Services of this API.
+    /// Creates a cloud for the Services of this API.
     pub(crate) fn new(api: &ApiServer) -> Self {
         Self { api: api.clone(), has_plans: true, state: Arc::default() }
     }
 
-    /// The same, but it does not say what it will do.
+    /// Disables previews of changes.
     pub(crate) fn without_plans(self) -> Self {
         Self { has_plans: false, ..self }
     }
 
-    /// From now on `method` (`ensure`, `update`, `get`, `delete`, `plan`) behaves so for the Service of this name.
+    /// Sets the behaviour of `method` (`ensure`, `update`, `get`, `delete`, `plan`) for the Service of this name.
     pub(crate) fn behave(&self, service: &str, method: &'static str, behaviour: Behaviour) {
         self.state().behaviours.insert((service.to_owned(), method), behaviour);
     }
 
-    /// From now on the targets of the Service of this name are only Nodes with the label `in=yes`.
+    /// Restricts the targets of the Service of this name to Nodes with the label `in=yes`.
     pub(crate) fn select(&self, service: &str) {
         self.state().selecting.insert(service.to_owned());
     }
 
-    /// From now on this annotation is asked for whenever a load balancer is ensured, whether that succeeds or not.
+    /// Requests this annotation whenever a load balancer is ensured from now on, after success and failure alike.
     pub(crate) fn annotate(&self, key: &'static str, value: Option<&str>) {
         self.state().annotations.insert(key, value.map(str::to_owned));
     }
 
-    /// From now on every load balancer is reported with this ID.
+    /// Reports every load balancer with this ID from now on.
     pub(crate) fn identify(&self, id: &str) {
         self.state().id = Some(id.to_owned());
     }
 
-    /// From now on addresses are asked to be shown before the end of each ensure.
+    /// Reports addresses before the end of each ensure from now on.
     pub(crate) fn announce(&self) {
         self.state().announces = true;
     }
 
-    /// The Services as they were right after that.
+    /// Returns the Services as they were right after the addresses were reported.
     pub(crate) fn announced(&self) -> Vec<serde_json::Value> {
         self.state().announced.clone()
     }
 
-    /// From now on everything succeeds at once.
+    /// Lets everything succeed at once from now on.
     pub(crate) fn heal(&self) {
         self.state().behaviours.clear();
     }
 
-    /// All load balancers, by UID of their Service.
+    /// Returns the load balancers by UID of their Service.
     pub(crate) fn balancers(&self) -> BTreeMap<String, Balancer> {
         self.state().balancers.clone()
     }
 
-    /// The only load balancer.
+    /// Returns the only load balancer.
     pub(crate) fn only(&self) -> Balancer {
         let balancers = self.balancers();
         assert_eq!(balancers.len(), 1, "{balancers:?}");
         balancers.into_values().next().unwrap()
     }
 
-    /// Somebody changes all load balancers in the cloud's console.
+    /// Changes all load balancers, as an operator in the cloud's console does.
     pub(crate) fn tamper(&self, change: impl Fn(&mut Balancer)) {
         self.state().balancers.values_mut().for_each(change);
     }
@@ -147,7 +147,7 @@ impl LbCloud {
         self.state().calls.clone()
     }
 
-    /// How many calls of this kind began: `ensure web`, or a part of it.
+    /// Returns the number of calls whose name contains `what`, such as `ensure web`.
     pub(crate) fn count(&self, what: &str) -> usize {
         self.state().calls.iter().filter(|call| call.what.contains(what)).count()
     }
@@ -161,12 +161,12 @@ impl LbCloud {
         self.state().calls.clear();
     }
 
-    /// Overlapping calls for one Service, and load balancers that were made without a finalizer.
+    /// Returns overlapping calls for one Service, and load balancers that were created without a finalizer.
     pub(crate) fn violations(&self) -> Vec<String> {
         self.state().violations.clone()
     }
 
-    /// Forgets violations that say this: nobody could have known better.
+    /// Removes violations with this text, which the controller could not prevent.
     pub(crate) fn forgive(&self, what: &str) {
         self.state().violations.retain(|violation| !violation.contains(what));
     }
@@ -212,7 +212,7 @@ impl LbCloud {
         Ok((busy, index))
     }
 
-    /// INV-2: what is made must be held.
+    /// Checks INV-2: a Service needs the finalizer before its load balancer is created.
     fn check_finalizer(&self, service: &Service) {
         let (namespace, name) = (text(&service.metadata.namespace), text(&service.metadata.name));
         let object = self.api.get("services", Some(&namespace), &name).unwrap_or_default();
@@ -306,7 +306,7 @@ impl LoadBalancers for LbCloud {
             let metadata = &request.service.metadata;
             let shown = self.api.get("services", metadata.namespace.as_deref(), &text(&metadata.name));
             self.state().announced.extend(shown);
-            // What is left to do takes long enough for the watch to bring what was written.
+            // The remaining work takes long enough for the watch to report the writes.
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         Ok(Some(status))

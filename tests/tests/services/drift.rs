@@ -1,4 +1,4 @@
-//! Load balancers that somebody changes in the cloud (P-23).
+//! Load balancers that another client changes in the cloud (P-23).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is said on a Service that waits or fails.
+//! Events and conditions on a Service that waits or fails.
 //!
 //! Rules: SVC-57, P-24, D-3, D-119.
 

@@ -76,7 +76,7 @@ async fn a_service_that_is_shown_again_is_not_touched() {
     assert_eq!(world.writes(), 0);
 }
 
-/// The cache never misses it, and no event tells that it was missing when its status was written.
+/// The cache never lacks the Service, and no event reports that it was missing when its status was written.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_met_a_forgotten_service_is_written_when_it_is_there_again() {
     let world = world().await;
@@ -155,7 +155,7 @@ async fn another_clusters_api_server_never_deletes_a_load_balancer() {
     let mut namespace = world.api.get("namespaces", None, "kube-system").unwrap();
     namespace["metadata"]["uid"] = json!("another-cluster");
     world.api.seed(namespace).unwrap();
-    // Its only Service vanishes in ways that are believed at once, or after five minutes.
+    // The only Service is deleted in ways that are believed at once, or after five minutes.
     world.api.forget("services");
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!((world.cloud.count("delete"), world.cloud.balancers().len()), (0, 1));

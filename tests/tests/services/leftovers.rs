@@ -15,12 +15,13 @@ async fn sleep(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// Everything but what the Service asks for: what we might have written.
+/// Returns the parts of a Service that the controller writes: finalizers and status.
 fn written(service: &Value) -> Value {
     json!([service["metadata"]["finalizers"], service["status"]])
 }
 
-/// A Service of ours became another controller's while our program was dead; its load balancer is left.
+/// Returns a harness whose Service was assigned to another controller while the program was down; its load balancer is
+/// left.
 async fn left_over() -> World {
     let mut world = world().await;
     world.create("web").await;
@@ -58,7 +59,7 @@ async fn a_load_balancer_that_the_service_shows_is_somebody_elses_business() {
     let address = world.cloud.only().address;
     let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": address}]}}});
     world.start().await;
-    // It is shown only a while after we began to look.
+    // The status shows the load balancer only a while after the start.
     sleep(100).await;
     assert!(world.user.patch("/api/v1/namespaces/default/services/web/status", &status).await);
     world.clear();

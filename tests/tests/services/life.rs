@@ -116,7 +116,7 @@ async fn a_finalizer_that_was_just_removed_is_not_believed_from_a_late_cache() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     world.user.patch_service("web", &json!({"spec": {"type": "LoadBalancer"}})).await;
     tokio::time::sleep(Duration::from_millis(400)).await;
-    // The watch breaks off just before the finalizer is removed: the cache goes on showing it.
+    // The watch breaks just before the finalizer is removed: the cache still shows it.
     world.api.faults().add(Matcher::any().verb("watch").resource("services").times(3), Action::Refused);
     world.api.faults().drop_watches();
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -140,7 +140,7 @@ async fn a_service_that_is_made_anew_gets_another_load_balancer_and_the_old_one_
     assert_eq!(world.cloud.balancers().into_keys().collect::<Vec<_>>(), [uid(&second)]);
 }
 
-/// SVC-36.
+/// Replaced Services keep no load balancer (SVC-36).
 #[tokio::test(start_paused = true)]
 async fn the_load_balancer_of_a_service_that_was_replaced_unseen_goes_once_that_is_confirmed() {
     let world = world().await;
@@ -225,7 +225,7 @@ async fn classes_are_ours_as_told() {
     world.settle().await;
     assert!(world.cloud.balancers().is_empty() && world.service("ours").is_null());
 
-    // Another controller's Service with the common finalizer: its load balancer is not ours to let go.
+    // The Service of another controller has the common finalizer: its load balancer must not be deleted.
     world
         .user
         .patch_service("other", &json!({"metadata": {"finalizers": ["service.kubernetes.io/load-balancer-cleanup"]}}))

@@ -16,8 +16,8 @@ fn uid(service: &Value) -> &str {
     service["metadata"]["uid"].as_str().unwrap()
 }
 
-/// The next list of Services is this one, as of this revision, and what happened since is told only some seconds later:
-/// an API server that lags behind. The controller lists again at once.
+/// Makes the API server lag: the next list of Services is this one, at this revision, and later events are reported
+/// only some seconds later. The controller lists again at once.
 fn lag(world: &World, items: &[Value], revision: u64) {
     let faults = world.api.faults();
     let watch = || Matcher::any().verb("watch").resource("services");
@@ -31,8 +31,8 @@ fn lag(world: &World, items: &[Value], revision: u64) {
     faults.drop_watches();
 }
 
-/// The controller starts over a list that still shows a Service, with our finalizer, which is gone by then: what is made for
-/// it goes.
+/// Starts the controller over a list that still shows a deleted Service with the program's finalizer: its new load
+/// balancer is deleted.
 async fn starts_with_a_service_that_is_gone(mut world: World) {
     world.put_node("worker-1", "lbs://worker-1");
     let gone = world.create("web").await;
@@ -176,8 +176,8 @@ async fn a_finalizer_that_somebody_takes_off_a_living_service_comes_back() {
     assert_eq!((world.cloud.changes(), world.writes(), world.all_events()), (0, 1, vec![]));
 }
 
-/// A Service with a load balancer that is being deleted, while another finalizer holds it, and that lost ours before the
-/// cloud let the load balancer go.
+/// Returns a harness with a Service that is being deleted, held by another finalizer, and that lost the program's
+/// finalizer before the cloud deleted the load balancer.
 async fn stripped_in_deletion(annotations: Value) -> World {
     let world = world().await;
     world.create("web").await;

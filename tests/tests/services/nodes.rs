@@ -24,7 +24,7 @@ async fn with_services(count: usize) -> World {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_joins_is_one_change_of_each_load_balancer() {
     let world = with_services(10).await;
-    // As it happens: the Node registers, then it gets its provider id.
+    // In the usual order: the Node registers, then it gets its provider ID.
     world.put_node("worker-3", "");
     tokio::time::sleep(Duration::from_millis(400)).await;
     world.user.patch_node("worker-3", &json!({"spec": {"providerID": "lbs://worker-3"}})).await;
@@ -88,7 +88,7 @@ async fn labels_of_nodes_concern_only_services_that_select_by_them() {
     world.cloud.select("web-1");
     world.cloud.select("web-2");
     world.settle().await;
-    // What was asked of the others before they were known to select.
+    // A change of each Service causes a sync, after which the Service is known to select Nodes.
     for name in ["web-1", "web-2"] {
         world.user.patch_service(name, &json!({"metadata": {"annotations": {"selector": "in=yes"}}})).await;
     }
@@ -106,14 +106,14 @@ async fn labels_of_nodes_concern_only_services_that_select_by_them() {
     sizes.sort_unstable();
     assert_eq!(sizes, [1, 1, 2, 2]);
 
-    // A label that selects nothing: they are asked, and nothing is said.
+    // A label that selects nothing: the providers are called, and nothing is reported.
     world.clear();
     world.user.patch_node("worker-2", &json!({"metadata": {"labels": {"colour": "red"}}})).await;
     world.settle().await;
     assert_eq!((world.cloud.calls().len(), world.cloud.changes(), world.all_events()), (2, 0, vec![]));
     assert_eq!(world.writes(), 0);
 
-    // One that is no target may have any labels.
+    // A Node that is not a target may have any labels.
     let exclude = json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": ""}}});
     world.user.patch_node("worker-2", &exclude).await;
     world.settle().await;

@@ -51,7 +51,7 @@ async fn a_service_whose_targets_cannot_be_moved_delays_neither_others_nor_the_n
     assert_eq!(world.cloud.balancers().len(), 4);
     assert_eq!((world.cloud.count("update bad"), world.cloud.count("ensure bad")), (1, 1));
 
-    // Its own change waits; a call that never ends is given up in the end, and then all is made good at once.
+    // The own change waits; a call that never ends is given up in the end, and then everything is synced at once.
     world.user.set_ports("bad", &[9090]).await;
     tokio::time::sleep(Duration::from_secs(16 * 60)).await;
     assert!(world.cloud.balancers().values().any(|it| it.ports == [9090] && it.targets.len() == 5));

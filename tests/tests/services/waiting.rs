@@ -1,4 +1,4 @@
-//! A cloud that takes long holds up nobody: a worker has as many load balancers in the making as there are (INV-6).
+//! A slow cloud delays no other Service: a worker may have any number of load balancers in progress (INV-6).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::world::{World, world_with};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// One worker, and so many Services whose load balancers exist.
+/// Creates a harness with one worker, and Services whose load balancers exist.
 async fn with_one_worker(services: usize) -> World {
     let world = world_with(|options| options.concurrent_syncs = 1).await;
     for n in 0..services {

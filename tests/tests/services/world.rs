@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cloud::LbCloud;
 
-/// The world.
+/// Harness of the service controller, an API server and a scripted cloud.
 pub(crate) struct World {
     pub(crate) api: ApiServer,
     pub(crate) user: User,
@@ -61,12 +61,12 @@ impl ServiceMetrics for Drifts {
     }
 }
 
-/// A running product with two Nodes and no Services.
+/// Returns a running product with two Nodes and no Services.
 pub(crate) async fn world() -> World {
     world_with(|_| ()).await
 }
 
-/// The same with other settings of the service controller.
+/// Returns a running harness with changed settings of the service controller.
 pub(crate) async fn world_with(change: impl FnOnce(&mut ServiceOptions)) -> World {
     let mut options = Options::default();
     change(&mut options.service);
@@ -79,7 +79,7 @@ pub(crate) async fn world_with(change: impl FnOnce(&mut ServiceOptions)) -> Worl
 }
 
 impl World {
-    /// A world whose controller is not started.
+    /// Creates a world whose controller is not started.
     pub(crate) fn stopped(options: Options) -> Self {
         let api = ApiServer::with_options(ServerOptions { taint_new_nodes: false, ..ServerOptions::default() });
         let (user, cloud) = (User::of(&api), LbCloud::new(&api));
@@ -144,12 +144,12 @@ impl World {
         self.user.create_service(name, &[80]).await
     }
 
-    /// A Service as the API has it.
+    /// Returns a Service as the API has it.
     pub(crate) fn service(&self, name: &str) -> Value {
         self.api.get("services", Some("default"), name).unwrap_or_default()
     }
 
-    /// Our condition on a Service: status, reason and message.
+    /// Returns the program's condition on a Service: status, reason and message.
     pub(crate) fn condition(&self, name: &str) -> Option<(String, String, String)> {
         let service = self.service(name);
         let conditions = service["status"]["conditions"].as_array()?;

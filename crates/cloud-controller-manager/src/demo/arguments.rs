@@ -1,4 +1,4 @@
-//! The command line of the demo.
+//! The arguments of the subcommand `demo`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,17 +8,17 @@ use clap::{ArgAction, Parser, ValueEnum};
 
 const COMMAND: &str = "cloud-controller-manager demo";
 
-/// Fewer Nodes do not carry the story.
+/// Minimum number of Nodes that the story needs.
 const FEWEST: usize = 5;
-/// More would only measure this machine.
+/// Maximum number of Nodes. More would only measure the speed of this machine.
 const MOST: usize = 20_000;
 
-/// One changes its port, one its type, one is deleted.
+/// Minimum number of Services: one changes its port, one its type, and one is deleted.
 const FEWEST_SERVICES: usize = 3;
-/// As many as there are node ports, with some to spare.
+/// Maximum number of Services, somewhat below the number of node ports.
 const MOST_SERVICES: usize = 2000;
 
-/// What was asked for.
+/// The parsed arguments of the subcommand.
 #[derive(Parser, Debug, Clone, PartialEq, Eq)]
 #[command(name = COMMAND, version, max_term_width = 120, about = "A whole cluster and a whole cloud in this process, and what becomes of Nodes and Services.",
     long_about = "Starts an in-memory Kubernetes API server, a simulated cloud and the cloud controller manager, all on \
@@ -34,50 +34,51 @@ pub(super) struct Arguments {
     /// Number of Services, 3 to 2000.
     #[arg(long, default_value = "3", value_name = "N", value_parser = service_count)]
     pub(super) services: usize,
-    /// Stay up after the story, for kubectl and curl, until Ctrl-C.
+    /// Keep running after the story, for kubectl and curl, until Ctrl-C.
     #[arg(long)]
     pub(super) serve: bool,
-    /// Tell no story and start no controllers: API server, cloud, kubelets and Services stay up for a manager of yours.
+    /// Run no story and start no controllers: API server, cloud, kubelets and Services keep running for your own
+    /// manager.
     #[arg(long)]
     pub(super) no_controllers: bool,
     /// Path of the kubeconfig, instead of a temporary directory. The file must not exist, and is removed at the end.
     #[arg(long, value_name = "PATH")]
     pub(super) kubeconfig: Option<PathBuf>,
-    /// How the story is told; json: one object for each step and one at the end.
+    /// Format of the output; json: one object for each step and one at the end.
     #[arg(long, default_value = "text", value_name = "FORMAT")]
     pub(super) output: Output,
-    /// Port of the Kubernetes API; a free one if unset.
+    /// Port of the Kubernetes API; a free port if unset.
     #[arg(long, value_name = "PORT")]
     pub(super) port: Option<u16>,
-    /// Port of the simulated cloud; a free one if unset.
+    /// Port of the simulated cloud; a free port if unset.
     #[arg(long, value_name = "PORT")]
     pub(super) cloud_port: Option<u16>,
-    /// Show the controllers' log on standard error; twice: debug lines, too; three times: everything.
+    /// Show the controllers' log on standard error; twice: with debug records; three times: with all records.
     #[arg(short = 'v', action = ArgAction::Count)]
     pub(super) verbosity: u8,
 }
 
-/// How the story is told.
+/// The format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
-    /// For people.
+    /// Text for people to read.
     Text,
-    /// For programs.
+    /// JSON for programs to parse.
     Json,
 }
 
-/// What came of the command line.
+/// The result of parsing the arguments.
 #[derive(Debug)]
 pub(super) enum Parsed {
-    /// Run with these.
+    /// The arguments of a demo to run.
     Run(Arguments),
-    /// Help or version was asked for: print it and end well.
+    /// A text to print, such as the help or the version. Exit code 0.
     Say(String),
-    /// They cannot be used; exit code 1.
+    /// An error message. Exit code 1.
     Wrong(String),
 }
 
-/// Parses what follows `demo`.
+/// Parses the arguments that follow `demo`.
 pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
     match Arguments::try_parse_from(std::iter::once(COMMAND.into()).chain(arguments)) {
         Ok(arguments) => Parsed::Run(arguments),
@@ -111,7 +112,7 @@ fn service_count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Returns a line that says which argument is wrong, and the nearest right one.
+/// Returns the message about an invalid argument, with the most similar valid one.
 fn explain(error: &clap::Error) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -119,7 +120,7 @@ fn explain(error: &clap::Error) -> String {
         _ => None,
     };
     let argument = context(ContextKind::InvalidArg).unwrap_or_default();
-    // clap shows the value's placeholder behind the flag.
+    // clap shows the value's placeholder after the flag.
     let flag = argument.split([' ', '=', '[']).next().unwrap_or_default();
     let see = format!("see '{COMMAND} --help'");
     match error.kind() {

@@ -1,4 +1,4 @@
-//! The cloud controller manager of the demo: as the program, and it can be killed.
+//! The cloud controller manager of the demo, started like the program and able to be killed.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,26 +15,26 @@ use tokio_util::sync::CancellationToken;
 
 use super::pod_ranges::CLUSTER_CIDR;
 
-/// The pauses of the lifecycle and the route controller: less than a tenth of the defaults, so that nobody waits. All
-/// other settings are the product's; the five minutes for which a landslide is held, too.
+/// Flags that shorten the intervals of the lifecycle and the route controller to less than a tenth of the defaults. All
+/// other settings are the defaults, including the five minutes for which a mass deletion is held.
 const PERIODS: [&str; 2] = ["--node-monitor-period=400ms", "--route-reconciliation-period=400ms"];
-/// Worker threads: few, as the program has.
+/// Number of worker threads, as few as in the program.
 const THREADS: usize = 2;
-/// A killed task ends at its next await: long before this.
+/// Timeout for killing the controllers. A killed task ends at its next await, long before this.
 const END: Duration = Duration::from_secs(60);
 
-/// Running controllers. They have a tokio runtime of their own, so that they can be killed as a process can: every task
-/// and connection is dropped where it is.
+/// The running controllers. They have a tokio runtime of their own, so that they can be killed like a process: every
+/// task and connection is dropped where it is.
 pub(super) struct Controllers {
     runtime: Option<Runtime>,
     handles: Handles,
 }
 
 impl Controllers {
-    /// Starts them as the program does.
+    /// Starts the controllers like the program does.
     ///
     /// # Errors
-    /// What the program would say.
+    /// The program's error message.
     pub(super) async fn start(kubeconfig: &Path, cloud_config: &Path, shutdown: CancellationToken) -> Result<Self> {
         let flags = match Flags::parse(arguments(kubeconfig, cloud_config)) {
             Parsed::Flags(flags) => *flags,
@@ -51,15 +51,15 @@ impl Controllers {
         }
     }
 
-    /// What they know of Nodes.
+    /// Returns the controllers' cache of Nodes.
     pub(super) fn nodes(&self) -> &Cache<Node> {
         self.handles.nodes()
     }
 
-    /// Ends them as SIGKILL does; returns when nothing of them runs any more.
+    /// Kills the controllers like SIGKILL does. Returns when all of their tasks have ended.
     ///
     /// # Errors
-    /// If the thread that waits for it panics.
+    /// If the thread that waits for the runtime panics.
     pub(super) async fn kill(mut self) -> Result<()> {
         if let Some(runtime) = self.runtime.take() {
             tokio::task::spawn_blocking(move || runtime.shutdown_timeout(END)).await?;
@@ -70,7 +70,7 @@ impl Controllers {
 
 impl Drop for Controllers {
     fn drop(&mut self) {
-        // A runtime must not be waited for in another one.
+        // Waiting for a runtime within another runtime would panic.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -1,11 +1,11 @@
-//! The demo's temporary directory: files that only this user can read, removed at the end.
+//! The demo's temporary directory, whose files only this user can read and which is removed at the end.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// A directory of this process, removed when it is dropped, and files elsewhere that go with it.
+/// A directory of this process and files elsewhere, all removed on drop.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
@@ -13,10 +13,10 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Makes a new one in the first of the usual places that can be written to.
+    /// Creates a directory in the first of the usual places that is writable.
     ///
     /// # Errors
-    /// The system's, with the path, for the first of them.
+    /// The system's error for the first place, with the path.
     pub(super) fn new() -> io::Result<Self> {
         let run = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         Self::in_first(
@@ -29,7 +29,7 @@ impl Directory {
         let mut failure = None;
         for place in places {
             let path = std::path::absolute(place.join(&unique))?;
-            // Fails if it exists: nobody can put something of theirs in our place.
+            // The creation fails if the directory exists, so that nobody can prepare it.
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self { path, elsewhere: Vec::new() }),
                 Err(error) => _ = failure.get_or_insert_with(|| about(&path, &error)),
@@ -41,17 +41,17 @@ impl Directory {
     /// Writes a new file (mode 600) and returns its path.
     ///
     /// # Errors
-    /// The system's, with the path.
+    /// The system's error, with the path.
     pub(super) fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         create(&path, text)?;
         Ok(path)
     }
 
-    /// Writes a new file (mode 600) at a place of the user's, and returns its absolute path.
+    /// Writes a new file (mode 600) at a path that the user chose, and returns its absolute path.
     ///
     /// # Errors
-    /// The system's, with the path; also if the file exists.
+    /// The system's error, with the path, also if the file exists.
     pub(super) fn write_elsewhere(&mut self, path: &Path, text: &str) -> io::Result<PathBuf> {
         let path = std::path::absolute(path)?;
         create(&path, text)?;

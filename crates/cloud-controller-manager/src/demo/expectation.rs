@@ -1,4 +1,4 @@
-//! What must be seen in the Kubernetes API and in the cloud, and whether it is (pure).
+//! Expected states of the Kubernetes API and the cloud, and their judgement as pure functions.
 
 mod nodes;
 mod routes;
@@ -13,65 +13,67 @@ use super::observed::{Baseline, Observed};
 use super::tally::Tally;
 use nodes::{is_initialised, is_ready, is_shut_down};
 
-/// Nodes, Services, routes or events that are shown as examples.
+/// Number of Nodes, Services, routes or events that are shown as examples.
 const EXAMPLES: usize = 3;
 
-/// What a step must lead to. In every step, no other Node may disappear or be replaced, and no load balancer be replaced
-/// or lose its address.
+/// An expected result of a step. In every step, no other Node may be deleted or replaced, and no load balancer may be
+/// replaced or lose its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Expectation {
-    /// So many Nodes exist, and all wait behind the start-up taint.
+    /// Exactly `nodes` Nodes exist, all with the uninitialized taint.
     Registered { nodes: usize },
-    /// So many Nodes exist, and all are initialised; the cloud was asked in at least so many passes meanwhile. `show`: the
-    /// one that is shown as an example.
+    /// Exactly `nodes` Nodes exist, all initialized, after at least `passes` further passes over the cloud. `show` is
+    /// the Node to show as an example.
     Initialised { nodes: usize, passes: u32, show: Option<String> },
     /// The Node is not ready and has the shutdown taint.
     ShutDown { node: String },
     /// The Node is ready and has no shutdown taint.
     Running { node: String },
-    /// The Node is gone, and an event said so.
+    /// The Node was deleted, and an event reported the deletion.
     Deleted { node: String },
-    /// These Nodes are not ready and are kept; an event says `why`; the cloud was asked again after that. `refused`: this
-    /// one stays uninitialised, and an event says so.
+    /// The Nodes are not ready and are kept; an event reports `why`, and a later pass has read the cloud again. The
+    /// Node `refused` stays uninitialized, with an event.
     Kept { nodes: Vec<String>, why: &'static str, refused: Option<String> },
-    /// So many Nodes exist, all ready, initialised and without the shutdown taint.
+    /// Exactly `nodes` Nodes exist, all ready, initialized and without the shutdown taint.
     Settled { nodes: usize },
-    /// The cloud has one route for the Pod range of each initialised Node, so many, and no other; the Nodes say so.
+    /// The cloud has exactly one route for the Pod CIDR of each of the `nodes` initialized Nodes, and the Nodes'
+    /// conditions report the routes.
     Routed { nodes: usize },
-    /// These Services, by name and port, have a load balancer each: its address in the status, the finalizer, one
-    /// listener, every initialised Node as target. Nobody else has one, and no other is in the cloud.
+    /// Each of these Services, by name and port, has a load balancer: its address in the status, the finalizer, one
+    /// listener, and every initialized Node as a target. No other Service has one, and the cloud has no other.
     Balanced { ports: Vec<(String, u16)> },
-    /// There is no such Service.
+    /// The Service does not exist.
     Gone { service: String },
-    /// The controllers were killed while they worked on this Service: it has the finalizer. `deleting`: and waits for its
-    /// end. `in_cloud`: whether it has a load balancer.
+    /// The controllers were killed while they worked on this Service, which has the finalizer. `deleting`: the Service
+    /// is being deleted. `in_cloud`: its load balancer exists.
     Interrupted { service: String, deleting: bool, in_cloud: bool },
-    /// The controllers ask the cloud for at most so many changes.
+    /// The controllers request at most this number of changes from the cloud.
     AtMost { changes: u64 },
-    /// For so long after all was done, the controllers ask the cloud for no change; `silent`: nor the Kubernetes API.
+    /// The controllers request no change from the cloud for this time after all actions; with `silent`, they do not
+    /// write to the Kubernetes API either.
     Still { dwell: Duration, silent: bool },
 }
 
-/// How far it is.
+/// The progress of an expectation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Not yet.
+    /// The expectation is not fulfilled yet.
     Waiting {
-        /// So many of …
+        /// Number of objects that fulfil the expectation.
         done: usize,
-        /// … so many.
+        /// Number of objects that must fulfil it.
         of: usize,
-        /// What there is instead.
+        /// Text about the current state.
         seen: String,
     },
-    /// It happened; lines that show it.
+    /// The expectation is fulfilled, as these lines show.
     Happened(Vec<String>),
-    /// It cannot happen any more.
+    /// The expectation can no longer be fulfilled.
     Broken(String),
 }
 
-/// Whether all of it is so: broken if one is, else waiting for the first that does. The text is what is expected; what
-/// changed in the cloud is shown in any case.
+/// Judges all expectations: broken if any of them is, else waiting if any of them is. Returns the text of the
+/// expectation, and in any case the changes in the cloud.
 pub(super) fn judge(expectations: &[Expectation], before: &Baseline, now: &Observed) -> (String, Verdict) {
     let all = || expectations.iter().map(Expectation::text).collect::<Vec<_>>().join("; ");
     if let Some(broken) = unharmed(expectations, before, now) {
@@ -91,7 +93,7 @@ pub(super) fn judge(expectations: &[Expectation], before: &Baseline, now: &Obser
     })
 }
 
-/// What was lost that must not be, in any step.
+/// Returns the objects that were lost although no step may lose them.
 fn unharmed(expectations: &[Expectation], before: &Baseline, now: &Observed) -> Option<String> {
     let doomed = expectations.iter().find_map(|expectation| match expectation {
         Expectation::Deleted { node } => Some(node.as_str()),
@@ -107,7 +109,7 @@ fn unharmed(expectations: &[Expectation], before: &Baseline, now: &Observed) -> 
 }
 
 impl Expectation {
-    /// What is expected, for messages.
+    /// Returns the expectation as text, for messages.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Registered { nodes } => format!("{nodes} Nodes with the start-up taint"),
@@ -150,7 +152,7 @@ impl Expectation {
         }
     }
 
-    /// Whether it is so.
+    /// Returns the progress of the expectation.
     fn judge(&self, before: &Baseline, now: &Observed) -> Verdict {
         match self {
             Self::Registered { nodes } => nodes::all(now, *nodes, Node::is_uninitialized),

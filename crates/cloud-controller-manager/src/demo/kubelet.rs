@@ -1,5 +1,4 @@
-//! What kubelets and kube-controller-manager do with Nodes: register them, give them Pod ranges, and say whether they are
-//! ready.
+//! The kubelets and kube-controller-manager of the demo: they register Nodes, assign Pod CIDRs and report readiness.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::node_object::{conditions, node_object};
 use super::pod_ranges::PodRanges;
 
-/// Machines have no watch: they are looked at this often, all at once.
+/// Interval of polls of all machines, which cannot be watched.
 const LOOK: Duration = Duration::from_millis(100);
-/// Requests at the same time.
+/// Maximum number of requests in flight.
 const CONCURRENT: usize = 16;
 
 /// The kubelets of all machines.
@@ -34,18 +33,18 @@ pub(super) struct Kubelets {
 
 #[derive(Default)]
 struct State {
-    /// By Node name: whether it was last said to be ready.
+    /// Readiness that was last reported, by Node name.
     registered: BTreeMap<String, bool>,
-    /// Pod ranges that new Nodes are still to get, by Node name.
+    /// Pod CIDRs that are still to be assigned to new Nodes, by Node name.
     ranges: BTreeMap<String, String>,
     free: PodRanges,
-    /// They run, but do not report.
+    /// Machines whose kubelets run but do not report.
     silent: HashSet<String>,
-    /// The last request that failed.
+    /// Error of the last request that failed.
     trouble: Option<String>,
 }
 
-/// What is to be written.
+/// A write to the Kubernetes API.
 #[derive(Debug, PartialEq)]
 enum Task {
     Register(Box<Machine>),
@@ -58,8 +57,8 @@ impl Kubelets {
         Self { client, cloud, state: Arc::default() }
     }
 
-    /// Follows the machines until `shutdown`: a new one registers a Node, one that stops or disappears leaves it not
-    /// ready, one that starts again makes it ready.
+    /// Follows the machines until `shutdown`: a new machine registers a Node, a machine that stops or disappears makes
+    /// its Node not ready, and a machine that starts again makes its Node ready.
     pub(super) async fn run(self, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             let tasks = self.state().tasks(&self.cloud.machines());
@@ -71,17 +70,17 @@ impl Kubelets {
         }
     }
 
-    /// These kubelets report no more: kube-controller-manager marks their Nodes.
+    /// Stops the reports of these kubelets, so that kube-controller-manager marks their Nodes as not ready.
     pub(super) fn silence(&self, nodes: &[String]) {
         self.state().silent.extend(nodes.iter().cloned());
     }
 
-    /// All kubelets report again.
+    /// Lets all kubelets report again.
     pub(super) fn wake(&self) {
         self.state().silent.clear();
     }
 
-    /// The last request that failed, if any.
+    /// Returns the error of the last request that failed, if any.
     pub(super) fn trouble(&self) -> Option<String> {
         self.state().trouble.clone()
     }
@@ -99,7 +98,7 @@ impl Kubelets {
                 let patch = json!({"status": {"conditions": conditions(ready, Timestamp::now())}});
                 match strategic_patch(&api, &node, Some("status"), &patch).await {
                     Ok(_) => _ = self.state().registered.insert(node, ready),
-                    // A kubelet that starts registers; one that runs on does not notice.
+                    // A kubelet that starts registers its Node; a running kubelet does not notice.
                     Err(error) if is_not_found(&error) => match restarted {
                         Some(machine) => self.register(&machine).await,
                         None => _ = self.state().registered.insert(node, ready),
@@ -130,7 +129,7 @@ impl Kubelets {
         }
     }
 
-    /// Gives a Node its Pod range, as kube-controller-manager does with `--allocate-node-cidrs`.
+    /// Assigns a Pod CIDR to a Node, like kube-controller-manager with `--allocate-node-cidrs`.
     async fn assign(&self, node: &str, range: &str) {
         let api: Api<NodeObject> = Api::all(self.client.clone());
         let patch = json!({"spec": {"podCIDR": range, "podCIDRs": [range]}});
@@ -140,7 +139,7 @@ impl Kubelets {
         }
     }
 
-    /// It is tried again with the next look.
+    /// Records a failed request, which the next poll repeats.
     fn note(&self, node: &str, error: &kube::Error) {
         tracing::warn!(node, error = %api_error(error), "a kubelet's request failed, it is sent again");
         self.state().trouble = Some(format!("the kubelet of {node}: {}", api_error(error)));
@@ -148,7 +147,7 @@ impl Kubelets {
 }
 
 impl State {
-    /// A Node has registered; the Pod range that it is to get.
+    /// Records that a Node has registered, and returns its Pod CIDR.
     fn join(&mut self, node: &str) -> Option<String> {
         self.registered.insert(node.to_owned(), true);
         let range = self.free.take()?;
@@ -156,7 +155,7 @@ impl State {
         Some(range)
     }
 
-    /// What differs between the machines and what the API was told.
+    /// Returns the writes for all differences between the machines and the Kubernetes API.
     fn tasks(&self, machines: &[Machine]) -> Vec<Task> {
         let assign = |(node, range): (&String, &String)| Task::Assign { node: node.clone(), range: range.clone() };
         let mut tasks: Vec<Task> = self.ranges.iter().map(assign).collect();
@@ -190,7 +189,7 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Two machines; the first is registered and ready.
+    /// Returns two machines, the first of which is registered and ready.
     fn world() -> (Cloud, State) {
         let cloud = Cloud::default();
         cloud.create_machines("n", 2);

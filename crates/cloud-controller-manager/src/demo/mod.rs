@@ -1,7 +1,8 @@
-//! A whole cluster and a whole cloud in this process, and the story of what becomes of Nodes and Services.
+//! The demo: a cluster and a cloud in this process, and a story about Nodes and Services.
 //!
-//! [`story`] says what is done and what must come of it, [`expectation`] judges what was [`observed`] in the Kubernetes
-//! API and in the cloud, [`runner`] waits for it in the [`world`], [`timeline`] and [`report`] tell it.
+//! [`story`] declares the actions and the expected results of each step, [`expectation`] judges the [`observed`] state
+//! of the Kubernetes API and the cloud, [`runner`] waits for the results in the [`world`], and [`timeline`] and
+//! [`report`] print them.
 
 mod arguments;
 mod controllers;
@@ -38,11 +39,20 @@ use story::Action;
 use timeline::{Style, Timeline, Width};
 use world::World;
 
-/// Events are looked for this often while the demo serves.
+/// Interval of polls for events while the demo serves.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// Runs the demo, or prints its help, if the arguments of the program ask for that.
+pub(crate) fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    match arguments.next()? {
+        first if first == "demo" => Some(main(arguments)),
+        first if first == "help" && arguments.next()? == "demo" => Some(main(["--help".into()])),
+        _ => None,
+    }
+}
+
 /// Runs the demo with the arguments that follow `demo`.
-pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match arguments::parse(arguments) {
         Parsed::Run(arguments) => manager::block_on(run(arguments)),
         Parsed::Say(text) => manager::print(&text, ExitCode::SUCCESS),
@@ -56,7 +66,7 @@ fn fail(text: &str) -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> ExitCode {
-    // Without -v nothing is logged: what the controllers warn of is what the story is about.
+    // Nothing is logged without -v, because the story provokes what the controllers warn of.
     match arguments.verbosity {
         0 => {}
         1 => manager::init_logging(0),
@@ -67,7 +77,7 @@ async fn run(arguments: Arguments) -> ExitCode {
     let (no_color, term) = (variable("NO_COLOR"), variable("TERM"));
     let style = Style::new(arguments.output, stdout().is_terminal(), no_color.as_deref(), term.as_deref());
     let mut timeline = Timeline::new(stdout(), style, Width::of_terminal());
-    // One for the whole run: a signal that comes when the story is just over is not lost.
+    // One future for the whole run, so that a signal at the end of the story is not lost.
     let mut stopped = std::pin::pin!(stopped());
     let world = tokio::select! {
         told = show(&arguments, &mut timeline) => match told {
@@ -93,7 +103,7 @@ async fn run(arguments: Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Tells the whole story, and returns the world as it is after that.
+/// Runs the whole story, and returns the world in its final state.
 async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> Result<World, String> {
     let world = World::start(arguments).await;
     let mut world = world.map_err(|error| format!("the demo did not start: {error:#}"))?;
@@ -108,7 +118,7 @@ async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> Result<
     Ok(world)
 }
 
-/// Tells each event of the cluster as it comes; never returns.
+/// Prints each event of the cluster; never returns.
 async fn feed(world: &World, timeline: &mut Timeline<Stdout>) {
     let mut told = world.said_since(0).len();
     loop {
@@ -121,11 +131,11 @@ async fn feed(world: &World, timeline: &mut Timeline<Stdout>) {
     }
 }
 
-/// Returns on SIGINT, SIGTERM or SIGHUP, with the exit code of a process that the signal ended.
+/// Returns on SIGINT, SIGTERM or SIGHUP, with the exit code of a process that was ended by this signal.
 async fn stopped() -> u8 {
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let [Ok(mut interrupt), Ok(mut term), Ok(mut hangup)] = kinds.map(signal) else {
-        // Then the signals end the process as they always do.
+        // The signals keep their default action.
         return std::future::pending().await;
     };
     let kind = tokio::select! {

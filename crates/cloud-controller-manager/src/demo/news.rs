@@ -1,4 +1,4 @@
-//! What a step changed in the cloud, in a few lines.
+//! The changes of a step in the cloud, in a few lines.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use provider_simulated::cloud::CloudRoute;
 
 use super::observed::{Balancer, Observed};
 
-/// Lines about load balancers, and as many about routes.
+/// Maximum number of lines about load balancers, and of lines about routes.
 const LINES: usize = 3;
 
-/// Everything that the cloud has for the cluster: what it is called, and how it is.
+/// The cluster's load balancers and routes in the cloud, by name, with their state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Inventory {
     balancers: BTreeMap<String, String>,
@@ -18,7 +18,7 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    /// What the cloud has now.
+    /// Returns the current load balancers and routes.
     pub(super) fn of(observed: &Observed) -> Self {
         let name = |service: &Service| service.metadata.name.clone().unwrap_or_default();
         let services = observed.services.iter().map(|service| (default_load_balancer_name(service), name(service)));
@@ -34,7 +34,7 @@ impl Inventory {
         }
     }
 
-    /// What is new, changed or gone since `before`.
+    /// Returns the objects that were created, changed or deleted since `before`.
     pub(super) fn news(&self, before: &Self) -> Vec<String> {
         [changes(&before.balancers, &self.balancers), changes(&before.routes, &self.routes)].concat()
     }
@@ -53,7 +53,7 @@ fn changes(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) ->
     lines
 }
 
-/// Where a route leads.
+/// Returns the target of a route.
 pub(super) fn leads_to(route: &CloudRoute) -> String {
     let machine = if route.blackhole { "a machine that is gone" } else { &route.machine_name };
     format!("to {machine} ({})", route.route.next_hop.join(", "))

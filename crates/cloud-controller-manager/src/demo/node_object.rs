@@ -1,14 +1,15 @@
-//! A Node as a kubelet registers it for a machine.
+//! The Node object that a kubelet registers for a machine.
 
 use cloud_provider::names::{EFFECT_NO_SCHEDULE, TAINT_UNINITIALIZED};
 use jiff::Timestamp;
 use provider_simulated::cloud::Machine;
 use serde_json::{Value, json};
 
-/// Images in a Node's status: kubelets report up to 50, and they are most of a Node's size.
+/// Number of images in a Node's status. Kubelets report up to 50, which are most of a Node's size.
 const IMAGES: usize = 25;
 
-/// The Node, with the start-up taint that `--cloud-provider=external` sets, and no address but the host name.
+/// Returns the Node with the uninitialized taint that `--cloud-provider=external` adds, and with no address except the
+/// host name.
 pub(super) fn node_object(machine: &Machine, now: Timestamp) -> Value {
     let name = &machine.name;
     let resources = json!({
@@ -44,10 +45,10 @@ pub(super) fn node_object(machine: &Machine, now: Timestamp) -> Value {
     })
 }
 
-/// An image with its two names, about as long as real ones.
+/// Returns an image with its two names, about as long as real ones.
 fn image(number: usize) -> Value {
     let repository = format!("registry.example.com/platform/component-{number:02}");
-    // Digests are 64 hexadecimal digits; these say nothing.
+    // A placeholder with the 64 hexadecimal digits of a digest.
     let digest = format!("{number:02x}").repeat(32);
     json!({
         "names": [format!("{repository}@sha256:{digest}"), format!("{repository}:v1.{number}.0")],
@@ -55,13 +56,14 @@ fn image(number: usize) -> Value {
     })
 }
 
-/// The conditions: as a healthy kubelet posts them, or as kube-controller-manager sets them when it posts no more.
+/// Returns the conditions that a healthy kubelet reports, or that kube-controller-manager sets when the kubelet stops
+/// reporting.
 pub(super) fn conditions(ready: bool, now: Timestamp) -> Value {
     let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         let mut condition =
             json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now});
-        // It is the kubelet's: whoever marks the Node leaves it.
+        // The kubelet's condition, which kube-controller-manager does not change.
         if ready {
             condition["lastHeartbeatTime"] = json!(now);
         }

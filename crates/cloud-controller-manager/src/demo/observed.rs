@@ -1,4 +1,4 @@
-//! What is seen at one moment: in the Kubernetes API, and in the cloud itself.
+//! The observed state of the Kubernetes API and the cloud at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,70 +10,70 @@ use provider_simulated::cloud::{Cloud, CloudRoute, LoadBalancer, LoadBalancerSta
 use super::news::Inventory;
 use super::tally::Tally;
 
-/// What was read from the Kubernetes API and from the cloud, and how often the controllers asked for something.
+/// The state of the Kubernetes API and the cloud, and the numbers of the controllers' requests.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Observed {
-    /// Since the start.
+    /// Time since the start.
     pub(super) at: Duration,
-    /// All Nodes.
+    /// Nodes of the cluster.
     pub(super) nodes: Vec<Arc<Node>>,
-    /// All Services.
+    /// Services of the cluster.
     pub(super) services: Vec<Arc<Service>>,
-    /// All events so far.
+    /// Events about Nodes and Services so far.
     pub(super) said: Vec<Arc<Said>>,
-    /// Passes in which the cloud was asked for machines so far.
+    /// Number of passes so far in which machines were read from the cloud.
     pub(super) passes: u32,
-    /// What the cloud has.
+    /// Load balancers and routes in the cloud.
     pub(super) cloud: Arc<CloudState>,
-    /// Requests of the controllers to the cloud so far that ask for a change.
+    /// Number of the controllers' requests for changes in the cloud so far.
     pub(super) changes: Tally,
-    /// Writes of the controllers to the Kubernetes API so far, events included.
+    /// Number of the controllers' writes to the Kubernetes API so far, including events.
     pub(super) writes: Tally,
 }
 
 /// An event about a Node or a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said {
-    /// The kind of its object.
+    /// Kind of the event's object.
     pub(super) kind: String,
-    /// Its name.
+    /// Name of the event's object.
     pub(super) about: String,
-    /// The reason, one word.
+    /// Reason of the event, one word.
     pub(super) reason: String,
-    /// The message.
+    /// Message of the event.
     pub(super) message: String,
-    /// Passes at the time it was read.
+    /// Number of passes when the event was read.
     pub(super) passes: u32,
 }
 
-/// The cloud's load balancers and routes.
+/// The load balancers and routes in the cloud.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CloudState {
-    /// All of them, whoever made them.
+    /// Load balancers, including those that the controllers did not create.
     pub(super) balancers: Vec<Balancer>,
-    /// All of them, whoever made them.
+    /// Routes, including those that the controllers did not create.
     pub(super) routes: Vec<CloudRoute>,
 }
 
-/// A load balancer of the cloud.
+/// A load balancer in the cloud.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Balancer {
-    /// The cloud's id.
+    /// ID of the load balancer in the cloud.
     pub(super) id: String,
-    /// Its name: the Service's UID in another form.
+    /// Name of the load balancer, which is derived from the Service's UID.
     pub(super) name: String,
-    /// Its address, once it works.
+    /// Address of the load balancer, as soon as it is active.
     pub(super) ip: Option<String>,
-    /// Whether the cloud still works on it.
+    /// If set, the cloud is still changing the load balancer.
     pub(super) pending: bool,
-    /// Port, protocol and port on the machines.
+    /// Listeners: port, protocol and port on the machines.
     pub(super) listeners: BTreeSet<(u16, String, u16)>,
-    /// Ids of machines.
+    /// IDs of the target machines.
     pub(super) targets: BTreeSet<String>,
 }
 
 impl CloudState {
-    /// Reads the cloud.
+    /// Reads the load balancers and routes of the cloud.
     pub(super) fn of(cloud: &Cloud) -> Self {
         let balancers = cloud.load_balancers().into_iter().map(Balancer::from).collect();
         Self { balancers, routes: cloud.routes() }
@@ -81,7 +81,7 @@ impl CloudState {
 }
 
 impl Balancer {
-    /// Address, listeners and number of targets.
+    /// Formats address, listeners and number of targets.
     pub(super) fn state(&self) -> String {
         let address = self.ip.as_deref().unwrap_or("no address");
         let pending = if self.pending { " (pending)" } else { "" };
@@ -89,7 +89,7 @@ impl Balancer {
     }
 }
 
-/// Listeners in one line.
+/// Formats the listeners on one line.
 pub(super) fn listed(listeners: &BTreeSet<(u16, String, u16)>) -> String {
     let listener = |(port, protocol, target): &(u16, String, u16)| format!("{port}/{protocol} → {target}");
     let texts: Vec<String> = listeners.iter().map(listener).collect();
@@ -111,35 +111,35 @@ impl From<LoadBalancer> for Balancer {
 }
 
 impl Observed {
-    /// A Service by name.
+    /// Returns the Service with this name.
     pub(super) fn service(&self, name: &str) -> Option<&Arc<Service>> {
         self.services.iter().find(|service| service.metadata.name.as_deref() == Some(name))
     }
 
-    /// The load balancers that carry a Service's name; there should never be two.
+    /// Returns the load balancers with a Service's name. There should never be two.
     pub(super) fn balancers(&self, service: &Service) -> Vec<&Balancer> {
         let name = default_load_balancer_name(service);
         self.cloud.balancers.iter().filter(|balancer| balancer.name == name).collect()
     }
 }
 
-/// What was there when a step began.
+/// The state at the beginning of a step.
 #[derive(Debug, Default)]
 pub(super) struct Baseline {
     uids: BTreeMap<Box<str>, Box<str>>,
-    /// Id and address of the load balancer of each Service, by the Service's name.
+    /// ID and address of each Service's load balancer, by the Service's name.
     balancers: BTreeMap<String, (String, Option<String>)>,
-    /// What the cloud had.
+    /// Load balancers and routes in the cloud.
     pub(super) inventory: Inventory,
-    /// Number of events.
+    /// Number of events so far.
     pub(super) said: usize,
-    /// Passes.
+    /// Number of passes so far.
     pub(super) passes: u32,
-    /// Requests to the cloud that ask for a change.
+    /// Number of requests for changes in the cloud.
     pub(super) changes: Tally,
-    /// Writes to the Kubernetes API.
+    /// Number of writes to the Kubernetes API.
     pub(super) writes: Tally,
-    /// When the step's actions were done.
+    /// Time at which the step's actions were done.
     pub(super) acted: Duration,
 }
 
@@ -161,15 +161,15 @@ impl Baseline {
         }
     }
 
-    /// Nodes that have disappeared or been replaced since, except `except`.
+    /// Returns the Nodes that have been deleted or replaced since, except `except`.
     pub(super) fn lost(&self, observed: &Observed, except: Option<&str>) -> Vec<&str> {
         let now: BTreeMap<&str, &str> = observed.nodes.iter().map(|node| (&*node.name, &*node.uid)).collect();
         let lost = self.uids.iter().filter(|(name, uid)| now.get(&***name) != Some(&&***uid));
         lost.map(|(name, _)| &**name).filter(|name| Some(*name) != except).collect()
     }
 
-    /// Services whose load balancer was replaced by another one or has got another address since, with what it was and
-    /// is.
+    /// Returns the Services whose load balancer has been replaced or has got another address since, with the old and
+    /// the new state.
     pub(super) fn moved(&self, observed: &Observed) -> Vec<String> {
         let moved = self.balancers.iter().filter_map(|(name, (id, ip))| {
             let now = *observed.balancers(observed.service(name)?).first()?;

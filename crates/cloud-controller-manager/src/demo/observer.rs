@@ -1,4 +1,5 @@
-//! The demo's eyes: watches on Nodes, Services and Events, the cloud's counters, and the cloud itself.
+//! The demo's observer: watches on Nodes, Services and Events, polls of the cloud's counters, and reads of the cloud
+//! itself.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::observed::{CloudState, Said};
 
-/// The cloud's counters have no watch: they are looked at this often.
+/// Interval of polls of the cloud's counters, which cannot be watched.
 const LOOK: Duration = Duration::from_millis(50);
-/// The cloud's load balancers and routes neither, and they are many.
+/// Maximum age of the cloud's load balancers and routes, which cannot be watched either and are many.
 const GLANCE: Duration = Duration::from_millis(100);
-/// What routes begin with on which machines are looked up.
+/// Prefix of the requests that read machines.
 const MACHINE_ROUTES: &str = "GET /v1/machines";
 
 /// Watches the API server and counts passes over the cloud.
@@ -34,8 +35,8 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Starts watching; returns when everything that is there is known. `quiet`: requests to the cloud that are further
-    /// apart belong to different passes.
+    /// Starts the watches and returns when they are synced. Requests to the cloud that are more than `quiet` apart
+    /// belong to different passes.
     pub(super) async fn start(client: Client, cloud: Cloud, quiet: Duration, shutdown: CancellationToken) -> Self {
         let observer = Self {
             nodes: Cache::new(),
@@ -65,7 +66,7 @@ impl Observer {
         observer
     }
 
-    /// Keeps what events say, in the order in which they come.
+    /// Keeps the events in the order in which they are received.
     fn hear(&self, events: &Cache<SeenEvent>) {
         let (said, passes, changed) = (Arc::clone(&self.said), Arc::clone(&self.passes), Arc::clone(&self.changed));
         events.subscribe(Resync::never(), move |event| {
@@ -81,27 +82,27 @@ impl Observer {
         });
     }
 
-    /// All Nodes.
+    /// Returns the Nodes of the cluster.
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
         self.nodes.list()
     }
 
-    /// All Services.
+    /// Returns the Services of the cluster.
     pub(super) fn services(&self) -> Vec<Arc<Service>> {
         self.services.list()
     }
 
-    /// All events so far.
+    /// Returns the events so far.
     pub(super) fn said(&self) -> Vec<Arc<Said>> {
         lock(&self.said).clone()
     }
 
-    /// Passes in which the cloud was asked for machines so far.
+    /// Returns the number of passes so far in which machines were read from the cloud.
     pub(super) fn passes(&self) -> u32 {
         lock(&self.passes).passes
     }
 
-    /// What the cloud has, at most a glance ago.
+    /// Returns the load balancers and routes in the cloud, at most `GLANCE` old.
     pub(super) fn cloud(&self) -> Arc<CloudState> {
         let mut seen = lock(&self.seen);
         match &*seen {
@@ -114,13 +115,13 @@ impl Observer {
         }
     }
 
-    /// Something is done to the cloud: what was seen of it counts no more.
+    /// Discards the last read of the cloud, after the cloud was changed.
     pub(super) fn look_again(&self) {
         *lock(&self.seen) = None;
     }
 
-    /// Returns between two passes over the cloud, the first of which began after this call. It takes Nodes that are not
-    /// ready: for others the cloud is not asked.
+    /// Returns between two passes over the cloud, the first of which began after this call. Some Node must not be
+    /// ready, because machines of ready Nodes are not read.
     pub(super) async fn between_passes(&self) {
         let before = lock(&self.passes).passes;
         while !lock(&self.passes).is_between(before, Instant::now()) {
@@ -149,7 +150,7 @@ async fn count(cloud: Cloud, passes: Arc<Mutex<Passes>>, changed: Arc<Notify>, s
     }
 }
 
-/// Tells passes of the controllers apart by the silence between them.
+/// Tells passes of the controllers apart by the pauses between requests.
 #[derive(Debug)]
 struct Passes {
     quiet: Duration,
@@ -163,12 +164,12 @@ impl Passes {
         Self { quiet, requests: 0, last: None, passes: 0 }
     }
 
-    /// Whether a pass beyond the first `before` ones has ended.
+    /// Returns `true` if a pass after the first `before` passes has ended.
     fn is_between(&self, before: u32, now: Instant) -> bool {
         self.passes > before && self.last.is_some_and(|last| now.duration_since(last) >= self.quiet)
     }
 
-    /// Takes in the number of requests so far; whether a pass began.
+    /// Records the number of requests so far. Returns `true` if a pass began.
     fn note(&mut self, requests: u64, now: Instant) -> bool {
         if requests <= self.requests {
             return false;
@@ -181,7 +182,7 @@ impl Passes {
     }
 }
 
-/// An event, as it is watched.
+/// An event in the form in which it is watched.
 #[derive(Debug)]
 struct SeenEvent {
     key: String,

@@ -1,19 +1,19 @@
-//! Pod ranges, as kube-controller-manager allocates them.
+//! Pod CIDRs, allocated like those of kube-controller-manager.
 
-/// The cluster's range, as in `--cluster-cidr`.
+/// Pod CIDR of the cluster, as in `--cluster-cidr`.
 pub(super) const CLUSTER_CIDR: &str = "10.128.0.0/9";
 
-/// Ranges of that size fit into it.
+/// Number of /24 CIDRs in the cluster's Pod CIDR.
 const RANGES: u32 = 1 << (24 - 9);
 
-/// Hands out ranges of 256 addresses, each once.
+/// An allocator of /24 CIDRs, each of which is returned once.
 #[derive(Debug, Default)]
 pub(super) struct PodRanges {
     taken: u32,
 }
 
 impl PodRanges {
-    /// The next one; `None` when all are taken.
+    /// Returns the next CIDR; `None` if all are allocated.
     pub(super) fn take(&mut self) -> Option<String> {
         let number = self.taken;
         if number >= RANGES {

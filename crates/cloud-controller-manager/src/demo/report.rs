@@ -1,4 +1,4 @@
-//! What it cost: requests, writes, seconds, memory.
+//! The cost of the story: requests, writes, time and memory.
 
 use std::time::Duration;
 
@@ -7,43 +7,43 @@ use serde_json::{Value, json};
 use super::requests::{Requests, Sender};
 use super::table::{aligned, row};
 
-/// What a step cost.
+/// The cost of a step.
 #[derive(Debug, Clone)]
 pub(super) struct StepCost {
-    /// The step.
+    /// Name of the step.
     pub(super) name: &'static str,
-    /// How long it took.
+    /// Duration of the step.
     pub(super) took: Duration,
-    /// All requests from the start to its end.
+    /// Requests from the start of the story to the end of the step.
     pub(super) requests: Requests,
 }
 
-/// What everything cost.
+/// The cost of the whole story.
 #[derive(Debug, Clone)]
 pub(super) struct Report {
-    /// Number of Nodes.
+    /// Number of Nodes at the beginning.
     pub(super) nodes: usize,
-    /// Number of Services that the story begins with.
+    /// Number of Services at the beginning.
     pub(super) services: usize,
-    /// Whether every step happened.
+    /// If set, every step was successful.
     pub(super) ok: bool,
-    /// The steps that were run.
+    /// Steps that were run.
     pub(super) steps: Vec<StepCost>,
-    /// From the start of the servers to the end of the story.
+    /// Time from the start of the servers to the end of the story.
     pub(super) took: Duration,
-    /// The most memory that was resident, in KiB, where the system tells.
+    /// Peak of resident memory in KiB, if the system reports it.
     pub(super) peak_memory: Option<u64>,
 }
 
 /// A table with its heading.
 pub(super) struct Section {
-    /// Above the table.
+    /// Heading above the table.
     pub(super) heading: String,
-    /// Its lines.
+    /// Lines of the table.
     pub(super) rows: Vec<String>,
 }
 
-/// What the controllers asked for.
+/// The numbers of the controllers' requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Asked {
     cloud_reads: u64,
@@ -53,7 +53,7 @@ struct Asked {
     event_writes: u64,
 }
 
-/// What one Service cost, on average.
+/// The average cost of one Service.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct PerService {
     cloud_reads: f64,
@@ -96,7 +96,7 @@ impl Report {
         self.steps.last().map(|step| step.requests.clone()).unwrap_or_default()
     }
 
-    /// What each step alone cost.
+    /// Returns the cost of each step alone.
     fn costs(&self) -> Vec<(&'static str, Duration, Asked)> {
         let mut before = Asked::default();
         let cost = |step: &StepCost| {
@@ -108,26 +108,26 @@ impl Report {
         self.steps.iter().map(cost).collect()
     }
 
-    /// The requests before a step and at its end.
+    /// Returns the requests before and after a step.
     fn around(&self, name: &str) -> Option<[&Requests; 2]> {
         let mut pairs = self.steps.windows(2);
         pairs.find(|pair| pair[1].name == name).map(|pair| [&pair[0].requests, &pair[1].requests])
     }
 
-    /// Writes to a Node until it was initialised, on average.
+    /// Returns the average number of writes to a Node until it was initialized.
     fn writes_per_node(&self) -> Option<f64> {
         let step = self.steps.iter().find(|step| step.name == "initialise")?;
         Some(per(step.requests.writes_of(Sender::NodeControllers, "nodes"), self.nodes))
     }
 
-    /// Requests to the cloud and writes for the route of a Node, on average.
+    /// Returns the average numbers of requests to the cloud and of writes for the route of a Node.
     fn per_route(&self) -> Option<[f64; 2]> {
         let step = self.steps.iter().find(|step| step.name == "routes")?;
         let [_, changes] = step.requests.to_cloud_about("/v1/routes");
         Some([changes, step.requests.writes_of(Sender::RouteController, "nodes")].map(|count| per(count, self.nodes)))
     }
 
-    /// What it took for one of `count` Services that a step is about.
+    /// Returns the average cost of one of `count` Services in a step.
     fn per_service(&self, step: &str, count: usize) -> Option<PerService> {
         let [before, after] = self.around(step)?;
         let spent = |count: fn(&Requests) -> u64| count(after).saturating_sub(count(before));
@@ -139,14 +139,14 @@ impl Report {
         })
     }
 
-    /// By what is done to a Service: the words, the name for programs, and what it cost.
+    /// Returns the cost by action on a Service: the words for people, the name for programs, and the cost.
     fn service_costs(&self) -> Vec<(&'static str, &'static str, PerService)> {
         let steps = [("created", "expose", self.services), ("with another port", "port", 1), ("deleted", "delete", 1)];
         let costs = steps.into_iter();
         costs.filter_map(|(what, step, count)| Some((what, step, self.per_service(step, count)?))).collect()
     }
 
-    /// The tables for people.
+    /// Returns the tables for people.
     pub(super) fn sections(&self) -> Vec<Section> {
         let requests = self.requests();
         let heading =
@@ -198,7 +198,7 @@ impl Report {
         rows
     }
 
-    /// The same for programs.
+    /// Returns the report as JSON for programs.
     pub(super) fn object(&self) -> Value {
         let requests = self.requests();
         let steps = self.costs().into_iter().map(|(name, took, asked)| {
@@ -240,12 +240,12 @@ impl Report {
     }
 }
 
-/// Seconds, to the millisecond.
+/// Returns seconds, rounded to milliseconds.
 pub(super) fn rounded(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
-/// The most memory of this process that was resident so far, in KiB; Linux only.
+/// Returns the peak of this process's resident memory so far in KiB, on Linux only.
 pub(super) fn peak_memory() -> Option<u64> {
     vm_hwm(&std::fs::read_to_string("/proc/self/status").ok()?)
 }

@@ -1,27 +1,27 @@
-//! Requests by sender, and what they were for.
+//! Requests to the cloud and the Kubernetes API, by sender and purpose.
 
 use std::collections::BTreeMap;
 
 use super::tally::Tally;
 
-/// Who sends requests to the Kubernetes API.
+/// The sender of a request to the Kubernetes API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sender {
-    /// The node controller and the lifecycle controller: they share an identity.
+    /// The node controller and the lifecycle controller, which share an identity.
     NodeControllers,
-    /// The service controller.
+    /// The service controller of the demo.
     ServiceController,
-    /// The route controller.
+    /// The route controller of the demo.
     RouteController,
-    /// What the controllers share: start-up, caches.
+    /// The parts that the controllers share: start-up and caches.
     Shared,
-    /// The demo's kubelets and its kube-controller-manager.
+    /// The demo's kubelets and kube-controller-manager.
     Kubelets,
-    /// The demo's user, who makes and changes Services.
+    /// The demo's user, who creates and changes Services.
     User,
-    /// The demo's own eyes.
+    /// The demo's own watches.
     Observer,
-    /// Everybody else, such as kubectl.
+    /// Any other client, such as kubectl.
     Others,
 }
 
@@ -31,7 +31,7 @@ pub(super) const USER: &str = "demo-user";
 pub(super) const OBSERVER: &str = "demo-observer";
 
 impl Sender {
-    /// Who it is, from the program and its component.
+    /// Returns the sender with this user agent, which consists of a program and a component.
     pub(super) fn of(agent: &str) -> Self {
         match agent.split_once('/').unwrap_or((agent, "")) {
             ("cloud-controller-manager", "node-controller") => Self::NodeControllers,
@@ -45,7 +45,7 @@ impl Sender {
         }
     }
 
-    /// For people and programs.
+    /// Returns the name of the sender, for people and programs.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::NodeControllers => "node controllers",
@@ -59,28 +59,28 @@ impl Sender {
         }
     }
 
-    /// Whether it is part of the cloud controller manager.
+    /// Returns `true` if the sender is part of the cloud controller manager.
     fn is_ours(self) -> bool {
         matches!(self, Self::NodeControllers | Self::ServiceController | Self::RouteController | Self::Shared)
     }
 }
 
-/// Requests so far.
+/// The numbers of requests so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Requests {
-    /// To the cloud, by method and path template.
+    /// Requests to the cloud, by method and path template.
     pub(super) cloud: BTreeMap<String, u64>,
-    /// To the Kubernetes API, by sender, resource and verb.
+    /// Requests to the Kubernetes API, by sender, resource and verb.
     pub(super) kubernetes: BTreeMap<(Sender, String, String), u64>,
 }
 
 impl Requests {
-    /// To the cloud: reads, and requests that ask for a change.
+    /// Returns the numbers of reads and of changes that were requested from the cloud.
     pub(super) fn to_cloud(&self) -> [u64; 2] {
         self.to_cloud_about("/v1/")
     }
 
-    /// As [`to_cloud`](Self::to_cloud), only those whose path begins with `prefix`.
+    /// Returns the same numbers as [`to_cloud`](Self::to_cloud) for paths that begin with `prefix`.
     pub(super) fn to_cloud_about(&self, prefix: &str) -> [u64; 2] {
         let mut counts = [0; 2];
         for (route, count) in &self.cloud {
@@ -93,7 +93,7 @@ impl Requests {
         counts
     }
 
-    /// Requests of the cloud controller manager that ask the cloud for a change.
+    /// Returns the cloud controller manager's requests for changes in the cloud.
     pub(super) fn changes(&self) -> Tally {
         let mut tally = Tally::default();
         for (route, count) in self.cloud.iter().filter(|(route, _)| !route.starts_with("GET ")) {
@@ -102,7 +102,7 @@ impl Requests {
         tally
     }
 
-    /// Writes of the cloud controller manager to the Kubernetes API, events included.
+    /// Returns the cloud controller manager's writes to the Kubernetes API, including events.
     pub(super) fn writes(&self) -> Tally {
         let mut tally = Tally::default();
         for ((by, resource, verb), count) in
@@ -113,19 +113,20 @@ impl Requests {
         tally
     }
 
-    /// All that the cloud controller manager has asked so far for Services and routes of the cloud, and written to the
-    /// Kubernetes API. As long as a Node is not ready, its machine is asked for in every pass.
+    /// Returns the number of the cloud controller manager's requests to the cloud about Services and routes, and of its
+    /// writes to the Kubernetes API. Reads of machines are not counted, because every pass reads the machine of a Node
+    /// that is not ready.
     pub(super) fn asked(&self) -> u64 {
         let about = |prefix| self.to_cloud_about(prefix).into_iter().sum::<u64>();
         about("/v1/load-balancers") + about("/v1/routes") + self.writes().total()
     }
 
-    /// Writes of the cloud controller manager to a resource and its subresources.
+    /// Returns the cloud controller manager's writes to a resource and its subresources.
     pub(super) fn writes_to(&self, resource: &str) -> u64 {
         self.written(|sender, name| sender.is_ours() && name == resource)
     }
 
-    /// Writes of one sender to a resource and its subresources.
+    /// Returns the writes of one sender to a resource and its subresources.
     pub(super) fn writes_of(&self, by: Sender, resource: &str) -> u64 {
         self.written(|sender, name| sender == by && name == resource)
     }

@@ -1,4 +1,4 @@
-//! Tells the story: does what a step says and waits until what must come of it is seen.
+//! Runs the story: performs the actions of each step and waits until its expectations are fulfilled.
 
 use std::io::Write;
 use std::time::Duration;
@@ -12,52 +12,52 @@ use super::requests::Requests;
 use super::story::{Action, Step};
 use super::timeline::Timeline;
 
-/// Observations are at least so far apart: each looks at all Nodes.
+/// Minimum time between observations, because each reads all Nodes.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Where the story happens.
+/// The environment in which the story runs.
 pub(super) trait Stage {
-    /// Does something. An error ends the story.
+    /// Performs an action. An error ends the story.
     async fn act(&mut self, action: &Action) -> Result<(), String>;
-    /// What the Kubernetes API and the cloud show now.
+    /// Returns the current state of the Kubernetes API and the cloud.
     fn observe(&mut self) -> Observed;
-    /// Returns when there may be something new to observe; now and then also without.
+    /// Returns when there may be a new state to observe; occasionally also without one.
     async fn changed(&mut self);
-    /// Requests so far.
+    /// Returns the numbers of requests so far.
     fn requests(&self) -> Requests;
-    /// What went wrong behind the scenes, if anything.
+    /// Returns the last error of the demo's own components, if any.
     fn trouble(&self) -> Option<String>;
 }
 
-/// How a step is going.
+/// The progress of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// So many of …
+    /// Number of objects that fulfil the expectation.
     pub(super) done: usize,
-    /// … so many.
+    /// Number of objects that must fulfil it.
     pub(super) of: usize,
 }
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// How long it took.
+    /// Duration of the step.
     pub(super) took: Duration,
-    /// What shows that it happened; or why it did not.
+    /// Lines that show the success, or the failure.
     pub(super) result: Result<Vec<String>, Failure>,
 }
 
-/// A step that did not happen.
+/// A step that was not successful.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// What was expected.
+    /// Text of the expectation.
     pub(super) expected: String,
-    /// What was seen instead.
+    /// Text about the state that was observed instead.
     pub(super) seen: String,
 }
 
-/// Tells a story of so many Nodes and Services up to its end, or to the first step that does not happen. The error is one line that
-/// says which, what was expected and what was seen.
+/// Runs a story of this many Nodes and Services to its end, or to the first step that fails. The error is one line with
+/// the step, the expectation and the observed state.
 pub(super) async fn tell<S: Stage, W: Write>(
     story: &[Step],
     [nodes, services]: [usize; 2],
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::demo::expectation::Expectation;
 
-    /// A cluster in which one Node after the other registers, up to a number.
+    /// A cluster in which one Node after another registers, up to a number.
     struct Script {
         nodes: Vec<Arc<Node>>,
         most: usize,

@@ -1,4 +1,4 @@
-//! What a person can do with a demo that stays up.
+//! Instructions for the user of a demo that keeps running.
 
 use std::path::Path;
 
@@ -6,23 +6,23 @@ use serde_json::{Value, json};
 
 use super::pod_ranges::CLUSTER_CIDR;
 
-/// Where everything is.
+/// The addresses and files of a demo.
 #[derive(Clone, Copy)]
 pub(super) struct Places<'a> {
-    /// The Kubernetes API.
+    /// URL of the Kubernetes API.
     pub(super) api_url: &'a str,
-    /// The simulated cloud.
+    /// URL of the simulated cloud.
     pub(super) cloud_url: &'a str,
-    /// For kubectl.
+    /// Path of the kubeconfig for kubectl.
     pub(super) kubeconfig: &'a Path,
-    /// For another cloud controller manager.
+    /// Path of the cloud configuration for another cloud controller manager.
     pub(super) cloud_config: &'a Path,
     /// If set, the demo's own controllers run.
     pub(super) has_controllers: bool,
 }
 
 impl Places<'_> {
-    /// For people.
+    /// Returns the instructions as text.
     pub(super) fn text(&self) -> String {
         let Self { api_url, cloud_url, kubeconfig, cloud_config, has_controllers } = self;
         let (who, manager) = match has_controllers {
@@ -84,7 +84,7 @@ Break the Kubernetes API:
         )
     }
 
-    /// For programs.
+    /// Returns the addresses and files as JSON.
     pub(super) fn object(&self) -> Value {
         json!({"serve": {
             "admin": format!("{}/admin", self.cloud_url),

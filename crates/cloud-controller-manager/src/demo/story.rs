@@ -1,4 +1,4 @@
-//! The story, as data: what is done, and what must be seen in the Kubernetes API and in the cloud after that.
+//! The story as data: the actions of each step, and the expected state of the Kubernetes API and the cloud after them.
 
 mod nodes;
 mod services;
@@ -7,53 +7,53 @@ use std::time::Duration;
 
 use super::expectation::Expectation;
 
-/// One step of the story.
+/// A step of the story.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
-    /// One word, for tables and programs.
+    /// Name of the step, one word, for tables and programs.
     pub(super) name: &'static str,
-    /// What happens, for people.
+    /// Title of the step, for people.
     pub(super) title: String,
-    /// What is done, in this order.
+    /// Actions in their order.
     pub(super) actions: Vec<Action>,
-    /// What must come of it, all of it.
+    /// Expectations, all of which must be fulfilled.
     pub(super) expectations: Vec<Expectation>,
-    /// How long it may take.
+    /// Maximum duration of the step.
     pub(super) within: Duration,
 }
 
-/// What is done to the cluster or the cloud. Nodes and machines have the same names.
+/// An action on the cluster or the cloud. Nodes and machines have the same names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
-    /// The kubelets of all machines start, and register their Nodes.
+    /// The kubelets of all machines start and register their Nodes.
     StartKubelets,
     /// The cloud controller manager starts.
     StartControllers,
-    /// The cloud controller manager is killed: nothing of its state is left, no task ends in order.
+    /// The cloud controller manager is killed: its state is lost, and no task ends in order.
     KillControllers,
-    /// A new machine is made; its kubelet registers a Node.
+    /// A machine is created; its kubelet registers a Node.
     AddMachine(String),
     /// A machine is shut down.
     Stop(String),
     /// A machine is started.
     Start(String),
-    /// A machine is removed for good.
+    /// A machine is deleted permanently.
     Terminate(String),
-    /// Kubelets do not report any more, though their machines run. Done when the controllers know.
+    /// Kubelets stop reporting although their machines run. Done when the controllers have noticed.
     Silence(Vec<String>),
-    /// Silent kubelets report again.
+    /// Silenced kubelets report again.
     Wake,
     /// The cloud refuses the controllers' token.
     RevokeToken,
-    /// The token becomes one of another project, which has no machines.
+    /// The token becomes that of another project without machines.
     MoveToken,
-    /// The token is good again.
+    /// The token becomes valid again.
     RestoreToken,
-    /// The cloud shows machines no longer, all from the same moment on, between two passes of the controllers.
+    /// The cloud stops listing these machines, all at the same moment between two passes of the controllers.
     Vanish(Vec<String>),
-    /// Vanished machines are there again.
+    /// Vanished machines are listed again.
     Reappear,
-    /// Services of type LoadBalancer are made, each with a port.
+    /// Services of type LoadBalancer are created, each with a port.
     CreateServices(Vec<(String, u16)>),
     /// A Service gets another port.
     ChangePort(String, u16),
@@ -61,34 +61,35 @@ pub(super) enum Action {
     ChangeType(String, &'static str),
     /// A Service is deleted.
     DeleteService(String),
-    /// From now on the controllers get stuck at this moment of their work.
+    /// A fault is injected that stops the controllers at this moment of their work.
     Arm(Moment),
-    /// Done when they are stuck there.
+    /// Waits until the controllers have stopped at that moment.
     AwaitStuck,
-    /// Done when the controllers have been quiet for a while, except for asking about Nodes that are not ready.
+    /// Done when the controllers have been idle for a while, except for reading the machines of Nodes that are not
+    /// ready.
     Settle,
 }
 
-/// A moment in the controllers' work at which a crash would hurt.
+/// A moment in the controllers' work at which a crash would do harm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// The cloud has made a load balancer and the answer is lost.
+    /// The cloud has created a load balancer, and its answer is lost.
     Created,
     /// The cloud has not begun to delete a load balancer.
     Deleting,
-    /// The load balancer of this Service is deleted, and its finalizer not yet removed.
+    /// The load balancer of this Service is deleted, but its finalizer is not removed yet.
     Deleted(String),
 }
 
-/// The name of the n-th machine and its Node.
+/// Returns the name of the n-th machine and its Node.
 pub(super) fn name(number: usize) -> String {
     format!("worker-{number}")
 }
 
-/// The prefix of all names.
+/// Prefix of the names of all machines and Nodes.
 pub(super) const PREFIX: &str = "worker-";
 
-/// The story of `nodes` Nodes, at least five, and of `services` Services, at least three.
+/// Returns the story of `nodes` Nodes, at least five, and of `services` Services, at least three.
 pub(super) fn story(nodes: usize, services: usize) -> Vec<Step> {
     let Services { ports, .. } = &Services::new(services);
     let each = |count: usize| Duration::from_millis(20) * u32::try_from(count).unwrap_or(u32::MAX);
@@ -102,7 +103,7 @@ pub(super) fn story(nodes: usize, services: usize) -> Vec<Step> {
     steps
 }
 
-/// The Services that the story begins with, by name and port.
+/// The Services at the beginning of the story, by name and port.
 struct Services {
     ports: Vec<(String, u16)>,
 }
@@ -113,12 +114,12 @@ impl Services {
     }
 }
 
-/// Names and ports of the Services that the story begins with.
+/// Returns names and ports of the Services at the beginning of the story.
 pub(super) fn services(count: usize) -> Vec<(String, u16)> {
     Services::new(count).ports
 }
 
-/// The name of the n-th Service.
+/// Returns the name of the n-th Service.
 fn service(number: usize) -> String {
     format!("web-{number}")
 }

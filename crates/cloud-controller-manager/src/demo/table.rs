@@ -1,13 +1,13 @@
-//! Tables for people.
+//! Tables for the text output.
 
 use std::fmt::Write as _;
 
-/// A row of cells.
+/// Returns a row of cells.
 pub(super) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
-/// Columns under each other: text to the left, numbers to the right.
+/// Aligns the columns: text to the left, numbers to the right.
 pub(super) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();

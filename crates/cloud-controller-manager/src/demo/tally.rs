@@ -1,24 +1,24 @@
-//! Requests by what was asked.
+//! Numbers of requests by kind of request.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How often what was asked.
+/// The number of requests by kind of request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tally(BTreeMap<String, u64>);
 
 impl Tally {
-    /// So many more of `what`.
+    /// Adds `count` requests of the kind `what`.
     pub(super) fn add(&mut self, what: &str, count: u64) {
         *self.0.entry(what.to_owned()).or_default() += count;
     }
 
-    /// How many in all.
+    /// Returns the number of all requests.
     pub(super) fn total(&self) -> u64 {
         self.0.values().sum()
     }
 
-    /// What was asked since `before`.
+    /// Returns the requests that were added since `before`.
     pub(super) fn since(&self, before: &Self) -> Self {
         let of = |what: &String| before.0.get(what).copied().unwrap_or(0);
         let more = self.0.iter().map(|(what, count)| (what.clone(), count.saturating_sub(of(what))));
@@ -26,7 +26,7 @@ impl Tally {
     }
 }
 
-/// `3 (2 × POST /a, 1 × PUT /b)`.
+/// Formats the numbers as `3 (2 × POST /a, 1 × PUT /b)`.
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.total())?;

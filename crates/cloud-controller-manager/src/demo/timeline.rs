@@ -1,4 +1,4 @@
-//! The story on the screen, as it happens: lines for people, objects for programs.
+//! The output of the story while it runs: lines for people, objects for programs.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -18,29 +18,29 @@ const DIM: &str = "\x1b[2m";
 const BOLD: &str = "\x1b[1m";
 const RESET: &str = "\x1b[0m";
 
-/// Characters of the progress bar.
+/// Width of the progress bar in characters.
 const BAR: usize = 24;
-/// Columns of a terminal that does not tell.
+/// Columns of a terminal that does not report its width.
 const WIDTH: usize = 100;
-/// Text in fewer columns is hard to read.
+/// Minimum number of columns for text.
 const NARROWEST: usize = 40;
-/// Where titles begin.
+/// Indentation of titles and details.
 const INDENT: &str = "                  ";
 
-/// What the screen can do.
+/// The capabilities of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Style {
-    /// Escape codes for colour.
+    /// If set, colours are written as escape codes.
     pub(super) colour: bool,
-    /// A line that is overwritten while a step goes on.
+    /// If set, a line is overwritten while a step runs.
     pub(super) live: bool,
-    /// JSON instead of text.
+    /// If set, the output is JSON instead of text.
     pub(super) json: bool,
 }
 
 impl Style {
-    /// The style for an output: a file or pipe gets plain lines, a terminal colours and a live line. `no_color` and `term`
-    /// are the environment's `NO_COLOR` and `TERM`.
+    /// Returns the style for an output: plain lines for a file or pipe, colours and a live line for a terminal.
+    /// `no_color` and `term` are the values of `NO_COLOR` and `TERM`.
     pub(super) fn new(output: Output, terminal: bool, no_color: Option<&OsStr>, term: Option<&OsStr>) -> Self {
         let json = output == Output::Json;
         let live = terminal && !json && term != Some(OsStr::new("dumb"));
@@ -48,29 +48,29 @@ impl Style {
     }
 }
 
-/// The number of columns of the terminal, which changes while the story is told.
+/// The number of columns of the terminal, which may change while the story runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Width(fn() -> Option<u16>);
 
 impl Width {
-    /// Returns the width of the terminal that standard output is.
+    /// Returns the width of the terminal that standard output is connected to.
     pub(super) fn of_terminal() -> Self {
         Self(|| rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col))
     }
 
-    /// Columns for text behind the indentation.
+    /// Returns the number of columns for text after the indentation.
     fn of_text(self) -> usize {
         let columns = (self.0)().map(usize::from).filter(|columns| *columns > 0).unwrap_or(WIDTH);
         columns.saturating_sub(INDENT.len()).max(NARROWEST)
     }
 }
 
-/// Writes the story. What cannot be written (a closed pipe) is left out: the exit code says how it ended.
+/// A writer of the story. Output that cannot be written (a closed pipe) is left out; the exit code tells the result.
 pub(super) struct Timeline<W> {
     out: W,
     style: Style,
     width: Width,
-    /// Characters of the live line that stands there now.
+    /// Number of characters in the current live line.
     live: usize,
 }
 
@@ -79,7 +79,7 @@ impl<W: Write> Timeline<W> {
         Self { out, style, width, live: 0 }
     }
 
-    /// An event of the cluster.
+    /// Writes an event of the cluster.
     pub(super) fn event(&mut self, said: &Said) {
         let Said { kind, about, reason, message, .. } = said;
         match self.style.json {
@@ -91,7 +91,7 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    /// A line outside the story; programs do not get it.
+    /// Writes a line outside the story; not written for programs.
     pub(super) fn say(&mut self, text: &str) {
         if !self.style.json {
             self.clear();
@@ -99,12 +99,12 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    /// A line of which programs get `object` instead.
+    /// Writes a line for people, or `object` for programs.
     pub(super) fn announce(&mut self, text: &str, object: &serde_json::Value) {
         if self.style.json { self.line(&object.to_string()) } else { self.say(text) }
     }
 
-    /// How far a step is, `at` after the start of the story.
+    /// Writes the progress of a step, `at` after the start of the story.
     pub(super) fn progress(&mut self, at: Duration, step: &Step, progress: &Progress) {
         if !self.style.live {
             return;
@@ -120,7 +120,7 @@ impl<W: Write> Timeline<W> {
         self.live = width + blanks;
     }
 
-    /// How a step ended.
+    /// Writes the result of a step.
     pub(super) fn step(&mut self, at: Duration, step: &Step, outcome: &Outcome) {
         if self.style.json {
             return self.line(&step_object(at, step, outcome).to_string());
@@ -130,7 +130,7 @@ impl<W: Write> Timeline<W> {
         let (colour, word) = if outcome.result.is_ok() { (GREEN, "ok    ") } else { (RED, "FAILED") };
         let word = self.paint(colour, word);
         self.line(&format!("{:8.2} s  {word} {} {took}", at.as_secs_f64(), step.title));
-        // Whoever reads a file or a pipe, such as grep, wants one line for each.
+        // Readers of a file or a pipe, such as grep, expect one line for each detail.
         let width = if self.style.live { self.width.of_text() } else { usize::MAX };
         for detail in outcome.result.as_deref().unwrap_or_default() {
             for part in wrapped(detail, width) {
@@ -140,7 +140,7 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    /// The end of the story.
+    /// Writes the end of the story.
     pub(super) fn report(&mut self, report: &Report) {
         if self.style.json {
             return self.line(&json!({ "summary": report.object() }).to_string());
@@ -155,7 +155,7 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    /// Makes room for other writers: the live line goes.
+    /// Removes the live line to make room for other writers.
     pub(super) fn clear(&mut self) {
         if self.live > 0 {
             _ = write!(self.out, "\r{}\r", " ".repeat(self.live));
@@ -174,7 +174,7 @@ impl<W: Write> Timeline<W> {
     }
 }
 
-/// Lines of at most `width` characters, broken between words.
+/// Wraps text into lines of at most `width` characters, broken between words.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,4 +1,4 @@
-//! What the users of the cluster do with Services.
+//! The users of the cluster, who create and change Services.
 
 use cloud_provider::Service;
 use kube::api::{DeleteParams, PostParams};
@@ -6,10 +6,10 @@ use kube::{Api, Client};
 use runtime::api_error::{api_error, is_conflict};
 use serde_json::json;
 
-/// An update that meets another one is repeated so often.
+/// Maximum number of attempts of an update that conflicts with another.
 const ATTEMPTS: u32 = 10;
 
-/// Makes, changes and deletes Services in the namespace `default`.
+/// Creates, changes and deletes Services in the namespace `default`.
 pub(super) struct User(Api<Service>);
 
 impl User {
@@ -17,10 +17,10 @@ impl User {
         Self(Api::namespaced(client, "default"))
     }
 
-    /// Makes a Service of type LoadBalancer.
+    /// Creates a Service of type LoadBalancer.
     ///
     /// # Errors
-    /// The API server's, with the name.
+    /// The API server's error, with the name of the Service.
     pub(super) async fn create(&self, name: &str, port: u16) -> Result<(), String> {
         let service = json!({
             "metadata": {"name": name, "labels": {"app": name}},
@@ -35,10 +35,10 @@ impl User {
         created.map(drop).map_err(|error| about(name, &error))
     }
 
-    /// Gives it another port; the port on the Nodes stays.
+    /// Changes the port of a Service; its node port stays.
     ///
     /// # Errors
-    /// The API server's, with the name.
+    /// The API server's error, with the name of the Service.
     pub(super) async fn change_port(&self, name: &str, port: u16) -> Result<(), String> {
         let change = |service: &mut Service| {
             let spec = service.spec.get_or_insert_default();
@@ -47,23 +47,23 @@ impl User {
         self.edit(name, change).await
     }
 
-    /// Gives it another type.
+    /// Changes the type of a Service.
     ///
     /// # Errors
-    /// The API server's, with the name.
+    /// The API server's error, with the name of the Service.
     pub(super) async fn change_type(&self, name: &str, kind: &str) -> Result<(), String> {
         self.edit(name, |service| service.spec.get_or_insert_default().type_ = Some(kind.to_owned())).await
     }
 
-    /// Deletes it; it goes when its finalizers do.
+    /// Deletes a Service, which exists until its finalizers are removed.
     ///
     /// # Errors
-    /// The API server's, with the name.
+    /// The API server's error, with the name of the Service.
     pub(super) async fn delete(&self, name: &str) -> Result<(), String> {
         self.0.delete(name, &DeleteParams::default()).await.map(drop).map_err(|error| about(name, &error))
     }
 
-    /// As `kubectl edit`.
+    /// Reads, changes and replaces a Service like `kubectl edit`, and retries on conflicts.
     async fn edit(&self, name: &str, change: impl Fn(&mut Service)) -> Result<(), String> {
         for attempt in 1.. {
             let mut service = self.0.get(name).await.map_err(|error| about(name, &error))?;

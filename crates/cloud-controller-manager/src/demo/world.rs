@@ -1,4 +1,4 @@
-//! The cluster and the cloud, each behind its own TCP port, and what is done to them.
+//! The cluster and the cloud of the demo, each behind a TCP port of its own, and the actions on them.
 
 mod stuck;
 
@@ -30,19 +30,19 @@ use super::story::{Action, PREFIX};
 use super::user::User;
 use stuck::Stuck;
 
-/// What has no watch is looked at this often.
+/// Interval of polls where no watch exists.
 const LOOK: Duration = Duration::from_millis(20);
-/// Controllers that have been quiet in so many looks, half a second, have nothing left to do: neither events nor passes wait
-/// longer. Looks and not time: where nobody gets the processor, nobody is quiet.
+/// Number of polls without requests after which the controllers count as idle: half a second, longer than any wait of
+/// events or passes. The number counts polls and not time, because on a busy machine nobody gets the processor.
 const SETTLED: u32 = 25;
-/// Requests to the cloud that are further apart than this belong to different passes.
+/// Pause between requests to the cloud that separates two passes of a controller.
 const QUIET: Duration = Duration::from_millis(200);
-/// Requests of which the API server keeps the bodies; it counts all.
+/// Number of requests whose bodies the API server keeps; it counts all requests.
 const REQUESTS_KEPT: usize = 1000;
-/// The project of the token that sees nothing. It has no machines.
+/// Project without machines, for a token that sees nothing.
 const OTHER_PROJECT: &str = "another-project";
 
-/// Everything that the demo runs.
+/// The servers, controllers and observers of the demo.
 pub(super) struct World {
     server: ApiServer,
     cloud: Cloud,
@@ -53,13 +53,13 @@ pub(super) struct World {
     stuck: Option<Stuck>,
     vanished: Vec<Machine>,
     started: Instant,
-    /// The Kubernetes API.
+    /// URL of the Kubernetes API.
     pub(super) api_url: String,
-    /// The cloud.
+    /// URL of the simulated cloud.
     pub(super) cloud_url: String,
-    /// For kubectl and the controllers.
+    /// Path of the kubeconfig for kubectl and the controllers.
     pub(super) kubeconfig: PathBuf,
-    /// For the controllers.
+    /// Path of the cloud configuration for the controllers.
     pub(super) cloud_config: PathBuf,
     shutdown: CancellationToken,
     _directory: Directory,
@@ -72,7 +72,7 @@ impl Drop for World {
 }
 
 impl World {
-    /// Starts the servers and the eyes; no Node and no controller yet.
+    /// Starts the servers and the observer, without Nodes and controllers.
     pub(super) async fn start(arguments: &Arguments) -> Result<Self> {
         let started = Instant::now();
         let shutdown = CancellationToken::new();
@@ -82,7 +82,7 @@ impl World {
         let api_url = format!("http://{}", listener.local_addr()?);
         let server = ApiServer::with_options(embedded_apiserver::Options {
             request_log: REQUESTS_KEPT,
-            // kube-controller-manager would remove that taint again; there is none here.
+            // kube-controller-manager would remove that taint again, but the demo has none.
             taint_new_nodes: false,
             ..embedded_apiserver::Options::default()
         });
@@ -125,7 +125,7 @@ impl World {
         })
     }
 
-    /// Events from this one on, and what comes after them.
+    /// Returns the events from this number on.
     pub(super) fn said_since(&self, count: usize) -> Vec<Arc<Said>> {
         self.observer.said().into_iter().skip(count).collect()
     }
@@ -136,7 +136,7 @@ impl World {
         Ok(())
     }
 
-    /// Nothing of them is left, and nobody is stuck any more.
+    /// Kills the controllers without a trace, and removes all injected faults.
     async fn kill_controllers(&mut self) -> Result<()> {
         if let Some(controllers) = self.controllers.take() {
             controllers.kill().await?;
@@ -147,7 +147,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns when the controllers have not asked for anything, machines aside, in [`SETTLED`] looks.
+    /// Returns when the controllers have sent no request, except reads of machines, for [`SETTLED`] polls.
     async fn wait_until_settled(&self) {
         let (mut last, mut looks) = (None, 0);
         while looks < SETTLED {
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// Returns when the controllers, too, have heard that these Nodes are not ready.
+    /// Returns when the controllers have seen, too, that these Nodes are not ready.
     async fn wait_until_known_silent(&self, names: &[String]) {
         let Some(controllers) = &self.controllers else { return };
         let is_ready =
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// What concerns the cloud alone; whether it could be done.
+    /// Performs an action that concerns only the cloud. Returns `false` if the action failed.
     async fn act_on_cloud(&mut self, action: &Action) -> bool {
         match action {
             Action::AddMachine(name) => {
@@ -187,8 +187,8 @@ impl World {
                 true
             }
             Action::Vanish(names) => {
-                // A pass that is half-way would find only the rest of them gone, confirmed and witnessed: no landslide
-                // yet, so that it would delete these.
+                // A pass in progress would find only the other machines missing, confirmed and witnessed but not yet a
+                // landslide, and would delete their Nodes.
                 self.observer.between_passes().await;
                 self.vanished = self.cloud.take_away(&self.ids(names));
                 self.vanished.len() == names.len()

@@ -1,14 +1,14 @@
-//! What a method answers.
+//! Scripted answers of a method.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Error, Result};
 
-/// What a method answers, given its argument: always the same, one after the other, or as a function says.
+/// The answer of a method, given its argument: constant, a sequence, or the result of a function.
 ///
-/// The argument `A` is what the method is asked about: a provider id or a Node's name (`str`), a
-/// [`Node`](crate::Node), a [`Service`](crate::Service), a [`Route`](crate::Route).
+/// The argument `A` is the argument of the method: a provider ID or a Node's name (`str`), a [`Node`](crate::Node), a
+/// [`Service`](crate::Service), a [`Route`](crate::Route).
 ///
 /// ```
 /// use cloud_provider::scripted::{Answer, Script};
@@ -36,12 +36,12 @@ impl<A: ?Sized, T> fmt::Debug for Answer<A, T> {
 }
 
 impl<A: ?Sized, T> Answer<A, T> {
-    /// What this function says. It may change the script, but not wait.
+    /// Answers with the result of this function, which may change the script, but must not block.
     pub fn by(answer: impl Fn(&A) -> Result<T> + Send + Sync + 'static) -> Self {
         Self(Arc::new(answer))
     }
 
-    /// Always this error.
+    /// Answers with the same error every time.
     #[must_use]
     pub fn err(error: Error) -> Self {
         Self::by(move |_| Err(error.clone()))
@@ -53,17 +53,18 @@ impl<A: ?Sized, T> Answer<A, T> {
 }
 
 impl<A: ?Sized, T: Clone + Send + Sync + 'static> Answer<A, T> {
-    /// Always this value.
+    /// Answers with the same value every time.
     pub fn ok(value: T) -> Self {
         Self::by(move |_| Ok(value.clone()))
     }
 
-    /// Always this result.
+    /// Answers with the same result every time.
     pub fn always(result: Result<T>) -> Self {
         Self::by(move |_| result.clone())
     }
 
-    /// These results one after the other, and the last one for ever. None at all: an error.
+    /// Answers with these results one after the other, and then with the last one forever. Without results, the answer
+    /// is an error.
     pub fn in_turn(results: impl IntoIterator<Item = Result<T>>) -> Self {
         let mut rest = results.into_iter().collect::<Vec<_>>().into_iter();
         let last = rest.next_back().unwrap_or_else(|| Err(Error::other("this answer has no results")));

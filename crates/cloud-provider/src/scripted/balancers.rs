@@ -8,28 +8,28 @@ use futures::future::BoxFuture;
 use crate::scripted::cloud::Cloud;
 use crate::{LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Result, Service};
 
-/// Something that happens during a call.
+/// A hook that runs during a call.
 pub(super) type BalancerHook = Arc<dyn Fn(BalancerCall) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Which call was made.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BalancerAction {
-    /// [`LoadBalancers::ensure`].
+    /// A call of [`LoadBalancers::ensure`].
     Ensure,
-    /// [`LoadBalancers::update_targets`].
+    /// A call of [`LoadBalancers::update_targets`].
     Update,
 }
 
-/// A call that gives a load balancer its targets.
+/// A call that sets a load balancer's targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BalancerCall {
-    /// Which one.
+    /// Kind of the call.
     pub action: BalancerAction,
     /// Name of the cluster.
     pub cluster: String,
-    /// The Service, as the controller gave it.
+    /// Service, as the controller passed it.
     pub service: Service,
-    /// The targets, in the order in which they came.
+    /// Targets, in the order of the request.
     pub nodes: Vec<Arc<Node>>,
 }
 
@@ -39,7 +39,7 @@ impl BalancerCall {
         Self { action, cluster, service: request.service.clone(), nodes: request.nodes.to_vec() }
     }
 
-    /// Names of the targets, in the order in which they came.
+    /// Returns the names of the targets, in the order of the request.
     #[must_use]
     pub fn hosts(&self) -> Vec<&str> {
         self.nodes.iter().map(|node| &*node.name).collect()

@@ -1,4 +1,4 @@
-//! The state behind a scripted provider: script, switches, call log.
+//! The state of a scripted provider: script, switches and log of calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,15 @@ use crate::scripted::routes::RouteTable;
 use crate::scripted::{Answer, BalancerCall, Capability, Script};
 use crate::{Error, Result, Route};
 
-/// The cloud that a script plays. It implements all shapes and capabilities; the provider chooses what is offered.
+/// The cloud that a script describes. It implements all interfaces and capabilities; the provider chooses which of them
+/// are offered.
 pub(super) struct Cloud {
     state: Mutex<State>,
     switches: [AtomicBool; 6],
     cluster_id: AtomicBool,
 }
 
-/// What calls read and leave behind.
+/// The script and the records of calls.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) script: Script,
@@ -104,7 +105,7 @@ impl Cloud {
         state.deleted_routes.clear();
     }
 
-    /// Logs a call and lets its time pass.
+    /// Logs a call and waits for its delay.
     pub(super) async fn begin(&self, call: String) {
         let delay = {
             let mut state = self.state();
@@ -116,14 +117,14 @@ impl Cloud {
         }
     }
 
-    /// Answers a call from the script as it is when the call ends; a call without an answer is a violation.
+    /// Answers a call from the script at the end of the call; a call without an answer is a violation.
     pub(super) fn answer<A: ?Sized, T>(
         &self,
         method: &'static str,
         argument: &A,
         of: impl FnOnce(&Script) -> &Option<Answer<A, T>>,
     ) -> Result<T> {
-        // The lock is not held while the answer is made: it may change the script.
+        // The lock is not held while the answer is computed, because the answer may change the script.
         let scripted = of(&self.state().script).clone();
         match scripted {
             Some(answer) => answer.give(argument),
@@ -134,7 +135,7 @@ impl Cloud {
         }
     }
 
-    /// A call about something that the log does not show.
+    /// Answers a call whose argument the log does not show.
     pub(super) async fn ask<A: ?Sized + Sync, T>(
         &self,
         method: &'static str,
@@ -145,7 +146,7 @@ impl Cloud {
         self.answer(method, argument, of)
     }
 
-    /// A call about a provider id, which the log shows.
+    /// Answers a call about a provider ID, which the log shows.
     pub(super) async fn ask_by_id<T>(
         &self,
         method: &'static str,

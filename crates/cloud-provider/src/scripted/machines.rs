@@ -31,13 +31,13 @@ impl InstancesV1 for Cloud {
         self.ask_by_id("instance_exists_by_provider_id", provider_id, |s| &s.instance_exists_by_provider_id).await
     }
 
-    /// PROV-86: an empty id is refused.
+    /// Refuses an empty ID (PROV-86).
     async fn instance_shutdown_by_provider_id(&self, provider_id: &str) -> Result<bool> {
         let answer = self
             .ask_by_id("instance_shutdown_by_provider_id", provider_id, |s| &s.instance_shutdown_by_provider_id)
             .await;
         if provider_id.is_empty() {
-            return Err(Error::other("an empty provider id names no instance that could be shut down"));
+            return Err(Error::other("an empty provider ID names no instance"));
         }
         answer
     }

@@ -1,4 +1,4 @@
-//! Routes of the scripted cloud: the one capability that remembers (PROV-86).
+//! Routes of the scripted cloud: the only capability with a state (PROV-86).
 
 use std::collections::HashMap;
 
@@ -7,15 +7,15 @@ use async_trait::async_trait;
 use crate::scripted::cloud::Cloud;
 use crate::{Cluster, Error, Result, Route, Routes};
 
-/// The routes that the cloud has, of all clusters. A hash map, so that no test comes to rely on an order.
+/// The routes of the cloud, for all clusters. A hash map, so that no test relies on an order.
 #[derive(Default)]
 pub(super) struct RouteTable {
     routes: HashMap<Key, Route>,
-    /// A mistake that was made; lists answer with it from then on.
+    /// Error of a wrong call; all later lists answer with it.
     stuck: Option<Error>,
 }
 
-/// Cluster, target Node and destination: what makes a route one and the same.
+/// The identity of a route: cluster, target Node and destination.
 #[derive(PartialEq, Eq, Hash)]
 struct Key(String, String, String);
 

@@ -58,7 +58,7 @@ async fn a_call_without_a_script_is_an_error_and_a_violation() {
 }
 
 #[tokio::test]
-async fn the_second_shape_wins_and_capabilities_can_vanish() {
+async fn instances_v2_take_precedence_and_capabilities_can_be_switched_off() {
     let provider = ScriptedProvider::new();
     provider.script(|s| {
         s.instance_exists = Some(Answer::ok(true));
@@ -81,7 +81,7 @@ async fn the_second_shape_wins_and_capabilities_can_vanish() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_take_the_time_that_they_are_told_to_take() {
+async fn calls_are_delayed_as_configured() {
     let provider = ScriptedProvider::new();
     provider.delay(Duration::from_secs(3)).script(|s| s.list_clusters = Some(Answer::ok(vec!["a".into()])));
     let start = Instant::now();

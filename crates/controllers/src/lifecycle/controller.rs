@@ -1,4 +1,4 @@
-//! The shell of the lifecycle controller: passes, reads, deletes, taints, events.
+//! The I/O of the lifecycle controller: passes, reads, deletions, taints and events.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,10 +25,10 @@ use crate::look_up::look_up;
 use crate::options::{LifecycleOptions, NodeDeletion, Options};
 use crate::taints::{add_or_update_taints, remove_taints};
 
-/// Nodes written at the same time.
+/// Maximum number of Nodes that are written at the same time.
 const CONCURRENT_WRITES: usize = 16;
 
-/// cloud-node-lifecycle-controller.
+/// The cloud-node-lifecycle-controller, which deletes and taints Nodes.
 pub struct NodeLifecycleController {
     context: ControllerContext,
     api: Api<NodeObject>,
@@ -38,21 +38,21 @@ pub struct NodeLifecycleController {
     memory: Mutex<Memory>,
 }
 
-/// What one pass leaves for the next.
+/// State that a pass leaves for the next.
 struct Memory {
     guard: Option<Guard>,
     said: Said,
-    /// By UID: the version at which the API confirmed the shutdown taint. Until the Node changes, a pass does not ask
-    /// again.
+    /// Version of each Node, by UID, at which the API confirmed the shutdown taint. A pass sends no further request
+    /// until the Node changes.
     tainted: HashMap<Box<str>, Box<str>>,
     passes: usize,
 }
 
 impl NodeLifecycleController {
-    /// Makes the controller.
+    /// Creates the controller.
     ///
     /// # Errors
-    /// If the cloud has no machines to offer (LIFE-2).
+    /// If the provider does not support instances (LIFE-2).
     pub fn new(
         context: ControllerContext,
         options: &Options,
@@ -83,7 +83,7 @@ impl NodeLifecycleController {
         .await;
     }
 
-    /// One pass over all Nodes. A failure with one Node never stops the others (LIFE-10).
+    /// Runs a pass over all Nodes. A failure with one Node never stops the others (LIFE-10).
     pub async fn pass(&self, shutdown: &CancellationToken) {
         let started = Instant::now();
         let nodes = self.context.nodes.list();
@@ -133,7 +133,7 @@ impl NodeLifecycleController {
             })
             .collect();
         if self.options.guard.is_some() && !self.context.nodes.is_synced() || shutdown.is_cancelled() {
-            // The share of Nodes that are gone says nothing as long as not all of them are known.
+            // The share of Nodes without an instance is meaningless as long as not all Nodes are known.
             return;
         }
         let condemned = self.condemn(&nodes, &seen, suspects).await;
@@ -142,12 +142,12 @@ impl NodeLifecycleController {
         self.metrics.pass(started.elapsed(), unanswered.is_empty() && failures.into_inner() == 0);
     }
 
-    /// What the cloud says of Nodes, read now (LIFE-23).
+    /// Returns the cloud's answers about Nodes, read now (LIFE-23).
     async fn ask(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
         look_up(&*self.context.provider, nodes, want, "instances interface not supported in the cloud provider").await
     }
 
-    /// Those of the suspects that may be deleted now (D-2).
+    /// Returns the suspects that may be deleted now (D-2).
     async fn condemn(&self, nodes: &[Arc<Node>], seen: &[Arc<Node>], suspects: Vec<Arc<Node>>) -> Vec<Arc<Node>> {
         let passes = {
             let mut memory = self.memory();
@@ -165,8 +165,9 @@ impl NodeLifecycleController {
             return candidates;
         }
         let witnesses = witnesses::choose(&*self.context.provider, nodes, seen, &candidates, passes);
-        // Before and after: a witness that answers late, when a credential has come right meanwhile, would bear out what
-        // another project's said. Whoever is asked after it was found is asked with the credential that found it.
+        // Witnesses are read before and after the suspects. If the credential becomes valid in between, a witness that
+        // answers late would otherwise confirm absences that another project reported. Suspects that are read after a
+        // witness was found are read with the credential that found it.
         let before = self.ask(&witnesses, Want::EXISTENCE.fresh()).await;
         let asked: Vec<Arc<Node>> = candidates.iter().chain(&witnesses).cloned().collect();
         let mut answers = self.ask(&asked, Want::EXISTENCE.fresh()).await;
@@ -186,7 +187,7 @@ impl NodeLifecycleController {
         condemned
     }
 
-    /// What holds each suspect before anything is read again.
+    /// Returns the reason to hold each suspect, before anything is read again.
     fn open(&self, nodes: &[Arc<Node>], suspects: Vec<Arc<Node>>) -> Vec<(Arc<Node>, Option<Held>)> {
         let mut memory = self.memory();
         let held: Vec<Option<Held>> = match (&mut memory.guard, self.options.deletion) {
@@ -202,7 +203,7 @@ impl NodeLifecycleController {
         suspects.into_iter().zip(held).collect()
     }
 
-    /// LIFE-31 … LIFE-33. Like the other two: whether nothing failed.
+    /// Deletes a Node (LIFE-31 … LIFE-33). Returns `true` if nothing failed.
     async fn delete(&self, node: &Node) -> bool {
         if self.options.deletion == NodeDeletion::DryRun {
             self.hold(node, &Held::DryRun);
@@ -221,7 +222,7 @@ impl NodeLifecycleController {
         match result {
             Ok(()) => {
                 self.metrics.deleted();
-                tracing::info!(node = name, "node deleted, its instance is gone");
+                tracing::info!(node = name, "node deleted, its instance does not exist");
             }
             Err(error) => {
                 tracing::error!(node = name, error = %api_error(&error), "deleting the node failed");
@@ -232,7 +233,7 @@ impl NodeLifecycleController {
         well
     }
 
-    /// LIFE-43.
+    /// Adds the shutdown taint (LIFE-43). Returns `true` if nothing failed.
     async fn taint(&self, node: &Node) -> bool {
         if self.memory().tainted.get(&node.uid) == Some(&node.resource_version) {
             return true;
@@ -260,7 +261,7 @@ impl NodeLifecycleController {
         well
     }
 
-    /// LIFE-30.
+    /// Removes the shutdown taint (LIFE-30). Returns `true` if nothing failed.
     async fn untaint(&self, node: &Node) -> bool {
         let result = remove_taints(&self.api, node.into(), Some(node), &[shutdown_taint()]).await;
         match &result {
@@ -276,14 +277,15 @@ impl NodeLifecycleController {
         result.is_ok()
     }
 
-    /// Records a normal event of a Node. The Go cloud-controller-manager has no such events, so its option set has none.
+    /// Records a normal event on a Node, unless the options are those of the Go cloud-controller-manager, which has no
+    /// such events.
     fn note(&self, node: &Node, reason: EventReason, message: String) {
         if self.options.guard.is_some() {
             self.events.event(&ObjectRef::node(&node.name, &node.uid), EventType::Normal, reason.as_str(), message);
         }
     }
 
-    /// Says once per Node and cause why it is kept.
+    /// Reports once per Node and cause why the Node is kept.
     fn hold(&self, node: &Node, held: &Held) {
         if !self.memory().said.is_news(node, held.cause()) {
             return;
@@ -293,7 +295,7 @@ impl NodeLifecycleController {
         tracing::warn!(node = name, cause = held.cause(), why = %held, "node deletion held");
         let message = match held {
             Held::Unknown(_) => {
-                format!("Keeping node {name}, of which nobody knows whether its instance exists: {held}")
+                format!("Keeping node {name}, because it is unknown whether its instance exists: {held}")
             }
             _ => format!("Keeping node {name}, whose instance the cloud does not show: {held}"),
         };
@@ -307,7 +309,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// LIFE-15: one line for all, and with the guard an event where it lasts.
+    /// Logs one line for all unanswered look-ups, and with the guard records an event if they continue (LIFE-15).
     fn note_unanswered(&self, unanswered: &[(Arc<Node>, Error)]) {
         if let Some((node, error)) = unanswered.first() {
             tracing::error!(node = &*node.name, %error, nodes = unanswered.len(), "could not find out about instances; nothing is changed");
@@ -323,7 +325,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Drops what was remembered of Nodes that it no longer concerns.
+    /// Forgets the state of Nodes that it no longer concerns.
     fn forget(
         &self,
         nodes: &[Arc<Node>],

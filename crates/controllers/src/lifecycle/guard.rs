@@ -1,8 +1,9 @@
-//! The deletion guard: a Node is deleted only if its absence is confirmed, witnessed and no landslide (D-2, INV-1).
+//! The deletion guard: a Node is deleted only if the absence of its instance is confirmed, witnessed and not part of a
+//! landslide (D-2, INV-1).
 //!
-//! A state machine that is told the time. A pass that finds Nodes gone first [`open`](Guard::open)s a case: what must
-//! wait in any event is held without a further request. The rest is read once more, together with witnesses, and
-//! [`close`](Guard::close)d.
+//! The guard is a state machine without a clock of its own. A pass that finds instances absent calls
+//! [`open`](Guard::open), which holds the Nodes that must wait in any case without a further request. The other Nodes
+//! are read once more, together with witnesses, and passed to [`close`](Guard::close).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -14,43 +15,44 @@ use tokio::time::Instant;
 
 use crate::options::GuardOptions;
 
-/// Why a Node that looks gone is kept.
+/// The reason why a Node without an instance is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// No other Node of the cluster was found present in the same read.
+    /// The same read found no other Node of the cluster.
     NoWitness,
-    /// Too many Nodes are gone together.
+    /// Too many Nodes have no instance at the same time.
     Landslide {
-        /// Nodes gone.
+        /// Number of Nodes without an instance.
         gone: usize,
-        /// Out of so many.
+        /// Number of Nodes in total.
         of: usize,
-        /// Further ones that were let go within the delay and count too (D-102).
+        /// Number of further Nodes that were deleted within the delay and count as well (D-102).
         deleted: usize,
-        /// How long it must last.
+        /// Time that the landslide must last.
         delay: Duration,
     },
-    /// It never had a provider id, so nothing but its name says which machine it is.
+    /// The Node never had a provider ID, so that only its name identifies the machine.
     NeverIdentified {
-        /// How long it must be gone.
+        /// Time for which the instance must be absent.
         delay: Duration,
     },
-    /// The second read failed.
+    /// The second read failed, with this error.
     Unconfirmed(String),
-    /// The second read found it.
+    /// The second read found the instance.
     Contradicted,
-    /// The second read did not find a witness any more: the landslide may just have begun.
+    /// The second read no longer found a witness, so that a landslide may have begun.
     Unsettled,
-    /// The first read failed, repeatedly or for want of a valid credential: nobody knows whether it exists.
+    /// The first read failed, repeatedly or because of an invalid credential, so that the state of the instance is
+    /// unknown.
     Unknown(String),
-    /// `--node-deletion=dry-run`.
+    /// The flag `--node-deletion=dry-run` is set.
     DryRun,
-    /// `--node-deletion=off`.
+    /// The flag `--node-deletion=off` is set.
     Off,
 }
 
 impl Held {
-    /// A word for the metric's label and for "once per Node and cause".
+    /// Returns the name of the cause for the metric's label and for reports once per Node and cause.
     #[must_use]
     pub fn cause(&self) -> &'static str {
         match self {
@@ -87,7 +89,7 @@ impl fmt::Display for Held {
                 "it never had a provider id, so its machine may have another name; it is deleted if still gone after {} s",
                 delay.as_secs()
             ),
-            Self::Unconfirmed(error) => write!(f, "a second read did not confirm it: {error}"),
+            Self::Unconfirmed(error) => write!(f, "a second read failed: {error}"),
             Self::Contradicted => f.write_str("a second read found its instance"),
             Self::Unsettled => f.write_str("further Nodes disappeared while the cloud was asked"),
             Self::Unknown(error) => write!(f, "the cloud could not be asked: {error}"),
@@ -97,17 +99,17 @@ impl fmt::Display for Held {
     }
 }
 
-/// What the second read said of the witnesses.
+/// The result of the second read for the witnesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Testimony {
-    /// So many were found.
+    /// Number of witnesses that were found.
     pub present: usize,
-    /// So many are gone themselves.
+    /// Number of witnesses that do not exist themselves.
     pub gone: usize,
 }
 
 impl Testimony {
-    /// What the answers about the witnesses say; a suspect that was found after all testifies as well.
+    /// Returns the result for these answers. A suspect that was found after all counts as a witness.
     #[must_use]
     pub fn of(witnesses: &[Result<InstanceState>], suspects: &[Result<InstanceState>]) -> Self {
         let is_present = |answer: &&Result<InstanceState>| matches!(answer, Ok(InstanceState::Present { .. }));
@@ -117,8 +119,8 @@ impl Testimony {
         }
     }
 
-    /// Counts only if a witness was found already before the suspects were asked again. One whose answer came later than
-    /// theirs may have been asked with a credential that theirs were not.
+    /// Returns the result, without present witnesses if none was found before the suspects were read again. A witness
+    /// that was found only later may have been read with another credential than the suspects.
     #[must_use]
     pub fn borne_out_by(self, before: &[Result<InstanceState>]) -> Self {
         let was_found = before.iter().any(|answer| matches!(answer, Ok(InstanceState::Present { .. })));
@@ -126,8 +128,8 @@ impl Testimony {
     }
 }
 
-/// Of how many Nodes the suspects are a share: those of this provider. A Node without a provider id counts only once it
-/// is suspected, because it may be nobody's.
+/// Returns the number of Nodes that the suspects are a share of: those of this provider. A Node without a provider ID
+/// counts only if it is suspected, because it may belong to no provider.
 #[must_use]
 pub fn population(provider: &dyn CloudProvider, nodes: &[Arc<Node>], suspects: &[&Node]) -> usize {
     let counts = |node: &&Arc<Node>| node.provider_id().is_some() && !node.terminating && provider.owns(node);
@@ -135,30 +137,30 @@ pub fn population(provider: &dyn CloudProvider, nodes: &[Arc<Node>], suspects: &
     (nodes.iter().filter(counts).count() + unidentified).max(suspects.len())
 }
 
-/// What becomes of a Node that looks gone.
+/// The decision about a Node without an instance: `Ok` to proceed, or the reason to hold it.
 pub type Decision = Result<(), Held>;
 
-/// The guard's memory, by Node UID. It is lost with the process: a landslide must then last anew, but Nodes deleted
-/// before count no longer.
+/// The guard's state, by Node UID. The state is lost with the process: a landslide must then last for the whole delay
+/// again, but Nodes that were deleted before no longer count.
 #[derive(Debug)]
 pub struct Guard {
     options: GuardOptions,
     landslide_since: Option<Instant>,
-    /// Since when each Node (by UID) has been gone without a break.
+    /// Time since when the instance of each Node, by UID, has been absent without interruption.
     gone_since: HashMap<Box<str>, Instant>,
-    /// When Nodes were let go, within the last delay.
+    /// Times at which Nodes were deleted within the last delay, by UID.
     deleted: HashMap<Box<str>, Instant>,
 }
 
 impl Guard {
-    /// A guard that has seen nothing.
+    /// Creates a guard without any state.
     #[must_use]
     pub fn new(options: GuardOptions) -> Self {
         Self { options, landslide_since: None, gone_since: HashMap::new(), deleted: HashMap::new() }
     }
 
-    /// Takes in what a complete, fresh read found gone, out of `nodes` Nodes of this provider. `Ok`: worth a second
-    /// read now; `Err`: held whatever that would say.
+    /// Records the Nodes that a complete, fresh read found without an instance, out of `nodes` Nodes of this provider.
+    /// Returns `Ok` for Nodes that are worth a second read now, and `Err` for Nodes that are held whatever its result.
     pub fn open(&mut self, now: Instant, gone: &[&Node], nodes: usize) -> Vec<Decision> {
         let present: HashSet<&str> = gone.iter().map(|n| &*n.uid).collect();
         self.gone_since.retain(|uid, _| present.contains(&**uid));
@@ -181,7 +183,7 @@ impl Guard {
             .collect()
     }
 
-    /// Judges the second read of `node`, made together with `witnesses`.
+    /// Decides about `node` after its second read, made together with `witnesses`.
     pub fn close(
         &mut self,
         now: Instant,
@@ -201,10 +203,11 @@ impl Guard {
         }
     }
 
-    /// Nodes that were deleted a moment ago count, so that a landslide in small portions is one too.
+    /// Returns the hold if there is a landslide. Recently deleted Nodes count, so that a landslide in small portions is
+    /// detected too.
     fn landslide(&mut self, now: Instant, gone: usize, nodes: usize) -> Option<Held> {
         self.deleted.retain(|_, at| now.duration_since(*at) < self.options.delay);
-        // One that is still there (a dry run, a refused delete, a finalizer) is counted already.
+        // A Node that still exists (a dry run, a refused deletion, a finalizer) is counted already.
         let deleted = self.deleted.keys().filter(|uid| !self.gone_since.contains_key(*uid)).count();
         let (gone_lately, of) = (gone + deleted, nodes + deleted);
         #[allow(clippy::cast_precision_loss)] // Nodes are counted in thousands.
@@ -327,7 +330,7 @@ mod tests {
         assert_eq!(cause(&open(&mut guard, start + DELAY / 2, &slid, 10)[0]), "landslide");
         assert_eq!(open(&mut guard, start + DELAY, &slid, 10), vec![Ok(()); 6]);
 
-        // One pass in which they are there again, or nobody knows, and the clock starts anew.
+        // One pass in which the Nodes are found again, or their state is unknown, restarts the delay.
         open(&mut guard, start + DELAY, &[], 10);
         assert_eq!(cause(&open(&mut guard, start + 2 * DELAY, &slid, 10)[0]), "landslide");
     }
@@ -377,7 +380,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// INV-1: whatever happens, a deletion was confirmed, witnessed and, in a landslide, waited for.
+        /// Every deletion was confirmed, witnessed and, in a landslide, delayed, whatever the history (INV-1).
         #[test]
         fn no_history_deletes_without_confirmation_witness_and_patience(
             history in proptest::collection::vec((0usize..12, 0usize..3, 0u64..200, proptest::bool::ANY), 1..60)

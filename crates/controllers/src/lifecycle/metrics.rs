@@ -1,24 +1,24 @@
-//! What the lifecycle controller measures. The reference measures nothing here.
+//! Metrics hooks of the lifecycle controller. The Go program has no such series.
 
 use std::time::Duration;
 
 /// Hooks for the lifecycle controller's series.
 pub trait LifecycleMetrics: Send + Sync {
-    /// A pass ended; `well`: the cloud answered for every Node, and every write succeeded.
+    /// Called when a pass ended. `well` is `true` if the cloud answered for every Node and every write succeeded.
     fn pass(&self, took: Duration, well: bool);
-    /// A Node was deleted.
+    /// Called when a Node was deleted.
     fn deleted(&self);
-    /// A Node that looks gone is kept, for this cause; counted once per Node and cause.
+    /// Called when a Node without an instance is kept, once per Node and cause.
     fn held(&self, cause: &'static str);
-    /// The shutdown taint of a Node was `set` or `removed`.
+    /// Called when the shutdown taint of a Node was `set` or `removed`.
     fn tainted(&self, _operation: &'static str) {}
-    /// So many Nodes of a pass are in doubt: the cloud did not answer for them.
+    /// Called with the number of Nodes of a pass for which the cloud did not answer.
     fn unanswered(&self, _nodes: usize) {}
-    /// So many Nodes of a pass are not ready, and not this cloud's to judge.
+    /// Called with the number of Nodes of a pass that are not ready and not of this cloud.
     fn skipped(&self, _nodes: usize) {}
 }
 
-/// Measures nothing.
+/// Metrics hooks that do nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLifecycleMetrics;
 

@@ -1,4 +1,5 @@
-//! cloud-node-lifecycle-controller: removes Nodes whose instance is gone, taints those whose instance is shut down (LIFE-*).
+//! cloud-node-lifecycle-controller: deletes Nodes whose instance does not exist, and taints Nodes whose instance is
+//! shut down (LIFE-*).
 
 mod controller;
 pub mod guard;

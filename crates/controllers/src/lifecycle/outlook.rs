@@ -1,4 +1,4 @@
-//! What a controller that starts now would do with each Node, told from one read: for a plan (P-31).
+//! Preview of the actions of a controller that starts now, from a single read, for `plan` (P-31).
 
 use std::sync::Arc;
 
@@ -11,24 +11,25 @@ use crate::lifecycle::witnesses::is_witness;
 use crate::options::{LifecycleOptions, NodeDeletion};
 use crate::taints::with_taints;
 
-/// What lies ahead of one Node.
+/// The next action on one Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outlook {
-    /// Nothing.
+    /// No action is due.
     Leave,
-    /// The shutdown taint is set: its machine is shut down.
+    /// The shutdown taint is added, because the machine is shut down.
     Taint,
-    /// The shutdown taint is removed: the Node is ready.
+    /// The shutdown taint is removed, because the Node is ready.
     Untaint,
-    /// It is deleted: its machine is gone. With the guard only after a second read says the same.
+    /// The Node is deleted, because its machine does not exist. The guard first requires a second read with the same
+    /// result.
     Delete,
-    /// Its machine is gone, or looks so, and it is kept.
+    /// The Node is kept although its machine does not, or seems not to, exist.
     Held(Held),
 }
 
-/// The outlook of each Node, in their order; `answers` are the cloud's, one for each.
+/// Returns the next action on each Node, in their order. `answers` are the cloud's answers, one for each Node.
 ///
-/// It knows nothing of the past: what must last for some time has just begun.
+/// The past is unknown, so that conditions that must last for some time count as just begun.
 #[must_use]
 pub fn foresee(
     options: &LifecycleOptions,
@@ -69,7 +70,7 @@ fn at_first_sight(
     }
 }
 
-/// What holds each suspect (an index into `nodes`).
+/// Returns the reason to hold each suspect (an index into `nodes`).
 fn held(
     options: &LifecycleOptions,
     provider: &dyn CloudProvider,
@@ -85,7 +86,7 @@ fn held(
     let (mut guard, now) = (Guard::new(guard), Instant::now());
     let gone: Vec<&Node> = suspects.iter().map(|index| &*nodes[*index]).collect();
     let opened = guard.open(now, &gone, population(provider, nodes, &gone));
-    // The first read stands for the second; only who was found testifies, as if asked again.
+    // The first read stands in for the second. Nodes that it found count as witnesses.
     let is_present = |answer: &Result<InstanceState>| matches!(answer, Ok(InstanceState::Present { .. }));
     let present = nodes.iter().zip(answers).filter(|(node, answer)| is_witness(provider, node) && is_present(answer));
     let testimony = Testimony { present: present.count(), gone: 0 };

@@ -1,28 +1,28 @@
-//! What becomes of a Node, from its readiness and from what the cloud says (LIFE-11 to LIFE-17).
+//! The action on a Node, from its readiness and the cloud's answer (LIFE-11 to LIFE-17).
 
 use cloud_provider::names::{EFFECT_NO_SCHEDULE, LABEL_EXCLUDE_LIFECYCLE, TAINT_SHUTDOWN};
 use cloud_provider::{CloudProvider, ConditionStatus, Gone, InstanceState, Node, Result, Taint};
 
 use crate::options::LifecycleOptions;
 
-/// The taint of a Node whose instance is shut down (PROV-72).
+/// Returns the taint of a Node whose instance is shut down (PROV-72).
 #[must_use]
 pub fn shutdown_taint() -> Taint {
     Taint::new(TAINT_SHUTDOWN, EFFECT_NO_SCHEDULE)
 }
 
-/// What a pass does with a Node before it asks the cloud.
+/// The action on a Node before the cloud is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Triage {
-    /// Nothing: it is ready and has no shutdown taint, or it is being deleted already (LIFE-34).
+    /// No action: the Node is ready and has no shutdown taint, or it is being deleted (LIFE-34).
     Leave,
-    /// It is ready: the shutdown taint goes; the cloud is not asked (LIFE-12, LIFE-30).
+    /// The Node is ready: the shutdown taint is removed without a look-up (LIFE-12, LIFE-30).
     Untaint,
-    /// It is not ready: does its instance exist, and does it run (LIFE-13)?
+    /// The Node is not ready: its instance is looked up (LIFE-13).
     Ask,
 }
 
-/// Sorts a Node by what its own object says.
+/// Returns the action that follows from the Node object.
 #[must_use]
 pub fn triage(node: &Node) -> Triage {
     if node.terminating {
@@ -36,26 +36,26 @@ pub fn triage(node: &Node) -> Triage {
     }
 }
 
-/// Whether the cloud may be asked for a Node that is not ready: a machine of somebody else's cloud, or of none, is not
-/// ours to judge, nor one that a person keeps out of it (P-15). The reference asks for all.
+/// Returns `true` if a Node that is not ready may be looked up. Nodes of another cloud or without one, and Nodes that a
+/// label excludes, may not (P-15). The Go program looks up all Nodes.
 #[must_use]
 pub fn is_ours_to_judge(options: &LifecycleOptions, provider: &dyn CloudProvider, node: &Node) -> bool {
     let is_excluded = node.labels.get(LABEL_EXCLUDE_LIFECYCLE).is_some_and(|value| value != "false");
     options.guard.is_none() || (!is_excluded && provider.owns(node))
 }
 
-/// What becomes of a Node that is not ready.
+/// The action on a Node that is not ready.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// Its instance does not exist (LIFE-16).
+    /// The instance does not exist (LIFE-16).
     Gone(Gone),
-    /// Its instance is shut down (LIFE-43).
+    /// The instance is shut down (LIFE-43).
     Taint,
-    /// Its instance runs (LIFE-44), or nobody knows (LIFE-15, LIFE-42).
+    /// The instance runs (LIFE-44), or its state is unknown (LIFE-15, LIFE-42).
     Leave,
 }
 
-/// Judges the cloud's answer. An error is no answer; the caller logs it.
+/// Returns the action for the cloud's answer. An error is no answer; the caller logs it.
 #[must_use]
 pub fn judge(answer: &Result<InstanceState>) -> Verdict {
     match answer {

@@ -1,18 +1,19 @@
-//! Which Nodes can testify that the credential sees this cluster (D-2, 3.).
+//! The witnesses: Nodes that show that the credential sees this cluster (D-2, 3.).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use cloud_provider::{CloudProvider, ConditionStatus, Node};
 
-/// So many are asked: a single one may have gone a moment ago itself.
+/// Number of witnesses. A single one might just have been deleted itself.
 pub(super) const WITNESSES: usize = 3;
 
-/// So many of them are Nodes that are not ready but were found a moment ago: the next to go in a landslide.
+/// Number of witnesses that are not ready but were found a moment ago, because these would be the next to be lost in a
+/// landslide.
 const SEEN: usize = 2;
 
-/// Chooses witnesses: Nodes of this provider with a provider id that are not suspected. Some are among the `seen`, which
-/// the first read found, the others are healthy. `turn` varies the choice from pass to pass, so that one bad choice does
+/// Chooses witnesses: Nodes of this provider with a provider ID that are not suspected. Some are among `seen`, which
+/// the first read found, the others are healthy. `turn` varies the choice from pass to pass, so that a bad choice does
 /// not last.
 pub(super) fn choose(
     provider: &dyn CloudProvider,
@@ -29,12 +30,12 @@ pub(super) fn choose(
     chosen
 }
 
-/// Whether a Node, if it is not suspected itself, shows that the credential sees this cluster.
+/// Returns `true` if a Node that is not suspected itself shows that the credential sees this cluster.
 pub(super) fn is_witness(provider: &dyn CloudProvider, node: &Node) -> bool {
     node.provider_id().is_some() && !node.terminating && provider.owns(node)
 }
 
-/// Up to `count` of them, from another one on each turn.
+/// Returns up to `count` Nodes, beginning with another one on each turn.
 fn in_turn<'a>(nodes: impl Iterator<Item = &'a Arc<Node>>, turn: usize, count: usize) -> Vec<Arc<Node>> {
     let nodes: Vec<_> = nodes.collect();
     nodes

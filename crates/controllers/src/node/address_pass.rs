@@ -13,7 +13,8 @@ use crate::node::controller::{BATCH, workers};
 use crate::node::labels;
 
 impl NodeController {
-    /// One pass over all initialised Nodes: one look-up for each batch, a write only where addresses changed.
+    /// Refreshes the addresses of all initialized Nodes, with one look-up for each batch. Only changed addresses are
+    /// written.
     pub async fn refresh_addresses(&self, shutdown: &CancellationToken) {
         self.young.grow_up(Instant::now());
         let nodes: Vec<Arc<Node>> =
@@ -36,7 +37,7 @@ impl NodeController {
                 Ok(InstanceState::Present { metadata: Some(metadata), .. }) => {
                     changes.push((node, metadata));
                 }
-                // NODE-75, and a machine that is gone: nothing to refresh.
+                // No metadata (NODE-75) or no instance: nothing to refresh.
                 Ok(_) => {}
                 Err(error) => failures.push((&*node.name, error)),
             }
@@ -45,7 +46,7 @@ impl NodeController {
             tracing::error!(node, %error, nodes = failures.len(), "no addresses from the cloud");
         }
         parallel_for(changes, workers(self.options.status_workers()), shutdown, |(node, metadata)| async move {
-            // The look-up took its time: whoever has the name now must be the Node that was looked up (P-10).
+            // The Node may have been replaced during the look-up; only the Node that was looked up is written (P-10).
             match self.context.nodes.get(&node.name) {
                 Some(now) if now.uid == node.uid && !self.young.contains(&now.uid) => {
                     self.update_addresses(&now, &metadata.node_addresses).await;
@@ -59,8 +60,8 @@ impl NodeController {
         .await;
     }
 
-    /// Writes type, zone and region as the cloud tells them by now, and what it tells of further labels that the Node lacks
-    /// (P-9). Of those, one with another value is the Node's own. What goes wrong is repaired by the next pass.
+    /// Updates the labels of type, zone and region, and adds further labels from the cloud that the Node lacks (P-9).
+    /// Further labels that the Node already has are left alone. The next pass repairs a failure.
     async fn refresh_labels(&self, node: &Node, mut metadata: InstanceMetadata) {
         metadata.additional_labels.retain(|key, _| node.labels.get(key).is_none());
         let wanted = labels::from_metadata(&metadata, &node.labels);

@@ -1,12 +1,13 @@
-//! Addresses of one Node: what the list becomes, and whether that is a change (NODE-60 to NODE-67).
+//! Addresses of one Node: the new list, and whether it differs from the current one (NODE-60 to NODE-67).
 
 use cloud_provider::{AddressType, Node, NodeAddress, Result, addresses_for_node_ip};
 use serde_json::{Value, json};
 
-/// The address list that `node` should have, if it is another one than it has; the cloud lists `from_cloud`.
+/// Returns the addresses that `node` should have, if they differ from its current ones. `from_cloud` are the addresses
+/// in the cloud.
 ///
-/// `None`: leave the Node alone, because it waits for initialisation (NODE-60), the cloud lists nothing (NODE-61), or
-/// nothing changed (NODE-64).
+/// Returns `None` if the Node must not be changed: it is uninitialized (NODE-60), the cloud lists no addresses
+/// (NODE-61), or nothing changed (NODE-64).
 ///
 /// # Errors
 /// The kubelet asked for an address that is not in the list (NODE-63).
@@ -21,7 +22,7 @@ pub fn refresh(node: &Node, from_cloud: &[NodeAddress]) -> Result<Option<Vec<Nod
     Ok(differ(&node.addresses, &next).then_some(next))
 }
 
-/// NODE-62: a cloud that knows no host name leaves the kubelet's in place, at the end.
+/// Adds the kubelet's host name at the end if the cloud lists none (NODE-62).
 fn with_host_name(from_cloud: &[NodeAddress], current: &[NodeAddress]) -> Vec<NodeAddress> {
     let mut next = from_cloud.to_vec();
     if !next.iter().any(|a| a.kind == AddressType::Hostname) {
@@ -30,10 +31,10 @@ fn with_host_name(from_cloud: &[NodeAddress], current: &[NodeAddress]) -> Vec<No
     next
 }
 
-/// Whether two lists say something different (NODE-64, with the better behaviour of NODE-65).
+/// Returns `true` if two lists differ (NODE-64, improved by NODE-65).
 ///
-/// Per type, the addresses are compared in order; the order of different types is no difference. The reference compares
-/// with the last address of each type only, and so writes to every dual-stack Node in every pass.
+/// The addresses of each type are compared in order; the order of the types does not matter. The Go program compares
+/// only with the last address of each type, and therefore writes to every dual-stack Node in every pass.
 pub fn differ(current: &[NodeAddress], next: &[NodeAddress]) -> bool {
     let of = |list: &'_ [NodeAddress], kind: &AddressType| -> Vec<Box<str>> {
         list.iter().filter(|a| a.kind == *kind).map(|a| a.address.clone()).collect()
@@ -41,9 +42,9 @@ pub fn differ(current: &[NodeAddress], next: &[NodeAddress]) -> bool {
     current.len() != next.len() || next.iter().any(|a| of(current, &a.kind) != of(next, &a.kind))
 }
 
-/// The strategic-merge patch of `nodes/NAME/status` that replaces the list (NODE-66).
+/// Returns the strategic merge patch of `nodes/NAME/status` that replaces the addresses (NODE-66).
 ///
-/// The API merges this list by type, so a Node that has addresses needs the directive to replace them all.
+/// The API merges this list by type, so that a Node with addresses needs the directive to replace all of them.
 pub fn status_patch(current: &[NodeAddress], next: &[NodeAddress]) -> Value {
     let mut list: Vec<Value> = next.iter().map(|a| json!({"type": a.kind.as_str(), "address": a.address})).collect();
     if !current.is_empty() {

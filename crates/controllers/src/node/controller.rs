@@ -1,4 +1,4 @@
-//! The shell of the node controller: queue, workers, writes, events.
+//! The I/O of the node controller: queue, workers, writes and events.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -35,14 +35,14 @@ use crate::node::{addresses, labels, metadata};
 use crate::options::{NodeOptions, Options};
 use crate::read::read_node;
 
-/// Nodes that one look-up takes at most. A burst of Nodes costs pages of the cloud's list, not requests for each Node;
-/// larger batches would only keep more answers in memory until they are written.
+/// Maximum number of Nodes in one look-up. A burst of Nodes costs pages of the cloud's list instead of a request for
+/// each Node; larger batches would only keep more answers in memory until they are written.
 pub(super) const BATCH: usize = 100;
 
-/// Queue name in the work-queue metrics (NODE-10).
+/// Name of the queue in work queue metrics (NODE-10).
 const QUEUE: &str = "Nodes";
 
-/// cloud-node-controller.
+/// The cloud-node-controller, which initializes Nodes and updates their addresses.
 pub struct NodeController {
     pub(super) context: ControllerContext,
     pub(super) api: Api<NodeObject>,
@@ -51,15 +51,15 @@ pub struct NodeController {
     metrics: Arc<dyn NodeMetrics>,
     explainer: Option<Explainer>,
     pub(super) young: Young,
-    /// Nodes written at the same time, over all workers and their batches.
+    /// Permits for concurrent writes of Nodes, over all workers and their batches.
     writes: Semaphore,
 }
 
 impl NodeController {
-    /// Makes the controller.
+    /// Creates the controller.
     ///
     /// # Errors
-    /// If the cloud has no machines to offer (NODE-2).
+    /// If the provider does not support instances (NODE-2).
     pub fn new(
         context: ControllerContext,
         options: &Options,
@@ -79,7 +79,7 @@ impl NodeController {
         })
     }
 
-    /// Runs until `shutdown`: waits for the cache, then works off the queue and refreshes addresses (NODE-5).
+    /// Runs until `shutdown`: waits for the cache, then syncs the Nodes in the queue and refreshes addresses (NODE-5).
     pub async fn run(
         self: Arc<Self>,
         queue_metrics: Arc<dyn QueueMetrics>,
@@ -120,7 +120,7 @@ impl NodeController {
         tokio::join!(passes, work, close);
     }
 
-    /// NODE-8.
+    /// Adds Nodes to the queue when the cache changes (NODE-8).
     fn feed(self: Arc<Self>, queue: Queue<String>, resync: Resync) {
         self.context.nodes.clone().subscribe(resync, move |event| match event {
             CacheEvent::Added(node) => queue.add(node.name.to_string()),
@@ -161,8 +161,8 @@ impl NodeController {
         .await;
     }
 
-    /// Syncs the Nodes behind some keys of the queue: one look-up for all that wait for initialisation, then each on its
-    /// own (NODE-12 … NODE-14). `finished` hears of each key as soon as it is through.
+    /// Syncs Nodes by their keys (NODE-12 … NODE-14): one look-up for all uninitialized Nodes, then each Node on its
+    /// own. `finished` is called with the result of each key as soon as it is known.
     pub async fn sync(&self, keys: &[String], finished: impl Fn(&str, Result<()>)) {
         let mut waiting: Vec<(&str, Arc<Node>)> = Vec::new();
         let mut writes = FuturesUnordered::new();
@@ -186,7 +186,8 @@ impl NodeController {
         let initializing = async {
             let nodes: Vec<Arc<Node>> = waiting.iter().map(|(_, node)| Arc::clone(node)).collect();
             let answers = metadata::fetch(&*self.context.provider, &nodes).await;
-            // No more under way than may write: the state of each is far larger than what it waits for.
+            // No more syncs than permits for writes, because the state of a sync is far larger than that of a waiting
+            // Node.
             let most = workers(self.options.concurrent_node_syncs);
             let mut waiting = waiting.iter().zip(answers);
             let mut writes = FuturesUnordered::new();
@@ -203,12 +204,13 @@ impl NodeController {
         tokio::join!(aligning, initializing);
     }
 
-    /// Whether this Node was registered without the taint that would have had it initialised (P-8).
+    /// Returns `true` if this Node was registered without the uninitialized taint and is to be initialized all the same
+    /// (P-8).
     fn is_to_be_adopted(&self, node: &Node) -> bool {
         self.options.adopt && node.provider_id().is_none() && !node.terminating && self.context.provider.owns(node)
     }
 
-    /// NODE-12, NODE-13.
+    /// Returns the Node of a key from the cache (NODE-12, NODE-13).
     fn cached(&self, key: &str) -> Option<Arc<Node>> {
         let name = match key.split_once('/') {
             None => key,
@@ -221,7 +223,7 @@ impl NodeController {
         self.context.nodes.get(name)
     }
 
-    /// Waits for a turn to write. Nobody gets one after the shutdown: what is not begun is left to the next process.
+    /// Runs a write as soon as a permit is free. No write begins after the shutdown; the next process does it.
     async fn in_turn<T>(&self, write: impl Future<Output = Result<T>>) -> Result<T> {
         match self.writes.acquire().await {
             Ok(_turn) => write.await,
@@ -235,7 +237,7 @@ impl NodeController {
                 tracing::info!(node = &*node.name, "the cloud has no metadata for this node yet");
                 return Ok(());
             }
-            // The kind of the cause is lost to nobody: the explainer looks at the whole chain.
+            // The kind of the cause is kept, because the explainer examines the whole chain.
             Err(error) => Err(error.context(format!("failed to get instance metadata for node {}", node.name))),
             Ok(Some(metadata)) => match Initialization::plan(node, metadata) {
                 Ok(plan) => self.in_turn(self.carry_out(node, &plan)).await,
@@ -259,17 +261,17 @@ impl NodeController {
         result
     }
 
-    /// Whether the Node was not deleted, or replaced by another of its name, meanwhile.
+    /// Returns `true` unless the Node was meanwhile deleted or replaced by another of the same name.
     fn is_there(&self, node: &Node) -> bool {
         self.context.nodes.get(&node.name).is_some_and(|now| now.uid == node.uid)
     }
 
-    /// NODE-24 … NODE-27.
+    /// Carries out the plan of an initialization (NODE-24 … NODE-27).
     async fn carry_out(&self, node: &Arc<Node>, plan: &Initialization) -> Result<()> {
         self.young.note(&node.uid, Instant::now());
         let written = match self.write(&node.name, plan).await? {
             Written::Changed(node) => node,
-            // Another sync was faster than the cache: it has said so, and this one writes nothing.
+            // Another sync was faster than the cache and recorded the event, so this one writes nothing.
             Written::Nothing { node, is_fresh } => {
                 if is_fresh {
                     self.update_addresses(&node, &plan.metadata().node_addresses).await;
@@ -298,7 +300,7 @@ impl NodeController {
         Ok(())
     }
 
-    /// Writes the plan, again if somebody else wrote first (NODE-24, NODE-25).
+    /// Writes the plan, and retries after conflicts (NODE-24, NODE-25).
     async fn write(&self, name: &str, plan: &Initialization) -> Result<Written> {
         ConflictRetry::NODE_INITIALIZATION
             .run(WriteError::is_conflict, |attempt| async move {
@@ -316,8 +318,7 @@ impl NodeController {
             .map_err(WriteError::into_error)
     }
 
-    /// The Node from the cache; after a conflict from the API, because the cache may show the version that lost for some
-    /// time (D-100).
+    /// Returns the Node from the cache; after a conflict from the API, because the cache may lag behind (D-100).
     async fn current(&self, name: &str, attempt: u32) -> Result<Arc<Node>, WriteError> {
         let cached = self.context.nodes.get(name).ok_or_else(|| {
             WriteError::Refused(Error::not_found(format!("node {name:?} not found: it was deleted meanwhile")))
@@ -328,7 +329,7 @@ impl NodeController {
         read_node(&self.api, name, attempt).await.map(Arc::new).map_err(WriteError::Api)
     }
 
-    /// NODE-26, NODE-60 … NODE-67: whatever goes wrong here is repaired by the next pass.
+    /// Updates the addresses (NODE-26, NODE-60 … NODE-67). The next pass repairs a failure.
     pub(super) async fn update_addresses(&self, node: &Node, from_cloud: &[cloud_provider::NodeAddress]) {
         let next = match addresses::refresh(node, from_cloud) {
             Ok(Some(next)) => next,
@@ -344,7 +345,7 @@ impl NodeController {
         }
     }
 
-    /// NODE-53, HELP-20 … HELP-22: a fresh read, then the difference, if there is one.
+    /// Reads the Node again and writes the labels that differ (NODE-53, HELP-20 … HELP-22).
     pub(super) async fn write_labels(&self, stale: &Node, wanted: &BTreeMap<String, String>) -> Result<()> {
         let name = &*stale.name;
         let result = ConflictRetry::LABELS
@@ -360,7 +361,7 @@ impl NodeController {
             .await;
         result.map(drop).map_err(|error| {
             tracing::error!(node = name, error = %api_error(&error), "aligning labels failed");
-            // The reference's words, which alerts on its log look for.
+            // The wording of the Go program, which log alerts look for.
             Error::other(format!("failed update labels for node {name}: {}", api_error(&error)))
         })
     }
@@ -375,20 +376,21 @@ fn reference(node: &Node) -> ObjectRef {
     ObjectRef { resource_version: node.resource_version.to_string(), ..ObjectRef::node(&node.name, &node.uid) }
 }
 
-/// Settings are validated before; a number that slipped through must not stop the controller.
+/// Returns the number of workers. Settings are validated before, but an invalid number must not stop the controller.
 pub(super) fn workers(setting: i32) -> usize {
     usize::try_from(setting).unwrap_or(1).max(1)
 }
 
-/// What became of a plan.
+/// The result of writing a plan.
 enum Written {
-    /// It was carried out; the Node as written.
+    /// The plan was carried out; holds the Node as written.
     Changed(Arc<Node>),
-    /// The Node has everything already, start-up taint lifted included. `is_fresh`: the API says so, not the cache.
+    /// The Node needed no change, including the uninitialized taint. `is_fresh` is `true` if the API and not the cache
+    /// returned the Node.
     Nothing { node: Arc<Node>, is_fresh: bool },
 }
 
-/// Why the write of a plan failed.
+/// The reason why the write of a plan failed.
 enum WriteError {
     Api(kube::Error),
     Refused(Error),

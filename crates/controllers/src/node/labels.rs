@@ -1,4 +1,4 @@
-//! Labels of Nodes: what initialisation sets and what reconciliation aligns.
+//! Labels of Nodes that initialization sets and reconciliation aligns.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use cloud_provider::names::{
 };
 use cloud_provider::{InstanceMetadata, StringMap};
 
-/// Deprecated key and stable key of one fact. The deprecated one is the source of truth (NODE-50).
+/// Deprecated and stable keys of the same label. The deprecated label is the source of truth (NODE-50).
 const PAIRS: [(&str, &str); 3] =
     [(LABEL_ZONE_BETA, LABEL_ZONE), (LABEL_REGION_BETA, LABEL_REGION), (LABEL_INSTANCE_TYPE_BETA, LABEL_INSTANCE_TYPE)];
 
-/// Labels to set so that the stable keys agree with the deprecated ones; empty if they do (NODE-51, NODE-52).
+/// Returns the labels to set so that the stable keys agree with the deprecated ones (NODE-51, NODE-52).
 pub fn alignment(labels: &StringMap) -> BTreeMap<String, String> {
     PAIRS
         .into_iter()
@@ -22,7 +22,7 @@ pub fn alignment(labels: &StringMap) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Labels that the metadata gives a Node, as far as the Node does not have them yet (NODE-20 … NODE-22).
+/// Returns the labels of the metadata that the Node does not have yet (NODE-20 … NODE-22).
 pub fn from_metadata(metadata: &InstanceMetadata, current: &StringMap) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     let facts = [
@@ -62,12 +62,12 @@ pub fn from_metadata(metadata: &InstanceMetadata, current: &StringMap) -> BTreeM
     labels
 }
 
-/// Limits of a message: labels named, and bytes of each key and value.
+/// Maximum number of labels named in a message.
 const MOST_NAMED: usize = 3;
 const MOST_SHOWN: usize = 80;
 
-/// The labels of the metadata that the API would refuse, and with them the whole change of the Node: which ones, their
-/// values, and what is accepted. `None` if all are accepted.
+/// Returns a message about labels of the metadata that the API would refuse together with the whole patch: the labels,
+/// their values, and the accepted form. Returns `None` if all labels are valid.
 pub fn left_out(node: &str, metadata: &InstanceMetadata) -> Option<String> {
     let facts = [
         (LABEL_INSTANCE_TYPE, &metadata.instance_type),
@@ -91,9 +91,9 @@ pub fn left_out(node: &str, metadata: &InstanceMetadata) -> Option<String> {
     })
 }
 
-/// The most bytes of a label's value, and of its key after the slash.
+/// Maximum length of a label's value, and of its key after the slash, in bytes.
 const LONGEST: usize = 63;
-/// The most bytes of a key before the slash.
+/// Maximum length of a label's key before the slash, in bytes.
 const LONGEST_PREFIX: usize = 253;
 
 fn is_name(text: &str) -> bool {
@@ -118,7 +118,7 @@ fn is_key(text: &str) -> bool {
     }
 }
 
-/// NODE-22, 1.: the key contains `kubernetes.io/` or `k8s.io/`, at its start or after a dot.
+/// Returns `true` if the key contains `kubernetes.io/` or `k8s.io/`, at its start or after a dot (NODE-22, 1.).
 fn is_reserved(key: &str) -> bool {
     ["kubernetes.io/", "k8s.io/"]
         .into_iter()

@@ -1,18 +1,18 @@
-//! What the node controller measures.
+//! Metrics hooks of the node controller.
 
 use std::time::Duration;
 
-/// Hooks for the node controller's series (NODE-80). An age is counted from the Node's creation.
+/// Hooks for the node controller's series (NODE-80). Ages are measured from the Node's creation.
 pub trait NodeMetrics: Send + Sync {
-    /// `node_controller_cloud_provider_taint_removal_delay_seconds`: the start-up taint was removed.
+    /// Called when the uninitialized taint was removed: `node_controller_cloud_provider_taint_removal_delay_seconds`.
     fn taint_removed(&self, age: Duration);
-    /// `node_controller_initial_node_sync_delay_seconds`: the Node is initialised.
+    /// Called when the Node is initialized: `node_controller_initial_node_sync_delay_seconds`.
     fn synced(&self, age: Duration);
-    /// A Node of the queue was worked on, well or not.
+    /// Called after the sync of a Node, successful or not.
     fn reconciled(&self, _took: Duration, _well: bool) {}
 }
 
-/// Measures nothing.
+/// Metrics hooks that do nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoNodeMetrics;
 

@@ -1,5 +1,5 @@
-//! cloud-node-controller: gives each new Node its cloud identity, lifts the start-up taint, keeps addresses fresh and the
-//! deprecated and stable label keys aligned (NODE-*).
+//! cloud-node-controller: initializes new Nodes with their cloud identity, removes the uninitialized taint, keeps
+//! addresses up to date, and keeps deprecated and stable labels in line (NODE-*).
 
 mod address_pass;
 pub mod addresses;

@@ -1,22 +1,22 @@
-//! What initialisation changes on a Node, decided before anything is written (NODE-15 to NODE-29).
+//! The changes that initialization makes to a Node, planned before anything is written (NODE-15 to NODE-29).
 
 use cloud_provider::{Error, InstanceMetadata, Node, Result, Taint, addresses_for_node_ip};
 use serde_json::{Map, Value, json};
 
 use crate::node::labels;
 
-/// The change that makes a Node a member of its cloud.
+/// The planned changes that initialize a Node.
 #[derive(Clone, Debug)]
 pub struct Initialization {
     metadata: InstanceMetadata,
-    /// Planned only if the Node had none when its metadata was fetched (NODE-19).
+    /// Provider ID to set; `None` if the Node had one when its metadata was read (NODE-19).
     provider_id: Option<String>,
-    /// The Node that the metadata was fetched for; another one of its name gets none of it (P-10).
+    /// UID of the Node that the metadata was read for. A new Node of the same name gets none of it (P-10).
     uid: Box<str>,
 }
 
 impl Initialization {
-    /// Plans the initialisation of `node` from what its cloud says (NODE-17 … NODE-19).
+    /// Plans the initialization of `node` with the metadata from the cloud (NODE-17 … NODE-19).
     ///
     /// # Errors
     /// The kubelet asks for an address that the cloud does not list (NODE-18).
@@ -30,24 +30,24 @@ impl Initialization {
         Ok(Self { metadata, provider_id, uid: node.uid.clone() })
     }
 
-    /// Labels that the cloud gives the Node and that the API would refuse, for people.
+    /// Returns a message about labels from the cloud that the API would refuse.
     pub fn left_out_labels(&self, node: &Node) -> Option<String> {
         labels::left_out(&node.name, &self.metadata)
     }
 
-    /// What the cloud said.
+    /// Returns the metadata from the cloud.
     pub fn metadata(&self) -> &InstanceMetadata {
         &self.metadata
     }
 
-    /// The patch of `nodes/NAME` that carries the plan out on `node` as it is now (NODE-20 … NODE-24), or `None` if
-    /// there is nothing left to change.
+    /// Returns the patch of `nodes/NAME` that carries out the plan on the current `node` (NODE-20 … NODE-24), or `None`
+    /// if nothing is left to change.
     ///
-    /// A patch of the changed fields only, so that fields unknown to this program survive; it carries the
+    /// The patch has only the changed fields, so that fields unknown to this program survive. It has the
     /// resourceVersion, because the API replaces `spec.taints` as a whole.
     ///
     /// # Errors
-    /// *Conflict*-free refusal if the Node is another one than planned for.
+    /// An error that is no *conflict*, if the Node is not the one that was planned for.
     pub fn patch(&self, node: &Node) -> Result<Option<Value>> {
         if node.uid != self.uid {
             return Err(Error::other(format!(
@@ -77,19 +77,20 @@ impl Initialization {
     }
 }
 
-/// NODE-18. The kind of the cause is kept: a bad annotation is for the user to change.
+/// Returns the error for an invalid node IP (NODE-18). The kind of the cause is kept, because the user must correct a
+/// wrong annotation.
 fn invalid_node_ip(node: &str, err: &Error) -> Error {
     Error::invalid(format!(
         "failed to get node modifiers from cloud provider: provided node ip for node {node:?} is not valid: {err}"
     ))
 }
 
-/// NODE-23.
+/// Returns the taints without the uninitialized taint (NODE-23).
 fn without_start_up_taint(taints: &[Taint]) -> Vec<Taint> {
     taints.iter().filter(|t| &*t.key != cloud_provider::names::TAINT_UNINITIALIZED).cloned().collect()
 }
 
-/// `spec.taints` in a patch; the last taint goes with `null` (HELP-31).
+/// Returns the value of `spec.taints` in a patch; `null` removes the last taint (HELP-31).
 pub(crate) fn taints_value(taints: &[Taint]) -> Value {
     if taints.is_empty() { Value::Null } else { json!(taints) }
 }

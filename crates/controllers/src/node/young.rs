@@ -1,4 +1,4 @@
-//! Nodes that were initialised a moment ago.
+//! Nodes whose initialization began a moment ago.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,29 +6,29 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So long after its initialisation began, a Node is young: far longer than two writes take and a watch lags, far
-/// shorter than a change of addresses may wait.
+/// Time after the beginning of its initialization during which a Node is young. Much longer than two writes and the lag
+/// of a watch, much shorter than a change of addresses may wait.
 const YOUTH: Duration = Duration::from_secs(5);
 
-/// Remembers Nodes by UID, from the moment when their first write begins.
+/// The young Nodes by UID, from the beginning of their first write.
 ///
-/// An address pass that falls into a burst leaves them alone: the cache may show such a Node without its taint and still
-/// without the addresses that are being written, and the pass would write them a second time.
+/// The address pass skips young Nodes, because the cache may show such a Node without its taint and still without the
+/// addresses that are being written, so that the pass would write them again.
 #[derive(Default)]
 pub(super) struct Young(Mutex<HashMap<Box<str>, Instant>>);
 
 impl Young {
-    /// The initialisation of a Node begins to be written.
+    /// Records that the initialization of a Node begins.
     pub(super) fn note(&self, uid: &str, now: Instant) {
         self.lock().insert(uid.into(), now);
     }
 
-    /// Whether a Node is young.
+    /// Returns `true` if the Node is young.
     pub(super) fn contains(&self, uid: &str) -> bool {
         self.lock().contains_key(uid)
     }
 
-    /// Forgets those that are no longer young.
+    /// Removes the Nodes that are no longer young.
     pub(super) fn grow_up(&self, now: Instant) {
         let mut young = self.lock();
         young.retain(|_, since| now.duration_since(*since) < YOUTH);

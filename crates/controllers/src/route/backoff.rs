@@ -1,4 +1,4 @@
-//! How long what failed is left alone (P-2). Pure: the time is passed in.
+//! Back-off of failed changes (P-2). Pure: the time is passed in.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Exponential back-off for each key, in which a key also can be told when to come again.
+/// Exponential back-off by key. A key can also be held until a given time.
 ///
 /// ```
 /// use controllers::route::backoff::Backoff;
@@ -31,18 +31,18 @@ pub struct Backoff<K> {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     failures: u32,
-    /// `None`: it is being tried.
+    /// Time of the next attempt; `None` while an attempt is in progress.
     due: Option<Instant>,
 }
 
 impl<K: Eq + Hash> Backoff<K> {
-    /// `base` after the first failure, twice as long after each further one, `cap` at most.
+    /// Creates a back-off that begins with `base` and doubles after each further failure, up to `cap`.
     #[must_use]
     pub fn new(base: Duration, cap: Duration) -> Self {
         Self { base, cap, keys: HashMap::new() }
     }
 
-    /// The key failed at `now`.
+    /// Records that the key failed at `now`.
     pub fn failed(&mut self, now: Instant, key: K) {
         let (base, cap) = (self.base, self.cap);
         let entry = self.keys.entry(key).or_insert(Entry { failures: 0, due: None });
@@ -51,49 +51,49 @@ impl<K: Eq + Hash> Backoff<K> {
         entry.due = entry.due.max(Some(now + delay));
     }
 
-    /// The key is left alone until then; its failures are neither counted nor forgotten.
+    /// Holds the key until then. Its failures are neither counted nor forgotten.
     pub fn hold(&mut self, until: Instant, key: K) {
         let entry = self.keys.entry(key).or_insert(Entry { failures: 0, due: None });
         entry.due = entry.due.max(Some(until));
     }
 
-    /// The key is tried again: it is not due until it fails again.
+    /// Records that an attempt has begun. The key is not due until it fails again.
     pub fn started(&mut self, key: &K) {
         if let Some(entry) = self.keys.get_mut(key) {
             entry.due = None;
         }
     }
 
-    /// The key succeeded: its failures are forgotten.
+    /// Records that the key succeeded, and forgets its failures.
     pub fn succeeded(&mut self, key: &K) {
         self.keys.remove(key);
     }
 
-    /// Whether the key is to be left alone at `now`.
+    /// Returns `true` if the key must not be tried yet at `now`.
     #[must_use]
     pub fn waits(&self, now: Instant, key: &K) -> bool {
         self.keys.get(key).is_some_and(|entry| entry.due.is_some_and(|due| now < due))
     }
 
-    /// When the first key is due.
+    /// Returns the earliest time at which a key is due.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
         self.keys.values().filter_map(|entry| entry.due).min()
     }
 
-    /// How many keys failed, or are left alone, and have not succeeded since.
+    /// Returns the number of keys that failed or are held, and have not succeeded since.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there is none of these.
+    /// Returns `true` if there are no such keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Drops the keys that nobody wants any more.
+    /// Removes the keys that are no longer wanted.
     pub fn retain(&mut self, mut wanted: impl FnMut(&K) -> bool) {
         self.keys.retain(|key, _| wanted(key));
     }

@@ -1,4 +1,4 @@
-//! Calls to the cloud about routes, so that nothing that it does stops the controller (INV-6).
+//! Calls to the cloud about routes, guarded so that no failure of the provider stops the controller (INV-6).
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::grace::within_grace;
 
-/// A call that takes longer is given up. Providers have shorter limits for each request of theirs, but some poll the
-/// operations that they start.
+/// Timeout of a call. Providers have shorter timeouts for each of their requests, but some poll the operations that
+/// they start.
 pub(super) const DEADLINE: Duration = Duration::from_secs(120);
 
-/// All routes of the cluster.
+/// Lists all routes of the cluster.
 pub(super) async fn list(
     provider: &dyn CloudProvider,
     cluster: &Cluster,
@@ -23,7 +23,7 @@ pub(super) async fn list(
     guarded(provider, shutdown, None, async { offered(provider)?.list(cluster).await }).await
 }
 
-/// Creates a route. `pulse` hears of it if that is given up.
+/// Creates a route. A timeout is reported to `pulse`.
 pub(super) async fn create(
     provider: &dyn CloudProvider,
     cluster: &Cluster,
@@ -36,7 +36,7 @@ pub(super) async fn create(
     guarded(provider, shutdown, Some(pulse), call).await
 }
 
-/// Deletes a route. One that is gone already is deleted. `pulse` hears of it if that is given up.
+/// Deletes a route. A route that no longer exists counts as deleted. A timeout is reported to `pulse`.
 pub(super) async fn delete(
     provider: &dyn CloudProvider,
     cluster: &Cluster,
@@ -51,14 +51,15 @@ pub(super) async fn delete(
     }
 }
 
-/// The answer must always be the same (PROV-19); one that is not is no reason to panic.
+/// Returns the provider's routes, or an error. A provider must always return the same (PROV-19), but a violation must
+/// not cause a panic.
 fn offered(provider: &dyn CloudProvider) -> Result<&dyn Routes> {
     provider.routes().ok_or_else(|| Error::other("cloud provider does not support routes"))
 }
 
-/// The error of what was given up, or not begun, because the process stops.
+/// Returns the error for calls that are cancelled, or not begun, because the process stops.
 pub(super) fn stopping() -> Error {
-    Error::other("given up: the process is stopping")
+    Error::other("cancelled: the process is stopping")
 }
 
 async fn guarded<T>(

@@ -1,12 +1,12 @@
-//! What `--cluster-cidr` says (ROUTE-3, ROUTE-4), and CIDRs as people write them.
+//! Parsing of `--cluster-cidr` (ROUTE-3, ROUTE-4) and of CIDRs.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 
-/// Reads the flag: one range, or one of each IP family, separated by a comma.
+/// Parses the flag: one CIDR, or one of each IP family, separated by a comma.
 ///
-/// Blanks around the whole value are dropped, host bits and leading zeros are tolerated.
+/// Spaces around the whole value are removed; host bits and leading zeros are tolerated.
 ///
 /// ```
 /// use controllers::route::cluster_cidr::parse;
@@ -18,7 +18,7 @@ use ipnet::IpNet;
 /// ```
 ///
 /// # Errors
-/// The reference's words, which operators' searches know; an empty value is one. They do not name the flag.
+/// An error with the text of the Go program, also for an empty value. The text does not name the flag.
 pub fn parse(flag: &str) -> Result<Vec<IpNet>, String> {
     let ranges: Vec<IpNet> = flag
         .trim()
@@ -33,7 +33,7 @@ pub fn parse(flag: &str) -> Result<Vec<IpNet>, String> {
     match ranges.len() {
         0 | 1 => Ok(ranges),
         n if !(has_v4 && has_v6) => Err(format!(
-            // The parenthesis stays open in the reference too.
+            // The Go program does not close the parenthesis either.
             "len of ClusterCIDRs=={n} and they are not configured as dual stack (at least one from each IPFamily"
         )),
         2 => Ok(ranges),
@@ -41,7 +41,7 @@ pub fn parse(flag: &str) -> Result<Vec<IpNet>, String> {
     }
 }
 
-/// A range without its host bits. Leading zeros, which are no octal numbers here, do not matter.
+/// Returns a CIDR without its host bits. Leading zeros do not make a number octal.
 pub(super) fn cidr(text: &str) -> Option<IpNet> {
     let (address, length) = text.split_once('/')?;
     let length = decimal(length, 128)?;
@@ -58,7 +58,7 @@ fn sloppy(address: &str) -> Option<Ipv4Addr> {
     <[u8; 4]>::try_from(octets).ok().map(Ipv4Addr::from)
 }
 
-/// Digits and nothing else, so no sign, up to `most`.
+/// Parses a decimal number without a sign, up to `most`.
 fn decimal(digits: &str, most: u32) -> Option<u32> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let significant = digits.trim_start_matches('0');

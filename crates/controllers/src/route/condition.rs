@@ -10,7 +10,7 @@ use runtime::retry::ConflictRetry;
 use runtime::writes::strategic_patch_unread;
 use serde_json::{Value, json};
 
-/// What the condition says of a Node: all its routes are there, or they are not.
+/// The state of a Node's routes, as the condition reports it.
 ///
 /// ```
 /// use controllers::route::condition::Verdict;
@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every Pod CIDR of the Node is routed (ROUTE-42).
+    /// Every Pod CIDR of the Node has a route (ROUTE-42).
     Created,
-    /// Some is not (ROUTE-43).
+    /// Some Pod CIDR of the Node has no route (ROUTE-43).
     NotCreated,
 }
 
 impl Verdict {
-    /// Status of the condition, which says that the network is *un*available.
+    /// Returns the status of the condition, which is about the network being *un*available.
     #[must_use]
     pub fn status(self) -> ConditionStatus {
         match self {
@@ -35,7 +35,7 @@ impl Verdict {
         }
     }
 
-    /// Reason of the condition.
+    /// Returns the reason of the condition.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl Verdict {
         }
     }
 
-    /// Message of the condition.
+    /// Returns the message of the condition.
     #[must_use]
     pub fn message(self) -> &'static str {
         match self {
@@ -53,14 +53,15 @@ impl Verdict {
         }
     }
 
-    /// Whether the Node says so already, status and reason; a network plug-in's reason is not ours (ROUTE-44).
+    /// Returns `true` if the Node's condition has this status and reason. The reason of a network plug-in does not
+    /// count (ROUTE-44).
     #[must_use]
     pub fn is_said_by(self, node: &Node) -> bool {
         let said = NetworkCondition { status: self.status(), reason: self.reason().into() };
         node.network_unavailable.as_ref() == Some(&said)
     }
 
-    /// The patch of `nodes/NAME/status` (ROUTE-45).
+    /// Returns the patch of `nodes/NAME/status` (ROUTE-45).
     #[must_use]
     pub fn patch(self, now: Timestamp) -> Value {
         let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -76,10 +77,11 @@ impl Verdict {
     }
 }
 
-/// Writes the condition, again after a conflict, 5 times at most (ROUTE-45). Nothing is sent if `node` says so already.
+/// Writes the condition, with up to 5 attempts after conflicts (ROUTE-45). Sends nothing if the condition is up to
+/// date.
 ///
 /// # Errors
-/// What the API server answered to the last attempt.
+/// The API server's answer to the last attempt.
 pub async fn write(api: &Api<NodeObject>, node: &Node, verdict: Verdict, now: Timestamp) -> Result<(), kube::Error> {
     if verdict.is_said_by(node) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The shell of the route controller: what makes it reconcile.
+//! The I/O of the route controller: the triggers of its reconciliation.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,36 +26,36 @@ use super::{node_event, plan};
 use crate::context::{ConstructionError, ControllerContext};
 use crate::options::{Options, RouteMode, RouteOptions};
 
-/// Queue name in the work-queue metrics, and its only key (ROUTE-11).
+/// Name of the queue in work queue metrics, and its only key (ROUTE-11).
 const QUEUE: &str = "Routes";
 const KEY: &str = "routes";
-/// One reconcile in that time, and no event waits longer (ROUTE-13).
+/// Interval of reconciliations in watch mode. No event waits longer (ROUTE-13).
 const WATCH_INTERVAL: Duration = Duration::from_secs(10);
-/// How long a pass waits for its calls before it goes on without those that are left (INV-6).
+/// Time for which a pass waits for its calls before it goes on without those that are in progress (INV-6).
 const PATIENCE: Duration = Duration::from_secs(10);
-/// While calls go on after their pass, conditions are looked after that often.
+/// Interval of updates of conditions while calls go on after their pass.
 const SETTLE_EVERY: Duration = Duration::from_secs(1);
 
-/// node-route-controller.
+/// The node-route-controller, which keeps the cloud's routes in sync with the Nodes' Pod CIDRs.
 pub struct RouteController {
     pub(super) context: ControllerContext,
     pub(super) api: Api<NodeObject>,
     pub(super) cluster: Cluster,
     pub(super) options: RouteOptions,
-    /// Say more than the reference does (D-3).
+    /// If set, events report more than those of the Go program (D-3).
     pub(super) explain: bool,
     pub(super) events: EventRecorder,
     pub(super) metrics: Arc<dyn RouteMetrics>,
-    /// Calls to the cloud in flight (ROUTE-31).
+    /// Permits for concurrent calls to the cloud (ROUTE-31).
     pub(super) calls: Semaphore,
     memory: Mutex<Memory>,
 }
 
 impl RouteController {
-    /// Makes the controller.
+    /// Creates the controller.
     ///
     /// # Errors
-    /// If the cloud has no routes to offer (ROUTE-2), or without cluster CIDRs (ROUTE-5).
+    /// If the provider does not support routes (ROUTE-2), or without cluster CIDRs (ROUTE-5).
     pub fn new(
         context: ControllerContext,
         cluster: Cluster,
@@ -82,8 +82,9 @@ impl RouteController {
         })
     }
 
-    /// Runs until `shutdown`: waits for the cache of Nodes, then reconciles as its mode says (ROUTE-6, D-5). `queue`:
-    /// the metrics of the queue `Routes`, which watch mode has. `resync`: how often watch mode is told of every Node again.
+    /// Runs until `shutdown`: waits for the cache of Nodes, then reconciles as the mode demands (ROUTE-6, D-5). `queue`
+    /// are the metrics of the queue `Routes`, which only watch mode has; `resync` is the interval of resyncs in watch
+    /// mode.
     pub async fn run(self: Arc<Self>, queue: Arc<dyn QueueMetrics>, resync: Resync, shutdown: CancellationToken) {
         match self.options.mode {
             RouteMode::Periodic => self.run_periodically(&shutdown).await,
@@ -92,7 +93,7 @@ impl RouteController {
         }
     }
 
-    /// ROUTE-10.
+    /// Reconciles at a fixed interval (ROUTE-10).
     async fn run_periodically(&self, shutdown: &CancellationToken) {
         if self.nodes_are_known(shutdown).await {
             fixed(self.options.reconciliation_period, shutdown.clone(), || async {
@@ -102,7 +103,8 @@ impl RouteController {
         }
     }
 
-    /// ROUTE-11 … ROUTE-16. What failed is tried again, which the reference forgets (ROUTE-15).
+    /// Reconciles after changes of Nodes (ROUTE-11 … ROUTE-16). Failed reconciliations are retried, unlike in the Go
+    /// program (ROUTE-15).
     async fn run_on_events(
         self: Arc<Self>,
         metrics: Arc<dyn QueueMetrics>,
@@ -133,7 +135,7 @@ impl RouteController {
         .await;
     }
 
-    /// D-5.
+    /// Reconciles in the adaptive mode (D-5).
     async fn run_adaptively(&self, shutdown: &CancellationToken) {
         let changed = Arc::new(Notify::new());
         let bell = Arc::clone(&changed);
@@ -160,7 +162,7 @@ impl RouteController {
             let standing = self.memory().standing();
             self.metrics.standing(standing);
             if let Step::Rest(at) = pace.step(Instant::now(), self.wishes()) {
-                // A condition that could not be written needs no list.
+                // Retrying a condition does not need a list of routes.
                 let condition = self.memory().next_condition();
                 let soonest = Instant::now() + SETTLE_EVERY;
                 let until = condition.map_or(at, |due| at.min(due.max(soonest)));
@@ -169,7 +171,7 @@ impl RouteController {
         }
     }
 
-    /// Whether the routes could be listed.
+    /// Runs a pass and catches a panic. Returns `true` if the routes could be listed.
     async fn pass_and_survive<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) -> bool {
         let _busy = self.context.pulse.begin("pass");
         let pass = AssertUnwindSafe(self.pass(work, shutdown)).catch_unwind();
@@ -184,7 +186,7 @@ impl RouteController {
         false
     }
 
-    /// Whether everything succeeded.
+    /// Reconciles and logs errors. Returns `true` if everything succeeded.
     async fn reconcile_and_log(&self, shutdown: &CancellationToken) -> bool {
         let _busy = self.context.pulse.begin(QUEUE);
         let start = Instant::now();
@@ -205,7 +207,7 @@ impl RouteController {
         Wishes { inputs, again: memory.next_due(), not_before: memory.paused_until(Instant::now()) }
     }
 
-    /// Whether a Node's new routes are left for later. In the modes of the reference none waits.
+    /// Returns `true` if a Node's new routes are deferred, which only the adaptive mode does.
     pub(super) fn waits(&self, node: &Node) -> bool {
         self.is_adaptive() && plan::waits(&*self.context.provider, node)
     }
@@ -214,7 +216,7 @@ impl RouteController {
         self.options.mode == RouteMode::Adaptive
     }
 
-    /// ROUTE-6. Whether there is something to begin.
+    /// Waits until the cache of Nodes is synced (ROUTE-6). Returns `false` if the shutdown comes first.
     async fn nodes_are_known(&self, shutdown: &CancellationToken) -> bool {
         tokio::select! {
             () = self.context.nodes.wait_synced() => true,
@@ -227,7 +229,7 @@ impl RouteController {
     }
 }
 
-/// Rests until then, until a Node changed, or until calls that went on have ended.
+/// Sleeps until the given time, until a Node changes, or until calls in progress have ended.
 async fn rest(work: &mut Work<'_>, until: Instant, changed: &Notify, shutdown: &CancellationToken) {
     let is_busy = !work.is_empty();
     let until = if is_busy { until.min(Instant::now() + SETTLE_EVERY) } else { until };

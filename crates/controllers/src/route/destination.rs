@@ -1,4 +1,4 @@
-//! Where a route leads from: a Pod CIDR, whatever its spelling.
+//! The destination of a route: a Pod CIDR, independent of its spelling.
 
 use std::fmt;
 
@@ -16,14 +16,14 @@ use super::cluster_cidr::cidr;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Destination {
-    /// A network.
+    /// A network in canonical form.
     Network(IpNet),
-    /// A text that is no CIDR; only the same text is the same.
+    /// A text that is not a CIDR, compared literally.
     Text(Box<str>),
 }
 
 impl Destination {
-    /// The destination that a text names.
+    /// Returns the destination that a text names.
     #[must_use]
     pub fn new(text: &str) -> Self {
         cidr(text).map_or_else(|| Self::Text(text.into()), Self::Network)

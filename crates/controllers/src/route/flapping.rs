@@ -1,4 +1,4 @@
-//! Two writers at war over a route (P-33). Pure: the time is passed in.
+//! Detection of routes that another writer changes repeatedly (P-33). Pure: the time is passed in.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many changes by somebody else within [`WINDOW`] are a war.
+/// Number of changes by another writer within [`WINDOW`] from which a route is contested.
 const CHANGES: usize = 3;
-/// See [`CHANGES`].
+/// Time in which [`CHANGES`] are counted.
 const WINDOW: Duration = Duration::from_secs(600);
-/// How long a contested route is left alone at first; twice as long each further time.
+/// First time for which a contested route is left alone; doubles with each repetition.
 const REST: Duration = Duration::from_secs(300);
-/// The longest rest.
+/// Maximum time for which a contested route is left alone.
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
-/// Remembers when somebody else changed or removed what we had made.
+/// Remembers the times at which another writer changed or removed routes of this cluster.
 ///
 /// ```
 /// use controllers::route::flapping::Flapping;
@@ -47,9 +47,9 @@ impl<K> Default for Flapping<K> {
 }
 
 impl<K: Eq + Hash> Flapping<K> {
-    /// Somebody else changed this route. The answer is how long to leave it alone, if it is contested: as soon as it
-    /// changed three times within ten minutes, and from then on after each such rest until it was left in peace for two
-    /// hours.
+    /// Records that another writer changed this route. Returns the time to leave the route alone if it is contested:
+    /// after three changes within ten minutes, and from then on after each change that follows a rest, until two hours
+    /// pass without a change.
     pub fn observe(&mut self, now: Instant, key: K) -> Option<Duration> {
         let history = self.routes.entry(key).or_default();
         history.changes.retain(|at| now.saturating_duration_since(*at) < WINDOW);
@@ -64,7 +64,7 @@ impl<K: Eq + Hash> Flapping<K> {
         Some(rest)
     }
 
-    /// Forgets what was left in peace.
+    /// Forgets routes that were not changed for long.
     pub fn forget_old(&mut self, now: Instant) {
         self.routes.retain(|_, history| {
             let keep = if history.rests > 0 { 2 * LONGEST_REST } else { WINDOW };

@@ -1,5 +1,5 @@
-//! What one pass of the route controller leaves for the next. All of it can be lost: routes are found again by listing
-//! (INV-2).
+//! State that a pass of the route controller leaves for the next. All of it may be lost, because routes are found again
+//! by listing (INV-2).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,42 +16,42 @@ use super::metrics::Standing;
 use super::plan::{Cause, Creation, Decision, Plan, Record, inputs_of};
 use super::work::Item;
 
-/// Failed routes are tried again after that long, then after twice as long, and so on (P-2).
+/// First back-off of a failed route (P-2).
 const ROUTE_BACKOFF: Duration = Duration::from_secs(10);
-/// As [`ROUTE_BACKOFF`], for conditions that cannot be written.
+/// First back-off of a condition that could not be written.
 const CONDITION_BACKOFF: Duration = Duration::from_secs(5);
-/// No back-off is longer.
+/// Maximum back-off of routes and conditions.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
 
-/// A destination together with what is to become of it: when that changes, earlier failures do not count.
+/// A destination and a digest of its intended routes. Failures are forgotten when the intention changes.
 pub(super) type Key = (Destination, u64);
 
-/// See the module.
+/// The memory of the route controller between passes.
 pub(super) struct Memory {
-    /// By Node name, as of the last pass and what was done since.
+    /// Records by Node name, as of the last pass and the changes since.
     records: BTreeMap<Box<str>, Record>,
     routes: Backoff<Key>,
     lists: Backoff<()>,
-    /// By Node name.
+    /// Back-off of conditions that could not be written, by Node name.
     conditions: Backoff<Box<str>>,
-    /// By Node UID: the version of the Node at which the condition was written. Until the cache shows another one, it is
-    /// not written again.
+    /// Version of the Node at which the condition was written, by Node UID. The condition is not written again until
+    /// the cache shows another version.
     written: HashMap<Box<str>, (Box<str>, Verdict)>,
     flapping: Flapping<(Box<str>, Destination)>,
-    /// Ranges outside the cluster's, by Node UID, that were told of.
+    /// Pod CIDRs outside the cluster's that were reported, by Node UID.
     outside: HashSet<(Box<str>, Destination)>,
     paused_until: Option<Instant>,
     look_again: Option<Instant>,
-    /// Routes in the last list that are not ours to change.
+    /// Number of routes in the last list that this controller may not change.
     foreign: usize,
-    /// What is being done about these is not what is wanted any more.
+    /// Destinations whose work in progress is no longer wanted.
     superseded: HashSet<Destination>,
 }
 
-/// A route of ours that somebody else changed.
+/// A route of this cluster that somebody else changed.
 pub(super) struct Contested {
     pub(super) creation: Creation,
-    /// It is a war: how long to leave the route alone.
+    /// Time for which the route is left alone, if it is changed repeatedly.
     pub(super) rest: Option<Duration>,
 }
 
@@ -74,8 +74,8 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// A pass has planned; `ended`: what was still worked on when it asked for the list, which is taken out of the plan.
-    /// The answer is what somebody else changed since the last one.
+    /// Records the plan of a pass and removes the destinations in `ended`, whose work was still in progress when the
+    /// list was requested. Returns the routes that somebody else changed since the last pass.
     pub(super) fn planned(&mut self, now: Instant, plan: &mut Plan, ended: &HashSet<Destination>) -> Vec<Contested> {
         self.lists.succeeded(&());
         self.look_again = None;
@@ -83,7 +83,7 @@ impl Memory {
         if self.set_aside(plan, ended) {
             self.look_again(now);
         }
-        // A route that leads nowhere is the work of nobody: its machine went.
+        // A route that leads nowhere was not changed by anybody: its machine was deleted.
         let blackholes: HashSet<&Destination> = plan
             .deletes
             .iter()
@@ -114,8 +114,9 @@ impl Memory {
             .collect()
     }
 
-    /// The list may show what was worked on meanwhile as it is or as it was: of that nothing new is concluded. Whether it
-    /// is to be looked at again, as everything is but what was made well.
+    /// Removes the destinations that were worked on meanwhile from the plan, because the list may show their old or
+    /// their new state. Returns `true` if the cloud must be listed again soon, which is the case unless all of them
+    /// were successfully created.
     fn set_aside(&self, plan: &mut Plan, ended: &HashSet<Destination>) -> bool {
         let creates = plan.creates.iter().map(|creation| &creation.destination);
         let changes = plan.deletes.iter().map(|deletion| &deletion.destination).chain(creates);
@@ -138,20 +139,21 @@ impl Memory {
         !open.is_empty()
     }
 
-    /// The cloud is to be looked at again then, though nothing else changed.
+    /// Schedules a list of the cloud's routes at this time, even if nothing else changes.
     pub(super) fn look_again(&mut self, at: Instant) {
         self.look_again = Some(self.look_again.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// A pass leaves alone what is under way. Whatever is not what it wants is looked at again as soon as it has ended:
-    /// the Nodes' change is used up by then.
+    /// Marks work in progress that differs from the plan, so that the cloud is listed again as soon as that work has
+    /// ended. By then no change of a Node would trigger it.
     pub(super) fn supersede(&mut self, items: &[Item], in_flight: &HashMap<Destination, Item>) {
         let wanted: HashMap<&Destination, &Item> = items.iter().map(|item| (&item.destination, item)).collect();
         let is_old = |(destination, item): &(&Destination, &Item)| !self.still_stands(item, wanted.get(destination));
         self.superseded = in_flight.iter().filter(is_old).map(|(destination, _)| destination.clone()).collect();
     }
 
-    /// Whether what is under way leads to what is wanted; `wanted`: what the list that was just read lacks of it.
+    /// Returns `true` if the work in progress leads to the wanted state. `wanted` is the plan for the destination after
+    /// the last list.
     fn still_stands(&self, under_way: &Item, wanted: Option<&&Item>) -> bool {
         let is_right = |creation: &Creation| {
             let record = self.records.get(&creation.node.name).filter(|record| record.is_of(&creation.node));
@@ -165,24 +167,24 @@ impl Memory {
             && wanted.into_iter().flat_map(|item| item.deleted()).eq(under_way.deleted())
     }
 
-    /// What was under way has ended, well or not.
+    /// Records that work on a destination has ended, successfully or not.
     pub(super) fn ended(&mut self, now: Instant, destination: &Destination) {
         if !self.superseded.remove(destination) {
             return;
         }
         self.look_again(now);
-        // Until then nobody knows how it stands, and nothing is said of it.
+        // The state is unknown until then, so the condition is not written.
         for decision in self.records.values_mut().filter_map(|record| record.decisions.get_mut(destination)) {
             *decision = Decision::Wait;
         }
     }
 
-    /// So many routes of a list are not ours to change.
+    /// Records the number of listed routes that this controller may not change.
     pub(super) fn listed_foreign(&mut self, routes: usize) {
         self.foreign = routes;
     }
 
-    /// How many routes there are, and how many there should be, as far as is known.
+    /// Returns the numbers of wanted, present, foreign and failed routes.
     pub(super) fn standing(&self) -> Standing {
         let decisions = || self.records.values().flat_map(|record| record.decisions.values());
         Standing {
@@ -193,35 +195,36 @@ impl Memory {
         }
     }
 
-    /// The list failed.
+    /// Records that the list failed.
     pub(super) fn list_failed(&mut self, now: Instant) {
         self.lists.failed(now, ());
     }
 
-    /// When something that failed is due again. While the list fails only the list counts: without it nothing can be done.
+    /// Returns the time at which something that failed is due again. If the list failed, only the list counts, because
+    /// nothing can be done without it.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.lists.next_due().or_else(|| [self.routes.next_due(), self.look_again].into_iter().flatten().min())
     }
 
-    /// The cloud throttles until then.
+    /// Returns the time until which the cloud throttles.
     pub(super) fn paused_until(&self, now: Instant) -> Option<Instant> {
         self.paused_until.filter(|until| now < *until)
     }
 
-    /// Takes a pause if this error asks for one of everybody.
+    /// Records a pause if the cloud throttles all requests.
     pub(super) fn pause_for(&mut self, now: Instant, error: &Error) {
         if let (true, Some(pause)) = (error.chain().any(Error::is_rate_limited), error.retry_after()) {
             self.paused_until = self.paused_until.max(now.checked_add(pause));
         }
     }
 
-    /// Keeps only those back-offs that belong to these items, or to destinations of which nothing is concluded yet.
+    /// Removes the back-offs of all other items, except those of destinations without a conclusion yet.
     pub(super) fn retain(&mut self, items: &[Item], is_open: impl Fn(&Destination) -> bool) {
         let wanted: HashSet<Key> = items.iter().map(Item::key).collect();
         self.routes.retain(|key| wanted.contains(key) || is_open(&key.0));
     }
 
-    /// Whether a destination may be worked on now; if so, that begins.
+    /// Returns `true` if work on the item may begin now, and records its beginning.
     pub(super) fn start(&mut self, now: Instant, key: &Key) -> bool {
         let may = !self.routes.waits(now, key);
         if may {
@@ -230,12 +233,12 @@ impl Memory {
         may
     }
 
-    /// A destination is left alone until then.
+    /// Holds an item until then.
     pub(super) fn hold(&mut self, until: Instant, key: Key) {
         self.routes.hold(until, key);
     }
 
-    /// A destination failed.
+    /// Records that an item failed.
     pub(super) fn failed(&mut self, now: Instant, key: Key, error: &Error) {
         self.pause_for(now, error);
         match error.retry_after().and_then(|delay| now.checked_add(delay)) {
@@ -244,12 +247,12 @@ impl Memory {
         }
     }
 
-    /// A destination is as it should be.
+    /// Records that an item succeeded.
     pub(super) fn succeeded(&mut self, key: &Key) {
         self.routes.succeeded(key);
     }
 
-    /// A route was created (ROUTE-32). Of a Node that has changed since it says nothing.
+    /// Records that a route was created (ROUTE-32), unless the Node has changed since.
     pub(super) fn created(&mut self, creation: &Creation) {
         if let Some(record) = self.records.get_mut(&creation.node.name).filter(|record| record.is_of(&creation.node))
             && let Some(decision) = record.decisions.get_mut(&creation.destination)
@@ -258,17 +261,17 @@ impl Memory {
         }
     }
 
-    /// Whether it was not told yet that this range of the Node lies outside the cluster's; then it counts as told.
+    /// Returns `true` if this Pod CIDR outside the cluster's was not reported yet for the Node, and records the report.
     pub(super) fn is_news(&mut self, node: &Node, destination: &Destination) -> bool {
         self.outside.insert((node.uid.clone(), destination.clone()))
     }
 
-    /// It could not be told after all.
+    /// Removes the record of a report that failed.
     pub(super) fn untell(&mut self, node: &Node, destination: &Destination) {
         self.outside.remove(&(node.uid.clone(), destination.clone()));
     }
 
-    /// The conditions that are to be written now. Who has nothing to be told is forgotten, and what failed of it.
+    /// Returns the conditions that are to be written now. Forgets the failures of Nodes without a new condition.
     pub(super) fn due_conditions(
         &mut self,
         now: Instant,
@@ -283,12 +286,12 @@ impl Memory {
         wanted
     }
 
-    /// When a condition that could not be written is due again.
+    /// Returns the time at which a condition that could not be written is due again.
     pub(super) fn next_condition(&self) -> Option<Instant> {
         self.conditions.next_due()
     }
 
-    /// What is to be written into a Node's condition. Nothing as long as one of its destinations is being worked on.
+    /// Returns the new condition of a Node; `None` while one of its destinations is being worked on.
     fn verdict(&self, node: &Node, in_flight: &HashSet<Destination>) -> Option<Verdict> {
         let record = self.records.get(&node.name).filter(|record| record.uid == node.uid)?;
         let is_open = |(destination, decision): (&Destination, &Decision)| {
@@ -302,18 +305,18 @@ impl Memory {
         (!is_written).then_some(verdict)
     }
 
-    /// The condition was written.
+    /// Records that the condition was written.
     pub(super) fn condition_written(&mut self, node: &Node, verdict: Verdict) {
         self.conditions.succeeded(&node.name);
         self.written.insert(node.uid.clone(), (node.resource_version.clone(), verdict));
     }
 
-    /// The condition could not be written.
+    /// Records that the condition could not be written.
     pub(super) fn condition_failed(&mut self, now: Instant, node: &Node) {
         self.conditions.failed(now, node.name.clone());
     }
 
-    /// Forgets Nodes that are gone.
+    /// Forgets Nodes that were deleted.
     pub(super) fn forget_nodes(&mut self, has_uid: impl Fn(&str) -> bool) {
         self.written.retain(|uid, _| has_uid(uid));
         self.outside.retain(|(uid, _)| has_uid(uid));

@@ -1,41 +1,42 @@
-//! What the route controller measures.
+//! Metrics hooks of the route controller.
 
 use std::time::Duration;
 
-/// How many routes there are, and how many there should be.
+/// The numbers of routes that are wanted, present, foreign and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Wanted by the Nodes.
+    /// Number of routes that the Nodes need.
     pub desired: usize,
-    /// Of those, there.
+    /// Number of needed routes that exist.
     pub present: usize,
-    /// Listed, and not this controller's to change.
+    /// Number of listed routes that this controller may not change.
     pub foreign: usize,
-    /// Could not be created or deleted, and are tried again.
+    /// Number of routes that could not be created or deleted, and are retried.
     pub failed: usize,
 }
 
 /// Hooks for the route controller's series.
 pub trait RouteMetrics: Send + Sync {
-    /// A reconcile begins: `route_controller_route_sync_total` (ROUTE-20).
+    /// Called when a reconciliation begins: `route_controller_route_sync_total` (ROUTE-20).
     fn sync(&self);
-    /// The cloud's routes were listed; so many of them are this cluster's to keep (P-33: routes have limits).
+    /// Called when the cloud's routes were listed, with the number of routes of this cluster, because clouds limit the
+    /// number of routes (P-33).
     fn listed(&self, _ours: usize) {}
-    /// A route was created or deleted; `operation` is `create` or `delete`.
+    /// Called when a route was created or deleted; `operation` is `create` or `delete`.
     fn changed(&self, _operation: &'static str) {}
-    /// A route could not be created or deleted; `operation` is `create` or `delete`.
+    /// Called when a route could not be created or deleted; `operation` is `create` or `delete`.
     fn failed(&self, _operation: &'static str) {}
-    /// Somebody else changes a route of ours again and again (P-33).
+    /// Called when another writer changes a route repeatedly (P-33).
     fn flapping(&self) {}
-    /// A Pod CIDR lies outside every `--cluster-cidr`; counted once per Node and range (P-33).
+    /// Called when a Pod CIDR is outside every `--cluster-cidr`, once per Node and CIDR (P-33).
     fn outside_cluster_cidr(&self) {}
-    /// A pass has planned.
+    /// Called when a pass has planned.
     fn standing(&self, _standing: Standing) {}
-    /// A pass ended; calls that it did not wait for may go on.
+    /// Called when a pass ended. Calls that it did not wait for may still be in progress.
     fn reconciled(&self, _took: Duration, _well: bool) {}
 }
 
-/// Measures nothing.
+/// Metrics hooks that do nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoRouteMetrics;
 

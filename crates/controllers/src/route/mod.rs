@@ -1,13 +1,13 @@
 //! node-route-controller: keeps the cloud's routes equal to the Nodes' Pod CIDRs (ROUTE-*).
 //!
-//! | question | where |
+//! | subject | module |
 //! |---|---|
-//! | what is to be deleted and created | [`plan`] |
-//! | what may be deleted at all | [`responsibility`] |
-//! | what the Node's condition says | [`condition`] |
-//! | when to list | [`pace`], [`node_event`] |
-//! | whether an empty list is believed | [`witness`] |
-//! | what failed, or is contested | [`backoff`], [`flapping`] |
+//! | routes to delete and to create | [`plan`] |
+//! | routes that may be deleted | [`responsibility`] |
+//! | condition of the Node | [`condition`] |
+//! | times of lists | [`pace`], [`node_event`] |
+//! | control read for an empty list | [`witness`] |
+//! | failed and contested routes | [`backoff`], [`flapping`] |
 
 pub mod backoff;
 mod calls;

@@ -1,15 +1,15 @@
-//! Whether a route still leads to its Node (ROUTE-23, P-18).
+//! Comparison of a route's next hop with the addresses of its Node (ROUTE-23, P-18).
 
 use std::net::IpAddr;
 
 use cloud_provider::{Node, NodeAddress, Route};
 
-/// Whether the addresses of a route are still the Node's.
+/// Returns `true` if the addresses of a route are still the Node's.
 ///
-/// A provider that knows nothing of ownership lists all addresses of the Node, which are compared as the reference does:
-/// equally many, and each of the Node's among the route's (ROUTE-23). One that does (D-5) lists the next hops: each has
-/// to be an address of the Node. A next hop of a kind that the Node has no address of says nothing. So a Node that gets a
-/// further address keeps its routes.
+/// A provider without knowledge of ownership lists all addresses of the Node, which are compared like the Go program
+/// does: both lists have the same length, and each of the Node's addresses is among the route's (ROUTE-23). A provider
+/// with that knowledge (D-5) lists the next hops, each of which must be an address of the Node. A next hop of a type
+/// that the Node has no address of is ignored. A Node that gets a further address therefore keeps its routes.
 #[must_use]
 pub(super) fn leads_to(route: &Route, node: &Node) -> bool {
     let (hops, own) = (&route.target_node_addresses, &node.addresses);
@@ -23,7 +23,7 @@ pub(super) fn leads_to(route: &Route, node: &Node) -> bool {
     }
 }
 
-/// Addresses may be spelled differently.
+/// Returns `true` if two addresses are the same, even if spelled differently.
 fn is_same(a: &NodeAddress, b: &NodeAddress) -> bool {
     let ip = |address: &NodeAddress| address.address.parse::<IpAddr>().ok();
     a.address == b.address || (ip(a).is_some() && ip(a) == ip(b))
@@ -44,7 +44,8 @@ mod tests {
 
     #[test]
     fn routes_are_compared_as_their_provider_means_them() {
-        // The Node's, the route's, the same for the reference, the same for a provider that knows about ownership.
+        // The Node's addresses, the route's, the result for the Go program's comparison, and the result for a provider
+        // that knows about ownership.
         let table = [
             ("InternalIP=10.0.0.1", "InternalIP=10.0.0.1", true, true),
             ("InternalIP=10.0.0.1", "InternalIP=10.0.0.2", false, false),

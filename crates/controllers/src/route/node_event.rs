@@ -1,17 +1,17 @@
-//! Which changes of a Node concern its routes.
+//! Changes of a Node that concern its routes.
 
 use cloud_provider::Node;
 
-/// Whether an update leads to a reconcile in watch mode (ROUTE-12): Pod CIDRs or addresses changed, in order, or nothing
-/// at all did, which is the cache's resync.
+/// Returns `true` if an update triggers a reconciliation in watch mode (ROUTE-12): Pod CIDRs or addresses changed,
+/// including their order, or nothing changed, which is a resync of the cache.
 #[must_use]
 pub fn enqueues(old: &Node, new: &Node) -> bool {
     changes_routes(old, new) || old.resource_version == new.resource_version
 }
 
-/// Whether an update may change what is to be done in adaptive mode: as [`enqueues`] without the resync, which tells
-/// nothing new, but with what a provider needs to make the route (the provider id), and with the end of the
-/// initialisation that the Node's routes waited for.
+/// Returns `true` if an update may change the plan in adaptive mode. Unlike [`enqueues`], this excludes resyncs, which
+/// bring no change, and includes the provider ID, which a provider needs to create the route, and the end of the
+/// initialization that the Node's routes wait for.
 #[must_use]
 pub fn changes_inputs(old: &Node, new: &Node) -> bool {
     changes_routes(old, new)

@@ -1,39 +1,39 @@
-//! When to list the cloud's routes in adaptive mode (D-5, P-1). Pure: the time is passed in.
+//! Schedule of lists of the cloud's routes in adaptive mode (D-5, P-1). Pure: the time is passed in.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A pass whose inputs did not change lists at most once in this time.
+/// Minimum time between lists while the inputs of a pass do not change.
 const IDLE: Duration = Duration::from_secs(300);
-/// Up to this share of [`IDLE`] is added, so that clusters do not list together.
+/// Maximum share of [`IDLE`] that is added as jitter, so that clusters do not list at the same time.
 const JITTER: f64 = 0.2;
-/// Passes for Node events begin at least this far apart; the period, where that is shorter.
+/// Minimum time between passes after Node events, unless the period is shorter.
 const GAP: Duration = Duration::from_secs(10);
-/// The loop looks at least this far apart, whatever the period says.
+/// Minimum time between checks of the schedule, whatever the period.
 const SHORTEST_TICK: Duration = Duration::from_secs(1);
 
-/// What to do next.
+/// The next step of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// List and reconcile now.
     Pass,
-    /// Look again then, or earlier if a Node changed.
+    /// Check again at this time, or earlier if a Node changes.
     Rest(Instant),
 }
 
-/// What speaks for a pass, and against it.
+/// The reasons for and against a pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
-    /// Digest of what a pass looks at besides the routes.
+    /// Digest of a pass's inputs except the routes.
     pub inputs: u64,
-    /// When something that failed, or that somebody else changed, is to be looked at again.
+    /// Time at which a failed route, or one that somebody else changed, is due again.
     pub again: Option<Instant>,
-    /// The cloud throttles until then.
+    /// Time until which the cloud throttles.
     pub not_before: Option<Instant>,
 }
 
-/// Remembers the last pass.
+/// The schedule, which remembers the last pass.
 ///
 /// ```
 /// use controllers::route::pace::{Pace, Step, Wishes};
@@ -63,13 +63,13 @@ struct Last {
 }
 
 impl Pace {
-    /// `period`: `--route-reconciliation-period`, the longest time until a change is noticed.
+    /// Creates a schedule. `period` is `--route-reconciliation-period`, the longest time until a change is noticed.
     #[must_use]
     pub fn new(period: Duration) -> Self {
         Self { period, last: None }
     }
 
-    /// What to do at `now`.
+    /// Returns the step to take at `now`.
     #[must_use]
     pub fn step(&self, now: Instant, wishes: Wishes) -> Step {
         let due = self.due(now, wishes).max(wishes.not_before.unwrap_or(now));
@@ -86,7 +86,7 @@ impl Pace {
         }
     }
 
-    /// A pass began at `now` over these inputs. `jitter`: a random number from 0 to 1.
+    /// Records a pass that began at `now` with these inputs. `jitter` is a random number from 0 to 1.
     pub fn passed(&mut self, now: Instant, inputs: u64, jitter: f64) {
         self.last = Some(Last { began: now, inputs, idle_until: now + IDLE.mul_f64(1.0 + JITTER * jitter) });
     }

@@ -1,4 +1,4 @@
-//! One pass: list, plan, carry out, tell (ROUTE-20 … ROUTE-47).
+//! A pass over the routes: list, plan, carry out and report (ROUTE-20 … ROUTE-47).
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -26,22 +26,23 @@ use super::{Destination, calls};
 use crate::event_reason::EventReason;
 use crate::grace::within_grace;
 
-/// A condition that takes longer to be written is given up until the next pass.
+/// Timeout of writing a condition, which the next pass repeats.
 const CONDITION_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Why a call was not made.
+/// The reason why a call was not successful.
 enum Refused {
-    /// The process is stopping.
+    /// The process is stopping, so the call was not made.
     Stopping,
-    /// The cloud throttles until then.
+    /// The cloud throttles until this time, so the call was not made.
     Paused(Instant),
-    /// It was made, and failed.
+    /// The call was made and failed.
     Failed(Error),
 }
 
 impl RouteController {
-    /// Reconciles once: lists, deletes, creates, writes conditions, and waits for all of it. The answer is what failed, in
-    /// words; failures are told by events, the log and metrics already, and do not make the reconcile fail (ROUTE-47).
+    /// Reconciles once: lists, deletes, creates and writes conditions, and waits for all of it. Returns the texts of
+    /// all failures, which events, log and metrics report already and which are no error of the reconciliation
+    /// (ROUTE-47).
     ///
     /// # Errors
     /// If the routes cannot be listed (ROUTE-21).
@@ -57,7 +58,7 @@ impl RouteController {
         Ok(failures)
     }
 
-    /// Lists, plans and begins. What is left to do goes on in `work`.
+    /// Lists, plans and starts the changes. Changes that are not finished go on in `work`.
     pub(super) async fn pass<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) -> Result<()> {
         self.metrics.sync();
         work.next_pass();
@@ -76,7 +77,7 @@ impl RouteController {
         self.metrics.listed(ours);
         self.memory().listed_foreign(routes.len() - ours);
         let nodes = self.context.nodes.list();
-        // Beyond the reference, which does what a list says.
+        // The Go program believes every list; this check is additional.
         if self.is_adaptive() {
             let question = within_grace(shutdown, list_is_believed(&*self.context.provider, &routes, &nodes));
             let believed = work.alongside(question).await.unwrap_or_else(|| Err(calls::stopping()));
@@ -131,7 +132,7 @@ impl RouteController {
         Done { destination, failures }
     }
 
-    /// Deletes, then creates whatever came of the deletes (ROUTE-28).
+    /// Deletes, then creates, whatever the result of the deletions (ROUTE-28).
     async fn carry_out(&self, item: Item, key: Key, shutdown: &CancellationToken) -> Vec<String> {
         let mut refused = Vec::new();
         for deletion in &item.deletes {
@@ -155,7 +156,7 @@ impl RouteController {
         refused.into_iter().map(in_words).collect()
     }
 
-    /// When the item is due again, if something in it failed (P-2).
+    /// Sets the time at which the item is due again if a part of it failed (P-2).
     fn remember(&self, key: Key, refused: &[(String, Refused)]) {
         let (now, mut memory) = (Instant::now(), self.memory());
         if refused.is_empty() {
@@ -211,7 +212,7 @@ impl RouteController {
         }
     }
 
-    /// ROUTE-30 … ROUTE-34.
+    /// Creates a route (ROUTE-30 … ROUTE-34).
     async fn create(&self, creation: &Creation, shutdown: &CancellationToken) -> Result<(), Refused> {
         let Creation { node, route, .. } = creation;
         let began = Instant::now();
@@ -246,7 +247,8 @@ impl RouteController {
         }
     }
 
-    /// Waits for a turn to call the cloud (ROUTE-31). No call begins after the shutdown, or while the cloud throttles.
+    /// Waits for a permit to call the cloud (ROUTE-31). No call begins after the shutdown, or while the cloud
+    /// throttles.
     async fn in_turn(
         &self,
         call: impl Future<Output = Result<()>>,
@@ -263,18 +265,19 @@ impl RouteController {
         let result = call.await;
         drop(busy);
         if let Err(error) = &result {
-            // Before the turn is given away: the next call must not meet the limit too.
+            // The pause is set before the permit is released, so that the next call does not exceed the limit, too.
             self.memory().pause_for(Instant::now(), error);
         }
         result.map_err(Refused::Failed)
     }
 
-    /// Routes that somebody else changed are looked at again soon; contested ones are left alone for some time (P-33).
+    /// Schedules an early pass for routes that were changed by somebody else; holds back routes that are changed
+    /// repeatedly (P-33).
     fn face(&self, contested: Vec<Contested>, items: &[Item]) {
         let now = Instant::now();
         for Contested { creation, rest } in contested {
             let (node, destination) = (&creation.node, &creation.destination);
-            tracing::warn!(node = &*node.name, %destination, "somebody else changed or removed the route");
+            tracing::warn!(node = &*node.name, %destination, "another writer changed or deleted the route");
             let Some(rest) = rest else {
                 self.memory().look_again(now + self.options.reconciliation_period);
                 continue;
@@ -297,7 +300,8 @@ impl RouteController {
         }
     }
 
-    /// Tells once of each Pod CIDR outside the cluster's ranges: its route is created, and never deleted (ROUTE-37, P-33).
+    /// Reports each Pod CIDR outside the cluster's CIDRs once. Its route is created, and never deleted (ROUTE-37,
+    /// P-33).
     fn tell_ranges(&self, nodes: &[Arc<Node>]) {
         for node in nodes.iter().filter(|node| !self.waits(node)) {
             for cidr in &node.pod_cidrs {
@@ -333,7 +337,7 @@ impl RouteController {
         self.memory().forget_nodes(|uid| uids.contains(uid));
     }
 
-    /// Writes the conditions that are not as they should be (ROUTE-40 … ROUTE-46). The answer is what failed, in words.
+    /// Writes the conditions that are not up to date (ROUTE-40 … ROUTE-46). Returns the texts of failures.
     pub(super) async fn settle(&self, in_flight: &HashSet<Destination>, shutdown: &CancellationToken) -> Vec<String> {
         let nodes = self.context.nodes.list();
         let due = self.memory().due_conditions(Instant::now(), nodes, in_flight);
@@ -357,7 +361,7 @@ impl RouteController {
                 self.memory().condition_written(node, verdict);
                 return Ok(());
             }
-            // The Node was deleted meanwhile.
+            // The Node has been deleted meanwhile.
             Ok(Err(error)) if is_not_found(&error) => return Ok(()),
             Ok(Err(error)) => api_error(&error).to_string(),
             Err(_) => format!("no answer within {} s", CONDITION_DEADLINE.as_secs()),
@@ -374,7 +378,7 @@ fn reference(node: &Node) -> ObjectRef {
     ObjectRef::node(&node.name, &node.uid)
 }
 
-/// That the cloud throttles is no matter of one Node, and heals by itself.
+/// Returns `true` if an error concerns a single Node. Throttling concerns all Nodes, and ends by itself.
 fn concerns_one(error: &Error) -> bool {
     !error.chain().any(Error::is_rate_limited)
 }

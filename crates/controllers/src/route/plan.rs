@@ -1,4 +1,4 @@
-//! What is to be done about the routes: a pure function of Nodes, listed routes and ranges (ROUTE-22 … ROUTE-27).
+//! The plan of a pass over the routes: a pure function of Nodes, listed routes and CIDRs (ROUTE-22 … ROUTE-27).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,100 +12,101 @@ use super::condition::Verdict;
 use super::next_hop::leads_to;
 use super::responsibility::is_responsible;
 
-/// What is to be done, in a fixed order.
+/// The planned changes, in a fixed order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Routes to be deleted, by destination and name.
+    /// Routes to delete, by destination and name.
     pub deletes: Vec<Deletion>,
-    /// Routes to be created, by Node and in the order of its Pod CIDRs.
+    /// Routes to create, by Node and in the order of its Pod CIDRs.
     pub creates: Vec<Creation>,
-    /// By Node name: how it stands with each of its Pod CIDRs before anything is done. A Node with neither Pod CIDRs nor
-    /// routes has no record (ROUTE-40).
+    /// State of each Node's Pod CIDRs before the changes, by Node name. A Node with neither Pod CIDRs nor routes has no
+    /// record (ROUTE-40).
     pub records: BTreeMap<Box<str>, Record>,
-    /// Whether all deletes end before the first create (ROUTE-29). Where not, a create still waits for the deletes of its
-    /// own destination.
+    /// If set, all deletions end before the first creation (ROUTE-29). If not, a creation waits only for the deletions
+    /// of its own destination.
     pub creates_wait: bool,
 }
 
-/// A route to be deleted.
+/// A planned deletion of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deletion {
     /// The route as it was listed (PROV-59).
     pub route: Route,
-    /// Where it leads from.
+    /// Destination of the route.
     pub destination: Destination,
-    /// Why it goes.
+    /// Reason for the deletion.
     pub cause: Cause,
 }
 
-/// Why a route is deleted (ROUTE-25).
+/// The reason why a route is deleted (ROUTE-25).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It leads nowhere.
+    /// The route leads nowhere.
     Blackhole,
-    /// Its target is no Node that is known.
+    /// The target of the route is not a known Node.
     NoTarget,
-    /// Its Node is gone, or has another Pod CIDR now.
+    /// The target Node no longer exists or has another Pod CIDR.
     NotAssigned,
-    /// Its Node has other addresses now; it is created anew (P-18).
+    /// The target Node has other addresses; the route is created again (P-18).
     NextHopChanged,
 }
 
 impl Cause {
-    /// In words, for logs and the output of `plan`.
+    /// Returns the reason as text for logs and the output of `plan`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Blackhole => "it leads nowhere",
             Self::NoTarget => "it leads to no known node",
-            Self::NotAssigned => "its node is gone or has another pod CIDR",
+            Self::NotAssigned => "its node does not exist or has another pod CIDR",
             Self::NextHopChanged => "its node has other addresses now",
         }
     }
 }
 
-/// A route to be created.
+/// A planned creation of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Creation {
-    /// The Node that it leads to.
+    /// Node that the route leads to.
     pub node: Arc<Node>,
-    /// Where it leads from.
+    /// Destination of the route.
     pub destination: Destination,
-    /// What the provider is given (PROV-58).
+    /// Route to pass to the provider (PROV-58).
     pub route: Route,
 }
 
-/// How it stands with the routes of one Node.
+/// The state of one Node's routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// UID of the Node: another Node of this name inherits nothing.
+    /// UID of the Node, so that a new Node of the same name does not inherit the record.
     pub uid: Box<str>,
-    /// What its routes are made of: if that is unchanged and a route is not as it was, somebody else changed it.
+    /// Digest of the Node's fields that determine its routes. If the digest is unchanged but a route differs, somebody
+    /// else changed the route.
     pub inputs: u64,
-    /// By Pod CIDR. Empty: the Node lost its Pod CIDRs, but a route still leads to it (ROUTE-41).
+    /// Decisions by Pod CIDR; empty if the Node lost its Pod CIDRs but a route still leads to it (ROUTE-41).
     pub decisions: BTreeMap<Destination, Decision>,
 }
 
-/// How it stands with one Pod CIDR of a Node (ROUTE-22).
+/// The state of the route for one Pod CIDR of a Node (ROUTE-22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The route is there.
+    /// The route exists as it should.
     Keep,
-    /// There is none.
+    /// The route does not exist.
     Add,
-    /// There is one with another next hop.
+    /// The route exists, with another next hop.
     Update,
-    /// There is none, and the Node waits for something else before it can get one.
+    /// The route does not exist, and the Node must wait before it can get one.
     Wait,
 }
 
 impl Record {
-    /// Whether it is about this Node as it is.
+    /// Returns `true` if the record is about the Node in its current state.
     pub(super) fn is_of(&self, node: &Node) -> bool {
         self.uid == node.uid && self.inputs == inputs_of(node)
     }
 
-    /// What the Node's condition is to say (ROUTE-41); `None`: nothing yet.
+    /// Returns the state that the Node's condition must report (ROUTE-41); `None` if there is none yet.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         let any = |of: &[Decision]| self.decisions.values().any(|decision| of.contains(decision));
@@ -117,15 +118,15 @@ impl Record {
     }
 }
 
-/// Whether routes of a Node are left for later: it is another cloud's (P-15), or it waits for its initialisation and has
-/// no provider id yet, so that the provider could only refuse. Routes that it has are judged all the same. In the modes
-/// that do what the reference does no Node waits.
+/// Returns `true` if new routes of a Node are deferred: the Node belongs to another cloud (P-15), or it is
+/// uninitialized and has no provider ID yet, so that the provider could only refuse. Its existing routes are judged all
+/// the same. Only the adaptive mode defers routes.
 #[must_use]
 pub fn waits(provider: &dyn CloudProvider, node: &Node) -> bool {
     !provider.owns(node) || (node.is_uninitialized() && node.provider_id().is_none())
 }
 
-/// A digest of what a Node's routes are made of.
+/// Returns a digest of the Node's fields that determine its routes.
 #[must_use]
 pub fn inputs_of(node: &Node) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -136,8 +137,8 @@ pub fn inputs_of(node: &Node) -> u64 {
     hasher.finish()
 }
 
-/// A digest of everything that a pass looks at besides the list of routes: if it is unchanged, nothing new is to be
-/// expected of a pass.
+/// Returns a digest of a pass's inputs except the list of routes. If the digest is unchanged, a pass has nothing new to
+/// do unless the routes changed.
 pub(super) fn inputs(nodes: &[Arc<Node>], waits: impl Fn(&Node) -> bool) -> u64 {
     let mut hasher = DefaultHasher::new();
     for node in nodes.iter().filter(|node| !node.pod_cidrs.is_empty() && !waits(node)) {
@@ -146,7 +147,7 @@ pub(super) fn inputs(nodes: &[Arc<Node>], waits: impl Fn(&Node) -> bool) -> u64 
     hasher.finish()
 }
 
-/// Plans. `routes` in the order in which they were listed; `waits`: Nodes that get no new route yet.
+/// Plans the changes. `routes` are in the order of the list; `waits` is `true` for Nodes that get no new route yet.
 ///
 /// ```
 /// use cloud_provider::{Node, Route};
@@ -174,7 +175,7 @@ pub fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster_cidrs: &[IpNet], wait
         for cidr in &node.pod_cidrs {
             let destination = Destination::new(cidr);
             if record.decisions.contains_key(&destination) {
-                // ROUTE-35: listed twice.
+                // The route is listed twice (ROUTE-35).
                 continue;
             }
             let decision = match table.find(node, &destination) {
@@ -195,7 +196,7 @@ pub fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster_cidrs: &[IpNet], wait
     let wanted: HashSet<&Destination> = plan.creates.iter().map(|creation| &creation.destination).collect();
     let may_go = |route: &&Route| {
         is_responsible(route, cluster_cidrs)
-            // What is proved to be ours and makes room for its successor goes outside the ranges too.
+            // A route that is proved to be this cluster's and is being replaced is deleted outside the CIDRs, too.
             || (route.owned == Some(true) && wanted.contains(&Destination::new(&route.destination_cidr)))
     };
     let deletes = routes.iter().filter(may_go).filter_map(|route| plan.deletion(route, &waiting));
@@ -206,13 +207,13 @@ pub fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster_cidrs: &[IpNet], wait
 }
 
 impl Plan {
-    /// Whether there is nothing to do for the cloud.
+    /// Returns `true` if the cloud needs no change.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.deletes.is_empty() && self.creates.is_empty()
     }
 
-    /// Conditions that are to be written if everything that is planned succeeds, by Node name.
+    /// Returns the conditions to write if the whole plan succeeds, by Node name.
     #[must_use]
     pub fn conditions(&self, nodes: &[Arc<Node>]) -> Vec<(Arc<Node>, Verdict)> {
         let verdict = |node: &Arc<Node>| {
@@ -228,13 +229,13 @@ impl Plan {
         nodes.iter().filter_map(|node| Some((Arc::clone(node), verdict(node)?))).collect()
     }
 
-    /// ROUTE-25.
+    /// Returns the deletion of a route, if it must be deleted (ROUTE-25).
     fn deletion(&self, route: &Route, waiting: &HashSet<Destination>) -> Option<Deletion> {
         let destination = Destination::new(&route.destination_cidr);
         let decision = self.records.get(&*route.target_node).and_then(|record| record.decisions.get(&destination));
         let cause = match decision {
             _ if route.blackhole => Cause::Blackhole,
-            // Its Node may be the one that waits: until that is known the route may still serve it.
+            // The route's Node may be the one that waits, which the route may serve until that is known.
             _ if route.target_node.is_empty() && waiting.contains(&destination) => return None,
             _ if route.target_node.is_empty() => Cause::NoTarget,
             None => Cause::NotAssigned,
@@ -245,14 +246,14 @@ impl Plan {
     }
 }
 
-/// ROUTE-29: the reference waits for all deletes if the first route has addresses. A provider that knows about ownership
-/// is spared that: there each create waits for the deletes of its destination only, so that one that hangs holds back
-/// nobody else (INV-6).
+/// Returns `true` if creations must wait for all deletions, which the Go program does if the first route has addresses
+/// (ROUTE-29). With a provider that knows the owners of routes, each creation waits only for the deletions of its
+/// destination, so that a hanging deletion delays no others (INV-6).
 fn is_replaced_by_phases(first: &Route) -> bool {
     first.enable_node_addresses && first.owned.is_none()
 }
 
-/// ROUTE-30, PROV-58.
+/// Returns the creation of a route (ROUTE-30, PROV-58).
 fn creation(node: &Arc<Node>, cidr: &str, destination: Destination) -> Creation {
     let route = Route {
         target_node: node.name.to_string(),
@@ -271,7 +272,7 @@ struct Table<'a> {
 impl<'a> Table<'a> {
     fn of(routes: &'a [Route]) -> Self {
         let mut by_target: HashMap<&str, Vec<_>> = HashMap::new();
-        // ROUTE-26: a route without a target is nobody's.
+        // A route without a target belongs to no Node (ROUTE-26).
         for route in routes.iter().filter(|route| !route.target_node.is_empty()) {
             let destination = Destination::new(&route.destination_cidr);
             by_target.entry(&route.target_node).or_default().push((route, destination));
@@ -283,8 +284,8 @@ impl<'a> Table<'a> {
         self.by_target.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// The first route to this Node from there. One that leads nowhere does not count (ROUTE-27); one of somebody else
-    /// counts if it serves.
+    /// Returns the first route for this destination to this Node. Routes that lead nowhere do not count (ROUTE-27);
+    /// routes of others count if they serve.
     fn find(&self, node: &Node, destination: &Destination) -> Option<&'a Route> {
         let from_there = || {
             let routes = self.to(&node.name).iter().filter(|(route, from)| !route.blackhole && from == destination);
@@ -294,7 +295,7 @@ impl<'a> Table<'a> {
         ours.next().or_else(|| from_there().find(|route| leads_to(route, node)))
     }
 
-    /// Whether a route that may be ours leads to this Node (ROUTE-40).
+    /// Returns `true` if a route leads to this Node that is not known to be somebody else's (ROUTE-40).
     fn leads_to(&self, node: &str) -> bool {
         self.to(node).iter().any(|(route, _)| route.owned != Some(false))
     }

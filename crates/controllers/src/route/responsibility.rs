@@ -1,11 +1,11 @@
-//! Which routes may be deleted (ROUTE-36, P-32).
+//! The routes that may be deleted (ROUTE-36, P-32).
 
 use cloud_provider::Route;
 use ipnet::IpNet;
 
 use super::Destination;
 
-/// Whether a destination lies in the cluster's ranges: its first **or** its last address does (ROUTE-36).
+/// Returns `true` if the first **or** the last address of a destination is in the cluster's CIDRs (ROUTE-36).
 ///
 /// ```
 /// use controllers::route::{Destination, responsibility::is_in_range};
@@ -25,8 +25,8 @@ pub fn is_in_range(destination: &Destination, cluster_cidrs: &[IpNet]) -> bool {
     }
 }
 
-/// Whether the controller may delete a route: it lies in the cluster's ranges, and the provider does not say that it is
-/// somebody else's. Proof of ownership does not widen the range: both are needed (P-32).
+/// Returns `true` if the controller may delete a route: the route is in the cluster's CIDRs, and the provider does not
+/// report it as somebody else's. Proof of ownership does not extend the CIDRs; both conditions are needed (P-32).
 #[must_use]
 pub fn is_responsible(route: &Route, cluster_cidrs: &[IpNet]) -> bool {
     route.owned != Some(false) && is_in_range(&Destination::new(&route.destination_cidr), cluster_cidrs)

@@ -1,8 +1,8 @@
-//! An empty list proves nothing: that no Node has its route any more is believed only if the cloud still shows one of their
-//! machines to the same credential.
+//! Control read for an empty list of routes: that no Node has a route any more is believed only if the cloud still
+//! shows one of the Nodes' machines to the same credential.
 //!
-//! A credential of another project or account lists no routes, and no error. Believed, every Node of the cluster would be
-//! told that its network is unavailable, and Pods would be kept off all of them.
+//! A credential of another project or account lists no routes, and returns no error. If that were believed, every Node
+//! of the cluster would be marked as without a network, and no Pod could be scheduled.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use cloud_provider::{CloudProvider, ConditionStatus, Error, InstanceState, Node,
 use super::condition::Verdict;
 use crate::look_up::look_up;
 
-/// Machines that are asked for.
+/// Maximum number of machines that are read.
 const QUESTIONS: usize = 3;
 
-/// Whether the list may be believed. The modes of the reference do not ask.
+/// Checks that a list of routes may be believed. Only the adaptive mode does this.
 ///
 /// # Errors
-/// If it shows no route to any Node though some had theirs, and none of their machines is found either.
+/// If no Node has a route any more though some had theirs, and none of their machines is found either.
 pub async fn list_is_believed(provider: &dyn CloudProvider, routes: &[Route], nodes: &[Arc<Node>]) -> Result<()> {
     let had_theirs = nodes.iter().filter(|node| is_witness(provider, node) && had_its_routes(node)).count();
     let is_empty = !routes.iter().any(|route| nodes.iter().any(|node| *node.name == *route.target_node));
@@ -37,18 +37,18 @@ pub async fn list_is_believed(provider: &dyn CloudProvider, routes: &[Route], no
     )))
 }
 
-/// Whether all its routes were there.
+/// Returns `true` if all routes of the Node existed.
 fn had_its_routes(node: &Node) -> bool {
     !node.pod_cidrs.is_empty() && Verdict::Created.is_said_by(node)
 }
 
-/// Whether its machine can be asked for.
+/// Returns `true` if the Node's machine can be read.
 fn is_witness(provider: &dyn CloudProvider, node: &Node) -> bool {
     node.provider_id().is_some() && provider.owns(node)
 }
 
-/// Whose machines are asked for: ready Nodes first. One of them never had its routes, if there is a ready one of that kind:
-/// the machines of all that had theirs may have gone together with the routes.
+/// Returns the Nodes whose machines are read, ready Nodes first. Includes a ready Node that never had routes, if there
+/// is one, because the machines of all others may have been deleted together with their routes.
 fn witnesses(provider: &dyn CloudProvider, nodes: &[Arc<Node>]) -> Vec<Arc<Node>> {
     let is_ready = |node: &Node| node.ready == ConditionStatus::True;
     let mut all: Vec<_> = nodes.iter().filter(|node| is_witness(provider, node)).cloned().collect();
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use cloud_provider::{Instances, NetworkCondition, async_trait};
 
-    /// A cloud that shows the machines whose ids it has.
+    /// A cloud that shows the machines with these IDs.
     struct Acme(Vec<&'static str>);
 
     #[async_trait]
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// `old`: with its routes.
+    /// Returns a Node; an `old` one has had its routes.
     fn node(name: &str, id: &str, ready: bool, old: bool) -> Arc<Node> {
         let said = NetworkCondition { status: Verdict::Created.status(), reason: Verdict::Created.reason().into() };
         Arc::new(Node {

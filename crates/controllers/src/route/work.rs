@@ -1,4 +1,4 @@
-//! What is being done about the routes right now.
+//! The work on routes that is in progress.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +12,7 @@ use super::Destination;
 use super::memory::Key;
 use super::plan::{Creation, Deletion};
 
-/// What is to be done about one destination: first the deletes, then the creates.
+/// The changes of one destination: first the deletions, then the creations.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) destination: Destination,
@@ -21,8 +21,8 @@ pub(super) struct Item {
 }
 
 impl Item {
-    /// What back-off goes by: the destination, and whose it is to be. A route that is deleted and then not created stays
-    /// the same item.
+    /// Returns the key of the back-off: the destination and the Nodes of its new routes. An item that was half done,
+    /// with the old route deleted and the new one not created, has the same key.
     pub(super) fn key(&self) -> Key {
         let mut hasher = DefaultHasher::new();
         for creation in &self.creates {
@@ -31,14 +31,14 @@ impl Item {
         (self.destination.clone(), hasher.finish())
     }
 
-    /// Names of the routes that it deletes, in order.
+    /// Returns the names of the routes that the item deletes, in order.
     pub(super) fn deleted(&self) -> impl Iterator<Item = &str> {
         self.deletes.iter().map(|deletion| &*deletion.route.name)
     }
 }
 
-/// A plan as items: first what only deletes, because clouds limit the number of routes (P-33), then what replaces, then
-/// what only creates.
+/// Returns a plan as items: first those that only delete, because clouds limit the number of routes (P-33), then those
+/// that replace, then those that only create.
 pub(super) fn items(deletes: Vec<Deletion>, creates: Vec<Creation>) -> Vec<Item> {
     let mut by_destination: BTreeMap<Destination, Item> = BTreeMap::new();
     let empty =
@@ -56,26 +56,26 @@ pub(super) fn items(deletes: Vec<Deletion>, creates: Vec<Creation>) -> Vec<Item>
     items
 }
 
-/// How an item ended.
+/// The result of an item.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) destination: Destination,
-    /// What failed, in words.
+    /// Texts of the errors.
     pub(super) failures: Vec<String>,
 }
 
-/// Items under way. One that hangs stays here while passes go on without it (INV-6).
+/// The items in progress. An item that hangs stays here while further passes go on without it (INV-6).
 #[derive(Default)]
 pub(super) struct Work<'a> {
     running: FuturesUnordered<BoxFuture<'a, (u64, Done)>>,
-    /// Number of the current pass, and how many of its items are under way.
+    /// Number of the current pass, and of its items in progress.
     pass: u64,
     current: usize,
-    /// Destinations that nobody else may touch, and what is being done about them.
+    /// Destinations that are locked, with their item in progress.
     pub(super) in_flight: HashMap<Destination, Item>,
-    /// Destinations that were worked on until after this pass began.
+    /// Destinations whose work ended after this pass began.
     pub(super) ended: HashSet<Destination>,
-    /// What failed so far, in words.
+    /// Texts of the errors so far.
     pub(super) failures: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Work<'a> {
         self.running.is_empty()
     }
 
-    /// From now on items belong to the next pass.
+    /// Begins the next pass, to which further items belong.
     pub(super) fn next_pass(&mut self) {
         (self.pass, self.current) = (self.pass.wrapping_add(1), 0);
         self.ended.clear();
@@ -97,7 +97,7 @@ impl<'a> Work<'a> {
         self.running.push(async move { (pass, carried_out.await) }.boxed());
     }
 
-    /// Waits for the next item to end; for ever if there is none. Cancel-safe.
+    /// Waits for the next item to end, forever if there is none. Cancel-safe.
     pub(super) async fn next(&mut self) {
         match self.running.next().await {
             Some((pass, Done { destination, failures })) => {
@@ -110,7 +110,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Waits for all items of this pass to end, or until then.
+    /// Waits until all items of this pass have ended, or until the given time.
     pub(super) async fn drain(&mut self, until: Option<Instant>) {
         let patience = async {
             match until {
@@ -128,7 +128,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Waits for something else while the items go on.
+    /// Waits for another future while the items go on.
     pub(super) async fn alongside<T>(&mut self, other: impl Future<Output = T>) -> T {
         tokio::pin!(other);
         loop {

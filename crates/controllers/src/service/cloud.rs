@@ -1,4 +1,4 @@
-//! Calls about load balancers, so that nothing a provider does stops the controller.
+//! Calls to the provider about load balancers, guarded so that no failure of the provider stops the controller.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -19,16 +19,16 @@ use crate::grace::within_grace;
 use crate::service::metrics::ServiceMetrics;
 use crate::service::targets::Follows;
 
-/// A call that takes longer is given up, so that nothing waits for ever. Some clouds take many minutes for a load
-/// balancer; providers have shorter limits for each request of theirs.
+/// Timeout of a change or a look-up. Some clouds take many minutes for a load balancer; providers have shorter timeouts
+/// for each of their requests.
 const DEADLINE: Duration = Duration::from_secs(15 * 60);
-/// A call that takes longer than this releases its worker permit: it may hang, or its requests may be sent again after pauses, and
-/// other Services must not wait for that (INV-6).
+/// Time after which a call releases its worker permit, because the call may hang or retry after pauses, and other
+/// Services must not wait for that (INV-6).
 const SLOW: Duration = Duration::from_secs(2);
-/// A question that changes nothing.
+/// Timeout of a plan, which changes nothing.
 const QUESTION: Duration = Duration::from_secs(2 * 60);
 
-/// The cloud's load balancers for the Services of one cluster.
+/// The load balancers in the cloud of one cluster's Services.
 pub(super) struct Cloud {
     provider: Arc<dyn CloudProvider>,
     cluster: Cluster,
@@ -37,14 +37,14 @@ pub(super) struct Cloud {
     pulse: Pulse,
 }
 
-/// What is asked of the cloud.
+/// The kind of a call to the provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ask {
-    /// To change something.
+    /// A call that changes resources in the cloud.
     Change,
-    /// To find something.
+    /// A call that looks up a resource.
     Search,
-    /// What it would do.
+    /// A call that plans changes without making them.
     Question,
 }
 
@@ -67,7 +67,7 @@ impl Cloud {
         Self { provider, cluster, metrics, stopping: CancellationToken::new(), pulse }
     }
 
-    /// The process stops: calls in flight have a moment to end, no other begins.
+    /// Stops the calls: calls in progress may end within seconds, and no further call begins.
     pub(super) fn stop(&self) {
         self.stopping.cancel();
     }
@@ -76,12 +76,12 @@ impl Cloud {
         self.stopping.is_cancelled()
     }
 
-    /// Whether the provider says what it will do.
+    /// Returns `true` if the provider can plan changes.
     pub(super) fn has_plans(&self) -> bool {
         self.provider.load_balancers().is_some_and(LoadBalancers::has_plans)
     }
 
-    /// On what of Nodes the targets of this Service depend.
+    /// Returns the fields of Nodes that this Service's targets depend on.
     pub(super) fn follows(&self, service: &Service) -> Follows<'_> {
         let ask = || {
             let balancers = self.provider.load_balancers()?;
@@ -92,7 +92,7 @@ impl Cloud {
         std::panic::catch_unwind(AssertUnwindSafe(ask)).ok().flatten().unwrap_or_default()
     }
 
-    /// The name that the load balancer has in the cloud.
+    /// Returns the name of the load balancer in the cloud.
     pub(super) fn name(&self, service: &Service) -> String {
         self.provider.load_balancers().map(|it| it.name(&self.cluster, service)).unwrap_or_default()
     }
@@ -101,7 +101,7 @@ impl Cloud {
         Ok(self.find(service).await?.is_some())
     }
 
-    /// The load balancer that carries our marks, whatever there is of it.
+    /// Returns the load balancer with this controller's owner tags, even if incomplete.
     pub(super) async fn find(&self, service: &Service) -> Result<Option<LoadBalancerStatus>> {
         let request = self.request(service, &[], &());
         self.call(Ask::Search, &(), |it| it.get(request)).await
@@ -136,7 +136,7 @@ impl Cloud {
         result
     }
 
-    /// What would be done to bring the load balancer up to date.
+    /// Returns the changes that would bring the load balancer in sync.
     pub(super) async fn plan(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<Plan> {
         let request = self.request(service, nodes, &());
         self.call(Ask::Question, &(), |it| it.plan(request, Goal::Ensured)).await
@@ -164,7 +164,7 @@ impl Cloud {
         if self.is_stopping() {
             return Err(Error::other("not begun: the process is stopping"));
         }
-        // The call is inside, so that a panic before the first await is caught too.
+        // The call is inside the future, so that a panic before the first await is caught too.
         let deadline = ask.deadline();
         let answer = AssertUnwindSafe(async { call(balancers).await }).catch_unwind();
         let answer = timeout(deadline, releasing_permit(observer, answer));
@@ -182,7 +182,7 @@ impl Cloud {
                 if ask == Ask::Change {
                     self.pulse.give_up();
                 }
-                Err(Error::other("given up: the process is stopping"))
+                Err(Error::other("cancelled: the process is stopping"))
             }
         }
     }
@@ -194,7 +194,7 @@ async fn releasing_permit<T>(observer: &dyn SyncObserver, call: impl Future<Outp
     loop {
         match timeout(SLOW, &mut call).await {
             Ok(answer) => return answer,
-            // Again after each pause: a provider that waits for its cloud takes the permit back after the wait.
+            // Repeated, because a provider that waits for its cloud reacquires the permit after the wait.
             Err(_) => observer.waits(),
         }
     }

@@ -1,7 +1,7 @@
-//! The condition that says why a load balancer waits or fails (D-3, P-24, P-20).
+//! The condition that explains why a load balancer is pending or has failed (D-3, P-24, P-20).
 //!
-//! It is added when something fails, changed when the reason changes, and set to `True` when all is well again; a Service
-//! that always was well never gets one. Other conditions are not touched.
+//! The condition is added when a sync fails, changed when the reason changes, and set to `True` when the load balancer
+//! is in sync again; a Service whose syncs never failed does not get it. Other conditions are not changed.
 
 use cloud_provider::names::{ANNOTATION_ABANDON_LOAD_BALANCER, CONDITION_LOAD_BALANCER_READY};
 use cloud_provider::{Error, Service};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::service::retry::{CAP, Retry};
 use crate::service::wants::Operation;
 
-/// Longer messages are cut; the API takes 32 KiB, and nobody reads as much.
+/// Maximum length of a message. The API accepts 32 KiB, which nobody would read.
 const LONGEST: usize = 2048;
 
 /// Reason of the condition.
@@ -54,7 +54,7 @@ impl Reason {
         Self::Invalid,
     ];
 
-    /// Returns the text in the condition.
+    /// Returns the text of the reason in the condition.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -71,14 +71,14 @@ impl Reason {
         }
     }
 
-    /// Returns the reason that this text is.
+    /// Returns the reason with this text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == text)
     }
 }
 
-/// What the condition says.
+/// The content of the condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
     is_ready: bool,
@@ -87,14 +87,14 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// All is well again.
+    /// Returns the condition of a load balancer in sync.
     pub(super) fn ready() -> Self {
         let message = "The load balancer is as this service asks for.".to_owned();
         Self { is_ready: true, reason: Reason::Ensured.as_str(), message }
     }
 
-    /// Says why a sync failed and what to do about it. There is no time in the message, because nobody would keep it true; and
-    /// nothing about retries where a person must act.
+    /// Returns the condition of a failed sync: the cause and the remedy. The message has no time, which would become
+    /// wrong, and does not mention retries if a person must act.
     pub(super) fn failed(error: &Error, operation: Operation, retry: Retry) -> Self {
         let cause = Cause::of(error);
         let is_deletion = operation != Operation::Ensure;
@@ -124,7 +124,7 @@ impl Condition {
         Self { is_ready: false, reason: reason.as_str(), message }
     }
 
-    /// Puts it into a patch of the Service.
+    /// Adds the condition to a patch of the Service.
     pub(super) fn put(&self, patch: &mut Value, service: &Service, now: Timestamp) {
         let status = if self.is_ready { "True" } else { "False" };
         let since = present(service).filter(|c| c.status == status).map(|c| c.last_transition_time.0);
@@ -137,13 +137,13 @@ impl Condition {
         }]);
     }
 
-    /// Takes the condition away with this patch.
+    /// Adds the removal of the condition to a patch.
     pub(super) fn remove(patch: &mut Value) {
         patch["status"]["conditions"] = json!([{"$patch": "delete", "type": CONDITION_LOAD_BALANCER_READY}]);
     }
 }
 
-/// The reason that the Service shows.
+/// Returns the reason of the Service's condition.
 pub(super) fn reason(service: &Service) -> Option<&str> {
     present(service).map(|condition| &*condition.reason)
 }
@@ -157,25 +157,26 @@ fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
-/// Who has to do something.
+/// The party that must act to resolve a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// A person has to lift a lock or protection.
+    /// A person must remove a lock or protection.
     Protected,
-    /// A person has to give us a credential or its permissions.
+    /// A person must correct the credential or its permissions.
     Unauthorized,
-    /// A person has to make room.
+    /// A person must raise a quota or free resources.
     Quota,
-    /// A person has to change something.
+    /// A person must correct the Service or the cloud.
     Invalid,
-    /// The cloud is at work, or asked us to wait.
+    /// The cloud is still changing the resource, or asked for a pause.
     Waiting,
-    /// Nobody, as far as we know.
+    /// No known party; the failure may pass.
     Passing,
 }
 
 impl Cause {
-    /// Looks at the whole chain: whoever wrapped the error did not change who has to act.
+    /// Returns the cause of an error. The whole chain is examined, because wrapping an error does not change who must
+    /// act.
     fn of(error: &Error) -> Self {
         let any = |is: fn(&Error) -> bool| error.chain().any(is);
         if any(Error::is_protected) {

@@ -1,4 +1,4 @@
-//! The shell of the service controller: what it is made of, and what it tells.
+//! The service controller: its parts, writes and events.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ use crate::service::targets::{Given, Members, Targets};
 use crate::service::vanished::Vanished;
 use crate::service::wants::Operation;
 
-/// service-lb-controller.
+/// The service-lb-controller, which manages the load balancers of Services.
 pub struct ServiceController {
     pub(super) context: ControllerContext,
     pub(super) services: Cache<Service>,
@@ -47,7 +47,7 @@ pub struct ServiceController {
     pub(super) ledger: Ledger,
     pub(super) leftovers: Leftovers,
     pub(super) vanished: Vanished,
-    /// The cluster, and the client that shows whether the API server is still that of this cluster.
+    /// Identity of the cluster, and the client that reads whether the API server still belongs to this cluster.
     pub(super) identity: (ClusterIdentity, Client),
     pub(super) targets: Targets,
     pub(super) writes: OwnWrites,
@@ -57,10 +57,10 @@ pub struct ServiceController {
 }
 
 impl ServiceController {
-    /// Makes the controller for the Services of `cluster`.
+    /// Creates the controller for the Services of `cluster`.
     ///
     /// # Errors
-    /// If the cloud has no load balancers to offer (SVC-2).
+    /// If the provider does not support load balancers (SVC-2).
     pub fn new(
         context: ControllerContext,
         services: Cache<Service>,
@@ -89,29 +89,31 @@ impl ServiceController {
         })
     }
 
-    /// Asks `client` which cluster the API server belongs to, before a load balancer is deleted whose Service is only
-    /// remembered; otherwise the controller's own client is asked.
+    /// Sets the client that reads the identity of the API server's cluster before a load balancer is deleted whose
+    /// Service is only in the ledger. Without this call, the controller's own client is used.
     #[must_use]
     pub fn of_cluster(mut self, identity: ClusterIdentity, client: Client) -> Self {
         self.identity = (identity, client);
         self
     }
 
-    /// Retries what the cloud refused because of the credential as soon as this is notified.
+    /// Sets the notification after which Services are retried whose credential the cloud refused.
     #[must_use]
     pub fn retried_on(mut self, credential_accepted: Arc<Notify>) -> Self {
         self.credential_accepted = credential_accepted;
         self
     }
 
-    /// Counts the Services that vanished without being deleted and whose load balancers are kept.
+    /// Returns a function that counts the Services that vanished without being deleted and whose load balancers are
+    /// kept.
     pub fn count_vanished(&self) -> impl Fn() -> usize + Send + Sync + 'static {
         let vanished = self.vanished.clone();
         move || vanished.len()
     }
 
-    /// Runs until `shutdown`: waits for both caches, then works off the queues (SVC-5). When it returns no call to the
-    /// cloud is under way; those that do not end within seconds of the shutdown are given up (SVC-73).
+    /// Runs until `shutdown`: waits for both caches, then processes the queues (SVC-5). No call to the cloud is in
+    /// progress when this function returns; calls that do not end within seconds of the shutdown are cancelled
+    /// (SVC-73).
     pub async fn run(
         self: Arc<Self>,
         service_queue: Arc<dyn QueueMetrics>,
@@ -121,14 +123,14 @@ impl ServiceController {
         running::run(self, service_queue, node_queue, shutdown).await;
     }
 
-    /// Works on a key of the queue of Services to the end: syncs the Service, says on it why that failed, and gives the key
-    /// back as the outcome asks (SVC-31, D-3).
+    /// Processes a key of the queue of Services: syncs the Service, reports a failure on it, and returns the key to the
+    /// queue as the result asks (SVC-31, D-3).
     pub async fn work(&self, claim: Claim<String>) {
         let cached = self.services.get(claim.key());
         self.work_as(claim, cached).await;
     }
 
-    /// The same with what the cache showed.
+    /// Processes a key with the Service from the cache.
     pub(super) async fn work_as(&self, claim: Claim<String>, cached: Option<Arc<Service>>) {
         let key = claim.key().clone();
         let start = Instant::now();
@@ -153,7 +155,7 @@ impl ServiceController {
         }
     }
 
-    /// Remembers a Service as if it had been processed, and the targets that its load balancer was given, if any.
+    /// Adds a Service to the ledger as if it had been synced, with the targets of its load balancer, if any.
     pub fn remember(&self, service: Arc<Service>, targets: Option<&Members>) {
         let key = runtime::cache::Cached::key(&*service).into_owned();
         self.ledger.store(&key, service);
@@ -162,20 +164,21 @@ impl ServiceController {
         }
     }
 
-    /// The Service of this key as it was last processed, if its load balancer is still looked after (SVC-37, SVC-40).
+    /// Returns the Service of this key as last synced, if this controller still manages its load balancer (SVC-37,
+    /// SVC-40).
     #[must_use]
     pub fn remembered(&self, key: &str) -> Option<Arc<Service>> {
         self.ledger.service(key)
     }
 
-    /// The targets that the load balancer of this Service was last given (SVC-64).
+    /// Returns the last targets of this Service's load balancer (SVC-64).
     #[must_use]
     pub fn remembered_targets(&self, key: &str) -> Option<Members> {
         self.ledger.targets(key).map(|given| given.members)
     }
 
-    /// Services that are synced at the same time, and as many whose targets are moved (SVC-3). Settings are validated
-    /// before; a number that slipped through must not stop the controller.
+    /// Returns the number of Services that are synced at the same time, and of those whose targets are updated at the
+    /// same time (SVC-3). Settings are validated before, but an invalid number must not stop the controller.
     pub(super) fn workers(&self) -> usize {
         usize::try_from(self.options.concurrent_syncs).unwrap_or(1).max(1)
     }
@@ -184,10 +187,11 @@ impl ServiceController {
         news.say(&self.events, service);
     }
 
-    /// Patches `services/NAME/status`; no main resource is ever written (SVC-99). An empty patch is not sent.
+    /// Patches `services/NAME/status`; the Service itself is never written (SVC-99). An empty patch is not sent.
     ///
-    /// The patch goes by name. That it met another Service, which was made meanwhile, is an error: no load balancer may be
-    /// made for one whose finalizer is on another (INV-2). As the write is noted, the next sync reads that other one.
+    /// The patch addresses the Service by name. If another Service has the name by now, this is an error, because no
+    /// load balancer may be created for a Service whose finalizer is on another (INV-2). The write is recorded, so that
+    /// the next sync reads the other Service.
     pub(super) async fn write(&self, key: &str, service: &Service, patch: &Value) -> Result<(), kube::Error> {
         let name = service.metadata.name.as_deref().unwrap_or_default();
         tracing::debug!(service = key, %patch, "writing");
@@ -209,7 +213,7 @@ impl ServiceController {
         Api::namespaced(self.context.client.clone(), service.metadata.namespace.as_deref().unwrap_or_default())
     }
 
-    /// Says on the Service why its sync failed: only if that is another reason than what it shows (D-3).
+    /// Reports on the Service why its sync failed, if the reason differs from that of the condition (D-3).
     async fn explain(&self, key: &str, error: &Error, retry: Retry) {
         let Some(service) = self.services.get(key).filter(|_| self.explain && !self.cloud.is_stopping()) else {
             return;
@@ -231,7 +235,8 @@ impl ServiceController {
         }
     }
 
-    /// Adds to a patch that all is well again; nothing if nothing else was ever said (D-3).
+    /// Adds the condition of a load balancer in sync to a patch, unless the Service never had a failure (D-3). Returns
+    /// the reason that was added.
     pub(super) fn put_ready(&self, key: &str, service: &Service, patch: &mut Value) -> Option<&'static str> {
         let ready = Condition::ready();
         let said_otherwise = self.shown_reason(key, service).is_some_and(|shown| shown != ready.reason);
@@ -241,20 +246,21 @@ impl ServiceController {
         })
     }
 
-    /// Takes our condition away with a patch, if it is there.
+    /// Adds the removal of the condition to a patch, if the Service has the condition.
     pub(super) fn remove_condition(&self, key: &str, service: &Service, patch: &mut Value) {
         if self.explain && self.shown_reason(key, service).is_some() {
             Condition::remove(patch);
         }
     }
 
-    /// The reason that our condition shows. What we wrote ourselves counts before the cache, which may be behind.
+    /// Returns the reason of the condition. This controller's own write takes precedence over the cache, which may lag
+    /// behind.
     fn shown_reason<'a>(&self, key: &str, service: &'a Service) -> Option<&'a str> {
         self.ledger.told(key, service).or_else(|| condition::reason(service))
     }
 }
 
 fn made_anew(name: &str) -> kube::Error {
-    let message = format!("service {name:?} was deleted and made anew meanwhile, it is synced again");
+    let message = format!("service {name:?} was deleted and created again meanwhile; the new one is synced");
     kube::Error::Api(Status::failure(&message, reason::CONFLICT).with_code(409).boxed())
 }

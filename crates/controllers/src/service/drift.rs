@@ -1,4 +1,4 @@
-//! Load balancers that were changed behind our back (P-23).
+//! Detection of load balancers that were changed by others (P-23).
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::service::events::News;
 use crate::service::needs_update::needs_update;
 use crate::service::wants::{Operation, has_finalizer};
 
-/// Steps that an event names at most.
+/// Maximum number of steps that an event names.
 const SHOWN: usize = 10;
 
 impl ServiceController {
-    /// The pause before the next look at a load balancer; `None` if nobody looks. The first one comes anywhere within the
-    /// period, later ones a tenth earlier or later, so that not all come together.
+    /// Returns the pause before the next check of a load balancer; `None` if checks are disabled. The first check is at
+    /// a random time within the period, later ones vary by a tenth, so that not all checks coincide.
     pub(super) fn drift_pause(&self, is_first: bool) -> Option<Duration> {
         let period = self.options.drift_check_period;
         if period.is_zero() || !self.cloud.has_plans() {
@@ -24,10 +24,11 @@ impl ServiceController {
         Some(period.mul_f64(if is_first { fastrand::f64() } else { 0.9 + 0.2 * fastrand::f64() }))
     }
 
-    /// Looks whether the load balancer is as the Service wants it, and says what is not. Whether it is to be put right.
+    /// Checks whether the load balancer matches its Service, and reports differences. Returns `true` if they are to be
+    /// repaired.
     ///
-    /// A Service in the middle of a change is left alone, also one that only waits because the cloud asked for it: that is
-    /// no failure to the queue.
+    /// A Service in the middle of a change is skipped, including one that only waits because the cloud asked for a
+    /// pause, which is no failure to the queue.
     pub(super) async fn check_drift(&self, key: &str) -> bool {
         let Some(known) = self.ledger.service(key) else { return false };
         let Some(service) = self.services.get(key) else { return false };
@@ -58,7 +59,7 @@ impl ServiceController {
     }
 }
 
-/// As many as people read.
+/// Formats the first steps of a plan.
 fn steps(plan: &Plan) -> String {
     let mut text = plan.steps.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>().join("; ");
     if plan.steps.len() > SHOWN {

@@ -1,11 +1,11 @@
-//! What is said on a Service (SVC-90), and what the reference does not say.
+//! Events on a Service: those of SVC-90, and further ones.
 
 use cloud_provider::Service;
 use runtime::events::{EventRecorder, EventType, ObjectRef};
 
 use crate::event_reason::EventReason;
 
-/// What there is to say. [`message`](Self::message) is what people read.
+/// An event on a Service. [`message`](Self::message) returns its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum News {
     Ensuring,
@@ -21,11 +21,11 @@ pub(super) enum News {
         error: String,
     },
     DeleteFailed(String),
-    /// The Service goes, the load balancer of this name stays (P-20).
+    /// The Service is deleted, and the load balancer of this name stays (P-20).
     Abandoned(String),
     /// The Service vanished without being deleted, and its load balancer is kept.
     DeletionHeld(String),
-    /// The load balancer differs from what the Service wants (P-23).
+    /// The load balancer differs from the Service's spec (P-23).
     Drift {
         steps: String,
         is_repaired: bool,
@@ -93,7 +93,7 @@ impl News {
         }
     }
 
-    /// Says it on the Service.
+    /// Records the event on the Service.
     pub(super) fn say(&self, events: &EventRecorder, service: &Service) {
         events.event(&ObjectRef::of(service), self.event_type(), self.reason().as_str(), self.message());
     }

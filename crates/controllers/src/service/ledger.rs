@@ -1,4 +1,4 @@
-//! What is remembered of the Services that were worked on.
+//! State of the Services that were synced.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,23 +11,23 @@ use crate::service::patch::Annotations;
 use crate::service::targets::{Follows, Given, TargetSet};
 use crate::service::wants::{has_finalizer, is_abandoned, is_deleting, wants_load_balancer};
 
-/// The service cache of the rules: key → the Service as it was last processed, the targets that its load balancer was
-/// last given, and what was said (SVC-37, SVC-64). All of it goes together (SVC-69).
+/// The service cache of the rules: for each key the Service as last synced, the targets of its load balancer, and the
+/// reported condition (SVC-37, SVC-64). An entry is removed as a whole (SVC-69).
 #[derive(Default)]
 pub(super) struct Ledger(Mutex<BTreeMap<Box<str>, Entry>>);
 
 struct Entry {
     service: Arc<Service>,
-    /// Whether our finalizer was ever seen on it.
+    /// If set, the Service has had this controller's finalizer.
     held: bool,
     targets: Option<Given>,
     /// Reason of the condition that was last written.
     told: Option<&'static str>,
-    /// The drift that was last reported.
+    /// Drift that was last reported.
     drift: Option<String>,
-    /// Whether an event said that it failed, and none since that it is well.
+    /// If set, the last event reported a failure.
     failed: bool,
-    /// The annotations that the provider asked for.
+    /// Annotations that the provider asked for.
     annotations: Annotations,
 }
 
@@ -37,7 +37,8 @@ impl Entry {
         Self { held, service, targets: None, told: None, drift: None, failed: false, annotations }
     }
 
-    /// Whether the change from `old` to `new` makes a difference, but for annotations that we wrote.
+    /// Returns `true` if the change from `old` to `new` matters according to `differs`, apart from annotations that
+    /// this controller wrote.
     fn differs(&self, old: &Service, new: &Service, differs: impl Fn(&Service, &Service) -> bool) -> bool {
         if !differs(old, new) {
             return false;
@@ -57,12 +58,12 @@ impl Entry {
 }
 
 impl Ledger {
-    /// The Service as it was last processed.
+    /// Returns the Service as last synced.
     pub(super) fn service(&self, key: &str) -> Option<Arc<Service>> {
         self.entries().get(key).map(|entry| Arc::clone(&entry.service))
     }
 
-    /// SVC-37. What is remembered of another Service of that name goes.
+    /// Stores a Service (SVC-37). The entry of another Service of the same name is removed.
     pub(super) fn store(&self, key: &str, service: Arc<Service>) {
         let mut entries = self.entries();
         match entries.get_mut(key) {
@@ -74,8 +75,8 @@ impl Ledger {
         }
     }
 
-    /// Takes over a newer version of a Service that makes no difference to its load balancer, so that no old version is
-    /// kept alive.
+    /// Replaces the stored Service by a newer version that does not change its load balancer, so that the old version
+    /// is freed.
     pub(super) fn freshen(&self, key: &str, service: &Arc<Service>, options: &ServiceOptions) {
         if let Some(entry) = self.entries().get_mut(key)
             && entry.service.metadata.uid == service.metadata.uid
@@ -85,20 +86,21 @@ impl Ledger {
         }
     }
 
-    /// Before the provider's annotations are written.
+    /// Stores the provider's annotations before they are written.
     pub(super) fn remember_annotations(&self, key: &str, annotations: &Annotations) {
         self.change(key, |entry| entry.annotations.clone_from(annotations));
     }
 
-    /// Whether the change of this Service is news only for the annotations that we wrote ourselves: a sync for them would find
-    /// nothing to do, or try again before the time what has just failed.
+    /// Returns `true` if a change of this Service matters only because of annotations that this controller wrote. A
+    /// sync would find nothing to do, or retry a failure too early.
     pub(super) fn is_our_annotation(&self, key: &str, old: &Service, new: &Service, options: &ServiceOptions) -> bool {
         let entries = self.entries();
         let entry = entries.get(key).filter(|entry| entry.service.metadata.uid == new.metadata.uid);
         entry.is_some_and(|entry| !entry.differs(old, new, |old, new| is_news(old, new, options)))
     }
 
-    /// Remembers the last version of a deleted Service if that asks to leave the load balancer behind, however late it came.
+    /// Stores the last version of a deleted Service if that asks to keep the load balancer, however late the annotation
+    /// was set.
     pub(super) fn remember_deleted(&self, key: &str, last: &Arc<Service>) {
         self.change(key, |entry| {
             if entry.service.metadata.uid == last.metadata.uid && is_abandoned(last) {
@@ -107,32 +109,32 @@ impl Ledger {
         });
     }
 
-    /// Number of Services that are remembered.
+    /// Returns the number of stored Services.
     pub(super) fn len(&self) -> usize {
         self.entries().len()
     }
 
-    /// SVC-40, SVC-69.
+    /// Removes the entry of a Service (SVC-40, SVC-69).
     pub(super) fn forget(&self, key: &str) {
         self.entries().remove(key);
     }
 
-    /// The targets that the load balancer was last given, or was to be given.
+    /// Returns the targets that the load balancer was last given, or was to be given.
     pub(super) fn targets(&self, key: &str) -> Option<Given> {
         self.entries().get(key)?.targets.clone()
     }
 
-    /// SVC-50, SVC-64: remembered before the call, whatever becomes of it.
+    /// Stores the targets before the call to the cloud, whatever its result (SVC-50, SVC-64).
     pub(super) fn remember_targets(&self, key: &str, targets: Given) {
         self.change(key, |entry| entry.targets = Some(targets));
     }
 
-    /// Whether a load balancer may have been made for it: our finalizer comes before, and its targets with it.
+    /// Returns `true` if a load balancer may exist, because the finalizer and the targets are set before its creation.
     pub(super) fn may_have_balancer(&self, key: &str) -> bool {
         self.entries().get(key).is_some_and(|entry| entry.held || entry.targets.is_some())
     }
 
-    /// Reason of the condition that was last written on this very Service.
+    /// Returns the reason of the condition that was last written on this Service.
     pub(super) fn told(&self, key: &str, service: &Service) -> Option<&'static str> {
         let entries = self.entries();
         let entry = entries.get(key).filter(|entry| entry.service.metadata.uid == service.metadata.uid)?;
@@ -147,7 +149,7 @@ impl Ledger {
         });
     }
 
-    /// Remembers the drift, and returns `true` if it is another one than before.
+    /// Stores the drift. Returns `true` if it differs from the previous one.
     pub(super) fn remember_drift(&self, key: &str, drift: Option<String>) -> bool {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(key) else { return false };
@@ -156,21 +158,21 @@ impl Ledger {
         is_new
     }
 
-    /// Remembers that the last event on the Service reported a failure, or a success. Returns `true` if the one before reported
-    /// a failure.
+    /// Stores whether the last event on the Service reported a failure. Returns `true` if the previous event reported a
+    /// failure.
     pub(super) fn remember_failed(&self, key: &str, failed: bool) -> bool {
         let mut before = false;
         self.change(key, |entry| before = std::mem::replace(&mut entry.failed, failed));
         before
     }
 
-    /// Whether the last that was said of it is that it failed.
+    /// Returns `true` if the last event on the Service reported a failure.
     pub(super) fn has_failed(&self, key: &str) -> bool {
         self.entries().get(key).is_some_and(|entry| entry.failed)
     }
 
-    /// All keys whose load balancer was last given other targets than these, in order; with `None` all that have a load
-    /// balancer (SVC-64, SVC-68). `follows`: whose targets depend on labels.
+    /// Returns the keys of all load balancers whose targets differ from `now`, in order; with `None`, of all load
+    /// balancers (SVC-64, SVC-68). `follows` returns the labels that a Service's targets depend on.
     pub(super) fn with_other_targets<'a>(
         &self,
         now: Option<&TargetSet>,
@@ -186,7 +188,7 @@ impl Ledger {
         stale.map(|(key, _)| key.to_string()).collect()
     }
 
-    /// Whether there is a load balancer whose Service is one of these.
+    /// Returns `true` if a load balancer exists whose Service matches `is_one`.
     pub(super) fn has_any(&self, is_one: impl Fn(&Service) -> bool, options: &ServiceOptions) -> bool {
         self.entries().values().any(|entry| gets_targets(&entry.service, options) && is_one(&entry.service))
     }
@@ -202,8 +204,8 @@ impl Ledger {
     }
 }
 
-/// Whether the targets of this Service's load balancer are kept up to date. Not if it is being deleted: then it is only
-/// cleaned up (P-20).
+/// Returns `true` if the targets of this Service's load balancer are kept up to date, which is not the case while the
+/// Service is being deleted (P-20).
 pub(super) fn gets_targets(service: &Service, options: &ServiceOptions) -> bool {
     wants_load_balancer(service, options) && !is_deleting(service)
 }

@@ -1,13 +1,14 @@
-//! What a life of this program left behind on a Service that is another controller's by now (INV-2).
+//! Load balancers that an earlier run left behind on a Service that now belongs to another controller (INV-2).
 //!
-//! A Service stops to want a load balancer, and gets the class of another controller before ours is gone. If the process
-//! dies in between, no rule makes the next one look at it (SVC-15), and our load balancer stays until the Service goes.
-//! Its finalizer alone says little: all controllers of load balancers share that one. So a Service with it and with a
-//! foreign class is looked up in the cloud when it is first seen, once in a life of the process. What is found carries our
-//! marks, but so does what a second process with other classes made (P-29). That one tells its address on the Service, so
-//! what is found is removed only if, after a while, the Service still does not show it.
+//! A Service that no longer wants a load balancer may get the class of another controller before its load balancer is
+//! deleted. If the process ends in between, no rule makes the next run handle the Service (SVC-15), and the load
+//! balancer stays until the Service is deleted. The finalizer proves little, because all controllers of load balancers
+//! share it. A Service with the finalizer and a foreign class is therefore looked up in the cloud when it is first
+//! seen, once in each run. A load balancer that is found has this controller's owner tags, but so does one that a
+//! second process with other classes created (P-29). That process writes its address to the Service's status, so a load
+//! balancer is deleted only if the Service still does not show it after a delay.
 //!
-//! Neither the finalizer nor the status is touched: the other controller may rely on them by now.
+//! Neither the finalizer nor the status is changed, because the other controller may rely on them by now.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,22 +24,22 @@ use crate::service::events::News;
 use crate::service::observers::Waits;
 use crate::service::wants::may_hold_leftovers;
 
-/// Pause after a question that was not answered, or a removal that failed.
+/// Pause after a failed look-up or deletion.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What is to be done about what was found.
+/// The action on a load balancer that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// There is nothing, or it is in use.
+    /// No action, because there is no load balancer or it is in use.
     Leave,
-    /// It is looked at again after so long.
+    /// The Service is checked again after this time.
     Wait(Duration),
-    /// It is removed.
+    /// The load balancer is deleted.
     Remove,
 }
 
 impl Verdict {
-    /// `waited`: since it was first found in this life.
+    /// Returns the action. `waited` is the time since this run first found the load balancer.
     fn of(found: Option<&LoadBalancerStatus>, service: &Service, waited: Duration, delay: Duration) -> Self {
         match found {
             None => Self::Leave,
@@ -49,8 +50,9 @@ impl Verdict {
     }
 }
 
-/// Whether the Service shows an address of the load balancer, which is then looked after by somebody. It is taken to if what
-/// it shows cannot be compared: a load balancer in use is worth more than one that stays until its Service goes.
+/// Returns `true` if the Service shows an address of the load balancer, which another process then manages. Addresses
+/// that cannot be compared count as shown, because a load balancer in use matters more than one that stays until its
+/// Service is deleted.
 fn is_shown(found: &LoadBalancerStatus, service: &Service) -> bool {
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let shown = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
@@ -60,7 +62,7 @@ fn is_shown(found: &LoadBalancerStatus, service: &Service) -> bool {
     !shown.is_empty() && (compared().next().is_none() || compared().any(|same| same))
 }
 
-/// Whether both are the same address; nothing if one is an address and the other a name.
+/// Returns `true` if both entries are the same address; `None` if one is an IP address and the other a host name.
 fn compare(found: &LoadBalancerIngress, shown: &LoadBalancerIngress) -> Option<bool> {
     let of = |a: &Option<String>, b: &Option<String>| Some(a.as_ref()? == b.as_ref()?);
     match (of(&found.ip, &shown.ip), of(&found.hostname, &shown.hostname)) {
@@ -69,7 +71,7 @@ fn compare(found: &LoadBalancerIngress, shown: &LoadBalancerIngress) -> Option<b
     }
 }
 
-/// Services that are to be looked at again.
+/// The Services that are to be checked again.
 #[derive(Default)]
 pub(super) struct Leftovers(Mutex<BTreeMap<String, Pending>>);
 
@@ -80,7 +82,7 @@ struct Pending {
 }
 
 impl Leftovers {
-    /// When to look at this Service again, if at all.
+    /// Returns the time until the next check of this Service, if there is one.
     pub(super) fn pause(&self, key: &str) -> Option<Duration> {
         self.entries().get(key).map(|pending| pending.pause)
     }
@@ -89,7 +91,7 @@ impl Leftovers {
         self.entries().remove(key);
     }
 
-    /// How long it has been there; nothing if it is seen for the first time.
+    /// Returns the time since the load balancer was first found; zero if it was not found before.
     fn waited(&self, key: &str, service: &Service) -> Duration {
         let entries = self.entries();
         let same = entries.get(key).filter(|pending| pending.uid == service.metadata.uid);
@@ -107,20 +109,20 @@ impl Leftovers {
 }
 
 impl ServiceController {
-    /// Whether this Service is only looked at for what may be left on it: it is another controller's, and nothing is
-    /// remembered of it.
+    /// Returns `true` if this Service is handled only because of what may be left on it: the Service belongs to another
+    /// controller, and is not in the ledger.
     pub(super) fn is_for_leftovers(&self, key: &str, service: &Service) -> bool {
         may_hold_leftovers(service, &self.options) && self.ledger.service(key).is_none()
     }
 
-    /// Looks for what is left of ours, and removes it. It says nothing on the Service of what goes wrong, which is no
-    /// business of its owner's; it is tried again.
+    /// Looks for a load balancer with this controller's owner tags and deletes it. Failures are retried and not
+    /// reported on the Service, because they do not concern its owner.
     pub(super) async fn remove_leftovers(&self, key: &str, service: &Arc<Service>, place: &Place) {
         let (waited, delay) = (self.leftovers.waited(key, service), self.options.leftovers_delay.unwrap_or_default());
         let verdict = match self.cloud.find(service).await {
             Ok(found) => Verdict::of(found.as_ref(), service, waited, delay),
             Err(error) => {
-                tracing::debug!(service = key, %error, "cannot look for a load balancer of ours on a service of another class");
+                tracing::debug!(service = key, %error, "cannot look up the own load balancer of a service of another class");
                 Verdict::Wait(AGAIN)
             }
         };
@@ -130,7 +132,7 @@ impl ServiceController {
             Verdict::Remove => match self.remove_leftover(key, service, place).await {
                 Ok(()) => self.leftovers.forget(key),
                 Err(error) => {
-                    tracing::warn!(service = key, %error, "a load balancer of ours is left on a service of another class and cannot be removed");
+                    tracing::warn!(service = key, %error, "the own load balancer of a service of another class cannot be deleted");
                     self.leftovers.look_again(key, service, waited, AGAIN);
                 }
             },
@@ -140,7 +142,7 @@ impl ServiceController {
     async fn remove_leftover(&self, key: &str, service: &Service, place: &Place) -> Result<()> {
         tracing::info!(
             service = key,
-            "removing the load balancer that is left from before the service had a class of another controller"
+            "deleting the load balancer from before the service had the class of another controller"
         );
         self.say(service, &News::Deleting);
         self.cloud.delete(service, &Waits(place)).await?;
@@ -148,7 +150,7 @@ impl ServiceController {
         let mut patch = json!({});
         self.remove_condition(key, service, &mut patch);
         if let Err(error) = self.write(key, service, &patch).await {
-            // It only says something that is not true any more.
+            // The condition is only outdated.
             let error = runtime::api_error::api_error(&error);
             tracing::debug!(service = key, %error, "our condition stays on a service of another class");
         }

@@ -1,30 +1,31 @@
-//! What the service controller measures.
+//! Metrics hooks of the service controller.
 
 use std::time::Duration;
 
-/// Hooks for the service controller's series (SVC-91), and for what the reference does not measure.
+/// Hooks for the service controller's series (SVC-91), and for further ones.
 pub trait ServiceMetrics: Send + Sync {
-    /// `service_controller_loadbalancer_sync_total`: the targets of a load balancer are about to be moved (SVC-70).
+    /// Called before the targets of a load balancer are updated: `service_controller_loadbalancer_sync_total` (SVC-70).
     fn targets_sync_started(&self);
-    /// `service_controller_update_loadbalancer_host_latency_seconds`: moving them ended, well or not (SVC-70).
+    /// Called after the update of targets, successful or not:
+    /// `service_controller_update_loadbalancer_host_latency_seconds` (SVC-70).
     fn targets_synced(&self, took: Duration);
-    /// `service_controller_nodesync_error_total`: a Service failed in a node sync (SVC-64).
+    /// Called when a Service failed in a node sync: `service_controller_nodesync_error_total` (SVC-64).
     fn node_sync_failed(&self);
-    /// `service_controller_nodesync_latency_seconds`: a whole node sync ended.
+    /// Called when a whole node sync ended: `service_controller_nodesync_latency_seconds`.
     fn node_synced(&self, took: Duration);
-    /// The provider was asked to ensure a load balancer, and answered.
+    /// Called when the provider returned from ensuring a load balancer.
     fn ensured(&self, took: Duration, well: bool);
-    /// The provider was asked to delete a load balancer, and answered.
+    /// Called when the provider returned from deleting a load balancer.
     fn deleted(&self, took: Duration, well: bool);
-    /// A load balancer differs from what its Service wants, and that is news (P-23).
+    /// Called when new drift of a load balancer was found (P-23).
     fn drift_found(&self);
-    /// A load balancer is kept although its Service vanished from the API, for this cause; counted once per Service and cause.
+    /// Called when a load balancer is kept although its Service vanished from the API, once per Service and cause.
     fn deletion_held(&self, _cause: &'static str) {}
-    /// A Service of the queue was worked on, well or not.
+    /// Called after the sync of a Service from the queue, successful or not.
     fn reconciled(&self, _took: Duration, _well: bool) {}
 }
 
-/// Measures nothing.
+/// Metrics hooks that do nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoServiceMetrics;
 

@@ -1,12 +1,12 @@
 //! service-lb-controller: creates, updates and deletes load balancers for Services of type `LoadBalancer` (SVC-*).
 //!
-//! | decision | where |
+//! | decision | module |
 //! |---|---|
-//! | which Services are ours, and what a sync does with one | [`wants`] |
-//! | which changes of a Service concern its load balancer | [`needs_update`] |
-//! | which Nodes get traffic | [`targets`] |
-//! | what is written to a Service | [`patch`], and the condition that says why it waits |
-//! | when it is tried again | `retry` |
+//! | Services to handle, and the work of a sync | [`wants`] |
+//! | changes of a Service that concern its load balancer | [`needs_update`] |
+//! | Nodes that get traffic | [`targets`] |
+//! | patches of a Service | [`patch`], and the condition that explains why it waits |
+//! | retries | `retry` |
 //!
 //! ```
 //! use cloud_provider::{Node, Service};
@@ -23,9 +23,9 @@
 //! # }
 //! ```
 //!
-//! Calls for one Service never overlap, and one that is slow holds up nobody else: the queue `service` and the internal
-//! queue of Services whose targets moved have workers of their own, and a Service that is being worked on is not waited
-//! for but comes again when that ends.
+//! Calls for one Service never overlap, and a slow Service delays no others: the queue `service` and the internal
+//! queue of Services whose targets changed have workers of their own, and a worker does not wait for a Service in work
+//! but returns its key to the queue until that work ends.
 
 mod cloud;
 pub mod condition;

@@ -1,4 +1,4 @@
-//! Whether a change of a Service concerns its load balancer (SVC-16, SVC-20 … SVC-22).
+//! Changes of a Service that concern its load balancer (SVC-16, SVC-20 … SVC-22).
 
 use cloud_provider::Service;
 use k8s_openapi::api::core::v1::{ServicePort, ServiceSpec};
@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use crate::options::ServiceOptions;
 use crate::service::wants::{has_finalizer, is_deleting, needs_cleanup, wants_load_balancer};
 
-/// Whether the change from `old` to `new` calls for a sync (SVC-20).
+/// Returns `true` if the change from `old` to `new` requires a sync (SVC-20).
 #[must_use]
 pub fn needs_update(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
     match (wants_load_balancer(old, options), wants_load_balancer(new, options)) {
@@ -30,10 +30,10 @@ pub fn needs_update(old: &Service, new: &Service, options: &ServiceOptions) -> b
         || list(&a.ip_families).len() != list(&b.ip_families).len()
 }
 
-/// Whether the change is worth a sync: SVC-20, or there is something to clean up and the change is one that the cleanup
-/// looks at, or somebody took our finalizer off a living Service (SVC-21 leaves it off: then nothing would hold it until its
-/// load balancer is gone). A Service that waits for its cleanup keeps its back-off over resyncs and over our own writes of
-/// its status (SVC-18).
+/// Returns `true` if the change is worth a sync: it is one of SVC-20, or the Service needs cleanup and the change
+/// concerns the cleanup, or somebody removed the finalizer from a living Service. (By SVC-21 the finalizer would stay
+/// off, and nothing would hold the Service until its load balancer is deleted.) A Service that waits for cleanup keeps
+/// its back-off over resyncs and over this controller's own status writes (SVC-18).
 #[must_use]
 pub fn is_news(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
     needs_update(old, new, options) || (needs_cleanup(new) && cleanup_differs(old, new)) || is_let_go(old, new, options)
@@ -51,7 +51,7 @@ fn cleanup_differs(old: &Service, new: &Service) -> bool {
         || old.spec != new.spec
 }
 
-/// Order counts.
+/// Returns `true` if the ports differ, including their order.
 fn ports_differ(a: &ServiceSpec, b: &ServiceSpec) -> bool {
     let (a, b) = (list(&a.ports), list(&b.ports));
     a.len() != b.len() || a.iter().zip(b).any(|(a, b)| port_differs(a, b))
@@ -66,7 +66,7 @@ fn port_differs(a: &ServicePort, b: &ServicePort) -> bool {
         || a.app_protocol != b.app_protocol
 }
 
-/// The text `"80"` is another target than the number 80; none is the number 0.
+/// Returns the target port. The text `"80"` differs from the number 80; a missing target port is the number 0.
 fn target(port: &ServicePort) -> &IntOrString {
     const NONE: &IntOrString = &IntOrString::Int(0);
     port.target_port.as_ref().unwrap_or(NONE)

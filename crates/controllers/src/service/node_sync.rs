@@ -1,4 +1,4 @@
-//! What a change of the Nodes does to load balancers (SVC-63 … SVC-74).
+//! Updates of load balancer targets after changes of Nodes (SVC-63 … SVC-74).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,8 +15,8 @@ use crate::service::observers::Changes;
 use crate::service::targets::{TargetSet, host_names, is_eligible, lacks_network, needs_node_sync};
 
 impl ServiceController {
-    /// One item of the node queue, to its end: every load balancer that has other targets than there are now gets them.
-    /// The keys of the Services that failed, sorted; they belong into the queue `service` at once (SVC-63).
+    /// Processes one item of the node queue: updates the targets of every load balancer whose targets differ. Returns
+    /// the sorted keys of the Services that failed, which belong in the queue `service` at once (SVC-63).
     pub async fn node_sync(&self) -> Vec<String> {
         let (start, failed) = (Instant::now(), Mutex::new(Vec::new()));
         parallel_for(self.stale(), self.workers(), &CancellationToken::new(), |key| {
@@ -34,14 +34,14 @@ impl ServiceController {
         failed
     }
 
-    /// The Services whose load balancers have other targets than there are now, in order.
+    /// Returns the Services whose load balancers have other targets than the current ones, in order.
     pub(super) fn stale(&self) -> Vec<String> {
         let now = self.targets.current().ok();
         self.ledger.with_other_targets(now.as_ref(), |service| self.cloud.follows(service), &self.options)
     }
 
-    /// Returns `true` if the change of a Node makes a node sync necessary: SVC-65, or its network is there at last, or its labels, addresses or annotations are others, and
-    /// there is a Service whose targets depend on them.
+    /// Returns `true` if the change of a Node requires a node sync: the change is one of SVC-65, or the Node's network
+    /// has become available, or labels, addresses or annotations changed and the targets of a Service depend on them.
     pub(super) fn concerns_targets(&self, old: &Node, new: &Node) -> bool {
         let (labels, addresses) = (old.labels != new.labels, old.addresses != new.addresses);
         let annotations = old.annotations != new.annotations;
@@ -58,19 +58,19 @@ impl ServiceController {
                 && self.ledger.has_any(concerns, &self.options))
     }
 
-    /// Gives the load balancer of this Service the targets as they are now, if it has others (SVC-64).
+    /// Updates the targets of this Service's load balancer if they differ (SVC-64).
     ///
-    /// Calls for one key must not overlap with each other and with [`sync`](Self::sync).
+    /// Calls for one key must not overlap with each other or with [`sync`](Self::sync).
     ///
     /// # Errors
-    /// The Service is to be synced.
+    /// The Service must be synced.
     pub(super) async fn refresh_targets(&self, key: &str, place: &Place) -> Result<()> {
         let Some(service) = self.ledger.service(key).filter(|it| gets_targets(it, &self.options)) else {
             return Ok(());
         };
         let result = match self.targets.current() {
             Ok(targets) => {
-                // Nothing remembered counts as no targets.
+                // No stored targets count as no targets.
                 let before = self.ledger.targets(key).unwrap_or_default();
                 let now = targets.given(self.cloud.follows(&service));
                 self.ledger.remember_targets(key, now.clone());
@@ -89,7 +89,7 @@ impl ServiceController {
         result
     }
 
-    /// SVC-70 to SVC-72. `is_quiet`: nothing is said unless something changes.
+    /// Updates the targets (SVC-70 to SVC-72). With `is_quiet`, events are recorded only if something changes.
     async fn update_targets(
         &self,
         key: &str,

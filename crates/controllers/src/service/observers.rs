@@ -1,4 +1,4 @@
-//! What providers are heard with: their plans, the annotations they ask for, and that they only wait.
+//! Observers that receive plans, annotations and waits from providers.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -12,7 +12,7 @@ use crate::service::controller::ServiceController;
 use crate::service::events::News;
 use crate::service::patch::{self, Annotations};
 
-/// Hears that the provider only waits, and gives the worker's place to others for that time (INV-6).
+/// An observer that releases the worker permit while the provider only waits (INV-6).
 pub(super) struct Waits<'a>(pub(super) &'a Place);
 
 #[async_trait]
@@ -28,7 +28,7 @@ impl SyncObserver for Waits<'_> {
     }
 }
 
-/// Hears whether anything changes.
+/// An observer that records whether anything changes.
 pub(super) struct Changes<'a> {
     any: AtomicBool,
     place: Waits<'a>,
@@ -59,7 +59,8 @@ impl SyncObserver for Changes<'_> {
     }
 }
 
-/// Tells that a load balancer is ensured: always, or, if quiet, only what changes something (D-4).
+/// An observer that records events about an ensured load balancer: always or, in quiet mode, only if something changes
+/// (D-4).
 pub(super) struct Narrator<'a> {
     controller: &'a ServiceController,
     key: &'a str,
@@ -72,7 +73,7 @@ pub(super) struct Narrator<'a> {
     place: Waits<'a>,
 }
 
-/// What the provider had written on the Service while it went on.
+/// The addresses and annotations that were written to the Service while the provider was at work.
 #[derive(PartialEq)]
 pub(super) struct Published {
     pub(super) ingress: Vec<LoadBalancerIngress>,
@@ -97,19 +98,21 @@ impl<'a> Narrator<'a> {
         }
     }
 
-    /// `has_failed`: the last that was said is that it failed. Nobody is left with that.
+    /// Records the final event. With `has_failed`, the last event reported a failure, so that a success is reported in
+    /// any case.
     pub(super) fn finish(&self, has_failed: bool) {
         if has_failed || self.has_begun.load(Ordering::Relaxed) {
             self.controller.say(self.service, &News::Ensured);
         }
     }
 
-    /// What was asked for so far.
+    /// Returns the annotations that the provider asked for so far.
     pub(super) fn annotations(&self) -> Annotations {
         self.annotations.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns what was asked for so far, and the ID of the load balancer if it is due.
+    /// Returns the annotations that the provider asked for so far, and the ID of the load balancer if it must be
+    /// written.
     pub(super) fn annotations_with_id(&self) -> Annotations {
         let mut annotations = self.annotations();
         let id = self.id.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -119,7 +122,7 @@ impl<'a> Narrator<'a> {
         annotations
     }
 
-    /// What need not be written again.
+    /// Takes the addresses and annotations that were written already, which need no further write.
     pub(super) fn published(&self) -> Option<Published> {
         self.published.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

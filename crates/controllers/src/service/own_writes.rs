@@ -1,4 +1,4 @@
-//! Whether the cache has caught up with what we wrote.
+//! Versions of Services that this controller wrote and that the cache does not have yet.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,17 +6,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cloud_provider::Service;
 use runtime::cache::Cache;
 
-/// Versions of the Services that we wrote and that the cache did not show yet.
+/// Versions of Services that this controller wrote and that the cache does not have yet.
 ///
-/// A Service can be synced again before the watch delivers our own write. If its finalizer was just removed, the cache
-/// still shows it, and a load balancer would be made without one: nothing would hold the Service when it is deleted
-/// (INV-2). Whoever finds the cache behind reads the Service from the API.
+/// A Service can be synced again before the watch delivers this controller's last write. If its finalizer was just
+/// removed, the cache still has the finalizer, and a load balancer would be created without one, so that nothing holds
+/// the Service when it is deleted (INV-2). A sync that finds the cache behind reads the Service from the API.
 #[derive(Default)]
 pub(super) struct OwnWrites(Mutex<HashMap<Box<str>, u64>>);
 
 impl OwnWrites {
-    /// We wrote this. The watch may have been faster than the answer: what `cache` shows already is not waited for, and of
-    /// a Service that is gone nothing is kept.
+    /// Records a write. A version that `cache` has already is not recorded, because the watch may be faster than the
+    /// answer, and nothing is recorded for a Service that no longer exists.
     pub(super) fn note(&self, key: &str, written: &Service, cache: &Cache<Service>) {
         if let Some(version) = version(written) {
             self.lock().insert(key.into(), version);
@@ -27,13 +27,13 @@ impl OwnWrites {
         }
     }
 
-    /// Whether the cache shows an older version than we wrote.
+    /// Returns `true` if the cached Service is older than this controller's last write.
     pub(super) fn are_missing_in(&self, key: &str, cached: &Service) -> bool {
         let Some(written) = self.lock().get(key).copied() else { return false };
         version(cached).is_some_and(|cached| cached < written)
     }
 
-    /// The cache shows this version.
+    /// Records that the cache has this version.
     pub(super) fn seen(&self, key: &str, cached: &Service) {
         let mut writes = self.lock();
         if let Some(written) = writes.get(key)
@@ -43,12 +43,12 @@ impl OwnWrites {
         }
     }
 
-    /// Returns `true` if the cache does not show yet what we wrote.
+    /// Returns `true` if the cache does not have this controller's last write yet.
     pub(super) fn are_outstanding(&self, key: &str) -> bool {
         self.lock().contains_key(key)
     }
 
-    /// The Service is gone.
+    /// Forgets a Service that was deleted.
     pub(super) fn forget(&self, key: &str) {
         self.lock().remove(key);
     }
@@ -58,7 +58,8 @@ impl OwnWrites {
     }
 }
 
-/// Versions are numbers that grow; a server whose are not is not waited for.
+/// Returns the resourceVersion as a number; `None` if the server's versions are no numbers, so that no write is waited
+/// for.
 fn version(service: &Service) -> Option<u64> {
     service.metadata.resource_version.as_deref()?.parse().ok()
 }

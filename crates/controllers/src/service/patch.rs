@@ -1,8 +1,9 @@
-//! Patches of `services/NAME/status`, by directive, so that what others write at the same time survives (HELP-60, HELP-61,
-//! D-8, SVC-99).
+//! Patches of `services/NAME/status` with strategic merge directives, so that concurrent writes of others survive
+//! (HELP-60, HELP-61, D-8, SVC-99).
 //!
-//! Nothing but finalizers, `status.loadBalancer`, our own condition and the annotations that the provider asks for is ever in
-//! them. The subresource resets nothing but the spec, so these need no permission of their own.
+//! The patches change only finalizers, `status.loadBalancer`, this controller's condition and the annotations that the
+//! provider asks for. The status subresource ignores only changes of the spec, so these writes need no further
+//! permission.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +13,11 @@ use serde_json::{Map, Value, json};
 
 use crate::service::wants::has_finalizer;
 
-/// All writes go to this subresource: an operator's role may allow no other (SVC-99).
+/// Subresource for all writes, because an operator's Role may allow no other (SVC-99).
 pub const SUBRESOURCE: &str = "status";
 
-/// Returns the patch that makes `old` into `new`, as far as finalizers, annotations and the load balancer's addresses go;
-/// empty if that is no change. The spec plays no role.
+/// Returns the patch that turns the finalizers, annotations and load balancer addresses of `old` into those of `new`;
+/// empty if nothing changes. The spec is ignored.
 #[must_use]
 pub fn difference(old: &Service, new: &Service) -> Value {
     let mut patch = Map::new();
@@ -29,7 +30,7 @@ pub fn difference(old: &Service, new: &Service) -> Value {
     patch
 }
 
-/// The patch that appends our finalizer; `None` if it is there (SVC-50).
+/// Returns the patch that appends the finalizer; `None` if the Service has it (SVC-50).
 #[must_use]
 pub fn add_finalizer(service: &Service) -> Option<Value> {
     if has_finalizer(service) {
@@ -42,7 +43,7 @@ pub fn add_finalizer(service: &Service) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
-/// The patch that removes our finalizer, all occurrences of it; `None` if it is not there (SVC-46).
+/// Returns the patch that removes all occurrences of the finalizer; `None` if there is none (SVC-46).
 #[must_use]
 pub fn remove_finalizer(service: &Service) -> Option<Value> {
     if !has_finalizer(service) {
@@ -55,7 +56,7 @@ pub fn remove_finalizer(service: &Service) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
-/// The patch that writes these addresses; `None` if the Service has them, up to what the API server would fill in
+/// Returns the patch that writes these addresses; `None` if the Service has them, after defaulting by the API server
 /// (SVC-55, SVC-56, D-8).
 #[must_use]
 pub fn set_ingress(service: &Service, wanted: &[LoadBalancerIngress]) -> Option<Value> {
@@ -64,10 +65,10 @@ pub fn set_ingress(service: &Service, wanted: &[LoadBalancerIngress]) -> Option<
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// What a provider asks to have written into annotations; nothing: that it goes.
+/// Annotations to write for a provider; `None` removes the annotation.
 pub type Annotations = BTreeMap<&'static str, Option<String>>;
 
-/// Adds the annotations to a patch that the Service does not have so.
+/// Adds annotations to a patch, as far as the Service does not have them.
 pub(super) fn annotate<K: AsRef<str>>(patch: &mut Value, service: &Service, asked: &BTreeMap<K, Option<String>>) {
     let present = service.metadata.annotations.as_ref();
     for (key, value) in asked {
@@ -78,8 +79,8 @@ pub(super) fn annotate<K: AsRef<str>>(patch: &mut Value, service: &Service, aske
     }
 }
 
-/// Returns `true` if the ID of the load balancer is to be written: with the first address, after a change of the load balancer, and
-/// wherever an ID is shown already. Services of a cluster that is upgraded are not written for their ID alone.
+/// Returns `true` if the ID of the load balancer must be written: with the first address, after a change of the load
+/// balancer, and if an ID is present already. Services in an upgraded cluster are not written only for their ID.
 pub(super) fn id_is_due(service: &Service, is_changed: bool) -> bool {
     is_changed || ingress(service).is_empty() || shows_id(service)
 }
@@ -93,7 +94,7 @@ fn shows_id(service: &Service) -> bool {
     service.metadata.annotations.as_ref().is_some_and(|present| present.contains_key(ANNOTATION_LOAD_BALANCER_ID))
 }
 
-/// The addresses that the Service has.
+/// Returns the addresses in the Service's status.
 pub(super) fn ingress(service: &Service) -> &[LoadBalancerIngress] {
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     status.and_then(|status| status.ingress.as_deref()).unwrap_or_default()
@@ -103,7 +104,7 @@ fn finalizers(service: &Service) -> &[String] {
     service.metadata.finalizers.as_deref().unwrap_or_default()
 }
 
-/// A list that is merged by value: what is new, what goes, and, if anything is kept, the order.
+/// Adds a list that is merged by value: items to add, items to delete and, if any item is kept, the order.
 fn insert_finalizers(patch: &mut Map<String, Value>, old: &[String], new: &[String]) {
     let added: Vec<_> = new.iter().filter(|finalizer| !old.contains(finalizer)).collect();
     let mut removed: Vec<_> = old.iter().filter(|finalizer| !new.contains(finalizer)).collect();
@@ -124,7 +125,7 @@ fn insert_finalizers(patch: &mut Map<String, Value>, old: &[String], new: &[Stri
     }
 }
 
-/// A list that is replaced as a whole; an empty one is cleared.
+/// Adds a list that is replaced as a whole; an empty list is cleared.
 fn insert_ingress(patch: &mut Map<String, Value>, old: &[LoadBalancerIngress], new: &[LoadBalancerIngress]) {
     if same_ingress(&as_stored(old), &as_stored(new)) {
         return;
@@ -133,7 +134,8 @@ fn insert_ingress(patch: &mut Map<String, Value>, old: &[LoadBalancerIngress], n
     patch.insert("status".into(), json!({"loadBalancer": {"ingress": ingress}}));
 }
 
-/// Whether two lists say the same, in the same order (HELP-58). An absent `ipMode` is no other; absent ports are none.
+/// Returns `true` if two lists have the same entries in the same order (HELP-58). A missing `ipMode` differs from a set
+/// one; missing ports equal an empty list.
 #[must_use]
 pub fn same_ingress(a: &[LoadBalancerIngress], b: &[LoadBalancerIngress]) -> bool {
     let same = |a: &LoadBalancerIngress, b: &LoadBalancerIngress| {
@@ -145,7 +147,7 @@ pub fn same_ingress(a: &[LoadBalancerIngress], b: &[LoadBalancerIngress]) -> boo
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
 }
 
-/// With the default that the API server gives to an entry with an address: `ipMode: VIP` (SVC-56).
+/// Returns the entries with the default that the API server sets on an entry with an address: `ipMode: VIP` (SVC-56).
 fn as_stored(ingress: &[LoadBalancerIngress]) -> Vec<LoadBalancerIngress> {
     let mut ingress = ingress.to_vec();
     for entry in &mut ingress {

@@ -1,16 +1,16 @@
-//! Services that wait for a credential that the cloud accepts.
+//! Services that wait until the cloud accepts the credential.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use cloud_provider::{Error, Result};
 
-/// Keys of Services whose last sync the cloud refused because of the credential.
+/// Keys of the Services whose last sync failed because the cloud refused the credential.
 #[derive(Default)]
 pub(super) struct Refused(Mutex<BTreeSet<String>>);
 
 impl Refused {
-    /// Notes the outcome of a sync.
+    /// Records the result of a sync.
     pub(super) fn note(&self, key: &str, outcome: &Result<()>) {
         let is_refused = outcome.as_ref().is_err_and(|error| error.chain().any(Error::is_unauthorized));
         let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -20,7 +20,7 @@ impl Refused {
         }
     }
 
-    /// Takes all of them.
+    /// Removes and returns all keys.
     pub(super) fn take(&self) -> BTreeSet<String> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

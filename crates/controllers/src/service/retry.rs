@@ -1,4 +1,4 @@
-//! When a Service is tried again (SVC-30, SVC-31).
+//! Retries of Services (SVC-30, SVC-31).
 
 use std::time::Duration;
 
@@ -8,23 +8,24 @@ use cloud_provider::Result;
 pub(super) const BASE: Duration = Duration::from_secs(5);
 pub(super) const CAP: Duration = Duration::from_secs(300);
 
-/// What becomes of a key after its sync.
+/// The retry of a key after its sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// Nothing; its failures are forgotten.
+    /// The key is not retried, and its failures are forgotten.
     Never,
-    /// It comes again after this time, which the cloud asked for; its failures are neither counted nor forgotten.
+    /// The key is retried after this time, which the cloud asked for. Its failures are neither counted nor forgotten.
     After(Duration),
-    /// It comes again after its back-off.
+    /// The key is retried after its back-off.
     BackOff,
 }
 
 impl Retry {
-    /// A cloud that says when to come again is heard wherever it says so (SVC-31; the reference hears it on two paths only).
+    /// Returns the retry for a result. A retry time from the cloud is respected wherever it occurs in the error
+    /// (SVC-31); the Go program respects it on two paths only.
     pub(super) fn of(result: &Result<()>) -> Self {
         match result {
             Ok(()) => Self::Never,
-            // "At once" would be asked again and again without a pause.
+            // A retry time of zero would repeat the request without a pause.
             Err(error) => error.retry_after().filter(|d| !d.is_zero()).map_or(Self::BackOff, Self::After),
         }
     }

@@ -20,27 +20,27 @@ use crate::service::retry::{BASE, CAP};
 use crate::service::turns::{Lane, Turns};
 use crate::service::wants::{concerns_us, may_hold_leftovers};
 
-/// Node events of so long are taken together: a Node that joins is added, then gets its provider id, and its neighbours
-/// come with it. One change of each load balancer covers all (P-5).
+/// Time for which Node events are collected. A Node that joins is added, then gets its provider ID, and other Nodes
+/// join with it; one change of each load balancer covers all of these events (P-5).
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// A controller at work.
+/// A controller that runs.
 struct Running {
     controller: Arc<ServiceController>,
     turns: Arc<Turns>,
-    /// Services to be synced (SVC-30).
+    /// Queue of Services to sync (SVC-30).
     services: Queue<String>,
-    /// Node events (SVC-30).
+    /// Queue of Node events (SVC-30).
     nodes: Queue<String>,
-    /// Services whose targets moved.
+    /// Queue of Services whose targets must be updated.
     targets: Queue<String>,
-    /// Services whose load balancer is looked at now and then.
+    /// Queue of Services whose load balancer is checked for drift.
     drift: Queue<String>,
-    /// Which node sync a Service in `targets` belongs to.
+    /// Node sync that each Service in `targets` belongs to.
     rounds: Mutex<HashMap<String, Arc<Round>>>,
 }
 
-/// A node sync. It ends when the last of its Services is through, or was taken over by a later one.
+/// A node sync. Ends when the last of its Services was processed, or was taken over by a later node sync.
 struct Round {
     start: Instant,
     metrics: Arc<dyn ServiceMetrics>,
@@ -95,13 +95,14 @@ pub(super) async fn run(
 }
 
 impl Running {
-    /// What a worker does with each key.
+    /// Returns the function that a worker runs for each key.
     fn each<F>(self: &Arc<Self>, work: fn(Arc<Self>, Claim<String>) -> F) -> impl Fn(Claim<String>) -> F + use<F> {
         let running = Arc::clone(self);
         move |claim| work(Arc::clone(&running), claim)
     }
 
-    /// Syncs the Services that wait for a credential as soon as the cloud accepts one, whatever their back-off.
+    /// Syncs the Services that wait for a valid credential as soon as the cloud accepts one, regardless of their
+    /// back-off.
     async fn retry_refused(&self, shutdown: &CancellationToken) {
         let accepted = async || self.controller.credential_accepted.notified().await;
         while shutdown.run_until_cancelled(accepted()).await.is_some() {
@@ -109,9 +110,10 @@ impl Running {
         }
     }
 
-    /// SVC-15 … SVC-19. There is nothing to do at a resync: what failed waits in the queue (SVC-18).
+    /// Adds Services to the queues when the cache changes (SVC-15 … SVC-19). A resync adds nothing, because failed
+    /// Services are in the queue anyway (SVC-18).
     fn feed(self: &Arc<Self>) {
-        // The caches must not keep alive what holds them.
+        // A weak reference, so that the caches do not keep their owner alive.
         let running = Arc::downgrade(self);
         self.controller.services.subscribe(Resync::never(), move |event| {
             if let Some(running) = running.upgrade() {
@@ -152,8 +154,9 @@ impl Running {
                 self.service_vanished(&key, last, false);
                 self.controller.writes.forget(&key);
                 self.controller.ledger.remember_deleted(&key, last);
-                // SVC-17 relies on the finalizer alone. It may have been taken off, or never have come on: a list from an
-                // API server that lags behind shows Services that are gone. A teardown that went well left no memory.
+                // SVC-17 relies on the finalizer alone, but it may have been removed or never have been added: a list
+                // from an API server that lags behind has Services that were deleted. After a successful deletion of
+                // the load balancer, the ledger has no entry.
                 if self.controller.ledger.service(&key).is_some() || self.turns.is_taken(&key) {
                     self.services.add(key);
                 }
@@ -161,8 +164,8 @@ impl Running {
         }
     }
 
-    /// A Service that is remembered, or worked on, is not there any more; whether that can be true is judged by its last
-    /// state.
+    /// Handles a Service in the ledger or in work that no longer exists in the cache. Its last state determines whether
+    /// it can have been deleted.
     fn service_vanished(&self, key: &str, last: &Arc<Service>, is_replaced: bool) {
         let controller = &self.controller;
         let known = controller.ledger.service(key);
@@ -188,11 +191,11 @@ impl Running {
         match self.controller.confirmed(&key).await {
             Ok(cached) => self.controller.work_as(claim, cached).await,
             Err(error) => {
-                tracing::warn!(service = key, %error, "nothing is done about a service that may be gone or not");
+                tracing::warn!(service = key, %error, "nothing is changed for a service that may or may not exist");
                 claim.fail();
             }
         }
-        // The API server may have forgotten the Service for so short a time that no event tells of it.
+        // The API server may have lost the Service for so short a time that no event reports it.
         if let Some(pause) = self.controller.vanished.take_unwritten(&key)
             && self.controller.services.get(&key).is_some()
         {
@@ -210,8 +213,8 @@ impl Running {
         }
     }
 
-    /// SVC-63: all Node events that wait are one node sync. It only finds out which Services it concerns: neither a slow
-    /// one nor one that is being synced holds up the others, or the next node sync (INV-6).
+    /// Processes all waiting Node events as one node sync (SVC-63). The node sync only determines the affected
+    /// Services: a slow Service, or one that is being synced, delays neither others nor the next node sync (INV-6).
     async fn node_sync(self: Arc<Self>, claims: Vec<Claim<String>>, shutdown: CancellationToken) {
         let _busy = self.controller.context.pulse.begin("node");
         tokio::select! {
@@ -241,7 +244,7 @@ impl Running {
     async fn check_drift(self: Arc<Self>, claim: Claim<String>) {
         let _busy = self.controller.context.pulse.begin("service-drift");
         let key = claim.key().clone();
-        // A Service that is being worked on, or waits to be tried again, is in the middle of a change.
+        // A Service in work, or waiting for a retry, is in the middle of a change.
         if self.services.retries(&key) == 0
             && let Some(_turn) = self.turns.take_if_free(&key)
             && self.controller.check_drift(&key).await

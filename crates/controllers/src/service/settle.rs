@@ -1,4 +1,4 @@
-//! Treatment of Services that vanished from the API without being deleted (INV-9, D-220).
+//! Handling of Services that vanished from the API without being deleted (INV-9, D-220).
 
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ use crate::service::vanished::Step;
 use crate::service::wants::{has_finalizer, is_abandoned, is_deleting, wants_load_balancer};
 
 impl ServiceController {
-    /// Notes a Service that the API does not show any more, if it cannot have been deleted: our finalizer held it, and it
-    /// was not being deleted. `is_written`: the cache did not show yet what we wrote, which may be the finalizer.
+    /// Records a Service that the API no longer shows, if it cannot have been deleted: it had the finalizer and was not
+    /// being deleted. `is_written` is `true` if the cache lacked this controller's last write, which may be the
+    /// finalizer.
     pub(super) fn note_vanished(&self, key: &str, last: &Arc<Service>, is_written: bool, is_replaced: bool) {
         let held = has_finalizer(last) || is_written;
         if self.vanished.is_on()
@@ -27,15 +28,15 @@ impl ServiceController {
         }
     }
 
-    /// Notes a Service that the API shows.
+    /// Records a Service that the API shows.
     pub(super) fn note_there(&self, key: &str, service: &Service) {
         if self.vanished.is_there(key, service) {
-            tracing::info!(service = key, "the service that had vanished is there again; its load balancer was kept");
+            tracing::info!(service = key, "the vanished service exists again; its load balancer was kept");
         }
     }
 
-    /// Looks after the Services of this key that vanished; removes their load balancers once it is confirmed that they are
-    /// gone. What fails is tried again.
+    /// Handles the Services of this key that vanished, and deletes their load balancers once their deletion is
+    /// confirmed. Failures are retried.
     pub(super) async fn settle_vanished(&self, key: &str, place: &Place) {
         for service in self.vanished.of(key) {
             match self.vanished.step(key, &service, self.ledger.len()) {
@@ -59,7 +60,7 @@ impl ServiceController {
             }
             Err(error) => {
                 self.vanished.failed(key, service);
-                tracing::warn!(service = key, %error, "whether a vanished service is gone is not known; its load balancer stays");
+                tracing::warn!(service = key, %error, "it is unknown whether a vanished service was deleted; its load balancer stays");
             }
         }
     }
@@ -78,7 +79,7 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Deletes the load balancer of a Service that is remembered and no longer exists.
+    /// Deletes the load balancer of a Service that is in the ledger and no longer exists.
     pub(super) async fn delete_for(&self, service: &Service, place: &Place) -> Result<()> {
         self.say(service, &News::Deleting);
         if let Err(error) = self.cloud.delete(service, &Waits(place)).await {
@@ -91,7 +92,8 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Fails unless the API server still is the one of this cluster, or does not let us see which it is (D-11).
+    /// Returns an error unless the API server still belongs to this cluster, or the cluster cannot be determined
+    /// (D-11).
     pub(super) async fn require_same_cluster(&self) -> Result<()> {
         if !self.vanished.is_on() {
             return Ok(());

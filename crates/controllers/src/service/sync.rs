@@ -1,4 +1,4 @@
-//! One item of the queue `service` (SVC-33 … SVC-57, SVC-80 … SVC-86).
+//! The sync of one Service from the queue `service` (SVC-33 … SVC-57, SVC-80 … SVC-86).
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::service::patch::{self, Annotations};
 use crate::service::wants::{Operation, is_abandoned, is_foreign, wants_load_balancer};
 
 impl ServiceController {
-    /// Brings the cloud and the Service of this key into agreement, once.
+    /// Syncs the load balancer and the Service of this key, once.
     ///
     /// Calls for one key must not overlap.
     ///
     /// # Errors
-    /// Whatever went wrong; the Service is to be tried again as the error asks (SVC-31).
+    /// Any error. The Service must be retried as the error asks (SVC-31).
     pub async fn sync(&self, key: &str) -> Result<()> {
         self.sync_as(key, self.services.get(key), &Place::own()).await
     }
 
-    /// The same with what the cache showed, at a place that others get while the cloud is waited for.
+    /// Syncs the cached Service, releasing the worker permit while it waits for the cloud.
     pub(super) async fn sync_as(&self, key: &str, cached: Option<Arc<Service>>, place: &Place) -> Result<()> {
         if key.matches('/').count() > 1 {
             return Err(Error::other(format!("unexpected key format: {key:?}")));
@@ -34,7 +34,7 @@ impl ServiceController {
             None => {
                 self.leftovers.forget(key);
                 self.settle_vanished(key, place).await;
-                // One that vanished without being deleted goes by rules of its own.
+                // Services that vanished without being deleted are handled separately.
                 match self.vanished.of(key).is_empty() {
                     true => self.delete_remembered(key, place).await,
                     false => Ok(()),
@@ -47,7 +47,7 @@ impl ServiceController {
         }
     }
 
-    /// The Service from the cache; from the API if the cache does not show yet what we wrote ourselves.
+    /// Returns the Service from the cache; from the API if the cache does not have this controller's last write yet.
     async fn current(&self, key: &str, cached: Option<Arc<Service>>) -> Result<Option<Arc<Service>>> {
         match cached {
             Some(cached) if self.writes.are_missing_in(key, &cached) => {
@@ -57,17 +57,18 @@ impl ServiceController {
         }
     }
 
-    /// What the cache shows, once it is certain that the Service whose load balancer we look after is gone if the cache
-    /// does not show it: a list from an API server that lags behind, as after a lost watch, may miss a Service that was
-    /// made seconds ago, and show one of its name that it succeeded. A live load balancer would be deleted.
+    /// Returns the cached Service, after confirming that a Service that the cache lacks was deleted. A list from an API
+    /// server that lags behind, as after a lost watch, may lack a Service that was created seconds ago, or hold an
+    /// earlier one of the same name; without the confirmation the load balancer of a living Service would be deleted.
     ///
     /// # Errors
-    /// The Service is there, or the API does not answer. It is to be tried again: the cache will show it.
+    /// If the Service exists, or if the API does not answer. The sync must be retried, because the cache will show the
+    /// Service.
     pub(super) async fn confirmed(&self, key: &str) -> Result<Option<Arc<Service>>> {
         let cached = self.services.get(key);
         let Some(known) = self.ledger.service(key) else { return Ok(cached) };
         if cached.is_none() && self.vanished.has(key, &known) {
-            // It is read when it is due, and for that twice.
+            // The Service is read twice when it is due.
             return Ok(None);
         }
         let uid = &known.metadata.uid;
@@ -82,7 +83,8 @@ impl ServiceController {
         }
     }
 
-    /// Of this Service, what the API has now under its name. The reference's role may list Services, and get none.
+    /// Reads the Service that now has this Service's name. Lists instead of getting where only that is permitted,
+    /// because the Go program's Role may allow to list Services, but not to get one.
     pub(super) async fn read(&self, key: &str, service: &Service) -> Result<Option<Service>> {
         let (api, name) = (self.api(service), service.metadata.name.as_deref().unwrap_or_default());
         let fresh = match api.get_opt(name).await {
@@ -96,8 +98,9 @@ impl ServiceController {
     }
 
     async fn process(&self, key: &str, service: &Arc<Service>, place: &Place) -> Result<()> {
-        // SVC-36: of a Service that was deleted and made anew the old load balancer goes first. If the old one cannot have
-        // been deleted, its load balancer stays until that is confirmed, and the new one gets its own.
+        // If a Service was deleted and created again, the old load balancer is deleted first (SVC-36). If the old
+        // Service cannot have been deleted, its load balancer stays until that is confirmed, and the new Service gets
+        // its own.
         if let Some(known) = self.ledger.service(key).filter(|known| known.metadata.uid != service.metadata.uid) {
             match self.vanished.has(key, &known) {
                 true => self.vanished.is_replaced(key, &known),
@@ -111,8 +114,8 @@ impl ServiceController {
         self.leftovers.forget(key);
         self.ledger.store(key, Arc::clone(service));
         let operation = match Operation::of(service, &self.options) {
-            // Somebody took our finalizer off while it was being deleted and another one held it (SVC-54). Its load
-            // balancer goes all the same; we are the last who know of it.
+            // Somebody removed the finalizer while the Service was being deleted and another finalizer held it
+            // (SVC-54). The load balancer is deleted all the same, because only this controller still knows it.
             Operation::Nothing if !self.ledger.may_have_balancer(key) => Operation::Nothing,
             Operation::Nothing if is_abandoned(service) => Operation::Abandon,
             Operation::Nothing => Operation::TearDown,
@@ -127,7 +130,7 @@ impl ServiceController {
         match &result {
             Ok(()) if operation == Operation::Ensure => {}
             Ok(()) => self.ledger.forget(key),
-            // What the end of the process cut short is no news of the Service.
+            // Work that the shutdown interrupted is not reported on the Service.
             Err(_) if self.cloud.is_stopping() => {}
             Err(error) => {
                 self.ledger.remember_failed(key, true);
@@ -137,7 +140,7 @@ impl ServiceController {
         result
     }
 
-    /// SVC-50 to SVC-55.
+    /// Creates or updates the load balancer, and writes its addresses (SVC-50 to SVC-55).
     async fn ensure(&self, key: &str, service: &Service, place: &Place) -> Result<()> {
         let narrator = Narrator::new(self, key, service, place);
         if let Some(patch) = patch::add_finalizer(service) {
@@ -151,7 +154,7 @@ impl ServiceController {
         self.ledger.remember_targets(key, targets.given(self.cloud.follows(service)));
         let outcome = self.cloud.ensure(service, &targets.nodes, &narrator).await;
         let published = narrator.published();
-        // A failure is not worth a write of the ID.
+        // A failure does not justify a write of the ID.
         let annotations = match outcome.is_ok() || published.is_some() {
             true => narrator.annotations_with_id(),
             false => narrator.annotations(),
@@ -178,7 +181,7 @@ impl ServiceController {
         }
     }
 
-    /// Writes what the provider asked for before it failed, which is told in any case.
+    /// Writes the annotations that the provider asked for before it failed. The failure is reported in any case.
     async fn annotate(&self, key: &str, service: &Service, annotations: &Annotations) {
         let mut patch = json!({});
         self.put_annotations(key, service, annotations, &mut patch);
@@ -189,7 +192,8 @@ impl ServiceController {
         }
     }
 
-    /// SVC-42 to SVC-48. What is gone already is done (P-20).
+    /// Deletes the load balancer and removes the finalizer (SVC-42 to SVC-48). A load balancer that no longer exists
+    /// counts as deleted (P-20).
     async fn tear_down(&self, key: &str, service: &Service, place: &Place) -> Result<()> {
         let exists = self.cloud.exists(service).await;
         let exists = exists.map_err(|e| e.context("failed to check if load balancer exists before cleanup"))?;
@@ -212,7 +216,7 @@ impl ServiceController {
         self.write_status(key, service, &[], &Annotations::default()).await
     }
 
-    /// P-20: the finalizer goes without a call to the cloud.
+    /// Removes the finalizer without a call to the cloud (P-20).
     async fn abandon(&self, key: &str, service: &Service) -> Result<()> {
         let patch = patch::remove_finalizer(service).unwrap_or_else(|| json!({}));
         self.let_go(key, service, patch).await?;
@@ -220,8 +224,8 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Removes our condition with the patch that removes our finalizer (SVC-46): the Service may stay, by its type or by another
-    /// finalizer.
+    /// Removes the condition with the patch that removes the finalizer (SVC-46), because the Service may continue to
+    /// exist, with another type or another finalizer.
     async fn let_go(&self, key: &str, service: &Service, mut patch: Value) -> Result<()> {
         self.remove_condition(key, service, &mut patch);
         match self.write(key, service, &patch).await {
@@ -235,7 +239,7 @@ impl ServiceController {
         }
     }
 
-    /// SVC-55: computed against the Service as it was read.
+    /// Writes the status as computed from the Service that was read (SVC-55).
     pub(super) async fn write_status(
         &self,
         key: &str,
@@ -254,7 +258,8 @@ impl ServiceController {
         Ok(())
     }
 
-    /// What somebody has changed since the Service was read is left to the sync that this change brings.
+    /// Adds annotations to a patch. Annotations that somebody changed since the Service was read are left to the sync
+    /// that this change triggers.
     fn put_annotations(&self, key: &str, service: &Service, annotations: &Annotations, patch: &mut Value) {
         let mut annotations = annotations.clone();
         if let Some(latest) = self.services.get(key).filter(|latest| !self.writes.are_missing_in(key, latest)) {
@@ -267,7 +272,7 @@ impl ServiceController {
         patch::annotate(patch, service, &annotations);
     }
 
-    /// Somebody else runs the load balancer: what we said of it is void.
+    /// Removes the condition because another controller manages the load balancer.
     async fn clear_condition(&self, key: &str, service: &Service) -> Result<()> {
         let mut patch = json!({});
         self.remove_condition(key, service, &mut patch);
@@ -276,7 +281,7 @@ impl ServiceController {
         Ok(())
     }
 
-    /// A Service that is gone needs no status.
+    /// Writes a patch, unless the Service no longer exists.
     async fn write_if_there(&self, key: &str, service: &Service, patch: &Value) -> Result<()> {
         match self.write(key, service, patch).await {
             Err(error) if !is_not_found(&error) => Err(refused("failed to update load balancer status", &error)),
@@ -284,13 +289,14 @@ impl ServiceController {
         }
     }
 
-    /// SVC-80 to SVC-86: the Service is gone, or another one has its name; what is remembered of it goes with its load balancer.
+    /// Deletes the load balancer of a Service that is only in the ledger, because it no longer exists or another
+    /// Service has its name (SVC-80 to SVC-86).
     async fn delete_remembered(&self, key: &str, place: &Place) -> Result<()> {
         let Some(service) = self.ledger.service(key) else { return Ok(()) };
         if !wants_load_balancer(&service, &self.options) {
             // SVC-81
         } else if is_abandoned(&service) {
-            // It need not have been seen while it was being deleted: without finalizers that takes no time.
+            // The deletion may have been too quick to be seen, because a Service without finalizers is deleted at once.
             self.say(&service, &News::Abandoned(self.cloud.name(&service)));
         } else {
             self.require_same_cluster().await?;
@@ -303,7 +309,7 @@ impl ServiceController {
 
 const FAILED_TO_ENSURE: &str = "failed to ensure load balancer";
 
-/// An error of the Kubernetes API.
+/// Returns an error of the Kubernetes API with its context.
 fn refused(what: &str, error: &kube::Error) -> Error {
     Error::other(format!("{what}: {}", api_error(error)))
 }

@@ -1,4 +1,4 @@
-//! Which Nodes load balancers send traffic to (SVC-60 … SVC-66, SVC-74).
+//! The Nodes that are targets of load balancers (SVC-60 … SVC-66, SVC-74).
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,40 +8,40 @@ use cloud_provider::names::{LABEL_EXCLUDE_BALANCER, TAINT_TO_BE_DELETED};
 use cloud_provider::{ConditionStatus, Error, Node, Result};
 use runtime::cache::{Cache, Resync};
 
-/// Names that a message shows at most (SVC-74).
+/// Maximum number of names in a message (SVC-74).
 const SHOWN: usize = 20;
 
-/// Whether the Node's label lets it into load balancers (SVC-61).
+/// Returns `true` unless the Node's label excludes it from load balancers (SVC-61).
 #[must_use]
 pub fn is_included(node: &Node) -> bool {
     matches!(node.labels.get(LABEL_EXCLUDE_BALANCER), None | Some("0" | "f" | "F" | "false" | "False" | "FALSE"))
 }
 
-/// Whether cluster-autoscaler is about to remove the Node.
+/// Returns `true` if cluster-autoscaler is about to delete the Node.
 #[must_use]
 pub fn is_tainted_for_deletion(node: &Node) -> bool {
     node.taints.iter().any(|taint| &*taint.key == TAINT_TO_BE_DELETED)
 }
 
-/// Whether the Node is a target (SVC-60). The same for every Service.
+/// Returns `true` if the Node is a target (SVC-60), which does not depend on the Service.
 #[must_use]
 pub fn is_eligible(node: &Node) -> bool {
     !node.terminating && is_included(node) && !is_tainted_for_deletion(node)
 }
 
-/// Whether the Node says that Pods on it cannot be reached (P-26).
+/// Returns `true` if the Node's condition reports that its network is unavailable (P-26).
 #[must_use]
 pub fn lacks_network(node: &Node) -> bool {
     node.network_unavailable.as_ref().is_some_and(|condition| condition.status == ConditionStatus::True)
 }
 
-/// Whether the change of a Node makes a node sync necessary (SVC-65).
+/// Returns `true` if the change of a Node requires a node sync (SVC-65).
 #[must_use]
 pub fn needs_node_sync(old: &Node, new: &Node) -> bool {
     is_included(old) != is_included(new) || old.provider_id != new.provider_id
 }
 
-/// Formats names of Nodes for a message: sorted, each once; of more than 20 the first 20 and how many more (SVC-74).
+/// Formats names of Nodes for a message: sorted, without duplicates, at most 20, and the number of others (SVC-74).
 ///
 /// ```
 /// assert_eq!(controllers::service::targets::host_names(&["b", "a", "b"]), "[a b]");
@@ -58,15 +58,15 @@ pub fn host_names<S: AsRef<str>>(names: &[S]) -> String {
     format!("[{text}]")
 }
 
-/// Nodes as far as they make two sets of targets differ: names, and their provider ids (SVC-66).
+/// The names and provider IDs of a set of Nodes, which make two sets of targets differ (SVC-66).
 ///
-/// This is what is remembered of a set. The Nodes themselves change with every heartbeat; a Service that has not been
-/// synced for a day would keep a whole old set of them alive.
+/// The ledger stores these instead of the Nodes, which change with every heartbeat: a Service that has not been synced
+/// for a day would keep a whole set of old Nodes in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members(Arc<[(Box<str>, Box<str>)]>);
 
 impl Members {
-    /// The members of a set of Nodes, in whatever order they come. All count, eligible or not.
+    /// Returns the members of a set of Nodes, independent of their order. Ineligible Nodes are included.
     #[must_use]
     pub fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Self {
         let mut members: Vec<_> = nodes.into_iter().map(|node| (node.name.clone(), node.provider_id.clone())).collect();
@@ -74,12 +74,12 @@ impl Members {
         Self(members.into())
     }
 
-    /// Their names, sorted.
+    /// Returns the names of the Nodes, sorted.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.iter().map(|(name, _)| &**name)
     }
 
-    /// Whether they are the same (SVC-66). Of a set that is shared this costs nothing.
+    /// Returns `true` if both sets are equal (SVC-66). Comparing clones of one set costs nothing.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
@@ -91,46 +91,46 @@ impl Members {
     }
 }
 
-/// The targets of all load balancers at one time. Clones share everything.
+/// The targets of all load balancers at one time. Clones share them.
 #[derive(Clone, Debug)]
 pub struct TargetSet {
-    /// The Nodes, by name.
+    /// Eligible Nodes, sorted by name.
     pub nodes: Arc<[Arc<Node>]>,
-    /// What is remembered of them.
+    /// Names and provider IDs of the Nodes.
     pub members: Members,
     labels: Sum,
     addresses: Sum,
 }
 
-/// Whether labels or addresses of the targets are other ones is told by a hash, made once it is asked for.
+/// A hash of the targets' labels or addresses, computed on first use.
 type Sum = Arc<OnceLock<u64>>;
 
-/// On what of Nodes, besides their number, the targets of a Service depend.
+/// The fields of Nodes that the targets of a Service depend on, in addition to the set of Nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Follows<'a> {
     pub(super) labels: bool,
     pub(super) addresses: bool,
-    /// Keys of annotations that count where labels do.
+    /// Keys of annotations that matter if labels do.
     pub(super) annotations: &'a [String],
 }
 
-/// What is remembered of what a load balancer was given.
+/// The targets that a load balancer was given, in the form in which the ledger stores them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Given {
     pub(super) members: Members,
-    /// A hash of their labels and annotations, if the targets of its Service follow labels.
+    /// Hash of the Nodes' labels and annotations, if the targets of the Service depend on labels.
     labels: Option<u64>,
-    /// Likewise of their addresses.
+    /// Hash of the Nodes' addresses, if the targets of the Service depend on addresses.
     addresses: Option<u64>,
 }
 
 impl Given {
-    /// Of these Nodes it was not told what labels and addresses they have.
+    /// Returns targets with unknown labels and addresses.
     pub(super) fn of(members: &Members) -> Self {
         Self { members: members.clone(), labels: None, addresses: None }
     }
 
-    /// Whether this is all that is to be given `now`.
+    /// Returns `true` if these targets equal the targets `now`.
     pub(super) fn is(&self, now: &Self) -> bool {
         self.members.same(&now.members)
             && (now.labels.is_none() || self.labels == now.labels)
@@ -139,7 +139,7 @@ impl Given {
 }
 
 impl TargetSet {
-    /// The eligible ones of these Nodes (SVC-60).
+    /// Returns the eligible Nodes among these (SVC-60).
     #[must_use]
     pub fn eligible(nodes: &[Arc<Node>]) -> Self {
         let mut nodes: Vec<_> = nodes.iter().filter(|node| is_eligible(node)).cloned().collect();
@@ -148,7 +148,7 @@ impl TargetSet {
         Self { members, nodes: nodes.into(), labels: Sum::default(), addresses: Sum::default() }
     }
 
-    /// What a load balancer is given with them; `follows`: what its targets depend on.
+    /// Returns the targets in the form for the ledger. `follows` are the fields that the Service's targets depend on.
     pub(super) fn given(&self, follows: Follows<'_>) -> Given {
         Given {
             members: self.members.clone(),
@@ -177,25 +177,26 @@ impl TargetSet {
     }
 }
 
-/// The current targets: made once for each change of the Node cache, however many Services ask.
+/// The current targets, computed once for each change of the Node cache, however many Services need them.
 pub(super) struct Targets {
     cache: Cache<Node>,
-    /// Nodes that join must have a network (D-214).
+    /// If set, new Nodes must have a network to become targets (D-214).
     wait_for_network: bool,
     latest: Arc<Mutex<Latest>>,
 }
 
-/// What was made last. The Nodes are let go with the next change, so that no old ones are kept; the members stay.
+/// The targets that were computed last. The Nodes are dropped with the next change, so that no old Nodes are kept in
+/// memory; the members stay.
 #[derive(Default)]
 struct Latest {
     set: Option<TargetSet>,
     members: Option<Members>,
-    /// UIDs of the targets, where those who join must have a network.
+    /// UIDs of the targets, if new Nodes must have a network.
     let_in: Option<HashSet<Box<str>>>,
 }
 
-/// Whether a Node becomes or stays a target: it has a network, or was `let_in` before. At first all are let in: which of them
-/// are targets already, nobody knows.
+/// Returns `true` if a Node becomes or stays a target: it has a network, or was a target before. At first all Nodes
+/// count as targets, because the current targets are unknown.
 fn has_joined(node: &Node, let_in: Option<&HashSet<Box<str>>>) -> bool {
     !lacks_network(node) || let_in.is_none_or(|let_in| let_in.contains(&node.uid))
 }
@@ -212,15 +213,16 @@ impl Targets {
         Self { cache, wait_for_network, latest }
     }
 
-    /// The targets as of now (SVC-64).
+    /// Returns the current targets (SVC-64).
     ///
     /// # Errors
-    /// As long as the Nodes are not known: no load balancer is emptied because we do not see them yet (P-25).
+    /// As long as the Nodes are not listed, so that no load balancer loses its targets because of an empty cache
+    /// (P-25).
     pub(super) fn current(&self) -> Result<TargetSet> {
         if !self.cache.is_synced() {
             return Err(Error::other("the Nodes of the cluster have not been listed yet"));
         }
-        // Held over the list: a change during it lets go what is made here.
+        // The lock is held while Nodes are listed, so that a change meanwhile discards the result.
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(set) = &latest.set {
             return Ok(set.clone());
@@ -319,7 +321,7 @@ mod tests {
         assert!(one.given(follows(true)).is(&with(&["10.0.0.4"]).given(follows(true))));
     }
 
-    /// P-26, D-214.
+    /// A new Node needs a network to become a target, and a Node that is a target stays one (P-26, D-214).
     #[test]
     fn who_joins_needs_a_network_and_who_is_a_target_stays_one() {
         let network = |status| Some(cloud_provider::NetworkCondition { status, ..Default::default() });
@@ -347,7 +349,7 @@ mod tests {
             cache.insert(with("c", "3", True));
             cache.insert(with("d", "4", Unknown));
             look();
-            // Another Node of its name.
+            // Another Node of the same name.
             cache.insert(with("a", "5", True));
             look();
             assert_eq!(seen, expected, "{waits}");

@@ -1,28 +1,28 @@
-//! One at a time for each Service (D-9, INV-6).
+//! Locks that serialize the calls for each Service (D-9, INV-6).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runtime::queue::Queue;
 
-/// Who wants to call the cloud about a Service.
+/// The kind of work that calls the cloud about a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// Its sync. It goes first, because it gives the load balancer its targets as well.
+    /// A sync of the Service. It has priority, because it updates the targets as well.
     Sync,
-    /// A move of its targets.
+    /// An update of the Service's targets.
     Targets,
 }
 
-/// Who may call the cloud about which Service. Calls for one Service never overlap, whichever queue they come from; nobody
-/// waits for a Service that is being worked on: who comes too late is added to its queue again when that ends.
+/// The locks of the Services. Calls for one Service never overlap, whichever queue they come from; a worker does not
+/// wait for a locked Service, but its key is added to the queue again when the lock is released.
 pub(super) struct Turns {
     syncs: Queue<String>,
     targets: Queue<String>,
     services: Mutex<HashMap<String, State>>,
 }
 
-/// A Service that is being worked on, or whose sync was just called for.
+/// A Service in work, or whose sync comes next.
 #[derive(Default)]
 struct State {
     is_busy: bool,
@@ -30,19 +30,20 @@ struct State {
     targets_wait: bool,
 }
 
-/// The right to call the cloud about a Service, until it is dropped.
+/// The lock of a Service, released on drop.
 pub(super) struct Turn {
     turns: Arc<Turns>,
     key: String,
 }
 
 impl Turns {
-    /// Those who come too late are added to these queues.
+    /// Creates the locks. Keys of locked Services are added to these queues.
     pub(super) fn new(syncs: &Queue<String>, targets: &Queue<String>) -> Self {
         Self { syncs: syncs.clone(), targets: targets.clone(), services: Mutex::default() }
     }
 
-    /// The turn, or `None` if somebody else has it or goes first: then the key comes again when that one ends.
+    /// Locks the Service. Returns `None` if it is locked or a sync has priority; the key is then added to its queue
+    /// when the lock is released.
     pub(super) fn take(self: &Arc<Self>, key: &str, lane: Lane) -> Option<Turn> {
         let mut services = self.services();
         if let Some(state) = services.get_mut(key) {
@@ -60,7 +61,7 @@ impl Turns {
         Some(Turn { turns: Arc::clone(self), key: key.to_owned() })
     }
 
-    /// The turn, or `None` if somebody else has it or waits for it.
+    /// Locks the Service. Returns `None` if it is locked or a worker waits for it.
     pub(super) fn take_if_free(self: &Arc<Self>, key: &str) -> Option<Turn> {
         if self.is_taken(key) {
             return None;
@@ -68,7 +69,7 @@ impl Turns {
         self.take(key, Lane::Sync)
     }
 
-    /// Whether somebody works on this Service, or its sync comes next.
+    /// Returns `true` if the Service is in work, or its sync comes next.
     pub(super) fn is_taken(&self, key: &str) -> bool {
         self.services().contains_key(key)
     }
@@ -79,7 +80,7 @@ impl Turns {
 }
 
 impl Turn {
-    /// A sync is the next that happens to this Service.
+    /// Makes a sync the next work on this Service.
     pub(super) fn then_sync(&self) {
         if let Some(state) = self.turns.services().get_mut(&self.key) {
             state.sync_waits = true;
@@ -92,7 +93,7 @@ impl Drop for Turn {
         let mut services = self.turns.services();
         let Some(state) = services.get_mut(&self.key) else { return };
         let next = if state.sync_waits {
-            // It is kept for the sync: a move of targets that waits too comes after it, and will find nothing to do.
+            // The lock is kept for the sync. A waiting update of targets comes after it, and will find nothing to do.
             state.is_busy = false;
             Some(&self.turns.syncs)
         } else {

@@ -1,9 +1,9 @@
-//! Services that vanish from the API without being deleted: when their load balancers may go (INV-9, D-220).
+//! Services that vanish from the API without being deleted, and the deletion of their load balancers (INV-9, D-220).
 //!
-//! A Service with our finalizer cannot be deleted without a deletion timestamp. One that is missing all the same was
-//! forgotten by its API server, as after a restore of etcd from an old backup, or lost its finalizer while nobody
-//! watched. Its load balancer is removed once two reads, `delay` apart, did not find the Service; never while so many
-//! Services are missing together that the API server is the likelier culprit.
+//! A Service with the finalizer cannot be deleted without a deletion timestamp. A Service that is missing without one
+//! was forgotten by its API server, as after a restore of etcd from an old backup, or lost its finalizer while no
+//! controller watched. Its load balancer is deleted once two reads, `delay` apart, did not find the Service. Nothing is
+//! deleted while so many Services are missing at once that the API server is the likelier cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,30 +15,30 @@ use tokio::time::Instant;
 
 use crate::options::GuardOptions;
 
-/// Pause after a read that failed, or that found the Service.
+/// Pause after a read that failed or that found the Service.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Shortest pause between two looks at a missing Service.
+/// Minimum pause between two checks of a missing Service.
 const SOON: Duration = Duration::from_secs(1);
 
 /// The reason why a load balancer is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// A second read has not confirmed yet that the Service is gone.
+    /// The second read has not confirmed yet that the Service does not exist.
     Unconfirmed {
-        /// Time between both reads.
+        /// Time between the two reads.
         delay: Duration,
     },
-    /// Too many Services are missing together.
+    /// Too many Services are missing at once.
     Landslide {
         /// Number of Services that are missing.
         gone: usize,
-        /// Of so many with a load balancer.
+        /// Number of Services with a load balancer.
         of: usize,
     },
 }
 
 impl Held {
-    /// The cause as a metric label.
+    /// Returns the cause as the value of a metric label.
     pub(super) fn cause(self) -> &'static str {
         match self {
             Self::Unconfirmed { .. } => "unconfirmed",
@@ -65,7 +65,7 @@ impl fmt::Display for Held {
 /// The next step for a Service that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Keeps the load balancer without a message.
+    /// Keeps the load balancer without a report.
     Keep,
     /// Keeps the load balancer, and reports the reason.
     Tell(Held),
@@ -78,19 +78,19 @@ struct Absence {
     service: Arc<Service>,
     /// If set, another Service of the same name exists.
     is_replaced: bool,
-    /// Time of the first read that did not find it, since then without a break.
+    /// Time of the first read that did not find the Service, if all later reads did not find it either.
     first_read: Option<Instant>,
-    /// Time at which the Service is looked at again.
+    /// Time at which the Service is checked again.
     due: Instant,
     told: Option<&'static str>,
 }
 
-/// The Services that are missing, by key and UID. A state machine that is told the time; it is lost with the process,
-/// which then remembers none of their load balancers.
+/// The missing Services, by key and UID. A state machine without a clock of its own. The state is lost with the
+/// process, which then no longer knows their load balancers.
 struct State {
     options: GuardOptions,
     absent: BTreeMap<(String, String), Absence>,
-    /// Times at which load balancers of missing Services were removed; they count for the delay.
+    /// Times at which load balancers of missing Services were deleted, kept for the delay.
     removed: Vec<Instant>,
     is_landslide: bool,
     /// Keys of Services that a write did not find.
@@ -102,8 +102,8 @@ impl State {
         Self { options, absent: BTreeMap::new(), removed: Vec::new(), is_landslide: false, unwritten: BTreeSet::new() }
     }
 
-    /// Too many are missing, if so. `remembered`: Services whose load balancers are looked after; one that is missing
-    /// counts among them unless another of its name took its place.
+    /// Returns the hold if too many Services are missing. `remembered` is the number of Services in the ledger, which
+    /// includes missing Services unless another Service has their name.
     fn landslide(&mut self, now: Instant, remembered: usize) -> Option<Held> {
         let Self { options, absent, removed, .. } = self;
         removed.retain(|at| now.duration_since(*at) < options.delay);
@@ -117,7 +117,7 @@ impl State {
     fn step(&mut self, now: Instant, key: &(String, String), remembered: usize) -> Step {
         let landslide = self.landslide(now, remembered);
         if std::mem::replace(&mut self.is_landslide, landslide.is_some()) && landslide.is_none() {
-            // What was read during a landslide proves nothing.
+            // Reads during a landslide prove nothing.
             self.absent.values_mut().for_each(|absence| absence.first_read = None);
         }
         let delay = self.options.delay;
@@ -127,7 +127,8 @@ impl State {
         tell(absence, held)
     }
 
-    /// A read did not find the Service. `true`: it is the second one, and the load balancer may go.
+    /// Records that a read did not find the Service. Returns `true` if this was the second read, so that the load
+    /// balancer may be deleted.
     fn not_found(&mut self, now: Instant, key: &(String, String)) -> (bool, Step) {
         let delay = self.options.delay;
         let Some(absence) = self.absent.get_mut(key) else { return (false, Step::Keep) };
@@ -145,7 +146,7 @@ fn tell(absence: &mut Absence, held: Held) -> Step {
     if absence.told.replace(held.cause()) == Some(held.cause()) { Step::Keep } else { Step::Tell(held) }
 }
 
-/// The Services that are missing; clones share them. Without options none ever is.
+/// The missing Services. Clones share them. Without options, no Service counts as missing.
 #[derive(Clone)]
 pub(super) struct Vanished(Option<Arc<Mutex<State>>>);
 
@@ -154,12 +155,12 @@ impl Vanished {
         Self(options.map(|options| Arc::new(Mutex::new(State::new(options)))))
     }
 
-    /// Returns `true` if Services that vanish are looked after.
+    /// Returns `true` if missing Services are handled.
     pub(super) fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Notes a Service that vanished in this state.
+    /// Records a Service that vanished in this state.
     pub(super) fn note(&self, key: &str, service: &Arc<Service>, is_replaced: bool) {
         let Some(mut state) = self.state() else { return };
         let (service, due) = (Arc::clone(service), Instant::now());
@@ -167,7 +168,7 @@ impl Vanished {
         state.absent.entry(id(key, &absence.service)).or_insert(absence);
     }
 
-    /// Notes that another Service has the name of this one by now.
+    /// Records that another Service has the name of this one by now.
     pub(super) fn is_replaced(&self, key: &str, service: &Service) {
         if let Some(mut state) = self.state()
             && let Some(absence) = state.absent.get_mut(&id(key, service))
@@ -176,7 +177,7 @@ impl Vanished {
         }
     }
 
-    /// The cache shows this Service. Returns `true` if it was missing.
+    /// Records that the cache shows this Service. Returns `true` if the Service was missing.
     pub(super) fn is_there(&self, key: &str, service: &Service) -> bool {
         self.state()
             .is_some_and(|mut state| !state.absent.is_empty() && state.absent.remove(&id(key, service)).is_some())
@@ -187,33 +188,33 @@ impl Vanished {
         self.state().is_some_and(|state| !state.absent.is_empty() && state.absent.contains_key(&id(key, service)))
     }
 
-    /// The missing Services of this key.
+    /// Returns the missing Services of this key.
     pub(super) fn of(&self, key: &str) -> Vec<Arc<Service>> {
         let Some(state) = self.state() else { return Vec::new() };
         of(&state, key).map(|absence| Arc::clone(&absence.service)).collect()
     }
 
-    /// How long until one of the missing Services of this key is due; `None` if there is none.
+    /// Returns the time until a missing Service of this key is due; `None` if there is none.
     pub(super) fn pause(&self, key: &str) -> Option<Duration> {
         let state = self.state()?;
         let due = of(&state, key).map(|absence| absence.due).min()?;
-        // One that is due and could not be looked at, because its sync failed before, is no hurry.
+        // A Service that is due but was not checked, because its sync failed before, is not urgent.
         Some(due.saturating_duration_since(Instant::now()).max(SOON))
     }
 
-    /// A write did not find the Service of this key. It may be there again before the cache has missed it.
+    /// Records that a write did not find the Service of this key. The Service may exist again before the cache notices.
     pub(super) fn note_unwritten(&self, key: &str) {
         if let Some(mut state) = self.state() {
             state.unwritten.insert(key.to_owned());
         }
     }
 
-    /// Takes how long until a Service that a write did not find is synced again.
+    /// Returns and removes the time until a Service that a write did not find is synced again.
     pub(super) fn take_unwritten(&self, key: &str) -> Option<Duration> {
         self.state()?.unwritten.remove(key).then_some(AGAIN)
     }
 
-    /// Number of missing Services.
+    /// Returns the number of missing Services.
     pub(super) fn len(&self) -> usize {
         self.state().map_or(0, |state| state.absent.len())
     }
@@ -226,12 +227,12 @@ impl Vanished {
         self.state().map_or((false, Step::Keep), |mut state| state.not_found(Instant::now(), &id(key, service)))
     }
 
-    /// A read found the Service, which the cache will show.
+    /// Records that a read found the Service, which the cache will show.
     pub(super) fn found(&self, key: &str, service: &Service) {
         self.wait(key, service, true);
     }
 
-    /// It was not possible to go on; it is tried again in a moment.
+    /// Records a failure, after which the Service is due again soon.
     pub(super) fn failed(&self, key: &str, service: &Service) {
         self.wait(key, service, false);
     }
@@ -247,7 +248,7 @@ impl Vanished {
         }
     }
 
-    /// The load balancer of this Service was removed.
+    /// Records that the load balancer of this Service was deleted.
     pub(super) fn removed(&self, key: &str, service: &Service) {
         if let Some(mut state) = self.state()
             && state.absent.remove(&id(key, service)).is_some()
@@ -276,7 +277,7 @@ mod tests {
 
     const DELAY: Duration = Duration::from_secs(300);
 
-    /// So many missing Services, and the time at which they vanished.
+    /// Returns a state with this many missing Services, their IDs, and the time at which they vanished.
     fn missing(count: usize) -> (State, Vec<(String, String)>, Instant) {
         let (mut state, now) = (State::new(GuardOptions::default()), Instant::now());
         let ids: Vec<_> = (0..count).map(|n| (format!("default/s{n}"), format!("u{n}"))).collect();

@@ -1,26 +1,26 @@
-//! Which Services are ours, and what is to be done about one (SVC-10, SVC-11, SVC-38, P-29).
+//! The Services that this controller handles, and the operation of a sync (SVC-10, SVC-11, SVC-38, P-29).
 
 use cloud_provider::Service;
 use cloud_provider::names::{ANNOTATION_ABANDON_LOAD_BALANCER, FINALIZER_LOAD_BALANCER};
 
 use crate::options::ServiceOptions;
 
-/// What a sync does with a Service (SVC-38).
+/// The operation of a sync on a Service (SVC-38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Its load balancer is created or brought up to date.
+    /// The load balancer is created or updated.
     Ensure,
-    /// What there is of its load balancer is removed, then our finalizer.
+    /// The load balancer is deleted, as far as it exists, then the finalizer is removed.
     TearDown,
-    /// Our finalizer goes, the load balancer stays: somebody asked for that (P-20).
+    /// The finalizer is removed and the load balancer stays, as an annotation of the Service asks (P-20).
     Abandon,
-    /// Nothing: it is being deleted and our finalizer is not on it, so nothing of ours may be added (SVC-54). If we remember
-    /// that a load balancer was made for it, that is removed.
+    /// No action: the Service is being deleted and lacks the finalizer, so nothing may be created for it (SVC-54). A
+    /// load balancer that the ledger knows is deleted.
     Nothing,
 }
 
 impl Operation {
-    /// What a sync of this Service does.
+    /// Returns the operation of a sync on this Service.
     #[must_use]
     pub fn of(service: &Service, options: &ServiceOptions) -> Self {
         let cleanup = needs_cleanup(service);
@@ -35,52 +35,54 @@ impl Operation {
         }
     }
 
-    /// What becomes of this Service when the controller starts; `None` if it is not looked at (SVC-15, SVC-95).
+    /// Returns the operation on this Service when the controller starts; `None` if the Service is ignored (SVC-15,
+    /// SVC-95).
     #[must_use]
     pub fn at_start(service: &Service, options: &ServiceOptions) -> Option<Self> {
         concerns_us(service, options).then(|| Self::of(service, options))
     }
 }
 
-/// Whether a Service wants a load balancer from us (SVC-10).
+/// Returns `true` if a Service wants a load balancer from this controller (SVC-10).
 ///
-/// Without settings any class, even an empty one, means "not ours"; with `--load-balancer-classes` those classes are
-/// ours, and with `--default-load-balancer=false` Services without a class are not (P-29).
+/// Without settings, Services with any class, even an empty one, are ignored; with `--load-balancer-classes`, Services
+/// of those classes are handled, and with `--default-load-balancer=false`, Services without a class are ignored (P-29).
 #[must_use]
 pub fn wants_load_balancer(service: &Service, options: &ServiceOptions) -> bool {
     is_load_balancer(service) && is_our_class(service, options)
 }
 
-/// Whether there may be something of ours to clean up: our finalizer is on it, and it is being deleted or its type is
-/// not `LoadBalancer` any more. Its class plays no role (SVC-11).
+/// Returns `true` if the Service may need cleanup: it has the finalizer, and it is being deleted or its type is no
+/// longer `LoadBalancer`. Its class does not matter (SVC-11).
 #[must_use]
 pub fn needs_cleanup(service: &Service) -> bool {
     has_finalizer(service) && (is_deleting(service) || !is_load_balancer(service))
 }
 
-/// Whether a Service that is seen for the first time is looked at (SVC-15).
+/// Returns `true` if a Service that is seen for the first time is handled (SVC-15).
 #[must_use]
 pub fn concerns_us(service: &Service, options: &ServiceOptions) -> bool {
     wants_load_balancer(service, options) || needs_cleanup(service)
 }
 
-/// Whether a Service that needs cleanup may hold another controller's load balancer: its class is not ours, and somebody
-/// told us which are. What exists by our marks is cleaned up; what does not is not ours to let go (P-29, INV-7).
+/// Returns `true` if a Service that needs cleanup may hold another controller's load balancer: it has a class that this
+/// controller does not handle, and flags configure the classes. Resources with this controller's owner tags are
+/// deleted; if there are none, the finalizer is not this controller's to remove (P-29, INV-7).
 #[must_use]
 pub fn is_foreign(service: &Service, options: &ServiceOptions) -> bool {
     let told = !options.classes.is_empty() || !options.is_default;
     told && is_load_balancer(service) && !is_our_class(service, options)
 }
 
-/// Whether a Service of another controller's class may hold a load balancer of ours that an earlier life left: our
-/// finalizer is on it, which the other controller may have put there as well (D-149).
+/// Returns `true` if a Service of another controller's class may hold a load balancer that an earlier run of this
+/// controller created. Such a Service has the finalizer, which the other controller may have added as well (D-149).
 #[must_use]
 pub fn may_hold_leftovers(service: &Service, options: &ServiceOptions) -> bool {
     let foreign = is_load_balancer(service) && !is_our_class(service, options);
     options.leftovers_delay.is_some() && foreign && has_finalizer(service) && !is_deleting(service)
 }
 
-/// Whether our finalizer is on it (HELP-56).
+/// Returns `true` if the Service has the finalizer of load balancers (HELP-56).
 #[must_use]
 pub fn has_finalizer(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER)
@@ -90,7 +92,7 @@ pub(super) fn is_deleting(service: &Service) -> bool {
     service.metadata.deletion_timestamp.is_some()
 }
 
-/// Whether somebody asked to leave the load balancer behind when the Service goes.
+/// Returns `true` if an annotation asks to keep the load balancer when the Service is deleted.
 pub(super) fn is_abandoned(service: &Service) -> bool {
     let asked = service.metadata.annotations.as_ref().and_then(|all| all.get(ANNOTATION_ABANDON_LOAD_BALANCER));
     asked.is_some_and(|value| value == "true")

@@ -1,8 +1,8 @@
-//! The same decision when a PersistentVolume is created, as a mutating admission webhook: labels and affinity are there
-//! before anybody sees the volume.
+//! The changes of a PersistentVolume at its creation, as a mutating admission webhook, so that labels and affinity
+//! exist before anybody reads the volume.
 //!
-//! A volume is never refused. What cannot be said of it now, because the cloud does not answer or a user set something
-//! else, is a warning that the user sees; the controller comes back to it.
+//! A volume is never refused. If the cloud does not answer, or a user set something else, the user gets a warning, and
+//! the controller tries again later.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use super::ask::ask;
 use super::plan::{Conflict, Plan, is_open};
 use super::topology::Topology;
 
-/// A webhook's usual limit is 10 s; an answer that comes later is lost.
+/// Deadline of the answer. A webhook's usual timeout is 10 s, and a later answer is lost.
 const DEADLINE: Duration = Duration::from_secs(8);
 
-/// Answers an AdmissionReview, asking the cloud if need be.
+/// Answers an AdmissionReview, and looks up the volume if necessary.
 ///
 /// # Errors
-/// *Invalid*, if it is no AdmissionReview with a request.
+/// *Invalid*, if the value is not an AdmissionReview with a request.
 pub async fn handle(provider: &dyn CloudProvider, review: &Value) -> Result<Value> {
     let answer = match subject(review) {
         Some(volume) => ask(provider, &volume, DEADLINE).await,
@@ -31,7 +31,7 @@ pub async fn handle(provider: &dyn CloudProvider, review: &Value) -> Result<Valu
     self::review(review, &answer)
 }
 
-/// The volume that the cloud is to be asked about; none if the answer is "allowed" in any case.
+/// Returns the volume to look up in the cloud; `None` if the answer is "allowed" in any case.
 #[must_use]
 pub fn subject(review: &Value) -> Option<PersistentVolume> {
     let request = &review["request"];
@@ -39,7 +39,7 @@ pub fn subject(review: &Value) -> Option<PersistentVolume> {
     is_open(&volume).then_some(volume)
 }
 
-/// Returns `true` if an AdmissionRequest creates a volume; its object is not looked at.
+/// Returns `true` if an AdmissionRequest creates a volume. Its object is not examined.
 #[must_use]
 pub fn is_creation(request: &Value) -> bool {
     request["kind"]["group"].as_str().unwrap_or_default().is_empty()
@@ -48,7 +48,7 @@ pub fn is_creation(request: &Value) -> bool {
         && request["subResource"].as_str().unwrap_or_default().is_empty()
 }
 
-/// Answers an AdmissionReview (`admission.k8s.io/v1`), given what the provider said of its [`subject`].
+/// Answers an AdmissionReview (`admission.k8s.io/v1`), given the provider's answer about its [`subject`].
 ///
 /// ```
 /// use controllers::volume::admission::review;
@@ -70,7 +70,7 @@ pub fn is_creation(request: &Value) -> bool {
 /// ```
 ///
 /// # Errors
-/// *Invalid*, if it is no AdmissionReview with a request.
+/// *Invalid*, if the value is not an AdmissionReview with a request.
 pub fn review(review: &Value, answer: &Result<Option<BTreeMap<String, String>>>) -> Result<Value> {
     let is_review = review["apiVersion"] == "admission.k8s.io/v1" && review["kind"] == "AdmissionReview";
     let Some(uid) = review["request"]["uid"].as_str().filter(|_| is_review) else {
@@ -96,7 +96,7 @@ fn not_set(error: &Error) -> String {
     format!("zone and region were not set: {error}")
 }
 
-/// The JSON patch, and what the user should know.
+/// Returns the JSON patch, and the warnings for the user.
 fn decide(object: &Value, volume: &PersistentVolume, labels: &BTreeMap<String, String>) -> (Vec<Value>, Vec<String>) {
     let topology = match Topology::from_labels(labels) {
         Ok(topology) => topology,
@@ -125,12 +125,13 @@ fn label_operations(object: &Value, plan: &Plan) -> Vec<Value> {
     if !object["metadata"]["labels"].is_object() {
         return vec![add("/metadata/labels", json!(plan.labels))];
     }
-    // RFC 6901.
+    // Escapes of JSON Pointer (RFC 6901).
     let escaped = |key: &str| key.replace('~', "~0").replace('/', "~1");
     plan.labels.iter().map(|(key, value)| add(&format!("/metadata/labels/{}", escaped(key)), json!(value))).collect()
 }
 
-/// Before it is stored, an affinity may still be narrowed: each term, since any one of them suffices.
+/// Returns the operations on the affinity. Before a volume is stored, its affinity may be narrowed: each term is,
+/// because a Node needs to match only one.
 fn affinity_operations(object: &Value, volume: &PersistentVolume, topology: &Topology, plan: &Plan) -> Vec<Value> {
     if let Some(affinity) = &plan.affinity {
         return vec![add("/spec/nodeAffinity", json!(affinity))];

@@ -1,5 +1,5 @@
-//! The node affinity of a volume. The API server lets it be set once; after that it only lets deprecated keys become
-//! stable ones.
+//! The node affinity of a volume. The API server lets it be set only once; later changes may only replace deprecated
+//! keys by stable ones.
 
 use std::collections::BTreeSet;
 
@@ -9,20 +9,20 @@ use k8s_openapi::api::core::v1::{
 
 use super::topology::{Fact, Topology};
 
-/// Whether the volume has a node affinity, whatever it says.
+/// Returns `true` if the volume has a node affinity, whatever its content.
 pub(super) fn is_set(volume: &PersistentVolume) -> bool {
     volume.spec.as_ref().is_some_and(|spec| spec.node_affinity.is_some())
 }
 
-/// The affinity of a volume that has none.
+/// Returns the affinity for a volume that has none.
 pub(super) fn of(topology: &Topology) -> VolumeNodeAffinity {
     let requirements = topology.facts().iter().map(Fact::requirement).collect();
     let term = NodeSelectorTerm { match_expressions: Some(requirements), match_fields: None };
     VolumeNodeAffinity { required: Some(NodeSelector { node_selector_terms: vec![term] }) }
 }
 
-/// What each term lacks. A term that names a fact keeps its word on it; one that is empty matches no Node, and must not
-/// begin to match some.
+/// Returns the requirements that each term lacks. A term that has a requirement for a fact keeps it; an empty term,
+/// which matches no Node, must stay empty.
 pub(super) fn missing(volume: &PersistentVolume, topology: &Topology) -> Vec<(usize, Vec<NodeSelectorRequirement>)> {
     let lacks = |term: &NodeSelectorTerm, fact: &Fact| !expressions(term).any(|r| fact.has_key(&r.key));
     terms(volume)
@@ -36,7 +36,7 @@ pub(super) fn missing(volume: &PersistentVolume, topology: &Topology) -> Vec<(us
         .collect()
 }
 
-/// Key and allowed values of the affinity, if it keeps the volume from every Node that is where the fact says.
+/// Returns the key and the allowed values of the affinity if they exclude every Node in the location of the fact.
 pub(super) fn contradiction<'a>(volume: &'a PersistentVolume, fact: &Fact) -> Option<(&'a str, String)> {
     let terms: Vec<_> = terms(volume).iter().filter(|term| !is_empty(term)).collect();
     let against: Vec<_> = terms.iter().filter_map(|term| expressions(term).find(|r| excludes(r, fact))).collect();

@@ -1,4 +1,4 @@
-//! Asking the cloud about a volume, so that nothing it does stops a controller.
+//! Calls to the provider about a volume, guarded so that no failure of the provider stops a controller.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use cloud_provider::{CloudProvider, Error, PersistentVolume, Result};
 use futures::FutureExt;
 
-/// The provider's answer, or an error if it panics or takes longer than `limit`. A provider that does not offer this
-/// call has no volumes.
+/// Returns the provider's answer, or an error if the provider panics or takes longer than `limit`. A provider that does
+/// not implement this call has no volumes.
 pub(super) async fn ask(
     provider: &dyn CloudProvider,
     volume: &PersistentVolume,

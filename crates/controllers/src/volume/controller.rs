@@ -1,4 +1,4 @@
-//! The shell of the volume label controller: queue, look-ups, writes, events.
+//! The I/O of the volume label controller: queue, look-ups, writes and events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,24 +25,25 @@ use crate::context::{ConstructionError, ControllerContext};
 use crate::explain::Explainer;
 use crate::grace::within_grace;
 
-/// Queue name in the work-queue metrics.
+/// Name of the queue in work queue metrics.
 const QUEUE: &str = "pvlabel";
-/// Volumes that are looked up and written at the same time.
+/// Number of volumes that are looked up and written at the same time.
 const WORKERS: usize = 8;
-/// A look-up that takes longer is given up.
+/// Timeout of a look-up.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Back-off of a volume that failed: the cloud is asked again, so it begins later than for what only the API is asked.
+/// First back-off of a failed volume. The retry calls the cloud, so the back-off is longer than that of work that only
+/// calls the API.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(300);
 
-/// Event: a user set something of which the cloud says otherwise.
+/// Reason of the event about a label or affinity of a user that contradicts the cloud.
 const CONFLICT: &str = "VolumeTopologyConflict";
-/// Event: a label cannot hold what the cloud says.
+/// Reason of the event about a value that a label cannot hold.
 const INCOMPLETE: &str = "VolumeTopologyIncomplete";
-/// Event: the cloud does not say where the volume is.
+/// Reason of the event about a failure to read the volume's location.
 const FAILED: &str = "VolumeTopologyFailed";
 
-/// persistent-volume-label-controller.
+/// The persistent-volume-label-controller, which sets zone, region and node affinity of volumes.
 pub struct VolumeLabelController {
     context: ControllerContext,
     api: Api<PersistentVolume>,
@@ -53,10 +54,10 @@ pub struct VolumeLabelController {
 }
 
 impl VolumeLabelController {
-    /// Makes the controller.
+    /// Creates the controller.
     ///
     /// # Errors
-    /// If the cloud has no volumes to offer.
+    /// If the provider does not support volumes.
     pub fn new(
         context: ControllerContext,
         volumes: Cache<PersistentVolume>,
@@ -69,8 +70,8 @@ impl VolumeLabelController {
         Ok(Self { context, api, volumes, events, judged: Judged::default(), explainer: Explainer::default() })
     }
 
-    /// Runs until `shutdown`: waits for the cache, then works off the queue. What does not end within seconds of the
-    /// shutdown is given up.
+    /// Runs until `shutdown`: waits for the cache, then processes the queue. Work that does not end within seconds of
+    /// the shutdown is cancelled.
     pub async fn run(
         self: Arc<Self>,
         queue_metrics: Arc<dyn QueueMetrics>,
@@ -86,7 +87,7 @@ impl VolumeLabelController {
         let stop = shutdown.clone();
         run_workers(&queue, WORKERS, shutdown, move |claim| {
             let (this, stop) = (Arc::clone(&self), stop.clone());
-            // What is given up is looked at again by the next process.
+            // The next run repeats work that was cancelled.
             async move {
                 let _busy = this.context.pulse.begin(QUEUE);
                 _ = within_grace(&stop, this.sync_claim(claim)).await;
@@ -95,7 +96,7 @@ impl VolumeLabelController {
         .await;
     }
 
-    /// Volumes with nothing to do, which are nearly all of them, do not even pass through the queue.
+    /// Adds volumes to the queue when the cache changes. Volumes without work, which are nearly all, are not added.
     fn feed(self: Arc<Self>, queue: Queue<String>, resync: Resync) {
         self.volumes.clone().subscribe(resync, move |event| match event {
             CacheEvent::Added(volume) => self.add(&queue, volume),
@@ -136,10 +137,10 @@ impl VolumeLabelController {
         }
     }
 
-    /// Looks at one volume, by name.
+    /// Processes one volume, by name.
     ///
     /// # Errors
-    /// What the cloud or the API server said; it is worth another try.
+    /// The error of the cloud or the API server. The volume should be retried.
     pub async fn sync(&self, volume: &str) -> Result<()> {
         let Some(volume) = self.volumes.get(volume) else { return Ok(()) };
         if !is_open(&volume) || self.judged.knows(&volume) {
@@ -153,7 +154,7 @@ impl VolumeLabelController {
             }
             Err(_) => {}
         }
-        // Whoever was deleted meanwhile has been forgotten already.
+        // A volume that was deleted meanwhile was forgotten already.
         if self.volumes.get(name(&volume)).is_none_or(|now| uid(&now) != uid(&volume)) {
             self.forget(&volume);
         }
@@ -176,7 +177,7 @@ impl VolumeLabelController {
                     let now = self.api.get(name(volume)).await?;
                     match uid(&now) == uid(volume) && is_open(&now) {
                         true => self.carry_out(&now, topology).await,
-                        // Its own sync, if there is still anything to do.
+                        // The volume gets a sync of its own if work is left.
                         false => Ok(()),
                     }
                 }

@@ -1,4 +1,4 @@
-//! What is settled already, so that neither a resync nor a change of something else asks the cloud again.
+//! Volumes without further work, so that neither a resync nor an unrelated change calls the cloud again.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,7 +9,7 @@ use cloud_provider::names::{LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_Z
 
 use super::plan::label;
 
-/// Remembers volumes by name.
+/// The volumes without further work, by name.
 #[derive(Default)]
 pub(super) struct Judged(Mutex<HashMap<Box<str>, Entry>>);
 
@@ -20,14 +20,14 @@ struct Entry {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Verdict {
-    /// Not a volume of this cloud, and it never will be: what it is made of cannot change.
+    /// The volume belongs to another cloud, which never changes because a volume's source is immutable.
     Foreign,
-    /// Nothing is to be done as long as labels and affinity are these.
+    /// No action is needed as long as labels and affinity have this fingerprint.
     Settled(u64),
 }
 
 impl Judged {
-    /// Whether there is nothing to do with the volume as it is now.
+    /// Returns `true` if nothing is to be done with the volume in its current state.
     pub(super) fn knows(&self, volume: &PersistentVolume) -> bool {
         match self.lock().get(name(volume)) {
             Some(entry) if *entry.uid != *uid(volume) => false,
@@ -37,17 +37,17 @@ impl Judged {
         }
     }
 
-    /// It is a volume of somebody else.
+    /// Records that the volume belongs to another cloud.
     pub(super) fn foreign(&self, volume: &PersistentVolume) {
         self.note(volume, Verdict::Foreign);
     }
 
-    /// Nothing more is to be done with it as it is.
+    /// Records that nothing is to be done with the volume in its current state.
     pub(super) fn settled(&self, volume: &PersistentVolume) {
         self.note(volume, Verdict::Settled(fingerprint(volume)));
     }
 
-    /// It is gone.
+    /// Forgets a volume that was deleted.
     pub(super) fn forget(&self, volume: &PersistentVolume) {
         let mut all = self.lock();
         if all.get(name(volume)).is_some_and(|entry| *entry.uid == *uid(volume)) {
@@ -72,7 +72,7 @@ pub(super) fn uid(volume: &PersistentVolume) -> &str {
     volume.metadata.uid.as_deref().unwrap_or_default()
 }
 
-/// Of everything that decides, beside the cloud.
+/// Returns a hash of the fields that determine the work, apart from the cloud.
 fn fingerprint(volume: &PersistentVolume) -> u64 {
     let mut hasher = DefaultHasher::new();
     for key in [LABEL_ZONE, LABEL_ZONE_BETA, LABEL_REGION, LABEL_REGION_BETA] {

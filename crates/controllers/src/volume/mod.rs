@@ -1,11 +1,11 @@
-//! persistent-volume-label-controller: PersistentVolumes of this cloud get the zone and region labels, and the node
-//! affinity, that keep Pods near them (PROV-64, D-14).
+//! persistent-volume-label-controller: sets the zone and region labels and the node affinity of this cloud's
+//! PersistentVolumes, so that Pods are scheduled near them (PROV-64, D-14).
 //!
-//! | decision | where |
+//! | decision | module |
 //! |---|---|
-//! | which volumes are looked at, and what they lack | [`plan`] |
-//! | what the cloud's answer means | [`topology`] |
-//! | the same when a volume is created | [`admission`] |
+//! | volumes to handle, and what they lack | [`plan`] |
+//! | meaning of the cloud's answer | [`topology`] |
+//! | creation of a volume | [`admission`] |
 
 pub mod admission;
 mod affinity;

@@ -1,4 +1,4 @@
-//! What becomes of a volume, given what the cloud says of its place.
+//! The changes of a volume, given its location in the cloud.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,20 +11,20 @@ use serde_json::{Value, json};
 use super::affinity;
 use super::topology::{Fact, Topology};
 
-/// Whether there may be something to do: it lacks a label or an affinity, is not being deleted, and exists in the cloud
-/// already. The cloud is asked about no other.
+/// Returns `true` if the volume may need changes: it lacks a label or an affinity, is not being deleted, and exists in
+/// the cloud. No other volume is looked up.
 #[must_use]
 pub fn is_open(volume: &PersistentVolume) -> bool {
     volume.metadata.deletion_timestamp.is_none() && !is_complete(volume) && !is_placeholder(volume)
 }
 
-/// Both labels, of either generation, and an affinity: whoever wrote them knew where it is.
+/// Returns `true` if the volume has both labels, deprecated or stable, and an affinity. Their author knew the location.
 fn is_complete(volume: &PersistentVolume) -> bool {
     let has = |keys: [&str; 2]| keys.into_iter().any(|key| label(volume, key).is_some());
     has([LABEL_ZONE, LABEL_ZONE_BETA]) && has([LABEL_REGION, LABEL_REGION_BETA]) && affinity::is_set(volume)
 }
 
-/// Whether the volume is still being made (PROV-79): its id is not one of the cloud yet.
+/// Returns `true` if the volume is still being created (PROV-79), so that its ID is not one of the cloud yet.
 fn is_placeholder(volume: &PersistentVolume) -> bool {
     let Some(spec) = &volume.spec else { return false };
     let ids = [
@@ -38,23 +38,23 @@ fn is_placeholder(volume: &PersistentVolume) -> bool {
     ids.into_iter().flatten().any(|id| id == VOLUME_PLACEHOLDER)
 }
 
-/// What a volume lacks.
+/// The labels and the affinity that a volume lacks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Labels to set.
+    /// Labels to set, by key.
     pub labels: BTreeMap<String, String>,
-    /// The node affinity to set; none if there is one already.
+    /// Node affinity to set; `None` if the volume has one.
     pub affinity: Option<VolumeNodeAffinity>,
-    /// What the cloud says but a label cannot hold; the affinity does.
+    /// Facts that do not fit in a label; the affinity has them.
     pub too_long: Vec<Fact>,
 }
 
 impl Plan {
-    /// Compares a volume with what the cloud says of it.
+    /// Compares a volume with its location in the cloud.
     ///
     /// # Errors
-    /// What somebody else set otherwise; then nothing is to be changed at all: labels that half agree with the cloud
-    /// would put Pods nowhere.
+    /// The labels and affinities of a user that contradict the cloud. Nothing may be changed then, because labels of
+    /// which only some agree with the cloud match no Node.
     pub fn make(volume: &PersistentVolume, topology: &Topology) -> Result<Self, Vec<Conflict>> {
         let conflicts: Vec<_> = topology.facts().iter().flat_map(|fact| conflicts(volume, fact)).collect();
         if !conflicts.is_empty() {
@@ -62,7 +62,7 @@ impl Plan {
         }
         let mut plan = Self::default();
         for fact in topology.facts() {
-            // A volume with the deprecated key alone is well: the scheduler knows both.
+            // The deprecated key alone is sufficient, because the scheduler knows both keys.
             if label(volume, fact.key).or_else(|| label(volume, fact.beta_key)).is_some() {
                 continue;
             }
@@ -77,8 +77,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The strategic-merge patch, only for the version of the volume that it was made from: a label that somebody sets
-    /// meanwhile must not be overwritten.
+    /// Returns the strategic merge patch. It has the resourceVersion of the volume, so that it does not overwrite a
+    /// label that a user sets at the same time.
     #[must_use]
     pub fn patch(&self, volume: &PersistentVolume) -> Value {
         let mut patch = json!({"metadata": {"resourceVersion": volume.metadata.resource_version}});
@@ -91,7 +91,7 @@ impl Plan {
         patch
     }
 
-    /// What is to be said of labels that cannot hold their value.
+    /// Returns a note about values that do not fit in a label.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         let notes: Vec<_> = self
@@ -103,25 +103,25 @@ impl Plan {
     }
 }
 
-/// Something that a user set and of which the cloud says otherwise.
+/// A label or affinity of a user that contradicts the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflict {
-    /// A label.
+    /// A label with another value.
     Label {
-        /// Its key.
+        /// Key of the label.
         key: String,
-        /// Its value on the volume.
+        /// Value of the label on the volume.
         is: String,
-        /// Its value after the cloud.
+        /// Value according to the cloud.
         cloud: String,
     },
-    /// A node affinity that keeps the volume from where it is.
+    /// A node affinity that excludes the location of the volume.
     Affinity {
-        /// Its key.
+        /// Key of the requirement.
         key: String,
-        /// What it demands, as `In [a, b]`.
+        /// Requirement of the affinity, such as `In [a, b]`.
         is: String,
-        /// Where the volume is.
+        /// Location of the volume according to the cloud.
         cloud: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Where a volume is, as the cloud tells it.
+//! The location of a volume, as reported by the cloud.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,46 +6,46 @@ use cloud_provider::names::{LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_Z
 use cloud_provider::{Error, Result};
 use k8s_openapi::api::core::v1::NodeSelectorRequirement;
 
-/// Bytes that a label's value may have.
+/// Maximum length of a label's value in bytes.
 const MAX_LABEL: usize = 63;
 
-/// One thing that the cloud says of a volume's place: its zones, or its region.
+/// A fact about a volume's location: its zones or its region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// Key of the label, and of the node affinity.
+    /// Key of the label and of the node affinity.
     pub key: &'static str,
-    /// The deprecated key, which older volumes carry instead.
+    /// Deprecated key, which older volumes have instead.
     pub beta_key: &'static str,
-    /// The values, sorted; never empty.
+    /// Values, sorted; never empty.
     pub values: BTreeSet<String>,
 }
 
 impl Fact {
-    /// The label's value: all values, joined by [`ZONE_DELIMITER`].
+    /// Returns the label's value: all values, joined by [`ZONE_DELIMITER`].
     #[must_use]
     pub fn label(&self) -> String {
         self.values.iter().map(String::as_str).collect::<Vec<_>>().join(ZONE_DELIMITER)
     }
 
-    /// Whether the label can hold the value: many zones may be too long for it.
+    /// Returns `true` if the value fits in a label. Many zones may be too long.
     #[must_use]
     pub fn fits_label(&self) -> bool {
         self.label().len() <= MAX_LABEL
     }
 
-    /// Whether a label's value says the same, in whatever order.
+    /// Returns `true` if a label's value has the same values, in any order.
     #[must_use]
     pub fn is_said_by(&self, label: &str) -> bool {
         self.values == values(self.key, label)
     }
 
-    /// Whether a key is one of the two of this fact.
+    /// Returns `true` if a key is one of the two keys of this fact.
     #[must_use]
     pub fn has_key(&self, key: &str) -> bool {
         key == self.key || key == self.beta_key
     }
 
-    /// What a Node must have.
+    /// Returns the requirement that a Node must meet.
     #[must_use]
     pub fn requirement(&self) -> NodeSelectorRequirement {
         NodeSelectorRequirement {
@@ -56,13 +56,13 @@ impl Fact {
     }
 }
 
-/// Everything that the cloud says of a volume's place; nothing, if it says nothing.
+/// The location of a volume; empty if the cloud reports none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology(Vec<Fact>);
 
 impl Topology {
-    /// Reads a provider's answer. It may use the deprecated keys. An empty value says nothing; other labels than zone and
-    /// region are no business of a volume's place.
+    /// Parses a provider's answer, which may use the deprecated keys. Empty values and labels other than zone and region
+    /// are ignored.
     ///
     /// ```
     /// use controllers::volume::topology::Topology;
@@ -96,14 +96,14 @@ impl Topology {
         Ok(Self(facts))
     }
 
-    /// The facts: zones before region.
+    /// Returns the facts: zones before region.
     #[must_use]
     pub fn facts(&self) -> &[Fact] {
         &self.0
     }
 }
 
-/// The zones of a zone label, or the one region of a region label.
+/// Returns the zones of a zone label, or the region of a region label.
 fn values(key: &str, label: &str) -> BTreeSet<String> {
     match key {
         LABEL_ZONE => label.split(ZONE_DELIMITER).map(|zone| zone.trim().to_owned()).collect(),

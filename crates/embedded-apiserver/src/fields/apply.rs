@@ -40,7 +40,7 @@ pub(crate) fn apply(
         return Err(conflict_error(&conflicts));
     }
     managers.take_over(Some(&manager), &comparison);
-    // An apply that changes nothing does not count as a write of its manager.
+    // An apply without a change does not update the time of its manager's entry.
     let time = match position {
         Some(index) if comparison.is_same() => managers.0[index].time.clone(),
         None if comparison.is_same() => Value::Null,
@@ -56,7 +56,7 @@ pub(crate) fn apply(
     Ok(merged)
 }
 
-/// What others own and would change, by manager.
+/// Returns the fields that other managers own and that the change would modify, by manager.
 fn conflicts(managers: &Managers, manager: &Manager, comparison: &Comparison) -> Vec<(String, Vec<String>)> {
     let set = comparison.set_fields();
     let position = managers.position(manager);
@@ -93,7 +93,7 @@ fn conflict_error(conflicts: &[(String, Vec<String>)]) -> ApiError {
     error
 }
 
-/// The live object with everything that `config` says.
+/// Returns the live object with the fields of `config` applied.
 fn merge(live: &Value, config: &Value, ty: &Type, atomic: bool) -> Value {
     let schema = Schema::get();
     match (ty, live, config) {
@@ -127,7 +127,7 @@ fn merge_maps(
     Value::Object(out)
 }
 
-/// What only the live list has comes first where it stands; shared items follow the applied order.
+/// Merges two lists: items of the live list alone keep their position, shared items follow the applied order.
 fn merge_lists(old: &[Value], new: &[Value], item: &Type, kind: &ListKind) -> Value {
     let live: Vec<Step> = old.iter().map(|value| step_of(value, kind)).collect();
     let applied: Vec<Step> = new.iter().map(|value| step_of(value, kind)).collect();
@@ -162,7 +162,7 @@ fn merge_lists(old: &[Value], new: &[Value], item: &Type, kind: &ListKind) -> Va
     Value::Array(out)
 }
 
-/// Removes what the manager owned before, no longer wants, and nobody else owns.
+/// Removes fields that the manager owned before, no longer applies, and that no other manager owns.
 fn prune(
     mut object: Value,
     before: &FieldSet,

@@ -1,4 +1,4 @@
-//! Which fields a change added, modified or removed.
+//! Comparison of two objects: the fields that a change added, modified or removed.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// What changed from `old` to `new`.
+    /// Compares `old` with `new`.
     pub(crate) fn of(old: &Value, new: &Value, ty: &Type) -> Self {
         let mut out = Self::default();
         walk(Some(old), Some(new), ty, false, &mut Cursor { path: Vec::new(), out: &mut out });
         out
     }
 
-    /// Added and modified.
+    /// Returns the added and modified fields.
     pub(crate) fn set_fields(&self) -> FieldSet {
         self.added.clone().union(&self.modified)
     }

@@ -6,14 +6,14 @@ use super::compare::Comparison;
 use super::set::FieldSet;
 use crate::schema::Type;
 
-/// How a manager writes.
+/// Operation of a manager's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Apply,
     Update,
 }
 
-/// Who owns fields: entries with the same identity are one.
+/// Identity of a field manager: entries with the same identity are merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Manager {
     pub(crate) name: String,
@@ -31,7 +31,7 @@ impl Manager {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
-    /// As a conflict shows it: `"kubectl" using v1`
+    /// Returns the manager as a conflict message shows it: `"kubectl" using v1`
     pub(crate) fn shown(&self) -> String {
         let mut out = format!("{:?}", self.name);
         if !self.subresource.is_empty() {
@@ -44,7 +44,7 @@ impl Manager {
     }
 }
 
-/// What one manager owns.
+/// Fields that one manager owns.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) manager: Manager,
@@ -52,11 +52,11 @@ pub(crate) struct Entry {
     pub(crate) fields: FieldSet,
 }
 
-/// All managers of an object.
+/// Entries of all managers of an object.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Managers(pub(crate) Vec<Entry>);
 
-/// Fields that nobody owns.
+/// Fields without an owner.
 const UNOWNED: [&[&str]; 10] = [
     &["apiVersion"],
     &["kind"],
@@ -90,7 +90,7 @@ impl Managers {
         Self(entries.map(entry).collect())
     }
 
-    /// Replaces `metadata.managedFields`.
+    /// Writes the entries to `metadata.managedFields`.
     pub(crate) fn write(mut self, object: &mut Value) {
         self.0.retain(|entry| !entry.fields.is_empty());
         self.0.sort_by(|a, b| {
@@ -118,7 +118,7 @@ impl Managers {
         self.0.iter().position(|entry| entry.manager.is_same(manager))
     }
 
-    /// Takes from all others what `manager` set, and from everybody what was removed.
+    /// Removes from all other managers the fields that `manager` set, and from all managers the removed fields.
     pub(crate) fn take_over(&mut self, manager: Option<&Manager>, comparison: &Comparison) {
         let set = comparison.set_fields();
         for entry in &mut self.0 {

@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use crate::schema::{ListKind, Schema, Type};
 
-/// One step of a path. The order is the order of their wire form.
+/// A step of a field path. Steps are ordered as their wire form.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
-    /// `f:NAME`
+    /// Name of a field: `f:NAME`
     Field(String),
     /// `k:{…}`: the item of a list with these key fields.
     Key(String),
@@ -36,7 +36,7 @@ impl Step {
         }
     }
 
-    /// As an error message shows it: `.name`, `[type="Ready"]`, `["x"]`.
+    /// Returns the step as an error message shows it: `.name`, `[type="Ready"]`, `["x"]`.
     fn shown(&self) -> String {
         match self {
             Self::Field(name) => format!(".{name}"),
@@ -66,7 +66,7 @@ impl FieldSet {
         self.children.entry(step).or_default()
     }
 
-    /// Every path of both.
+    /// Returns every path of both sets.
     pub(crate) fn union(mut self, other: &Self) -> Self {
         self.member |= other.member;
         for (step, theirs) in &other.children {
@@ -76,7 +76,7 @@ impl FieldSet {
         self
     }
 
-    /// The paths that are not in `other`.
+    /// Returns the paths that are not in `other`.
     pub(crate) fn difference(&self, other: &Self) -> Self {
         let mut out = Self { member: self.member && !other.member, children: BTreeMap::new() };
         for (step, mine) in &self.children {
@@ -88,7 +88,7 @@ impl FieldSet {
         out
     }
 
-    /// The paths that are in both.
+    /// Returns the paths that are in both.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
         let mut out = Self { member: self.member && other.member, children: BTreeMap::new() };
         for (step, mine) in &self.children {
@@ -102,7 +102,7 @@ impl FieldSet {
         out
     }
 
-    /// Without this path and everything below it.
+    /// Removes this path and everything below it.
     pub(crate) fn remove(&mut self, path: &[&str]) {
         let [first, rest @ ..] = path else { return };
         let step = Step::Field((*first).to_owned());
@@ -116,7 +116,7 @@ impl FieldSet {
         }
     }
 
-    /// `FieldsV1`
+    /// Encodes the set as `FieldsV1`.
     pub(crate) fn to_wire(&self) -> Value {
         let mut out = Map::new();
         if self.member && !self.children.is_empty() {
@@ -128,7 +128,7 @@ impl FieldSet {
         Value::Object(out)
     }
 
-    /// From `FieldsV1`.
+    /// Decodes a set from `FieldsV1`.
     pub(crate) fn from_wire(value: &Value) -> Self {
         fn read(value: &Value, root: bool) -> FieldSet {
             let mut out = FieldSet::default();
@@ -145,7 +145,7 @@ impl FieldSet {
         read(value, true)
     }
 
-    /// The paths as an error message shows them, in order.
+    /// Returns the paths as an error message shows them, in order.
     pub(crate) fn shown(&self) -> Vec<String> {
         let mut out = Vec::new();
         self.show("", &mut out);
@@ -161,7 +161,7 @@ impl FieldSet {
         }
     }
 
-    /// Everything that an applied object says.
+    /// Returns the fields that an applied object sets.
     pub(crate) fn of(value: &Value, ty: &Type) -> Self {
         let mut out = Self::default();
         collect(value, ty, false, &mut out);
@@ -198,12 +198,12 @@ fn collect(value: &Value, ty: &Type, atomic: bool, out: &mut FieldSet) {
     }
 }
 
-/// Whether a value is null or an object without fields: owned by itself, as it has nothing below.
+/// Returns `true` for null and for an object without fields, which is owned itself, as it has no fields to own.
 pub(crate) fn is_empty(value: &Value) -> bool {
     value.is_null() || value.as_object().is_some_and(Map::is_empty)
 }
 
-/// The step that leads to an item of a list.
+/// Returns the step that leads to an item of a list.
 pub(crate) fn step_of(item: &Value, kind: &ListKind) -> Step {
     match kind {
         ListKind::Map(keys) => {

@@ -1,4 +1,4 @@
-//! Creating an object.
+//! Handler of the verb `create`.
 
 use axum::body::Body;
 use http::Response;
@@ -97,7 +97,7 @@ fn generated(prefix: &str) -> String {
     prefix.chars().chain(letters).collect()
 }
 
-/// The namespace of the path is the object's, and exists.
+/// Checks that the object's namespace is that of the path, and exists.
 fn check_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), ApiError> {
     let Some(namespace) = &call.target.namespace else {
         return Ok(());

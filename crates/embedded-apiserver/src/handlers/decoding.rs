@@ -1,4 +1,4 @@
-//! From the body of a request to an object of the resource's type.
+//! Decoding of a request's body to an object of the resource's type.
 
 use http::header;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::resources::Resource;
 use crate::schema::{Schema, decode, duplicates, protobuf};
 use crate::status::ApiError;
 
-/// What to do with unknown fields.
+/// Treatment of unknown fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FieldValidation {
     Ignore,
@@ -27,7 +27,7 @@ pub(super) struct Decoded {
 
 const MEDIA_TYPES: &str = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// The `fieldValidation` option.
+/// Parses the `fieldValidation` option.
 pub(super) fn field_validation(call: &Call<'_>) -> Result<FieldValidation, ApiError> {
     match call.request.options.get("fieldValidation") {
         None | Some("Warn") => Ok(FieldValidation::Warn),
@@ -46,7 +46,7 @@ pub(super) fn field_validation(call: &Call<'_>) -> Result<FieldValidation, ApiEr
     }
 }
 
-/// The body as a JSON value, whatever it was written in.
+/// Decodes the body to a JSON value, from any accepted format.
 pub(super) fn body_value(call: &Call<'_>) -> Result<Value, ApiError> {
     let content_type = call.request.header(header::CONTENT_TYPE);
     let media = content_type.split(';').next().unwrap_or_default().trim();
@@ -97,7 +97,7 @@ fn from_json(resource: &Resource, body: &[u8]) -> Result<Value, ApiError> {
     }
 }
 
-/// The body as the error shows it: as text if it looks like JSON, in hexadecimal if not.
+/// Returns the body as the error shows it: as text if it looks like JSON, in hexadecimal otherwise.
 fn shown_body(body: &[u8]) -> String {
     if body.is_empty() {
         return "<empty>".to_owned();
@@ -108,7 +108,7 @@ fn shown_body(body: &[u8]) -> String {
     body.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// YAML, of which JSON is a part.
+/// Parses YAML, of which JSON is a subset.
 pub(super) fn from_yaml(body: &[u8]) -> Result<Value, ApiError> {
     if let Ok(value) = serde_json::from_slice(body) {
         return Ok(value);

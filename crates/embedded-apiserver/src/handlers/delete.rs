@@ -19,21 +19,21 @@ use crate::store::{Expect, Stored};
 /// Namespaces that cannot be deleted.
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// What the client said about the deletion.
+/// Options of a delete request.
 #[derive(Default)]
 struct DeleteOptions {
     uid: Option<String>,
     version: Option<String>,
     dry_run: bool,
-    /// What a garbage collector would be asked to lift.
+    /// Finalizer that a garbage collector would have to remove.
     collector: Option<&'static str>,
 }
 
-/// What became of an object.
+/// Result of a deletion.
 enum Outcome {
-    /// It is gone; its last state.
+    /// The object was removed; holds its last state.
     Gone(Arc<Stored>),
-    /// It waits for its finalizers.
+    /// The object waits for its finalizers.
     Waiting(Arc<Stored>),
 }
 
@@ -150,8 +150,9 @@ fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<Out
                 Ok(written) => {
                     let value = written.value();
                     if nothing_else_keeps(resource, &value) {
-                        // The garbage collector and the protection of unused volumes are played here: another writer
-                        // that comes between finds the object marked, and its next delete ends it.
+                        // The server itself does the work of the garbage collector and of the protection of unused
+                        // volumes: a concurrent writer finds the object marked for deletion, and its next delete
+                        // completes it.
                         if call.inner.store.remove(call.storage(), key, written.revision, None).is_ok() {
                             call.inner.allocators.release(resource, &value);
                         }
@@ -174,7 +175,7 @@ fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<Out
     }
 }
 
-/// Whether only what other controllers of a cluster would lift at once keeps an object.
+/// Returns `true` if only finalizers keep the object that other controllers of a cluster would remove at once.
 fn nothing_else_keeps(resource: &Resource, object: &Value) -> bool {
     let in_use = object["status"]["phase"] == "Bound";
     object["metadata"]["finalizers"].as_array().into_iter().flatten().all(|name| match name.as_str() {
@@ -215,8 +216,8 @@ fn check_preconditions(
     Ok(())
 }
 
-/// Removes a Namespace with all that is in it, at once: there is no controller that would do it bit by bit. What waits
-/// for a finalizer keeps the Namespace until it is gone.
+/// Removes a Namespace with its content at once, because there is no controller that would do it step by step. Objects
+/// that wait for a finalizer keep the Namespace until they are deleted.
 fn remove_namespace(call: &Call<'_>, stored: &Arc<Stored>, mut object: Value) -> Outcome {
     let store = &call.inner.store;
     mark(call, &mut object);
@@ -230,7 +231,7 @@ fn remove_namespace(call: &Call<'_>, stored: &Arc<Stored>, mut object: Value) ->
         let storage = resource.storage().plural;
         if value["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty()) {
             mark(call, &mut value);
-            // Whoever changed it meanwhile sees the Namespace's mark and lets it go.
+            // A concurrent writer finds the Namespace marked for deletion.
             let _changed = store.put(storage, &content.key, Expect::Revision(content.revision), value);
         } else if store.remove(storage, &content.key, content.revision, None).is_ok() {
             call.inner.allocators.release(resource, &value);
@@ -240,7 +241,7 @@ fn remove_namespace(call: &Call<'_>, stored: &Arc<Stored>, mut object: Value) ->
     Outcome::Waiting(marked.unwrap_or_else(|_| stored.clone()))
 }
 
-/// Everything in a namespace.
+/// Returns all objects in a namespace.
 fn contents(inner: &Inner, namespace: &str) -> Vec<(&'static Resource, Arc<Stored>)> {
     let prefix = format!("{namespace}/");
     let mut out = Vec::new();

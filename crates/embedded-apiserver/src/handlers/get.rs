@@ -1,4 +1,4 @@
-//! Reading one object.
+//! Handler of the verb `get`.
 
 use axum::body::Body;
 use http::Response;

@@ -16,11 +16,11 @@ use crate::selectors::Selector;
 use crate::status::{ApiError, Cause};
 use crate::store::{Snapshot, Stored};
 
-/// Where a page ended.
+/// Continue token: the position at which a page ended.
 #[derive(Debug, Serialize, Deserialize)]
 struct Token {
     v: String,
-    /// Revision of the first page; -1 goes on with what there is now.
+    /// Revision of the first page; -1 continues with the current objects.
     rv: i64,
     start: String,
 }
@@ -39,7 +39,7 @@ struct Page {
     metadata: Value,
 }
 
-/// The selector of a list, watch or deletecollection.
+/// Returns the selector of a list, watch or deletecollection.
 pub(super) fn selector(call: &Call<'_>) -> Result<Selector, ApiError> {
     let options = &call.request.options;
     let name = call.target.name.as_deref().map(|name| format!("metadata.name={name}"));
@@ -50,7 +50,7 @@ pub(super) fn selector(call: &Call<'_>) -> Result<Selector, ApiError> {
     Selector::new(call.resource(), call.target.namespace.as_deref(), options.get("labelSelector"), fields.as_deref())
 }
 
-/// A list cannot be of a revision that does not exist yet.
+/// Checks that a list is not of a future revision.
 pub(super) fn check_not_in_the_future(call: &Call<'_>) -> Result<(), ApiError> {
     let wanted = revision(call)?.unwrap_or(0);
     let current = call.inner.store.revision();
@@ -65,7 +65,7 @@ pub(super) fn check_not_in_the_future(call: &Call<'_>) -> Result<(), ApiError> {
     Err(error)
 }
 
-/// The `resourceVersion` option.
+/// Parses the `resourceVersion` option.
 pub(super) fn revision(call: &Call<'_>) -> Result<Option<u64>, ApiError> {
     let Some(text) = call.request.options.get("resourceVersion") else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
@@ -162,7 +162,7 @@ fn page(call: &Call<'_>) -> Result<Page, ApiError> {
     Ok(Page { objects, metadata: Value::Object(metadata) })
 }
 
-/// The token to go on after `last`; its key is relative to the namespace of the list.
+/// Returns the token to continue after `last`; its key is relative to the namespace of the list.
 fn token(call: &Call<'_>, revision: u64, last: &str) -> String {
     let prefix = call.target.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
     let last = last.strip_prefix(&prefix).unwrap_or(last);
@@ -171,7 +171,7 @@ fn token(call: &Call<'_>, revision: u64, last: &str) -> String {
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
 }
 
-/// The objects at the wanted revision, and the key to start from.
+/// Returns the objects at the wanted revision, and the key to start from.
 fn snapshot(call: &Call<'_>) -> Result<(Snapshot, Option<String>), ApiError> {
     let options = &call.request.options;
     let store = &call.inner.store;
@@ -223,7 +223,7 @@ fn read_token(text: &str) -> Result<Token, ApiError> {
     Ok(token)
 }
 
-/// 410, with a token that goes on without consistency.
+/// Returns error 410, with a token that continues without consistency.
 fn expired(token: Token) -> ApiError {
     let mut error = ApiError::expired(EXPIRED_CONTINUE);
     let again = Token { rv: -1, ..token };

@@ -1,4 +1,4 @@
-//! One file per verb.
+//! Request handlers, one file for each verb.
 
 mod create;
 mod decoding;
@@ -41,7 +41,7 @@ impl Call<'_> {
         self.target.resource
     }
 
-    /// The resource under which the objects are stored.
+    /// Returns the resource under which the objects are stored.
     pub(crate) fn storage(&self) -> &'static str {
         self.resource().storage().plural
     }
@@ -59,7 +59,7 @@ impl Call<'_> {
         }
     }
 
-    /// The object that the path names, or 404.
+    /// Returns the object that the path names, or 404.
     pub(crate) fn existing(&self) -> Result<Arc<Stored>, ApiError> {
         self.inner
             .store
@@ -67,7 +67,7 @@ impl Call<'_> {
             .ok_or_else(|| ApiError::not_found(self.resource(), self.target.name()))
     }
 
-    /// The answer with one object and the warnings for the client.
+    /// Returns the answer with one object and the warnings for the client.
     pub(crate) fn answer(&self, code: u16, stored: &Stored, warnings: &[String]) -> Response<Body> {
         let mut response = respond(self.form, code, self.view().object(stored, true));
         let is_write = matches!(self.request.verb, Verb::Create | Verb::Update | Verb::Patch);
@@ -86,7 +86,7 @@ impl Call<'_> {
     }
 }
 
-/// A path below a known group is answered by the API, any other by the mux before it.
+/// Answers a path without a handler: below a known group like the API, any other like the mux before it.
 fn unknown_path(path: &str) -> Result<Response<Body>, ApiError> {
     let known = path.starts_with("/api/")
         || GROUPS
@@ -102,7 +102,7 @@ fn unknown_path(path: &str) -> Result<Response<Body>, ApiError> {
     Ok(response)
 }
 
-/// Answers a request.
+/// Calls the handler of a request.
 pub(crate) async fn dispatch(
     inner: &Arc<Inner>,
     request: &Request,

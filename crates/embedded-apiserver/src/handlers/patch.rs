@@ -59,7 +59,7 @@ fn check_options(call: &Call<'_>, format: Format) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The existing object with the patch carried out.
+/// Applies the patch to the existing object.
 fn patched(call: &Call<'_>, format: Format, stored: &Stored, old: &Value) -> Result<Wish, ApiError> {
     let resource = call.resource();
     let ty = Schema::get().type_of(resource.type_name);
@@ -97,7 +97,8 @@ fn patch_value(call: &Call<'_>, prefix: &str) -> Result<Value, ApiError> {
     Ok(value)
 }
 
-/// The patched object does not fit its type: answered as an invalid `patch`, without the name of the object.
+/// Returns the error for a patched object that does not fit its type: an invalid `patch`, without the name of the
+/// object.
 fn undecodable(error: ApiError, format: Format, object: &Value, kind: &str) -> ApiError {
     let strict = error.message.split_once(&format!("cannot be handled as a {kind}: ")).map(|(_, rest)| rest.to_owned());
     let Some(problem) = strict else { return error };
@@ -114,7 +115,7 @@ fn undecodable(error: ApiError, format: Format, object: &Value, kind: &str) -> A
     error
 }
 
-/// An object as Go's `%+v` prints a map.
+/// Returns an object as Go's `%+v` prints a map.
 fn go_map(value: &Value) -> String {
     match value {
         Value::Object(map) => {
@@ -181,7 +182,7 @@ fn apply_patch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     Ok(call.answer(200, &stored, &warnings))
 }
 
-/// As Go prints a group and version.
+/// Formats a group and version as Go's `GroupVersion` prints them.
 fn group_version(version: &str) -> String {
     if version.contains('/') { version.to_owned() } else { format!("/{version}") }
 }
@@ -203,7 +204,7 @@ fn merged(call: &Call<'_>, live: &Value, config: &Value) -> Result<Value, ApiErr
     Ok(object)
 }
 
-/// Takes out what decoding filled in: an applier owns just what it said.
+/// Removes defaults that decoding added: an applier owns only the fields that it sent.
 fn only_what_was_said(decoded: Value, raw: &Value) -> Value {
     match (decoded, raw) {
         (Value::Object(map), Value::Object(said)) => Value::Object(

@@ -12,10 +12,10 @@ use crate::server::{Inner, User};
 use crate::status::{ApiError, Cause};
 use crate::store::with_kind;
 
-/// Whom tokens are for.
+/// Audience of the issued tokens.
 const AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// Who sends the request.
+/// Returns the user who sent the request.
 pub(crate) fn authenticate(inner: &Inner, request: &Request) -> Result<User, ApiError> {
     let token = request.header(header::AUTHORIZATION).strip_prefix("Bearer ");
     match token.and_then(|token| inner.options.tokens.get(token)) {
@@ -120,7 +120,7 @@ fn rules(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
     Ok(json!({"resourceRules": resource_rules, "nonResourceRules": path_rules, "incomplete": false}))
 }
 
-/// `POST serviceaccounts/NAME/token`: a token that TokenReviews know from then on.
+/// Handles `POST serviceaccounts/NAME/token`: issues a token that TokenReviews accept from then on.
 pub(super) fn token_request(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let account = call.existing()?;
     let uid = account.value()["metadata"]["uid"].clone();

@@ -1,4 +1,4 @@
-//! Replacing an object.
+//! Handler of the verb `update`.
 
 use axum::body::Body;
 use http::Response;
@@ -45,7 +45,7 @@ pub(super) fn update(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     Ok(call.answer(200, &stored, &decoded.warnings))
 }
 
-/// Name and namespace of the object are those of the path.
+/// Checks that name and namespace of the object are those of the path.
 pub(super) fn check_name(call: &Call<'_>, object: &mut serde_json::Value) -> Result<(), ApiError> {
     let metadata = &mut object["metadata"];
     let (name, wanted) = (metadata["name"].as_str().unwrap_or_default(), call.target.name());

@@ -28,7 +28,7 @@ const MIN_TIMEOUT: Duration = Duration::from_secs(1800);
 /// Changes that are written at once: a slow reader holds no more than these in memory.
 const BATCH: usize = 64;
 
-/// How long before its end a watch gets its last bookmark.
+/// Time before the end of a watch at which it receives its last bookmark.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
 pub(super) async fn watch(call: &Call<'_>, entry: &LoggedRequest) -> Result<Response<Body>, ApiError> {
@@ -68,7 +68,8 @@ pub(super) async fn watch(call: &Call<'_>, entry: &LoggedRequest) -> Result<Resp
     Ok(response)
 }
 
-/// After the interval, and once more shortly before a watch ends, so that the next one goes on from there.
+/// Returns the time of the next bookmark: after the interval, and once more shortly before a watch ends, so that the
+/// next watch continues from there.
 fn next_bookmark(inner: &Inner, ends: Instant) -> Instant {
     let regular = Instant::now() + inner.options.bookmark_interval;
     match ends.checked_sub(LAST_BOOKMARK) {
@@ -80,12 +81,12 @@ fn next_bookmark(inner: &Inner, ends: Instant) -> Instant {
 #[derive(Debug, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// What is pending is the last.
+    /// The pending events are the last.
     Ending,
     Done,
 }
 
-/// One watch.
+/// A watch in progress.
 struct Watcher {
     inner: Arc<Inner>,
     view: View,
@@ -100,13 +101,13 @@ struct Watcher {
     ends: Instant,
     next_bookmark: Instant,
     first_row: bool,
-    /// Nothing was read from the history yet.
+    /// If set, no event has been read from the history yet.
     is_new: bool,
     pending: BytesMut,
     phase: Phase,
 }
 
-/// What ended the wait.
+/// Reasons for which the wait ended.
 enum Woken {
     Changed,
     Faults,
@@ -118,7 +119,7 @@ impl Watcher {
     /// Queues the objects that exist, and what marks their end.
     fn start(&mut self, initial: bool, mark_end: bool) {
         if !initial {
-            // From here on a compaction takes nothing from it.
+            // Events that were read here are not lost by a compaction.
             self.collect();
             return;
         }
@@ -174,7 +175,7 @@ impl Watcher {
                 }
                 Woken::Bookmark => {
                     self.next_bookmark = next_bookmark(&self.inner, self.ends);
-                    // It speaks for all that is before it.
+                    // A bookmark stands for all events before it.
                     while self.collect() {}
                     if self.phase == Phase::Running {
                         self.queue_bookmark(None);
@@ -216,7 +217,7 @@ impl Watcher {
         }
     }
 
-    /// What a change means to this watch: an object may come into its selection or leave it.
+    /// Queues the event that a change means to this watch: an object may enter its selection or leave it.
     fn queue_event(&mut self, event: &Event) {
         let was = event.previous.as_ref().is_some_and(|previous| self.selector.matches(previous));
         let is = event.change != Change::Deleted && self.selector.matches(&event.object);

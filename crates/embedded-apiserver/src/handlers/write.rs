@@ -1,4 +1,4 @@
-//! What update, patch and apply have in common: from an existing object and a wish to a new version.
+//! Shared steps of update, patch and apply: from an existing object and a requested change to a new version.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{events, strategy, validation};
 /// Tries of a write that meets others.
 const TRIES: usize = 5;
 
-/// The `dryRun` option must be `All`.
+/// Checks that the `dryRun` option is `All`, if present.
 pub(super) fn check_dry_run(call: &Call<'_>, kind: &str) -> Result<(), ApiError> {
     let values: Vec<&str> = call.request.options.all("dryRun").collect();
     if values.iter().all(|value| *value == "All") {
@@ -25,7 +25,7 @@ pub(super) fn check_dry_run(call: &Call<'_>, kind: &str) -> Result<(), ApiError>
     Err(ApiError::invalid_kind("meta.k8s.io", kind, "", &[cause]))
 }
 
-/// The `fieldManager` option is short and printable.
+/// Checks that the `fieldManager` option is short and printable.
 pub(super) fn check_field_manager(call: &Call<'_>, kind: &str) -> Result<(), ApiError> {
     let Some(manager) = call.request.options.get("fieldManager") else { return Ok(()) };
     if manager.len() > 128 {
@@ -35,7 +35,7 @@ pub(super) fn check_field_manager(call: &Call<'_>, kind: &str) -> Result<(), Api
     Ok(())
 }
 
-/// Who writes.
+/// Returns the field manager of a write.
 pub(super) fn manager(call: &Call<'_>, operation: Operation) -> Manager {
     Manager {
         name: call.request.field_manager(),
@@ -70,7 +70,7 @@ pub(super) fn record_update(call: &Call<'_>, old: Option<&Value>, new: &mut Valu
     managers.write(new);
 }
 
-/// What a change makes of the existing object.
+/// Result of a requested change on the existing object.
 pub(super) struct Wish {
     pub(super) object: Value,
     /// managedFields are already right.
@@ -97,7 +97,7 @@ pub(super) fn modify(
     Err(ApiError::modified(call.resource(), call.target.name()))
 }
 
-/// The new version, complete and valid.
+/// Returns the new version, with defaults and validated.
 fn prepare(
     call: &Call<'_>,
     stored: &Stored,
@@ -122,7 +122,7 @@ fn prepare(
     Ok(new)
 }
 
-/// uid and resourceVersion of the wish, if it has them, are those of the object.
+/// Checks that UID and resourceVersion in the requested object, if present, are those of the stored one.
 fn check_identity(call: &Call<'_>, stored: &Stored, old: &Value, new: &Value) -> Result<(), ApiError> {
     let (resource, name) = (call.resource(), call.target.name());
     let metadata = &new["metadata"];
@@ -193,8 +193,8 @@ fn keep_system_fields(old: &Value, new: &mut Value) {
     }
 }
 
-/// Stores the new version: nothing if it says the same, none if another writer was faster. What waits for its last
-/// finalizer is removed with it.
+/// Stores the new version, unless it is equal; returns `None` after a conflict with another writer. An object that
+/// waited for its last finalizer is removed.
 fn commit(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, mut new: Value) -> Result<Option<Arc<Stored>>, ApiError> {
     let resource = call.resource();
     let dry_run = call.request.options.dry_run();

@@ -1,4 +1,4 @@
-//! The patch formats. Apply lives with field ownership, in [`crate::fields::apply`].
+//! The patch formats. Apply is implemented with field ownership, in [`crate::fields::apply`].
 
 pub(crate) mod json;
 pub(crate) mod merge;

@@ -27,7 +27,7 @@ pub(crate) fn apply(object: &mut Value, patch: Value, ty: &Type) -> Result<(), S
     Ok(())
 }
 
-/// How the list at a field merges.
+/// Merge rule of a list field.
 struct ListRule {
     merge: bool,
     key: Option<String>,
@@ -159,7 +159,7 @@ fn set_orders(object: &mut Map<String, Value>, patch: &mut Map<String, Value>, t
     Ok(())
 }
 
-/// What a patch adds or changes must stand in the order that it asks for.
+/// Checks that the items which a patch adds or changes are in the order that the patch requests.
 fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<(), String> {
     let mut wanted = order.iter();
     let in_turn = |item: &Value| wanted.any(|other| same(other, item, key));
@@ -170,7 +170,7 @@ fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<
     Err(format!("The order in patch list:\n{changes}\n doesn't match $setElementOrder list:\n{order}\n"))
 }
 
-/// True for two elements that are one to a merge by `key`.
+/// Returns `true` for two elements that are equal to a merge by `key`.
 fn same(a: &Value, b: &Value, key: Option<&str>) -> bool {
     match key {
         Some(key) => a.get(key).is_some() && a.get(key) == b.get(key),
@@ -222,7 +222,7 @@ fn merge_list(old: &[Value], new: Vec<Value>, ty: &Type, field: &str) -> Result<
     Ok(in_order(out, &order, old, Some(&key)))
 }
 
-/// Carries out the items that say `$patch`.
+/// Applies the items with a `$patch` directive.
 fn special_elements(old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), String> {
     let mut live = old;
     let mut changes = Vec::new();
@@ -269,7 +269,7 @@ fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], key: Option<&st
     }
 }
 
-/// What a patch says where the object has nothing yet: without directives and nulls.
+/// Returns the value that a patch sets where the object has none: without directives and nulls.
 fn without_directives(value: Value) -> Value {
     match value {
         Value::Object(map) => Value::Object(
@@ -285,14 +285,14 @@ fn without_directives(value: Value) -> Value {
     }
 }
 
-/// A map as Go prints it.
+/// Returns a map as Go prints it.
 fn go_map(value: &Value) -> String {
     let members = value.as_object().into_iter().flatten();
     let pairs: Vec<String> = members.map(|(key, value)| format!("{key}:{}", go_scalar(value))).collect();
     format!("map[{}]", pairs.join(" "))
 }
 
-/// A list of maps or scalars as Go prints it.
+/// Returns a list of maps or scalars as Go prints it.
 fn go_list(items: &[Value]) -> String {
     let items = items.iter().map(|item| if item.is_object() { go_map(item) } else { go_scalar(item) });
     format!("[{}]", items.collect::<Vec<_>>().join(" "))

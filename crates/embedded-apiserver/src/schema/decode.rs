@@ -1,5 +1,5 @@
-//! Decoding as the real server does it: JSON through a Go struct and back. Unknown fields are dropped (and reported), a
-//! wrong type is refused in Go's words, zero values that Go leaves out are left out, and quantities become canonical.
+//! Decoding as in the real server: JSON through a Go struct and back. Unknown fields are dropped (and reported), a
+//! wrong type is refused with Go's message, zero values that Go omits are omitted, and quantities become canonical.
 
 use serde_json::{Map, Value, json};
 
@@ -153,7 +153,7 @@ pub(crate) fn fill(out: &mut Map<String, Value>, index: usize, schema: &Schema) 
     }
 }
 
-/// The zero value as Go writes it.
+/// Returns the zero value as Go writes it.
 pub(crate) fn zero(ty: &Type, schema: &Schema) -> Value {
     match ty {
         Type::String | Type::Bytes => json!(""),

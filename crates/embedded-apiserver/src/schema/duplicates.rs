@@ -5,12 +5,12 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// The paths of doubled names, as strict decoding reports them.
+/// Returns the paths of doubled names, as strict decoding reports them.
 pub(crate) fn find(body: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let walk = Walk { path: String::new(), found: &mut found };
-    // What is no JSON is reported by the decoder proper.
+    // The decoder proper reports invalid JSON.
     let _unreadable = walk.deserialize(&mut deserializer);
     found
 }

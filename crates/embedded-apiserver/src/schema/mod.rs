@@ -1,5 +1,5 @@
-//! What the server knows of its kinds' fields: types, which lists are maps or sets, what is atomic, and what Go's
-//! encoder leaves out. Decoding, strategic merge, field ownership and `/openapi/v3` all read this one table.
+//! Schema of the served kinds: types of fields, lists that are maps or sets, atomic values, and fields that Go's
+//! encoder omits. Decoding, strategic merge, field ownership and `/openapi/v3` read this one table.
 
 pub(crate) mod decode;
 pub(crate) mod duplicates;
@@ -16,7 +16,7 @@ const SOURCE: &str = include_str!("schema.json");
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(SOURCE));
 
-/// How a list is merged and owned.
+/// Merge and ownership rule of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListKind {
     /// Replaced and owned as a whole.
@@ -46,13 +46,13 @@ pub(crate) enum Type {
     List { item: Box<Type>, kind: ListKind, merge_key: Option<String>, merge: bool },
 }
 
-/// One field of an object type.
+/// A field of an object type.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     pub(crate) ty: Type,
     /// Written even when it holds the zero value.
     pub(crate) always: bool,
-    /// Set or not set is told apart from zero.
+    /// If set, an unset value differs from zero.
     pub(crate) pointer: bool,
     /// Owned as a whole although its type has fields.
     pub(crate) atomic: bool,
@@ -63,25 +63,25 @@ pub(crate) struct Field {
 /// A type with named fields.
 #[derive(Debug, Clone)]
 pub(crate) struct ObjectType {
-    /// `core.v1.NodeSpec`
+    /// Name of the type, such as `core.v1.NodeSpec`
     pub(crate) name: String,
     pub(crate) fields: BTreeMap<String, Field>,
     pub(crate) atomic: bool,
 }
 
 impl ObjectType {
-    /// The Go name of the type: `NodeSpec`.
+    /// Returns the Go name of the type: `NodeSpec`.
     pub(crate) fn short_name(&self) -> &str {
         self.name.rsplit('.').next().unwrap_or(&self.name)
     }
 
-    /// The Go package of the type: `v1`.
+    /// Returns the Go package of the type: `v1`.
     pub(crate) fn package(&self) -> &str {
         self.name.rsplit('.').nth(1).unwrap_or("v1")
     }
 }
 
-/// All types.
+/// The types of all served kinds.
 #[derive(Debug)]
 pub(crate) struct Schema {
     objects: Vec<ObjectType>,
@@ -89,12 +89,12 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// The one table; it is data and never changes.
+    /// Returns the only schema, which is constant.
     pub(crate) fn get() -> &'static Self {
         &SCHEMA
     }
 
-    /// The type called `name` (`core.v1.Node`).
+    /// Returns the type called `name` (`core.v1.Node`).
     pub(crate) fn type_of(&self, name: &str) -> Type {
         self.by_name.get(name).map_or(Type::Any, |index| Type::Object(*index))
     }
@@ -103,12 +103,12 @@ impl Schema {
         &self.objects[index]
     }
 
-    /// All object types, for `/openapi/v3`.
+    /// Returns all object types, for `/openapi/v3`.
     pub(crate) fn objects(&self) -> &[ObjectType] {
         &self.objects
     }
 
-    /// The field `name` of `ty`, if it is an object that has it.
+    /// Returns the field `name` of `ty`, if it is an object that has it.
     pub(crate) fn field(&self, ty: &Type, name: &str) -> Option<&Field> {
         match ty {
             Type::Object(index) => self.objects[*index].fields.get(name),

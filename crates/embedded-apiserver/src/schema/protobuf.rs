@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Schema, Type};
 
-/// What every body starts with.
+/// Prefix of every protobuf body.
 const MAGIC: &[u8] = b"k8s\0";
 /// Seconds of Go's zero time.
 const ZERO_TIME: i64 = -62_135_596_800;
@@ -99,7 +99,7 @@ fn object(bytes: &[u8], ty: &Type) -> Option<Value> {
     let object = Schema::get().object(*index);
     let mut out = Map::new();
     for (number, wire) in Message::parse(bytes)?.0 {
-        // As protobuf wants it: a field of another version, such as the `clusterName` of old metadata, is skipped.
+        // Unknown fields, such as the `clusterName` of old metadata, are skipped, as protobuf requires.
         let Some((name, field)) = object.fields.iter().find(|(_, field)| field.number == number) else { continue };
         match &field.ty {
             Type::List { item, .. } => {

@@ -6,7 +6,7 @@ const DECIMAL: [(&str, i32); 10] =
 /// Suffixes with a factor of 1024.
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
-/// The canonical form, or none if `text` is not a quantity: no fraction, the largest suffix that fits.
+/// Returns the canonical form, or none if `text` is not a quantity: no fraction, the largest suffix that fits.
 pub(crate) fn canonical(text: &str) -> Option<String> {
     let (nanos, form) = parse(text)?;
     let negative = nanos < 0;
@@ -28,7 +28,7 @@ enum Form {
     Exponent,
 }
 
-/// The value in nano units, rounded up, and the form it was written in.
+/// Returns the value in nano units, rounded up, and the form it was written in.
 fn parse(text: &str) -> Option<(i128, Form)> {
     let (negative, rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),

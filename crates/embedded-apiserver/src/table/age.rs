@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-/// The time since `timestamp`, or `<unknown>`.
+/// Returns the time since `timestamp`, or `<unknown>`.
 pub(super) fn since(timestamp: &Value, now: i64) -> String {
     let parsed = timestamp.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
     parsed.map_or_else(|| "<unknown>".to_owned(), |time| human(now - time.as_second()))
 }
 
-/// Two units at most, fewer as it grows.
+/// Formats a duration with two units at most, fewer as it grows.
 fn human(seconds: i64) -> String {
     if seconds < -1 {
         return "<invalid>".to_owned();

@@ -64,7 +64,7 @@ fn columns(resource: &str) -> Vec<Column> {
     out
 }
 
-/// A Table; the columns are described only in the first one of a watch.
+/// Returns a Table; the columns are described only in the first one of a watch.
 pub(crate) fn table(view: &View, metadata: Value, rows: Vec<Value>, first: bool) -> Value {
     let definitions = if first {
         let columns = columns(view.resource.plural);
@@ -87,7 +87,7 @@ pub(crate) fn table(view: &View, metadata: Value, rows: Vec<Value>, first: bool)
     Value::Object(table)
 }
 
-/// The row of an object.
+/// Returns the row of an object.
 pub(crate) fn row(view: &View, object: &Value) -> Value {
     let mut row = json!({"cells": rows::cells(view.resource, object, view.now)});
     match view.include {
@@ -103,7 +103,7 @@ pub(crate) fn row(view: &View, object: &Value) -> Value {
     row
 }
 
-/// The row of a bookmark: nothing but the revision.
+/// Returns the row of a bookmark: nothing but the revision.
 pub(crate) fn bookmark_row(view: &View, metadata: &Value) -> Value {
     let object = json!({"metadata": metadata});
     json!({"cells": rows::cells(view.resource, &object, view.now), "object": partial(metadata)})

@@ -207,7 +207,7 @@ fn volume(object: &Value, name: Value, age: Value) -> Vec<Value> {
     ]
 }
 
-/// At most three entries, and how many more there are.
+/// Returns at most three entries, and how many more there are.
 fn shortened(all: &[String], none: &str) -> String {
     match all.len() {
         0 => none.to_owned(),

@@ -15,7 +15,7 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let prefix = text(metadata, "generateName");
     if !prefix.is_empty() {
-        // What follows the prefix makes a trailing dash legal.
+        // A trailing dash of the prefix is legal, because more characters follow it.
         let trimmed = prefix.strip_suffix('-').map_or(prefix.to_owned(), |rest| format!("{rest}a"));
         for problem in name_problems(resource, &trimmed) {
             causes.push(Cause::invalid("metadata.generateName", &json!(prefix), &problem));
@@ -33,7 +33,7 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What is checked of any object's metadata.
+/// Validates the metadata of any object.
 pub(super) fn accessor(object: &Value) -> Vec<Cause> {
     let metadata = &object["metadata"];
     let mut causes = labels(metadata);
@@ -46,14 +46,14 @@ pub(super) fn accessor(object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What is checked of a core object's metadata.
+/// Validates the metadata of a core object.
 pub(super) fn object(resource: &Resource, object: &Value) -> Vec<Cause> {
     let mut causes = accessor(object);
     causes.extend(finalizers(resource, &object["metadata"]));
     causes
 }
 
-/// What is checked of any change of metadata.
+/// Validates a change of any object's metadata.
 pub(super) fn changes(new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
     let (metadata, before) = (&new["metadata"], &old["metadata"]);
     let mut causes = Vec::new();
@@ -76,14 +76,14 @@ pub(super) fn changes(new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
     causes
 }
 
-/// What is checked of a change of a core object's metadata.
+/// Validates a change of a core object's metadata.
 pub(super) fn update(resource: &Resource, new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
     let mut causes = changes(new, old, fixed);
     causes.extend(finalizers(resource, &new["metadata"]));
     causes
 }
 
-/// The rule for names of this kind.
+/// Validates a name by the rule of its kind.
 fn name_problems(resource: &Resource, name: &str) -> Vec<String> {
     match resource.plural {
         "services" | "namespaces" => names::label_1123(name),

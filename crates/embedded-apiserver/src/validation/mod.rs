@@ -1,4 +1,4 @@
-//! What the real server refuses: one list of causes per object, in its order and wording.
+//! Validation as in the real server: one list of causes for each object, in its order and wording.
 
 mod lists;
 mod meta;
@@ -52,7 +52,7 @@ pub(crate) fn update(resource: &Resource, subresource: &str, new: &Value, old: &
     causes
 }
 
-/// What a writer should know of an object that was taken.
+/// Returns the warnings for the writer of a valid object.
 pub(crate) fn warnings(resource: &Resource, subresource: &str, object: &Value) -> Vec<String> {
     match (resource.plural, subresource) {
         ("persistentvolumes", "") => persistent_volume::warnings(object),

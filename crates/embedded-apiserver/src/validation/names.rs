@@ -17,7 +17,7 @@ fn too_long(limit: usize) -> String {
     format!("must be no more than {limit} bytes")
 }
 
-/// `[prefix/]name`, as label keys, taint keys and finalizers are.
+/// Validates `[prefix/]name`, the form of label keys, taint keys and finalizers.
 pub(crate) fn qualified_name(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let parts: Vec<&str> = text.split('/').collect();
@@ -48,7 +48,7 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
     problems
 }
 
-/// The value of a label.
+/// Validates the value of a label.
 pub(crate) fn label_value(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 63 {
@@ -64,7 +64,7 @@ fn is_label(text: &str) -> bool {
     ends_alphanumeric(text, |c| c == '-') && !text.chars().any(|c| c.is_ascii_uppercase())
 }
 
-/// A DNS label (RFC 1123): Services, Namespaces, port names.
+/// Validates a DNS label (RFC 1123): Services, Namespaces, port names.
 pub(crate) fn label_1123(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 63 {
@@ -80,7 +80,7 @@ pub(crate) fn label_1123(text: &str) -> Vec<String> {
     problems
 }
 
-/// A DNS subdomain (RFC 1123): Nodes and most other names.
+/// Validates a DNS subdomain (RFC 1123): Nodes and most other names.
 pub(crate) fn subdomain_1123(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 253 {
@@ -92,7 +92,7 @@ pub(crate) fn subdomain_1123(text: &str) -> Vec<String> {
     problems
 }
 
-/// A key of a ConfigMap or Secret.
+/// Validates a key of a ConfigMap or Secret.
 pub(crate) fn config_key(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 253 {

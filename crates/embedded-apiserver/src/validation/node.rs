@@ -96,7 +96,7 @@ fn text_of(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether the text is `ADDRESS/BITS`.
+/// Returns `true` if the text has the form `ADDRESS/BITS`.
 pub(super) fn is_cidr(text: &str) -> bool {
     let Some((address, bits)) = text.split_once('/') else { return false };
     let Ok(bits) = bits.parse::<u8>() else { return false };

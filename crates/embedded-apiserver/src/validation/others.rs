@@ -1,4 +1,4 @@
-//! The smaller kinds.
+//! Validation of the smaller kinds.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::status::Cause;
 /// Bytes that a ConfigMap or Secret may hold.
 const MAX_DATA: usize = 1024 * 1024;
 
-/// ConfigMaps and Secrets.
+/// Validates ConfigMaps and Secrets.
 pub(super) fn data(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut total = 0;
@@ -61,7 +61,7 @@ pub(super) fn lease(lease: &Value) -> Vec<Cause> {
 pub(super) fn event(event: &Value) -> Vec<Cause> {
     let object = &event["involvedObject"];
     let (own, of) = (text(&event["metadata"], "namespace"), text(object, "namespace"));
-    // What has no namespace has its events in the default one.
+    // Events about cluster-scoped objects are in the default namespace.
     if (of.is_empty() && own != "default" && own != "kube-system") || (!of.is_empty() && of != own) {
         return vec![Cause::invalid("involvedObject.namespace", &json!(of), "does not match event.namespace")];
     }

@@ -10,7 +10,7 @@ const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce
 const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
 const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 
-/// Kinds of source, in the order in which the real server looks at them.
+/// Kinds of source, in the order of the real server's checks.
 const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -54,7 +54,7 @@ pub(super) fn check(new: &Value, old: Option<&Value>) -> Vec<Cause> {
     causes
 }
 
-/// What is deprecated in a volume.
+/// Returns warnings about deprecated fields of a volume.
 pub(super) fn warnings(volume: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     if volume["spec"]["persistentVolumeReclaimPolicy"] == "Recycle" {
@@ -212,7 +212,7 @@ fn changes(new: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-/// The affinity with each stable key taken back to the deprecated one that stood in its place.
+/// Returns the affinity with each stable key taken back to the deprecated one that stood in its place.
 fn with_old_keys(after: &Value, before: &Value) -> Value {
     let mut after = after.clone();
     let Some(terms) = after.pointer_mut("/required/nodeSelectorTerms").and_then(Value::as_array_mut) else {
@@ -230,7 +230,7 @@ fn with_old_keys(after: &Value, before: &Value) -> Value {
     after
 }
 
-/// The affinity as the real server prints it: with the names of its own fields.
+/// Returns the affinity as the real server prints it: with the names of its own fields.
 fn in_go(affinity: &Value) -> Value {
     let requirements = |term: &Value, field: &str| match &term[field] {
         Value::Array(list) => {

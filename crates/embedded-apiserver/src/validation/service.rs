@@ -65,7 +65,7 @@ fn choice(spec: &Value, field: &str, supported: &[&str], causes: &mut Vec<Cause>
     }
 }
 
-/// What may not change.
+/// Validates that immutable fields do not change.
 fn immutable(new: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let (spec, before) = (&new["spec"], &old["spec"]);
@@ -163,7 +163,7 @@ fn target_port(port: &Value, field: &str) -> Vec<Cause> {
     port_name(name).into_iter().map(|problem| Cause::invalid(field.clone(), &json!(name), &problem)).collect()
 }
 
-/// A named port: an IANA service name.
+/// Validates the name of a port: an IANA service name.
 fn port_name(name: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > 15 {
@@ -258,7 +258,7 @@ fn cluster_address(spec: &Value) -> Vec<Cause> {
     Vec::new()
 }
 
-/// The status of a Service.
+/// Validates the status of a Service.
 pub(super) fn status(new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let balancer = &new["status"]["loadBalancer"];

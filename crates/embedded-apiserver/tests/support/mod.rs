@@ -9,7 +9,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-/// An answer.
+/// A response of the server.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: http::HeaderMap,
@@ -58,7 +58,7 @@ pub(crate) async fn patch(server: &ApiServer, format: &str, path: &str, body: Va
     send(server, "PATCH", path, "application/json", Some((&content_type, body))).await
 }
 
-/// An open watch.
+/// A watch with its buffered bytes.
 pub(crate) struct Watch {
     body: axum::body::BodyDataStream,
     pending: Vec<u8>,
@@ -72,7 +72,7 @@ impl Watch {
         Self { body: response.into_body().into_data_stream(), pending: Vec::new() }
     }
 
-    /// The next event; none if the watch ended; an error if it was cut.
+    /// Returns the next event; none if the watch ended; an error if it was cut.
     pub(crate) async fn next(&mut self) -> Option<Result<Value, String>> {
         loop {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
@@ -86,7 +86,7 @@ impl Watch {
         }
     }
 
-    /// The next event, which must come.
+    /// Returns the next event, which must come.
     pub(crate) async fn event(&mut self) -> Value {
         self.next().await.expect("the watch ended").expect("the watch was cut")
     }

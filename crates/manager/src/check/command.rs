@@ -1,4 +1,4 @@
-//! The subcommand: flags in, report out, exit code.
+//! The subcommand `check`: parses the flags, prints the report and returns the exit code.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -14,10 +14,10 @@ use crate::flags::{CheckFlags, Flags, Output, Parsed, Program};
 use crate::process::{block_on, print};
 use crate::{logging, service_review};
 
-/// Exit code for input that cannot be used.
+/// Exit code for unusable input.
 const UNUSABLE: u8 = 2;
 
-/// Runs the subcommand as this program; the first argument is the program's name.
+/// Runs the subcommand. The first argument is the program's name.
 pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let check = match CheckFlags::parse(program, SUBCOMMAND, arguments) {
         Parsed::Flags(check) => check,
@@ -44,7 +44,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
     })
 }
 
-/// Creates the provider without a credential, and behind a closed fence.
+/// Creates the provider without a credential and with a fence that refuses every change.
 fn provider(flags: &Flags, providers: &Registry) -> Result<Arc<dyn CloudProvider>, String> {
     let setup = Setup {
         fence: Fence::closed("check changes nothing"),

@@ -4,32 +4,32 @@ use serde_json::Value;
 
 use super::places::Places;
 
-/// One document of a file.
+/// A document of a YAML file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Document<'a> {
-    /// Its number in the file, from 1 on.
+    /// Number of the document in the file, starting at 1.
     pub(super) index: usize,
-    /// Its lines.
+    /// Lines of the document.
     lines: Vec<&'a str>,
-    /// The number of its first line in the file, from 1 on.
+    /// Number of the document's first line in the file, starting at 1.
     first: usize,
 }
 
 /// An object of the Kubernetes API.
 pub(super) struct Object {
-    /// If set, it is a Service of the core API group.
+    /// If set, the object is a Service of the core API group.
     pub(super) is_service: bool,
-    /// Its namespace, if it has one, and name.
+    /// Namespace, if the object has one, and name.
     pub(super) name: String,
     pub(super) value: Value,
 }
 
-/// Splits a file into its documents; those without content are left out, but counted.
+/// Splits a file into its documents. Documents without content are left out, but counted.
 pub(super) fn split(text: &str) -> Vec<Document<'_>> {
     let mut documents: Vec<Document<'_>> = vec![Document { index: 1, lines: Vec::new(), first: 1 }];
     let lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines();
     for (number, line) in lines.enumerate().map(|(index, line)| (index + 1, line)) {
-        // No line of a scalar begins like this: not even in a block, which is indented.
+        // A line of a scalar never begins like this, not even in a block, which is indented.
         let content = line.strip_prefix("---").filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t']));
         let Some(current) = documents.last_mut() else { break };
         match content {
@@ -49,7 +49,7 @@ pub(super) fn split(text: &str) -> Vec<Document<'_>> {
 }
 
 impl<'a> Document<'a> {
-    /// Returns `true` if there are only comments and directives.
+    /// Returns `true` if the document has only comments and directives.
     fn is_empty(&self) -> bool {
         self.lines
             .iter()
@@ -59,10 +59,10 @@ impl<'a> Document<'a> {
     /// Parses the objects: the document itself, or the items of a list.
     ///
     /// # Errors
-    /// No YAML.
+    /// The document is not valid YAML.
     pub(super) fn objects(&self) -> Result<Vec<Object>, String> {
         let value: Value = serde_saphyr::from_str(&self.lines.join("\n")).map_err(|err| {
-            // Only the place: the parser's message may quote a Secret.
+            // Only the position: the parser's message may quote a Secret.
             let place = err.location().map(|at| self.first + usize::try_from(at.line()).unwrap_or_default() - 1);
             format!("no valid YAML in line {}", place.unwrap_or(self.first))
         })?;
@@ -71,7 +71,7 @@ impl<'a> Document<'a> {
         Ok(objects)
     }
 
-    /// Returns the places of this document's objects.
+    /// Returns the lookup of line numbers for this document's objects.
     pub(super) fn places(&self) -> Places<'a> {
         Places::new(self.lines.clone(), self.first)
     }

@@ -1,14 +1,14 @@
-//! Files, directories and standard input.
+//! The input of `check`: files, directories and standard input.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Extensions of the files that are read in directories.
+/// Extensions of the files that are read from directories.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// A file that was read, or why it could not be.
+/// The content of a file, or the reason why the file cannot be read.
 pub(super) struct Input {
-    /// The name in findings.
+    /// Name of the file in findings.
     pub(super) name: String,
     pub(super) text: Result<String, String>,
 }

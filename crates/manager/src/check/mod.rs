@@ -1,7 +1,7 @@
-//! `cloud-controller-manager check`: mistakes in Services that are in files, for pipelines.
+//! `cloud-controller-manager check`: finds mistakes in Services in files, for CI pipelines.
 //!
-//! The provider is created without a credential, and reviews each Service as the admission webhook does. Nothing is sent
-//! anywhere.
+//! `check` creates the provider without a credential and reviews each Service like the admission webhook. No request is
+//! sent.
 
 mod command;
 mod documents;
@@ -12,5 +12,5 @@ mod stored;
 
 pub(crate) use command::main;
 
-/// The name of the subcommand.
+/// Name of the subcommand.
 pub(crate) const SUBCOMMAND: &str = "check";

@@ -1,30 +1,30 @@
-//! The lines that findings are about. Parsed objects have no lines, so that the lines are searched for what the finding names.
+//! Line numbers of findings. Parsed objects have no line numbers, so the lines are searched for the names in a finding.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The lines of a document, whose objects are asked for in their order.
+/// The lines of a document. Line numbers of its objects are looked up in their order.
 pub(super) struct Places<'a> {
     lines: Vec<&'a str>,
-    /// The number of the first line, from 1 on.
+    /// Number of the first line, starting at 1.
     first: usize,
-    /// How often each field stands in the objects so far.
+    /// Number of occurrences of each field in the objects so far.
     seen: BTreeMap<String, usize>,
 }
 
 /// The lines of one object's annotations, ports and source ranges.
 pub(super) struct Place {
-    /// What a finding may name, how it names it, and the line.
+    /// Names that a finding may contain, with their lines.
     named: Vec<(Named, usize)>,
-    /// The line where the document begins.
+    /// Line where the document begins.
     start: usize,
 }
 
 enum Named {
-    /// The text contains this.
+    /// The finding's text contains this key.
     Key(String),
-    /// The text begins with this port.
+    /// The finding's text begins with this port.
     Port(u64),
 }
 
@@ -57,7 +57,8 @@ impl<'a> Places<'a> {
         Place { named, start: self.first + start }
     }
 
-    /// Finds the line of a field that earlier objects have, too: they come first. The first line of the document if there is none.
+    /// Finds the line of a field, skipping the occurrences in earlier objects. Returns the first line of the document
+    /// if there is none.
     fn next(&mut self, field: &str, is_field: impl Fn(&str) -> bool) -> usize {
         let seen = self.seen.entry(field.to_owned()).or_default();
         let mut lines = self
@@ -73,12 +74,12 @@ impl<'a> Places<'a> {
 }
 
 impl Place {
-    /// Returns the line that a finding is about.
+    /// Returns the line of a finding.
     pub(super) fn line(&self, text: &str) -> usize {
         let port =
             text.strip_prefix("port ").map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
         let lower = text.to_ascii_lowercase();
-        // The longest of those that are named first: keys may begin with other keys.
+        // Of the keys named first, the longest: a key may be the beginning of another.
         let position = |named: &Named| match named {
             Named::Key(key) => lower.find(&key.to_ascii_lowercase()).map(|at| (at, usize::MAX - key.len())),
             Named::Port(number) => (port.as_deref() == Some(&*number.to_string())).then_some((0, 0)),

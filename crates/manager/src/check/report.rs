@@ -1,18 +1,18 @@
-//! The findings, for people and for programs, and the exit code.
+//! The report of `check`, as text and as JSON, and its exit code.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-/// Version of the JSON.
+/// Version of the JSON form.
 const JSON_VERSION: u32 = 1;
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Severity {
-    /// The load balancer is refused.
+    /// The load balancer would be refused.
     Error,
-    /// The Service works, but hardly as its author means it.
+    /// The Service works, but probably not as intended.
     Warning,
 }
 
@@ -20,24 +20,24 @@ pub(super) enum Severity {
 pub(super) struct Finding {
     pub(super) file: String,
     pub(super) line: usize,
-    /// The number of the document in the file, from 1 on.
+    /// Number of the document in the file, starting at 1.
     pub(super) document: usize,
-    /// Namespace, if it is stated, and name.
+    /// Namespace, if the object has one, and name.
     pub(super) service: String,
     pub(super) severity: Severity,
     pub(super) text: String,
 }
 
-/// Everything that was found.
+/// Findings and errors of all input.
 pub(super) struct Report {
     provider: String,
     is_strict: bool,
     pub(super) findings: Vec<Finding>,
-    /// Input that cannot be used.
+    /// Errors of unusable input.
     pub(super) errors: Vec<String>,
-    /// Services that were reviewed.
+    /// Number of reviewed Services.
     pub(super) services: usize,
-    /// Other objects.
+    /// Number of other objects, which are skipped.
     pub(super) skipped: usize,
 }
 
@@ -69,7 +69,7 @@ impl Report {
         }
     }
 
-    /// Returns one line for each finding, as compilers write them, and a summary.
+    /// Returns one line for each finding in the format of compilers, and a summary.
     pub(super) fn text(&self) -> String {
         let mut out = String::new();
         for Finding { file, line, service, severity, text, .. } in &self.findings {

@@ -1,15 +1,15 @@
-//! A Service as the API server stores it: with the fields that it sets itself.
+//! A Service as the API server stores it, with the fields that the API server sets.
 
 use cloud_provider::Service;
 use serde_json::Value;
 
-/// Stands for the node ports that the API server allocates.
+/// Placeholder for the node ports that the API server allocates.
 const NODE_PORT: i32 = 30_000;
 
-/// Parses a Service, and sets what the API server sets in a Service of type `LoadBalancer`.
+/// Parses a Service, and sets the fields that the API server sets in a Service of type `LoadBalancer`.
 ///
 /// # Errors
-/// What the API server refuses as well: the field, and what is wrong with it.
+/// The invalid field and its problem, for Services that the API server would refuse as well.
 pub(super) fn service(value: Value) -> Result<Service, String> {
     let mut service: Service = serde_path_to_error::deserialize(value).map_err(|error| {
         let hint = match error.path().to_string() {

@@ -1,4 +1,4 @@
-//! What an error of the API client comes from.
+//! Causes of errors of the Kubernetes client.
 
 use std::error::Error;
 use std::io;
@@ -6,54 +6,54 @@ use std::io;
 use runtime::api_error::api_error;
 use rustls::CertificateError;
 
-/// What keeps this process from working with the API server.
+/// The cause that keeps this process from using the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The server's name has no address.
+    /// The server's name cannot be resolved.
     Dns,
-    /// Nobody listens there, or somebody refuses.
+    /// The connection was refused: no process listens, or a firewall rejects it.
     Refused,
-    /// There is no way to that address.
+    /// No route leads to the address.
     Unreachable,
-    /// No answer in time.
+    /// The server did not answer in time.
     TimedOut,
-    /// The connection was cut.
+    /// The connection was interrupted.
     Cut,
-    /// TLS.
+    /// The TLS handshake failed.
     Tls(TlsProblem),
-    /// The credential cannot be had: an exec plugin, a token file.
+    /// The credential cannot be read, from an exec plugin or a token file.
     Credential,
-    /// HTTP 401.
+    /// The API server answered HTTP 401.
     Unauthorized,
-    /// HTTP 403.
+    /// The API server answered HTTP 403.
     Forbidden,
-    /// HTTP 429 or 5xx.
+    /// The API server answered HTTP 429 or 5xx.
     Busy(u16),
-    /// It answers, but not as a Kubernetes API server.
+    /// The server answers, but not as a Kubernetes API server.
     NotAnApi,
-    /// Anything else.
+    /// A cause of any other kind.
     Other,
 }
 
-/// What is wrong with the TLS connection.
+/// The cause of a failed TLS handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsProblem {
-    /// The certificate is not of the CA that is trusted.
+    /// The certificate is not signed by a trusted CA.
     UnknownIssuer,
-    /// The certificate has expired, says this machine's clock.
+    /// The certificate has expired by this machine's clock.
     Expired,
-    /// The certificate is not valid yet, says this machine's clock.
+    /// The certificate is not valid yet by this machine's clock.
     NotValidYet,
-    /// The certificate is for other names.
+    /// The certificate is for other host names.
     WrongName,
     /// The server speaks plain HTTP.
     PlainHttp,
-    /// Anything else.
+    /// Any other TLS problem.
     Other,
 }
 
 impl Cause {
-    /// What this error comes from.
+    /// Returns the cause of an error.
     #[must_use]
     pub fn of(error: &kube::Error) -> Self {
         match error {
@@ -62,7 +62,7 @@ impl Cause {
                 403 => Self::Forbidden,
                 code @ (429 | 500..) => Self::Busy(code),
                 _ if status.message.contains("HTTP request to an HTTPS server") => Self::NotAnApi,
-                // The API server has a word for everything; what has none is some other server's.
+                // The API server sets a reason on every error; an error without one comes from another server.
                 _ if status.reason.is_empty() => Self::NotAnApi,
                 _ => Self::Other,
             },
@@ -72,9 +72,9 @@ impl Cause {
         }
     }
 
-    /// Looks at what the error wraps, the deepest cause first: it says most.
+    /// Returns the cause of a wrapped error. The deepest error is examined first, because it says most.
     fn of_chain(error: &(dyn Error + 'static)) -> Self {
-        // What an I/O error holds is hidden from `source`, which goes on below it.
+        // `source` skips the error inside an I/O error and continues below it.
         let held = error.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
         let below = held.map(|held| held as &(dyn Error + 'static)).or_else(|| error.source());
         match below.map_or(Self::Other, Self::of_chain) {
@@ -96,7 +96,7 @@ impl Cause {
             return Self::of_io(error);
         }
         let text = error.to_string();
-        // Neither the resolver's nor the client's own time-out has a type of its own.
+        // Neither the resolver's nor the client's own timeout has a type of its own.
         if text.contains("dns error") || text.contains("failed to lookup address information") {
             return Self::Dns;
         }
@@ -139,7 +139,7 @@ impl TlsProblem {
     }
 }
 
-/// The error's own words, for the end of a paragraph.
+/// Returns the error's own text, for the end of a paragraph.
 pub(super) fn words(error: &kube::Error) -> String {
     let text = api_error(error).to_string();
     text.trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! The paragraph.
+//! Explanation of an error of the Kubernetes client in one paragraph.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::cause::{Cause, TlsProblem, words};
 use super::{Origin, Situation};
 
-/// Where a Pod finds its credential.
+/// Directory with a Pod's credential.
 const POD_CREDENTIAL: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// What failed, what was tried, what to do; one paragraph, without a full stop at the end.
+/// Explains an error as one paragraph without a full stop at the end: the failure, the attempts and the remedy.
 #[must_use]
 pub fn explain(error: &kube::Error, situation: &Situation) -> String {
     let cause = Cause::of(error);
@@ -45,7 +45,7 @@ pub fn explain(error: &kube::Error, situation: &Situation) -> String {
              storage: look at {server}/readyz?verbose and at its log"
         ),
         Cause::NotAnApi => format!(
-            "what answers at {server} (from {from}) is no Kubernetes API server: {words}. Check scheme, host and port \
+            "the server at {server} (from {from}) is no Kubernetes API server: {words}. Check scheme, host and port \
              there"
         ),
         Cause::Other => format!("the API server at {server} (from {from}) could not be asked{tried}: {words}"),
@@ -70,7 +70,8 @@ fn dns(situation: &Situation, tried: &str, words: &str) -> String {
     )
 }
 
-/// Nobody there: in a cluster most often the Service address before kube-proxy works (DEP-43).
+/// Explains that no server is reachable. In a cluster, the usual cause is the Service address before kube-proxy works
+/// (DEP-43).
 fn not_there(situation: &Situation, what: &str) -> String {
     if situation.origin != Origin::Pod {
         return format!(
@@ -123,7 +124,7 @@ fn tls(problem: &TlsProblem, situation: &Situation, server: &str, words: &str) -
         ),
         TlsProblem::PlainHttp => {
             return format!(
-                "what answers at {server} does not speak TLS: {words}. Check scheme and port in {}",
+                "the server at {server} does not speak TLS: {words}. Check scheme and port in {}",
                 situation.origin
             );
         }

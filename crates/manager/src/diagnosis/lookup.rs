@@ -1,10 +1,10 @@
-//! The ConfigMap with the CAs of callers (P-37, D-15, APP-122).
+//! Errors of reading the ConfigMap with the CAs of callers (P-37, D-15, APP-122).
 
 use super::cause::{Cause, words};
 use super::{Situation, explain};
 
-/// Why `kube-system/extension-apiserver-authentication` cannot be read, and what to do; one paragraph, without a full
-/// stop at the end. The situation is that of `--authentication-kubeconfig`.
+/// Returns the reason why `kube-system/extension-apiserver-authentication` cannot be read, with the remedy, as one
+/// paragraph without a full stop at the end. `situation` is that of `--authentication-kubeconfig`.
 #[must_use]
 pub fn explain_authentication_lookup(error: &kube::Error, situation: &Situation) -> String {
     let avoid = "--authentication-tolerate-lookup-failure goes on without it, --authentication-skip-lookup does not read it; \

@@ -1,6 +1,6 @@
-//! Problems at the start, explained in one paragraph: what failed, what was tried, what to do (P-37, P-40).
+//! Explanations of problems at the start in one paragraph: the failure, the attempts and the remedy (P-37, P-40).
 //!
-//! A port that is taken explains itself: its error names the flag (P-36).
+//! A port conflict needs no explanation here: its error names the flag (P-36).
 //!
 //! ```
 //! use kube::core::Status;

@@ -1,4 +1,4 @@
-//! Where this process runs and whom it asks, as far as an explanation depends on it.
+//! The environment of the process and the API server's address, for explanations of connection errors.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,18 @@ use std::time::Duration;
 use http::Uri;
 use runtime::client::{ClientOptions, read_kubeconfig, shown_url};
 
-/// Where the resolver's servers are written.
+/// File with the addresses of the DNS servers.
 const RESOLVER_CONFIGURATION: &str = "/etc/resolv.conf";
 
-/// Where the address of the API server comes from.
+/// The source of the API server's address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// The Pod's environment, `KUBERNETES_SERVICE_HOST` and `_PORT`.
+    /// The environment variables of the Pod, `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`.
     #[default]
     Pod,
     /// The kubeconfig at this path.
     Kubeconfig(PathBuf),
-    /// `--master`, or `KUBERNETES_MASTER`.
+    /// The flag `--master` or the environment variable `KUBERNETES_MASTER`.
     Master,
 }
 
@@ -32,22 +32,22 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Where this process runs and whom it asks.
+/// The environment of the process and the API server's address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Situation {
     /// URL of the API server, without user and password; empty if unknown.
     pub server: String,
-    /// Where that comes from.
+    /// Source of the URL.
     pub origin: Origin,
-    /// The DNS servers of this machine or Pod.
+    /// DNS servers of this machine or Pod.
     pub resolvers: Vec<String>,
-    /// How long it was tried; zero: once.
+    /// Time for which the request was retried; zero if it was sent once.
     pub tried_for: Duration,
 }
 
 impl Situation {
-    /// What these options lead to, read from files and the environment. What cannot be read is left out: an explanation
-    /// with a gap is better than none.
+    /// Returns the environment for these options, read from files and environment variables. Unreadable values are left
+    /// out, because an incomplete explanation is better than none.
     #[must_use]
     pub fn find(options: &ClientOptions) -> Self {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -74,13 +74,13 @@ impl Situation {
         }
     }
 
-    /// The same, having tried for so long.
+    /// Returns the same environment with the time for which the request was retried.
     #[must_use]
     pub fn tried_for(self, tried_for: Duration) -> Self {
         Self { tried_for, ..self }
     }
 
-    /// The server's host, without brackets; empty if unknown.
+    /// Returns the server's host without brackets; empty if unknown.
     #[must_use]
     pub fn host(&self) -> String {
         let uri = self.server.parse::<Uri>().ok();
@@ -97,7 +97,7 @@ fn server_in(path: &Path, context: Option<&str>) -> Option<String> {
     cluster.cluster.as_ref()?.server.clone()
 }
 
-/// The `nameserver` lines.
+/// Returns the addresses in the `nameserver` lines.
 fn resolvers(configuration: &str) -> Vec<String> {
     let servers = configuration.lines().filter_map(|line| {
         let mut words = line.split_whitespace();

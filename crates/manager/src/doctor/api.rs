@@ -1,4 +1,4 @@
-//! Whether the API server answers, which it is, and what time it has.
+//! Checks that the API server answers, and reads its version and its time.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,23 +14,24 @@ use tokio::time::Instant;
 
 use crate::diagnosis::{Cause, Situation, explain};
 
-/// Services' `ipMode` is kept from this one on; before, each look at a load balancer's address would write it anew.
+/// The oldest supported version. Older API servers drop `ipMode`, so that every sync would write the Service's status
+/// again.
 const OLDEST: (u32, u32) = (1, 29);
 
-/// What the API server says of itself.
+/// The version and the time of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Version {
-    /// `gitVersion`.
+    /// Value of `gitVersion`, such as `v1.36.3`.
     pub(super) text: String,
     pub(super) number: Option<(u32, u32)>,
     pub(super) took: Duration,
-    /// How far its clock is ahead of ours; nothing if it does not tell the time.
+    /// Time by which the API server's clock is ahead of the local one; `None` if the answer has no `Date` header.
     pub(super) skew: Option<SignedDuration>,
-    /// Its time; ours if it does not tell.
+    /// The API server's time; the local time if the answer has no `Date` header.
     pub(super) server_time: Timestamp,
 }
 
-/// Asks for `/version`.
+/// Reads `/version` and the time from the API server.
 pub(super) async fn ask(client: &Client, clock: &dyn Clock) -> Result<Version, kube::Error> {
     let request = Request::get("/version").body(Body::empty()).map_err(kube::Error::HttpError)?;
     let (before, began) = (clock.now(), Instant::now());
@@ -55,8 +56,8 @@ fn refused(code: u16, body: &[u8]) -> kube::Error {
     kube::Error::Api(status.with_code(code).boxed())
 }
 
-/// `Date` has whole seconds and was written somewhere between `before` and `after`: what may be an error of measurement is
-/// none of the clock.
+/// Returns the clock skew. `Date` has whole seconds and was written between `before` and `after`, so differences that
+/// may be measurement errors count as zero.
 fn skew(date: Timestamp, before: Timestamp, after: Timestamp) -> SignedDuration {
     let end_of_second = date.checked_add(SignedDuration::from_secs(1)).unwrap_or(date);
     if end_of_second < before {
@@ -68,7 +69,7 @@ fn skew(date: Timestamp, before: Timestamp, after: Timestamp) -> SignedDuration 
     }
 }
 
-/// `v1.36.3-eks-1` is 1.36.
+/// Returns the major and minor version: `v1.36.3-eks-1` is 1.36.
 fn number(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.trim_start_matches('v').split('.');
     let digits = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
@@ -117,7 +118,7 @@ fn is_open(server: &str) -> bool {
 
 pub(super) fn unreachable(error: &kube::Error, situation: &Situation) -> Finding {
     let text = explain(error, situation);
-    // The paragraph has the remedy in it, after its first sentence.
+    // The paragraph has the remedy after its first sentence.
     let (text, remedy) = match text.split_once(". ") {
         Some((what, remedy)) => (what.to_owned(), uncapitalized(remedy)),
         None => (text, "look at the API server's log".to_owned()),
@@ -126,7 +127,7 @@ pub(super) fn unreachable(error: &kube::Error, situation: &Situation) -> Finding
     Finding::failure(check, text, remedy)
 }
 
-/// After a semicolon.
+/// Returns the text with a lower-case first letter, to follow a semicolon.
 fn uncapitalized(text: &str) -> String {
     let mut rest = text.chars();
     let first = rest.next();

@@ -1,16 +1,17 @@
-//! Whether this machine and the API server have the same time.
+//! Compares the clocks of this machine and the API server.
 
 use std::time::Duration;
 
 use cloud_provider::Finding;
 use k8s_openapi::jiff::SignedDuration;
 
-/// Less is no news.
+/// Clock skew that is not reported.
 const TOLERATED: Duration = Duration::from_secs(2);
-/// Where there is no lease.
+/// Limit for the clock skew without leader election.
 const MARGIN: Duration = Duration::from_secs(15);
 
-/// Our election does not mind a clock that is wrong; certificates, tokens, other programs' leases and whoever reads logs do.
+/// Judges the clock skew. Leader election tolerates a wrong clock; certificates, tokens, leases of other programs and
+/// readers of logs do not.
 pub(super) fn judge(skew: Option<SignedDuration>, lease: Option<Duration>) -> Finding {
     let margin = lease.unwrap_or(MARGIN);
     let Some(skew) = skew else {

@@ -1,4 +1,4 @@
-//! The provider: its configuration, its credential, and what it finds out about itself.
+//! Checks of the provider: its configuration, its credential and its own checks.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::clients::ForProvider;
 use crate::controllers_task::Settings;
 use crate::start;
 
-/// A provider that takes longer to look at itself than so many requests has failed.
+/// The provider's own checks fail if they take longer than this many requests.
 const REQUESTS: u32 = 3;
 
-/// Returns `true` if something failed.
+/// Checks the provider. Returns `true` if a check failed.
 pub(super) async fn check(
     subject: &Subject<'_>,
     cluster: Option<(&Client, &Cluster)>,
@@ -53,7 +53,7 @@ pub(super) async fn check(
         }
         Err(error) => report.add(Finding::failure("cloud", error, "report this to the provider's authors")),
     }
-    // What it says at a start, unless it has just been said.
+    // The provider's messages at a start, unless they have just been reported.
     if !failed && let Some((client, cluster)) = cluster {
         report.add(initialize(subject.settings, deadline, provider, client, cluster).await);
     }
@@ -84,7 +84,7 @@ async fn initialize(
     }
 }
 
-/// A provider's defect costs a finding, not the report.
+/// Awaits a call of the provider with a deadline, and turns a time-out or a panic into an error text.
 async fn guarded<T>(deadline: Duration, call: impl Future<Output = T>) -> Result<T, String> {
     match tokio::time::timeout(deadline, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(answer)) => Ok(answer),

@@ -1,4 +1,4 @@
-//! The subcommand: flags in, report out, exit code.
+//! The subcommand `doctor`: parses the flags, prints the report and returns the exit code.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -26,17 +26,17 @@ const COMMAND: ReportCommand = ReportCommand {
                           JSON: {\"version\": 1, \"findings\": [{\"check\", \"severity\": \"ok|warning|failure\", \"text\", \
                           \"remedy\"}], \"summary\": {\"ok\", \"warnings\", \"failures\", \"exitCode\"}}",
 };
-/// The default of `--timeout`. A person waits: a server that takes longer does not answer.
+/// Default of `--timeout`. `doctor` runs interactively, so a slower server counts as unreachable.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs the subcommand as this program; the first argument is the program's name.
+/// Runs the subcommand. The first argument is the program's name.
 pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let ReportFlags { flags, output, timeout } = match COMMAND.parse(program, arguments) {
         Parsed::Flags(flags) => flags,
         Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
         Parsed::Wrong(text) => return wrong(&text),
     };
-    // The report says it all; the log is for whoever asks for it.
+    // The report is complete; the log is for those who ask for it.
     if flags.verbosity > 0 {
         logging::init_for_output(flags.verbosity);
     }
@@ -44,7 +44,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
         let mut lines = Lines::default();
         let mut told = |finding: &Finding| {
             if output == Output::Text {
-                // A failure to print shows at the last line, too.
+                // A failure to print is reported at the last line, too.
                 _ = print(&lines.line(finding), ExitCode::SUCCESS);
             }
         };
@@ -73,7 +73,7 @@ async fn run(
     let situation = Situation::find(&options);
     let settings = Settings { clients: Clients::Configured(Box::new(options)), ..flags.settings() };
     let provider =
-        // It changes nothing, whatever a provider would do.
+        // The fence refuses every change, whatever the provider does.
         match providers.init(&flags.cloud.cloud_provider, flags.cloud.cloud_config.as_deref(), closed(flags, timeout)) {
             Ok(Some(provider)) => Ok(provider),
             Ok(None) => {
@@ -111,7 +111,7 @@ async fn run(
     report
 }
 
-/// A provider that may change nothing.
+/// Returns the setup of a provider whose fence refuses every change.
 fn closed(flags: &Flags, timeout: Duration) -> Setup {
     Setup {
         fence: Fence::closed("doctor changes nothing"),

@@ -1,4 +1,4 @@
-//! Whether the API server's name can be resolved.
+//! Checks that the API server's name can be resolved.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,14 +9,14 @@ use cloud_provider::Finding;
 
 use crate::diagnosis::Situation;
 
-/// Resolves names.
+/// A resolver of host names.
 #[async_trait]
 pub trait Names: Send + Sync {
-    /// The addresses of a name.
+    /// Returns the addresses of a host name.
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The machine's resolver, as every part of this program uses it.
+/// The system's resolver, as the rest of the program uses it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemNames;
 

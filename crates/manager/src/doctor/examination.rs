@@ -1,4 +1,4 @@
-//! All checks, in their order.
+//! The checks of `doctor`, in their order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,31 +16,31 @@ use crate::diagnosis::Situation;
 use crate::permissions::{Features, controllers_that_run};
 use crate::plan::read_only_client;
 
-/// What is examined, and with what eyes.
+/// The installation to examine, and the interfaces to examine it through.
 pub struct Subject<'a> {
-    /// What the manager would be started with.
+    /// Settings that the manager would start with.
     pub settings: &'a Settings,
-    /// `--cluster-name`.
+    /// Name of the cluster (`--cluster-name`).
     pub cluster_name: &'a str,
-    /// What is switched on. Its controllers are found out from the settings and the provider.
+    /// Features that are enabled. The controllers in it are replaced by those of the settings and the provider.
     pub features: Features,
-    /// The lease, if one is used.
+    /// The lease of leader election; `None` without leader election.
     pub lease: Option<ElectedBy>,
-    /// The provider, or why there is none.
+    /// The provider, or the reason why it could not be created.
     pub provider: Result<Arc<dyn CloudProvider>, String>,
     /// Reason why the manager would not start with this provider and these flags.
     pub refusal: Option<String>,
-    /// Longest time of a request to the API server or the cloud.
+    /// Timeout of a request to the API server or the cloud.
     pub timeout: Duration,
-    /// Where the API server is.
+    /// The environment of the process, for explanations of connection errors.
     pub situation: Situation,
-    /// DNS.
+    /// Resolver of host names.
     pub names: &'a dyn Names,
-    /// The time of day.
+    /// The clock for the time of day.
     pub clock: &'a dyn Clock,
 }
 
-/// Runs all checks. `told` is called with each finding as soon as it is there.
+/// Runs all checks and calls `told` with each finding as soon as it is available.
 pub async fn examine(subject: &Subject<'_>, told: &mut (dyn FnMut(&Finding) + Send)) -> Report {
     let mut report = Findings::new(told);
     let clients = clients(subject).await;
@@ -70,7 +70,7 @@ pub async fn examine(subject: &Subject<'_>, told: &mut (dyn FnMut(&Finding) + Se
     report.add(dns::check(&subject.situation, subject.names, subject.timeout).await);
     if let Some((clients, version)) = &api {
         report.add(clock::judge(version.skew, subject.lease.as_ref().map(|lease| lease.duration)));
-        // By the server's clock: the holder of the lease runs beside it.
+        // The server's clock is closer to that of the lease's holder than the local clock.
         let now = version.server_time;
         report.add(lease::check(&clients.read_only, subject.lease.as_ref(), now).await);
         let cluster = cluster(subject, &clients.read_only).await;
@@ -93,14 +93,14 @@ pub async fn examine(subject: &Subject<'_>, told: &mut (dyn FnMut(&Finding) + Se
 }
 
 struct Clients {
-    /// Refuses whatever is not a read.
+    /// Client that refuses every request that is not a read.
     read_only: Client,
-    /// For questions about permissions, which are POSTs that change nothing.
+    /// Client for access reviews, which are POST requests that change nothing.
     any: Client,
 }
 
 async fn clients(subject: &Subject<'_>) -> Result<Clients, String> {
-    // A client's error tells its causes itself.
+    // A client's error includes its causes.
     let text = |error: anyhow::Error| {
         error.downcast_ref::<ClientError>().map_or_else(|| format!("{error:#}"), ToString::to_string)
     };
@@ -116,7 +116,7 @@ fn features(subject: &Subject<'_>) -> Features {
     Features { controllers, ..subject.features.clone() }
 }
 
-/// As the manager would know it (D-11).
+/// Returns the identity of the cluster, as the manager reads it (D-11).
 async fn cluster(subject: &Subject<'_>, client: &Client) -> Cluster {
     let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(client.clone());
     let id = namespaces.get("kube-system").await.ok().and_then(|namespace| namespace.metadata.uid);

@@ -1,4 +1,4 @@
-//! Who leads.
+//! Reports the holder of the leader election lease.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client};
 use runtime::api_error::{api_error, is_not_found};
 
-/// The lease, as flags have it.
+/// The lease that the flags name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectedBy {
     /// Namespace of the lease.
     pub namespace: String,
     /// Name of the lease.
     pub name: String,
-    /// `--leader-elect-lease-duration`.
+    /// Duration of the lease (`--leader-elect-lease-duration`).
     pub duration: Duration,
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn check(client: &Client, lease: Option<&ElectedBy>, now: Times
     }
 }
 
-/// How far a holder is from its last renewal; nothing if nobody holds it.
+/// Returns the holder, the time since its last renewal and the lease duration; `None` if no process holds the lease.
 pub(crate) fn age(lease: &Lease, now: Timestamp) -> Option<(&str, Duration, Duration)> {
     let spec = lease.spec.as_ref()?;
     let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())?;
@@ -66,7 +66,7 @@ fn judge(name: &str, lease: &Lease, now: Timestamp) -> Finding {
     }
 }
 
-/// `59 s`, `12 min`, `5 h`, `3 d`.
+/// Formats a duration as `59 s`, `12 min`, `5 h` or `3 d`.
 pub(crate) fn seconds(time: Duration) -> String {
     match time.as_secs() {
         seconds @ ..120 => format!("{seconds} s"),

@@ -1,11 +1,11 @@
-//! `cloud-controller-manager doctor`: what is wrong with this installation, and what to do (P-6).
+//! `cloud-controller-manager doctor`: finds problems of an installation and tells how to fix them (P-6).
 //!
-//! It looks where the manager would, with the same flags and the same identity, and changes nothing: its Kubernetes client
-//! refuses whatever is not a read before it is sent (but for questions about permissions, which the API wants as POST), and
-//! a provider is asked nothing but reads.
+//! `doctor` is read-only. It uses the flags and the identity of the manager. Its Kubernetes client refuses requests
+//! that are not reads before they are sent, except access reviews, which the API defines as POST; providers are only
+//! read from.
 //!
-//! Each check answers with one or more [`Finding`](cloud_provider::Finding)s; what cannot be checked because something else
-//! failed before is said once. Judgements are pure functions beside their reads.
+//! Each check returns one or more [`Finding`](cloud_provider::Finding)s. A check that depends on another failed check
+//! is not reported again. Judgements are pure functions, apart from the reads.
 
 mod api;
 mod clock;
@@ -28,5 +28,5 @@ pub use lease::ElectedBy;
 pub(crate) use lease::{age, seconds};
 pub use report::{JSON_VERSION, Report, json, text};
 
-/// The name of the subcommand.
+/// Name of the subcommand.
 pub const SUBCOMMAND: &str = "doctor";

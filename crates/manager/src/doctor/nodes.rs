@@ -1,4 +1,4 @@
-//! Nodes that the cloud does not know, and Nodes that wait.
+//! Nodes without an instance in the cloud, and Nodes that are not initialized.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,16 +15,17 @@ use super::lease::seconds;
 use super::report::Findings;
 use crate::plan::list;
 
-/// DEP-95.
+/// Age from which an uninitialized Node is reported (DEP-95).
 const LONG: Duration = Duration::from_secs(5 * 60);
-/// So many questions at once make a provider read a list, unless it has very many pages; then there are Nodes enough.
+/// Number of lookups that makes a provider list all servers, unless the list has very many pages; then there are enough
+/// Nodes.
 const WORTH_A_LIST: usize = 12;
-/// Findings of one kind; the rest is counted.
+/// Maximum number of findings of one kind; further ones are only counted.
 pub(super) const SHOWN: usize = 10;
-/// Nodes whose names a finding about many tells.
+/// Maximum number of Node names in a finding about several Nodes.
 const NAMED: usize = 3;
 
-/// `has_failed`: a check of the cloud failed before.
+/// Checks the Nodes. `has_failed` is `true` if a check of the cloud failed before.
 pub(super) async fn check(
     subject: &Subject<'_>,
     client: &Client,
@@ -63,9 +64,10 @@ pub(super) async fn check(
     add_some(findings, "Nodes", report);
 }
 
-/// Only a list of all machines knows which names are close, and a provider reads one once it costs fewer requests than
-/// single reads. Of few Nodes it was not read yet: one of those without a machine is asked for so often that it pays, then
-/// all of them once more, which costs nothing new.
+/// Repeats lookups of Nodes without an instance until the provider has listed all machines, because only that list
+/// tells which names are similar. A provider lists all machines when single reads would cost more requests: with few
+/// Nodes, one unmatched Node is looked up often enough to cause the list, then all unmatched Nodes are looked up again
+/// at no further cost.
 async fn find_closest_names(provider: &dyn CloudProvider, nodes: &[Arc<Node>], answers: &mut [Result<InstanceState>]) {
     let unmatched: Vec<usize> = (0..nodes.len())
         .filter(|index| matches!(answers[*index], Ok(InstanceState::Gone(_))) && nodes[*index].provider_id().is_none())
@@ -80,13 +82,13 @@ async fn find_closest_names(provider: &dyn CloudProvider, nodes: &[Arc<Node>], a
     }
 }
 
-/// Nodes of which the cloud said nothing: one finding for all with the same error, or an outage would hide the rest.
+/// Returns findings for Nodes that the cloud did not answer for, one for all Nodes with the same error.
 fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>], has_failed: bool) -> Vec<Finding> {
     let mut by_error = BTreeMap::<(bool, String), Vec<&str>>::new();
     for (node, answer) in nodes.iter().zip(answers) {
         if let Err(error) = answer {
             let silence = error.is_unanswered();
-            // Why the cloud does not answer is said once, by its own checks.
+            // The cloud's own checks report why the cloud does not answer.
             let text = if silence && has_failed { String::new() } else { error.to_string() };
             by_error.entry((silence, text)).or_default().push(&node.name);
         }
@@ -108,7 +110,7 @@ fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>], has_failed
     by_error.into_iter().map(finding).collect()
 }
 
-/// What is wrong with a Node; nothing if all is well.
+/// Returns the problem of a Node; `None` if the Node has no problem.
 fn judge(node: &Node, state: &InstanceState, now: Timestamp) -> Option<Finding> {
     let name = &*node.name;
     let age = node.created.map(|created| Duration::try_from(now.duration_since(created)).unwrap_or_default());
@@ -149,7 +151,7 @@ fn judge(node: &Node, state: &InstanceState, now: Timestamp) -> Option<Finding> 
     }
 }
 
-/// The worst first, and a line for those that are too many.
+/// Adds the worst findings, and a line with the number of those left out.
 pub(super) fn add_some(mut findings: Vec<Finding>, what: &str, report: &mut Findings<'_>) {
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let more = findings.len().saturating_sub(SHOWN);

@@ -12,7 +12,7 @@ use super::nodes::add_some;
 use super::report::Findings;
 use crate::orphans::{Orphan, OrphanReport, find};
 
-/// A search that takes longer than so many requests is given up.
+/// The search is cancelled after the time of this many requests.
 const REQUESTS: u32 = 3;
 
 pub(super) async fn check(

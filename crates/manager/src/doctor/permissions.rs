@@ -1,4 +1,4 @@
-//! What the identity may not do (DEP-31).
+//! Reports permissions that the identity lacks (DEP-31).
 
 use cloud_provider::Finding;
 use kube::Client;

@@ -1,18 +1,18 @@
-//! The findings, for people and for programs.
+//! The report of `doctor`, as text and as JSON.
 
 use std::collections::HashSet;
 
 use cloud_provider::{Finding, Severity};
 use serde_json::{Value, json};
 
-/// What was found, in the order of the checks.
+/// The findings in the order of the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The findings.
+    /// Findings of all checks.
     pub findings: Vec<Finding>,
 }
 
-/// Findings as they come: each is passed on at once, and kept for the report.
+/// A collector that passes each finding on at once and keeps it for the report.
 pub(super) struct Findings<'a> {
     report: Report,
     told: &'a mut (dyn FnMut(&Finding) + Send),
@@ -38,20 +38,20 @@ impl<'a> Findings<'a> {
 }
 
 impl Report {
-    /// How many are this bad.
+    /// Returns the number of findings of this severity.
     #[must_use]
     pub fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
-    /// The exit code: 1 if something does not work, else 0.
+    /// Returns the exit code: 1 if there is a failure, else 0.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         u8::from(self.count(Severity::Failure) > 0)
     }
 }
 
-/// The text form, line by line. Advice that was given before is not repeated.
+/// The text form, line by line. A remedy that was printed before is not repeated.
 #[derive(Default)]
 pub(super) struct Lines {
     remedies: HashSet<String>,
@@ -71,14 +71,14 @@ impl Lines {
             Some(remedy) if self.remedies.insert(remedy.clone()) => format!("; {remedy}"),
             Some(_) => "; what to do is said above".to_owned(),
         };
-        // What others say may have line breaks; a finding is one line.
+        // Texts from elsewhere may have line breaks; a finding is one line.
         let said = format!("{text}{remedy}");
         let said = said.lines().map(str::trim).collect::<Vec<_>>().join(" ");
         format!("{mark:<4}  {check}: {said}\n")
     }
 }
 
-/// Writes a line for each finding, and one with the numbers.
+/// Returns a line for each finding and a summary line.
 #[must_use]
 pub fn text(report: &Report) -> String {
     let mut lines = Lines::default();
@@ -86,7 +86,7 @@ pub fn text(report: &Report) -> String {
     findings + &summary(report)
 }
 
-/// Returns the line with the numbers of findings.
+/// Returns the summary line with the number of findings by severity.
 pub(super) fn summary(report: &Report) -> String {
     let [ok, warnings, failures] = [Severity::Ok, Severity::Warning, Severity::Failure].map(|it| report.count(it));
     format!("{}, {}, {ok} ok. Nothing was changed.\n", many(failures, "failure"), many(warnings, "warning"))
@@ -96,10 +96,11 @@ fn many(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Version of the JSON form: it grows when a field changes its meaning or goes, not when one is added.
+/// Version of the JSON form. The version increases when a field is removed or changes its meaning, not when a field is
+/// added.
 pub const JSON_VERSION: u32 = 1;
 
-/// The report as one JSON object:
+/// Returns the report as one JSON object:
 ///
 /// ```text
 /// {

@@ -1,4 +1,4 @@
-//! Whether another cloud controller manager works in this cluster: two of them fight over Nodes and load balancers.
+//! Detects another cloud controller manager in the cluster, which would fight over Nodes and load balancers.
 
 use cloud_provider::Finding;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -8,10 +8,11 @@ use kube::{Api, Client};
 
 use super::lease::{ElectedBy, age, seconds};
 
-/// What is in the names of their leases.
+/// Parts of the names of the leases of cloud controller managers.
 const NAMES: [&str; 2] = ["cloud-controller-manager", "cloud-provider"];
 
-/// Looks for other leases that are renewed. Who may not list leases does not find out; the manager itself need not.
+/// Looks for other leases that are renewed. Returns nothing if the identity may not list leases, because the manager
+/// does not need that permission.
 pub(super) async fn check(client: &Client, ours: Option<&ElectedBy>, now: Timestamp) -> Vec<Finding> {
     let namespace = ours.map_or("kube-system", |lease| &lease.namespace);
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);

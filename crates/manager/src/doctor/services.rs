@@ -1,4 +1,4 @@
-//! Services that wait for their load balancer, or for its end.
+//! Services whose load balancer is not created or not deleted yet.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::nodes::add_some;
 use super::report::Findings;
 use crate::plan::list;
 
-/// DEP-95.
+/// Waiting time from which a Service is reported (DEP-95).
 const LONG: Duration = Duration::from_secs(10 * 60);
 
 pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp, report: &mut Findings<'_>) {
@@ -38,7 +38,8 @@ pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp
     }
 }
 
-/// What a Service waits for; nothing if all is well, or if it waits since a moment ago only.
+/// Returns a finding for a Service that waits for its load balancer; `None` if the Service is in sync or has just begun
+/// to wait.
 fn judge(service: &Service, options: &ServiceOptions, now: Timestamp) -> Option<Finding> {
     let operation = Operation::at_start(service, options)?;
     let metadata = &service.metadata;

@@ -1,18 +1,18 @@
-//! The causes for which an object is as it is.
+//! The causes of an object's state.
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::facts::{EventFact, Facts, Leader};
 use super::state::{State, Weight};
 
-/// A state of the object, with what is known of it.
+/// A state of the object, with the details that are known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cause {
     /// State that the object is in.
     pub state: State,
     /// Details in the words of the cloud or of the controller; may be empty.
     pub detail: String,
-    /// Time since when the object is in it, as far as the cluster tells.
+    /// Time since when the object has been in the state, if known.
     pub since: Option<Timestamp>,
 }
 
@@ -30,7 +30,8 @@ impl Cause {
     }
 }
 
-/// Collects causes; of two with the same state the first counts, which may learn the time from the second.
+/// A collector of causes. Of two causes with the same state the first is kept, with the time of the second if its own
+/// is not known.
 #[derive(Default)]
 pub(super) struct Causes(Vec<Cause>);
 
@@ -54,7 +55,8 @@ impl Causes {
         self.0.iter().any(|cause| cause.state == state)
     }
 
-    /// Returns the causes, those that make the object wait first. That nobody leads goes before all, if anything waits or is planned.
+    /// Returns the causes; those that make the object wait come first. A missing leader precedes all others if anything
+    /// waits or is planned.
     pub(super) fn finish(mut self, facts: &Facts) -> Vec<Cause> {
         if let Some(error) = &facts.cloud_error {
             self.note(State::CloudUnreachable, error.clone());

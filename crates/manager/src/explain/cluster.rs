@@ -1,4 +1,4 @@
-//! Reads of the Kubernetes API about one object: its events, the lease, and the Node as the API shows it.
+//! Reads about one object from the Kubernetes API: its events, the lease and the Node with all its fields.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;
@@ -12,11 +12,11 @@ use super::facts::{EventFact, Leader};
 use super::read::Reader;
 use crate::doctor::{ElectedBy, age, seconds};
 
-/// Events that are read at most.
+/// Maximum number of events that are read.
 const EVENTS: u32 = 500;
 
 impl Reader<'_> {
-    /// Returns who leads, as the lease shows.
+    /// Returns the leader, according to the lease.
     pub(super) async fn leader(&self) -> Leader {
         let Some(ElectedBy { namespace, name, .. }) = &self.lease else {
             return Leader::Unknown("no lease is used (--leader-elect=false)".to_owned());
@@ -38,7 +38,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the events about an object, the newest first. Those of Nodes lie in namespace `default`.
+    /// Returns the events about an object, the newest first. Events about Nodes are in namespace `default`.
     pub(super) async fn events(&self, subject: &Subject) -> Result<Vec<EventFact>, String> {
         let namespace = Some(subject.namespace()).filter(|namespace| !namespace.is_empty()).unwrap_or("default");
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
@@ -58,7 +58,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the Node as the API shows it: conditions with their times, and finalizers, are not in the cache's form.
+    /// Returns the Node as the API returns it. The cached form lacks finalizers and the times of conditions.
     pub(super) async fn node_object(&self, name: &str) -> Result<serde_json::Value, String> {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Node"));
         let nodes: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);

@@ -1,4 +1,4 @@
-//! The subcommand: flags in, explanation out, exit code.
+//! The subcommand `explain`: parses the flags, prints the explanation and returns the exit code.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -34,10 +34,10 @@ const COMMAND: ReportCommand = ReportCommand {
                  \"lastErrors\", \"events\", \"leader\", \"unknown\", \"errors\", \"exitCode\"}",
 };
 
-/// The default of `--timeout`. A person waits: a server that takes longer does not answer.
+/// Default of `--timeout`. `explain` runs interactively, so a slower server counts as unreachable.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs the subcommand as this program; the first argument is the program's name.
+/// Runs the subcommand. The first argument is the program's name.
 pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let given: ObjectFlags = match COMMAND.parse_as(program, arguments) {
         Parsed::Flags(flags) => flags,
@@ -60,7 +60,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
     })
 }
 
-/// Reports that nothing can be explained: as text for people, and as an object of nothing but the error for programs.
+/// Reports an error instead of an explanation, as text or as a JSON object that holds only the error.
 fn failed(subject: &Subject, output: Output, error: &str) -> ExitCode {
     let code = Outcome::Incomplete;
     if output == Output::Text {
@@ -84,7 +84,7 @@ async fn run(report: &ReportFlags, subject: &Subject, providers: &Registry) -> R
     let settings = report.settings(Fence::closed("explain changes nothing"));
     let shutdown = CancellationToken::new();
     let client = read_only_client(&settings, start::PROVIDER_CLIENT).await.map_err(said)?;
-    // A person waits for the answer: one try.
+    // `explain` runs interactively, so there is only one attempt.
     let cluster = start::cluster(flags, &client, Duration::ZERO, &shutdown).await.map_err(said)?;
     let provider = initialized(flags, &settings, providers, &client, &cluster, &shutdown).await.map_err(said);
     let lease = flags.election().map(|election| ElectedBy {
@@ -102,7 +102,7 @@ async fn run(report: &ReportFlags, subject: &Subject, providers: &Registry) -> R
     Ok(print(&text, explanation.outcome().into()))
 }
 
-/// A provider that can be asked. What Kubernetes has is explained without one, too.
+/// Returns the initialized provider, or an error; the Kubernetes side is explained without a provider, too.
 async fn initialized(
     flags: &Flags,
     settings: &Settings,

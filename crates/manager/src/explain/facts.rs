@@ -57,13 +57,13 @@ pub enum Leader {
 pub struct EventFact {
     /// Reason, as the API shows it.
     pub reason: String,
-    /// If set, it is a warning.
+    /// If set, the event is a warning.
     pub is_warning: bool,
-    /// Message in the words of its writer.
+    /// Message of the event.
     pub message: String,
-    /// Component that wrote it.
+    /// Component that wrote the event.
     pub source: String,
-    /// Number of times that it was reported.
+    /// Number of times that the event was reported.
     pub count: i32,
     /// Time of the first report.
     pub first: Option<Timestamp>,
@@ -103,17 +103,17 @@ impl Facts {
 /// Facts about a Service.
 #[derive(Clone, Debug)]
 pub(super) struct ServiceFacts {
-    /// The Service; `None` if the API has none of this name.
+    /// The Service; `None` if the API has no Service of this name.
     pub(super) service: Option<Service>,
     /// Settings of the controller.
     pub(super) options: ServiceOptions,
     /// If set, the provider offers load balancers.
     pub(super) offers: bool,
-    /// Load balancers of the cloud that concern it.
+    /// Load balancers in the cloud that concern the Service.
     pub(super) balancers: Balancers,
     /// Number of Nodes that can be targets.
     pub(super) targets: usize,
-    /// Nodes that cannot be targets, and why.
+    /// Nodes that cannot be targets, with the reason.
     pub(super) excluded: Vec<(String, &'static str)>,
 }
 
@@ -122,7 +122,7 @@ pub(super) struct ServiceFacts {
 pub(super) enum Balancers {
     /// The provider described them.
     Described(Vec<LoadBalancerDescription>),
-    /// The provider describes none: only whether there is one is known, and its addresses.
+    /// The provider describes no load balancers: only the addresses of an existing load balancer are known.
     Found(Option<Vec<String>>),
     /// The cloud could not be asked.
     Failed(String),
@@ -133,21 +133,22 @@ pub(super) enum Balancers {
 /// Facts about a Node.
 #[derive(Clone, Debug)]
 pub(super) struct NodeFacts {
-    /// The Node; `None` if the API has none of this name.
+    /// The Node; `None` if the API has no Node of this name.
     pub(super) node: Option<Node>,
     /// The Node as the API shows it.
     pub(super) object: Value,
     /// If set, the provider offers machines.
     pub(super) offers: bool,
-    /// If set, the Node is, or may be, one of this provider's.
+    /// If set, the Node belongs, or may belong, to this provider.
     pub(super) is_ours: bool,
-    /// The cloud's answer about its machine.
+    /// The cloud's answer about the machine of the Node.
     pub(super) machine: Machine,
     /// Provider ID of the machine that has the Node's name, if its provider ID names none.
     pub(super) named: Option<String>,
     /// Next action of the lifecycle controller.
     pub(super) outlook: Outlook,
-    /// Routes of the cloud that lead to it, as `10.244.1.0/24`; `None` if the cloud has no routes, or was not asked.
+    /// Routes in the cloud that lead to the Node, such as `10.244.1.0/24`; `None` if the cloud has no routes or was not
+    /// asked.
     pub(super) routes: Option<Vec<String>>,
     /// Error that kept routes from being planned.
     pub(super) route_error: Option<String>,
@@ -160,14 +161,14 @@ pub(super) struct NodeFacts {
 pub(super) enum Machine {
     /// The machine exists, running or not.
     Present {
-        /// If set, it is shut down.
+        /// If set, the machine is shut down.
         shutdown: Option<bool>,
         /// Metadata; `None` if the cloud has none yet, or was not asked for it.
         metadata: Option<Box<InstanceMetadata>>,
     },
-    /// The machine does not exist, in the cloud's words.
+    /// The machine does not exist, with the cloud's text.
     Gone(String),
-    /// The question cannot be answered as long as a person has not changed something.
+    /// The machine is ambiguous until an operator changes something.
     Ambiguous(String),
     /// The cloud gave no answer.
     Failed(String),

@@ -1,11 +1,12 @@
-//! `cloud-controller-manager explain`: why a Node or Service is as it is, on one screen.
+//! `cloud-controller-manager explain`: tells on one screen why a Node or Service is in its state.
 //!
-//! The object, its events and the lease are read from Kubernetes, the provider is asked what the cloud has, and the code of
-//! [`plan`](crate::plan) tells what would change next. A pure function turns these facts into [`Cause`]s: each state in which
-//! the controllers let an object wait, hold it or leave it alone is a [`State`] with its meaning and with what to do.
+//! `explain` reads the object, its events and the lease from Kubernetes and the state of the cloud from the provider,
+//! and uses the code of [`plan`](crate::plan) for the changes to come. A pure function turns these facts into
+//! [`Cause`]s. Each state in which the controllers let an object wait, hold it or leave it alone is a [`State`] with
+//! its meaning and advice.
 //!
-//! Nothing is changed: the Kubernetes client refuses whatever is not a read before it is sent, and of the provider
-//! nothing but reads is called.
+//! `explain` is read-only: its Kubernetes client refuses requests that are not reads before they are sent, and the
+//! provider is only read from.
 
 mod cause;
 mod cluster;
@@ -32,5 +33,5 @@ pub use rows::Row;
 pub use state::{State, Weight};
 pub use subject::Subject;
 
-/// The name of the subcommand.
+/// Name of the subcommand.
 pub(crate) const SUBCOMMAND: &str = "explain";

@@ -1,4 +1,4 @@
-//! Causes for which a Node is as it is.
+//! The causes of a Node's state.
 
 use cloud_provider::names::{CONDITION_NETWORK_UNAVAILABLE, CONDITION_READY, LABEL_EXCLUDE_LIFECYCLE, TAINT_SHUTDOWN};
 use cloud_provider::{ConditionStatus, Node};
@@ -13,7 +13,7 @@ use super::cause::{Cause, Causes};
 use super::facts::{Facts, Machine, NodeFacts};
 use super::state::State;
 
-/// Returns the causes for which a Node is as it is.
+/// Returns the causes of a Node's state.
 pub(super) fn causes(facts: &Facts, it: &NodeFacts) -> Vec<Cause> {
     let mut causes = Causes::default();
     let Some(node) = &it.node else {
@@ -40,7 +40,7 @@ pub(super) fn causes(facts: &Facts, it: &NodeFacts) -> Vec<Cause> {
     causes.finish(facts)
 }
 
-/// Adds the states that these events report, unless others ended them.
+/// Adds the states that these events report, unless a later event ended them.
 fn reported(facts: &Facts, reasons: &[EventReason], causes: &mut Causes) {
     for reason in reasons {
         if let Some((state, ends)) = State::of_event(*reason)
@@ -61,7 +61,7 @@ fn machine(it: &NodeFacts, node: &Node, causes: &mut Causes) {
             (None, ConditionStatus::True) if node.provider_id().is_some() => {
                 causes.note(State::MachineMissing, reason.clone());
             }
-            // Its deletion is the cause, held or not.
+            // The deletion is the cause, held or not.
             (None, _) if State::of_outlook(&it.outlook).is_some() => {}
             (None, _) => causes.note(State::NoSuchMachine, reason.clone()),
         },
@@ -83,7 +83,7 @@ fn initialization(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Cause
     match is_planned {
         // The event may not have been written yet, or have expired.
         Some(error) => causes.note(State::InitializationFailed, error.clone()),
-        // Where nothing tells why.
+        // No event explains the state.
         None if causes.is_empty() => causes.add(Cause::new(State::Uninitialized, "").since(node.created)),
         None => {}
     }
@@ -121,7 +121,7 @@ fn lifecycle(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
     if !facts.runs.lifecycle {
         causes.note(State::ControllerOff, "cloud-node-lifecycle-controller");
     }
-    // A Node that the cloud shows, and that is not suspected of being gone, is not held any more.
+    // A Node whose machine exists and is not suspected otherwise is no longer held.
     let is_found = matches!(it.machine, Machine::Present { .. });
     if !is_found {
         reported(facts, &[EventReason::DeletionHeld, EventReason::DeletingNodeFailed], causes);
@@ -176,7 +176,7 @@ fn routes(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
     reported(facts, &[EventReason::RouteFlapping, EventReason::PodCidrOutside], causes);
 }
 
-/// Returns who else claims the Node or its routes.
+/// Returns the other controllers that claim the Node or its routes.
 pub(super) fn claims(it: &NodeFacts, node: &Node) -> Vec<String> {
     let scheme = node.provider_id_scheme().filter(|_| !it.is_ours);
     let routes = it.routes.iter().flatten().filter(|route| route.contains(" leads to "));
@@ -198,7 +198,7 @@ fn condition_time(object: &Value, kind: &str) -> Option<Timestamp> {
     time(&condition(object, kind)?["lastTransitionTime"])
 }
 
-/// Returns reason and message of a condition.
+/// Returns the reason and the message of a condition.
 pub(super) fn condition_text(object: &Value, kind: &str) -> String {
     let Some(condition) = condition(object, kind) else { return String::new() };
     let parts = ["reason", "message"].map(|key| condition[key].as_str().unwrap_or_default());

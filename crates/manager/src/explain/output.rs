@@ -1,4 +1,4 @@
-//! An explanation for people, and for programs.
+//! The output of `explain`, as text and as JSON.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,17 +13,18 @@ use super::rows::Row;
 use crate::doctor::seconds;
 use crate::plan::Step;
 
-/// Columns of a line. Words that are longer stand on a line of their own.
+/// Width of a line in columns. Longer words are on a line of their own.
 const WIDTH: usize = 80;
-/// Events that are shown.
+/// Maximum number of events shown.
 const EVENTS: usize = 5;
-/// Targets that are shown.
+/// Maximum number of targets shown.
 const TARGETS: usize = 20;
 
-/// Version of the JSON form: it grows when a field changes its meaning or goes, not when one is added.
+/// Version of the JSON form. The version increases when a field is removed or changes its meaning, not when a field is
+/// added.
 pub const JSON_VERSION: u32 = 1;
 
-/// The explanation for people.
+/// Returns the explanation as text.
 #[must_use]
 pub fn text(it: &Explanation) -> String {
     let mut page = Page::default();
@@ -93,7 +94,7 @@ fn why(it: &Explanation, page: &mut Page) {
         if !cause.detail.is_empty() {
             page.line(4, &cause.detail);
         }
-        // A condition says it itself.
+        // The text of a condition includes the advice already.
         let is_said = cause.detail.contains(cause.state.advice()) || cause.detail.contains("A person must act");
         if !is_said {
             page.line(4, &format!("To do: {}", cause.state.advice()));
@@ -198,7 +199,7 @@ fn shown(event: &EventFact, now: Timestamp) -> String {
     format!("{}{at}{count}: {}", event.reason, event.message)
 }
 
-/// Cuts a line that does not fit; the JSON form has all of it.
+/// Cuts a line that is too long. The JSON form is never cut.
 fn cut(line: &str) -> String {
     let line = line.replace('\n', " ");
     match line.char_indices().nth(WIDTH) {
@@ -220,7 +221,7 @@ fn age(now: Timestamp, then: Timestamp) -> String {
     format!("{whole} ({})", seconds(elapsed(now, then)))
 }
 
-/// Lines of text that are at most [`WIDTH`] columns wide where that is possible.
+/// A builder of lines that are at most [`WIDTH`] columns wide where possible.
 #[derive(Default)]
 struct Page(String);
 
@@ -246,7 +247,8 @@ impl Page {
         }
     }
 
-    /// Writes words behind `prefix`, and below it where they do not fit. What others say may have line breaks.
+    /// Writes words after `prefix`, and continues below the first word where they do not fit. Line breaks in `text`
+    /// count as spaces.
     fn hanging(&mut self, prefix: &str, text: &str) {
         let indent = prefix.chars().count();
         let (mut line, mut used) = (prefix.to_owned(), indent);
@@ -267,7 +269,7 @@ impl Page {
     }
 }
 
-/// The explanation as one JSON object:
+/// Returns the explanation as one JSON object:
 ///
 /// ```text
 /// {
@@ -275,9 +277,9 @@ impl Page {
 ///   "kind": "Node" or "Service", "namespace": "" or a name, "name": "web", "exists": true,
 ///   "provider": "simulated",
 ///   "cluster": {"name": "kubernetes", "id": "4f2c…" or null},
-///   "causes": [{                       those that make it wait first
-///     "state": "QuotaExceeded",        a name that stays the same over releases
-///     "waits": true,                   false: only worth knowing
+///   "causes": [{                       causes that make the object wait come first
+///     "state": "QuotaExceeded",        stable across releases
+///     "waits": true,                   false: for information only
 ///     "since": "2026-01-01T00:00:00Z" or null,
 ///     "meaning": "…", "detail": "…", "advice": "…"
 ///   }],

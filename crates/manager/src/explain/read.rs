@@ -1,4 +1,4 @@
-//! Reads the facts: from Kubernetes, and from the cloud.
+//! Reads the facts of an explanation from Kubernetes and the cloud.
 
 use std::sync::Arc;
 
@@ -25,32 +25,32 @@ use crate::controllers_task::Settings;
 use crate::doctor::ElectedBy;
 use crate::plan::{Kind, NodeAnswers, ObjectPlan, Report, ask, list, plan_nodes_and_routes, plan_service};
 
-/// Last errors that are told.
+/// Maximum number of last errors in an explanation.
 const ERRORS: usize = 3;
 
-/// Sources of the facts.
+/// The sources of the facts.
 pub struct Reader<'a> {
     /// Settings of the manager.
     pub settings: &'a Settings,
-    /// Client that refuses whatever is not a read.
+    /// Client that refuses every request that is not a read.
     pub client: Client,
-    /// The provider, initialised; or why there is none.
+    /// The initialized provider, or the reason why there is none.
     pub provider: Result<Arc<dyn CloudProvider>, String>,
-    /// The cluster that the objects belong to.
+    /// Cluster that the objects belong to.
     pub cluster: Cluster,
-    /// The lease, if one is used.
+    /// The lease of leader election; `None` without leader election.
     pub lease: Option<ElectedBy>,
-    /// Time of the reading.
+    /// Time at which the facts are read.
     pub now: Timestamp,
 }
 
-/// Explains an object. It changes nothing.
+/// Explains an object, without changing anything.
 ///
 /// # Errors
-/// Why Nodes or Services cannot be read. All else that cannot be read is part of the explanation.
+/// The reason why Nodes or Services cannot be listed. Other errors are part of the explanation.
 pub async fn explain(reader: &Reader<'_>, subject: &Subject) -> Result<Explanation, String> {
     let nodes = list::<Node>(&reader.client).await?;
-    // A provider tells owners by the Services that live.
+    // Providers determine owners by the Services that exist.
     let services = match (subject, list::<Service>(&reader.client).await) {
         (_, Ok(services)) => services,
         (Subject::Service { .. }, Err(error)) => return Err(error),
@@ -279,13 +279,13 @@ fn machine(answer: &Result<InstanceState, Error>) -> Machine {
             Machine::Present { shutdown: *shutdown, metadata: metadata.clone() }
         }
         Ok(InstanceState::Gone(gone)) => Machine::Gone(gone.reason().to_owned()),
-        // Several machines of one name, or a provider ID that is none.
+        // Several machines of one name, or an invalid provider ID.
         Err(error) if error.chain().any(Error::is_invalid) => Machine::Ambiguous(error.to_string()),
         Err(error) => Machine::Failed(error.to_string()),
     }
 }
 
-/// Provider ID of the machine that has the Node's name.
+/// Returns the provider ID of the machine that has the Node's name.
 async fn named(provider: &dyn CloudProvider, node: &Node) -> Option<String> {
     let nameless = Arc::new(Node { provider_id: "".into(), ..node.clone() });
     let answers = look_up(provider, &[nameless], Want { existence: true, ..Want::METADATA }, NO_INSTANCES).await;
@@ -324,7 +324,7 @@ fn why_excluded(node: &Node) -> Option<&'static str> {
     }
 }
 
-/// Adds causes, the last errors, and what is not knowable.
+/// Adds the causes, the last errors and the facts that cannot be known.
 fn finish(
     mut explanation: Explanation,
     causes: Vec<super::Cause>,

@@ -15,23 +15,23 @@ use crate::plan::{ObjectPlan, Outcome};
 pub struct Explanation {
     /// The object that is explained.
     pub subject: Subject,
-    /// Name of the provider; empty if it cannot be made.
+    /// Name of the provider; empty if the provider cannot be created.
     pub provider: String,
-    /// The cluster that it belongs to.
+    /// Cluster that the object belongs to.
     pub cluster: Cluster,
-    /// Time of the reading.
+    /// Time at which the facts were read.
     pub now: Timestamp,
-    /// If set, the API has the object.
+    /// If set, the object exists in the API.
     pub exists: bool,
-    /// Causes, those that make it wait first.
+    /// Causes; those that make the object wait come first.
     pub causes: Vec<Cause>,
     /// The object in Kubernetes, as rows.
     pub kubernetes: Vec<Row>,
-    /// The cloud's side, as rows.
+    /// The object in the cloud, as rows.
     pub cloud: Vec<Row>,
-    /// Load balancers that are the Service's, or stand where its own would be.
+    /// Load balancers that belong to the Service, or that stand in the way of its own.
     pub balancers: Vec<LoadBalancerDescription>,
-    /// Claims of others on the object or on what belongs to it.
+    /// Claims of other controllers on the object or on its resources.
     pub claims: Vec<String>,
     /// Changes that would be made next.
     pub plan: ObjectPlan,
@@ -50,7 +50,7 @@ pub struct Explanation {
 /// An error in the words of the cloud or of the API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastError {
-    /// Time; `None`: it was met just now.
+    /// Time of the error; `None` if the error occurred while the facts were read.
     pub at: Option<Timestamp>,
     /// Place where it was found: `now`, `condition` or the reason of an event.
     pub source: String,
@@ -58,7 +58,7 @@ pub struct LastError {
     pub text: String,
 }
 
-/// Returns `true` if two texts end with the same cause: the errors of a chain are wrapped at their front.
+/// Returns `true` if two texts end with the same cause, because each error of a chain is wrapped at its front.
 pub(super) fn is_same_error(one: &str, other: &str) -> bool {
     const CAUSE: usize = 40;
     /// Shorter texts may be part of another one by chance.
@@ -74,7 +74,8 @@ pub(super) fn is_same_error(one: &str, other: &str) -> bool {
 }
 
 impl Explanation {
-    /// Returns the exit code: 0 nothing waits and nothing would change, 2 something does, 1 something could not be found out.
+    /// Returns the outcome, which determines the exit code: 0 if nothing waits and nothing would change, 2 if something
+    /// does, 1 if a fact could not be read.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let waits = self.causes.iter().any(|cause| cause.state.weight() == Weight::Waits);

@@ -1,4 +1,4 @@
-//! Facts of Kubernetes and of the cloud about an object, as rows of a table.
+//! Facts about an object in Kubernetes and in the cloud, as rows of a table.
 
 use cloud_provider::names::{
     ANNOTATION_NODE_IP, CONDITION_NETWORK_UNAVAILABLE, CONDITION_READY, FINALIZER_LOAD_BALANCER, LABEL_INSTANCE_TYPE,
@@ -11,12 +11,12 @@ use super::facts::{Balancers, Machine, NodeFacts, ServiceFacts};
 use super::node::{condition_text, texts};
 use super::service::{condition, finalizers};
 
-/// A name and its values.
+/// A row: a name and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Name of the fact.
     pub name: &'static str,
-    /// The values; none: it is not set.
+    /// Values of the fact; empty if the fact is not set.
     pub values: Vec<String>,
 }
 
@@ -27,14 +27,14 @@ impl Row {
     }
 }
 
-/// Longer values of annotations are cut.
+/// Maximum length of an annotation's value; longer values are cut.
 const LONGEST: usize = 100;
-/// The copy of the object that kubectl keeps.
+/// Annotation with the copy of the object that kubectl keeps.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Nodes whose names are shown.
+/// Maximum number of Nodes shown by name.
 const NAMED: usize = 5;
 
-/// Returns what Kubernetes has of a Service.
+/// Returns the facts that Kubernetes has about a Service.
 pub(super) fn of_service(it: &ServiceFacts, service: &Service) -> Vec<Row> {
     let spec = service.spec.clone().unwrap_or_default();
     let port = |port: k8s_openapi::api::core::v1::ServicePort| {
@@ -73,7 +73,7 @@ pub(super) fn of_service(it: &ServiceFacts, service: &Service) -> Vec<Row> {
     ]
 }
 
-/// Returns what the cloud has of a Service whose provider describes no load balancers.
+/// Returns the facts that the cloud has about a Service, for a provider that describes no load balancers.
 pub(super) fn of_balancers(balancers: &Balancers) -> Vec<Row> {
     match balancers {
         Balancers::Described(_) | Balancers::Failed(_) | Balancers::NotAsked => Vec::new(),
@@ -92,7 +92,7 @@ fn joined(texts: impl Iterator<Item = String>) -> String {
     texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns what Kubernetes has of a Node.
+/// Returns the facts that Kubernetes has about a Node.
 pub(super) fn of_node(node: &Node, object: &Value) -> Vec<Row> {
     let label = |key: &str| node.labels.get(key).map(str::to_owned);
     let taints = node.taints.iter().map(|taint| match &*taint.value {
@@ -122,7 +122,7 @@ pub(super) fn of_node(node: &Node, object: &Value) -> Vec<Row> {
     ]
 }
 
-/// Returns what the cloud has of a Node.
+/// Returns the facts that the cloud has about a Node.
 pub(super) fn of_machine(it: &NodeFacts) -> Vec<Row> {
     let mut rows = match &it.machine {
         Machine::Present { shutdown, metadata } => {

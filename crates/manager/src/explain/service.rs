@@ -1,4 +1,4 @@
-//! Causes for which a Service is as it is.
+//! The causes of a Service's state.
 
 use cloud_provider::names::{CONDITION_LOAD_BALANCER_READY, FINALIZER_LOAD_BALANCER};
 use cloud_provider::{Ownership, Service, TargetDescription};
@@ -14,7 +14,7 @@ use super::facts::{Balancers, Facts, ServiceFacts};
 use super::state::State;
 use crate::plan::Side;
 
-/// Returns the causes for which a Service is as it is.
+/// Returns the causes of a Service's state.
 pub(super) fn causes(facts: &Facts, it: &ServiceFacts) -> Vec<Cause> {
     let mut causes = Causes::default();
     let Some(service) = &it.service else {
@@ -68,7 +68,7 @@ fn our_classes(it: &ServiceFacts) -> String {
     classes.join(", ")
 }
 
-/// The Service's own load balancer, as `name (ID)`.
+/// Returns the Service's own load balancer, as `name (ID)`.
 fn own(it: &ServiceFacts) -> Option<String> {
     let Balancers::Described(all) = &it.balancers else { return None };
     let own = all.iter().find(|balancer| balancer.ownership == Ownership::Own)?;
@@ -129,7 +129,7 @@ fn unhealthy_targets(it: &ServiceFacts, causes: &mut Causes) {
     }
 }
 
-/// Causes that only events tell.
+/// Adds the causes that only events report.
 fn reported(facts: &Facts, it: &ServiceFacts, service: &Service, causes: &mut Causes) {
     let has_condition = condition(service).is_some();
     for reason in EventReason::ALL {
@@ -139,9 +139,9 @@ fn reported(facts: &Facts, it: &ServiceFacts, service: &Service, causes: &mut Ca
             // The condition is newer than any event.
             State::SyncFailed => !has_condition,
             State::TargetsNotUpdated => true,
-            // As long as the plan says so too.
+            // An event about drift is outdated unless the plan has steps, too.
             State::Drifted => facts.plan.steps.iter().any(|step| step.side == Side::Cloud),
-            // Told by what is there now.
+            // The number of targets is known, so the event is not needed.
             State::NoNodes => it.targets == 0,
             _ => false,
         };
@@ -151,7 +151,7 @@ fn reported(facts: &Facts, it: &ServiceFacts, service: &Service, causes: &mut Ca
     }
 }
 
-/// The API has no such Service.
+/// Adds the causes for a Service that does not exist in the API.
 fn vanished(facts: &Facts, causes: &mut Causes) {
     for reason in [EventReason::BalancerDeletionHeld, EventReason::DeleteFailed, EventReason::Abandoned] {
         let Some((state, ends)) = State::of_event(reason) else { continue };
@@ -161,7 +161,7 @@ fn vanished(facts: &Facts, causes: &mut Causes) {
     }
 }
 
-/// Returns who else claims the Service or its load balancer.
+/// Returns the other controllers that claim the Service or its load balancer.
 pub(super) fn claims(it: &ServiceFacts) -> Vec<String> {
     let Some(service) = &it.service else { return Vec::new() };
     let mut claims = Vec::new();
@@ -182,7 +182,7 @@ pub(super) fn claims(it: &ServiceFacts) -> Vec<String> {
     claims
 }
 
-/// Returns the condition that says why a load balancer waits or fails.
+/// Returns the condition that explains why a load balancer is pending or has failed.
 pub(super) fn condition(service: &Service) -> Option<&Condition> {
     let conditions = service.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     conditions.iter().find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY)

@@ -1,4 +1,4 @@
-//! The states that the controllers know and in which an object waits, is held, or is left alone: what each means and what to do.
+//! The states in which an object waits, is held or is left alone, each with its meaning and its remedy.
 
 use controllers::EventReason;
 use controllers::lifecycle::outlook::Outlook;
@@ -10,7 +10,7 @@ use controllers::service::condition::Reason;
 pub enum Weight {
     /// The object waits, is held, or has failed.
     Waits,
-    /// Worth knowing; nothing waits because of it.
+    /// The state is for information only; nothing waits because of it.
     Informs,
 }
 
@@ -38,13 +38,13 @@ macro_rules! states {
                 match self { $(Self::$state => Weight::$weight,)+ }
             }
 
-            /// Returns the sentence that says what the state means.
+            /// Returns the meaning of the state in one sentence.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$state => $meaning,)+ }
             }
 
-            /// Returns what to do; empty if nothing is to be done.
+            /// Returns the remedy; empty if no action is needed.
             #[must_use]
             pub fn advice(self) -> &'static str {
                 match self { $(Self::$state => $advice,)+ }
@@ -54,8 +54,8 @@ macro_rules! states {
 }
 
 states! {
-    // Both.
-    NobodyLeads, Waits, "No manager leads, so nothing is worked on.",
+    // States of both kinds.
+    NobodyLeads, Waits, "No manager leads, so nothing is synced.",
         "Start the manager, or look into the log of the one that runs; `doctor` tells more.";
     ControllerOff, Waits, "The controller for this object is not selected with these flags.",
         "Give `explain` the flags of the manager; if they are the same, change --controllers.";
@@ -64,7 +64,7 @@ states! {
     CloudUnreachable, Waits, "The cloud could not be asked.",
         "Read the cloud's answer; `doctor` checks the credential and the connection.";
 
-    // Services.
+    // States of Services.
     NotALoadBalancer, Informs, "The Service does not ask for a load balancer.",
         "Set spec.type to LoadBalancer if it shall have one.";
     OtherClass, Waits, "The Service belongs to another controller: its class is not one of this manager's.",
@@ -122,8 +122,8 @@ states! {
     RemovalFailed, Waits, "The Service no longer exists, and its load balancer could not be deleted; that is retried.",
         "If it lasts, remove the cause that the error names.";
 
-    // Nodes.
-    Uninitialized, Waits, "The Node carries the taint of Nodes that no cloud has looked at yet.",
+    // States of Nodes.
+    Uninitialized, Waits, "The Node has the uninitialized taint, because no manager has initialised it yet.",
         "Wait a moment; if it stays, see that a manager leads and runs cloud-node-controller.";
     InitializationFailed, Waits, "The Node cannot be initialised; that is retried with growing pauses of at most 17 minutes.",
         "Remove the cause that the error names.";
@@ -187,7 +187,7 @@ states! {
 }
 
 impl State {
-    /// Returns the state of a Service with this reason in its condition; `None` if all is well.
+    /// Returns the state of a Service with this reason in its condition; `None` if the load balancer is in sync.
     #[must_use]
     pub fn of_reason(reason: Reason) -> Option<Self> {
         Some(match reason {
@@ -241,7 +241,7 @@ impl State {
         })
     }
 
-    /// Returns the state of a Service to which a sync does this; `None` if it is looked after as usual.
+    /// Returns the state of a Service on which a sync does this operation; `None` for the usual one.
     #[must_use]
     pub fn of_operation(operation: Operation) -> Option<Self> {
         match operation {
@@ -252,7 +252,7 @@ impl State {
         }
     }
 
-    /// Returns the state of a Node with this ahead of it.
+    /// Returns the state of a Node with this next action of the lifecycle controller.
     #[must_use]
     pub fn of_outlook(outlook: &Outlook) -> Option<Self> {
         match outlook {
@@ -264,7 +264,7 @@ impl State {
         }
     }
 
-    /// Returns what nobody but the leading manager knows about an object in this state.
+    /// Returns the facts about an object in this state that only the leading manager knows.
     #[must_use]
     pub fn unknown(self) -> Option<&'static str> {
         match self {

@@ -1,4 +1,4 @@
-//! The object that is explained, as the command line names it.
+//! The object to explain, as named on the command line.
 
 use std::fmt;
 
@@ -17,10 +17,10 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Reads `node NAME`, `service NAME`, `service NAMESPACE/NAME` and kubectl's `svc/NAME`.
+    /// Parses `node NAME`, `service NAME`, `service NAMESPACE/NAME` and kubectl's `svc/NAME`.
     ///
     /// # Errors
-    /// What is missing or not known, and what is accepted.
+    /// The argument that is missing or unknown, and the accepted forms.
     pub fn parse(kind: Option<&str>, name: Option<&str>, namespace: Option<&str>) -> Result<Self, String> {
         let accepted = "write `explain node NAME`, `explain service NAME --namespace=NAMESPACE` or `explain service \
                         NAMESPACE/NAME`";

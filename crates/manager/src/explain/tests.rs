@@ -1,5 +1,5 @@
-//! Every state in which the controllers let an object wait, hold it or leave it alone has a situation here in which `explain` names
-//! it. A new state does not compile before it has one.
+//! Tests that `explain` names every state in which the controllers let an object wait, hold it or leave it alone. A new
+//! state does not compile without a situation here.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn facts() -> Facts {
     }
 }
 
-/// A Service whose load balancer is as it asks for, and a Node that is initialised, ready and routed: nothing to explain.
+/// A Service with a load balancer in sync, and an initialized, ready and routed Node: nothing to explain.
 struct Situation {
     facts: Facts,
     service: Value,
@@ -334,7 +334,7 @@ fn every_cause_that_holds_a_deletion_is_told_now_and_from_the_event() {
         let sentence = held.to_string();
         let now = Situation::well().unready().lost().with(|it| it.nodes.outlook = Outlook::Held(held.clone())).node();
         assert!(now.iter().any(|it| it.state == State::DeletionHeld && it.detail == sentence), "{now:?}");
-        // What the plan's single read cannot know is told by the event, with the time of its first report.
+        // The plan's single read cannot know this; the event does, with the time of its first report.
         let told = EventFact {
             message: format!("Keeping node worker-1: {sentence}"),
             ..event(EventReason::DeletionHeld, THEN)

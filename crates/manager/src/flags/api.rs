@@ -1,4 +1,4 @@
-//! The Kubernetes API: where it is and how often it is asked.
+//! Flags of the Kubernetes clients: address and rate limits.
 
 use std::time::Duration;
 
@@ -7,39 +7,39 @@ use runtime::go_duration::GoDuration;
 
 use super::values::{PathFlag, duration, go_bool, go_float, go_int, path};
 
-/// How the Kubernetes API is asked.
+/// Flags of the Kubernetes clients.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Generic")]
 pub struct ApiFlags {
-    /// Requests per second to the API server, for each client. Without it there is no limit: the server's own priority
-    /// and fairness decides, and its 429 answers are obeyed.
+    /// Requests per second to the API server, for each client. Without this flag there is no limit: the API server's
+    /// priority and fairness decides, and the clients obey its 429 answers.
     #[arg(long, value_parser = go_float)]
     pub kube_api_qps: Option<f32>,
-    /// Requests that may be sent at once where --kube-api-qps sets a limit; 30 if unset.
+    /// Burst of requests if --kube-api-qps sets a limit; 30 by default.
     #[arg(long, value_parser = go_int)]
     pub kube_api_burst: Option<i32>,
-    /// Accepted for any value: JSON is spoken with the API server.
+    /// Accepted with any value: requests to the API server always use JSON.
     #[arg(long, default_value = "application/vnd.kubernetes.protobuf", value_name = "TYPE")]
     pub kube_api_content_type: String,
-    /// Every object is looked at again after this long, times a random factor from 1 to 2.
+    /// Interval of full resyncs of all objects, multiplied by a random factor from 1 to 2.
     #[arg(long, default_value = "12h0m0s", value_parser = duration)]
     pub min_resync_period: GoDuration,
-    /// Give each controller the identity of a ServiceAccount of its own in kube-system instead of this process's.
+    /// Use a ServiceAccount of its own in kube-system for each controller, instead of this process's identity.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub use_service_account_credentials: bool,
 }
 
-/// Where the Kubernetes API is, and what belongs nowhere else.
+/// Flags that locate the Kubernetes API, and flags without another section.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Misc")]
 pub struct MiscFlags {
-    /// Path of a kubeconfig, read again when it or a file that it names changes; without it the Pod's service account is used.
+    /// Path of a kubeconfig, reloaded when it or a file that it names changes; the Pod's service account if empty.
     #[arg(long, default_value = "", value_parser = path())]
     pub kubeconfig: PathFlag,
     /// URL of the API server; overrides the kubeconfig's.
     #[arg(long, default_value = "", value_name = "URL")]
     pub master: String,
-    /// Pause between two passes over all Nodes' addresses.
+    /// Interval between passes over the addresses of all Nodes.
     #[arg(long, default_value = "5m0s", value_parser = duration)]
     pub node_status_update_frequency: GoDuration,
 }
@@ -49,7 +49,7 @@ impl ApiFlags {
         self.min_resync_period.to_std().unwrap_or(Duration::from_secs(12 * 3600))
     }
 
-    /// Requests that may be saved up; `None` if that is not said.
+    /// Returns the burst of requests; `None` if the flag is not set.
     pub(super) fn burst(&self) -> Option<u32> {
         self.kube_api_burst.and_then(|burst| u32::try_from(burst).ok())
     }

@@ -1,4 +1,4 @@
-//! Who the callers of the endpoints are.
+//! Flags of authentication of callers.
 
 use clap::{ArgAction, Args};
 use runtime::go_duration::GoDuration;
@@ -6,46 +6,46 @@ use serving::options::{AuthenticationOptions, RequestHeaderOptions};
 
 use super::values::{List, PathFlag, duration, go_bool, list, path};
 
-/// The header that API aggregation always sends for a UID.
+/// Header with the UID that API aggregation always sends.
 const STANDARD_UID: &str = "X-Remote-Uid";
 
-/// Who the callers of the endpoints are.
+/// Flags of authentication of callers.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Authentication")]
 pub struct AuthenticationFlags {
-    /// Kubeconfig for checking bearer tokens and for reading the front proxy's settings; without it the Pod's service
-    /// account. --kubeconfig is not used for this.
+    /// Kubeconfig for authenticating bearer tokens and reading the front proxy's settings; the Pod's service account if
+    /// empty. --kubeconfig is not used for this.
     #[arg(long, default_value = "", value_parser = path())]
     pub authentication_kubeconfig: PathFlag,
-    /// Do not read ConfigMap kube-system/extension-apiserver-authentication: client certificates and the front proxy are
-    /// then known from the files below only.
+    /// Do not read ConfigMap kube-system/extension-apiserver-authentication; client certificates and the front proxy
+    /// are then authenticated with the files below only.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub authentication_skip_lookup: bool,
-    /// Start even if that ConfigMap cannot be read.
+    /// Start even if ConfigMap kube-system/extension-apiserver-authentication cannot be read.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub authentication_tolerate_lookup_failure: bool,
-    /// How long the answer about a bearer token is kept; negative: not at all.
+    /// Time that the authentication of a bearer token is cached; negative to disable the cache.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub authentication_token_webhook_cache_ttl: GoDuration,
-    /// CA bundle for client certificates instead of the ConfigMap's.
+    /// CA bundle for client certificates, instead of the ConfigMap's.
     #[arg(long, default_value = "", value_parser = path())]
     pub client_ca_file: PathFlag,
     /// CA bundle of the front proxy; the --requestheader flags take effect only with it.
     #[arg(long, default_value = "", value_parser = path())]
     pub requestheader_client_ca_file: PathFlag,
-    /// Common names that the front proxy may present; empty: any.
+    /// Common names that the front proxy may present; any if empty.
     #[arg(long, default_value = "", value_parser = list)]
     pub requestheader_allowed_names: Vec<List>,
-    /// Headers with the user's name; the first that is there counts.
+    /// Headers with the user's name; the first header present is used.
     #[arg(long, default_value = "x-remote-user", value_parser = list)]
     pub requestheader_username_headers: Vec<List>,
-    /// Headers with the user's UID; X-Remote-Uid must be among them.
+    /// Headers with the user's UID; must include X-Remote-Uid.
     #[arg(long, default_value = "", value_parser = list)]
     pub requestheader_uid_headers: Vec<List>,
     /// Headers with the user's groups.
     #[arg(long, default_value = "x-remote-group", value_parser = list)]
     pub requestheader_group_headers: Vec<List>,
-    /// Prefixes of headers with further attributes of the user.
+    /// Prefixes of headers with extra attributes of the user.
     #[arg(long, default_value = "x-remote-extra-", value_parser = list)]
     pub requestheader_extra_headers_prefix: Vec<List>,
 }
@@ -69,7 +69,7 @@ impl AuthenticationFlags {
         }
     }
 
-    /// `uid_gate`: the feature gate `RemoteRequestHeaderUID`.
+    /// Validates the flags. `uid_gate` is the feature gate `RemoteRequestHeaderUID`.
     pub(super) fn validate(&self, uid_gate: bool) -> Vec<String> {
         let lists = [
             ("requestheader-allowed-names", &self.requestheader_allowed_names),
@@ -94,7 +94,7 @@ impl AuthenticationFlags {
         errors
     }
 
-    /// FLAG-40: lists without the header that API aggregation sends.
+    /// Returns warnings about lists that lack the header that API aggregation sends (FLAG-40).
     pub(super) fn warnings(&self) -> Vec<String> {
         let lists = [
             ("--requestheader-username-headers", &self.requestheader_username_headers, "x-remote-user"),

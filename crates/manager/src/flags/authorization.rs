@@ -1,4 +1,4 @@
-//! What the callers of the endpoints may do.
+//! Flags of authorization of callers.
 
 use clap::Args;
 use runtime::go_duration::GoDuration;
@@ -6,22 +6,21 @@ use serving::options::AuthorizationOptions;
 
 use super::values::{List, PathFlag, duration, list, path};
 
-/// What the callers of the endpoints may do.
+/// Flags of authorization of callers.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Authorization")]
 pub struct AuthorizationFlags {
-    /// Kubeconfig for asking what a caller may do; without it the Pod's service account. --kubeconfig is not used for
-    /// this.
+    /// Kubeconfig for authorizing callers; the Pod's service account if empty. --kubeconfig is not used for this.
     #[arg(long, default_value = "", value_parser = path())]
     pub authorization_kubeconfig: PathFlag,
-    /// Paths that anybody may read; a * at the end stands for any ending. Setting it replaces the default, so name
-    /// /healthz too where probes need it.
+    /// Paths that are allowed without authorization; a * at the end matches any suffix. A value replaces the default,
+    /// so include /healthz if probes need it.
     #[arg(long, default_value = "/healthz,/readyz,/livez", value_parser = list)]
     pub authorization_always_allow_paths: Vec<List>,
-    /// How long the answer that a caller may do something is kept.
+    /// Time that the permission of a caller is cached.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub authorization_webhook_cache_authorized_ttl: GoDuration,
-    /// How long the answer that a caller may not do something is kept.
+    /// Time that the refusal of a caller is cached.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub authorization_webhook_cache_unauthorized_ttl: GoDuration,
 }
@@ -53,7 +52,7 @@ impl AuthorizationFlags {
             .collect()
     }
 
-    /// A liveness probe asks for `/healthz` anonymously.
+    /// Returns a warning if anonymous liveness probes of `/healthz` are refused.
     pub(super) fn warnings(&self) -> Option<String> {
         let allows = |pattern: &String| {
             let pattern = pattern.trim_start_matches('/');

@@ -1,4 +1,4 @@
-//! The flags of `check`: those of the manager, and the files.
+//! Flags of `check`: those of the manager, and the files.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,9 +8,9 @@ use clap::{Arg, ArgAction, CommandFactory as _, Parser};
 use super::values::{PathFlag, go_bool, path};
 use super::{Flags, Output, Parsed, Program, parse};
 
-/// The section of the help with the flags that only `check` has.
+/// Section of the help with the flags that only `check` has.
 const SECTION: &str = "Check";
-/// Flags of the manager that decide about findings.
+/// Flags of the manager that influence findings.
 const CONCERNED: [&str; 6] =
     ["cloud-provider", "cloud-config", "load-balancer-classes", "default-load-balancer", "v", "help"];
 
@@ -23,7 +23,7 @@ JSON: {\"version\": 1, \"provider\", \"findings\": [{\"file\", \"line\", \"docum
 \"text\"}], \"errors\", \"summary\": {\"services\", \"skipped\", \"errors\", \"warnings\", \"exitCode\"}}
 All other flags of the manager are accepted, too, so that the command line of a manifest works as it is.";
 
-/// All flags of the manager, the files, and the form of the report.
+/// Flags of the manager, the files, and flags of the report.
 #[derive(Parser, Debug)]
 pub(crate) struct CheckFlags {
     #[command(flatten)]
@@ -31,13 +31,13 @@ pub(crate) struct CheckFlags {
     /// File or directory with objects in YAML or JSON, or - for standard input; may be repeated.
     #[arg(short = 'f', long, value_parser = path(), help_heading = SECTION)]
     filename: Vec<PathFlag>,
-    /// Read the directories in directories, too.
+    /// Read subdirectories as well.
     #[arg(short = 'R', long, default_value = "false", value_parser = go_bool, action = ArgAction::Set, help_heading = SECTION)]
     pub(crate) recursive: bool,
-    /// End with exit code 1 for warnings, too.
+    /// Exit with code 1 for warnings, too.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set, help_heading = SECTION)]
     pub(crate) strict: bool,
-    /// Form of the output: text or json.
+    /// Format of the output: text or json.
     #[arg(long, default_value = "text", value_name = "FORM", value_parser = str::parse::<Output>, help_heading = SECTION)]
     pub(crate) output: Output,
 }
@@ -49,7 +49,7 @@ impl AsMut<Flags> for CheckFlags {
 }
 
 impl CheckFlags {
-    /// Parses and validates the arguments of the subcommand `name`; the program's name comes first.
+    /// Parses and validates the arguments of the subcommand `name`. The first argument is the program's name.
     pub(crate) fn parse(
         program: &Program,
         name: &'static str,
@@ -68,7 +68,7 @@ impl CheckFlags {
         parse(program, command, &called, arguments)
     }
 
-    /// The files and directories, in the order of the command line; `-` is standard input.
+    /// Returns the files and directories in the order of the command line; `-` is standard input.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.filename.iter().filter_map(PathFlag::to_path_buf).collect()
     }

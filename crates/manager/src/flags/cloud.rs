@@ -1,4 +1,4 @@
-//! The cloud and the cluster in it.
+//! Flags of the cloud and the cluster.
 
 use std::str::FromStr;
 
@@ -7,14 +7,14 @@ use runtime::go_duration::GoDuration;
 
 use super::values::{PathFlag, duration, go_bool, path};
 
-/// What happens when the file of `--cloud-config` changes (APP-89).
+/// The reaction to a change of the file of `--cloud-config` (APP-89).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnCloudConfigChange {
-    /// The provider is given it.
+    /// The provider reloads the file.
     Reload,
-    /// The process ends in order, so that it is started again.
+    /// The process shuts down in order, to be restarted.
     Exit,
-    /// Nothing.
+    /// The change is ignored.
     Ignore,
 }
 
@@ -31,30 +31,30 @@ impl FromStr for OnCloudConfigChange {
     }
 }
 
-/// The cloud and the cluster in it.
+/// Flags of the cloud and the cluster.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Generic")]
 pub struct CloudFlags {
-    /// The cloud. A program called as a vendor's (hcloud-cloud-controller-manager, ...) need not be told.
+    /// Name of the cloud provider. Optional for a program with a vendor's name (hcloud-cloud-controller-manager, ...).
     #[arg(long, default_value = "", value_name = "NAME")]
     pub cloud_provider: String,
-    /// The provider's configuration file.
+    /// Configuration file of the provider.
     #[arg(long, default_value = "", value_parser = path())]
     pub cloud_config: PathFlag,
-    /// If that file changes: reload hands it to the provider (one that cannot take it over is not restarted, the log says
-    /// so), exit ends the process in order with code 0, ignore does nothing.
+    /// Reaction to a change of that file: reload passes it to the provider (a provider that cannot reload is not
+    /// restarted, which is logged), exit ends the process with code 0, ignore does nothing.
     #[arg(long, default_value = "reload", value_name = "WHAT", value_parser = str::parse::<OnCloudConfigChange>)]
     pub cloud_config_change: OnCloudConfigChange,
-    /// Name of the cluster; part of the names of cloud resources, so it must stay the same.
+    /// Name of the cluster; part of the names of cloud resources, so it must not change.
     #[arg(long, default_value = cloud_provider::names::DEFAULT_CLUSTER_NAME, value_name = "NAME")]
     pub cluster_name: String,
-    /// Start even if the cloud cannot tell this cluster's resources from another's.
+    /// Start even if the provider cannot tell resources of this cluster from those of another.
     #[arg(long, hide = true, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub allow_untagged_cloud: bool,
-    /// Accepted, without effect.
+    /// Accepted without effect, for compatibility.
     #[arg(long, hide = true, default_value = "0s", value_parser = duration)]
     pub node_sync_period: GoDuration,
-    /// Accepted, without effect: volumes are the CSI drivers' work.
+    /// Accepted without effect: CSI drivers manage volumes.
     #[arg(long, default_value = "", value_name = "NAME")]
     pub external_cloud_volume_plugin: String,
 }

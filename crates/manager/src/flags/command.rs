@@ -1,4 +1,4 @@
-//! Arguments in, values out: the rules that all commands share (FLAG-1 … FLAG-9).
+//! Parsing of arguments with the rules that all commands share (FLAG-1 … FLAG-9).
 
 use std::any::TypeId;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use super::tls::{Numbers, SniFlag};
 use super::values::{List, ListenAddress, PathFlag, with_hyphens};
 use super::version::VersionFlag;
 
-/// Sets what every flag of a type has in common, and a program's own defaults.
+/// Sets the options that all flags of a type share, and the program's own defaults.
 pub(super) fn prepare(command: Command, program: &Program) -> Command {
     let command = command
         .disable_help_flag(true)
@@ -32,7 +32,7 @@ fn by_type(argument: Arg) -> Arg {
         return argument;
     }
     let nothing = argument.get_default_values().iter().all(|value| value.is_empty());
-    // Alphabetical within a section.
+    // Flags are in alphabetical order within a section.
     let argument = argument.display_order(0).hide_default_value(nothing);
     match kind(&argument) {
         "bool" => switch(argument).value_name("BOOL"),
@@ -53,24 +53,24 @@ fn by_type(argument: Arg) -> Arg {
             };
             let argument = if kind == "path" { argument.value_hint(ValueHint::AnyPath) } else { argument };
             let argument = if placeholder.is_empty() { argument } else { argument.value_name(placeholder) };
-            // What follows a flag is its value, whatever it looks like.
+            // The argument after a flag is its value, even if it looks like a flag.
             argument.allow_hyphen_values(true)
         }
     }
 }
 
-/// FLAG-2.
+/// Lets a Boolean flag stand without a value (FLAG-2).
 fn switch(argument: Arg) -> Arg {
     argument.num_args(0..=1).require_equals(true).default_missing_value("true")
 }
 
-/// The type of a flag's value, as the documentation names it.
+/// Returns the type of a flag's value, as the documentation names it.
 pub(super) fn kind(argument: &Arg) -> &'static str {
     let id = argument.get_value_parser().type_id();
     let kinds = [
         (TypeId::of::<bool>(), "bool"),
         (TypeId::of::<i32>(), "int32"),
-        // The verbosity: an int32 of which no more is kept.
+        // The verbosity, an int32 that is kept in eight bits.
         (TypeId::of::<u8>(), "int32"),
         (TypeId::of::<i64>(), "int"),
         (TypeId::of::<f32>(), "float32"),
@@ -89,17 +89,17 @@ pub(super) fn kind(argument: &Arg) -> &'static str {
     kinds.into_iter().find(|(known, _)| id == *known).map_or("string", |(_, name)| name)
 }
 
-/// Values that could be read, and what is wrong with the arguments that could not.
+/// The parsed values, and the errors of arguments that could not be parsed.
 pub(super) struct Read<T> {
     pub(super) values: T,
     pub(super) errors: Vec<String>,
 }
 
-/// Reads arguments into `T`, the program's name first. All that is wrong is found: what cannot be read is put aside and
-/// the rest is read again.
+/// Parses arguments into `T`. The first argument is the program's name. To report all errors at once, an argument that
+/// cannot be parsed is removed and the rest is parsed again.
 ///
 /// # Errors
-/// Something to say instead of values.
+/// The message to print if there are no values.
 pub(super) fn read<T: FromArgMatches>(
     command: &Command,
     name: &str,
@@ -132,7 +132,7 @@ pub(super) fn read<T: FromArgMatches>(
     }
 }
 
-/// Takes out the flag that an error is about, wherever it stands, with its value. Whether there was one.
+/// Removes the flag that an error is about, with its value. Returns `true` if the flag was found.
 fn put_aside(arguments: &mut Vec<OsString>, error: &clap::Error) -> bool {
     let before = arguments.len();
     let Some(flag) = explain::flag(error) else { return false };
@@ -145,7 +145,7 @@ fn put_aside(arguments: &mut Vec<OsString>, error: &clap::Error) -> bool {
     while let Some(argument) = rest.next() {
         let text = argument.to_string_lossy();
         let (name, attached) = text.split_once('=').map_or((&*text, false), |(name, _)| (name, true));
-        // `-v4` is `--v`.
+        // The argument `-v4` means `--v=4`.
         if name != flag && !(flag == "--v" && text.starts_with("-v")) {
             kept.push(argument);
             continue;

@@ -1,4 +1,4 @@
-//! Completions for shells: flags, subcommands with their flags, and values.
+//! Shell completions of subcommands, flags and values.
 
 use clap::builder::{PossibleValuesParser, Resettable};
 use clap::{Arg, Command, CommandFactory as _};
@@ -9,7 +9,7 @@ use super::subcommand::SUBCOMMANDS;
 use super::{Flags, OrphansFlags, check, command};
 
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
-/// Flags with few values. The names of the clouds are the program's.
+/// Flags with a fixed set of values. The names of the clouds come from the program.
 const VALUES: [(&str, &[&str]); 4] = [
     ("service-validation-action", &["Warn", "Deny"]),
     ("node-deletion", &["on", "dry-run", "off"]),
@@ -17,10 +17,10 @@ const VALUES: [(&str, &[&str]); 4] = [
     ("output", &["text", "json"]),
 ];
 
-/// Returns the script for a shell.
+/// Returns the completion script for a shell.
 ///
 /// # Errors
-/// A shell without completions.
+/// If there are no completions for the shell.
 pub(super) fn script(program: &Program, shell: &str) -> Result<String, String> {
     let generator = match shell {
         "bash" => Shell::Bash,
@@ -40,16 +40,17 @@ fn described(program: &Program) -> Command {
     let output = || Arg::new("output").long("output").help("Form of the output");
     let complete = |command: Command| command::prepare(command, program).mut_args(|flag| with_values(flag, program));
     let top = complete(Command::new(program.name()).args(flags()));
-    SUBCOMMANDS.into_iter().fold(top, |top, (name, about)| {
+    SUBCOMMANDS.iter().copied().fold(top, |top, (name, about)| {
         let sub = Command::new(name).about(about);
         top.subcommand(match name {
             "plan" | "doctor" => complete(sub.args(flags()).arg(output())),
             "check" => complete(sub.args(flags()).args(check::arguments())),
             "orphans" => complete(sub.args(offered(&OrphansFlags::command()))),
             "explain" => sub.subcommands(["node", "service"].map(Command::new)),
-            // Subcommands instead of values: the generator for fish knows no values of arguments that are no flags.
+            // Subcommands instead of values, because the generator for fish does not complete values of positional
+            // arguments.
             "completion" => sub.subcommands(SHELLS.map(Command::new)),
-            "help" => sub.subcommands(SUBCOMMANDS.map(|(name, _)| Command::new(name))),
+            "help" => sub.subcommands(SUBCOMMANDS.iter().map(|(name, _)| Command::new(*name))),
             _ => sub,
         })
     })
@@ -66,14 +67,15 @@ fn with_values(flag: Arg, program: &Program) -> Arg {
     let values = VALUES.into_iter().find(|(flag, _)| *flag == name).map(|(_, values)| values.to_vec());
     let values = if name == "cloud-provider" { Some(program.providers.clone()) } else { values };
     match values.filter(|values| !values.is_empty()) {
-        // An empty default is none of the values.
+        // An empty default is not one of the values.
         Some(values) => flag.value_parser(PossibleValuesParser::new(values)).default_value(Resettable::Reset),
         None => flag,
     }
 }
 
-/// Corrects what the generator does wrong in bash: the words of a name with dashes stand in its cases as if they were subcommands,
-/// so that nothing is completed after a subcommand; and bash splits `--flag=VALUE` at `=`, so that the flag is a word further back.
+/// Corrects the generated bash script: the words of a hyphenated name stand in its cases like subcommands, so that
+/// nothing is completed after a subcommand, and bash splits `--flag=VALUE` at `=`, so that the flag is one word further
+/// back.
 fn corrected_for_bash(script: &str, name: &str) -> String {
     let case = |separator: &str| format!("{}__subcmd__", name.replace('-', separator));
     let previous_word = "    prev=\"$3\"\n";

@@ -1,4 +1,4 @@
-//! Which controllers run, and what all of them do alike.
+//! Flags that select controllers and apply to all of them.
 
 use clap::{ArgAction, Args};
 use cloud_provider::names::CONTROLLERS;
@@ -8,7 +8,10 @@ use super::gates::FeatureGates;
 use super::values::{List, duration, go_bool, list};
 use crate::selection::Selection;
 
-/// Controllers that only some vendors' programs have (APP-22): canonical names and aliases.
+/// The controller that tags instances, on aws.
+pub(super) const TAGGING: &str = "tagging";
+
+/// Canonical names and aliases of controllers that only some vendors' programs have (APP-22).
 const RESERVED: [&str; 7] = [
     "gke-service",
     "gke-service-lb-controller",
@@ -16,15 +19,15 @@ const RESERVED: [&str; 7] = [
     "gkenetworkparamset",
     "node-ipam-controller",
     "nodeipam",
-    "tagging",
+    TAGGING,
 ];
 
-/// The controller that an item of the list names.
+/// Returns the controller that an item of the list names.
 fn name(item: &str) -> &str {
     item.strip_prefix('-').unwrap_or(item)
 }
 
-/// Which controllers run, and what all of them do alike.
+/// Flags that select controllers and apply to all of them.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Generic")]
 pub struct ControllersFlags {
@@ -39,28 +42,30 @@ pub struct ControllersFlags {
     /// Optional behaviour, as NAME=true|false, separated by commas.
     #[arg(long, value_name = "MAP", value_parser = str::parse::<FeatureGates>)]
     pub feature_gates: Vec<FeatureGates>,
-    /// Say on an object, with an event or a condition, why it waits.
+    /// Explain in events and conditions why an object is pending.
     #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub explain: bool,
-    /// What is in work at a stop may take this long to finish, before the lease is handed over; it must fit in the Pod's
-    /// grace period.
+    /// Time that work in progress may take to finish at a shutdown, before the lease is released. Must be shorter than
+    /// the Pod's termination grace period.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub shutdown_timeout: GoDuration,
 }
 
 impl ControllersFlags {
+    /// Parses `--controllers`.
+    ///
     /// # Errors
-    /// One text for each name that is no controller's.
+    /// One error for each unknown name.
     pub(super) fn selection(&self) -> Result<Selection, Vec<String>> {
         Selection::parse(List::all(&self.controllers).filter(|item| !RESERVED.contains(&name(item))))
     }
 
-    /// Those asked for that only some vendors' programs have.
+    /// Returns the selected controllers that only some vendors' programs have.
     pub(super) fn reserved(&self) -> impl Iterator<Item = &str> {
         List::all(&self.controllers).filter(|item| RESERVED.contains(item))
     }
 
-    /// The items with canonical names, as `/configz` shows them (APP-156).
+    /// Returns the items with canonical names, as `/configz` shows them (APP-156).
     pub(crate) fn canonical(&self) -> Vec<String> {
         let canonical = |item: &str| {
             let (minus, name) = item.strip_prefix('-').map_or(("", item), |name| ("-", name));

@@ -1,4 +1,4 @@
-//! Leader election and migration.
+//! Flags of leader election and leader migration.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,38 +9,39 @@ use runtime::go_duration::GoDuration;
 
 use super::values::{PathFlag, duration, go_bool, path};
 
-/// The only kind of lock that is left.
+/// The only supported kind of lock.
 const LEASES: &str = "leases";
 
-/// A second lease that is shared with the kube-controller-manager.
+/// Flags of leader migration.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Leader-migration")]
 pub struct LeaderMigrationFlags {
-    /// Move controllers between kube-controller-manager and this program by a second lease; needs --leader-elect.
+    /// Migrate controllers between kube-controller-manager and this program with a second lease; requires
+    /// --leader-elect.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub enable_leader_migration: bool,
-    /// File that says which controller runs under which lease; without it the built-in assignment holds.
+    /// File that assigns controllers to leases; the built-in assignment if empty.
     #[arg(long, default_value = "", value_parser = path())]
     pub leader_migration_config: PathFlag,
 }
 
-/// Which of several replicas runs the controllers.
+/// Flags of leader election.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Generic")]
 pub struct LeaderElectionFlags {
-    /// Run the controllers only while holding a lease, so that of several replicas one works.
+    /// Run the controllers only while holding a lease, so that only one of several replicas works.
     #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub leader_elect: bool,
-    /// A lease that was not renewed for this long may be taken over.
+    /// Time after which a lease that was not renewed may be acquired by another replica.
     #[arg(long, default_value = "15s", value_parser = duration)]
     pub leader_elect_lease_duration: GoDuration,
-    /// The holder gives up after failing to renew for this long; less than the lease's duration.
+    /// Time after which the holder gives up renewing the lease; must be less than --leader-elect-lease-duration.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub leader_elect_renew_deadline: GoDuration,
-    /// Pause between two attempts to take or to renew the lease.
+    /// Interval between attempts to acquire or renew the lease.
     #[arg(long, default_value = "2s", value_parser = duration)]
     pub leader_elect_retry_period: GoDuration,
-    /// Kind of the lock; only leases.
+    /// Kind of the lock; only leases is supported.
     #[arg(long, default_value = LEASES, value_name = "KIND")]
     pub leader_elect_resource_lock: String,
     /// Name of the lease.
@@ -51,34 +52,34 @@ pub struct LeaderElectionFlags {
     pub leader_elect_resource_namespace: String,
 }
 
-/// How the leader is elected, as flags have it.
+/// The settings of leader election, as the flags set them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionSettings {
-    /// The lease's namespace.
+    /// Namespace of the lease.
     pub namespace: String,
-    /// The lease's name.
+    /// Name of the lease.
     pub name: String,
-    /// A lease that was not renewed for this long may be taken over.
+    /// Time after which a lease that was not renewed may be acquired by another replica.
     pub lease_duration: Duration,
-    /// The holder gives up after failing to renew for this long.
+    /// Time after which the holder gives up renewing the lease.
     pub renew_deadline: Duration,
-    /// Pause between attempts.
+    /// Interval between attempts to acquire or renew the lease.
     pub retry_period: Duration,
-    /// Hand the lease over at a graceful stop (D-13).
+    /// If set, the lease is released at a graceful stop (D-13).
     pub release_on_stop: bool,
-    /// The second lease, if there is to be one.
+    /// Leader migration with a second lease; `None` if it is disabled.
     pub migration: Option<MigrationSettings>,
 }
 
-/// Leader migration, as flags have it.
+/// The settings of leader migration, as the flags set them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MigrationSettings {
-    /// The file of `--leader-migration-config`; `None`: the built-in assignment (APP-78).
+    /// File of `--leader-migration-config`; `None` for the built-in assignment (APP-78).
     pub file: Option<PathBuf>,
 }
 
 impl LeaderElectionFlags {
-    /// `None` without `--leader-elect`.
+    /// Returns the settings of leader election; `None` without `--leader-elect`.
     pub(super) fn settings(&self, migration: &LeaderMigrationFlags, release_on_stop: bool) -> Option<ElectionSettings> {
         self.leader_elect.then(|| ElectionSettings {
             namespace: self.leader_elect_resource_namespace.clone(),
@@ -93,7 +94,7 @@ impl LeaderElectionFlags {
         })
     }
 
-    /// The lock and FLAG-20. Nothing is checked where nothing is elected.
+    /// Validates the kind of lock and the timings (FLAG-20). Nothing is validated without leader election.
     pub(super) fn validate(&self) -> Vec<String> {
         if !self.leader_elect {
             return Vec::new();
@@ -117,7 +118,7 @@ impl LeaderElectionFlags {
         errors
     }
 
-    /// FLAG-20, with the flags that it is about.
+    /// Returns the errors of the timings, with the names of their flags (FLAG-20).
     fn timing_errors(&self) -> Vec<String> {
         let config = ElectionConfig {
             lease_duration: self.leader_elect_lease_duration.to_std_or_zero(),

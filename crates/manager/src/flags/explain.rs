@@ -1,11 +1,11 @@
-//! What a user is told of arguments that cannot be read.
+//! Error messages for arguments that cannot be parsed.
 
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::subcommand;
 
-/// Returns the errors as one text, each once and on a line of its own (FLAG-10). The printer writes `Error: ` before the text.
+/// Joins the errors, each once and on a line of its own (FLAG-10). The printer writes `Error: ` before the text.
 pub(super) fn together(errors: Vec<String>) -> String {
     let mut distinct: Vec<String> = Vec::new();
     for error in errors {
@@ -16,13 +16,13 @@ pub(super) fn together(errors: Vec<String>) -> String {
     distinct.join("\nError: ")
 }
 
-/// FLAG-8: arguments that are no flags. Empty ones are tolerated.
+/// Returns an error for positional arguments (FLAG-8). Empty arguments are tolerated.
 pub(super) fn positional(matches: &ArgMatches, command: &str) -> Option<String> {
     let arguments = matches.try_get_many::<String>("arguments").ok()??;
     let arguments: Vec<_> = arguments.filter(|argument| !argument.is_empty()).collect();
     (!arguments.is_empty()).then(|| {
         let list = arguments.iter().map(|argument| format!("{argument:?}")).collect::<Vec<_>>().join(" ");
-        // A subcommand's own name has a space in it, and there are no subcommands below it.
+        // The name of a subcommand contains a space, and there are no nested subcommands.
         let hint = match arguments.first() {
             Some(word) if !command.contains(' ') => subcommand::hint(word),
             _ => "write --name=value".to_owned(),
@@ -31,9 +31,9 @@ pub(super) fn positional(matches: &ArgMatches, command: &str) -> Option<String> 
     })
 }
 
-/// The flag that an error is about, as in `--name`.
+/// Returns the flag that an error is about, as `--name`.
 pub(super) fn flag(error: &clap::Error) -> Option<String> {
-    // clap shows the value's placeholder behind the flag.
+    // clap shows the value's placeholder after the flag.
     let argument = context(error, ContextKind::InvalidArg)?;
     argument.split([' ', '=', '[']).next().filter(|flag| flag.starts_with('-')).map(str::to_owned)
 }
@@ -46,7 +46,7 @@ fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
     }
 }
 
-/// FLAG-9: the stems that scripts know, and what to do.
+/// Returns the message for an error: a wording that scripts know, and the remedy (FLAG-9).
 pub(super) fn explain(error: &clap::Error, command: &str) -> String {
     let flag = flag(error).unwrap_or_default();
     let see = format!("see '{command} --help'");

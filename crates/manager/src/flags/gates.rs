@@ -9,39 +9,39 @@ use controllers::options::RouteMode;
 
 use super::values::go_bool;
 
-/// How far a gate has come.
+/// The stage of a feature gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Off unless asked for; `AllAlpha` asks for it.
+    /// Off by default; `AllAlpha` enables it.
     Alpha,
-    /// On unless asked otherwise; `AllBeta` asks either way.
+    /// On by default; `AllBeta` sets it.
     Beta,
-    /// Sets all gates of a stage that are not named.
+    /// Sets all gates of a stage that are not set by name.
     Bulk,
 }
 
-/// A feature gate that acts here.
+/// A feature gate that has an effect in this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// Its name.
+    /// Name of the gate.
     pub name: &'static str,
-    /// How far it has come.
+    /// Stage of the gate.
     pub stage: Stage,
-    /// Whether it is on if nothing is said.
+    /// Value of the gate if it is not set.
     pub default: bool,
-    /// What it does.
+    /// Effect of the gate.
     pub effect: &'static str,
 }
 
-/// Admission webhooks may be served (APP-140).
+/// Gate that permits admission webhooks (APP-140).
 pub const GATE_WEBHOOK: &str = "CloudControllerManagerWebhook";
-/// Set to false: the lease is not released at a graceful stop (APP-67).
+/// Gate that, if set to false, keeps the lease from being released at a graceful stop (APP-67).
 pub const GATE_RELEASE_LEASE: &str = "ControllerManagerReleaseLeaderElectionLockOnExit";
-/// Permits the flags for split log streams.
+/// Gate that permits the flags for split log streams.
 pub const GATE_LOGGING_ALPHA: &str = "LoggingAlphaOptions";
-/// Permits the JSON log.
+/// Gate that permits the JSON log format.
 pub const GATE_LOGGING_BETA: &str = "LoggingBetaOptions";
-/// Permits `--requestheader-uid-headers`.
+/// Gate that permits the flag `--requestheader-uid-headers`.
 pub const GATE_UID_HEADER: &str = "RemoteRequestHeaderUID";
 const ALL_ALPHA: &str = "AllAlpha";
 const ALL_BETA: &str = "AllBeta";
@@ -50,7 +50,7 @@ const fn gate(name: &'static str, stage: Stage, default: bool, effect: &'static 
     Gate { name, stage, default, effect }
 }
 
-/// The gates that act here.
+/// Feature gates that have an effect in this program.
 pub const GATES: [Gate; 8] = [
     gate(ALL_ALPHA, Stage::Bulk, false, "Sets every alpha gate that is not named."),
     gate(ALL_BETA, Stage::Bulk, false, "Sets every beta gate that is not named."),
@@ -68,7 +68,7 @@ pub const GATES: [Gate; 8] = [
     gate(GATE_UID_HEADER, Stage::Beta, true, "Permits --requestheader-uid-headers."),
 ];
 
-/// Gates that the reference knows and that do nothing here: accepted, so that an existing manifest starts.
+/// Feature gates of the Go program that have no effect here. They are accepted so that existing manifests start.
 pub const INERT: [&str; 36] = [
     "APIResponseCompression",
     "APIServerIdentity",
@@ -107,12 +107,12 @@ pub const INERT: [&str; 36] = [
     "WatchCacheInitializationPostStartHook",
     "WatchList",
 ];
-/// The gates among them that cannot be changed, and to what they are locked.
+/// Gates without effect that are locked, with their value.
 const LOCKED: [(&str, bool); 1] = [("DeclarativeValidation", true)];
-/// The gates among them that are on their way out.
+/// Gates without effect that are deprecated.
 const DEPRECATED: [&str; 1] = ["KMSv1"];
 
-/// One occurrence of `--feature-gates`, or all of them together.
+/// The feature gates of one occurrence of `--feature-gates`, or of all occurrences together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureGates(BTreeMap<String, bool>);
 
@@ -139,7 +139,7 @@ impl FromStr for FeatureGates {
     }
 }
 
-/// As the flag is written, in alphabetical order.
+/// Formats the gates like the flag's value, in alphabetical order.
 impl fmt::Display for FeatureGates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (name, on)) in self.0.iter().enumerate() {
@@ -160,18 +160,18 @@ fn unknown(name: &str) -> String {
 }
 
 impl FeatureGates {
-    /// All occurrences of the flag together; later ones win.
+    /// Merges all occurrences of the flag; later occurrences take precedence.
     pub(super) fn merged(occurrences: &[Self]) -> Self {
         Self(occurrences.iter().flat_map(|one| one.0.clone()).collect())
     }
 
-    /// What was said of this gate by its name, if anything.
+    /// Returns the value that is set for this gate by name, if any.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<bool> {
         self.0.get(name).copied()
     }
 
-    /// Whether a gate is on: by its name, by its stage, or by default. One that does nothing here is off.
+    /// Returns `true` if a gate is enabled: by name, by stage or by default. A gate without effect counts as disabled.
     ///
     /// ```
     /// use manager::flags::{FeatureGates, GATE_WEBHOOK};
@@ -184,7 +184,7 @@ impl FeatureGates {
         self.said(name).unwrap_or_else(|| find(name).is_some_and(|gate| gate.default))
     }
 
-    /// What was said of this gate, by its name or by its stage.
+    /// Returns the value that is set for this gate by name or by stage, if any.
     fn said(&self, name: &str) -> Option<bool> {
         let bulk = match find(name)?.stage {
             Stage::Alpha => self.named(ALL_ALPHA),
@@ -194,7 +194,7 @@ impl FeatureGates {
         self.named(name).or(bulk)
     }
 
-    /// What makes the route controller reconcile (D-5).
+    /// Returns the trigger of the route controller's reconciliation (D-5).
     pub(super) fn route_mode(&self) -> RouteMode {
         match self.said(GATE_WATCH_BASED_ROUTES) {
             Some(true) => RouteMode::Watch,
@@ -203,18 +203,18 @@ impl FeatureGates {
         }
     }
 
-    /// Whether the lease is handed over at a graceful stop: unless the gate is set to false by its name (APP-67).
+    /// Returns `true` if the lease is released at a graceful stop, which only an explicit `false` prevents (APP-67).
     #[must_use]
     pub fn release_lease(&self) -> bool {
         self.named(GATE_RELEASE_LEASE) != Some(false)
     }
 
-    /// The gates that were set and do nothing here.
+    /// Returns the gates that are set and have no effect.
     pub(super) fn inert(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str).filter(|name| INERT.contains(name))
     }
 
-    /// The gates that were set and are on their way out.
+    /// Returns the gates that are set and deprecated.
     pub(super) fn deprecated(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str).filter(|name| DEPRECATED.contains(name))
     }

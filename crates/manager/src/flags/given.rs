@@ -1,4 +1,4 @@
-//! What stood on the command line, beside the values that are used: for warnings and for the log.
+//! The flags that are set on the command line, for warnings and for the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,16 +13,16 @@ use super::gates::FeatureGates;
 use super::values::List;
 use super::{historic, provider_flags};
 
-/// What stood on the command line. Also the place of the flags that are accepted for nothing.
+/// The flags that are set on the command line. Declares the flags that are accepted without effect.
 #[derive(Clone, Default, PartialEq)]
 pub struct Given {
-    /// Names of the flags that were given.
+    /// Names of the flags that are set.
     names: BTreeSet<String>,
-    /// Flags and their values, defaults included, as text.
+    /// Values of all flags as text, including defaults.
     values: BTreeMap<String, String>,
 }
 
-/// Names alone: a vendor's flag may be secret (INV-5).
+/// Formats only the names, because a vendor's flag may be secret (INV-5).
 impl fmt::Debug for Given {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Given").field("names", &self.names).finish_non_exhaustive()
@@ -30,7 +30,7 @@ impl fmt::Debug for Given {
 }
 
 impl Given {
-    /// Whether this flag was given.
+    /// Returns `true` if this flag is set.
     pub(super) fn has(&self, name: &str) -> bool {
         self.names.contains(name)
     }
@@ -72,7 +72,7 @@ impl FromArgMatches for Given {
     }
 }
 
-/// A flag's value in its canonical form; `None` for what is no flag (clap's groups).
+/// Returns a flag's value in its canonical form; `None` for clap's groups, which are not flags.
 fn text(matches: &ArgMatches, id: &str) -> Option<String> {
     fn last<T: Clone + Send + Sync + ToString + 'static>(matches: &ArgMatches, id: &str) -> Option<String> {
         matches.try_get_many::<T>(id).ok()??.next_back().map(ToString::to_string)

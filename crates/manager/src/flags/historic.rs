@@ -1,10 +1,10 @@
-//! Flags that a cloud controller manager had once: accepted, so that a manifest of those days still starts (P-41).
+//! Flags that former cloud controller managers had. They are accepted so that old manifests still start (P-41).
 
 use clap::{Arg, ArgAction};
 
 use super::values::{go_bool, go_float, go_int64, ip};
 
-/// What a flag's value must be.
+/// The type of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Bool,
@@ -26,7 +26,7 @@ impl Kind {
         }
     }
 
-    /// As the documentation names it.
+    /// Returns the type as the documentation names it.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -38,11 +38,11 @@ impl Kind {
     }
 }
 
-/// A flag without effect.
+/// A removed flag, accepted without effect.
 pub(super) struct Historic {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// What to do instead: the end of `Flag --x has been deprecated, …`.
+    /// Replacement of the flag: the end of `Flag --x has been deprecated, …`.
     pub(super) instead: &'static str,
 }
 
@@ -57,7 +57,7 @@ const NO_HTTP: &str =
     "it has no effect: there is no plain HTTP port; use --secure-port, or --metrics-bind-address for metrics";
 const NOT_HIDDEN: &str = "it has no effect: all metrics are always shown; remove it";
 
-/// klog's flags that were removed in 1.26, the insecure port, and flags for metrics that sister components have.
+/// klog flags removed in Kubernetes 1.26, the insecure port, and metrics flags of other Kubernetes components.
 pub(super) const HISTORIC: [Historic; 17] = [
     historic("logtostderr", Kind::Bool, TO_STDERR),
     historic("alsologtostderr", Kind::Bool, TO_STDERR),
@@ -78,7 +78,7 @@ pub(super) const HISTORIC: [Historic; 17] = [
     historic("allow-metric-labels-manifest", Kind::Text, NOT_HIDDEN),
 ];
 
-/// Flags that act or are shown by `/configz`, and are deprecated all the same (FLAG-11).
+/// Flags that still have an effect or are shown by `/configz`, but are deprecated (FLAG-11).
 pub(super) const DEPRECATED: [(&str, &str); 2] = [
     (
         "allow-untagged-cloud",

@@ -1,4 +1,4 @@
-//! The log.
+//! Flags of the log.
 
 use clap::{ArgAction, Args};
 use runtime::go_duration::GoDuration;
@@ -8,31 +8,32 @@ use super::quantity::Quantity;
 use super::values::{duration, go_bool};
 use crate::logging::{Format, LoggingOptions, Streams, Vmodule};
 
-/// The log.
+/// Flags of the log.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Global")]
 pub struct LoggingFlags {
-    /// Another verbosity for some source files: PATTERN=N,... with shell patterns for the file's name; text only.
+    /// Verbosity of some source files as PATTERN=N,... with shell patterns for the file's name; for the text format
+    /// only.
     #[arg(long, default_value = "", value_name = "PATTERN=N,...", value_parser = str::parse::<Vmodule>)]
     pub vmodule: Vmodule,
-    /// What is buffered of the log is written at least this often.
+    /// Maximum time that log records are buffered.
     #[arg(long, default_value = "5s", value_parser = duration)]
     pub log_flush_frequency: GoDuration,
-    /// Form of the log: text or json.
+    /// Format of the log: text or json.
     #[arg(long, default_value = "text", value_name = "FORM")]
     pub logging_format: String,
-    /// Write information to standard output and errors to standard error, not everything to standard error. Needs the
-    /// feature gate LoggingAlphaOptions.
+    /// Write informational records to standard output and errors to standard error, instead of all records to standard
+    /// error. Requires the feature gate LoggingAlphaOptions.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub log_text_split_stream: bool,
-    /// Bytes of information that may wait to be written with --log-text-split-stream. Needs the feature gate
+    /// Size of the buffer for informational records with --log-text-split-stream, in bytes. Requires the feature gate
     /// LoggingAlphaOptions.
     #[arg(long, default_value = "0", value_parser = str::parse::<Quantity>)]
     pub log_text_info_buffer_size: Quantity,
-    /// As --log-text-split-stream, for json.
+    /// Like --log-text-split-stream, for the json format.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub log_json_split_stream: bool,
-    /// As --log-text-info-buffer-size, for json.
+    /// Like --log-text-info-buffer-size, for the json format.
     #[arg(long, default_value = "0", value_parser = str::parse::<Quantity>)]
     pub log_json_info_buffer_size: Quantity,
 }

@@ -1,8 +1,9 @@
 //! Command-line flags.
 //!
-//! All flags of the reference, with their names, meaning and parsing rules (FLAG-*), those that it had once, and those of
-//! this project. They are declared once, in the structs of this module, one for each subject; parsing, help, the reference
-//! page, completions and the man page come from there. Defaults that differ from the reference's are those of D-10.
+//! This module has all flags of the Go cloud-controller-manager with their names, meaning and parsing rules (FLAG-*),
+//! the flags that were removed from it, and flags of this project. Each flag is declared once, in the struct of its
+//! subject; parsing, help, the reference page, completions and the manual page are generated from the declarations.
+//! Defaults differ from those of the Go program only as D-10 says.
 //!
 //! ```
 //! use manager::flags::{Flags, Parsed};
@@ -84,118 +85,120 @@ pub use self::version::{KUBERNETES_VERSION, VersionFlag};
 pub(crate) use self::webhook::{SERVICES, VOLUMES};
 pub use self::webhook::{ValidationAction, WEBHOOKS, WebhookFlags, WebhookSelection, WebhookServingFlags};
 
-/// Name in help and messages.
+/// Name of the program in help and messages.
 const COMMAND: &str = cloud_provider::names::MANAGER_NAME;
 
 const ABOUT: &str = "Joins a Kubernetes cluster to its cloud: initialises Nodes, removes those whose machine is gone, \
                      taints those shut down; runs load balancers for Services and routes for Pod networks.";
 
-/// The flags, parsed. The order of the fields is that of the help's sections (FLAG-13).
+/// The parsed flags. The fields have the order of the help's sections (FLAG-13).
 #[derive(Parser, Debug, Clone, PartialEq)]
 #[command(name = COMMAND, about = ABOUT)]
 pub struct Flags {
-    /// What stood on the command line.
+    /// Flags that are set on the command line.
     #[command(flatten)]
     pub given: Given,
-    /// What helps to look into the process.
+    /// Flags for debugging the process.
     #[command(flatten)]
     pub debugging: DebuggingFlags,
-    /// A second lease, shared with the kube-controller-manager.
+    /// Flags of leader migration, with a second lease shared with the kube-controller-manager.
     #[command(flatten)]
     pub leader_migration: LeaderMigrationFlags,
-    /// All controllers.
+    /// Flags of all controllers.
     #[command(flatten)]
     pub controllers: ControllersFlags,
-    /// The cloud.
+    /// Flags of the cloud provider.
     #[command(flatten)]
     pub cloud: CloudFlags,
-    /// How the Kubernetes API is asked.
+    /// Flags of the Kubernetes clients.
     #[command(flatten)]
     pub api: ApiFlags,
-    /// Which replica works.
+    /// Flags of leader election.
     #[command(flatten)]
     pub leader_election: LeaderElectionFlags,
-    /// node-route-controller.
+    /// Flags of the node-route-controller.
     #[command(flatten)]
     pub route: RouteFlags,
-    /// cloud-node-controller.
+    /// Flags of the cloud-node-controller.
     #[command(flatten)]
     pub node: NodeFlags,
-    /// cloud-node-lifecycle-controller.
+    /// Flags of the cloud-node-lifecycle-controller.
     #[command(flatten)]
     pub lifecycle: LifecycleFlags,
-    /// service-lb-controller.
+    /// Flags of the service-lb-controller.
     #[command(flatten)]
     pub service: ServiceFlags,
-    /// Which webhooks are served.
+    /// Flags that select webhooks.
     #[command(flatten)]
     pub webhook: WebhookFlags,
-    /// Where webhooks are served.
+    /// Flags of the webhooks' HTTPS server.
     #[command(flatten)]
     pub webhook_serving: WebhookServingFlags,
-    /// Where the endpoints are served.
+    /// Flags of the endpoints' HTTPS server.
     #[command(flatten)]
     pub secure_serving: SecureServingFlags,
-    /// Who their callers are.
+    /// Flags of authentication of callers.
     #[command(flatten)]
     pub authentication: AuthenticationFlags,
-    /// What their callers may do.
+    /// Flags of authorization of callers.
     #[command(flatten)]
     pub authorization: AuthorizationFlags,
-    /// Where the Kubernetes API is.
+    /// Flags that locate the Kubernetes API, and others.
     #[command(flatten)]
     pub misc: MiscFlags,
-    /// The log.
+    /// Flags of the log.
     #[command(flatten)]
     pub logging: LoggingFlags,
-    /// Verbosity of the log: 2 is usual, 4 shows debug lines, 6 everything.
+    /// Verbosity of the log: 2 is usual, 4 includes debug records, 6 includes all records.
     #[arg(id = "v", short = 'v', long = "v", default_value = "0", value_name = "LEVEL", value_parser = verbosity, help_heading = "Global")]
     pub verbosity: u8,
-    /// Print the version and end; raw: the whole record of the build; vX.Y.Z-...: report this version and run.
+    /// Print the version and exit; raw: print the complete build information and exit; vX.Y.Z-...: report this version
+    /// and run.
     #[arg(long, default_value = "false", value_name = "true|raw|VERSION", value_parser = str::parse::<VersionFlag>, help_heading = "Global")]
     pub version: VersionFlag,
-    /// Print this help and end.
+    /// Print this help and exit.
     #[arg(short = 'h', long = "help", action = ArgAction::Help, help_heading = "Global")]
     help: Option<bool>,
-    /// FLAG-8: what is no flag is an error, unless it is empty.
+    /// Positional arguments, which are errors unless they are empty (FLAG-8).
     #[arg(hide = true)]
     arguments: Vec<String>,
     /// Base name of the program.
     #[arg(skip)]
     binary: String,
-    /// Flags of a vendor's own.
+    /// A vendor's own flags.
     #[arg(skip)]
     vendor: Vec<VendorFlag>,
-    /// Webhooks of a vendor's own.
+    /// A vendor's own webhooks.
     #[arg(skip)]
     vendor_webhooks: Vec<&'static str>,
 }
 
-/// klog's levels are any int32; below none and above the highest there is nothing more to tell apart.
+/// Parses the verbosity. klog accepts any int32; negative levels count as 0, and levels above 255 as 255.
 fn verbosity(text: &str) -> Result<u8, String> {
     values::go_int(text).map(|level| u8::try_from(level.max(0)).unwrap_or(u8::MAX))
 }
 
-/// What came of the arguments.
+/// The result of parsing arguments.
 #[derive(Debug)]
 pub enum Parsed<T = Box<Flags>> {
-    /// Run with these.
+    /// The parsed and validated flags.
     Flags(T),
-    /// Help, the version or the like was asked for: print it and end well.
+    /// A text to print, such as the help or the version. Exit code 0.
     Say(String),
-    /// They cannot be used; exit code 1.
+    /// An error message. Exit code 1.
     Wrong(String),
 }
 
 impl Flags {
-    /// Parses and validates arguments, the program's name first: it decides about some defaults ([`Program::called`]).
+    /// Parses and validates arguments. The first argument is the program's name, which determines some defaults
+    /// ([`Program::called`]).
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
         let arguments: Vec<_> = arguments.into_iter().collect();
         let program = arguments.first().map(|name| Program::called(name)).unwrap_or_default();
         Self::parse_as(&program, arguments)
     }
 
-    /// Parses and validates arguments, the program's name first, as this program.
+    /// Parses and validates arguments for this program. The first argument is the program's name.
     pub fn parse_as(program: &Program, arguments: impl IntoIterator<Item = OsString>) -> Parsed {
         let arguments: Vec<_> = arguments.into_iter().collect();
         if let Some(document) = reference::asked(program, &arguments) {
@@ -220,7 +223,7 @@ impl AsMut<Self> for Flags {
     }
 }
 
-/// What a program has of its own, and whether all of it can be used.
+/// Adds the program's own flags and webhooks, and validates all flags.
 fn finish<T: AsMut<Flags>>(program: &Program, mut read: command::Read<T>) -> Result<T, String> {
     let flags = read.values.as_mut();
     flags.binary.clone_from(&program.binary);
@@ -233,8 +236,8 @@ fn finish<T: AsMut<Flags>>(program: &Program, mut read: command::Read<T>) -> Res
     if errors.is_empty() { Ok(read.values) } else { Err(explain::together(errors)) }
 }
 
-/// Reads arguments into `T`, a command that has the flags, as this program, by the rules that all commands share, and
-/// validates them. The program's name comes first; `name` is the command's in messages.
+/// Parses arguments into `T`, a command that has the manager's flags, with the rules that all commands share, and
+/// validates them. The first argument is the program's name; `name` is the command's name in messages.
 pub(crate) fn parse<T: FromArgMatches + AsMut<Flags>>(
     program: &Program,
     command: clap::Command,

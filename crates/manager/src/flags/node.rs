@@ -1,4 +1,4 @@
-//! Nodes: their initialisation, and their end.
+//! Flags of the node controllers: initialization and deletion of Nodes.
 
 use clap::{ArgAction, Args};
 use controllers::options::{GuardOptions, LifecycleOptions, NodeDeletion, NodeOptions};
@@ -6,20 +6,22 @@ use runtime::go_duration::GoDuration;
 
 use super::values::{duration, go_bool, go_int};
 
-/// cloud-node-controller.
+/// Flags of the cloud-node-controller.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Cloud-node-controller")]
 pub struct NodeFlags {
-    /// Nodes that are initialised at the same time.
+    /// Maximum number of Nodes that are initialized at the same time.
     #[arg(long, default_value = "16", value_parser = go_int)]
     pub concurrent_node_syncs: i32,
-    /// Nodes whose addresses are written at the same time; 0: as --concurrent-node-syncs.
+    /// Maximum number of Nodes whose addresses are updated at the same time; 0 means the value of
+    /// --concurrent-node-syncs.
     #[arg(long, default_value = "0", value_parser = go_int)]
     pub concurrent_node_status_updates: i32,
-    /// Initialise Nodes without a provider id, too, if they were registered without the start-up taint.
+    /// Also initialize Nodes without a provider ID that were registered without the uninitialized taint.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub adopt_nodes: bool,
-    /// With their addresses, bring the Nodes' labels of type, zone and region up to date, and add those that the cloud has new.
+    /// Update the Nodes' labels of type, zone and region together with their addresses, and add labels that are new in
+    /// the cloud.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub refresh_node_labels: bool,
 }
@@ -36,23 +38,24 @@ impl NodeFlags {
     }
 }
 
-/// cloud-node-lifecycle-controller.
+/// Flags of the cloud-node-lifecycle-controller.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Cloud-node-lifecycle-controller")]
 pub struct LifecycleFlags {
-    /// Pause between two passes over all Nodes that are not ready.
+    /// Interval between passes over all Nodes that are not ready.
     #[arg(long, default_value = "5s", value_parser = duration, help_heading = "Generic")]
     pub node_monitor_period: GoDuration,
-    /// Delete Nodes whose machine is gone: on, dry-run (say which) or off.
+    /// Delete Nodes whose machine no longer exists: on, dry-run (log only) or off.
     #[arg(long, default_value = "on", value_name = "MODE", value_parser = str::parse::<NodeDeletion>)]
     pub node_deletion: NodeDeletion,
-    /// Delete a Node only if its absence is confirmed, witnessed and no landslide.
+    /// Delete a Node only after the absence of its machine is confirmed, the credential is verified with another
+    /// machine, and no mass deletion is suspected.
     #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub node_deletion_guard: bool,
-    /// More than this share of the Nodes gone together is a landslide, which is held.
+    /// Share of Nodes without a machine above which a mass deletion is suspected and held.
     #[arg(long, default_value = "0.5")]
     pub node_deletion_guard_share: f64,
-    /// How long a landslide must last before it is believed.
+    /// Time that a suspected mass deletion must last before Nodes are deleted.
     #[arg(long, default_value = "5m0s", value_parser = duration)]
     pub node_deletion_guard_delay: GoDuration,
 }
@@ -66,7 +69,7 @@ impl LifecycleFlags {
         }
     }
 
-    /// Share and delay of the guards over Nodes and over Services that vanish.
+    /// Returns the share and the delay of the guards against mass deletion of Nodes and of Services' load balancers.
     pub(super) fn share_and_delay(&self) -> GuardOptions {
         GuardOptions { share: self.node_deletion_guard_share, delay: self.node_deletion_guard_delay.to_std_or_zero() }
     }

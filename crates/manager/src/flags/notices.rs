@@ -1,34 +1,36 @@
-//! What is to be said of flags that can be used: deprecated ones, those without effect, risky ones; and the dump for the log.
+//! Notices about valid flags: deprecated flags, flags without effect and risky values; and the dump of flags for the
+//! log.
 
 use clap::CommandFactory as _;
 use runtime::client::shown_url;
 
+use super::controllers::TAGGING;
 use super::provider_flags::ProviderFlag;
 use super::{Flags, historic, provider_flags};
 
-/// Stands in the dump for a value that is secret.
+/// Replacement of a secret value in the dump.
 const REDACTED: &str = "REDACTED";
 
-/// Something to be said of the flags.
+/// A notice about the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// How much it matters.
+    /// Severity of the notice.
     pub severity: Severity,
-    /// What is said.
+    /// Text of the notice.
     pub text: String,
 }
 
-/// How much a notice matters.
+/// The severity of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Something to change.
+    /// The operator should change a flag.
     Warning,
-    /// Something to know.
+    /// The notice is for information only.
     Information,
 }
 
 impl Flags {
-    /// FLAG-11: one line for each deprecated flag that was given, for standard error.
+    /// Returns one line for each deprecated flag that is set, for standard error (FLAG-11).
     #[must_use]
     pub fn deprecations(&self) -> Vec<String> {
         let removed = historic::HISTORIC.iter().map(|flag| (flag.name, flag.instead));
@@ -36,7 +38,7 @@ impl Flags {
         given.map(|(name, message)| format!("Flag --{name} has been deprecated, {message}")).collect()
     }
 
-    /// What else is to be said of the flags, for the log.
+    /// Returns all other notices about the flags, for the log.
     #[must_use]
     pub fn notices(&self) -> Vec<Notice> {
         let warnings = [self.inert_flags(), self.vendors_flags(), self.risks()].concat();
@@ -52,7 +54,7 @@ impl Flags {
         warnings.into_iter().map(warning).chain(deprecated).chain(inert).collect()
     }
 
-    /// Says the deprecations and the notices in the log, which goes to standard error.
+    /// Logs deprecations and notices. The log goes to standard error.
     pub(crate) fn log_inert(&self) {
         for text in self.deprecations() {
             tracing::warn!("{text}");
@@ -65,7 +67,7 @@ impl Flags {
         }
     }
 
-    /// Flags that were given for nothing.
+    /// Returns notices about flags that are set and have no effect.
     fn inert_flags(&self) -> Vec<String> {
         let ranges = "kube-controller-manager gives Nodes their Pod ranges";
         let table = [
@@ -89,7 +91,7 @@ impl Flags {
             .collect()
     }
 
-    /// Flags of vendors' programs that were given.
+    /// Returns notices about vendors' flags that are set.
     fn vendors_flags(&self) -> Vec<String> {
         let own = |name: &str| self.vendor.iter().any(|flag| flag.name == name);
         let effective = |flag: &ProviderFlag| flag.is_read_by(&self.cloud.cloud_provider);
@@ -103,10 +105,11 @@ impl Flags {
             .collect()
     }
 
-    /// Values that may not be meant.
+    /// Returns notices about values that are probably a mistake.
     fn risks(&self) -> Vec<String> {
         let mut risks = self.authentication.warnings();
-        risks.extend(self.controllers.reserved().map(|name| {
+        let reserved = self.controllers.reserved().filter(|name| !(*name == TAGGING && self.has_tagging()));
+        risks.extend(reserved.map(|name| {
             format!("--controllers: {name} is no controller of this program; it is accepted for existing manifests")
         }));
         if self.serving().port != 0 {
@@ -120,8 +123,8 @@ impl Flags {
         risks
     }
 
-    /// FLAG-12: every flag and its value, in alphabetical order, defaults included. Flags that are accepted for nothing
-    /// stand there only if they were given; secret values never do.
+    /// Returns every flag with its value, including defaults, in alphabetical order (FLAG-12). Flags without effect are
+    /// included only if they are set; secret values are redacted.
     #[must_use]
     pub fn dump(&self) -> Vec<(String, String)> {
         let mut values = self.given.values().clone();
@@ -132,7 +135,7 @@ impl Flags {
         }
         values.remove("arguments");
         values.insert("help".to_owned(), "false".to_owned());
-        // None of the standard flags is.
+        // No standard flag is secret.
         let secret = |name: &str| self.vendor.iter().any(|flag| flag.secret && flag.name == name);
         let shown = |(name, value): (String, String)| {
             let value = match name.as_str() {

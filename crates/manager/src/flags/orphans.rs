@@ -5,18 +5,18 @@ use clap::{ArgAction, Parser};
 use super::values::{List, go_bool, list};
 use super::{Flags, ReportFlags};
 
-/// The flags of a report, and those of the deletion.
+/// Flags of the report, and flags of the deletion.
 #[derive(Parser, Debug)]
 pub(crate) struct OrphansFlags {
     #[command(flatten)]
     pub(crate) report: ReportFlags,
-    /// Delete what can be deleted, after a confirmation.
+    /// Delete the orphans that can be deleted, after a confirmation.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set, help_heading = "Report")]
     pub(crate) delete: bool,
     /// Delete without a confirmation.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set, help_heading = "Report")]
     pub(crate) yes: bool,
-    /// IDs of the orphans that are listed and deleted; all of them if it is empty.
+    /// IDs of the orphans to list and delete; all orphans if empty.
     #[arg(long, default_value = "", value_parser = list, help_heading = "Report")]
     only: Vec<List>,
 }

@@ -1,4 +1,4 @@
-//! Under which name the program runs, and what follows from it (D-12, FLAG-15).
+//! The name of the program, and the defaults that depend on it (D-12, FLAG-15).
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,22 +9,22 @@ use clap::{Arg, Command};
 
 use super::Flags;
 
-/// A flag of a vendor's own. Its value is a text: [`Flags::value`].
+/// A vendor's own flag. Its value is a text: [`Flags::value`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VendorFlag {
-    /// Its name, without dashes in front.
+    /// Name of the flag without leading dashes.
     pub name: &'static str,
-    /// Its value if it is not given.
+    /// Value of the flag if it is not set.
     pub default: &'static str,
-    /// What the help says of it.
+    /// Help text of the flag.
     pub help: &'static str,
-    /// Its value never appears in the log (INV-5).
+    /// If set, the value never appears in the log (INV-5).
     pub secret: bool,
 }
 
-/// The program as it was called, with the defaults that belong to that name.
+/// The program under its name, with the defaults for that name.
 ///
-/// A vendor who embeds the manager gives it a name and defaults of its own (APP-171):
+/// A vendor who embeds the manager sets a name and defaults (APP-171):
 ///
 /// ```
 /// use manager::flags::{Flags, Parsed, Program};
@@ -38,17 +38,17 @@ pub struct VendorFlag {
 pub struct Program {
     /// Base name of the program, for the `User-Agent`.
     pub(super) binary: String,
-    /// Its name in help and messages.
+    /// Name of the program in help and messages.
     pub(super) name: &'static str,
-    /// Flags and the defaults that replace theirs.
+    /// Names of flags with the defaults that replace theirs.
     defaults: Vec<(&'static str, &'static str)>,
-    /// Flags of its own.
+    /// The program's own flags.
     pub(super) flags: Vec<VendorFlag>,
     /// Names of the clouds, for completions.
     pub(super) providers: Vec<&'static str>,
-    /// Webhooks of its own, for `--webhooks`.
+    /// The program's own webhooks, for `--webhooks`.
     pub(super) webhooks: Vec<&'static str>,
-    /// What is done to the flags before they are validated.
+    /// Function that changes the flags before they are validated.
     pub(super) adjust: Option<Arc<Adjust>>,
 }
 
@@ -66,8 +66,8 @@ impl fmt::Debug for Program {
 
 const SKIP_LOOKUP: &[(&str, &str)] = &[("authentication-skip-lookup", "true")];
 
-/// Commands of the manifests in use, the provider of each, and further defaults that its `main` has. `None`: this program's own
-/// name, under which azure's and gcp's run too and name their provider.
+/// Name of the program in published manifests, its provider, and further defaults of its `main`. This program's own
+/// name has no row; the manifests of azure and gcp use it as well and name their provider.
 type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 pub(super) const PROGRAMS: [Row; 23] = [
     ("alibaba-cloud-controller-manager", "alibabacloud", &[]),
@@ -102,7 +102,7 @@ impl Default for Program {
 }
 
 impl Program {
-    /// A program of this name, with the standard defaults.
+    /// Returns a program of this name, with the standard defaults.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
         Self {
@@ -116,7 +116,7 @@ impl Program {
         }
     }
 
-    /// The program that the first argument says it is; its defaults are those of the vendor's program of that name.
+    /// Returns the program for the name in the first argument, with the defaults of the vendor's program of that name.
     #[must_use]
     pub fn called(argument: &OsStr) -> Self {
         let binary = Path::new(argument).file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -129,14 +129,14 @@ impl Program {
         defaults.iter().fold(program, |program, (flag, value)| program.with_default(flag, value))
     }
 
-    /// Replaces a flag's default. A name that is no flag's has no effect.
+    /// Replaces a flag's default. An unknown flag has no effect.
     #[must_use]
     pub fn with_default(mut self, flag: &'static str, value: &'static str) -> Self {
         self.defaults.push((flag, value));
         self
     }
 
-    /// Adds a flag of a vendor's own, in a section of the help behind all others.
+    /// Adds a vendor's own flag, in the last section of the help.
     ///
     /// ```
     /// use manager::flags::{Flags, Parsed, Program, VendorFlag};
@@ -152,15 +152,15 @@ impl Program {
         self
     }
 
-    /// Adds the names of the clouds that `--cloud-provider` may name, for completions.
+    /// Adds names of cloud providers, for completions of `--cloud-provider`.
     #[must_use]
     pub fn with_providers(mut self, names: impl IntoIterator<Item = &'static str>) -> Self {
         self.providers.extend(names);
         self
     }
 
-    /// Adds a name to those that `--webhooks` knows (APP-140). The manager adds those of its own webhooks itself
-    /// ([`Manager::webhook`](crate::Manager::webhook)).
+    /// Adds a webhook's name to those that `--webhooks` accepts (APP-140). The manager adds the names of its own
+    /// webhooks ([`Manager::webhook`](crate::Manager::webhook)).
     #[must_use]
     pub fn with_webhook(mut self, name: &'static str) -> Self {
         if !self.webhooks.contains(&name) {
@@ -169,27 +169,27 @@ impl Program {
         self
     }
 
-    /// Changes the flags after they are parsed and before they are validated (FLAG-16).
+    /// Sets a function that changes the flags after they are parsed and before they are validated (FLAG-16).
     #[must_use]
     pub fn adjusted(mut self, adjust: impl Fn(&mut Flags) + Send + Sync + 'static) -> Self {
         self.adjust = Some(Arc::new(adjust));
         self
     }
 
-    /// Its name in help and messages.
+    /// Returns the name of the program in help and messages.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Puts its defaults and flags into a command.
+    /// Adds the program's defaults and flags to a clap command.
     pub(super) fn apply(&self, command: Command) -> Command {
         let command = self.flags.iter().fold(command, |command, flag| {
             let own = |argument: Arg| {
                 let argument = argument.hide(false).help(flag.help).help_heading(self.name);
                 argument.default_value(flag.default).value_name("VALUE")
             };
-            // One that is accepted from other vendors' manifests is this vendor's now.
+            // A flag that is accepted from other vendors' manifests now belongs to this vendor.
             if command.get_arguments().any(|argument| argument.get_id() == flag.name) {
                 command.mut_arg(flag.name, own)
             } else {

@@ -1,4 +1,4 @@
-//! Flags that only some vendor's program has: accepted, so that its manifest starts unchanged (FLAG-70).
+//! Flags that only some vendors' programs have. They are accepted so that their manifests start unchanged (FLAG-70).
 
 use super::historic::Kind;
 
@@ -6,16 +6,20 @@ use super::historic::Kind;
 pub(super) struct ProviderFlag {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// `--cloud-provider` of those who have it.
+    /// Values of `--cloud-provider` whose Go programs have the flag.
     pub(super) providers: &'static [&'static str],
 }
 
 impl ProviderFlag {
     /// Returns `true` if the provider of this name reads the flag.
     pub(super) fn is_read_by(&self, provider: &str) -> bool {
-        let is_linode = provider == "linode" && !LINODE_INERT.contains(&self.name);
-        let is_gcp = provider == "gce" && !GCP_INERT.contains(&self.name);
-        (self.name == USER_AGENT || is_linode || is_gcp) && self.providers.contains(&provider)
+        let is_read = match provider {
+            "linode" => !LINODE_INERT.contains(&self.name),
+            "gce" => !GCP_INERT.contains(&self.name),
+            "aws" => true,
+            _ => self.name == USER_AGENT,
+        };
+        is_read && self.providers.contains(&provider)
     }
 }
 
@@ -33,7 +37,7 @@ const fn flags<const N: usize>(
     flags
 }
 
-/// Goes to its provider as `Setup::user_agent`.
+/// Name of the flag that its provider gets as `Setup::user_agent`.
 pub(super) const USER_AGENT: &str = "user-agent";
 
 const AWS: &[&str] = &["aws"];
@@ -139,7 +143,7 @@ const ALL: [&[ProviderFlag]; 15] = [
     &LINODE_TEXTS,
 ];
 
-/// All of them.
+/// Returns all flags of vendors' programs.
 pub(super) fn all() -> impl Iterator<Item = &'static ProviderFlag> {
     ALL.into_iter().flatten()
 }

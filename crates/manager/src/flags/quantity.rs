@@ -1,8 +1,8 @@
-//! Amounts of bytes as Kubernetes writes them: `512`, `1K`, `2Ki`.
+//! Quantities of bytes in Kubernetes notation: `512`, `1K`, `2Ki`.
 
 use std::str::FromStr;
 
-/// An amount of bytes.
+/// A quantity of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quantity(pub(super) usize);
 
@@ -45,7 +45,7 @@ impl FromStr for Quantity {
         if bytes < 0.0 {
             return Err(format!("{text:?} is negative; write bytes as in 512, 1K or 2Ki"));
         }
-        // A part of a byte counts as one; what no machine has is as good as everything.
+        // Fractions of a byte are rounded up; a quantity that exceeds every machine's memory saturates.
         Ok(Self(bytes.ceil() as usize))
     }
 }

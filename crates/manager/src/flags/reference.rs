@@ -1,4 +1,4 @@
-//! The flags as documents: the help, the reference page and the manual page. All come from the declaration.
+//! Documents generated from the declared flags: the help, the reference page and the manual page.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -10,14 +10,14 @@ use super::{
     Flags, GATES, INERT, KUBERNETES_VERSION, Parsed, Stage, command, completion, historic, provider_flags, subcommand,
 };
 
-/// Flags of which the reference has another default (D-10).
+/// Flags whose default differs from the Go program's (D-10), with the Go program's default.
 pub(super) const REFERENCE_DEFAULTS: [(&str, &str); 4] = [
     ("concurrent-node-syncs", "1"),
     ("concurrent-service-syncs", "1"),
     ("kube-api-burst", "30"),
     ("kube-api-qps", "20"),
 ];
-/// The sections in order (FLAG-13).
+/// Sections of the help in order (FLAG-13).
 pub(super) const SECTIONS: [&str; 13] = [
     "Debugging",
     "Leader-migration",
@@ -34,7 +34,8 @@ pub(super) const SECTIONS: [&str; 13] = [
     "Global",
 ];
 
-/// The subcommands that only print a document: `completion SHELL`, `help`, `man` and `version`. `None`: another command.
+/// Runs the subcommands that only print a document: `completion SHELL`, `help`, `man` and `version`. Returns `None` for
+/// other commands.
 pub(super) fn asked(program: &Program, arguments: &[OsString]) -> Option<Parsed> {
     let mut words = arguments.iter().skip(1).map(|word| word.to_string_lossy());
     match words.next()?.as_ref() {
@@ -49,7 +50,7 @@ pub(super) fn asked(program: &Program, arguments: &[OsString]) -> Option<Parsed>
     }
 }
 
-/// The program as a command of this name.
+/// Returns the program as a clap command with the program's name.
 pub(super) fn whole(program: &Program) -> Command {
     let template =
         format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\nSubcommands:\n{}\n\n{{all-args}}", subcommand::list());
@@ -65,7 +66,7 @@ fn help(program: &Program, name: &str) -> Parsed {
     if name.is_empty() {
         return Parsed::Say(whole(program).render_help().to_string());
     }
-    match subcommand::SUBCOMMANDS.into_iter().find(|(known, _)| *known == name) {
+    match subcommand::SUBCOMMANDS.iter().copied().find(|(known, _)| *known == name) {
         Some((_, about)) => Parsed::Say(format!("{} {name}: {about}\n", program.name())),
         None => Parsed::Wrong(format!("unknown subcommand {name:?}; {}", subcommand::hint(name))),
     }
@@ -79,7 +80,7 @@ fn man(program: &Program) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The reference page, `docs/reference/flags.md`.
+/// Returns the reference page, `docs/reference/flags.md`.
 #[must_use]
 pub fn markdown() -> String {
     let command = whole(&Program::default());
@@ -121,7 +122,7 @@ fn kind(flag: &Arg) -> &'static str {
     }
 }
 
-/// A flag's default; where the reference has another one, that too.
+/// Returns a flag's default, with the Go program's default if that differs.
 fn default(flag: &Arg) -> String {
     let ours: Vec<_> = flag.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     let ours = match ours.join(",") {
@@ -140,7 +141,7 @@ fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('*', "\\*").replace('\n', " ")
 }
 
-/// Flags that the help does not show.
+/// Adds the flags that the help does not show.
 fn accepted(page: &mut String, command: &Command) {
     let deprecated = historic::DEPRECATED.map(|(name, _)| name);
     let hidden = |flag: &&Arg| flag.get_long().is_some_and(|name| deprecated.contains(&name));

@@ -1,4 +1,5 @@
-//! Subcommands that take all of the manager's flags and print a report: `plan`, `doctor`, `explain`, `orphans`.
+//! Flags of the subcommands that take all of the manager's flags and print a report: `plan`, `doctor`, `explain` and
+//! `orphans`.
 
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -12,12 +13,12 @@ use super::values::duration;
 use super::{Flags, Parsed, Program, parse};
 use crate::controllers_task::Settings;
 
-/// `--output`.
+/// The value of `--output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// For people.
+    /// Text for people to read.
     Text,
-    /// For programs.
+    /// JSON for programs to parse.
     Json,
 }
 
@@ -33,15 +34,15 @@ impl FromStr for Output {
     }
 }
 
-/// All flags of the manager, and the form of the report.
+/// Flags of the manager, and flags of the report.
 #[derive(Parser, Debug)]
 pub(crate) struct ReportFlags {
     #[command(flatten)]
     pub(crate) flags: Flags,
-    /// Form of the output: text or json.
+    /// Format of the output: text or json.
     #[arg(long, default_value = "text", value_name = "FORM", value_parser = str::parse::<Output>, help_heading = "Report")]
     pub(crate) output: Output,
-    /// Longest time of a request to the API server or to the cloud; doctor and explain: 10s if not given.
+    /// Timeout of a request to the API server or the cloud; doctor and explain: 10s by default.
     #[arg(long, value_name = "DURATION", value_parser = timeout, help_heading = "Report")]
     pub(crate) timeout: Option<GoDuration>,
 }
@@ -54,7 +55,7 @@ fn timeout(text: &str) -> Result<GoDuration, String> {
 }
 
 impl ReportFlags {
-    /// Returns the settings of the manager with this fence, and with the timeout if it is given.
+    /// Returns the settings of the manager with this fence, and with the timeout if one is set.
     pub(crate) fn settings(&self, fence: Fence) -> Settings {
         let mut settings = Settings { fence: Some(fence), ..self.flags.settings() };
         if let Some(timeout) = self.timeout.map(GoDuration::to_std_or_zero) {
@@ -72,16 +73,16 @@ impl AsMut<Flags> for ReportFlags {
     }
 }
 
-/// The flags of a report about one object, and the object.
+/// Flags of a report about one object, and the object.
 #[derive(Parser, Debug)]
 pub(crate) struct ObjectFlags {
     /// Kind of the object: node or service.
     #[arg(value_name = "KIND")]
     pub(crate) kind: Option<String>,
-    /// Name of the object; of a Service also NAMESPACE/NAME.
+    /// Name of the object; for a Service also NAMESPACE/NAME.
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Namespace of the Service; empty: default.
+    /// Namespace of the Service; default if empty.
     #[arg(short = 'n', long, default_value = "", value_name = "NAMESPACE", help_heading = "Report")]
     pub(crate) namespace: String,
     #[command(flatten)]
@@ -94,7 +95,7 @@ impl AsMut<Flags> for ObjectFlags {
     }
 }
 
-/// Sections of flags that say nothing about a report.
+/// Sections of flags that have no effect on a report.
 const UNRELATED: [&str; 7] = [
     "Debugging",
     "Leader-migration",
@@ -107,7 +108,7 @@ const UNRELATED: [&str; 7] = [
 const OTHER_FLAGS: &str =
     "All other flags of the manager are accepted, too, so that the command line of a manifest works as it is.";
 
-/// One of these subcommands.
+/// A subcommand that prints a report.
 pub(crate) struct ReportCommand {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
@@ -115,7 +116,7 @@ pub(crate) struct ReportCommand {
 }
 
 impl ReportCommand {
-    /// Parses and validates its arguments, as this program; the program's name comes first.
+    /// Parses and validates the subcommand's arguments. The first argument is the program's name.
     pub(crate) fn parse(
         &self,
         program: &Program,
@@ -124,7 +125,7 @@ impl ReportCommand {
         self.parse_as(program, arguments)
     }
 
-    /// Parses the arguments of a subcommand that has more flags than a report.
+    /// Parses the arguments of a subcommand that has more flags than those of a report.
     pub(crate) fn parse_as<T: CommandFactory + FromArgMatches + AsMut<Flags>>(
         &self,
         program: &Program,

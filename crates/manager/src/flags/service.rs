@@ -1,4 +1,4 @@
-//! Services of type `LoadBalancer`.
+//! Flags of Services of type `LoadBalancer`.
 
 use clap::{ArgAction, Args};
 use controllers::options::{Drift, ServiceOptions};
@@ -6,27 +6,27 @@ use runtime::go_duration::GoDuration;
 
 use super::values::{List, duration, go_bool, go_int, list};
 
-/// service-lb-controller.
+/// Flags of the service-lb-controller.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Service-lb-controller")]
 pub struct ServiceFlags {
-    /// Services whose load balancers are worked on at the same time.
+    /// Maximum number of Services that are synced at the same time.
     #[arg(long, default_value = "16", value_parser = go_int)]
     pub concurrent_service_syncs: i32,
-    /// Values of spec.loadBalancerClass that are ours, separated by commas; none if unset.
+    /// Values of spec.loadBalancerClass that this manager handles, separated by commas; none by default.
     #[arg(long, value_parser = list)]
     pub load_balancer_classes: Vec<List>,
-    /// Services without a spec.loadBalancerClass are ours.
+    /// Handle Services without a spec.loadBalancerClass.
     #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub default_load_balancer: bool,
-    /// Pause between two checks of all load balancers for changes that others made, times a random factor; 0: never.
+    /// Interval between checks of all load balancers for drift, multiplied by a random factor; 0 disables the checks.
     #[arg(long, default_value = "0s", value_parser = duration)]
     pub load_balancer_drift_check_period: GoDuration,
-    /// What becomes of such a change: report (an event) or repair.
+    /// Reaction to drift of a load balancer: report (with an event) or repair.
     #[arg(long, default_value = "report", value_name = "MODE", value_parser = str::parse::<Drift>)]
     pub load_balancer_drift: Drift,
-    /// A Node that joins becomes a target only when its condition NetworkUnavailable is not true any more; one that is a target
-    /// stays one.
+    /// Add a new Node as a target only after its condition NetworkUnavailable is no longer true; Nodes that are targets
+    /// already stay targets.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub exclude_nodes_without_network: bool,
 }

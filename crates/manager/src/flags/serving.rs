@@ -1,4 +1,4 @@
-//! The HTTPS server of the endpoints.
+//! Flags of the endpoints' HTTPS server.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,44 +8,45 @@ use serving::options::ServingOptions;
 use super::tls::{self, SniFlag, TlsFlags};
 use super::values::{List, ListenAddress, PathFlag, go_bool, go_int64, ip, list, path};
 
-/// The HTTPS server of health, metrics and debugging.
+/// Flags of the HTTPS server for health, metrics and debugging.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Secure serving")]
 pub struct SecureServingFlags {
     /// Address to listen on; 0.0.0.0 and :: mean all interfaces.
     #[arg(long, default_value = "0.0.0.0", value_parser = ip)]
     pub bind_address: IpAddr,
-    /// HTTPS port of /healthz, /readyz and /metrics; 0: no such server.
+    /// HTTPS port of /healthz, /readyz and /metrics; 0 disables the server.
     #[arg(long, default_value_t = i64::from(cloud_provider::names::SECURE_PORT), value_parser = go_int64)]
     pub secure_port: i64,
-    /// Address IP:PORT for /metrics without TLS and without authentication; empty: none.
+    /// Address IP:PORT for /metrics without TLS and without authentication; empty to disable.
     #[arg(long, default_value = "", value_parser = str::parse::<ListenAddress>)]
     pub metrics_bind_address: ListenAddress,
-    /// Directory where a generated certificate is kept; in memory if empty. Not used with --tls-cert-file.
+    /// Directory of a generated certificate; empty to keep it in memory. Not used with --tls-cert-file.
     #[arg(long, default_value = "", value_parser = path())]
     pub cert_dir: PathFlag,
-    /// The serving certificate, leaf first, then its chain; read again when it changes.
+    /// Serving certificate, leaf first, then its chain; reloaded when it changes.
     #[arg(long, default_value = "", value_parser = path())]
     pub tls_cert_file: PathFlag,
-    /// The key of --tls-cert-file.
+    /// Private key of --tls-cert-file.
     #[arg(long, default_value = "", value_parser = path())]
     pub tls_private_key_file: PathFlag,
-    /// A further certificate, CERT,KEY[:NAME,...], for these server names or those in the certificate; repeat for more.
+    /// Additional certificate as CERT,KEY[:NAME,...], for these server names or those in the certificate; repeat for
+    /// more.
     #[arg(long, value_parser = str::parse::<SniFlag>)]
     pub tls_sni_cert_key: Vec<SniFlag>,
-    /// TLS 1.2 cipher suites by their IANA names; the library's if empty.
+    /// TLS 1.2 cipher suites by their IANA names; the TLS library's defaults if empty.
     #[arg(long, default_value = "", value_parser = list)]
     pub tls_cipher_suites: Vec<List>,
-    /// The lowest TLS version: VersionTLS12 or VersionTLS13.
+    /// Lowest TLS version: VersionTLS12 or VersionTLS13.
     #[arg(long, default_value = "", value_name = "VERSION")]
     pub tls_min_version: String,
-    /// Key exchanges by their TLS numbers: 23 P-256, 24 P-384, 29 X25519; the library's if empty.
+    /// Key exchanges by their TLS numbers: 23 P-256, 24 P-384, 29 X25519; the TLS library's defaults if empty.
     #[arg(long, default_value = "", value_parser = tls::numbers)]
     pub tls_curve_preferences: Vec<tls::Numbers>,
-    /// HTTP/2 streams of one connection; 0: 10.
+    /// Maximum number of HTTP/2 streams of one connection; 0 means 10.
     #[arg(long, default_value = "0", value_parser = go_int64)]
     pub http2_max_streams_per_connection: i64,
-    /// Offer HTTP/1.1 only.
+    /// Serve HTTP/1.1 only.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub disable_http2_serving: bool,
     /// Let several processes listen on the port (SO_REUSEPORT).
@@ -71,7 +72,7 @@ impl SecureServingFlags {
         })
     }
 
-    /// The part that both servers have.
+    /// Returns the TLS flags, which both servers share.
     pub(super) fn tls(&self) -> TlsFlags<'_> {
         TlsFlags {
             prefix: "--tls-",

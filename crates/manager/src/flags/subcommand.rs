@@ -1,14 +1,15 @@
-//! The subcommands: their names, for help, completions and suggestions, and the text of `version`.
+//! The subcommands: their names for help, completions and suggestions, and the text of `version`.
 
 use super::KUBERNETES_VERSION;
 
-/// Names of the subcommands, and what each does.
-pub(super) const SUBCOMMANDS: [(&str, &str); 10] = [
+/// Names and descriptions of the subcommands.
+pub(super) const SUBCOMMANDS: &[(&str, &str)] = &[
     ("plan", "print what would change, without changing it"),
     ("check", "print mistakes in Services that are in files, without a cluster or a cloud"),
     ("doctor", "check this installation, and print what is wrong and what to do"),
     ("explain", "tell why a Node or Service is as it is: explain node NAME, explain service NAME"),
     ("orphans", "list what the cloud has left of deleted Services and Nodes, and delete it on demand"),
+    #[cfg(feature = "demo")]
     ("demo", "run a whole cluster and cloud in this process"),
     ("version", "print the versions of this program and of Kubernetes"),
     ("help", "print the help of a subcommand"),
@@ -16,25 +17,30 @@ pub(super) const SUBCOMMANDS: [(&str, &str); 10] = [
     ("man", "print the manual page"),
 ];
 
-/// A word that is at least so similar to a subcommand may be meant to be that one.
+/// Minimum similarity of a misspelt word to the subcommand that is suggested instead.
 const SIMILAR: f64 = 0.75;
 
 /// Returns one line for each subcommand.
 pub(super) fn list() -> String {
-    SUBCOMMANDS.map(|(name, about)| format!("  {name:<12}{about}")).join("\n")
+    let lines: Vec<_> = SUBCOMMANDS.iter().map(|(name, about)| format!("  {name:<12}{about}")).collect();
+    lines.join("\n")
 }
 
-/// Returns a hint about a word that is no subcommand.
+/// Returns a hint about an unknown subcommand.
 pub(super) fn hint(word: &str) -> String {
     let similarity = |name: &str| strsim::jaro_winkler(name, word);
-    let names = SUBCOMMANDS.map(|(name, _)| name);
-    match names.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b))) {
+    if word == "demo" && !cfg!(feature = "demo") {
+        return "this program is built without the demo: cargo run --release -p cloud-controller-manager -- demo"
+            .to_owned();
+    }
+    let names: Vec<_> = SUBCOMMANDS.iter().map(|(name, _)| *name).collect();
+    match names.iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b))) {
         Some(name) if similarity(name) >= SIMILAR => format!("did you mean {name:?}?"),
         _ => format!("write --name=value, or one of the subcommands {}", names.join(", ")),
     }
 }
 
-/// Returns the answer of `version`.
+/// Returns the output of `version`.
 pub(super) fn version(program: &str) -> String {
     let commit = match env!("CCM_REVISION") {
         "" => "unknown",

@@ -1,4 +1,4 @@
-//! What the flags of both HTTPS servers have in common: certificates, versions, cipher suites.
+//! Flags that both HTTPS servers share: certificates, TLS versions and cipher suites.
 
 use std::str::FromStr;
 
@@ -7,9 +7,9 @@ use serving::tls::{check_cipher_suites, check_curves, parse_sni_pair, parse_vers
 
 use super::values::{PathFlag, go_int, list};
 
-/// The flags of one server that are about TLS.
+/// The TLS flags of one server.
 pub(super) struct TlsFlags<'a> {
-    /// What their names begin with.
+    /// Prefix of the flags' names.
     pub(super) prefix: &'static str,
     pub(super) certificate: &'a PathFlag,
     pub(super) key: &'a PathFlag,
@@ -20,7 +20,7 @@ pub(super) struct TlsFlags<'a> {
 }
 
 impl TlsFlags<'_> {
-    /// The options, filled into those that are not about TLS.
+    /// Returns the options with the TLS options set.
     pub(super) fn options(&self, options: ServingOptions) -> ServingOptions {
         let certificate = match (self.certificate.to_path_buf(), self.key.to_path_buf()) {
             (Some(certificate), Some(key)) => Some(CertificateFiles { certificate, key }),
@@ -57,7 +57,7 @@ impl TlsFlags<'_> {
         errors
     }
 
-    /// What this build cannot do, and leaves out or does otherwise.
+    /// Returns warnings about values that this build does not support and therefore skips or replaces.
     pub(super) fn warnings(&self) -> Vec<String> {
         let prefix = self.prefix;
         let suites = check_cipher_suites(&self.cipher_suites).unwrap_or_default();
@@ -70,7 +70,7 @@ impl TlsFlags<'_> {
     }
 }
 
-/// One occurrence of `--tls-sni-cert-key`: `CERT,KEY[:NAME,…]` (FLAG-33).
+/// The value of one occurrence of `--tls-sni-cert-key`: `CERT,KEY[:NAME,…]` (FLAG-33).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SniFlag(pub(super) SniPair);
 
@@ -82,12 +82,12 @@ impl FromStr for SniFlag {
     }
 }
 
-/// One occurrence of a flag that holds numbers.
+/// The value of one occurrence of a flag that holds a list of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbers(Vec<i32>);
 
 impl Numbers {
-    /// The numbers of all occurrences.
+    /// Returns the numbers of all occurrences.
     pub(super) fn all(occurrences: &[Self]) -> Vec<i32> {
         occurrences.iter().flat_map(|numbers| &numbers.0).copied().collect()
     }

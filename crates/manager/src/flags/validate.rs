@@ -1,11 +1,11 @@
-//! What is wrong with flags that could be read (FLAG-10).
+//! Validation of flags that could be parsed (FLAG-10).
 
 use runtime::go_duration::GoDuration;
 
 use super::{Flags, GATE_UID_HEADER};
 
 impl Flags {
-    /// Everything that is wrong.
+    /// Returns all validation errors.
     pub(super) fn errors(&self) -> Vec<String> {
         let mut errors = Vec::new();
         if self.cloud.cloud_provider.is_empty() {
@@ -26,7 +26,7 @@ impl Flags {
 
     fn period_errors(&self) -> Vec<String> {
         let mut errors = Vec::new();
-        // A pass after the other without a pause would only burn the cloud's quota.
+        // Passes without a pause would only use up the cloud's quota.
         for (name, period) in [
             ("node-monitor-period", self.lifecycle.node_monitor_period),
             ("node-status-update-frequency", self.misc.node_status_update_frequency),

@@ -1,4 +1,4 @@
-//! Values of flags as Go programs read them.
+//! Parsers of flag values with the rules of Go programs.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use runtime::go_duration::GoDuration;
 
-/// FLAG-3: `_` in a flag's name is `-`.
+/// Replaces `_` by `-` in a flag's name (FLAG-3).
 pub(super) fn with_hyphens(argument: OsString) -> OsString {
     match argument.to_str() {
         Some(text) if text.starts_with("--") => {
@@ -21,7 +21,7 @@ pub(super) fn with_hyphens(argument: OsString) -> OsString {
     }
 }
 
-/// FLAG-2.
+/// Parses a Boolean (FLAG-2).
 pub(super) fn go_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "True" | "TRUE" => Ok(true),
@@ -30,12 +30,12 @@ pub(super) fn go_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// FLAG-4.
+/// Parses a duration (FLAG-4).
 pub(super) fn duration(text: &str) -> Result<GoDuration, String> {
     text.parse().map_err(|error| format!("{error}; write numbers with units, as in 30s, 5m or 1h30m"))
 }
 
-/// FLAG-6, an `int`: decimal, hexadecimal, octal or binary, with `_` between digits.
+/// Parses an `int`: decimal, hexadecimal, octal or binary, with `_` between digits (FLAG-6).
 pub(super) fn go_int64(text: &str) -> Result<i64, String> {
     let (sign, digits) = match text.strip_prefix(['-', '+']) {
         Some(rest) => (if text.starts_with('-') { "-" } else { "" }, rest),
@@ -59,7 +59,7 @@ pub(super) fn go_int64(text: &str) -> Result<i64, String> {
     })
 }
 
-/// FLAG-6, an `int32`.
+/// Parses an `int32` (FLAG-6).
 pub(super) fn go_int(text: &str) -> Result<i32, String> {
     i32::try_from(go_int64(text)?).map_err(|_| out_of_range(text))
 }
@@ -68,7 +68,7 @@ fn out_of_range(text: &str) -> String {
     format!("strconv.ParseInt: parsing {text:?}: value out of range; write a number up to {}", i32::MAX)
 }
 
-/// FLAG-6, a `float32`.
+/// Parses a `float32` (FLAG-6).
 pub(super) fn go_float(text: &str) -> Result<f32, String> {
     match text.replace('_', "").parse::<f32>() {
         Ok(number) if number.is_finite() => Ok(number),
@@ -79,7 +79,7 @@ pub(super) fn go_float(text: &str) -> Result<f32, String> {
     }
 }
 
-/// An address to listen on; empty means unspecified.
+/// Parses an address to listen on. An empty value means all interfaces.
 pub(super) fn ip(text: &str) -> Result<IpAddr, String> {
     match text.trim() {
         "" => Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
@@ -89,24 +89,24 @@ pub(super) fn ip(text: &str) -> Result<IpAddr, String> {
     }
 }
 
-/// A path that may be left empty: then there is none.
+/// A path that may be empty, which means that there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathFlag(PathBuf);
 
 impl PathFlag {
-    /// The path, if there is one.
+    /// Returns the path, if there is one.
     #[must_use]
     pub fn as_deref(&self) -> Option<&Path> {
         (!self.0.as_os_str().is_empty()).then_some(self.0.as_path())
     }
 
-    /// The path, if there is one.
+    /// Returns the path, if there is one.
     #[must_use]
     pub fn to_path_buf(&self) -> Option<PathBuf> {
         self.as_deref().map(Path::to_path_buf)
     }
 
-    /// As `/configz` writes it: empty if there is none.
+    /// Returns the path as `/configz` shows it; empty if there is none.
     pub(crate) fn to_text(&self) -> String {
         self.0.display().to_string()
     }
@@ -116,7 +116,7 @@ pub(super) fn path() -> impl TypedValueParser<Value = PathFlag> {
     OsStringValueParser::new().map(|text| PathFlag(text.into()))
 }
 
-/// `HOST:PORT`, `:PORT` for all interfaces, or nothing.
+/// A listen address: `HOST:PORT`, `:PORT` for all interfaces, or empty for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenAddress(pub(super) Option<SocketAddr>);
 
@@ -139,23 +139,23 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// One occurrence of a flag that holds a list.
+/// The value of one occurrence of a list flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List(Vec<String>);
 
 impl List {
-    /// The items of all occurrences.
+    /// Returns the items of all occurrences.
     pub(super) fn all(occurrences: &[Self]) -> impl Iterator<Item = &str> {
         occurrences.iter().flat_map(|list| &list.0).map(String::as_str)
     }
 
-    /// The items of all occurrences.
+    /// Returns the items of all occurrences.
     pub(super) fn owned(occurrences: &[Self]) -> Vec<String> {
         Self::all(occurrences).map(str::to_owned).collect()
     }
 }
 
-/// As a CSV record.
+/// Formats the list as a CSV record.
 impl fmt::Display for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, item) in self.0.iter().enumerate() {
@@ -170,7 +170,8 @@ impl fmt::Display for List {
     }
 }
 
-/// FLAG-5: a CSV record. A field in double quotes loses them, and a comma within is literal; no text, no fields.
+/// Parses a CSV record (FLAG-5). Double quotes around a field are removed, and a comma between them is literal; an
+/// empty text has no fields.
 pub(super) fn list(text: &str) -> Result<List, String> {
     let mut fields = Vec::new();
     let mut rest = text;
@@ -188,7 +189,7 @@ pub(super) fn list(text: &str) -> Result<List, String> {
         };
         fields.push(field);
         match after.strip_prefix(',') {
-            // A comma at the end begins another, empty field.
+            // A trailing comma begins another, empty field.
             Some("") => {
                 fields.push(String::new());
                 break;
@@ -201,7 +202,7 @@ pub(super) fn list(text: &str) -> Result<List, String> {
     Ok(List(fields))
 }
 
-/// A field up to its closing quote, and what follows; `""` is a quote.
+/// Returns a field up to its closing quote, and the rest of the text; `""` is an escaped quote.
 fn quoted_field(text: &str) -> Result<(String, &str), String> {
     let (mut field, mut rest) = (String::new(), text);
     loop {

@@ -1,24 +1,25 @@
-//! `--version`, and which version the program says it is.
+//! The flag `--version`, and the version that the program reports.
 
 use std::env::consts::{ARCH, OS};
 use std::str::FromStr;
 
 use super::values::go_bool;
 
-/// The version of Kubernetes that this program is compatible with: it stands where the reference reports its own.
+/// Kubernetes version that this program is compatible with. It is reported where the Go program reports its own
+/// version.
 pub const KUBERNETES_VERSION: &str = "v1.35.0";
 
-/// What `--version` asks for.
+/// The value of `--version`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum VersionFlag {
-    /// Nothing.
+    /// Run the program, without printing a version.
     #[default]
     Run,
-    /// The version, then to end.
+    /// Print the version and exit.
     Print,
-    /// The whole record of the build, then to end.
+    /// Print the complete build information and exit.
     PrintRaw,
-    /// To run and to report this version.
+    /// Run and report this version.
     Report(String),
 }
 
@@ -45,7 +46,7 @@ impl FromStr for VersionFlag {
 }
 
 impl VersionFlag {
-    /// What is printed, if anything is.
+    /// Returns the text to print, if any.
     pub(super) fn text(&self) -> Option<String> {
         match self {
             Self::Run | Self::Report(_) => None,
@@ -54,7 +55,7 @@ impl VersionFlag {
         }
     }
 
-    /// The version that is reported (user agent, `kubernetes_build_info`).
+    /// Returns the version to report (user agent, `kubernetes_build_info`).
     #[must_use]
     pub fn reported(&self) -> &str {
         match self {
@@ -64,7 +65,7 @@ impl VersionFlag {
     }
 }
 
-/// The reference's record of a build, and this program's own version.
+/// Returns the build information in the format of the Go program, with this program's own version.
 fn record() -> String {
     let mut parts = KUBERNETES_VERSION.trim_start_matches('v').split('.');
     let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

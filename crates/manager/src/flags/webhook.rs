@@ -1,4 +1,4 @@
-//! Admission webhooks, and the server that they have to themselves.
+//! Flags of admission webhooks and of their HTTPS server.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -9,35 +9,36 @@ use serving::options::ServingOptions;
 use super::tls::{self, SniFlag, TlsFlags};
 use super::values::{List, PathFlag, go_bool, go_int64, ip, list, path};
 
-/// The webhooks of this program (D-14).
+/// Names of this program's webhooks (D-14).
 pub const WEBHOOKS: [&str; 2] = [VOLUMES, SERVICES];
-/// The webhook that labels volumes as they are created.
+/// Name of the webhook that labels volumes when they are created.
 pub(crate) const VOLUMES: &str = "pvlabel";
-/// The webhook that reports mistakes in Services as they are written.
+/// Name of the webhook that reports mistakes in Services when they are written.
 pub(crate) const SERVICES: &str = "lb-service";
-/// All of them.
+/// Item that selects all webhooks.
 const ALL: &str = "*";
 
-/// Which admission webhooks are served.
+/// Flags that select admission webhooks.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Webhook")]
 pub struct WebhookFlags {
-    /// Webhooks to serve, as in --controllers; none if empty. They need the feature gate CloudControllerManagerWebhook.
-    /// pvlabel labels volumes as they are created, lb-service reports mistakes in Services as they are written.
+    /// Webhooks to serve, with the syntax of --controllers; none if empty. Requires the feature gate
+    /// CloudControllerManagerWebhook. pvlabel labels volumes when they are created, lb-service reports mistakes in
+    /// Services when they are written.
     #[arg(long, default_value = "", value_parser = list)]
     pub webhooks: Vec<List>,
-    /// What the webhook lb-service does with a Service for which the load balancer would be refused: Warn or Deny.
+    /// Action of the webhook lb-service on a Service whose load balancer would be refused: Warn or Deny.
     #[arg(long, default_value = "Warn", value_name = "ACTION", value_parser = str::parse::<ValidationAction>)]
     pub service_validation_action: ValidationAction,
 }
 
-/// `--service-validation-action`, in the words of a ValidatingAdmissionPolicyBinding.
+/// The value of `--service-validation-action`, named like the actions of a ValidatingAdmissionPolicyBinding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ValidationAction {
-    /// The Service is stored, and its author sees warnings.
+    /// The Service is stored, and its author gets warnings.
     #[default]
     Warn,
-    /// The Service is not stored.
+    /// The Service is rejected.
     Deny,
 }
 
@@ -53,16 +54,16 @@ impl FromStr for ValidationAction {
     }
 }
 
-/// The webhooks that are to be served; none by default.
+/// The selected webhooks; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebhookSelection {
     items: Vec<String>,
-    /// Those of a vendor.
+    /// Names of a vendor's webhooks.
     vendor: Vec<&'static str>,
 }
 
 impl WebhookSelection {
-    /// Whether this one is to be served: the first item that names it decides, then `*` (APP-31).
+    /// Returns `true` if this webhook is selected. The first item with its name takes precedence over `*` (APP-31).
     #[must_use]
     pub fn includes(&self, name: &str) -> bool {
         let named = self.items.iter().find_map(|item| match item.strip_prefix('-') {
@@ -72,14 +73,14 @@ impl WebhookSelection {
         named.unwrap_or_else(|| self.items.iter().any(|item| item == ALL))
     }
 
-    /// Whether there is none that this program has among them.
+    /// Returns `true` if no webhook of this program is selected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !known(&self.vendor).any(|name| self.includes(name))
     }
 }
 
-/// The webhooks that this program has: its own, and a vendor's.
+/// Returns the names of this program's webhooks and of a vendor's.
 fn known(vendor: &[&'static str]) -> impl Iterator<Item = &'static str> {
     WEBHOOKS.into_iter().chain(vendor.iter().copied())
 }
@@ -104,38 +105,38 @@ impl WebhookFlags {
     }
 }
 
-/// The HTTPS server of the webhooks.
+/// Flags of the webhooks' HTTPS server.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Webhook serving")]
 pub struct WebhookServingFlags {
-    /// Address on which webhooks are served.
+    /// Address to listen on for webhooks.
     #[arg(long, default_value = "0.0.0.0", value_parser = ip)]
     pub webhook_bind_address: IpAddr,
-    /// HTTPS port of the webhooks, opened only if one is served; 0: none.
+    /// HTTPS port of the webhooks, opened only if a webhook is selected; 0 disables the server.
     #[arg(long, default_value = "10260", value_parser = go_int64)]
     pub webhook_secure_port: i64,
-    /// As --cert-dir, for the webhooks.
+    /// Like --cert-dir, for the webhooks.
     #[arg(long, default_value = "", value_parser = path())]
     pub webhook_cert_dir: PathFlag,
-    /// As --tls-cert-file, for the webhooks.
+    /// Like --tls-cert-file, for the webhooks.
     #[arg(long, default_value = "", value_parser = path())]
     pub webhook_tls_cert_file: PathFlag,
-    /// The key of --webhook-tls-cert-file.
+    /// Private key of --webhook-tls-cert-file.
     #[arg(long, default_value = "", value_parser = path())]
     pub webhook_tls_private_key_file: PathFlag,
-    /// As --tls-sni-cert-key, for the webhooks.
+    /// Like --tls-sni-cert-key, for the webhooks.
     #[arg(long, value_parser = str::parse::<SniFlag>)]
     pub webhook_tls_sni_cert_key: Vec<SniFlag>,
-    /// As --tls-cipher-suites, for the webhooks.
+    /// Like --tls-cipher-suites, for the webhooks.
     #[arg(long, default_value = "", value_parser = list)]
     pub webhook_tls_cipher_suites: Vec<List>,
-    /// As --tls-min-version, for the webhooks.
+    /// Like --tls-min-version, for the webhooks.
     #[arg(long, default_value = "", value_name = "VERSION")]
     pub webhook_tls_min_version: String,
-    /// As --tls-curve-preferences, for the webhooks.
+    /// Like --tls-curve-preferences, for the webhooks.
     #[arg(long, default_value = "", value_parser = tls::numbers)]
     pub webhook_tls_curve_preferences: Vec<tls::Numbers>,
-    /// Understood, without effect: callers of the webhooks are always offered HTTP/1.1 only.
+    /// Accepted without effect: the webhooks always use HTTP/1.1.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub webhook_disable_http2_serving: bool,
 }
@@ -153,7 +154,7 @@ impl WebhookServingFlags {
         })
     }
 
-    /// The part that both servers have.
+    /// Returns the TLS flags, which both servers share.
     pub(super) fn tls(&self) -> TlsFlags<'_> {
         TlsFlags {
             prefix: "--webhook-tls-",

@@ -1,10 +1,10 @@
-//! The component that a record comes from, by the module that says it.
+//! The component of a record, by the module that logs it.
 
 use cloud_provider::names::{
     NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER, VOLUME_LABEL_CONTROLLER,
 };
 
-/// Modules and their components. The first prefix counts.
+/// Modules and their components. The first matching prefix applies.
 const COMPONENTS: [(&str, &str); 15] = [
     ("controllers::lifecycle", NODE_LIFECYCLE_CONTROLLER.canonical),
     ("controllers::node", NODE_CONTROLLER.canonical),

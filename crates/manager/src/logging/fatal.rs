@@ -1,12 +1,12 @@
-//! The last line of a process that cannot go on.
+//! The last record of a process that cannot continue.
 
 use std::panic::Location;
 
-/// Records of this target have severity `F`.
+/// Target of records with severity `F`.
 pub(super) const TARGET: &str = "manager::fatal";
 
-/// Writes a line of severity `F`, which names the caller. It does not end the process: the caller does, with exit code
-/// 255 (APP-162).
+/// Writes a record of severity `F` with the caller's location. The caller ends the process with exit code 255
+/// (APP-162).
 #[track_caller]
 pub fn fatal(text: &str) {
     let caller = Location::caller();

@@ -1,4 +1,4 @@
-//! Which records are written.
+//! The filter of log records by verbosity and source.
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Metadata};
@@ -6,13 +6,13 @@ use tracing::{Level, Metadata};
 use super::glob;
 use super::options::Vmodule;
 
-/// A verbosity below that of any information.
+/// Verbosity below that of all informational records.
 pub(super) const WARNINGS_ONLY: i32 = -1;
-/// Verbosity of debug and of trace lines.
+/// Default verbosity of debug records.
 const DEBUG: i32 = 4;
 const TRACE: i32 = 6;
 
-/// Verbosity by place.
+/// The verbosity by source file or module.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     pub(super) verbosity: i32,
@@ -20,23 +20,24 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// The highest verbosity of information that is written for this place.
+    /// Returns the highest verbosity of informational records that are written for this source.
     pub(super) fn highest(&self, metadata: &Metadata<'_>) -> i32 {
         let raised = self.vmodule.0.iter().find(|(pattern, _)| fits(pattern, metadata)).map(|(_, level)| *level);
         raised.unwrap_or(self.verbosity).max(self.verbosity)
     }
 
-    /// Whether a record of this kind may be written. One that has a field `v` must be asked of again.
+    /// Returns `true` if a record of this kind may be written. A record with a field `v` needs a second check of that
+    /// field.
     pub(super) fn may_write(&self, metadata: &Metadata<'_>) -> bool {
         if metadata.is_span() {
             return false;
         }
-        // It says of each attempt that there is no connection, and not to what; we say what that means.
+        // The record reports each attempt without the server's name; this program explains the failure instead.
         if metadata.target() == "kube_client::client::builder" && self.highest(metadata) < DEBUG {
             return false;
         }
         if is_library(metadata.target()) {
-            // kube_client warns with the whole body of an answer that it cannot read, which may hold a secret (INV-5).
+            // kube_client warns with the whole body of an unreadable answer, which may hold a secret (INV-5).
             let least = if crate_of(metadata.target()) == "kube_client" { Level::ERROR } else { Level::WARN };
             return *metadata.level() <= least;
         }
@@ -46,7 +47,7 @@ impl Filter {
         }
     }
 
-    /// A level above which nothing is written anywhere.
+    /// Returns the level above which no record is written for any source.
     pub(super) fn ceiling(&self) -> LevelFilter {
         let highest = self.vmodule.0.iter().map(|(_, level)| *level).fold(self.verbosity, i32::max);
         match highest {
@@ -58,7 +59,7 @@ impl Filter {
     }
 }
 
-/// The verbosity of a record of this level that names none; `None`: it is written at any.
+/// Returns the verbosity of a record of this level that has no field `v`; `None` if the record is always written.
 pub(super) fn lowest_verbosity(level: Level) -> Option<i32> {
     match level {
         Level::ERROR | Level::WARN => None,

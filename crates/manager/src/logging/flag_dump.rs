@@ -1,9 +1,9 @@
-//! What the process was started with.
+//! Logs the flags at the start.
 
 use super::quote::quoted;
 
-/// Writes each flag at verbosity 1 as `FLAG: --name="value"`, in alphabetical order (FLAG-12). A value that is secret
-/// must have been replaced by the caller.
+/// Logs each flag at verbosity 1 as `FLAG: --name="value"`, in alphabetical order (FLAG-12). The caller must have
+/// replaced secret values.
 pub fn say_flags(flags: impl IntoIterator<Item = (String, String)>) {
     let mut flags: Vec<_> = flags.into_iter().collect();
     flags.sort();

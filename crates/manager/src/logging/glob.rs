@@ -1,9 +1,9 @@
-//! Patterns with `*` and `?`.
+//! Glob patterns with `*` and `?`.
 
-/// Whether the whole text fits: `*` stands for any characters, `?` for one.
+/// Returns `true` if the pattern matches the whole text: `*` matches any characters, `?` matches one character.
 pub(super) fn fits(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    // Where to go back to: after the last star, and one character further in the text each time.
+    // Position to return to: after the last star, one character further in the text each time.
     let (mut at, mut read, mut star) = (0, 0, None);
     while read < text.len() {
         match pattern.get(at) {

@@ -1,4 +1,4 @@
-//! A record as one JSON object (FLAG-51).
+//! Log records in JSON format (FLAG-51).
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::record::{Record, Severity, Value};
 
-/// Names that the record itself has.
+/// Keys that each record writes itself.
 const OWN: [&str; 5] = ["ts", "caller", "msg", "v", "logger"];
 
 /// Appends the record and a line break. Errors have no `v`.
@@ -34,7 +34,7 @@ pub(super) fn write(to: &mut String, record: &Record, now: Timestamp) {
     to.push_str("}\n");
 }
 
-/// The text within; one with an escape that JSON does not know stays as it is.
+/// Returns the text inside a quoted literal; a literal with an escape that JSON does not know is returned unchanged.
 fn unquoted(text: &str) -> String {
     serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())
 }

@@ -1,4 +1,4 @@
-//! What receives the events.
+//! The `tracing` subscriber that writes the log.
 
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -16,17 +16,17 @@ use super::record::{NamedVerbosity, Record};
 use super::sink::{Sink, Stream};
 use super::{json, text};
 
-/// The subscriber that writes the log. It knows no spans.
+/// The `tracing` subscriber that writes the log. Spans are ignored.
 ///
-/// A record that is not wanted costs one comparison: the answer is kept by each place that may say something, until the
-/// verbosity changes.
+/// A record that is filtered out costs one comparison: each callsite caches the filter's answer until the verbosity
+/// changes.
 pub struct Logger {
     shared: Arc<Shared>,
     format: Format,
     pid: u32,
 }
 
-/// Changes a log while it runs; clones change the same.
+/// A handle that changes the log at runtime. Clones refer to the same log.
 #[derive(Clone)]
 pub struct Handle(Arc<Shared>);
 
@@ -42,24 +42,24 @@ impl Shared {
 }
 
 impl Handle {
-    /// The verbosity that holds where `--vmodule` names no higher one.
+    /// Returns the verbosity of sources for which `--vmodule` sets no higher one.
     #[must_use]
     pub fn verbosity(&self) -> i32 {
         self.0.filter(|filter| filter.verbosity)
     }
 
-    /// Changes the verbosity, from the next record on (APP-103).
+    /// Sets the verbosity for all later records (APP-103).
     pub fn set_verbosity(&self, verbosity: i32) {
         self.0.filter.write().unwrap_or_else(PoisonError::into_inner).verbosity = verbosity;
         tracing::callsite::rebuild_interest_cache();
     }
 
-    /// Writes what is buffered.
+    /// Writes buffered records to the streams.
     pub fn flush(&self) {
         self.0.sink.flush();
     }
 
-    /// Starts the thread of `--log-flush-frequency`, where there is something to flush. It ends with the log.
+    /// Starts the thread of `--log-flush-frequency` if records are buffered. The thread ends with the log.
     pub(super) fn flush_regularly(&self, options: &LoggingOptions) {
         if !self.0.sink.is_buffered() || options.flush_frequency.is_zero() {
             return;
@@ -119,7 +119,7 @@ impl Subscriber for Logger {
     }
 
     fn event(&self, event: &Event<'_>) {
-        // Nothing is locked while values print themselves: one that panics is told of by this same log.
+        // Values are formatted without a lock, because one that panics is logged by this same log.
         let (record, now) = (Record::of(event), Timestamp::now());
         let mut line = String::with_capacity(256);
         match self.format {

@@ -1,9 +1,9 @@
-//! The log: klog's text or JSON, with a verbosity that can be changed while the process runs.
+//! The log in klog's text format or as JSON, with a verbosity that can be changed at runtime.
 //!
-//! Records are `tracing` events. Information has verbosity 0, or what its field `v` says; debug lines have 4, trace lines
-//! 6. Warnings and errors are always written. Of libraries only warnings are written, whatever was asked for: their debug
-//! lines may quote what is secret (INV-5), and are not what an operator asked for with `-v=4`. A provider's crate is no
-//! library if its name begins with `provider_`.
+//! Records are `tracing` events. Informational records have verbosity 0 or the value of their field `v`, debug records
+//! 4 and trace records 6. Warnings and errors are always written. Libraries log only warnings and errors, whatever the
+//! verbosity, because their debug records may quote secrets (INV-5). Crates whose name begins with `provider_` do not
+//! count as libraries.
 //!
 //! ```
 //! use manager::logging::{Format, LoggingOptions, subscriber};
@@ -39,9 +39,9 @@ pub use self::flag_dump::say_flags;
 pub use self::logger::{Handle, Logger};
 pub use self::options::{Format, LoggingOptions, Streams, Vmodule};
 
-/// Starts the log of this process (APP-2), and makes panics part of it. Later calls change nothing.
+/// Starts the log of this process (APP-2) and logs panics. Later calls have no effect.
 ///
-/// The handle flushes what is buffered; call [`Handle::flush`] before the process ends.
+/// The handle flushes buffered records; call [`Handle::flush`] before the process ends.
 pub fn start(options: &LoggingOptions) -> Handle {
     let (log, handle) = subscriber(options, stdout(), stderr());
     if tracing::subscriber::set_global_default(log).is_ok() {
@@ -51,7 +51,7 @@ pub fn start(options: &LoggingOptions) -> Handle {
     handle
 }
 
-/// A log that writes elsewhere: to be set as a thread's subscriber, in tests.
+/// Returns a subscriber that writes to other streams, for the subscriber of a thread in tests.
 pub fn subscriber(
     options: &LoggingOptions,
     info: impl Write + Send + 'static,
@@ -60,12 +60,12 @@ pub fn subscriber(
     Logger::new(options, Box::new(info), Box::new(errors))
 }
 
-/// Starts the log with the defaults and a verbosity. Later calls do nothing.
+/// Starts the log with the default options and this verbosity. Later calls have no effect.
 pub fn init(verbosity: u8) {
     start(&LoggingOptions { verbosity: verbosity.into(), ..LoggingOptions::default() });
 }
 
-/// Starts the log of a command whose output is what matters: without `-v` it warns only.
+/// Starts the log of a subcommand that prints a report: without `-v`, only warnings and errors are logged.
 pub(crate) fn init_for_output(verbosity: u8) {
     let verbosity = if verbosity == 0 { filter::WARNINGS_ONLY } else { verbosity.into() };
     start(&LoggingOptions { verbosity, ..LoggingOptions::default() });

@@ -1,28 +1,28 @@
-//! What operators choose about the log; the flags fill it in.
+//! Options of the log, set by flags.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How the log is written (FLAG-50: in every binary).
+/// The options of the log (FLAG-50: in every binary).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggingOptions {
-    /// `--logging-format`.
+    /// Format of records (`--logging-format`).
     pub format: Format,
-    /// `-v`: records of this verbosity and below are written.
+    /// Value of `-v`: records up to this verbosity are written.
     pub verbosity: i32,
-    /// `--vmodule`: a higher verbosity for some source files.
+    /// Value of `--vmodule`: a higher verbosity for some source files.
     pub vmodule: Vmodule,
-    /// `--log-flush-frequency`: what is buffered is written at least this often. It must be longer than zero.
+    /// Value of `--log-flush-frequency`: maximum time that records are buffered. Must be greater than zero.
     pub flush_frequency: Duration,
-    /// `--log-text-split-stream` and `--log-text-info-buffer-size`.
+    /// Values of `--log-text-split-stream` and `--log-text-info-buffer-size`.
     pub text: Streams,
-    /// `--log-json-split-stream` and `--log-json-info-buffer-size`.
+    /// Values of `--log-json-split-stream` and `--log-json-info-buffer-size`.
     pub json: Streams,
 }
 
 impl Default for LoggingOptions {
-    /// Text on standard error, verbosity 0.
+    /// Returns text on standard error with verbosity 0.
     fn default() -> Self {
         Self {
             format: Format::Text,
@@ -36,7 +36,7 @@ impl Default for LoggingOptions {
 }
 
 impl LoggingOptions {
-    /// The streams of the chosen format.
+    /// Returns the streams of the chosen format.
     pub(super) fn streams(&self) -> Streams {
         match self.format {
             Format::Text => self.text,
@@ -45,18 +45,18 @@ impl LoggingOptions {
     }
 }
 
-/// The form of a record (FLAG-51).
+/// The format of a record (FLAG-51).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// klog's text: `Lmmdd hh:mm:ss.uuuuuu <pid> file:line] message`.
+    /// klog's text format: `Lmmdd hh:mm:ss.uuuuuu <pid> file:line] message`.
     #[default]
     Text,
-    /// One JSON object on each line.
+    /// JSON with one object on each line.
     Json,
 }
 
 impl Format {
-    /// As `--logging-format` and `/configz` spell it.
+    /// Returns the format as `--logging-format` and `/configz` spell it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl fmt::Display for Format {
 impl FromStr for Format {
     type Err = String;
 
-    /// The error is what follows `format: ` in the message that operators know.
+    /// Parses a format. The error text is the part after `format: ` of the message that operators know.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "text" => Ok(Self::Text),
@@ -85,12 +85,14 @@ impl FromStr for Format {
     }
 }
 
-/// Where records of a format go.
+/// The output streams of a format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streams {
-    /// Information on standard output, errors on standard error; else everything on standard error.
+    /// If set, informational records go to standard output and errors to standard error; otherwise all records go to
+    /// standard error.
     pub split: bool,
-    /// Bytes of information that may wait to be written; 0: none. Only where the streams are split.
+    /// Size of the buffer for informational records in bytes; 0 disables buffering. Has no effect unless the streams
+    /// are split.
     pub info_buffer_size: usize,
 }
 
@@ -140,13 +142,13 @@ impl fmt::Display for Vmodule {
 }
 
 impl Vmodule {
-    /// Whether nothing is asked for.
+    /// Returns `true` if no pattern is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Patterns and their verbosity, in order (for `/configz`).
+    /// Returns the patterns and their verbosity, in order (for `/configz`).
     pub fn iter(&self) -> impl Iterator<Item = (&str, i32)> {
         self.0.iter().map(|(pattern, level)| (pattern.as_str(), *level))
     }

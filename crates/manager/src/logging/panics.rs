@@ -1,12 +1,12 @@
-//! Panics in the log.
+//! Logs panics as error records.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::{PanicHookInfo, set_hook};
 
-/// Longest text of a panic that is repeated, in bytes.
+/// Maximum length of a panic's text in the log, in bytes.
 const LONGEST: usize = 1024;
 
-/// Replaces the standard report of a panic by one error record with its place. A backtrace comes with it where
+/// Replaces the standard panic report by one error record with the location. The record has a backtrace if
 /// `RUST_BACKTRACE` asks for one.
 pub(super) fn log_panics() {
     set_hook(Box::new(log_panic));
@@ -24,7 +24,7 @@ pub(super) fn log_panic(info: &PanicHookInfo<'_>) {
     tracing::error!(log.file = file, log.line = line, error = text, thread, stack, "panic");
 }
 
-/// The text without line breaks, and not longer than anybody reads.
+/// Returns the text on one line, cut to the maximum length.
 fn one_line(text: &str) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.len() > LONGEST {

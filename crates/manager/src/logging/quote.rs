@@ -1,13 +1,13 @@
-//! Text in quotation marks, as Go writes it: what reads klog's lines relies on it.
+//! Quoted text in Go's syntax, which parsers of klog lines rely on.
 
 use std::fmt::{self, Write as _};
 
-/// The text in quotation marks, on one line, with everything escaped that cannot be seen.
+/// Quotes the text on one line, with all invisible characters escaped.
 pub(super) fn quoted(text: &str) -> Quoted<'_> {
     Quoted(text)
 }
 
-/// See [`quoted`].
+/// The `Display` implementation of [`quoted`].
 pub(super) struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {
@@ -24,7 +24,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// A character itself if it can be seen, else its escape.
+/// Writes a character, or its escape if the character is invisible.
 pub(super) fn write_visibly(f: &mut impl fmt::Write, c: char) -> fmt::Result {
     match c {
         '\u{7}' => f.write_str("\\a"),
@@ -42,7 +42,7 @@ pub(super) fn write_visibly(f: &mut impl fmt::Write, c: char) -> fmt::Result {
 }
 
 fn visible(c: char) -> bool {
-    // Only what cannot be printed is escaped as a code point by the standard library; quotation marks are not.
+    // The standard library escapes only unprintable characters, except quotation marks, as a code point.
     c == '\'' || c == ' ' || (!c.is_whitespace() && !c.is_control() && !c.escape_debug().to_string().starts_with("\\u"))
 }
 

@@ -1,4 +1,4 @@
-//! What is said, apart from its form.
+//! A log record, independent of its format.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use tracing::{Event, Level};
 
 use super::{component, fatal, filter};
 
-/// How bad it is.
+/// The severity of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Severity {
     Info,
@@ -21,25 +21,25 @@ pub(super) enum Severity {
 pub(super) enum Value {
     /// Text, to be quoted.
     Text(String),
-    /// A number or a truth value, as JSON writes it.
+    /// A number or Boolean, as JSON writes it.
     Bare(String),
-    /// What is quoted already, in Rust's manner: a text that was printed for debugging.
+    /// Text that `Debug` has already quoted.
     Quoted(String),
 }
 
-/// One record.
+/// A log record, independent of its format.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Record {
     pub(super) severity: Severity,
-    /// 0 for warnings and errors.
+    /// Verbosity of the record; 0 for warnings and errors.
     pub(super) verbosity: i32,
-    /// Where it was said: a file's path, and the line.
+    /// Path and line of the statement that logged the record.
     pub(super) file: String,
     pub(super) line: u32,
-    /// Source of the record: a controller, the provider, a part of the program.
+    /// Source of the record: a controller, the provider or another component.
     pub(super) component: Option<&'static str>,
     pub(super) message: String,
-    /// In order, the error first.
+    /// Fields in order, the error first.
     pub(super) fields: Vec<(&'static str, Value)>,
 }
 
@@ -66,7 +66,7 @@ impl Record {
         record
     }
 
-    /// The file's name; one that says nothing comes with its directory.
+    /// Returns the name of the file, with its directory if the name alone says nothing, such as `mod.rs`.
     pub(super) fn caller(&self) -> &str {
         let Some((path, name)) = self.file.rsplit_once('/') else { return &self.file };
         let start = match name {
@@ -78,14 +78,14 @@ impl Record {
 
     fn take(&mut self, field: &Field, value: Value) {
         let name = match field.name() {
-            // What reads klog's lines looks for this name.
+            // Parsers of klog lines look for this key.
             "error" => "err",
-            // Spelt so because Rust keeps the plain word for itself.
+            // The field has another spelling because the plain word is a keyword of Rust.
             name => name.strip_prefix("r#").unwrap_or(name).trim_end_matches('_'),
         };
         match (name, value) {
             ("message", Value::Text(text) | Value::Bare(text) | Value::Quoted(text)) => self.message = text,
-            // Where somebody else says it on the caller's behalf.
+            // The location of the caller for whom another function logs.
             ("log.file", Value::Text(text)) => self.file = text,
             ("log.line", Value::Bare(text)) => self.line = text.parse().unwrap_or_default(),
             ("v", Value::Bare(text)) => self.verbosity = text.parse().unwrap_or_default(),
@@ -136,7 +136,7 @@ impl Visit for Record {
     }
 }
 
-/// The verbosity that a record names.
+/// The verbosity in a record's field `v`.
 #[derive(Default)]
 pub(super) struct NamedVerbosity(pub(super) Option<i32>);
 
@@ -156,7 +156,7 @@ impl Visit for NamedVerbosity {
     }
 }
 
-/// Whether this is one text that was printed for debugging, which would be hard to read if it were quoted once more.
+/// Returns `true` if the text is a single `Debug` literal, which would be hard to read if quoted again.
 fn is_literal(text: &str) -> bool {
     let Some(inner) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return false };
     let mut escaped = false;

@@ -1,4 +1,4 @@
-//! Where the log goes.
+//! The output streams of the log.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,20 +6,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::options::{Format, LoggingOptions};
 use super::record::Severity;
 
-/// Somewhere to write.
+/// An output stream of the log.
 pub(super) type Stream = Box<dyn Write + Send>;
 
-/// Both streams. A record is written as a whole or, where the stream is broken, not at all: a log must not end what it
-/// tells of.
+/// The output streams of the log. A record is written as a whole or, if the stream is broken, not at all: a failing log
+/// must not end the process.
 pub(super) struct Sink(Mutex<Inner>);
 
 struct Inner {
     info: Stream,
     errors: Stream,
     buffer: Vec<u8>,
-    /// Bytes that may wait.
+    /// Size of the buffer in bytes; 0 disables buffering.
     capacity: usize,
-    /// The least severity that goes to `errors`.
+    /// Lowest severity that is written to `errors`.
     split_at: Severity,
 }
 
@@ -28,7 +28,7 @@ impl Sink {
         let streams = options.streams();
         let split_at = match (streams.split, options.format) {
             (false, _) => Severity::Info,
-            // Warnings are information in JSON, which has no severities.
+            // Warnings are informational in JSON, which has no severities.
             (true, Format::Json) => Severity::Error,
             (true, Format::Text) => Severity::Warning,
         };
@@ -36,7 +36,7 @@ impl Sink {
         Self(Mutex::new(Inner { info, errors, buffer: Vec::new(), capacity, split_at }))
     }
 
-    /// Whether something may wait in a buffer.
+    /// Returns `true` if records may be buffered.
     pub(super) fn is_buffered(&self) -> bool {
         self.lock().capacity > 0
     }
@@ -44,7 +44,7 @@ impl Sink {
     pub(super) fn write(&self, severity: Severity, record: &str) {
         let mut inner = self.lock();
         if severity >= inner.split_at {
-            // What led to an error is read before it.
+            // Records before an error are written before the error.
             inner.flush();
             _ = inner.errors.write_all(record.as_bytes());
             _ = inner.errors.flush();

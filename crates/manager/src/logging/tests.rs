@@ -1,4 +1,4 @@
-//! Records as they come out, of this program's kind of events.
+//! Log records as they are written.
 //!
 //! Rules: FLAG-51.
 
@@ -14,7 +14,7 @@ use super::options::Streams;
 use super::record::{Record, Severity, Value as Field};
 use super::*;
 
-/// A stream that is kept. Clones write to the same.
+/// A stream that is kept in memory. Clones write to the same stream.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -43,7 +43,7 @@ impl Write for Kept {
     }
 }
 
-/// What `say` says under these options: information, errors.
+/// Returns the informational records and the errors that `say` logs with these options.
 fn heard(options: &LoggingOptions, say: impl FnOnce(&Handle)) -> (Kept, Kept) {
     let (info, errors) = (Kept::default(), Kept::default());
     let (log, handle) = subscriber(options, info.clone(), errors.clone());
@@ -169,7 +169,7 @@ fn events_become_records() {
 
 const NO_CONNECTION: &str = "failed with error client error (Connect)";
 
-/// All kinds of lines, at whatever is set.
+/// Logs one record of each level and verbosity.
 fn say_one_of_each() {
     tracing::error!("error");
     tracing::warn!("warning");
@@ -198,7 +198,7 @@ fn verbosity_says_what_is_written() {
         (5, &["info", "one", "three", "debug", NO_CONNECTION, "provider"]),
         (10, &["info", "one", "three", "debug", "trace", NO_CONNECTION, "provider"]),
     ];
-    // One log for all, as when somebody changes it.
+    // One log for all records, as if an operator changed the verbosity.
     let (_, log) = heard(&with_verbosity(0), |handle| {
         for (verbosity, more) in table {
             handle.set_verbosity(verbosity);
@@ -312,7 +312,7 @@ fn flags_are_listed_in_order_at_verbosity_1() {
 fn a_panic_is_one_error_with_its_place() {
     let own = std::thread::current().id();
     let standard = std::panic::take_hook();
-    // Other tests of this process keep their report.
+    // Other tests of this process keep their panic report.
     std::panic::set_hook(Box::new(move |info| {
         if std::thread::current().id() == own { panics::log_panic(info) } else { standard(info) }
     }));
@@ -333,7 +333,7 @@ proptest! {
         let fields = if structured { vec![("key", Field::Text(key.clone()))] } else { Vec::new() };
         let record = record(Severity::Info, &message, fields);
         let text = klog(&record);
-        // Only the first line begins as a record does; further ones are indented, or end a text of several lines.
+        // Only the first line begins like a record; further lines are indented or end a text of several lines.
         prop_assert!(text.ends_with('\n'));
         prop_assert!(text.lines().skip(1).all(|line| line.starts_with(['\t', ' '])), "{}", text);
         prop_assert!(!text.chars().any(|c| c.is_control() && c != '\n' && c != '\t'));

@@ -1,4 +1,4 @@
-//! A record as klog writes it (FLAG-51).
+//! Log records in klog's text format (FLAG-51).
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use jiff::Zoned;
 use super::quote::{quoted, write_visibly};
 use super::record::{Record, Severity, Value};
 
-/// Appends the record and a line break. One with fields or a component is structured: its message is in quotation marks.
+/// Appends the record and a line break. A record with fields or a component is structured: its message is quoted.
 pub(super) fn write(to: &mut String, record: &Record, now: &Zoned, pid: u32) {
     write_header(to, record, now, pid);
-    // A paragraph for people stays readable.
+    // A text of several paragraphs stays readable.
     let component = record.component.filter(|_| !record.fields.is_empty() || !record.message.contains('\n'));
     if record.fields.is_empty() && component.is_none() {
         write_plain(to, &record.message);
@@ -52,7 +52,8 @@ fn write_header(to: &mut String, record: &Record, now: &Zoned, pid: u32) {
     );
 }
 
-/// As it is, but nothing in it can look like another record, or move a terminal's cursor.
+/// Appends a message without quotes, indented and escaped so that no part of it can look like another record or move a
+/// terminal's cursor.
 fn write_plain(to: &mut String, message: &str) {
     for c in message.trim_end_matches('\n').chars() {
         match c {
@@ -63,7 +64,7 @@ fn write_plain(to: &mut String, message: &str) {
     }
 }
 
-/// Each line indented by a tab, the end by a space, so that no line can be taken for the end.
+/// Appends each line indented by a tab, and a space before the closing mark, so that no line can be taken for the end.
 fn write_lines(to: &mut String, text: &str) {
     to.push_str("<\n");
     for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {

@@ -1,4 +1,5 @@
-//! The subcommand: flags in, list out, confirmation, deletion, exit code.
+//! The subcommand `orphans`: parses the flags, prints the list, asks for confirmation, deletes and returns the exit
+//! code.
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -34,7 +35,7 @@ const COMMAND: ReportCommand = ReportCommand {
                  \"errors\", \"summary\": {…, \"exitCode\"}}",
 };
 
-/// Runs the subcommand as this program; the first argument is the program's name.
+/// Runs the subcommand. The first argument is the program's name.
 pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let flags: OrphansFlags = match COMMAND.parse_as(program, arguments) {
         Parsed::Flags(flags) => flags,
@@ -48,7 +49,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
     block_on(async { run(&flags, providers).await.unwrap_or_else(|error| failed(&flags, paragraph(&error))) })
 }
 
-/// Reports that nothing could be listed: as text for people, and as a report of nothing but the error for programs.
+/// Reports an error instead of a list, as text or as a JSON report that holds only the error.
 fn failed(OrphansFlags { report: ReportFlags { flags, output, .. }, .. }: &OrphansFlags, error: String) -> ExitCode {
     if *output == Output::Text {
         return wrong(&error);
@@ -66,7 +67,7 @@ fn wrong(text: &str) -> ExitCode {
 
 async fn run(command: &OrphansFlags, providers: &Registry) -> Result<ExitCode> {
     let OrphansFlags { report: ReportFlags { flags, output, .. }, .. } = command;
-    // The provider may change nothing before the deletion was confirmed.
+    // The provider must not change anything before the deletion is confirmed.
     let is_confirmed = Arc::new(AtomicBool::new(false));
     let fence = match command.delete {
         true => Fence::new({
@@ -75,17 +76,17 @@ async fn run(command: &OrphansFlags, providers: &Registry) -> Result<ExitCode> {
         }),
         false => Fence::closed("orphans changes nothing without --delete"),
     };
-    // The ranges of Pods say nothing about owners.
+    // Pod CIDRs do not matter for owners.
     let settings = Settings { configure_cloud_routes: false, ..command.report.settings(fence) };
     let provider = start::provider(flags, &settings, providers)?;
     let shutdown = CancellationToken::new();
     let client = read_only_client(&settings, start::PROVIDER_CLIENT).await?;
-    // A person waits for the answer: one try.
+    // `orphans` runs interactively, so there is only one attempt.
     let cluster = start::cluster(flags, &client, Duration::ZERO, &shutdown).await?;
     let clients = Arc::new(ForProvider::Given(client.clone()));
     let context = start::context(&settings, &cluster, clients, Arc::new(NoEvents), &shutdown);
     start::initialize(&*provider, &context).await?;
-    // The provider gets no caches: with them some start work in the background.
+    // The provider gets no caches, because with caches some providers start work in the background.
     let mut report = find(&client, &*provider, &cluster, Timestamp::now()).await;
     choose(&mut report, command)?;
     if *output == Output::Text {
@@ -121,7 +122,7 @@ fn has_any(report: &OrphanReport) -> bool {
     report.count(|state| *state == OrphanState::Deletable) > 0
 }
 
-/// Leaves only the orphans that `--only` names.
+/// Removes all orphans from the report that `--only` does not name.
 fn choose(report: &mut OrphanReport, command: &OrphansFlags) -> Result<()> {
     let chosen = command.chosen();
     let names = |it: &super::Orphan, id: &str| {
@@ -139,7 +140,7 @@ fn choose(report: &mut OrphanReport, command: &OrphansFlags) -> Result<()> {
     Ok(())
 }
 
-/// Asks on the terminal.
+/// Asks for confirmation on the terminal.
 fn confirm(report: &OrphanReport) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!("--delete asks before it deletes, and standard input is no terminal: add --yes");
@@ -151,7 +152,7 @@ fn confirm(report: &OrphanReport) -> Result<bool> {
     Ok(answer.trim() == "yes")
 }
 
-/// Deletes, and tells the end of each orphan. The first signal ends it after the deletion that is under way.
+/// Deletes the orphans and prints each result. The first signal stops after the deletion in progress.
 async fn delete_all(client: &Client, provider: &dyn CloudProvider, report: &mut OrphanReport, output: Output) {
     let stop = CancellationToken::new();
     let signalled = stop.clone();

@@ -1,4 +1,4 @@
-//! The deletion of orphans, one after the other.
+//! The deletion of orphans, one after another.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::report::{Orphan, OrphanReport, OrphanState};
 use crate::plan::ask_within;
 use crate::start::cluster_of;
 
-/// The longest time for one deletion: clouds take minutes for some load balancers.
+/// Timeout of one deletion. Clouds take minutes to delete some load balancers.
 const DEADLINE: Duration = Duration::from_secs(15 * 60);
 
-/// Deletes the orphans of a report that can be deleted, up to the first failure or until `stop`. `client` is used for reads only;
-/// `ended` is called with each orphan when its end is known. A report with errors is left as it is.
+/// Deletes the deletable orphans of a report, up to the first failure or until `stop`. `client` is used for reads only;
+/// `ended` is called with each orphan when its result is known. Nothing is deleted if the report has errors.
 pub async fn delete(
     client: &Client,
     provider: &dyn CloudProvider,
@@ -66,7 +66,7 @@ async fn delete_one(
     }
 }
 
-/// Reads right before a deletion whether this is still the cluster, and who owns something.
+/// Checks right before a deletion that the cluster is still the same, and reads the owners again.
 async fn check(client: &Client, cluster: &Cluster, resource: &OwnedResource) -> Result<Owners, String> {
     let now = cluster_of(&cluster.name, client, Duration::ZERO, &CancellationToken::new()).await;
     let now = now.map_err(|error| format!("{error:#}"))?;

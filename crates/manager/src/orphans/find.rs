@@ -1,4 +1,4 @@
-//! The search for orphans: the cloud first, then Kubernetes.
+//! The search for orphans: reads the cloud first, then Kubernetes.
 
 use cloud_provider::{CloudProvider, Cluster, OwnedResource, Owner};
 use jiff::Timestamp;
@@ -8,18 +8,18 @@ use super::judge::{Owners, reason_to_keep};
 use super::report::{Orphan, OrphanReport, OrphanState};
 use crate::plan::ask;
 
-/// From so many resources on, more than half of them without an owner may be the work of a restore from an old backup, as with
-/// Services that vanish.
+/// Number of resources from which a majority without owners counts as a mass deletion, for example after a restore from
+/// an old backup.
 const MASS: usize = 4;
 
-/// Lists what carries owner tags of the cluster and has no owner any more. `client` is used for reads only.
+/// Lists resources with owner tags of the cluster whose owner no longer exists. `client` is used for reads only.
 pub async fn find(client: &Client, provider: &dyn CloudProvider, cluster: &Cluster, now: Timestamp) -> OrphanReport {
     let mut report = OrphanReport::new(provider.name(), cluster, now);
     let owned = owned(provider, cluster, &mut report).await;
     if owned.is_empty() {
         return report;
     }
-    // Later than the cloud: an owner that is missing now has been deleted, and is not just being created.
+    // Read after the cloud: an owner that is missing now was deleted, and is not just being created.
     let owners = match Owners::read(client, owned.iter().any(is_route)).await {
         Ok(owners) => owners,
         Err(error) => {
@@ -54,12 +54,12 @@ pub async fn find(client: &Client, provider: &dyn CloudProvider, cluster: &Clust
     report
 }
 
-/// Reads from the cloud what carries the cluster's owner tags.
+/// Lists the resources in the cloud that have the cluster's owner tags.
 async fn owned(provider: &dyn CloudProvider, cluster: &Cluster, report: &mut OrphanReport) -> Vec<OwnedResource> {
     let (name, mut owned) = (provider.name(), Vec::new());
     match provider.load_balancers() {
         None => report.notes.push(format!("cloud provider {name:?} runs no load balancers with this configuration")),
-        // The call is inside, so that a panic before the first await is caught too.
+        // The call is inside the future, so that a panic before the first await is caught too.
         Some(balancers) => match ask(name, async { balancers.owned(cluster).await }).await {
             Ok(found) => owned.extend(found),
             Err(error) if error.is_not_implemented() => {
@@ -78,7 +78,7 @@ async fn owned(provider: &dyn CloudProvider, cluster: &Cluster, report: &mut Orp
     owned
 }
 
-/// Reads the rest of what the list did not tell; `None` if the resource no longer exists.
+/// Reads the details that the list did not include; returns `None` if the resource no longer exists.
 async fn whole(
     provider: &dyn CloudProvider,
     cluster: &Cluster,
@@ -95,7 +95,7 @@ async fn whole(
     }
 }
 
-/// Returns `true` for a route, whose owner is a Node.
+/// Returns `true` if the resource is a route, whose owner is a Node.
 pub(super) fn is_route(resource: &OwnedResource) -> bool {
     matches!(resource.owner, Owner::PodCidr(_))
 }

@@ -1,4 +1,4 @@
-//! Judgement of orphans: owners that exist, and reasons to keep an orphan. Pure, but for the read of the owners.
+//! Judgement of orphans: existing owners, and reasons to keep an orphan. Pure except for reading the owners.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use kube::Client;
 use crate::doctor::seconds;
 use crate::plan::list;
 
-/// Orphans that are younger are kept: a manager may be at work on them.
+/// Minimum age of an orphan to be deleted; a manager may still be working on younger ones.
 const RECENT: Duration = Duration::from_secs(10 * 60);
 
-/// The objects of Kubernetes that own resources of the cloud.
+/// The Kubernetes objects that own resources in the cloud.
 pub(super) struct Owners {
     pub(super) services: Vec<Arc<Service>>,
     uids: HashSet<String>,
@@ -26,7 +26,7 @@ impl Owners {
     /// Reads the owners of such resources.
     ///
     /// # Errors
-    /// An answer that proves nothing: a list that failed, or that is empty.
+    /// If a list fails or is empty, because such an answer proves nothing.
     pub(super) async fn read(client: &Client, has_routes: bool) -> Result<Self, String> {
         let services = list::<Service>(client).await?;
         if services.is_empty() {
@@ -50,7 +50,7 @@ impl Owners {
         Self { services: services.into_iter().map(Arc::new).collect(), uids, pod_cidrs }
     }
 
-    /// Returns `true` if the owner exists, or if that cannot be told.
+    /// Returns `true` if the owner exists or its existence cannot be determined.
     pub(super) fn exists(&self, owner: &Owner) -> bool {
         match owner {
             Owner::Unnamed => false,
@@ -60,7 +60,7 @@ impl Owners {
     }
 }
 
-/// Returns the reason why an orphan is not deleted; `None` if it can be.
+/// Returns the reason why an orphan is not deleted; `None` if the orphan can be deleted.
 pub(super) fn reason_to_keep(orphan: &OwnedResource, cluster: &Cluster, now: Timestamp) -> Option<String> {
     let Some(id) = &cluster.id else {
         let text = "namespace kube-system cannot be read, so the cluster is known by its name alone, which another cluster may \
@@ -84,7 +84,7 @@ pub(super) fn reason_to_keep(orphan: &OwnedResource, cluster: &Cluster, now: Tim
         .then(|| format!("it was created {} ago: a manager may be at work on it; try again later", seconds(age)))
 }
 
-/// Returns the time since a creation; a clock that is behind makes it zero.
+/// Returns the time since the creation; zero if the clock is behind.
 pub(super) fn age(created: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(created)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The report for people, and for programs.
+//! The report of `orphans`, as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,11 @@ use super::judge::age;
 use super::report::{Orphan, OrphanReport, OrphanState};
 use crate::doctor::seconds;
 
-/// Version of the JSON form: it grows when a field changes its meaning or goes, not when one is added.
+/// Version of the JSON form. The version increases when a field is removed or changes its meaning, not when a field is
+/// added.
 pub const JSON_VERSION: u32 = 1;
 
-/// The report as one JSON object:
+/// Returns the report as one JSON object:
 ///
 /// ```text
 /// {
@@ -98,7 +99,7 @@ impl Counts {
     }
 }
 
-/// The list for people: each orphan with its facts, then notes, errors and numbers.
+/// Returns the report as text: each orphan with its facts, then notes, errors and totals.
 #[must_use]
 pub fn text(report: &OrphanReport) -> String {
     let mut text = String::new();
@@ -161,7 +162,7 @@ fn owner(resource: &OwnedResource) -> String {
     }
 }
 
-/// Returns what became of an orphan, in words.
+/// Returns the result for an orphan, in words.
 pub(super) fn ended(state: &OrphanState) -> String {
     match state {
         OrphanState::Deletable => "not deleted".to_owned(),
@@ -174,7 +175,7 @@ pub(super) fn ended(state: &OrphanState) -> String {
     }
 }
 
-/// The last line after a deletion.
+/// Returns the summary line after a deletion.
 pub(super) fn totals(report: &OrphanReport) -> String {
     let Counts { deletable, kept, removed, failed } = Counts::of(report);
     format!("{removed} of {} orphans removed, {kept} kept, {} not deleted.\n", report.orphans.len(), failed + deletable)

@@ -1,4 +1,4 @@
-//! The orphans that were found, and what became of them.
+//! The orphans found, and the results of their deletion.
 
 use cloud_provider::{Cluster, OwnedResource};
 use jiff::Timestamp;
@@ -10,17 +10,18 @@ pub struct OrphanReport {
     pub provider: String,
     /// Cluster that the owner tags name.
     pub cluster: Cluster,
-    /// The time at which the cloud was read.
+    /// Time at which the cloud was read.
     pub time: Timestamp,
     /// Resources without an owner.
     pub orphans: Vec<Orphan>,
-    /// If not set, the cloud provider cannot list load balancers by their owner tags.
+    /// If not set, the provider cannot list load balancers by their owner tags.
     pub is_supported: bool,
-    /// If set, more than half of at least four resources of the cluster have no owner: only a person may confirm that.
+    /// If set, more than half of at least four resources of the cluster have no owner, so that an operator must confirm
+    /// the deletion.
     pub are_too_many: bool,
     /// Remarks about the list.
     pub notes: Vec<String>,
-    /// Causes for which the list is not complete. Nothing is deleted then.
+    /// Reasons why the list is incomplete. Nothing is deleted in that case.
     pub errors: Vec<String>,
 }
 
@@ -53,7 +54,7 @@ pub enum OrphanState {
 }
 
 impl OrphanState {
-    /// Returns `true` if nothing is left to be done.
+    /// Returns `true` if no deletion is outstanding.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self, Self::Deleted | Self::Released | Self::NotFound)
@@ -80,7 +81,7 @@ impl OrphanReport {
         self.orphans.iter().filter(|orphan| is_it(&orphan.state)).count()
     }
 
-    /// Returns the exit code: 0 if there are no orphans any more, 2 if there are, 1 if something could not be found out or deleted.
+    /// Returns the exit code: 0 if no orphans are left, 2 if there are orphans, 1 if a read or a deletion failed.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         let has_failed = |state: &OrphanState| matches!(state, OrphanState::Failed(_) | OrphanState::NotTried);

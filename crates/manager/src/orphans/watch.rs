@@ -1,4 +1,4 @@
-//! Load balancers of Services that no longer exist.
+//! Counts load balancers of Services that no longer exist.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,15 +9,15 @@ use runtime::cache::Cache;
 use runtime::loops::sliding;
 use tokio_util::sync::CancellationToken;
 
-/// Pause between two checks. They cost nothing: the load balancers were read for other reasons.
+/// Interval of counts. A count costs no request, because the load balancers were read for other reasons.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
 
-/// The load balancers of a cluster that no Service of it has any more, from what was read of the cloud anyhow.
+/// The load balancers of a cluster whose Service no longer exists, according to data that was read for other reasons.
 pub(crate) struct Orphans {
     provider: Arc<dyn CloudProvider>,
     cluster: Cluster,
     services: Cache<Service>,
-    /// Those of the last count, so that each is told of once.
+    /// Orphans of the last count, so that each orphan is logged once.
     told: Mutex<BTreeSet<String>>,
 }
 
@@ -26,7 +26,7 @@ impl Orphans {
         Self { provider, cluster, services, told: Mutex::default() }
     }
 
-    /// Counts them on a timer, so that the log names a new one although nobody reads the metrics.
+    /// Counts on a timer, so that new orphans are logged although no metrics are scraped.
     pub(crate) async fn watch(self: Arc<Self>, shutdown: CancellationToken) {
         sliding(PERIOD, shutdown, || {
             _ = self.count();
@@ -35,8 +35,8 @@ impl Orphans {
         .await;
     }
 
-    /// How many there are. `None`: nobody knows, because the Services or the cloud's load balancers were not listed yet, or
-    /// because the cloud does not tell whose is what.
+    /// Returns the number of orphans. `None` if the Services or the cloud's load balancers were not listed yet, or if
+    /// the cloud does not show owners.
     pub(crate) fn count(&self) -> Option<usize> {
         if !self.services.is_synced() {
             return None;
@@ -51,8 +51,8 @@ impl Orphans {
     }
 }
 
-/// Returns the load balancers that carry owner tags of a Service that is not among these. `None`: the cloud's load balancers were not
-/// listed yet, or do not show their owners.
+/// Returns the load balancers that have owner tags of a Service that is not among `services`. `None` if the cloud's
+/// load balancers were not listed yet or do not show their owners.
 pub(crate) fn orphans_among(
     provider: &dyn CloudProvider,
     cluster: &Cluster,
@@ -63,7 +63,7 @@ pub(crate) fn orphans_among(
     Some(orphans.into_iter().collect())
 }
 
-/// Returns the sentence about an orphan.
+/// Returns the log message for an orphan.
 pub(crate) fn advice(orphan: &str) -> String {
     format!(
         "{orphan} carries the owner tags of a Service of this cluster that no longer exists; the subcommand orphans lists \

@@ -1,4 +1,4 @@
-//! What is switched on, as far as permissions depend on it.
+//! The features that determine which permissions the program needs.
 
 use cloud_provider::CloudProvider;
 use cloud_provider::names::{
@@ -10,31 +10,31 @@ use runtime::election::migration::LeaderMigration;
 use crate::controllers_task::Settings;
 use crate::flags::Flags;
 
-/// What is switched on, as far as permissions depend on it.
+/// The features that determine which permissions the program needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Features {
     /// The controllers that run.
     pub controllers: Vec<ControllerNames>,
-    /// `--leader-elect`; `None`: no lease.
+    /// Settings of leader election (`--leader-elect`); `None` without leader election.
     pub election: Option<Election>,
-    /// `--use-service-account-credentials`.
+    /// Value of the flag `--use-service-account-credentials`.
     pub service_account_credentials: bool,
     /// Callers of the secure port are authenticated and authorised by the API server: the port is not 0.
     pub caller_reviews: bool,
     /// The ConfigMap `extension-apiserver-authentication` is read: not with `--authentication-skip-lookup`.
     pub authentication_lookup: bool,
-    /// That it cannot be read is a warning: `--authentication-tolerate-lookup-failure`.
+    /// Value of `--authentication-tolerate-lookup-failure`: an unreadable ConfigMap is only a warning.
     pub tolerate_lookup_failure: bool,
 }
 
-/// The election.
+/// The settings of leader election that permissions depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Election {
-    /// `--leader-elect-resource-namespace`.
+    /// Namespace of the lease (`--leader-elect-resource-namespace`).
     pub namespace: String,
-    /// `--leader-elect-resource-name`; with leader migration the migration's lease too.
+    /// Names of the leases: `--leader-elect-resource-name` and, with leader migration, the lease of the migration.
     pub leases: Vec<String>,
-    /// Candidates watch the lease where they may (D-13).
+    /// If set, candidates watch the lease where they are permitted to (D-13).
     pub watch: bool,
 }
 
@@ -45,7 +45,7 @@ impl Default for Election {
 }
 
 impl Default for Features {
-    /// The product with its default flags, for a cloud that can do everything.
+    /// Returns the features of the default flags with a provider that supports every controller.
     fn default() -> Self {
         Self {
             controllers: vec![NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER],
@@ -59,8 +59,8 @@ impl Default for Features {
 }
 
 impl Features {
-    /// What flags switch on, with the lease of the migration that they ask for; the controllers are the standard ones until
-    /// [`controllers_that_run`] tells better.
+    /// Returns the features that the flags enable, with the lease of `migration`. The controllers are the standard
+    /// ones; see [`controllers_that_run`] for those of a provider.
     #[must_use]
     pub fn of(flags: &Flags, migration: Option<&LeaderMigration>) -> Self {
         let (authentication, has_port) = (flags.authentication(), flags.serving().port != 0);
@@ -79,14 +79,14 @@ impl Features {
         }
     }
 
-    /// Whether this controller runs.
+    /// Returns `true` if this controller runs.
     #[must_use]
     pub fn runs(&self, names: ControllerNames) -> bool {
         self.controllers.contains(&names)
     }
 }
 
-/// The controllers that are asked for and that the provider can serve (NODE-2, LIFE-2, SVC-2, ROUTE-2).
+/// Returns the controllers that the flags select and the provider supports (NODE-2, LIFE-2, SVC-2, ROUTE-2).
 #[must_use]
 pub fn controllers_that_run(settings: &Settings, provider: &dyn CloudProvider) -> Vec<ControllerNames> {
     let can = |names| match names {

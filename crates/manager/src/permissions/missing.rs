@@ -1,4 +1,4 @@
-//! What is missing, and the rule to add.
+//! Missing permissions, and the RBAC rules that grant them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,17 +8,17 @@ use super::{Grant, Identity, Rule, Scope};
 /// The order in which rules list verbs.
 const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
-/// A rule that is missing. It shows itself on one line, with the YAML that adds it.
+/// A missing RBAC rule. `Display` writes one line with the YAML that adds the rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// The rule, with nothing in it but what is missing.
+    /// The rule, reduced to the permissions that are missing.
     pub rule: Rule,
-    /// All that it is needed for.
+    /// Reasons why the permissions are needed.
     pub reasons: Vec<&'static str>,
 }
 
 impl Missing {
-    /// Those of the rules' permissions that were denied, as few rules as there can be, in the rules' order.
+    /// Returns the denied permissions as few rules as possible, in the order of `rules`.
     pub(super) fn of(rules: &[Rule], denied: &BTreeSet<Grant>) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for rule in rules {
@@ -48,7 +48,7 @@ impl Missing {
         self.rule.verbs.dedup();
     }
 
-    /// What to do about it.
+    /// Returns the instruction that grants the missing permissions.
     #[must_use]
     pub fn remedy(&self) -> String {
         let rule = &self.rule;
@@ -66,7 +66,7 @@ impl Missing {
         }
     }
 
-    /// What is missing, such as `delete nodes`.
+    /// Returns the verbs, the resource and the object names, such as `delete nodes`.
     #[must_use]
     pub fn what(&self) -> String {
         let Rule { verbs, resource, names, .. } = &self.rule;
@@ -75,7 +75,7 @@ impl Missing {
     }
 }
 
-/// Whether two rules differ in their verbs and reasons alone.
+/// Returns `true` if two rules differ only in their verbs and reasons.
 fn is_like(a: &Rule, b: &Rule) -> bool {
     let place = |rule: &Rule| (rule.identity, rule.scope, rule.group, rule.resource);
     let weight = |rule: &Rule| (rule.vital, rule.optional);
@@ -88,7 +88,7 @@ impl fmt::Display for Missing {
     }
 }
 
-/// A rule as an item of a role's `rules`, on one line.
+/// Returns a rule as an item of a Role's `rules`, on one line.
 ///
 /// ```
 /// use manager::permissions::{Features, needed, yaml_rule};

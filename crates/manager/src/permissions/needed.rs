@@ -1,4 +1,4 @@
-//! The list: what this program sends, and the permission for it (DEP-1 … DEP-23).
+//! The permissions that the program needs, with the reason for each (DEP-1 … DEP-23).
 
 use cloud_provider::names::{
     ControllerNames, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
@@ -9,7 +9,8 @@ use super::{Features, Identity, Rule, Scope};
 
 const KUBE_SYSTEM: &str = "kube-system";
 
-/// What the features need, in the order in which people read it. The same permission may be in it for several reasons.
+/// Returns the rules that the features need, grouped for readers. Several rules may grant the same permission for
+/// different reasons.
 #[must_use]
 pub fn needed(features: &Features) -> Vec<Rule> {
     let mut rules = Vec::new();
@@ -30,7 +31,7 @@ pub fn needed(features: &Features) -> Vec<Rule> {
     rules
 }
 
-/// Caches, and who this cluster is.
+/// Adds the rules for the shared caches and for reading the cluster ID.
 fn process(features: &Features, rules: &mut Vec<Rule>) {
     rules.push(Rule::cluster("DEP-3", "nodes", &["list", "watch"], "every controller works on Nodes").vital());
     if features.runs(SERVICE_CONTROLLER) {
@@ -50,7 +51,7 @@ fn process(features: &Features, rules: &mut Vec<Rule>) {
     );
 }
 
-/// DEP-1 and D-13.
+/// Adds the rules for the leader election lease (DEP-1, D-13).
 fn election(features: &Features, rules: &mut Vec<Rule>) {
     let Some(election) = &features.election else { return };
     let lease = |verbs: &[&'static str], why| {
@@ -58,7 +59,7 @@ fn election(features: &Features, rules: &mut Vec<Rule>) {
         let scope = if election.namespace == KUBE_SYSTEM { Scope::KubeSystem } else { Scope::LeaseNamespace };
         Rule { scope, namespace: election.namespace.clone(), ..rule }
     };
-    // A rule for "create" cannot name objects.
+    // RBAC cannot restrict "create" to object names.
     rules.push(lease(&["create"], "the first election makes the lease"));
     rules.push(lease(&["get", "update"], "election").named(&election.leases).vital());
     if election.watch {
@@ -68,20 +69,20 @@ fn election(features: &Features, rules: &mut Vec<Rule>) {
     rules.push(Rule::cluster("DEP-2", "events", &["create", "patch"], "events of the election").optional());
 }
 
-/// DEP-5, DEP-6.
+/// Adds the rules for authenticating and authorizing the callers of the secure port (DEP-5, DEP-6).
 fn callers(features: &Features, rules: &mut Vec<Rule>) {
     if !features.caller_reviews {
         return;
     }
     let delegator = "ClusterRole system:auth-delegator";
-    let why = "finding out who asks for /metrics";
+    let why = "authenticating callers of /metrics";
     rules.push(
         Rule::cluster("DEP-5", "tokenreviews", &["create"], why)
             .group("authentication.k8s.io")
             .granted_by(delegator)
             .optional(),
     );
-    let why = "finding out what who asks for /metrics may do";
+    let why = "authorizing callers of /metrics";
     rules.push(
         Rule::cluster("DEP-5", "subjectaccessreviews", &["create"], why)
             .group("authorization.k8s.io")
@@ -95,13 +96,13 @@ fn callers(features: &Features, rules: &mut Vec<Rule>) {
             Rule::kube_system("DEP-6", "configmaps", &["get", "list", "watch"], why)
                 .named(["extension-apiserver-authentication"])
                 .granted_by("Role kube-system/extension-apiserver-authentication-reader")
-                // The start fails without it (APP-122).
+                // The start fails without this ConfigMap (APP-122).
                 .vital_if(!features.tolerate_lookup_failure),
         );
     }
 }
 
-/// DEP-10 … DEP-12.
+/// Adds the rules for creating ServiceAccounts and requesting their tokens (DEP-10 … DEP-12).
 fn service_accounts(features: &Features, rules: &mut Vec<Rule>) {
     if !features.service_account_credentials {
         return;
@@ -114,13 +115,14 @@ fn service_accounts(features: &Features, rules: &mut Vec<Rule>) {
     }
     let why = "--use-service-account-credentials";
     rules.push(Rule::kube_system("DEP-10", "serviceaccounts", &["get"], why).named(accounts.clone()).vital());
-    let missing = "a controller's account that is not there";
+    let missing = "creating a controller's missing account";
     rules.push(Rule::kube_system("DEP-10", "serviceaccounts", &["create"], missing).optional());
     rules.push(Rule::kube_system("DEP-11", "serviceaccounts/token", &["create"], why).named(accounts).vital());
     rules.push(Rule::cluster("DEP-12", "namespaces", &["get"], missing).named([KUBE_SYSTEM]).optional());
 }
 
-/// DEP-20 … DEP-23, D-14: what a controller does itself. Its cache is filled by the process (DEP-26).
+/// Returns the rules for the requests of a controller itself (DEP-20 … DEP-23, D-14). The shared caches of the process
+/// read on its behalf (DEP-26).
 fn controller(names: ControllerNames) -> Vec<Rule> {
     let mut rules = match names {
         NODE_CONTROLLER => vec![
@@ -130,7 +132,7 @@ fn controller(names: ControllerNames) -> Vec<Rule> {
         ],
         NODE_LIFECYCLE_CONTROLLER => vec![
             Rule::cluster("DEP-21", "nodes", &["get", "patch"], "the shutdown taint"),
-            Rule::cluster("DEP-21", "nodes", &["delete"], "removing Nodes whose machine is gone"),
+            Rule::cluster("DEP-21", "nodes", &["delete"], "deleting Nodes whose machine does not exist"),
         ],
         SERVICE_CONTROLLER => vec![
             Rule::cluster(
@@ -159,7 +161,7 @@ fn controller(names: ControllerNames) -> Vec<Rule> {
     rules
 }
 
-/// The ClusterRole that every cluster has for the account (rbac-and-deploy.md, 1.4).
+/// Returns the ClusterRole that Kubernetes creates for this controller's ServiceAccount, if there is one.
 fn bootstrap_role(names: ControllerNames) -> Option<&'static str> {
     match names {
         NODE_CONTROLLER | NODE_LIFECYCLE_CONTROLLER => Some("ClusterRole system:controller:node-controller"),

@@ -1,4 +1,4 @@
-//! Asking the API server what an identity may do (DEP-31).
+//! Access reviews: asks the API server which permissions an identity has (DEP-31).
 
 use std::collections::BTreeSet;
 
@@ -13,30 +13,30 @@ use runtime::api_error::api_error;
 
 use super::{Features, Grant, Identity, Missing, Rule, Scope, grants, needed};
 
-/// Questions under way at the same time.
+/// Maximum number of access reviews in flight.
 const AT_A_TIME: usize = 8;
 
-/// What the identities have of what they need.
+/// The result of reviewing all needed permissions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// What they lack, each rule with nothing in it but what is lacking.
+    /// The missing rules, each reduced to the permissions that are missing.
     pub missing: Vec<Missing>,
-    /// How many permissions were asked for.
+    /// Number of permissions that were reviewed.
     pub asked: usize,
-    /// Of so many nobody knows: the question itself was refused or failed.
+    /// Number of permissions without a result, because the review itself was refused or failed.
     pub unknown: usize,
-    /// Why, of the first of those.
+    /// Error of the first review that was refused or failed.
     pub error: Option<String>,
 }
 
 impl Checked {
-    /// What is lacking and without which nothing works.
+    /// Returns the missing rules without which nothing works.
     pub fn vital(&self) -> impl Iterator<Item = &Missing> {
         self.missing.iter().filter(|missing| missing.rule.vital)
     }
 
-    /// Says once in the log what is missing, a line for each rule, with the rule to add. Of questions that failed only a
-    /// debug line is written: the permission may well be there.
+    /// Logs each missing rule once, with the YAML that grants it. Reviews that failed are logged at debug level only,
+    /// because the permission may be granted.
     pub fn log(&self) {
         for missing in &self.missing {
             tracing::warn!("missing permission: {missing}");
@@ -48,13 +48,14 @@ impl Checked {
     }
 }
 
-/// Asks for everything that the features need.
+/// Reviews every permission that the features need.
 pub async fn check(client: &Client, features: &Features) -> Checked {
     check_rules(client, &needed(features)).await
 }
 
-/// Asks for everything that these rules allow. Of the process's identity it is asked itself; of a controller's account
-/// the process asks as it asks of callers of its port, so that no token is needed.
+/// Reviews every permission that the rules allow. The process's own identity is reviewed with a
+/// SelfSubjectAccessReview, a controller's ServiceAccount with a SubjectAccessReview, which needs no token of that
+/// account.
 pub async fn check_rules(client: &Client, rules: &[Rule]) -> Checked {
     let wanted = grants(rules);
     let asked = wanted.len();

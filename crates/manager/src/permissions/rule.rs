@@ -1,22 +1,22 @@
-//! One permission, as RBAC says it.
+//! An RBAC rule that the program needs, and the permissions in it.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Where a rule applies.
+/// The scope of a rule: cluster, namespace or non-resource URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// A ClusterRole, bound in the whole cluster.
     Cluster,
     /// A Role in the namespace `kube-system`.
     KubeSystem,
-    /// A Role in the namespace of the lease, where that is another (`--leader-elect-resource-namespace`).
+    /// A Role in the namespace of the lease, if that is not `kube-system` (`--leader-elect-resource-namespace`).
     LeaseNamespace,
     /// A ClusterRole's `nonResourceURLs`; the rule's resource is the path.
     NonResource,
 }
 
-/// Who needs it.
+/// The identity that needs a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Identity {
     /// The Pod's ServiceAccount, or the kubeconfig's user.
@@ -34,37 +34,37 @@ impl fmt::Display for Identity {
     }
 }
 
-/// One rule, and why it is needed.
+/// An RBAC rule that the program needs, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The rule of the specification, such as `DEP-20`.
+    /// Id of the project's rule that asks for the permission, such as `DEP-20`.
     pub id: &'static str,
-    /// Who needs it.
+    /// Identity that needs the permission.
     pub identity: Identity,
-    /// Where.
+    /// Scope of the rule.
     pub scope: Scope,
-    /// Namespace that it is needed in; empty: all, or none has any part in it.
+    /// Namespace of the resources; empty for all namespaces and for cluster-scoped resources.
     pub namespace: String,
-    /// API group; empty for the core's.
+    /// API group; empty for the core group.
     pub group: &'static str,
     /// Resource or `resource/subresource`; for [`Scope::NonResource`] the path.
     pub resource: &'static str,
-    /// Verbs.
+    /// Verbs that the rule allows.
     pub verbs: Vec<&'static str>,
-    /// The objects, by name; empty: all.
+    /// Names of the objects; empty for all objects.
     pub names: Vec<String>,
-    /// What for, in a few words.
+    /// Short reason why the permission is needed.
     pub why: &'static str,
-    /// Without it nothing works; without another one feature does not.
+    /// If set, nothing works without the permission; otherwise one feature does not work.
     pub vital: bool,
-    /// Without it everything works, but something less well.
+    /// If set, everything works without the permission, but less well.
     pub optional: bool,
-    /// The role of every cluster that grants this and more, if there is one.
+    /// The built-in ClusterRole that grants this permission among others, if there is one.
     pub granted_by: Option<&'static str>,
 }
 
 impl Rule {
-    /// A rule for the whole cluster, core group, all objects.
+    /// Returns a rule for all objects of a core resource in the whole cluster.
     pub(super) fn cluster(id: &'static str, resource: &'static str, verbs: &[&'static str], why: &'static str) -> Self {
         Self {
             id,
@@ -82,7 +82,7 @@ impl Rule {
         }
     }
 
-    /// As [`cluster`](Self::cluster), in `kube-system` alone.
+    /// Returns a rule like [`cluster`](Self::cluster), limited to the namespace `kube-system`.
     pub(super) fn kube_system(
         id: &'static str,
         resource: &'static str,
@@ -124,7 +124,7 @@ impl Rule {
         Self { granted_by: Some(role), ..self }
     }
 
-    /// What it allows, one by one.
+    /// Returns each single permission that the rule allows.
     pub fn grants(&self) -> impl Iterator<Item = Grant> + '_ {
         let names = if self.names.is_empty() { vec![""] } else { self.names.iter().map(String::as_str).collect() };
         self.verbs.iter().flat_map(move |verb| {
@@ -141,22 +141,22 @@ impl Rule {
     }
 }
 
-/// The smallest thing that can be allowed: one verb on one resource, of one object or of all.
+/// A single permission: one verb on one resource, for one object or for all objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Grant {
-    /// Who needs it.
+    /// Identity that needs the permission.
     pub identity: Identity,
-    /// Where.
+    /// Scope of the permission.
     pub scope: Scope,
-    /// Namespace; empty: all.
+    /// Namespace of the resource; empty for all namespaces.
     pub namespace: String,
-    /// API group; empty for the core's.
+    /// API group; empty for the core group.
     pub group: &'static str,
     /// Resource, `resource/subresource` or path.
     pub resource: &'static str,
-    /// Verb.
+    /// Verb, such as `get`.
     pub verb: &'static str,
-    /// The object; empty: all.
+    /// Name of the object; empty for all objects.
     pub name: String,
 }
 
@@ -176,7 +176,7 @@ impl fmt::Display for Grant {
     }
 }
 
-/// All that some rules allow, each once.
+/// Returns the permissions that the rules allow, without duplicates.
 #[must_use]
 pub fn grants(rules: &[Rule]) -> BTreeSet<Grant> {
     rules.iter().flat_map(Rule::grants).collect()

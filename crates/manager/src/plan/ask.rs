@@ -1,4 +1,5 @@
-//! Questions to the provider, so that a defect of it costs an answer and not the plan.
+//! Calls to the provider with a deadline, so that a hanging or panicking provider costs one answer and not the whole
+//! plan.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -6,15 +7,15 @@ use std::time::Duration;
 use cloud_provider::{Error, Result};
 use futures::FutureExt as _;
 
-/// A question that takes longer is given up. Providers have shorter limits for each of their requests.
+/// Deadline of a call. Providers have shorter timeouts for each of their requests.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// The provider's answer, or what became of it.
+/// Returns the provider's answer, or an error after a panic or the deadline.
 pub(crate) async fn ask<T>(provider: &str, question: impl Future<Output = Result<T>>) -> Result<T> {
     ask_within(DEADLINE, provider, question).await
 }
 
-/// Asks as [`ask`], for so long.
+/// Returns the provider's answer like [`ask`], with another deadline.
 pub(crate) async fn ask_within<T>(
     deadline: Duration,
     provider: &str,

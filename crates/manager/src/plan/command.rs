@@ -1,4 +1,4 @@
-//! The subcommand: flags in, report out, exit code.
+//! The subcommand `plan`: parses the flags, prints the report and returns the exit code.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ const COMMAND: ReportCommand = ReportCommand {
                           \"errors\", \"summary\": {\"create\", \"update\", \"delete\", \"exitCode\", …}}",
 };
 
-/// Runs the subcommand as this program; the first argument is the program's name.
+/// Runs the subcommand. The first argument is the program's name.
 pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let flags = match COMMAND.parse(program, arguments) {
         Parsed::Flags(flags) => flags,
@@ -43,7 +43,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
     })
 }
 
-/// Reports that there is no plan: as text for people, and as a report of nothing but the error for programs.
+/// Reports an error instead of a plan, as text or as a JSON report that holds only the error.
 fn failed(ReportFlags { flags, output, .. }: &ReportFlags, error: String) -> ExitCode {
     if *output == Output::Text {
         return wrong(&error);
@@ -60,12 +60,12 @@ fn wrong(text: &str) -> ExitCode {
 
 async fn run(report: &ReportFlags, providers: &Registry) -> Result<ExitCode> {
     let ReportFlags { flags, output, .. } = report;
-    // It changes nothing, whatever a provider would do.
+    // The fence refuses every change, whatever the provider does.
     let settings = report.settings(Fence::closed("plan changes nothing"));
     let provider = start::provider(flags, &settings, providers)?;
     let shutdown = CancellationToken::new();
     let client = read_only_client(&settings, start::PROVIDER_CLIENT).await?;
-    // A person waits for the answer: one try.
+    // `plan` runs interactively, so there is only one attempt.
     let cluster = start::cluster(flags, &client, std::time::Duration::ZERO, &shutdown).await?;
     let clients = Arc::new(ForProvider::Given(client));
     let context = start::context(&settings, &cluster, clients, Arc::new(NoEvents), &shutdown);

@@ -1,11 +1,11 @@
-//! `cloud-controller-manager plan`: what the controllers would change, without changing it (P-31).
+//! `cloud-controller-manager plan`: shows the changes that the controllers would make, without making them (P-31).
 //!
-//! One paged list of each kind is read from Kubernetes, the provider is asked its questions (look-up, plan, list), and the
-//! controllers' own decisions are applied to the answers. Services and routes are planned as if the Nodes were already
-//! what they are going to be, so that a fresh cluster's plan is whole.
+//! `plan` lists each kind once from Kubernetes, page by page, reads from the provider (look-ups, plans, lists), and
+//! applies the controllers' own decisions to the answers. Services and routes are planned for the Nodes as they will
+//! be, so that the plan of a new cluster is complete.
 //!
-//! Nothing is changed: the Kubernetes client refuses whatever is not a read before it is sent, and of the provider
-//! nothing but reads is called.
+//! `plan` is read-only: its Kubernetes client refuses requests that are not reads before they are sent, and the
+//! provider is only read from.
 
 mod ask;
 mod command;
@@ -35,14 +35,13 @@ pub(crate) use read::list;
 pub use report::{Key, Kind, ObjectPlan, Outcome, Report, Side, Step, Totals};
 pub(crate) use services::RUN_ELSEWHERE;
 
-/// The name of the subcommand.
+/// Name of the subcommand.
 pub(crate) const SUBCOMMAND: &str = "plan";
 
-/// Plans for the whole cluster. The provider is initialised; it is given caches that hold what was read.
+/// Plans for the whole cluster. The provider is initialized and gets caches that hold the listed objects.
 ///
 /// # Errors
-/// If there is no client for the API server, or the Nodes cannot be read. What goes wrong with anything else is part of
-/// the report.
+/// If there is no client for the API server, or if the Nodes cannot be listed. Other errors are part of the report.
 pub async fn plan(settings: &Settings, provider: &dyn CloudProvider, cluster: &Cluster) -> Result<Report> {
     let client = read_only_client(settings, SUBCOMMAND).await?;
     let mut report = Report::new(provider.name(), cluster);
@@ -61,7 +60,7 @@ pub async fn plan(settings: &Settings, provider: &dyn CloudProvider, cluster: &C
     Ok(report)
 }
 
-/// Plans for the Nodes of a cache, and makes the provider see them as they are going to be.
+/// Plans for the Nodes of a cache, and updates the cache that the provider sees to the Nodes as they will be.
 async fn plan_nodes(
     settings: &Settings,
     provider: &dyn CloudProvider,
@@ -75,7 +74,7 @@ async fn plan_nodes(
     (after, looked_up)
 }
 
-/// Plans for one Service, after the Nodes. The provider has been given the caches.
+/// Plans for one Service, after the Nodes. The provider must have the caches.
 pub(crate) async fn plan_service(
     settings: &Settings,
     provider: &dyn CloudProvider,
@@ -85,13 +84,13 @@ pub(crate) async fn plan_service(
 ) -> Report {
     let mut report = Report::new(provider.name(), cluster);
     let (nodes, _) = plan_nodes(settings, provider, nodes, &mut report).await;
-    // Only the Service is of interest; what is wrong with Nodes is explained with them.
+    // Only the Service matters here; problems of Nodes are explained with the Nodes.
     report.objects.clear();
     services::plan(settings, provider, cluster, &nodes, std::slice::from_ref(service), &mut report).await;
     report
 }
 
-/// Plans for the Nodes and their routes, and returns what the cloud answered about each Node. The provider has been given the
+/// Plans for the Nodes and their routes, and returns the cloud's answer about each Node. The provider must have the
 /// caches.
 pub(crate) async fn plan_nodes_and_routes(
     settings: &Settings,
@@ -105,12 +104,12 @@ pub(crate) async fn plan_nodes_and_routes(
     (report, looked_up)
 }
 
-/// A client of which a write never leaves this process.
+/// Returns a client that refuses every write before sending it.
 pub(crate) async fn read_only_client(settings: &Settings, component: &str) -> Result<Client> {
     Ok(read::read_only(settings.client(component).await?))
 }
 
-/// A cache of what there is, if it is wanted and can be read.
+/// Returns a cache of all objects of a kind; empty if the kind is not wanted or cannot be listed.
 async fn filled<T: Cached>(client: &Client, wanted: bool, report: &mut Report) -> Cache<T> {
     if !wanted {
         return Cache::with([]);
@@ -124,13 +123,13 @@ async fn filled<T: Cached>(client: &Client, wanted: bool, report: &mut Report) -
     }
 }
 
-/// Makes the provider see the Nodes as they are going to be.
+/// Updates the cache that the provider sees to the Nodes as they will be.
 fn show(cache: &Cache<Node>, nodes: &[Arc<Node>]) {
     for before in cache.list() {
         match nodes.iter().find(|after| after.name == before.name) {
             Some(after) if Arc::ptr_eq(after, &before) => {}
             Some(after) => {
-                // A cache takes no object of a version that it has.
+                // A cache rejects an object with a version that it has.
                 cache.remove(&before.name);
                 cache.insert(Node::clone(after));
             }

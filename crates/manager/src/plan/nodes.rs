@@ -1,4 +1,4 @@
-//! Nodes: what initialisation, addresses, labels and the lifecycle would change.
+//! Planned changes of Nodes: initialization, addresses, labels and lifecycle.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::report::{Kind, ObjectPlan, Report};
 use crate::controllers_task::Settings;
 
-/// The cloud's answer about each Node, and what the lifecycle controller would do.
+/// The cloud's answer about each Node, and the next action of the lifecycle controller.
 pub(crate) struct NodeAnswers {
     /// The answers, one for each Node and in their order.
     pub(crate) answers: Vec<Result<InstanceState>>,
@@ -24,7 +24,7 @@ pub(crate) struct NodeAnswers {
     pub(crate) outlooks: Vec<Outlook>,
 }
 
-/// Asks the cloud about all Nodes with one look-up. `None`: no controller with these flags would ask.
+/// Looks up all Nodes in the cloud with one call. Returns `None` if no selected controller looks up Nodes.
 pub(super) async fn ask_cloud(
     settings: &Settings,
     provider: &dyn CloudProvider,
@@ -53,7 +53,7 @@ pub(super) async fn ask_cloud(
     Some(NodeAnswers { answers, outlooks })
 }
 
-/// Plans for all Nodes. Returns them as they would be afterwards, without those that would be deleted.
+/// Plans for all Nodes. Returns the Nodes after the plan, without those that would be deleted.
 pub(super) fn plan(
     settings: &Settings,
     provider: &dyn CloudProvider,
@@ -100,7 +100,7 @@ fn gone_text(settings: &Settings) -> &'static str {
     }
 }
 
-/// What the lifecycle controller would do, short of a deletion.
+/// Adds the steps of the lifecycle controller, except deletions.
 fn ahead(plan: &mut ObjectPlan, outlook: &Outlook) {
     match outlook {
         Outlook::Leave | Outlook::Delete => {}
@@ -114,7 +114,7 @@ fn ahead(plan: &mut ObjectPlan, outlook: &Outlook) {
     }
 }
 
-/// What the node controller would do; the Node afterwards, if it would be another.
+/// Adds the steps of the node controller. Returns the changed Node, or `None` if the Node would not change.
 fn change(plan: &mut ObjectPlan, node: &Node, answer: Result<InstanceState>, id_is_optional: bool) -> Option<Node> {
     let changed = if node.is_uninitialized() {
         initialize(plan, node, answer, id_is_optional)
@@ -128,7 +128,7 @@ fn change(plan: &mut ObjectPlan, node: &Node, answer: Result<InstanceState>, id_
     })
 }
 
-/// NODE-15 … NODE-26.
+/// Plans the initialization of a Node (NODE-15 … NODE-26).
 fn initialize(
     plan: &mut ObjectPlan,
     node: &Node,
@@ -167,14 +167,14 @@ fn label(plan: &mut ObjectPlan, node: &Node, key: &str, value: &Value) {
     }
 }
 
-/// NODE-51.
+/// Plans the alignment of labels (NODE-51).
 fn align(plan: &mut ObjectPlan, node: &Node) {
     for (key, value) in labels::alignment(&node.labels) {
         label(plan, node, &key, &Value::String(value));
     }
 }
 
-/// NODE-60 … NODE-64.
+/// Plans the update of addresses (NODE-60 … NODE-64).
 fn refresh(plan: &mut ObjectPlan, node: &Node, answer: Result<InstanceState>) -> Result<Option<Node>> {
     let InstanceState::Present { metadata: Some(metadata), .. } = answer? else { return Ok(None) };
     let Some(next) = addresses::refresh(node, &metadata.node_addresses)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! A report for people, and for programs.
+//! The report of `plan`, as text and as JSON.
 
 use std::fmt::{self, Write as _};
 
@@ -8,7 +8,7 @@ use crate::flags::Output;
 
 use super::report::{Key, Kind, ObjectPlan, Outcome, Report};
 
-/// The report in this form, with a line break at the end.
+/// Renders the report in this format, with a line break at the end.
 #[must_use]
 pub fn render(output: Output, report: &Report) -> String {
     match output {
@@ -17,10 +17,11 @@ pub fn render(output: Output, report: &Report) -> String {
     }
 }
 
-/// Version of the JSON form: it grows when a field changes its meaning or goes, not when one is added.
+/// Version of the JSON form. The version increases when a field is removed or changes its meaning, not when a field is
+/// added.
 pub const JSON_VERSION: u32 = 1;
 
-/// The report as one JSON object:
+/// Returns the report as one JSON object:
 ///
 /// ```text
 /// {
@@ -92,7 +93,7 @@ fn object(key: &Key, plan: &ObjectPlan) -> Value {
     })
 }
 
-/// The report for people: each object with its steps, then what concerns all, then one line with the numbers.
+/// Returns the report as text: each object with its steps, the notes that concern all objects, and a summary line.
 #[must_use]
 pub fn text(report: &Report) -> String {
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Reads of the Kubernetes API, and nothing but reads.
+//! Read-only access to the Kubernetes API.
 
 use http::{Method, Request, Response};
 use kube::api::ListParams;
@@ -9,10 +9,10 @@ use runtime::cache::Cached;
 use runtime::client::is_too_large;
 use tower::{BoxError, service_fn};
 
-/// Objects per page; the client limits the size of a page in bytes, too.
+/// Maximum number of objects per page. The client also limits the size of a page in bytes.
 const PAGE: u32 = 500;
 
-/// A client that refuses, before it is sent, whatever is not a read; events too.
+/// Returns a client that refuses, before sending, every request that is not a read, including events.
 pub(super) fn read_only(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let guarded = service_fn(move |request: Request<Body>| {
@@ -30,10 +30,10 @@ async fn forward(client: Client, request: Request<Body>) -> Result<Response<Body
     Ok(client.send(request).await?)
 }
 
-/// All objects of a kind, page by page.
+/// Lists all objects of a kind, page by page.
 ///
 /// # Errors
-/// Why they cannot be read, and what to do.
+/// The reason why the objects cannot be listed, and the remedy.
 pub(crate) async fn list<T: Cached>(client: &Client) -> Result<Vec<T>, String> {
     let api: Api<T::Wire> = Api::all(client.clone());
     let mut objects = Vec::new();

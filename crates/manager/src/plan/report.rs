@@ -1,4 +1,4 @@
-//! What a plan says: objects, the steps ahead of each, and what was found on the way.
+//! The report of a plan: objects, the planned steps of each, notes and errors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,33 +6,33 @@ use std::process::ExitCode;
 
 use cloud_provider::{Cluster, PlanAction, PlanStep};
 
-/// Everything that would change, and what could not be found out.
+/// The planned changes of all objects, and the errors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// The provider's name.
+    /// Name of the provider.
     pub provider: String,
-    /// The cluster.
+    /// Name and ID of the cluster.
     pub cluster: Cluster,
-    /// How many objects of each kind were looked at.
+    /// Number of objects examined, by kind.
     pub looked_at: BTreeMap<Kind, usize>,
-    /// Objects that there is something to say of, by kind, namespace and name.
+    /// Objects with steps, notes or errors, by kind, namespace and name.
     pub objects: BTreeMap<Key, ObjectPlan>,
-    /// What holds for all.
+    /// Notes that concern all objects.
     pub notes: Vec<String>,
-    /// What could not be found out and concerns no single object.
+    /// Errors that concern no single object.
     pub errors: Vec<String>,
 }
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A Node.
+    /// A Node of the cluster.
     Node,
     /// A route of the cloud, named by its destination.
     Route,
-    /// A Service.
+    /// A Service of the cluster.
     Service,
-    /// A PersistentVolume.
+    /// A PersistentVolume of the cluster.
     PersistentVolume,
 }
 
@@ -47,14 +47,14 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Which object.
+/// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Its namespace; empty if it has none.
+    /// Namespace of the object; empty for cluster-scoped objects.
     pub namespace: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
 }
 
@@ -65,32 +65,32 @@ impl fmt::Display for Key {
     }
 }
 
-/// What lies ahead of one object.
+/// The plan of one object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObjectPlan {
-    /// What would be changed, in order.
+    /// Planned changes, in order.
     pub steps: Vec<Step>,
-    /// What would not be changed, and why; what else is worth knowing.
+    /// Notes, for example the reason why something is not changed.
     pub notes: Vec<String>,
-    /// What could not be found out.
+    /// Errors that leave the object's plan incomplete.
     pub errors: Vec<String>,
 }
 
-/// One change.
+/// A planned change of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Where.
+    /// Side that is changed.
     pub side: Side,
-    /// What.
+    /// Action and subject of the change.
     pub step: PlanStep,
 }
 
-/// Who is changed.
+/// The side that a step changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The Kubernetes API.
+    /// A change through the Kubernetes API.
     Kubernetes,
-    /// The cloud.
+    /// A change in the cloud.
     Cloud,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for Side {
 }
 
 impl ObjectPlan {
-    /// Adds a change of the object in Kubernetes.
+    /// Adds a change of the Kubernetes object.
     pub(super) fn kubernetes(&mut self, action: PlanAction, what: impl Into<String>, detail: impl Into<String>) {
         let step = PlanStep { action, what: what.into(), detail: detail.into() };
         self.steps.push(Step { side: Side::Kubernetes, step });
@@ -120,42 +120,42 @@ impl ObjectPlan {
     }
 }
 
-/// Numbers of a report.
+/// The totals of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Things made.
+    /// Number of objects and fields to create.
     pub create: usize,
-    /// Things changed.
+    /// Number of objects and fields to update.
     pub update: usize,
-    /// Things removed.
+    /// Number of objects and fields to delete.
     pub delete: usize,
-    /// Objects with at least one step.
+    /// Number of objects with at least one step.
     pub objects: usize,
-    /// Errors, of objects and others.
+    /// Number of errors, of objects and others.
     pub errors: usize,
 }
 
 impl Totals {
-    /// All steps.
+    /// Returns the number of all steps.
     #[must_use]
     pub fn steps(self) -> usize {
         self.create + self.update + self.delete
     }
 }
 
-/// What a plan comes to: the exit code of `plan`.
+/// The outcome of a plan, which determines the exit code of `plan`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing is to be done.
+    /// The plan has no steps.
     Nothing,
-    /// Something could not be found out; the plan is incomplete.
+    /// The plan is incomplete because of errors.
     Incomplete,
-    /// Something is to be done.
+    /// The plan has steps.
     Changes,
 }
 
 impl Outcome {
-    /// 0, 1 or 2.
+    /// Returns the exit code: 0, 1 or 2.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -184,13 +184,13 @@ impl Report {
         }
     }
 
-    /// The plan of one object, to be added to.
+    /// Returns the plan of one object, for adding steps.
     pub(super) fn object(&mut self, kind: Kind, namespace: &str, name: &str) -> &mut ObjectPlan {
         let key = Key { kind, namespace: namespace.to_owned(), name: name.to_owned() };
         self.objects.entry(key).or_default()
     }
 
-    /// Adds the plan of one object, if it says anything.
+    /// Adds the plan of one object unless the plan is empty.
     pub(super) fn add(&mut self, kind: Kind, namespace: &str, name: &str, plan: ObjectPlan) {
         if !plan.is_empty() {
             let there = self.object(kind, namespace, name);
@@ -200,7 +200,7 @@ impl Report {
         }
     }
 
-    /// The numbers.
+    /// Returns the totals of steps, objects and errors.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = Totals { errors: self.errors.len(), ..Totals::default() };
@@ -218,7 +218,7 @@ impl Report {
         totals
     }
 
-    /// What it comes to. An error outweighs changes: whoever relies on the plan must know that it is not whole.
+    /// Returns the outcome. Errors outweigh steps, because an incomplete plan must not be taken for a complete one.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self.totals() {

@@ -1,4 +1,4 @@
-//! Routes: what would be deleted and created in the cloud, and what Nodes would say of it.
+//! Planned changes of routes in the cloud, and of the Nodes' conditions.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::ask::ask;
 use super::report::{Kind, ObjectPlan, Report};
 use crate::controllers_task::Settings;
 
-/// Plans for all routes with one list.
+/// Plans for all routes, with one list of the cloud's routes.
 pub(super) async fn plan(
     settings: &Settings,
     provider: &dyn CloudProvider,
@@ -21,7 +21,7 @@ pub(super) async fn plan(
     report: &mut Report,
 ) {
     let Some(cloud) = provider.routes().filter(|_| settings.wants(ROUTE_CONTROLLER)) else { return };
-    // The call is inside, so that a panic before the first await is caught too.
+    // The call is inside the future, so that a panic before the first await is caught too.
     let routes = match ask(provider.name(), async { cloud.list(cluster).await }).await {
         Ok(routes) => routes,
         Err(error) => {
@@ -30,7 +30,7 @@ pub(super) async fn plan(
         }
     };
     let options = &settings.options.route;
-    // As the controller: in the modes of the reference every list is believed, and no Node waits.
+    // Like the controller: in the modes of the Go program every list is believed, and no Node waits.
     let is_adaptive = options.mode == RouteMode::Adaptive;
     if is_adaptive && let Err(error) = list_is_believed(provider, &routes, nodes).await {
         report.errors.push(error.to_string());

@@ -1,4 +1,4 @@
-//! Services: finalizer, load balancer, status and condition.
+//! Planned changes of Services: finalizer, load balancer, status and condition.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use super::report::{Kind, ObjectPlan, Report};
 use crate::controllers_task::Settings;
 use crate::orphans::{advice, orphans_among};
 
-/// Note on a Service whose load balancer is none of this manager's business.
+/// Note for a Service whose load balancer another controller manages.
 pub(crate) const RUN_ELSEWHERE: &str = "another controller runs its load balancer";
-/// Services that the cloud is asked about at the same time.
+/// Maximum number of Services that are looked up in the cloud at the same time.
 const AT_A_TIME: usize = 16;
 
-/// Plans for all Services; `nodes` as they will be.
+/// Plans for all Services. `nodes` are the Nodes after their own plan.
 pub(super) async fn plan(
     settings: &Settings,
     provider: &dyn CloudProvider,
@@ -61,7 +61,7 @@ pub(super) async fn plan(
     }
 }
 
-/// Notes load balancers of Services that are not among these.
+/// Adds notes about load balancers whose Service is not among these.
 pub(super) fn note_orphans(
     settings: &Settings,
     provider: &dyn CloudProvider,
@@ -72,7 +72,7 @@ pub(super) fn note_orphans(
     if !settings.wants(SERVICE_CONTROLLER) {
         return;
     }
-    // Services that could not be listed are none here, and would make an orphan of each load balancer.
+    // If the Services could not be listed, every load balancer would seem to be an orphan.
     let orphans = if services.is_empty() { None } else { orphans_among(provider, cluster, services) };
     report.notes.extend(orphans.unwrap_or_default().iter().map(|orphan| advice(orphan)));
 }
@@ -94,13 +94,13 @@ async fn of_one(
             Ok(())
         }
         Operation::Nothing => {
-            plan.notes.push("it is being deleted and never was ours: nothing is added to it".to_owned());
+            plan.notes.push("it is being deleted and lacks the finalizer: nothing is added to it".to_owned());
             Ok(())
         }
     }
 }
 
-/// SVC-50 … SVC-53.
+/// Plans the creation or update of a load balancer (SVC-50 … SVC-53).
 async fn ensure(cloud: Cloud<'_>, service: &Service, plan: &mut ObjectPlan) -> Result<()> {
     if patch::add_finalizer(service).is_some() {
         plan.kubernetes(PlanAction::Create, format!("finalizer {FINALIZER_LOAD_BALANCER}"), "");
@@ -115,7 +115,7 @@ async fn ensure(cloud: Cloud<'_>, service: &Service, plan: &mut ObjectPlan) -> R
         }
         answer => answer?,
     };
-    // Of a load balancer that is about to be made nobody asks for the address.
+    // A load balancer that is about to be created has no address yet.
     let is_new = !steps.is_empty() && !has_ingress(service);
     steps.into_iter().for_each(|step| plan.cloud(step));
     let ingress = if is_new { Vec::new() } else { cloud.ingress(service).await? };
@@ -131,7 +131,7 @@ async fn ensure(cloud: Cloud<'_>, service: &Service, plan: &mut ObjectPlan) -> R
     Ok(())
 }
 
-/// SVC-42 … SVC-48.
+/// Plans the deletion of a load balancer (SVC-42 … SVC-48).
 async fn tear_down(cloud: Cloud<'_>, service: &Service, is_foreign: bool, plan: &mut ObjectPlan) -> Result<()> {
     let steps = cloud.steps(service, Goal::Deleted).await?;
     if is_foreign && steps.is_empty() {
@@ -153,7 +153,7 @@ fn let_go(service: &Service, plan: &mut ObjectPlan) {
     }
 }
 
-/// SVC-55.
+/// Plans the update of the load balancer status (SVC-55).
 fn status(service: &Service, wanted: &[LoadBalancerIngress], plan: &mut ObjectPlan) {
     if patch::set_ingress(service, wanted).is_none() {
         return;
@@ -173,13 +173,13 @@ fn has_ingress(service: &Service) -> bool {
     status.and_then(|status| status.ingress.as_deref()).is_some_and(|ingress| !ingress.is_empty())
 }
 
-/// Our condition, which says why a load balancer waits or fails (D-3).
+/// Returns the manager's own condition, which explains why a load balancer is pending or has failed (D-3).
 fn condition(service: &Service) -> Option<&Condition> {
     let conditions = service.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     conditions.iter().find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY)
 }
 
-/// The cloud, to be asked and not to be told.
+/// The cloud, for reads only.
 #[derive(Clone, Copy)]
 struct Cloud<'a> {
     name: &'a str,
@@ -189,7 +189,7 @@ struct Cloud<'a> {
 }
 
 impl Cloud<'_> {
-    /// What would be done about the load balancer. Of a provider without plans only whether it is made or removed is known.
+    /// Returns the changes of the load balancer. For a provider without plans, only creation and deletion are known.
     async fn steps(self, service: &Service, goal: Goal) -> Result<Vec<PlanStep>> {
         if self.balancers.has_plans() {
             let request = self.request(service, if goal == Goal::Ensured { self.nodes } else { &[] });
@@ -204,7 +204,7 @@ impl Cloud<'_> {
         Ok(vec![PlanStep { action, what, detail: String::new() }])
     }
 
-    /// The addresses that it has; none if it is not there.
+    /// Returns the addresses of the load balancer; none if the load balancer does not exist.
     async fn ingress(self, service: &Service) -> Result<Vec<LoadBalancerIngress>> {
         Ok(self.get(service).await?.and_then(|status| status.ingress).unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! PersistentVolumes: labels and node affinity.
+//! Planned changes of PersistentVolumes: labels and node affinity.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::ask::ask;
 use super::report::{Kind, ObjectPlan, Report};
 use crate::controllers_task::Settings;
 
-/// Volumes that the cloud is asked about at the same time.
+/// Maximum number of volumes that are looked up in the cloud at the same time.
 const AT_A_TIME: usize = 16;
 
-/// Plans for all volumes that lack something.
+/// Plans for all volumes that lack a label or the node affinity.
 pub(super) async fn plan(
     settings: &Settings,
     provider: &dyn CloudProvider,
@@ -40,7 +40,7 @@ pub(super) async fn plan(
 
 async fn of_one(provider: &str, cloud: &dyn Volumes, volume: &PersistentVolume, plan: &mut ObjectPlan) -> Result<()> {
     let labels = match ask(provider, async { cloud.labels(volume).await }).await {
-        // A provider that does not offer this call has no volumes.
+        // A provider that does not implement this call has no volumes.
         Err(error) if error.is_not_implemented() => None,
         answer => answer?,
     };

@@ -1,4 +1,4 @@
-//! The account itself.
+//! A ServiceAccount: its creation and its token requests.
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -8,10 +8,10 @@ use runtime::api_error::{api_error, is_already_exists, is_not_found};
 
 use super::error::{Doing, ServiceAccountError};
 
-/// Seconds that a token is asked for.
+/// Requested lifetime of a token, in seconds.
 const TOKEN_LIFETIME: i64 = 3600;
 
-/// An account, and the identity that looks after it.
+/// A ServiceAccount, and the client that manages it.
 pub(super) struct Account {
     main: Client,
     namespace: &'static str,
@@ -27,7 +27,7 @@ impl Account {
         &self.name
     }
 
-    /// Sees to it that there is such an account (APP-51, step 1).
+    /// Creates the ServiceAccount if it does not exist (APP-51, step 1).
     pub(super) async fn ensure(&self) -> Result<(), ServiceAccountError> {
         let accounts = self.accounts();
         match accounts.get(&self.name).await {
@@ -44,7 +44,7 @@ impl Account {
                 tracing::info!(account = self.name, namespace = self.namespace, "service account created");
                 Ok(())
             }
-            // Another replica was faster.
+            // Another replica created the account first.
             Err(error) if is_already_exists(&error) => {
                 let got = accounts.get(&self.name).await;
                 got.map(drop).map_err(|error| self.failed(Doing::Get, error))
@@ -53,7 +53,7 @@ impl Account {
         }
     }
 
-    /// Nobody knows whether this identity may make namespaces: that it cannot is only said.
+    /// Creates the namespace if it does not exist. The identity may lack the permission, so a failure is only logged.
     async fn ensure_namespace(&self) {
         let namespaces: Api<Namespace> = Api::all(self.main.clone());
         match namespaces.get(self.namespace).await {
@@ -70,7 +70,7 @@ impl Account {
         }
     }
 
-    /// A new token (APP-51, step 2).
+    /// Requests a new token (APP-51, step 2).
     pub(super) async fn request_token(&self) -> Result<TokenRequest, ServiceAccountError> {
         let spec = TokenRequestSpec { expiration_seconds: Some(TOKEN_LIFETIME), ..Default::default() };
         let request = TokenRequest { spec, ..Default::default() };
@@ -86,7 +86,7 @@ impl Account {
         ServiceAccountError::of(self.namespace, &self.name, doing, error)
     }
 
-    /// An answer that is of no use.
+    /// Returns the error for an answer that cannot be used.
     pub(super) fn unusable(&self, doing: Doing, text: &str) -> ServiceAccountError {
         let (namespace, name) = (self.namespace.to_owned(), self.name.clone());
         ServiceAccountError::Account { doing, namespace, name, text: text.to_owned(), forbidden: false }

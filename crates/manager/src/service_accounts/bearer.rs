@@ -1,4 +1,4 @@
-//! The layer that adds the token to each request.
+//! The client layer that adds the token to each request.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tower::{BoxError, service_fn};
 
 use super::token_source::TokenSource;
 
-/// A client over `bare`, which has no credential, that acts as the source's account.
+/// Returns a client over `bare`, which has no credential, that acts as the source's account.
 pub(super) fn over(bare: &Client, source: Arc<TokenSource>) -> Client {
     let below = bare.clone();
     let service = service_fn(move |request| send(below.clone(), Arc::clone(&source), request));
@@ -27,7 +27,8 @@ async fn send(below: Client, source: Arc<TokenSource>, mut request: Request<Body
         return Ok(answer);
     }
     source.discard(&token);
-    // The server did nothing, so the same may be sent again, once; a token that was just made is no better than the next.
+    // The server did nothing, so the request may be sent again, once. If the token was just issued, a new one would be
+    // rejected as well.
     let Some(mut request) = again.filter(|_| token.lifetime().may_be_outdated(Instant::now())) else {
         return Ok(answer);
     };

@@ -1,4 +1,4 @@
-//! What goes wrong with accounts.
+//! Errors of ServiceAccount clients.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::sync::Arc;
 use runtime::api_error::{api_error, is_forbidden};
 use runtime::client::ClientError;
 
-/// Why there is no client that acts as a service account.
+/// The reason why there is no client that acts as a ServiceAccount.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ServiceAccountError {
-    /// The account cannot be read or made, or gives no token. The text names the permission that is missing.
+    /// The account cannot be read or created, or no token is issued. The text names the missing permission.
     #[error("{doing} {namespace}/{name}: {text}")]
     Account {
-        /// What was tried.
+        /// Request about the account that failed.
         doing: Doing,
-        /// The account's namespace.
+        /// Namespace of the account.
         namespace: String,
-        /// The account's name.
+        /// Name of the account.
         name: String,
-        /// What was answered, and what to do.
+        /// Answer of the API server, and the remedy.
         text: String,
-        /// Whether the process's identity lacks a permission (DEP-10, DEP-11).
+        /// If set, the process's identity lacks a permission (DEP-10, DEP-11).
         forbidden: bool,
     },
-    /// No client can be made at all.
+    /// The client cannot be built.
     #[error("{0}")]
     Client(Arc<ClientError>),
 }
@@ -31,11 +31,11 @@ pub enum ServiceAccountError {
 /// A request for an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// Looking for it.
+    /// The request that reads the account.
     Get,
-    /// Making it.
+    /// The request that creates the account.
     Create,
-    /// Asking for its token.
+    /// The request for a token of the account.
     RequestToken,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Doing {
         f.write_str(match self {
             Self::Get => "failed to get service account",
             Self::Create => "failed to create service account",
-            // Known from the reference.
+            // The wording of the Go program.
             Self::RequestToken => "failed to get token for",
         })
     }
@@ -54,7 +54,7 @@ impl ServiceAccountError {
     pub(super) fn of(namespace: &str, name: &str, doing: Doing, error: kube::Error) -> Self {
         let forbidden = is_forbidden(&error);
         let mut text = match error {
-            // Its text might quote from an answer that holds a token.
+            // The error's text might quote an answer that holds a token.
             kube::Error::SerdeError(_) => "the API server's answer cannot be read".to_owned(),
             error => api_error(&error).to_string(),
         };
@@ -64,7 +64,7 @@ impl ServiceAccountError {
         Self::Account { doing, namespace: namespace.to_owned(), name: name.to_owned(), text, forbidden }
     }
 
-    /// The same failure, seen from the token that was wanted.
+    /// Returns the same failure as a failure to get a token.
     pub(super) fn while_getting_a_token(self) -> Self {
         match self {
             Self::Account { doing, namespace, name, text, forbidden } if doing != Doing::RequestToken => {
@@ -82,7 +82,7 @@ impl From<ClientError> for ServiceAccountError {
     }
 }
 
-/// What to grant to the process's own identity.
+/// Returns the permission to grant to the process's own identity.
 fn remedy(namespace: &str, name: &str, doing: Doing) -> String {
     let role =
         format!("with --use-service-account-credentials this process's identity needs, in namespace {namespace},");

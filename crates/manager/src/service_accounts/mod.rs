@@ -1,7 +1,8 @@
-//! Clients that act as a service account of their own (`--use-service-account-credentials`, APP-50 to APP-52).
+//! Clients that act as a ServiceAccount of their own (`--use-service-account-credentials`, APP-50 to APP-52).
 //!
-//! With these, each controller has its own permissions: it speaks as the account of its client name in namespace
-//! `kube-system`, not as the process. The process's identity only makes the accounts and asks for their tokens.
+//! With these clients, each controller has its own permissions: it authenticates as the ServiceAccount of its client
+//! name in namespace `kube-system`, not as the process. The process's identity only creates the accounts and requests
+//! their tokens.
 //!
 //! ```no_run
 //! # async fn example(main: kube::Client, options: runtime::client::ClientOptions) -> Result<(), Box<dyn std::error::Error>> {
@@ -36,10 +37,10 @@ use self::account::Account;
 pub use self::error::ServiceAccountError;
 use self::token_source::TokenSource;
 
-/// Where the accounts are.
+/// Namespace of the ServiceAccounts.
 pub(crate) const NAMESPACE: &str = "kube-system";
 
-/// Makes clients that act as service accounts. Clones share the tokens: there is one cache for each client name.
+/// Creates clients that act as ServiceAccounts. Clones share the tokens; there is one token cache for each client name.
 #[derive(Clone)]
 pub struct ServiceAccountClients {
     main: Client,
@@ -48,7 +49,7 @@ pub struct ServiceAccountClients {
     sources: Arc<Mutex<HashMap<String, Arc<TokenSource>>>>,
 }
 
-/// What the clients are made of.
+/// The connection that the clients are built on.
 #[derive(Clone)]
 enum Base {
     /// A server that a configuration leads to.
@@ -58,15 +59,15 @@ enum Base {
 }
 
 impl ServiceAccountClients {
-    /// Clients for the server that `options` lead to, with its limits and its fence, but without its credential. `main` has
-    /// the process's identity: it makes the accounts and asks for tokens.
+    /// Returns clients for the server, the limits and the fence of `options`, without the credential of `options`.
+    /// `main` has the process's identity; it creates the accounts and requests tokens.
     #[must_use]
     pub fn new(main: Client, options: ClientOptions) -> Self {
         Self::with_base(main, Base::Configured(Box::new(options)), Arc::new(SystemClock))
     }
 
-    /// Clients over one that has no credential, as for an API server inside this process. Of `options` only the program's
-    /// name is used. `clock` tells how long a token still lives.
+    /// Returns clients on top of `bare`, which has no credential, such as the client of an API server inside this
+    /// process. Of `options`, only the program's name is used. `clock` determines the remaining lifetime of tokens.
     #[must_use]
     pub fn over(main: Client, bare: Client, options: ClientOptions, limits: Limits, clock: Arc<dyn Clock>) -> Self {
         Self::with_base(main, Base::Bare { client: bare, options: Box::new(options), limits }, clock)
@@ -76,7 +77,7 @@ impl ServiceAccountClients {
         Self { main, base, clock, sources: Arc::default() }
     }
 
-    /// The same, with another fence (INV-4) than that of the options; the tokens are shared.
+    /// Returns these clients with another fence (INV-4). The tokens are shared.
     #[must_use]
     pub fn with_fence(mut self, fence: Fence) -> Self {
         match &mut self.base {
@@ -86,12 +87,12 @@ impl ServiceAccountClients {
         self
     }
 
-    /// A client that acts as the account `name`, which is made if there is none. `name` is a controller's
-    /// [`client_identity`](cloud_provider::names::ControllerNames::client_identity) or what a provider calls itself. Its
-    /// token is asked for with the first request.
+    /// Returns a client that acts as the ServiceAccount `name`, and creates the account if it does not exist. `name` is
+    /// a controller's [`client_identity`](cloud_provider::names::ControllerNames::client_identity) or a component name
+    /// of a provider. The token is requested with the first request.
     ///
     /// # Errors
-    /// [`ServiceAccountError`]: the account is not there and cannot be made, or the configuration leads to no server.
+    /// [`ServiceAccountError`]: the account does not exist and cannot be created, or the configuration names no server.
     pub async fn client(&self, name: &str, metrics: Arc<dyn RequestMetrics>) -> Result<Client, ServiceAccountError> {
         let source = self.source(name);
         source.account().ensure().await?;

@@ -1,4 +1,4 @@
-//! Accounts and tokens at an API server in this process, in virtual time.
+//! ServiceAccounts and tokens at an API server in this process, in virtual time.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 
-/// The wall clock of a test: it goes as tokio's does.
+/// A wall clock that advances with tokio's clock.
 struct VirtualClock(Timestamp, Instant);
 
 impl Clock for VirtualClock {
@@ -29,7 +29,7 @@ impl Clock for VirtualClock {
     }
 }
 
-/// An API server, and the credentials with which it was asked by derived clients.
+/// An API server, and the credentials that derived clients sent to it.
 struct Stage {
     api: ApiServer,
     clients: ServiceAccountClients,
@@ -71,7 +71,7 @@ impl Stage {
         self.credentials.lock().unwrap().last().cloned().unwrap()
     }
 
-    /// Whose the last credential is, by the server's word.
+    /// Returns the user of the last credential, according to the server.
     async fn last_user(&self) -> String {
         let token = self.last_credential().to_str().unwrap().strip_prefix("Bearer ").unwrap().to_owned();
         let review =
@@ -81,7 +81,7 @@ impl Stage {
         answer.status.unwrap().user.unwrap().username.unwrap_or_default()
     }
 
-    /// What was asked of accounts, namespaces and tokens since the last time.
+    /// Returns the requests for accounts, namespaces and tokens since the last call.
     fn requests(&self) -> Vec<String> {
         let log = self.api.requests();
         let entries = log.all();
@@ -135,7 +135,7 @@ async fn the_first_client_makes_its_account_and_the_first_request_gets_its_token
         "{}",
         entries[0].user_agent
     );
-    // Another process, later: the account is there.
+    // A later process finds the account.
     stage.client("route-controller").await.unwrap();
     assert_eq!(stage.requests(), ["get serviceaccounts 200"]);
 }
@@ -195,7 +195,7 @@ async fn a_token_that_the_server_forgot_is_replaced_and_the_request_is_sent_agai
     stage.ask(&client).await.unwrap();
     assert_eq!(stage.requests(), FETCH);
     assert_ne!(stage.last_credential(), first);
-    // A token that was just made is discarded too, but nothing is sent again.
+    // A token that was just issued is discarded too, but the request is not sent again.
     stage.refuse_once();
     assert_eq!(stage.ask(&client).await.unwrap_err(), "nodes say Unauthorized");
     assert_eq!(stage.requests().len(), 0);
@@ -266,7 +266,7 @@ async fn a_token_is_asked_for_four_times_with_growing_pauses() {
         "{text}"
     );
     assert_eq!(second.unwrap_err(), text);
-    // The next one tries again.
+    // The next caller tries again.
     stage.api.faults().clear();
     stage.ask(&client).await.unwrap();
 }

@@ -1,22 +1,22 @@
-//! How long a token is used, and how often one is asked for: decisions without effects.
+//! Lifetime of tokens and pauses between requests: pure decisions.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// What is left of a token at least, whatever the clocks say: they may differ.
+/// Minimum remaining lifetime that is assumed for a new token, whatever the local clock says.
 const SHORTEST: Duration = Duration::from_secs(600);
-/// The share of what is left during which a token is used.
+/// The share of the remaining lifetime after which a token is renewed.
 const USED_SHARE: f64 = 0.8;
-/// Pauses between the tries for a token; so there is one try more.
+/// Pauses between the attempts to request a token; there is one attempt more than pauses.
 pub(super) const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
-/// How long an old token that is still good is used before a new one is asked for again.
+/// Time until the next attempt after a failed renewal, while the old token is still valid.
 const UNTIL_NEXT_RENEWAL: Duration = Duration::from_secs(30);
-/// A token that was refused this soon after it was made: a newer one would be refused too.
+/// Age below which a refused token is not replaced: a newer token would be refused as well.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// When a token was made, when it is to be renewed, and when it is of no use any more.
+/// The times at which a token was issued, is due for renewal and expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lifetime {
     made: Instant,
@@ -24,19 +24,19 @@ pub(super) struct Lifetime {
     end: Instant,
 }
 
-/// What to do about a token.
+/// The action that a token's age calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// It is good.
+    /// The token is valid and not due for renewal.
     None,
-    /// A new one is wanted; where there is none to be had, the old one still serves.
+    /// The token is due for renewal, and still valid if the renewal fails.
     Renew,
-    /// There is no good one.
+    /// No valid token exists.
     Fetch,
 }
 
 impl Lifetime {
-    /// Of a token that was made now, and expires at `expires` by the server's clock.
+    /// Returns the lifetime of a token that was issued now and expires at `expires` by the server's clock.
     pub(super) fn new(expires: Timestamp, wall: Timestamp, now: Instant) -> Self {
         let left: SignedDuration = expires.duration_since(wall);
         let left = Duration::try_from(left).unwrap_or_default().max(SHORTEST);
@@ -53,12 +53,13 @@ impl Lifetime {
         }
     }
 
-    /// After a renewal that failed: when it is tried again.
+    /// Returns the lifetime after a failed renewal, with a later renewal.
     pub(super) fn postponed(self, now: Instant) -> Self {
         Self { renew: (now + UNTIL_NEXT_RENEWAL).min(self.end), ..self }
     }
 
-    /// Whether the server had time to forget this token, so that a request that it refused may be sent with another.
+    /// Returns `true` if the token is old enough that the server may have stopped accepting it. A refused request is
+    /// then sent again with a new token.
     pub(super) fn may_be_outdated(&self, now: Instant) -> bool {
         now.duration_since(self.made) >= FRESH
     }
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn a_token_is_used_for_most_of_what_is_left_of_it() {
         let (wall, now) = (Timestamp::UNIX_EPOCH, Instant::now());
-        // Seconds left by this clock: used for so long, good for so long.
+        // Remaining seconds by this clock, seconds until renewal, seconds until expiry.
         let table = [
             (3600, 2880, 3600),
             (86_400, 69_120, 86_400),

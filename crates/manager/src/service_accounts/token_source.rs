@@ -1,4 +1,4 @@
-//! The token of one account: made, kept, renewed, discarded.
+//! The token of one account: requested, cached, renewed and discarded.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,30 +10,30 @@ use super::account::Account;
 use super::error::{Doing, ServiceAccountError};
 use super::token::{Lifetime, Need, PAUSES};
 
-/// The account's token. All clients of one name share it.
+/// The source of an account's token. All clients of one name share it.
 pub(super) struct TokenSource {
     account: Account,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// Held while a token is asked for: the others wait for the same one.
+    /// Lock held while a token is requested, so that concurrent callers wait for the same token.
     turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     token: Option<Token>,
-    /// Attempts that have ended, and how the last one did if it failed.
+    /// Number of attempts that have ended, and the error of the last one if it failed.
     ended: u64,
     failure: Option<ServiceAccountError>,
 }
 
-/// A token, ready to be sent.
+/// A token in the form of a header.
 #[derive(Clone)]
 pub(super) struct Token {
-    /// `Bearer …`, marked as sensitive: it does not print itself.
+    /// Value `Bearer …`, marked as sensitive so that it is never printed.
     header: HeaderValue,
     lifetime: Lifetime,
-    /// Which of the attempts it came of.
+    /// Number of the attempt that returned the token.
     number: u64,
 }
 
@@ -56,10 +56,10 @@ impl TokenSource {
         &self.account
     }
 
-    /// The token, made or renewed if need be.
+    /// Returns the token, requested or renewed if necessary.
     ///
     /// # Errors
-    /// If there is none: after four tries of this caller, or of the one that it waited for.
+    /// If no token could be requested, after four attempts of this caller or of the caller that it waited for.
     pub(super) async fn token(&self) -> Result<Token, ServiceAccountError> {
         let ended = match self.good_token() {
             Ok(token) => return Ok(token),
@@ -76,7 +76,7 @@ impl TokenSource {
         self.keep(fetched)
     }
 
-    /// Forgets a token that the server refused, unless there is another one already.
+    /// Discards a token that the server refused, unless a newer token exists.
     pub(super) fn discard(&self, refused: &Token) {
         let mut state = self.state();
         if state.token.as_ref().is_some_and(|token| token.number == refused.number) {
@@ -84,7 +84,7 @@ impl TokenSource {
         }
     }
 
-    /// The token if none is needed, else the number of attempts that have ended.
+    /// Returns the token if it need not be renewed, else the number of attempts that have ended.
     fn good_token(&self) -> Result<Token, u64> {
         let state = self.state();
         let good = state.token.as_ref().filter(|token| token.lifetime.need(Instant::now()) == Need::None);
@@ -110,7 +110,7 @@ impl TokenSource {
     }
 
     async fn fetch_once(&self) -> Result<(HeaderValue, Lifetime), ServiceAccountError> {
-        // It may have been deleted since.
+        // The account may have been deleted since.
         self.account.ensure().await?;
         let answer = self.account.request_token().await?;
         let unusable = || self.account.unusable(Doing::RequestToken, "the API server's answer has no usable token");

@@ -10,10 +10,11 @@ use serving::webhook::Webhook;
 
 use crate::flags::{Flags, SERVICES, VOLUMES};
 
-/// Largest object that is parsed, in bytes of JSON: etcd stores no larger one. Anybody who reaches the port may send one.
+/// Maximum size of an object that is parsed, in bytes of JSON, because etcd stores no larger one and anybody who
+/// reaches the port may send one.
 const LARGEST: usize = 3 << 19;
 
-/// Returns those of this program's webhooks that the flags select.
+/// Returns this program's webhooks that the flags select.
 pub(crate) fn selected(flags: &Flags, provider: &Arc<dyn CloudProvider>) -> Vec<Webhook> {
     let selection = flags.webhooks();
     let volumes = selection.includes(VOLUMES).then(|| volumes::webhook(Arc::clone(provider)));

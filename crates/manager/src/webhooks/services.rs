@@ -1,7 +1,7 @@
-//! The admission webhook `lb-service`: mistakes in Services are reported to those who write them.
+//! The admission webhook `lb-service`: reports mistakes in Services to their authors.
 //!
-//! The provider reviews the Service without asking the cloud. The mistakes are warnings, or a denial if the operator wants that;
-//! a Service is never denied for mistakes that it had before.
+//! The provider reviews the Service without calling the cloud. Mistakes are returned as warnings, or as a denial if the
+//! operator chose so; a Service is never denied for mistakes that it had before.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use super::LARGEST;
 use crate::flags::{SERVICES, ValidationAction};
 use crate::service_review::review;
 
-/// Path where the API server sends reviews of Services, as the Go DigitalOcean CCM has it.
+/// Path of reviews of Services, the same as in the Go DigitalOcean CCM.
 const PATH: &str = "/lb-service";
-/// The API server truncates warnings that are longer than this, in characters, once all of them have more than 4096.
+/// Length in characters above which the API server truncates a warning if all warnings together exceed 4096 characters.
 const LONGEST: usize = 256;
-/// Warnings of the greatest length that the API server does not truncate.
+/// Number of warnings of the greatest length that the API server does not truncate.
 const MOST: usize = 4096 / LONGEST;
 
-/// Returns the webhook.
+/// Returns the webhook `lb-service`.
 pub(super) fn webhook(provider: Arc<dyn CloudProvider>, options: ServiceOptions, action: ValidationAction) -> Webhook {
     let handler = Arc::new(ServiceReviews { provider, options, action });
     Webhook { name: SERVICES.to_owned(), path: PATH.to_owned(), handler }
@@ -37,7 +37,7 @@ struct ServiceReviews {
 #[async_trait]
 impl Handler for ServiceReviews {
     async fn handle(&self, request: AdmissionRequest) -> Result<Value, String> {
-        // By its kind and size first: most of what could be sent here need not be parsed.
+        // Kind and size are checked first, so that most requests need not be parsed.
         if !is_write(&request) || request.object_bytes() > 2 * LARGEST {
             return Ok(allowed(&[]));
         }
@@ -62,12 +62,12 @@ fn is_write(request: &AdmissionRequest) -> bool {
         && ["CREATE", "UPDATE"].contains(&&*request.operation)
 }
 
-/// Returns `true` if nothing changes that a review looks at.
+/// Returns `true` if no field changes that a review reads.
 fn is_same(before: &Service, service: &Service) -> bool {
     before.spec == service.spec && before.metadata.annotations == service.metadata.annotations
 }
 
-/// Returns the AdmissionResponse. `known`: what was wrong before.
+/// Returns the AdmissionResponse. `known` holds the mistakes of the Service before the change.
 fn answer(name: &str, is_update: bool, found: ServiceReview, known: &ServiceReview, action: ValidationAction) -> Value {
     let ServiceReview { errors, warnings } = found;
     let new: Vec<_> = errors.iter().filter(|error| !known.errors.contains(error)).cloned().collect();
@@ -75,7 +75,7 @@ fn answer(name: &str, is_update: bool, found: ServiceReview, known: &ServiceRevi
         let status = json!({"code": 422, "reason": "Invalid", "message": limited(new).join("; ")});
         return json!({"allowed": false, "status": status, "warnings": limited(warnings)});
     }
-    // kubectl shows warnings without the object, and equal ones of several objects once.
+    // kubectl shows warnings without the object, and merges equal warnings of several objects.
     let heading = match is_update {
         true => format!("the load balancer of Service {name} stays as it is until this is corrected:"),
         false => format!("Service {name} gets no load balancer until this is corrected:"),
@@ -91,7 +91,7 @@ fn allowed(warnings: &[String]) -> Value {
     }
 }
 
-/// Returns as many warnings as the API server passes on, and none longer than it does.
+/// Returns the warnings, limited in number and length to what the API server passes on.
 fn limited(mut warnings: Vec<String>) -> Vec<String> {
     let all = warnings.len();
     if all > MOST {

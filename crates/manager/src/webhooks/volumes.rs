@@ -1,4 +1,4 @@
-//! The admission webhook `pvlabel`: volumes of this cloud are labelled as they are created (D-14).
+//! The admission webhook `pvlabel`: labels volumes of this cloud when they are created (D-14).
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use serving::webhook::{AdmissionRequest, Handler, Webhook};
 use super::LARGEST;
 use crate::flags::VOLUMES;
 
-/// Where the API server sends reviews of volumes.
+/// Path of reviews of volumes.
 const PATH: &str = "/pvlabel";
 
-/// Labels volumes of this cloud as they are created.
+/// Returns the webhook `pvlabel`.
 pub(super) fn webhook(provider: Arc<dyn CloudProvider>) -> Webhook {
     Webhook { name: VOLUMES.to_owned(), path: PATH.to_owned(), handler: Arc::new(VolumeLabels(provider)) }
 }
@@ -31,7 +31,7 @@ impl Handler for VolumeLabels {
                 "kind": {"group": request.kind.group, "kind": request.kind.kind},
             },
         });
-        // By its kind first: most of what could be sent here need not be parsed.
+        // The kind is checked first, so that most requests need not be parsed.
         if !admission::is_creation(&review["request"]) {
             return Ok(json!({"allowed": true}));
         }

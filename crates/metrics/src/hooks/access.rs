@@ -1,4 +1,4 @@
-//! Callers and webhooks (MET-25, APP-143). Callers are few, so these look up their child each time.
+//! Metrics of callers and webhooks (MET-25, APP-143). Callers are few, so the child is looked up each time.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::series::{
     TOKEN_CACHE_DURATION, TOKEN_CACHE_FETCHES, TOKEN_CACHE_REQUESTS, WEBHOOK_DURATION, WEBHOOK_REQUESTS,
 };
 
-/// How often something happened, and how long it took.
+/// A counter and a histogram of durations.
 struct Timed {
     count: IntCounterVec,
     duration: HistogramVec,

@@ -1,4 +1,4 @@
-//! Requests to the API server (MET-21).
+//! Metrics of requests to the API server (MET-21).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) struct ApiClient {
     answers: Resolved<(Option<u16>, Method, Arc<str>), IntCounter>,
 }
 
-/// What is measured of one method at one server.
+/// The metrics of one HTTP method at one host.
 struct Calls {
     duration: Histogram,
     limiter: Histogram,

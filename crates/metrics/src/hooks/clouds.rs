@@ -1,4 +1,5 @@
-//! Requests to the cloud: by the names that the field knows (MET-40), and by names that are the same for all clouds.
+//! Metrics of requests to the cloud: with the names of the Go programs (MET-40), and with names that are the same for
+//! all clouds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +15,9 @@ use crate::series::{
     CLOUD_REQUEST_DURATION, CLOUD_REQUEST_ERRORS, CLOUD_THROTTLED,
 };
 
-/// What stands for operations beyond those that are told apart (MET-41).
+/// Label value that stands for all operations above the limit (MET-41).
 const OTHER: &str = "other";
-/// "Too many requests".
+/// HTTP status "Too Many Requests".
 const THROTTLED: u16 = 429;
 
 /// The series that are the same for all clouds.
@@ -31,7 +32,7 @@ pub(crate) struct OwnCloud {
     reloads: Reloads,
 }
 
-/// One cloud.
+/// The metrics of one cloud.
 pub(crate) struct Cloud {
     own: OwnCloud,
     duration: HistogramVec,
@@ -100,7 +101,7 @@ impl CloudMetrics for Cloud {
         let made;
         let operation = match self.operation(operation) {
             Some(known) => known,
-            // Rare: a provider that makes labels of ids.
+            // Rare: the provider uses IDs as label values.
             None => {
                 made = Arc::new(self.make(OTHER));
                 made
@@ -147,7 +148,7 @@ impl CloudMetrics for Cloud {
     }
 }
 
-/// Whether a request failed. That something does not exist is an answer: look-ups ask for it.
+/// Returns `true` if a request failed. HTTP 404 is no failure, because look-ups ask whether an object exists.
 fn is_error(status: Option<u16>) -> bool {
     status.is_none_or(|status| status >= 400 && status != 404)
 }

@@ -1,4 +1,4 @@
-//! The four controllers (MET-10, MET-11).
+//! Metrics of the four controllers (MET-10, MET-11).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::series::{
     TAINT_REMOVAL_DELAY, TARGETS_LATENCY,
 };
 
-/// The node controller's histograms; they are there from the start, also on standbys.
+/// The node controller's histograms, which exist from the start, including on standbys.
 #[derive(Clone)]
 pub(crate) struct NodeDelays {
     sync: Histogram,

@@ -1,4 +1,4 @@
-//! The lease (MET-22).
+//! Metrics of leader election (MET-22).
 
 use prometheus::{GaugeVec, IntCounterVec};
 use runtime::election::ElectionMetrics;
@@ -17,7 +17,7 @@ impl Elections {
     }
 }
 
-// Leases change hands and are read rarely, so these look up their child each time.
+// Leases are acquired and read rarely, so the child is looked up each time.
 impl ElectionMetrics for Elections {
     fn leading(&self, lease: &str, leads: bool) {
         self.leading.with_label_values(&[lease]).set(f64::from(u8::from(leads)));

@@ -1,4 +1,4 @@
-//! Series of a provider's own: made when they are first recorded.
+//! Series that a provider declares; each is registered when it is first recorded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,21 +9,22 @@ use prometheus::{CounterVec, GaugeVec, HistogramVec};
 use crate::registry::Registry;
 use crate::resolved::Resolved;
 
-/// What stands for label values beyond those that are told apart (MET-41).
+/// Label value that stands for all label values above the limit (MET-41).
 const OTHER: &str = "other";
 
-/// All of them.
+/// The series of a provider.
 pub(crate) struct OwnSeries {
     registry: Registry,
     known: Resolved<&'static str, Kept>,
-    /// Two threads may record the first value at once; a series is made once. `None`: its name or labels are no good.
+    /// Families by name. The lock registers a series once even if two threads record its first value at the same time.
+    /// `None` if the name or the labels are invalid.
     made: Mutex<HashMap<&'static str, Option<Family>>>,
 }
 
-/// Values of labels.
+/// Values of a series' labels.
 type Labels = Arc<[Box<str>]>;
 
-/// One, with what counts for the label values seen so far.
+/// A series, with the children for the label values seen so far.
 struct Kept {
     family: Option<Family>,
     children: Resolved<Labels, Child>,
@@ -74,7 +75,8 @@ impl OwnSeries {
 }
 
 impl Family {
-    /// The caller has checked the number of labels, which is all that can be wrong.
+    /// Returns the child for these labels. The caller has checked the number of labels, which is the only possible
+    /// error.
     fn child(&self, labels: &[&str]) -> Child {
         match self {
             Self::Counter(family) => Child::Counter(family.with_label_values(labels)),
@@ -83,7 +85,7 @@ impl Family {
         }
     }
 
-    /// What it is for this kind.
+    /// Returns a family of this kind.
     pub(crate) fn new(kind: SeriesKind, options: prometheus::Opts, labels: &[&str]) -> Result<Self, prometheus::Error> {
         Ok(match kind {
             SeriesKind::Counter => Self::Counter(CounterVec::new(options, labels)?),
@@ -99,7 +101,7 @@ impl Family {
 impl Child {
     fn add(&self, value: f64) {
         match self {
-            // It only grows: what does not is a provider's mistake, and must not cost the process.
+            // A negative value is a mistake of the provider, which must not end the process.
             Self::Counter(counter) if value >= 0.0 => counter.inc_by(value),
             Self::Counter(_) => {}
             Self::Gauge(gauge) => gauge.add(value),

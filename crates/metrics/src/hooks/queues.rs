@@ -1,4 +1,4 @@
-//! The seven series of work queues (MET-15).
+//! Metrics of work queues (MET-15).
 
 use std::sync::Arc;
 use std::time::Duration;

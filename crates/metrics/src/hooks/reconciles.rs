@@ -1,4 +1,4 @@
-//! Whether a controller still gets something done (MET-50).
+//! Metrics of the reconciliations of a controller (MET-50).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::registry::Registry;
 use crate::resolved::Resolved;
 use crate::series::{RECONCILE_DURATION, RECONCILE_LAST_SUCCESS, RECONCILES};
 
-/// The series of all controllers.
+/// The reconciliation series of all controllers.
 #[derive(Clone)]
 pub(crate) struct Reconciles {
     total: IntCounterVec,
@@ -20,7 +20,7 @@ pub(crate) struct Reconciles {
     clock: Arc<dyn Clock>,
 }
 
-/// Those of one controller.
+/// The reconciliation series of one controller.
 pub(crate) struct Reconcile {
     name: &'static str,
     successes: IntCounter,
@@ -60,7 +60,7 @@ impl Reconcile {
             return self.errors.inc();
         }
         self.successes.inc();
-        // Before the first success there is nothing to show: 0 would be a time long ago.
+        // Before the first success there is no sample, because 0 would be a time long ago.
         let last = || ((), self.all.last_success.with_label_values(&[self.name]));
         if let Some(last) = self.last_success.get(|()| true, last) {
             last.set(self.all.clock.now().as_duration().as_secs_f64());

@@ -1,4 +1,4 @@
-//! Credentials that change while the process runs (P-39).
+//! Metrics of credentials that are reloaded at runtime (P-39).
 
 use prometheus::IntCounterVec;
 
@@ -6,23 +6,23 @@ use crate::hooks::result;
 use crate::registry::Registry;
 use crate::series::CREDENTIAL_RELOADS;
 
-/// What may change, by the label `credential`.
+/// The credential that is reloaded, shown in the label `credential`.
 #[derive(Clone, Copy)]
 pub(crate) enum Credential {
     Kubeconfig,
     CloudConfig,
-    /// Files that the provider reads by itself.
+    /// Files that the provider watches itself.
     Cloud,
 }
 
-/// "A restart is needed", beside success and error.
+/// Label value for a change that needs a restart, besides success and error.
 const RESTART: &str = "restart";
 
 #[derive(Clone)]
 pub(crate) struct Reloads(IntCounterVec);
 
 impl Reloads {
-    /// All at zero: the first failure must be an increase.
+    /// Returns the counters, with all of them at zero, so that the first failure shows as an increase.
     pub(crate) fn new(registry: &Registry) -> Self {
         let counts = registry.counters(CREDENTIAL_RELOADS);
         for credential in [Credential::Kubeconfig, Credential::CloudConfig, Credential::Cloud] {

@@ -11,14 +11,14 @@ table!(API_CLIENT {
     REQUESTS = Series::counter("rest_client_requests_total").by(&["code", "method", "host"]).from(Use)
         .help("Requests to the API server, by HTTP status; <error> if there was no answer.");
     REQUEST_DURATION = Series::histogram("rest_client_request_duration_seconds", LATENCIES).by(&["verb", "host"]).from(Use)
-        .help("Time until the API server had answered; watches are left out.");
+        .help("Latency of requests to the API server, without watches, in seconds.");
     LIMITER_DURATION = Series::histogram("rest_client_rate_limiter_duration_seconds", LATENCIES).by(&["verb", "host"])
         .from(Use)
-        .help("Time for which the limit of this client held a request back; watches are not limited.");
+        .help("Time that the client-side rate limiter delayed a request, in seconds; watches are not limited.");
     REQUEST_SIZE = Series::histogram("rest_client_request_size_bytes", SIZES).by(&["verb", "host"]).from(Use)
-        .help("Size of a request's body.");
+        .help("Size of a request's body, in bytes.");
     RESPONSE_SIZE = Series::histogram("rest_client_response_size_bytes", SIZES).by(&["verb", "host"]).from(Use)
-        .help("Size of an answer's body; watches are left out.");
+        .help("Size of a response's body, without watches, in bytes.");
     REQUEST_RETRIES = Series::counter("rest_client_request_retries_total").by(&["code", "verb", "host"]).from(Use)
-        .help("Requests that were sent again after an answer that asked for it.");
+        .help("Requests that were retried because the response asked for it.");
 });

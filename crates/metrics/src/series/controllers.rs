@@ -8,21 +8,21 @@ const NODE_AGES: &[f64] = &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
 table!(CONTROLLERS {
     RUNNING_CONTROLLERS = Series::gauge("running_managed_controllers").by(&["name", "manager"]).is(Beta).from(Use)
-        .help("1 while the loop of this controller runs, 0 after it ended.");
+        .help("1 while the controller runs, 0 after its end.");
     NODE_SYNC_DELAY = Series::histogram("node_controller_initial_node_sync_delay_seconds", NODE_AGES).is(Alpha).from(Start)
-        .help("Age of a Node when it was initialised for the first time, counted from its creation.");
+        .help("Time from Node creation until the Node is initialized, in seconds.");
     TAINT_REMOVAL_DELAY = Series::histogram("node_controller_cloud_provider_taint_removal_delay_seconds", NODE_AGES)
         .is(Alpha).from(Start)
-        .help("Age of a Node when its start-up taint was removed, counted from its creation.");
+        .help("Time from Node creation until the uninitialized taint is removed, in seconds.");
     LOAD_BALANCER_SYNC = Series::counter("service_controller_loadbalancer_sync_total").is(Alpha).from(Leader)
-        .help("Times that the targets of one load balancer were to be brought up to date.");
+        .help("Updates of a load balancer's targets.");
     NODE_SYNC_ERRORS = Series::counter("service_controller_nodesync_error_total").is(Alpha).from(Leader)
-        .help("Load balancers whose targets could not be brought up to date after Nodes changed.");
+        .help("Failed updates of a load balancer's targets after changes of Nodes.");
     NODE_SYNC_LATENCY = Series::histogram("service_controller_nodesync_latency_seconds", DOUBLING).is(Alpha).from(Leader)
-        .help("Time until all load balancers were through after Nodes changed.");
+        .help("Time to update the targets of all load balancers after changes of Nodes, in seconds.");
     TARGETS_LATENCY = Series::histogram("service_controller_update_loadbalancer_host_latency_seconds", DOUBLING)
         .is(Alpha).from(Leader)
-        .help("Time that bringing the targets of one load balancer up to date took.");
+        .help("Time to update the targets of one load balancer, in seconds.");
     ROUTE_SYNC = Series::counter("route_controller_route_sync_total").is(Alpha).from(Leader)
-        .help("Passes over the routes that began.");
+        .help("Reconciliations of routes that began.");
 });

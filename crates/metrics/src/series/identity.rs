@@ -10,7 +10,7 @@ table!(IDENTITY {
             "major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform",
         ])
         .is(Beta).from(Start)
-        .help("1; the labels say with which version of Kubernetes' API this process works.");
+        .help("Always 1; the labels have the version of the Kubernetes API that this process is built for.");
     FEATURES = Series::gauge("kubernetes_feature_enabled").by(&["name", "stage"]).is(Beta).from(Start)
-        .help("Whether a feature gate is on.");
+        .help("1 if the feature gate is enabled, 0 if it is disabled.");
 });

@@ -4,24 +4,25 @@ use super::Presence::Use;
 use super::Stability::Beta;
 use super::{Series, table};
 
-/// 1e-8, each ten times the one before, with the rounding that comes of multiplying: other processes show the same text.
+/// Bucket bounds from 1e-8 to 10, each ten times the one before, with the rounding of repeated multiplication, so that
+/// the text is the same as that of other Kubernetes components.
 #[allow(clippy::excessive_precision, reason = "these are the numbers of MET-4")]
 const TENFOLD: &[f64] =
     &[1e-8, 1e-7, 1e-6, 9.999_999_999_999_999e-6, 9.999_999_999_999_999e-5, 0.001, 0.01, 0.1, 1.0, 10.0];
 
 table!(QUEUES {
     QUEUE_DEPTH = Series::gauge("workqueue_depth").by(&["name"]).is(Beta).from(Use)
-        .help("Keys that wait for a worker.");
+        .help("Keys in the queue that wait for a worker.");
     QUEUE_ADDS = Series::counter("workqueue_adds_total").by(&["name"]).is(Beta).from(Use)
-        .help("Keys that were added; one that waits already does not count.");
+        .help("Keys added to the queue, without those that were waiting already.");
     QUEUE_WAIT = Series::histogram("workqueue_queue_duration_seconds", TENFOLD).by(&["name"]).is(Beta).from(Use)
-        .help("Time that a key waited for a worker.");
+        .help("Time that a key waits for a worker, in seconds.");
     QUEUE_WORK = Series::histogram("workqueue_work_duration_seconds", TENFOLD).by(&["name"]).is(Beta).from(Use)
-        .help("Time that the work on a key took.");
+        .help("Time to process a key, in seconds.");
     QUEUE_UNFINISHED = Series::gauge("workqueue_unfinished_work_seconds").by(&["name"]).is(Beta).from(Use)
-        .help("Time spent so far on the keys that are being worked on, added up.");
+        .help("Total time spent so far on the keys in progress, in seconds.");
     QUEUE_LONGEST = Series::gauge("workqueue_longest_running_processor_seconds").by(&["name"]).is(Beta).from(Use)
-        .help("Time spent so far on the key that has been worked on for longest.");
+        .help("Time spent so far on the key that has been in progress for longest, in seconds.");
     QUEUE_RETRIES = Series::counter("workqueue_retries_total").by(&["name"]).is(Beta).from(Use)
-        .help("Keys that were added with a delay, mostly because the work on them failed.");
+        .help("Keys added to the queue with a delay, usually because processing failed.");
 });

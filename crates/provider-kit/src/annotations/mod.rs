@@ -1,4 +1,4 @@
-//! What a user asks for in a Service's annotations, and all mistakes at once.
+//! Settings from a Service's annotations, with all mistakes reported at once.
 
 use cloud_provider::{Result, Service, ServiceReview};
 
@@ -8,14 +8,14 @@ use crate::hint::closest;
 #[cfg(test)]
 mod tests;
 
-/// Unknown annotations for which a known one is suggested; further ones are named only. Anybody may send a Service with
-/// thousands of annotations to an admission webhook.
+/// The number of unknown annotations for which a known one is suggested; further ones are only named. Any user may send
+/// a Service with thousands of annotations to an admission webhook.
 const SUGGESTIONS: usize = 20;
 
 /// The declaration of an annotation.
 pub type Annotation<T> = Declaration<T>;
 
-/// The annotations that are being read: ask for each, then [`finish`](Self::finish).
+/// A reader of annotations: get each one, then call [`finish`](Self::finish).
 ///
 /// ```
 /// use cloud_provider::Service;
@@ -45,20 +45,20 @@ pub struct Annotations<'a> {
 }
 
 impl<'a> Annotations<'a> {
-    /// Those of this Service.
+    /// Returns a reader of this Service's annotations.
     #[must_use]
     pub fn of(service: &'a Service) -> Self {
         Self { service, defaults: None, reading: Reading::default() }
     }
 
-    /// Says where values come from that the Service leaves unset.
+    /// Sets the defaults for annotations that the Service does not set.
     #[must_use]
     pub fn over(self, defaults: &'a Defaults) -> Self {
         Self { defaults: Some(defaults), ..self }
     }
 
-    /// Returns the value, else that of the [fallback](Declaration::or), else the default. `None` if there is none of these. A
-    /// mistake is as if nothing were set, but without a default. An empty annotation is set.
+    /// Returns the value, or else that of the [fallback](Declaration::or), or else the default. `None` if there is none
+    /// of these. An invalid annotation counts as unset, but has no default. An empty annotation is set.
     pub fn get<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
         let service = self.service;
         self.reading
@@ -66,29 +66,29 @@ impl<'a> Annotations<'a> {
             .or_else(|| self.default(annotation))
     }
 
-    /// Returns what holds where the annotation is not set, as its [fallback](Declaration::or) says.
+    /// Returns the value that applies if the annotation is not set, according to its [fallback](Declaration::or).
     #[must_use]
     pub fn default<T>(&self, annotation: &Annotation<T>) -> Option<T> {
         self.defaults?.get(annotation.fallback?)
     }
 
-    /// Whether it is set, to whatever.
+    /// Returns `true` if the annotation is set to any value.
     #[must_use]
     pub fn is_set<T>(&self, annotation: &Annotation<T>) -> bool {
         std::iter::once(&annotation.key).chain(annotation.aliases).any(|key| set(self.service, key).is_some())
     }
 
-    /// Notes a mistake that the caller found: name the annotation, its value, and what is accepted.
+    /// Adds a mistake that the caller found; name the annotation, its value, and the accepted values.
     pub fn mistake(&mut self, text: impl Into<String>) {
         self.reading.mistake(text.into());
     }
 
-    /// Notes what somebody should know of, though it works.
+    /// Adds a warning about a setting that works, but needs attention.
     pub fn warning(&mut self, text: impl Into<String>) {
         self.reading.warning(text.into());
     }
 
-    /// Annotations whose key begins with `prefix` and that are not `declared` are warned of, because nobody reads them.
+    /// Warns of annotations that begin with `prefix` and are not `declared`, because no code reads them.
     pub fn unknown(&mut self, prefix: &str, declared: &[&dyn Declared]) {
         let rows: Vec<_> = declared.iter().map(|it| it.row()).collect();
         let known: Vec<_> = rows.iter().flat_map(|row| std::iter::once(&row.key).chain(row.aliases)).collect();
@@ -101,36 +101,36 @@ impl<'a> Annotations<'a> {
         }
     }
 
-    /// What somebody should know of, though it works: for an event.
+    /// Returns the warnings so far, for an event.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         self.reading.warnings()
     }
 
-    /// Ends the reading, with what was made of it. The mistakes stay beside it: each caller decides which of them matter.
+    /// Ends the reading with the parsed spec. The mistakes stay beside it: each caller decides which of them matter.
     #[must_use]
     pub fn parsed<S>(self, spec: S) -> Parsed<S> {
         let warnings = self.reading.warnings().to_vec();
         Parsed { spec, mistakes: self.reading.into_mistakes(), warnings, targets_follow_labels: false }
     }
 
-    /// Ends the reading.
+    /// Ends the reading, and refuses mistakes.
     ///
     /// # Errors
-    /// *Invalid*, with all mistakes: each names key and value, and what is accepted.
+    /// *Invalid*, with all mistakes: each names key, value and the accepted values.
     pub fn finish(self) -> Result<()> {
         self.reading.finish()
     }
 }
 
-/// A Service, parsed once into a provider's own type, and what is wrong with its annotations.
+/// A Service, parsed once into a provider's own type, with the mistakes in its annotations.
 ///
 /// ```
 /// use cloud_provider::Service;
 /// use provider_kit::annotations::{Annotation, Annotations, Parsed};
 /// use provider_kit::declared::Value;
 ///
-/// const PORT: Annotation<u16> = Annotation::new("acme/port", u16::KIND, "Where targets are checked.");
+/// const PORT: Annotation<u16> = Annotation::new("acme/port", u16::KIND, "Port of the health check.");
 ///
 /// fn spec(service: &Service) -> Parsed<Option<u16>> {
 ///     let mut annotations = Annotations::of(service);
@@ -146,7 +146,7 @@ impl<'a> Annotations<'a> {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Parsed<S> {
-    /// The provider's own form of the Service. A setting with a mistake is as if it were not set.
+    /// The provider's own form of the Service. A setting with a mistake counts as unset.
     pub spec: S,
     mistakes: Vec<Mistake>,
     warnings: Vec<String>,
@@ -154,21 +154,22 @@ pub struct Parsed<S> {
 }
 
 impl<S> Parsed<S> {
-    /// Says that labels of Nodes decide about the targets, as with a selector: they are planned again when labels change.
+    /// Sets whether labels of Nodes decide about the targets, as with a selector: then targets are planned again when
+    /// labels change.
     #[must_use]
     pub fn targets_follow_labels(self, follow: bool) -> Self {
         Self { targets_follow_labels: follow, ..self }
     }
 
-    /// Adds warnings that the provider reports in another way when it syncs the Service, such as by events with reasons of
-    /// their own.
+    /// Adds warnings that the provider reports in another way when it syncs the Service, such as by events with their
+    /// own reasons.
     #[must_use]
     pub fn warned(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.extend(warnings);
         self
     }
 
-    /// Turns the spec into another form.
+    /// Converts the spec into another form.
     pub fn map<T>(self, form: impl FnOnce(S) -> T) -> Parsed<T> {
         let Self { spec, mistakes, warnings, targets_follow_labels } = self;
         Parsed { spec: form(spec), mistakes, warnings, targets_follow_labels }
@@ -184,7 +185,7 @@ impl<S> Parsed<S> {
     /// Refuses a Service with any mistake.
     ///
     /// # Errors
-    /// *Invalid*, with all mistakes: each names key and value, and what is accepted.
+    /// *Invalid*, with all mistakes: each names key, value and the accepted values.
     pub fn check(&self) -> Result<()> {
         refused(self.mistakes.iter())
     }
@@ -192,14 +193,15 @@ impl<S> Parsed<S> {
     /// Refuses a Service with a mistake in a setting that [decides about targets](Declaration::decides_targets).
     ///
     /// # Errors
-    /// *Invalid*, with these mistakes.
+    /// *Invalid*, with the mistakes in these settings.
     pub fn check_targets(&self) -> Result<()> {
         refused(self.mistakes.iter().filter(|mistake| mistake.decides_targets))
     }
 }
 
 impl<T> Declaration<T> {
-    /// What stands there, as it is written, for those who must know it whatever is wrong with the others; an empty text is none.
+    /// Returns the text of the annotation as it is written, for callers that need it even if other annotations are
+    /// invalid; `None` if the text is empty.
     ///
     /// ```
     /// use cloud_provider::Service;

@@ -55,7 +55,7 @@ fn each_kind_takes_its_forms() {
 }
 
 #[test]
-fn what_is_not_accepted_names_key_value_and_what_is() {
+fn mistake_names_key_value_and_accepted_values() {
     let table = [
         (read(&FLAG, "yes").map(drop), "annotation acme/flag: \"yes\" is not true or false"),
         (read(&FLAG, "").map(drop), "annotation acme/flag: \"\" is not true or false"),
@@ -78,7 +78,7 @@ fn what_is_not_accepted_names_key_value_and_what_is() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_and_each_once() {
+fn mistakes_are_reported_together_and_each_once() {
     let service = service(&[("acme/flag", "x"), ("acme/number", "y")]);
     let mut asked = Annotations::of(&service);
     assert_eq!((asked.get(&FLAG), asked.get(&FLAG), asked.get(&NUMBER)), (None, None, None));
@@ -93,7 +93,7 @@ fn all_mistakes_are_told_at_once_and_each_once() {
 }
 
 #[test]
-fn what_is_not_set_has_its_default() {
+fn unset_annotation_has_its_default() {
     let service = Service::default();
     let mut asked = Annotations::of(&service);
     assert_eq!(asked.get(&SIZE), Some(1));
@@ -104,7 +104,7 @@ fn what_is_not_set_has_its_default() {
 }
 
 #[test]
-fn a_lenient_one_warns_and_has_its_default() {
+fn lenient_annotation_warns_and_has_its_default() {
     let service = service(&[("acme/lenient", "7")]);
     let mut asked = Annotations::of(&service);
     assert_eq!(asked.get(&LENIENT), Some(2));
@@ -125,7 +125,7 @@ fn a_deprecated_name_is_read_with_a_warning_unless_the_new_one_is_set() {
 }
 
 #[test]
-fn an_unknown_key_is_warned_of_with_the_one_that_was_meant() {
+fn unknown_key_is_warned_of_with_a_suggestion() {
     let service = service(&[("acme/nubmer", "3"), ("acme/zebra", ""), ("other/x", ""), ("acme/n", "1")]);
     let mut asked = Annotations::of(&service);
     asked.unknown("acme/", &[&NUMBER, &TEXT]);

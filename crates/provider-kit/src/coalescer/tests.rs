@@ -9,12 +9,12 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The requests that were sent: when, for which key, with which items.
+/// The requests that were sent: time, key and items.
 type Sent = Arc<Mutex<Vec<(Duration, char, Vec<u32>)>>>;
 
 type Numbers = Coalescer<char, u32, usize>;
 
-/// A function that sends requests of a second and refuses number 13. The answer to a request is its number.
+/// Returns a function that sends requests of one second and refuses number 13. The answer to a request is its number.
 fn sender() -> (impl Fn(char, Vec<u32>) -> BoxFuture<'static, Result<usize>>, Sent) {
     let (sent, began) = (Sent::default(), Instant::now());
     let log = Arc::clone(&sent);
@@ -40,7 +40,7 @@ fn items(sent: &Sent) -> Vec<Vec<u32>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_that_come_while_a_request_is_under_way_share_the_next_one() {
+async fn callers_during_a_request_share_the_next_one() {
     let ((numbers, sent), began) = (numbers(), Instant::now());
     let answers = join_all((101..=150).map(|item| numbers.join('a', item))).await;
     assert!(answers.iter().all(Result::is_ok));
@@ -68,7 +68,7 @@ async fn a_dropped_caller_fails_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_under_way_is_shared_unless_the_caller_needs_a_fresh_one() {
+async fn request_in_flight_is_shared_unless_the_caller_needs_a_fresh_one() {
     let (send, sent) = sender();
     let numbers = Coalescer::new(send);
     let share = |fresh| numbers.share('a', 1, fresh, Priority::default());
@@ -105,7 +105,7 @@ async fn a_request_is_as_urgent_as_its_most_urgent_caller() {
     });
     let late = async {
         sleep(SECOND / 2).await;
-        // It waits for the request under way, which must not hold it up.
+        // The fresh request waits for the request in flight, which must not hold it up.
         lists.share((), (), true, Priority::Urgent).await
     };
     let _ = join(lists.share((), (), false, Priority::Refresh), late).await;
@@ -123,14 +123,18 @@ async fn a_request_with_a_due_time_gathers_until_then_and_waits_for_no_other() {
     join_all([(0, 1), (1, 2), (2, 3), (3, 4), (7, 5)].map(|(tenths, item)| late(SECOND / 10 * tenths, item))).await;
     let tenths = |sent: &(Duration, char, Vec<u32>)| (sent.0.as_millis() / 100, sent.2.clone());
     let sent = lock(&sent).iter().map(tenths).collect::<Vec<_>>();
-    assert_eq!(sent, [(5, vec![1, 2, 3]), (8, vec![4, 5])], "at most three, and the next while that is under way");
+    assert_eq!(
+        sent,
+        [(5, vec![1, 2, 3]), (8, vec![4, 5])],
+        "at most three items, and the next request while one is in flight"
+    );
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_item_is_sent_in_order_and_answered_and_requests_of_a_key_do_not_overlap(
+    fn items_are_sent_in_order_and_requests_of_a_key_do_not_overlap(
         calls in prop::collection::vec((0u64..60, 0u8..3, prop::option::weighted(0.2, 0u64..25)), 1..60),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

@@ -1,10 +1,12 @@
-//! The macro that makes a module of declarations, and the list of them.
+//! The macro that declares settings, with a list of them.
 
-/// Declares annotations or variables: a const for each, and a list of all for the reference page, in which none is forgotten.
+/// Declares annotations or variables: a const for each, and a list of all of them for the reference page, so that none
+/// is forgotten.
 ///
-/// First the list's name and what all keys begin with; then `NAME: Type = "rest of the key"`, followed by methods of
-/// [`Declaration`](crate::declared::Declaration). The documentation of each is the text of the reference page; its values are
-/// written as [`Value`](crate::declared::Value) says. The example is [`declared`](crate::declared)'s.
+/// A declaration starts with the list's name and the prefix of all keys, followed by `NAME: Type = "rest of the key"`
+/// with methods of [`Declaration`](crate::declared::Declaration). The documentation of each is the text of the
+/// reference page; its values have the form of [`Value`](crate::declared::Value). See the example of
+/// [`declared`](crate::declared).
 #[macro_export]
 macro_rules! declare {
     (

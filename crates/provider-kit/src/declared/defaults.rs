@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{Declaration, Unset};
 
-/// Texts of variables or keys to which annotations [fall back](Declaration::or). They are checked where they are read, with
-/// all other settings: [`Variables::defaults`](crate::variables::Variables::defaults) and
+/// Values of variables or keys to which annotations [fall back](Declaration::or). They are checked where they are read,
+/// with all other settings: [`Variables::defaults`](crate::variables::Variables::defaults) and
 /// [`gcfg::Settings::defaults`](crate::gcfg::Settings::defaults).
 ///
 /// ```
@@ -36,7 +36,7 @@ use super::{Declaration, Unset};
 pub struct Defaults(BTreeMap<&'static str, String>);
 
 impl Defaults {
-    /// Returns the value of a variable or key, else that of its own fallback, else its default.
+    /// Returns the value of a variable or key, or else that of its own fallback, or else its default.
     #[must_use]
     pub fn get<T>(&self, declaration: &Declaration<T>) -> Option<T> {
         let text = self.0.get(declaration.key).and_then(|text| declaration.kind.parse(text));
@@ -46,7 +46,7 @@ impl Defaults {
         })
     }
 
-    /// Sets the text of a variable or key; an empty one unsets it.
+    /// Sets the text of a variable or key; an empty text unsets it.
     #[must_use]
     pub fn set(mut self, key: &'static str, text: impl Into<String>) -> Self {
         let text = text.into();

@@ -1,10 +1,10 @@
-//! The forms that values have, for kinds of your own.
+//! Forms of values, for kinds of your own.
 
 use std::time::Duration;
 
 use cloud_provider::go_duration::GoDuration;
 
-/// A truth value in the forms that Go's tools take.
+/// Parses a truth value in the forms that Go's tools accept.
 ///
 /// ```
 /// use provider_kit::declared::forms::truth;
@@ -20,7 +20,7 @@ pub fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// A duration as Go writes it, not negative.
+/// Parses a duration in Go's form that is not negative.
 ///
 /// ```
 /// use provider_kit::declared::forms::duration;
@@ -33,7 +33,7 @@ pub fn duration(text: &str) -> Option<Duration> {
     text.parse::<GoDuration>().ok()?.to_std()
 }
 
-/// A duration as Go writes it, or a whole number of seconds.
+/// Parses a duration in Go's form, or a whole number of seconds.
 ///
 /// ```
 /// use provider_kit::declared::forms::seconds;
@@ -46,7 +46,7 @@ pub fn seconds(text: &str) -> Option<Duration> {
     if is_number { text.parse().ok().map(Duration::from_secs) } else { duration(text) }
 }
 
-/// The items of a comma list, without the space around them and without empty ones.
+/// Returns the items of a comma-separated list, without surrounding white space and without empty items.
 ///
 /// ```
 /// use provider_kit::declared::forms::items;

@@ -1,5 +1,6 @@
-//! How the text of a value is understood, and what is accepted, in words.
+//! Kinds of values: their parsers, and descriptions of the accepted values.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use ipnet::IpNet;
 
 use super::forms;
 
-/// How values of type `T` are written.
+/// The form of values of type `T`.
 ///
 /// ```
 /// use provider_kit::declared::Kind;
@@ -21,7 +22,7 @@ use super::forms;
 /// ```
 pub struct Kind<T: 'static> {
     form: Form<T>,
-    /// Space around the value is dropped.
+    /// If set, surrounding white space is dropped.
     is_trimmed: bool,
 }
 
@@ -33,20 +34,20 @@ enum Form<T: 'static> {
 }
 
 impl<T> Kind<T> {
-    /// A kind of its own; `accepted` completes the sentence "… is not" and stands in the reference: `an address of this
-    /// cloud`. `parse` is given the value without space around it.
+    /// Returns a kind with its own parser. `accepted` completes the sentence "… is not" and appears in the reference:
+    /// `an address of this cloud`. `parse` gets the value without surrounding white space.
     #[must_use]
     pub const fn of(accepted: &'static str, parse: fn(&str) -> Option<T>) -> Self {
         Self { form: Form::Parsed { accepted, parse }, is_trimmed: true }
     }
 
-    /// A kind of its own that says what is wrong with a value.
+    /// Returns a kind whose parser explains why a value is not accepted.
     #[must_use]
     pub const fn explained(accepted: &'static str, parse: fn(&str) -> Result<T, String>) -> Self {
         Self { form: Form::Explained { accepted, parse }, is_trimmed: true }
     }
 
-    /// A whole number of these bounds, both included.
+    /// Returns a kind for whole numbers within these bounds, both included.
     #[must_use]
     pub const fn number(from: i64, to: i64) -> Self
     where
@@ -55,7 +56,7 @@ impl<T> Kind<T> {
         Self { form: Form::Number { from, to, parse: |number| T::try_from(number).ok() }, is_trimmed: true }
     }
 
-    /// One of these words, each with what it means.
+    /// Returns a kind for one of these words, each with its value.
     #[must_use]
     pub const fn one_of(choices: &'static [(&'static str, T)]) -> Self
     where
@@ -64,7 +65,7 @@ impl<T> Kind<T> {
         Self { form: Form::OneOf { choices, any_case: false, copy: |value| *value }, is_trimmed: true }
     }
 
-    /// Words count in lower and upper case.
+    /// Accepts words in lower and upper case.
     #[must_use]
     pub const fn any_case(self) -> Self {
         match self.form {
@@ -73,19 +74,19 @@ impl<T> Kind<T> {
         }
     }
 
-    /// Space around the value counts.
+    /// Keeps white space around the value.
     #[must_use]
     pub const fn verbatim(self) -> Self {
         Self { is_trimmed: false, ..self }
     }
 
-    /// The value; `None` if the text is not accepted.
+    /// Returns the value; `None` if the text is not accepted.
     #[must_use]
     pub fn parse(&self, text: &str) -> Option<T> {
         self.read(text).ok()
     }
 
-    /// The value, or what is wrong: `is not …`.
+    /// Returns the value, or the mistake: `is not …`.
     pub(crate) fn read(&self, text: &str) -> Result<T, String> {
         let text = if self.is_trimmed { text.trim() } else { text };
         let value = match self.form {
@@ -104,7 +105,7 @@ impl<T> Kind<T> {
         value.ok_or_else(|| format!("is not {}", self.accepted()))
     }
 
-    /// What is accepted, as the end of the sentence "… is not".
+    /// Returns the accepted values, as the end of the sentence "… is not".
     #[must_use]
     pub fn accepted(&self) -> String {
         match self.form {
@@ -114,7 +115,7 @@ impl<T> Kind<T> {
         }
     }
 
-    /// What is accepted, for a table in Markdown.
+    /// Returns the accepted values, for a table in Markdown.
     pub(crate) fn markdown(&self) -> String {
         match self.form {
             Form::OneOf { choices, .. } => words(choices, "`").join(", "),
@@ -139,23 +140,23 @@ fn words<T>(choices: &[(&str, T)], quote: &str) -> Vec<String> {
     choices.iter().map(|(word, _)| format!("{quote}{word}{quote}")).collect()
 }
 
-/// How values of a type are written, unless a declaration says otherwise.
+/// A type of values with a default form, which a declaration can replace.
 pub trait Value: Sized + 'static {
-    /// That.
+    /// The form of the type's values.
     const KIND: Kind<Self>;
 }
 
-/// Any text, as it stands.
+/// Accepts any text, unchanged.
 impl Value for String {
     const KIND: Kind<Self> = Kind::of("a text", |text| Some(text.to_owned())).verbatim();
 }
 
-/// `true` or `false`, and the other forms that Go's tools take.
+/// Accepts `true` or `false`, and the other forms that Go's tools accept.
 impl Value for bool {
     const KIND: Kind<Self> = Kind::of("true or false", forms::truth);
 }
 
-/// A duration as Go writes it, not negative. [`Kind::seconds`] takes bare numbers, too.
+/// Accepts a duration in Go's form that is not negative. [`Kind::seconds`] accepts bare numbers, too.
 impl Value for Duration {
     const KIND: Kind<Self> = Kind::of("a duration such as 30s or 1m30s", forms::duration);
 }
@@ -168,7 +169,7 @@ impl Value for i32 {
     const KIND: Kind<Self> = Kind::number(i32::MIN as i64, i32::MAX as i64);
 }
 
-/// As much as a signed number of 64 bits.
+/// Accepts numbers up to the maximum of a signed 64-bit number.
 impl Value for u64 {
     const KIND: Kind<Self> = Kind::number(0, i64::MAX);
 }
@@ -185,27 +186,43 @@ impl Value for Ipv4Addr {
     const KIND: Kind<Self> = Kind::of("an IPv4 address", |text| text.parse().ok());
 }
 
-/// An address range; bits beyond its length are dropped.
+/// Accepts an address range; bits beyond its length are dropped.
 impl Value for IpNet {
     const KIND: Kind<Self> =
         Kind::of("an address range such as 10.0.0.0/24", |text| text.parse().ok().map(|net: IpNet| net.trunc()));
 }
 
-/// A comma list.
+impl Value for f64 {
+    const KIND: Kind<Self> = Kind::of("a number", |text| text.parse().ok().filter(|number: &Self| number.is_finite()));
+}
+
+/// Keys with values, such as tags. A value may contain `=`, and is empty for a key alone.
+impl Value for BTreeMap<String, String> {
+    const KIND: Kind<Self> = Kind::of("a comma list of key=value", |text| {
+        let pair = |item| {
+            let (key, value): (&str, &str) = str::split_once(item, '=').unwrap_or((item, ""));
+            let [key, value] = [key, value].map(|text| text.trim().to_owned());
+            (!key.is_empty()).then_some((key, value))
+        };
+        forms::items(text).map(pair).collect()
+    });
+}
+
+/// Accepts a comma-separated list.
 impl<T: Value> Value for Vec<T> {
     const KIND: Kind<Self> =
         Kind::of("a comma list", |text| forms::items(text).map(|item| T::KIND.parse(item)).collect());
 }
 
 impl Kind<Duration> {
-    /// A duration as Go writes it, or a whole number of seconds.
+    /// Returns a kind for a duration in Go's form, or a whole number of seconds.
     #[must_use]
     pub const fn seconds() -> Self {
         Self::of("a duration such as 30s or 1m30s, or a number of seconds", forms::seconds)
     }
 }
 
-// Not derived: that would ask the same of `T`.
+// Not derived, because that would require the same of `T`.
 impl<T> Clone for Kind<T> {
     fn clone(&self) -> Self {
         *self

@@ -1,4 +1,5 @@
-//! Declarations: one const says all about an annotation, a variable or a file's key; reading, mistakes and the reference page follow.
+//! Declarations: one const describes an annotation, a variable or a key of a file; parsing, mistakes and the reference
+//! page are derived from it.
 //!
 //! ```
 //! use std::time::Duration;
@@ -17,9 +18,9 @@
 //!
 //!     /// Size of the load balancer.
 //!     pub TIER: Tier = "tier", default("basic"), aliases(&["acme.example/size"]);
-//!     /// When an idle connection is closed.
+//!     /// Time after which an idle connection is closed.
 //!     pub IDLE: Duration = "idle", otherwise("the cloud's: `1m`");
-//!     /// Where targets are checked.
+//!     /// Port of the health check.
 //!     pub CHECK_PORT: u16 = "check-port", kind(Kind::number(1, 65535));
 //! }
 //!
@@ -39,7 +40,7 @@ pub use defaults::Defaults;
 pub use kind::{Kind, Value};
 pub(crate) use reading::{Mistake, Reading, refused};
 
-/// All about one annotation ([`Annotation`](crate::annotations::Annotation)), variable
+/// The declaration of one annotation ([`Annotation`](crate::annotations::Annotation)), variable
 /// ([`Variable`](crate::variables::Variable)) or key of a file ([`Key`](crate::gcfg::Key)) with values of type `T`.
 #[derive(Debug)]
 pub struct Declaration<T: 'static> {
@@ -54,29 +55,30 @@ pub struct Declaration<T: 'static> {
     doc: &'static str,
 }
 
-/// What holds where nothing is set.
+/// The value that applies if nothing is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unset {
-    /// Nothing.
+    /// There is no value.
     Nothing,
-    /// This value, in the form that a user writes.
+    /// A default value, in the form that a user writes.
     Value(&'static str),
-    /// What these words say; reading gives `None`.
+    /// A description of what applies; reading returns `None`.
     Words(&'static str),
 }
 
-/// What happens with a value that is not accepted.
+/// The treatment of a value that is not accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfWrong {
-    /// It is a mistake: nothing is done until it is mended.
+    /// The value is a mistake: nothing is done until it is corrected.
     #[default]
     Refuse,
-    /// It is told as a warning, and what holds without a value holds.
+    /// The value is reported in a warning, and counts as unset.
     Warn,
 }
 
 impl<T> Declaration<T> {
-    /// `key`: the annotation's key or the variable's name; `doc`: what it does, in a sentence or two of Markdown.
+    /// Declares a setting: `key` is the annotation's key or the variable's name; `doc` describes the setting in a
+    /// sentence or two of Markdown.
     #[must_use]
     pub const fn new(key: &'static str, kind: Kind<T>, doc: &'static str) -> Self {
         let default = Unset::Nothing;
@@ -84,94 +86,94 @@ impl<T> Declaration<T> {
         Self { key, kind, default, fallback: None, aliases, if_wrong, is_secret: false, decides_targets: false, doc }
     }
 
-    /// Values are written in this way.
+    /// Sets the form of the values.
     #[must_use]
     pub const fn kind(self, kind: Kind<T>) -> Self {
         Self { kind, ..self }
     }
 
-    /// What holds where nothing is set, as a user would write it.
+    /// Sets the default, in the form that a user writes.
     #[must_use]
     pub const fn default(self, value: &'static str) -> Self {
         Self { default: Unset::Value(value), ..self }
     }
 
-    /// What decides where nothing is set, in words: reading gives `None` then.
+    /// Describes in words what applies if nothing is set; reading then returns `None`.
     #[must_use]
     pub const fn otherwise(self, words: &'static str) -> Self {
         Self { default: Unset::Words(words), ..self }
     }
 
-    /// Names the variable or key that decides where nothing is set: see [`Defaults`].
+    /// Names the variable or key that applies if nothing is set: see [`Defaults`].
     #[must_use]
     pub const fn or(self, fallback: &'static Self) -> Self {
         Self { fallback: Some(fallback), ..self }
     }
 
-    /// Deprecated names, which are read where the declared one is not set, with a warning.
+    /// Sets deprecated names, which are read with a warning if the declared name is not set.
     #[must_use]
     pub const fn aliases(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
     }
 
-    /// A value that is not accepted is a warning only.
+    /// Makes a value that is not accepted a warning instead of a mistake.
     #[must_use]
     pub const fn lenient(self) -> Self {
         Self { if_wrong: IfWrong::Warn, ..self }
     }
 
-    /// It decides which Nodes are targets: a mistake in it stops changes of the targets, too. A mistake in any other setting
-    /// does not.
+    /// Marks a setting that decides which Nodes are targets: a mistake in it stops changes of the targets, too. A
+    /// mistake in any other setting does not.
     #[must_use]
     pub const fn decides_targets(self) -> Self {
         Self { decides_targets: true, ..self }
     }
 
-    /// Its value never appears in a message (INV-5).
+    /// Marks a secret, whose value never appears in a message (INV-5).
     #[must_use]
     pub const fn secret(self) -> Self {
         Self { is_secret: true, ..self }
     }
 
-    /// The annotation's key or the variable's name.
+    /// Returns the annotation's key or the variable's name.
     #[must_use]
     pub const fn key(&self) -> &'static str {
         self.key
     }
 }
 
-/// A declaration, whatever the type of its values: what the reference page is made of.
+/// A declaration with values of any type, as needed for the reference page.
 pub trait Declared: Sync {
-    /// What there is to say.
+    /// Returns the row of the reference page.
     fn row(&self) -> Row;
 
-    /// Checks a text.
+    /// Checks the text of a value.
     ///
     /// # Errors
-    /// What is wrong with it, and what is accepted.
+    /// The reason why the text is not accepted, and the accepted values.
     fn check(&self, text: &str) -> Result<(), String>;
 }
 
-/// What there is to say about one declaration.
+/// A row of the reference page, for one declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The annotation's key or the variable's name.
+    /// Key of the annotation, or name of the variable.
     pub key: &'static str,
-    /// What is accepted, in Markdown.
+    /// Accepted values, in Markdown.
     pub values: String,
-    /// What holds where nothing is set.
+    /// The value that applies if nothing is set.
     pub default: Unset,
-    /// The variable or key that decides where nothing is set.
+    /// The variable or key that applies if nothing is set.
     pub fallback: Option<&'static str>,
-    /// Whether the default, if it is a value, is accepted: a test of the provider's asks.
+    /// If set, the default is accepted or is no value: for a test of the provider.
     pub default_is_accepted: bool,
-    /// Deprecated names.
+    /// Deprecated names of the setting.
     pub aliases: &'static [&'static str],
-    /// What happens with a value that is not accepted.
+    /// Treatment of a value that is not accepted.
     pub if_wrong: IfWrong,
-    /// Whether its value is never shown; that of a variable is also read from the file that `<key>_FILE` names.
+    /// If set, the value is never shown; that of a variable may also be in the file that `<key>_FILE` names.
     pub is_secret: bool,
-    /// What it does.
+    /// Description of the setting.
     pub doc: &'static str,
 }
 

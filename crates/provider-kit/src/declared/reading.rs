@@ -1,13 +1,13 @@
-//! Reading what is set, and all that is wrong with it at once.
+//! Reading of settings, with all mistakes collected.
 
 use cloud_provider::Error;
 
 use super::{Declaration, Declared, Defaults, IfWrong, Row, Unset};
 
-/// So much of a value is quoted in a message.
+/// The number of characters of a value that a message quotes.
 const QUOTED: usize = 100;
 
-/// What was found out while values were read.
+/// The mistakes and warnings found while values were read.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     mistakes: Vec<Mistake>,
@@ -22,7 +22,8 @@ pub(crate) struct Mistake {
 }
 
 impl Reading {
-    /// The value that is set, else the default. `named`: how a message names a key; `set`: the text under a key.
+    /// Returns the value that is set, or else the default. `named` names a key in messages; `set` returns the text
+    /// under a key.
     pub(crate) fn get<'a, T>(
         &mut self,
         declaration: &Declaration<T>,
@@ -54,7 +55,8 @@ impl Reading {
         }
     }
 
-    /// Returns what is set of `declared`, secrets aside. `set`: the text under a key, and how a message names it.
+    /// Returns the values of `declared` that are set, except for secrets. `set` returns the text under a key, and its
+    /// name in messages.
     pub(crate) fn defaults(
         &mut self,
         declared: &[&dyn Declared],
@@ -73,7 +75,7 @@ impl Reading {
         })
     }
 
-    /// Told once, however often it is found.
+    /// Adds a mistake once, even if it is found several times.
     pub(crate) fn mistake(&mut self, text: String) {
         self.add(Mistake { text, decides_targets: false });
     }
@@ -98,7 +100,7 @@ impl Reading {
         self.mistakes
     }
 
-    /// Ends the reading. Warnings that name a likely misspelling are in the error as well.
+    /// Ends the reading. Warnings that suggest a misspelling are added to the error.
     pub(crate) fn finish(mut self) -> cloud_provider::Result<()> {
         if !self.mistakes.is_empty() {
             let hints: Vec<_> = self.warnings.iter().filter(|it| it.contains(DID_YOU_MEAN)).cloned().collect();
@@ -109,20 +111,20 @@ impl Reading {
 }
 
 impl<T> Declaration<T> {
-    /// Returns the value of a text, or what is wrong with the text.
+    /// Returns the value of a text, or the reason why the text is not accepted.
     pub(super) fn read(&self, text: &str) -> Result<T, String> {
         self.kind.read(text).map_err(|why| match self.is_secret {
-            // What is wrong with a secret may quote it.
+            // The reason may quote the secret.
             true => format!("its value is not {}", self.kind.accepted()),
             false => format!("{} {why}", quoted(text)),
         })
     }
 }
 
-/// The beginning of a hint at a misspelt name, which may be the reason of another mistake: a value that seems to be missing.
+/// The beginning of a hint at a misspelt name, which may cause another mistake: a value that seems to be missing.
 const DID_YOU_MEAN: &str = "did you mean";
 
-/// *Invalid*, with all of these mistakes.
+/// Returns *invalid* with all of these mistakes, if there are any.
 pub(crate) fn refused<'a>(mistakes: impl Iterator<Item = &'a Mistake>) -> cloud_provider::Result<()> {
     let texts: Vec<_> = mistakes.map(|mistake| &*mistake.text).collect();
     if texts.is_empty() { Ok(()) } else { Err(Error::invalid(texts.join("; "))) }

@@ -1,10 +1,10 @@
-//! Reference pages, made from declarations.
+//! Reference pages, generated from declarations.
 
 use std::fmt::Write as _;
 
 use super::{Declared, IfWrong, Row, Unset};
 
-/// A table in Markdown, one row for each declaration; `what`: `annotation`, `variable` or `key`.
+/// Returns a table in Markdown, one row for each declaration; `what` is `annotation`, `variable` or `key`.
 #[must_use]
 pub fn table(what: &str, declared: &[&dyn Declared]) -> String {
     let mut out = format!("| {what} | value | default | meaning |\n|---|---|---|---|\n");
@@ -21,7 +21,7 @@ pub fn table(what: &str, declared: &[&dyn Declared]) -> String {
     out
 }
 
-/// A cell of a table has no line ends and no bars.
+/// Returns a cell of a table, without line ends and bars.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
@@ -46,9 +46,10 @@ fn meaning(row: &Row) -> String {
     out
 }
 
-/// `page` with `text` between the lines `<!-- NAME begins: … -->` and `<!-- NAME ends -->`; `None` if it has no such lines.
+/// Returns `page` with `text` between the lines `<!-- NAME begins: … -->` and `<!-- NAME ends -->`; `None` if it has no
+/// such lines.
 ///
-/// A test of the provider's compares the page with this, so that it cannot fall behind.
+/// Call it in a test that compares the page with the result, so that the page stays up to date.
 ///
 /// ```
 /// use provider_kit::declared::reference::put;

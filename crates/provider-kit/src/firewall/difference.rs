@@ -1,9 +1,9 @@
-//! The normal form of a set of rules, and what leads from one set to another.
+//! The normal form of a set of rules, and the difference between two sets.
 
 use super::rule::{Ports, Rule};
 
-/// Returns the fewest rules that admit the same: overlapping and adjacent ports are one range, and a rule that another one
-/// contains is left out. Owners stay apart.
+/// Returns the fewest rules that admit the same traffic: overlapping and adjacent ports become one range, and a rule
+/// that another rule contains is left out. Rules of different owners are not merged.
 ///
 /// ```
 /// use provider_kit::firewall::{Rule, normalized};
@@ -45,24 +45,25 @@ fn order(rule: &Rule) -> (Group<'_>, Ports) {
     (group(rule), rule.ports)
 }
 
-/// The rules to add and to remove. Add first, then remove: in between more is admitted than wanted, and never less.
+/// The rules to add and to remove. Add first, then remove: in between, more traffic is admitted than desired, and never
+/// less.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference<'a, I> {
-    /// Wanted rules that the present ones do not cover, as they are stated.
+    /// Desired rules that the present ones do not cover.
     pub add: Vec<&'a Rule>,
-    /// IDs of present rules that admit what is not wanted, or that others make superfluous.
+    /// IDs of present rules that admit traffic that is not desired, or that other rules make superfluous.
     pub remove: Vec<&'a I>,
 }
 
 impl<I> Difference<'_, I> {
-    /// Returns `true` if the sets admit the same.
+    /// Returns `true` if both sets admit the same traffic.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.add.is_empty() && self.remove.is_empty()
     }
 }
 
-/// Compares the rules of one owner. Present rules of other owners neither count nor go.
+/// Compares the rules of one owner. Present rules of other owners are ignored.
 ///
 /// ```
 /// use provider_kit::firewall::{Rule, difference};
@@ -89,7 +90,8 @@ pub fn difference<'a, I>(owner: Option<&str>, wanted: &'a [Rule], present: &'a [
             add.push(rule);
         }
     }
-    // A rule that another one contains goes if all that is wanted is still covered without it; the last ones first.
+    // A rule that another one contains is removed if the desired traffic is still covered without it; the last ones
+    // first.
     let mut superfluous: Vec<&I> = Vec::new();
     for at in (0..kept.len()).rev() {
         let rest = || kept.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, (_, rule))| rule);

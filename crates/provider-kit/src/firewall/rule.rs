@@ -1,4 +1,4 @@
-//! One firewall rule and its text form.
+//! A firewall rule and its text form.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,12 +16,12 @@ pub enum Direction {
     Egress,
 }
 
-/// An IP family.
+/// An IP address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// IPv4.
+    /// Internet Protocol version 4.
     Ipv4,
-    /// IPv6.
+    /// Internet Protocol version 6.
     Ipv6,
 }
 
@@ -40,20 +40,20 @@ impl Family {
     }
 }
 
-/// An IP protocol.
+/// A protocol above IP.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
-    /// Every protocol.
+    /// Any protocol at all.
     Any,
-    /// TCP.
+    /// Transmission Control Protocol (TCP).
     Tcp,
-    /// UDP.
+    /// User Datagram Protocol (UDP).
     Udp,
-    /// SCTP.
+    /// Stream Control Transmission Protocol (SCTP).
     Sctp,
-    /// ICMP or ICMPv6; all types, or one with all its codes or one of them.
+    /// ICMP or ICMPv6: all types, one type with all its codes, or one type and code.
     Icmp(Option<(u8, Option<u8>)>),
-    /// Any other, in lower case.
+    /// Any other protocol, by its name or number in lower case.
     Other(String),
 }
 
@@ -106,20 +106,20 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// Ports from the first to the last one.
+/// A range of ports, from the first to the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ports {
-    /// The lowest port.
+    /// The lowest port of the range.
     pub first: u16,
-    /// The highest port.
+    /// The highest port of the range.
     pub last: u16,
 }
 
 impl Ports {
-    /// Every port.
+    /// The range of every port.
     pub const ALL: Self = Self { first: 0, last: u16::MAX };
 
-    /// Returns a single port.
+    /// Returns a range of a single port.
     #[must_use]
     pub fn one(port: u16) -> Self {
         Self { first: port, last: port }
@@ -135,8 +135,8 @@ pub enum Peer {
     Group(String),
 }
 
-/// One rule. The constructors bring it into the one form in which rules are compared. Serialized it is a text such as
-/// `ingress IPv4 tcp 80-81 10.0.0.0/8`, without the owner.
+/// A firewall rule. The constructors bring a rule into the normal form in which rules are compared. Its serialized form
+/// is a text such as `ingress IPv4 tcp 80-81 10.0.0.0/8`, without the owner.
 ///
 /// ```
 /// use provider_kit::firewall::{Direction, Ports, Protocol, Rule};
@@ -149,17 +149,17 @@ pub enum Peer {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Rule {
-    /// The direction.
+    /// Direction of the traffic.
     pub direction: Direction,
-    /// The family of the traffic.
+    /// Address family of the traffic.
     pub family: Family,
-    /// The protocol.
+    /// Protocol of the traffic.
     pub protocol: Protocol,
-    /// The machine's ports; all of them for protocols without ports.
+    /// Ports of the machine; all of them for protocols without ports.
     pub ports: Ports,
-    /// The other end.
+    /// Other end of the traffic.
     pub peer: Peer,
-    /// The owner, where rules of several owners are in one set: a description or tag.
+    /// Owner, where rules of several owners are in one set: a description or tag.
     pub owner: Option<String>,
 }
 
@@ -183,18 +183,18 @@ impl Rule {
         Self { direction, family, protocol, ports, peer: Peer::Group(group.to_owned()), owner: None }
     }
 
-    /// Sets the owner.
+    /// Sets the owner of the rule.
     #[must_use]
     pub fn owned_by(self, owner: &str) -> Self {
         Self { owner: Some(owner.to_owned()), ..self }
     }
 
-    /// Returns `true` if this rule admits all that the other one admits.
+    /// Returns `true` if this rule admits all traffic that the other one admits.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
         let peer = match (&self.peer, &other.peer) {
             (Peer::Network(network), Peer::Network(other)) => network.contains(other),
-            // A group has addresses, and everybody has every address.
+            // A group has some addresses, and this network has every address.
             (Peer::Network(network), Peer::Group(_)) => network.prefix_len() == 0,
             (peer, other) => peer == other,
         };
@@ -233,7 +233,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The error of a text that is no rule.
+/// The error for a text that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError(String);
 

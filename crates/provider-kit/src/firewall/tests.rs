@@ -9,7 +9,7 @@ fn rule(text: &str) -> Rule {
     text.parse().unwrap()
 }
 
-/// Few values, so that rules often touch, overlap and contain each other.
+/// A rule of few values, so that rules often touch, overlap and contain each other.
 fn any_rule() -> impl Strategy<Value = Rule> {
     let direction = prop_oneof![Just(Direction::Ingress), Just(Direction::Egress)];
     let icmp = Just(Protocol::Icmp(Some((3, Some(4)))));
@@ -39,7 +39,7 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec(any_rule(), 0..8)
 }
 
-/// A packet to or from a peer, which is in group `g` or in none.
+/// Packets to or from a peer that is in group `g` or in no group.
 fn packets() -> Vec<Rule> {
     let peers = (0..6_u8).map(|a| IpAddr::from(Ipv4Addr::new(a, 0, 0, 1)));
     let peers = peers.chain((0..3_u16).map(|a| Ipv6Addr::new(0xfd00, a, 0, 0, 0, 0, 0, 1).into()));
@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn applying_the_difference_admits_what_is_wanted_and_leaves_no_difference(wanted in rules(), present in rules()) {
+    fn applied_difference_admits_the_desired_traffic_and_leaves_none(wanted in rules(), present in rules()) {
         let of = |owner: Option<&str>, rules: &[Rule]| -> Vec<Rule> {
             rules.iter().filter(|rule| rule.owner.as_deref() == owner).cloned().collect()
         };

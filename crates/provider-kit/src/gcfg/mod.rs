@@ -1,14 +1,14 @@
-//! Configuration files in the form of git's, as Go programs read them: sections, keys, and all mistakes at once, each with
-//! file and line.
+//! Configuration files in git's format, as Go programs read them: sections and keys, with all mistakes reported at
+//! once, each with file and line.
 //!
-//! * `[section]` and `[section "sub name"]`; section names and keys count without case, sub names with it. A section may come
-//!   again.
-//! * `key = value`. `#` and `;` begin a comment. What is in double quotes is taken as it stands, but for `\"`, `\\`, `\n` and `\t`.
-//!   A backslash at the end of a line goes on with the next one.
-//! * A key without `=` is true. One that is empty is not set. The last one of several counts, unless all are asked for.
+//! * `[section]` and `[section "sub name"]`; section names and keys are not case-sensitive, sub names are. A section
+//!   may be repeated.
+//! * `key = value`. `#` and `;` begin a comment. Text in double quotes is taken literally, except for `\"`, `\\`, `\n`
+//!   and `\t`. A backslash at the end of a line joins it with the next one.
+//! * A key without `=` is true. An empty key is unset. The last of several values counts, unless all are requested.
 //!
-//! Keys are declared as annotations and variables are; the declaration's key names the section, too. `[class "name"] key` is a
-//! key of every section `class` with a sub name.
+//! Keys are declared like annotations and variables; the declaration's key includes the section. `[class "name"] key`
+//! is a key of every section `class` with a sub name.
 //!
 //! ```
 //! use cloud_provider::ConfigFile;
@@ -19,11 +19,11 @@
 //!     /// Every key of Acme's.
 //!     pub ALL: "[Global] ";
 //!
-//!     /// Where the API is.
+//!     /// URL of the API.
 //!     pub ENDPOINT: String = "endpoint";
-//!     /// Where metrics are.
+//!     /// Port of the metrics endpoint.
 //!     pub PORT: u16 = "port", kind(Kind::number(1, 65535)), default("8080");
-//!     /// More in the log.
+//!     /// If set, requests are logged.
 //!     pub DEBUG: bool = "debug", kind(TRUTH), default("no");
 //! }
 //!
@@ -53,25 +53,25 @@ use crate::hint::closest;
 /// The declaration of a key.
 pub type Key<T> = Declaration<T>;
 
-/// How truth values are written in these files.
+/// The form of truth values in these files.
 pub const TRUTH: Kind<bool> = Kind::of("true or false", |text| match text.to_ascii_lowercase().as_str() {
     "true" | "yes" | "on" | "1" => Some(true),
     "false" | "no" | "off" | "0" => Some(false),
     _ => None,
 });
 
-/// A file that is being read: ask for each key, then [`finish`](Self::finish).
+/// A file that is being read: get each key, then call [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct Settings {
     path: String,
     sections: Vec<Section>,
     reading: Reading,
-    /// If set, something cannot be understood: what seems to be a key may be the rest of a secret.
+    /// If set, the file has a syntax error: a text that looks like a key may be the rest of a secret.
     is_broken: bool,
 }
 
 impl Settings {
-    /// This file. What cannot be understood is told with the other mistakes.
+    /// Parses a file. Syntax errors are reported with the other mistakes.
     #[must_use]
     pub fn of(file: &ConfigFile) -> Self {
         let (sections, mistakes) = parse(&file.text);
@@ -83,26 +83,26 @@ impl Settings {
         settings
     }
 
-    /// The value, else the default. `None` if there is neither, or if the value is a mistake.
+    /// Returns the value, or else the default. `None` if there is neither, or if the value is a mistake.
     pub fn get<T>(&mut self, key: &Key<T>) -> Option<T> {
         self.get_in("", key)
     }
 
-    /// The same, of the section with this sub name.
+    /// Returns the value of a key in the section with this sub name, like [`get`](Self::get).
     pub fn get_in<T>(&mut self, sub: &str, key: &Key<T>) -> Option<T> {
         let (text, place) = self.found(sub, key.key)?;
         self.reading.get(key, &|_| place.clone(), |_| Some(&*text).filter(|text| !text.is_empty()))
     }
 
-    /// Returns what is set of these keys in sections with this sub name, as [defaults](Defaults) of annotations. A value that
-    /// is not accepted is a mistake.
+    /// Returns the values of these keys that are set in sections with this sub name, as [defaults](Defaults) of
+    /// annotations. A value that is not accepted is a mistake.
     pub fn defaults(&mut self, sub: &str, keys: &[&dyn Declared]) -> Defaults {
         let found: BTreeMap<_, _> =
             keys.iter().map(|it| it.row().key).filter_map(|key| Some((key, self.found(sub, key)?))).collect();
         self.reading.defaults(keys, |key| found.get(key).cloned())
     }
 
-    /// The text, empty if there is none, and how messages name it. `None` if it is a mistake.
+    /// Returns the text, empty if there is none, and its name in messages. `None` if the text is a mistake.
     fn found(&mut self, sub: &str, key: &str) -> Option<(String, String)> {
         let found = self.entries(sub, key);
         let Some(last) = found.last() else { return Some((String::new(), String::new())) };
@@ -110,7 +110,7 @@ impl Settings {
         match text {
             Text::Is(text) => {
                 if count > 1 {
-                    self.reading.warning(format!("{place} is given {count} times: this one counts"));
+                    self.reading.warning(format!("{place} is set {count} times: this value counts"));
                 }
                 Some((text, place))
             }
@@ -118,18 +118,18 @@ impl Settings {
                 self.reading.mistake(format!("{place} needs a value: write `= …`"));
                 None
             }
-            // Told already.
+            // The parser has reported it.
             Text::Broken => None,
         }
     }
 
-    /// A truth value, else the default, else `false`; a key without a value is `true`.
+    /// Returns a truth value, or else the default, or else `false`; a key without a value is `true`.
     pub fn flag(&mut self, key: &Key<bool>) -> bool {
         let is_bare = self.entries("", key.key).last().is_some_and(|entry| entry.text == Text::Bare);
         is_bare || self.get(key).unwrap_or_default()
     }
 
-    /// The values of a key that is given once for each; empty ones are left out.
+    /// Returns the values of a key that may be repeated; empty ones are left out.
     pub fn all(&mut self, key: &Key<String>) -> Vec<String> {
         let (mut values, mut bare) = (Vec::new(), Vec::new());
         for entry in self.entries("", key.key) {
@@ -146,37 +146,39 @@ impl Settings {
         values
     }
 
-    /// Whether it is there, with a value or a mistake.
+    /// Returns `true` if the key is present, with a value or a mistake.
     #[must_use]
     pub fn is_set<T>(&self, key: &Key<T>) -> bool {
         self.entries("", key.key).last().is_some_and(|last| !matches!(&last.text, Text::Is(text) if text.is_empty()))
     }
 
-    /// The sub names of the sections with this name.
+    /// Returns the sub names of the sections with this name.
     #[must_use]
     pub fn subs(&self, section: &str) -> BTreeSet<String> {
         let of_it = self.sections.iter().filter(|it| it.name.eq_ignore_ascii_case(section));
         of_it.filter_map(|it| it.sub.clone()).collect()
     }
 
-    /// Notes a mistake that the caller found: what completes the sentence that begins with file, line, section and key.
+    /// Adds a mistake in a key that the caller found; `why` completes the sentence that begins with file, line, section
+    /// and key.
     pub fn refuse<T>(&mut self, key: &Key<T>, why: &str) {
         let text = self.named(key.key, why);
         self.reading.mistake(text);
     }
 
-    /// Notes what somebody should know of a key, though it works: what completes that sentence.
+    /// Adds a warning about a key that works, but needs attention; `what` completes the sentence that begins with file,
+    /// line, section and key.
     pub fn warn<T>(&mut self, key: &Key<T>, what: &str) {
         let text = self.named(key.key, what);
         self.reading.warning(text);
     }
 
-    /// Notes a mistake that the caller found elsewhere: say where it is, and what is accepted.
+    /// Adds a mistake that the caller found elsewhere; name its place and the accepted values.
     pub fn mistake(&mut self, text: impl Into<String>) {
         self.reading.mistake(text.into());
     }
 
-    /// Sections and keys that are not `declared` are warned of: nobody reads them.
+    /// Warns of sections and keys that are not `declared`, because no code reads them.
     pub fn unknown(&mut self, declared: &[&[&dyn Declared]]) {
         let known: Vec<&str> = declared.iter().flat_map(|list| list.iter()).map(|it| it.row().key).collect();
         let sections: Vec<&str> =
@@ -222,16 +224,16 @@ impl Settings {
         }
     }
 
-    /// What somebody should know of, though it works.
+    /// Returns the warnings so far.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         self.reading.warnings()
     }
 
-    /// Ends the reading; warnings go to the log.
+    /// Ends the reading and logs the warnings.
     ///
     /// # Errors
-    /// *Invalid*, with all mistakes: each names file and line, section and key, and what is accepted.
+    /// *Invalid*, with all mistakes: each names file, line, section, key and the accepted values.
     pub fn finish(self) -> Result<()> {
         for warning in self.reading.warnings() {
             tracing::warn!("{warning}");
@@ -260,7 +262,7 @@ impl Settings {
     }
 }
 
-/// The key, if what is declared as `[section] key` or `[section "name"] key` is one of this section's.
+/// Returns the key, if the declaration `[section] key` or `[section "name"] key` belongs to this section.
 fn key_in<'a>(section: &Section, declared: &'a str) -> Option<&'a str> {
     let (name, key) = declared.strip_prefix('[')?.split_once("] ")?;
     let plain = name.strip_suffix(" \"name\"");
@@ -268,8 +270,8 @@ fn key_in<'a>(section: &Section, declared: &'a str) -> Option<&'a str> {
     is_it.then_some(key)
 }
 
-/// Returns `true` if a line may be the rest of a secret that was broken into lines: without a value, or in Base64, which ends
-/// with `=`.
+/// Returns `true` if a line may be the rest of a secret that was broken into lines: a key without a value, or Base64
+/// text, which ends with `=`.
 fn may_be_rest_of_a_value(text: &Text) -> bool {
     match text {
         Text::Is(value) => value.chars().all(|c| c == '='),

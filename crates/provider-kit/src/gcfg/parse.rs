@@ -1,53 +1,53 @@
-//! The text of a file, as sections and their keys.
+//! The parser, which splits the text of a file into sections and keys.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// `[name]` or `[name "sub name"]`, and the lines below it.
+/// A section `[name]` or `[name "sub name"]`, with the lines below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Its name, as it is written; case does not count.
+    /// Name, as it is written; not case-sensitive.
     pub name: String,
-    /// Its sub name, where case counts.
+    /// Sub name, which is case-sensitive.
     pub sub: Option<String>,
-    /// Where it begins; the first line is 1.
+    /// Line of the header; the first line is 1.
     pub line: u32,
-    /// Its keys, in the order of the file.
+    /// Keys, in the order of the file.
     pub entries: Vec<Entry>,
 }
 
-/// `key = value`.
+/// An entry of the form `key = value`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The key, as it is written; case does not count.
+    /// Key, as it is written; not case-sensitive.
     pub key: String,
-    /// What it is set to.
+    /// Text of the value.
     pub text: Text,
-    /// Where it begins; the first line is 1.
+    /// Line of the key; the first line is 1.
     pub line: u32,
 }
 
-/// What a key is set to.
+/// The text that a key is set to.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Text {
-    /// There is no `=`.
+    /// A key without `=`.
     Bare,
-    /// Without quotes and escapes, and without the space around it that is not quoted.
+    /// A value without quotes, escapes and unquoted surrounding white space.
     Is(String),
-    /// It cannot be understood, which a [`Mistake`] tells.
+    /// A value with a syntax error, which a [`Mistake`] reports.
     Broken,
 }
 
-/// What cannot be understood. It quotes nothing: any part of a broken file may be a secret.
+/// A syntax error. The message quotes nothing, because any part of a broken file may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where it is; the first line is 1.
+    /// Line of the error; the first line is 1.
     pub line: u32,
-    /// What is wrong, and what to do.
+    /// The error, and how to correct it.
     pub text: &'static str,
 }
 
-/// Values may be secrets.
+/// Shows key and line only, because values may be secrets.
 impl std::fmt::Debug for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} in line {}", self.key, self.line)
@@ -55,13 +55,13 @@ impl std::fmt::Debug for Entry {
 }
 
 const HEADER: &str = "a section is written [name], or [name \"sub name\"], alone on its line";
-const NO_SECTION: &str = "this stands before the first [section]";
-const NO_ENTRY: &str = "this is no `key = value`, no [section] and no comment";
+const NO_SECTION: &str = "text before the first [section]";
+const NO_ENTRY: &str = "not a `key = value`, a [section] or a comment";
 const NOT_CLOSED: &str = "a double quote is not closed in its line";
-const ESCAPE: &str = "a backslash stands before a double quote or at the end of a line, in double quotes also before \\, n or t; for one \
+const ESCAPE: &str = "a backslash must stand before a double quote or at the end of a line, in double quotes also before \\, n or t; for one \
      backslash put the value in double quotes and write two";
 
-/// Reads a file; what cannot be understood is left out and told.
+/// Parses a file; texts with a syntax error are left out and reported.
 ///
 /// ```
 /// use provider_kit::gcfg::{Text, parse};
@@ -77,7 +77,7 @@ pub fn parse(text: &str) -> (Vec<Section>, Vec<Mistake>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader { rest: text.chars().peekable(), line: 1 };
     let (mut sections, mut mistakes) = (Vec::new(), Vec::new());
-    // Whether a section's header was read, and understood.
+    // The state of the last section header.
     let mut place = Place::BeforeAll;
     while let Some(first) = reader.first() {
         let line = reader.line;
@@ -114,7 +114,7 @@ pub fn parse(text: &str) -> (Vec<Section>, Vec<Mistake>) {
 enum Place {
     BeforeAll,
     InSection,
-    /// What stands here is told with its header.
+    /// The header has a syntax error, which covers the keys below it.
     InBroken,
 }
 
@@ -134,7 +134,7 @@ impl Reader<'_> {
         self.rest.peek().copied()
     }
 
-    /// The first character of a line that is not blank. A comment is not there.
+    /// Returns the first character of a line that is not blank, after skipping a comment.
     fn first(&mut self) -> Option<char> {
         self.skip_blanks();
         if matches!(self.peek(), Some('#' | ';')) {
@@ -169,7 +169,7 @@ impl Reader<'_> {
         name
     }
 
-    /// From `[` to the end of the line.
+    /// Reads a header, from `[` to the end of the line.
     fn header(&mut self) -> Result<(String, Option<String>), &'static str> {
         self.next();
         self.skip_blanks();
@@ -205,7 +205,7 @@ impl Reader<'_> {
         Ok(name)
     }
 
-    /// A key, and its value to the end of the line.
+    /// Reads a key, and its value to the end of the line.
     fn entry(&mut self) -> (String, Result<Text, &'static str>) {
         let key = self.name();
         let text = match self.first() {
@@ -233,7 +233,7 @@ impl Reader<'_> {
                 _ => self.next(),
             };
             match next {
-                // Of a line's end, as Windows has it.
+                // A line end in the Windows form.
                 '\r' => {}
                 '"' => is_quoted = !is_quoted,
                 '\\' => value.extend(self.escaped(is_quoted)?),
@@ -250,7 +250,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    /// What a backslash and the character after it stand for: nothing, if that is the line's end.
+    /// Returns the character that a backslash and the next character stand for; `None` at the line's end.
     fn escaped(&mut self, is_quoted: bool) -> Result<Option<char>, &'static str> {
         if self.peek() == Some('\r') {
             self.next();

@@ -16,7 +16,7 @@ fn settings(text: &str) -> Settings {
     Settings::of(&ConfigFile { path: "f.conf".into(), text: text.into() })
 }
 
-/// The value of `text`, in a section of its own.
+/// Returns the value of `text`, in a section of its own.
 fn value(line: &str) -> Result<Option<String>, String> {
     let mut file = settings(&format!("[Main]\n{line}"));
     let value = file.get(&TEXT);
@@ -32,7 +32,7 @@ fn mistakes(text: &str) -> Vec<u32> {
 }
 
 #[test]
-fn a_value_is_what_stands_between_the_equals_sign_and_a_comment_without_space_around_it() {
+fn value_ends_before_a_comment_and_is_trimmed() {
     for line in
         ["text=a b", "text = a b", "  text\t=\ta b  ", "text = a b # c", "text = a b;c", "text = a b\r\n", "TEXT = a b"]
     {
@@ -43,7 +43,7 @@ fn a_value_is_what_stands_between_the_equals_sign_and_a_comment_without_space_ar
 }
 
 #[test]
-fn what_is_in_double_quotes_is_taken_as_it_stands_wholly_or_in_part() {
+fn quoted_text_is_literal_wholly_or_in_part() {
     let table = [
         (r#"text = " a # b ; c ""#, " a # b ; c "),
         (r#"text = a" # "b # c"#, "a # b"),
@@ -58,17 +58,17 @@ fn what_is_in_double_quotes_is_taken_as_it_stands_wholly_or_in_part() {
 }
 
 #[test]
-fn escapes_are_those_of_a_quote_a_backslash_a_line_end_and_a_tab() {
+fn escapes_stand_for_quote_backslash_line_end_and_tab() {
     assert_eq!(value(r#"text = "a\"b\\c\nd\te""#), is("a\"b\\c\nd\te"));
     assert_eq!(value(r#"text = a\"b"#), is("a\"b"), "a quote also outside of quotes");
     for line in [r"text = a\b", r"text = a\\b", r"text = a\n", r#"text = "a\b""#, r"text = a\", r"text = a\ # x"] {
         let err = value(line).unwrap_err();
-        assert!(err.starts_with("f.conf:2: a backslash stands before"), "{line}: {err}");
+        assert!(err.starts_with("f.conf:2: a backslash must stand before"), "{line}: {err}");
     }
 }
 
 #[test]
-fn a_backslash_at_the_end_of_a_line_goes_on_with_the_next_one() {
+fn backslash_at_a_line_end_joins_the_next_line() {
     assert_eq!(value("text = a \\\n  b\nflag"), is("a   b"));
     assert_eq!(value("text = a\\\r\nb"), is("ab"));
     assert_eq!(value("text = \"a\\\nb\""), is("ab"));
@@ -77,17 +77,17 @@ fn a_backslash_at_the_end_of_a_line_goes_on_with_the_next_one() {
 }
 
 #[test]
-fn a_quote_that_is_not_closed_is_a_mistake_of_its_line_and_the_next_line_is_read() {
+fn unclosed_quote_is_a_mistake_of_its_line_only() {
     let mut file = settings("[Main]\ntext = \"s3cret\nflag = on\n");
     assert_eq!((file.get(&TEXT), file.get(&FLAG)), (None, Some(true)));
-    assert!(file.is_set(&TEXT), "so that nobody says that it is missing");
+    assert!(file.is_set(&TEXT), "a key with a mistake is not missing");
     let err = file.finish().unwrap_err();
     assert!(err.is_invalid());
     assert_eq!(err.to_string(), "f.conf:2: a double quote is not closed in its line");
 }
 
 #[test]
-fn sections_and_keys_count_without_case_and_sub_names_with_it() {
+fn only_sub_names_are_case_sensitive() {
     let text = "[mAIN]\nTeXt = a\n[class \"Gold\"]\ntext = b\n[CLASS \"gold\"]\nTEXT = c\n[ Class\t\"a \\\"b\\\\\" ] # x\ntext = d";
     let mut file = settings(text);
     assert_eq!(file.get(&TEXT).as_deref(), Some("a"));
@@ -103,14 +103,14 @@ fn sections_and_keys_count_without_case_and_sub_names_with_it() {
 }
 
 #[test]
-fn a_section_may_come_again_and_the_last_of_several_values_counts() {
+fn repeated_sections_merge_and_the_last_value_counts() {
     let mut file = settings("[Main]\ntext = a\n[Other]\n[Main]\ntext = b\nflag = off\n");
     assert_eq!((file.get(&TEXT).as_deref(), file.get(&FLAG)), (Some("b"), Some(false)));
-    assert_eq!(file.warnings(), ["f.conf:5: [Main] text is given 2 times: this one counts"]);
+    assert_eq!(file.warnings(), ["f.conf:5: [Main] text is set 2 times: this value counts"]);
 }
 
 #[test]
-fn a_key_that_is_given_again_and_again_has_all_values_in_their_order() {
+fn repeated_key_has_all_values_in_order() {
     let mut file = settings("[Main]\ntext = b\ntext = \"\"\ntext = a b\n[main]\ntext = b\n");
     assert_eq!(file.all(&TEXT), ["b", "a b", "b"]);
     file.finish().unwrap();
@@ -123,7 +123,7 @@ fn a_key_that_is_given_again_and_again_has_all_values_in_their_order() {
 }
 
 #[test]
-fn truth_values_have_the_words_of_git_and_a_key_alone_is_true() {
+fn truth_values_have_the_words_of_git_and_a_bare_key_is_true() {
     for (text, expected) in [("true", true), ("YES", true), ("On", true), ("1", true)].into_iter().chain([
         ("false", false),
         ("no", false),
@@ -141,7 +141,7 @@ fn truth_values_have_the_words_of_git_and_a_key_alone_is_true() {
 }
 
 #[test]
-fn what_is_not_set_or_empty_has_its_default() {
+fn unset_and_empty_keys_have_their_default() {
     for text in
         ["", "[Main]", "[Main]\nnumber =", "[Main]\nnumber = \"\"", "[Main]\n# number = 4", "[Other]\nnumber = 4"]
     {
@@ -153,7 +153,7 @@ fn what_is_not_set_or_empty_has_its_default() {
 }
 
 #[test]
-fn a_mistake_names_file_line_section_key_and_what_is_accepted_but_no_secret() {
+fn mistake_names_file_line_section_and_key_but_no_secret() {
     let mut file = settings("[Main]\nnumber = 10\npin = 77\ntext\n");
     assert_eq!((file.get(&NUMBER), file.get(&SECRET), file.get(&TEXT)), (None, None, None));
     assert_eq!(
@@ -185,7 +185,7 @@ fn error_about_a_missing_key_names_the_misspelt_one_as_well() {
 }
 
 #[test]
-fn what_is_no_section_no_key_and_no_comment_is_a_mistake_and_the_rest_is_read() {
+fn invalid_line_is_a_mistake_and_the_rest_is_read() {
     let table = [
         ("text = a", vec![1]),
         ("= a\n[Main]\n", vec![1]),
@@ -195,7 +195,7 @@ fn what_is_no_section_no_key_and_no_comment_is_a_mistake_and_the_rest_is_read() 
         ("[Main] ; c\n  # c\n\n; c", vec![]),
         ("\u{feff}[Main]", vec![]),
         ("[Main]\n\u{feff}text = a", vec![2]),
-        // What stands below a broken header is nobody's: one mistake, not many.
+        // Keys below a broken header belong to no section: one mistake is reported, not many.
         ("[Main\ntext = a\nflag\n", vec![1]),
     ];
     for (text, lines) in table {
@@ -206,7 +206,7 @@ fn what_is_no_section_no_key_and_no_comment_is_a_mistake_and_the_rest_is_read() 
 }
 
 #[test]
-fn nobody_reads_an_unknown_section_or_key_which_is_warned_of_with_the_one_that_was_meant() {
+fn unknown_sections_and_keys_are_warned_of_with_a_suggestion() {
     let text = "[Main]\nnubmer = 1\nother-key = 2\nzebra = 3\nzebra\n[Mian]\nx = 1\n[BlockStorage]\nbs-version = v2\n\
                 [Class]\ntext = x\n[Class \"a\"]\ntxt = x\n[Main \"a\"]\n";
     let mut file = settings(text);
@@ -266,7 +266,7 @@ fn file() -> impl Strategy<Value = Vec<Written>> {
     proptest::collection::vec((name(), proptest::option::of(sub), entries), 0..5)
 }
 
-/// Some of the ways to write a file; `how` chooses.
+/// Writes a file in one of several ways, which `how` chooses.
 fn write(sections: &[Written], how: u8) -> String {
     let mut out = String::new();
     let (end, comment) = if how.is_multiple_of(2) { ("\n", "") } else { ("\r\n", " ; [c] \"") };
@@ -296,7 +296,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn no_text_makes_the_parser_panic_and_each_line_is_one_of_the_text(text in any::<String>()) {
+    fn parser_never_panics_and_reports_existing_lines(text in any::<String>()) {
         let (sections, mistakes) = parse(&text);
         let lines = text.split('\n').count();
         let entries = sections.iter().flat_map(|section| section.entries.iter().map(|entry| entry.line));
@@ -306,7 +306,7 @@ proptest! {
     }
 
     #[test]
-    fn nor_does_a_text_of_the_characters_that_mean_something(text in "[\\[\\]\"\\\\=#; \\ta\\n\\r-]{0,60}") {
+    fn parser_never_panics_on_special_characters(text in "[\\[\\]\"\\\\=#; \\ta\\n\\r-]{0,60}") {
         let (sections, mistakes) = parse(&text);
         let lines: Vec<&str> = text.split('\n').collect();
         let at = |line: u32| lines[usize::try_from(line).unwrap() - 1].trim_start_matches([' ', '\t', '\r']);
@@ -324,7 +324,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(sections in file(), how in any::<u8>()) {
+    fn written_files_parse_back(sections in file(), how in any::<u8>()) {
         let text = write(&sections, how);
         let (read, mistakes) = parse(&text);
         prop_assert!(mistakes.is_empty(), "{mistakes:?} in {text:?}");
@@ -349,7 +349,7 @@ proptest! {
     }
 
     #[test]
-    fn no_mistake_and_no_warning_quotes_what_is_broken(
+    fn mistakes_and_warnings_quote_no_broken_text(
         secret in "[a-z]{12}",
         before in "[\\[\\]\"\\\\=#; a]{0,4}",
         after in "[\\[\\]\"\\\\=#; a]{0,4}",

@@ -1,4 +1,4 @@
-//! Machines that were read one by one, each kept for itself.
+//! Machines that were read one by one, each cached on its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use tokio::time::Instant;
 
 use super::{Key, Machine};
 
-/// What is older is forgotten when something else is read.
+/// The age at which an entry is removed by a later read.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
-/// How often it is looked for what to forget.
+/// The interval at which old entries are removed.
 const SWEEP: Duration = Duration::from_secs(60);
 
 pub(super) struct Entries<M> {
     by_id: HashMap<Box<str>, Entry<M>>,
-    /// Name → id. The machine may have got another name since.
+    /// Machine IDs by name. A machine may have been renamed since.
     by_name: HashMap<Box<str>, Box<str>>,
     swept: Option<Instant>,
 }
 
 struct Entry<M> {
     machine: Arc<M>,
-    /// When it was asked for.
+    /// The time at which the read began.
     read: Instant,
 }
 
@@ -52,7 +52,7 @@ impl<M: Machine> Entries<M> {
         }
     }
 
-    /// It is not there any more.
+    /// Removes a machine that no longer exists.
     pub(super) fn remove(&mut self, key: Key<'_>) {
         if let Some(id) = self.id(key).map(Box::<str>::from) {
             self.by_id.remove(&id);

@@ -1,4 +1,4 @@
-//! What came of looking for a machine.
+//! The result of a machine lookup.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use cloud_provider::Gone;
 
 use super::{Machine, Snapshot};
 
-/// What came of looking for a machine. An error is the third answer.
+/// The result of a machine lookup. A failed lookup is an error instead.
 pub enum Found<M> {
-    /// It is there.
+    /// A machine that exists.
     There(Kept<M>),
-    /// It does not exist.
+    /// Proof that the machine does not exist.
     Gone(Gone),
 }
 
-/// A machine, where it was read. Cheap to clone.
+/// A machine, shared with the list or the single read that it comes from. Cheap to clone.
 pub struct Kept<M>(Place<M>);
 
 enum Place<M> {

@@ -1,12 +1,14 @@
-//! Which machine a Node without a provider id is, by what its firmware says: names of Nodes and machines may differ.
+//! Machines of Nodes without a provider ID, guessed from the Node's firmware, because names of Nodes and machines may
+//! differ.
 
 use cloud_provider::{Node, Result};
 
 use super::{Inventory, MachineSource, Snapshot};
 use crate::transport::Priority;
 
-/// A Node's system UUID, as clouds write it, where they make it the machine's id. Some firmware has the bytes of the first
-/// three groups the other way round: both ways, the literal one first. Empty without one.
+/// Returns a Node's system UUID in the form of machine IDs, for clouds that use one as the other. Some firmware has the
+/// bytes of the first three groups in reverse order: both forms are returned, the literal one first. Empty if the Node
+/// has no system UUID.
 ///
 /// ```
 /// use cloud_provider::Node;
@@ -33,14 +35,14 @@ pub fn system_uuids(node: &Node) -> Vec<String> {
 }
 
 impl<S: MachineSource> Inventory<S> {
-    /// Where in a list the machine is that this Node's firmware names.
+    /// Returns the index in a list of the machine that this Node's firmware names.
     pub(super) fn guess_in(&self, snapshot: &Snapshot<S::Machine>, node: &Node) -> Option<u32> {
         let source = self.source();
         let is_it = |at: &u32| source.is_of(snapshot.at(*at), node);
         source.guesses(node).iter().find_map(|id| snapshot.place_of_id(id).filter(is_it))
     }
 
-    /// The machine that this Node's firmware names, if there is one and it is this Node's.
+    /// Reads the machine that this Node's firmware names, if there is one and it is this Node's.
     pub(super) async fn read_guess(&self, node: &Node, priority: Priority) -> Result<Option<S::Machine>> {
         let source = self.source();
         for id in source.guesses(node) {

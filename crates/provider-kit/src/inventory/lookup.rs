@@ -1,4 +1,4 @@
-//! From many Nodes to as few requests as possible.
+//! Lookups of many Nodes with as few requests as possible.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -11,28 +11,27 @@ use super::{Found, Inventory, Kept, Key, MAX_AGE, Machine, MachineSource, Mode, 
 use crate::paging::Reading;
 use crate::transport::Priority;
 
-/// How many machines are read one by one at the same time.
-const CONCURRENT_READS: usize = 8;
-/// So many reads are prepared: a mode may want thousands.
+/// The number of single reads that are prepared at a time, because a mode may need thousands.
 const PREPARED_READS: usize = 256;
-/// So many that are missing in a list that proves nothing are asked for one by one; the others have their turn next time.
+/// The number of machines that are missing in a list without proof and are read one by one in a lookup; the others
+/// follow in the next lookups.
 const CONFIRMATIONS: usize = 50;
-/// For how many Nodes of one look-up the closest names are searched: each costs a comparison with all machines.
+/// The number of Nodes of a lookup for which the closest names are searched: each costs a comparison with all machines.
 const HINTS: usize = 8;
 
-/// What is not answered yet.
+/// A Node or key that has no answer yet.
 struct Question<'a> {
-    /// Its place among the answers.
+    /// Index of the answer.
     index: usize,
     key: Key<'a>,
-    /// What is named in a proof of absence: the provider id or the name.
+    /// The provider ID or name, as it appears in a proof of absence.
     what: &'a str,
-    /// The Node that asks, if one does.
+    /// The Node that is looked up, if the key comes from a Node.
     node: Option<&'a Node>,
 }
 
 impl<'a> Question<'a> {
-    /// The Node whose machine may be guessed: it has no provider id.
+    /// Returns the Node if its machine may be guessed, because the Node has no provider ID.
     fn guessing(&self) -> Option<&'a Node> {
         self.node.filter(|_| matches!(self.key, Key::Name(_)))
     }
@@ -47,7 +46,7 @@ struct Lookup<'a, S: MachineSource> {
     inventory: &'a Inventory<S>,
     fresh: bool,
     priority: Priority,
-    /// Whether single reads need not tell more than the machine's state.
+    /// If set, single reads need only return the machine's state.
     is_brief: bool,
     answers: Vec<Option<Result<Found<S::Machine>>>>,
     hints: usize,
@@ -79,7 +78,7 @@ pub(super) async fn find<S: MachineSource>(
 }
 
 fn unanswered<T>() -> Result<T> {
-    Err(Error::other("a node was left without an answer"))
+    Err(Error::other("a lookup returned no answer for a Node"))
 }
 
 impl<'a, S: MachineSource> Lookup<'a, S> {
@@ -89,7 +88,7 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         Self { inventory, fresh, priority, is_brief: false, answers, hints: HINTS }
     }
 
-    /// What is asked of each Node. A provider id that is not this cloud's is an error, never "gone".
+    /// Returns the question for each Node. A provider ID that is not this cloud's is an error, never "gone".
     fn questions<'n>(&mut self, nodes: &'n [Arc<Node>]) -> Vec<Question<'n>> {
         let source = self.inventory.source();
         let mut questions = Vec::with_capacity(nodes.len());
@@ -149,8 +148,8 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         open
     }
 
-    /// Answers for machines that are in the snapshot; returns the questions that it leaves open. `trusted`: it was asked
-    /// for after the look-up began.
+    /// Answers for machines that are in the snapshot, and returns the questions that stay open. `trusted`: the snapshot
+    /// was requested after the lookup began.
     fn answer_those_in<'n>(
         &mut self,
         snapshot: &Arc<Snapshot<S::Machine>>,
@@ -174,7 +173,7 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                     self.there(&question, Kept::listed(snapshot, at));
                 }
                 Ok(_) => open.push(question),
-                // Two of a name: unless this is old news.
+                // Two machines have the name, unless the snapshot is out of date.
                 Err(err) if trusted => self.answers[question.index] = Some(Err(err)),
                 Err(_) => open.push(question),
             }
@@ -192,7 +191,7 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
             };
             let trusted = fresh || snapshot.began() >= called;
             open = self.answer_those_in(&snapshot, open, trusted);
-            // What this mode says of an absence is believed even where nobody asked for a fresh answer.
+            // In this mode, an absence counts only after a fresh list, even if the caller did not request one.
             if !trusted && self.inventory.mode == Mode::All && !open.is_empty() {
                 fresh = true;
                 continue;
@@ -201,13 +200,13 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         }
     }
 
-    /// What the list says of those that are not in it.
+    /// Answers the questions that a list leaves open, by its proof of absence.
     async fn conclude(&mut self, snapshot: &Snapshot<S::Machine>, open: Vec<Question<'_>>) {
         match snapshot.reading() {
             Reading::Complete { listing, .. } => {
                 let (mut doubtful, is_proof) = (Vec::new(), self.inventory.source().lists_prove_absence());
                 for question in open {
-                    // It is listed, but as it was before, or may be that of another Node of this name.
+                    // The machine is listed with outdated values, or may belong to another Node of this name.
                     let is_listed = match question.key {
                         Key::Id(id) => snapshot.by_id(id).is_some(),
                         Key::Name(name) => snapshot.by_name(name).len() > 0,
@@ -217,21 +216,22 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                             doubtful.push(question);
                             continue;
                         }
-                        // The list's proof is what counts; for a name its text is about the name.
+                        // The list is the proof; for a name, the text of the proof names the name.
                         (Ok(_), Key::Name(name)) => Ok(Gone::no_such_name(name)),
                         (gone, _) => gone,
                     };
                     let gone = gone.map(|gone| Found::Gone(self.with_hint(gone, question.key)));
                     self.answers[question.index] = Some(gone.map_err(|err| self.in_place(err)));
                 }
-                if !is_proof && doubtful.len() > CONFIRMATIONS {
-                    let turn = self.inventory.next_turn(doubtful.len());
+                let most = CONFIRMATIONS.max(self.inventory.source().concurrent_reads());
+                if !is_proof && doubtful.len() > most {
+                    let turn = self.inventory.next_turn(doubtful.len(), most);
                     doubtful.rotate_left(turn);
                     let text = format!(
-                        "not in the list, as {} others; {CONFIRMATIONS} at a time are asked for by themselves",
+                        "not in the list, like {} others; {most} at a time are read one by one",
                         doubtful.len() - 1
                     );
-                    self.fail(&doubtful.split_off(CONFIRMATIONS), &self.in_place(Error::other(text)));
+                    self.fail(&doubtful.split_off(most), &self.in_place(Error::other(text)));
                 }
                 self.read_one_by_one(doubtful).await;
             }
@@ -251,7 +251,7 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         let _under_way = inventory.count_under_way(if self.fresh { open.len() } else { 0 });
         for open in open.chunks(PREPARED_READS) {
             let reads: Vec<_> = open.iter().map(|it| inventory.read_one(it, priority, is_brief).boxed()).collect();
-            let mut reads = futures::stream::iter(reads).buffered(CONCURRENT_READS);
+            let mut reads = futures::stream::iter(reads).buffered(inventory.source().concurrent_reads());
             for question in open {
                 let Some(machine) = reads.next().await else { break };
                 self.answer_singly(question, machine);
@@ -278,7 +278,7 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         self.answers[question.index] = Some(Ok(Found::There(machine)));
     }
 
-    /// Where it was looked for, and the names that come closest (P-6).
+    /// Adds to a proof of absence where the machine was searched, and the closest names (P-6).
     fn with_hint(&mut self, gone: Gone, key: Key<'_>) -> Gone {
         let place = self.inventory.source().place();
         let (Key::Name(name), Some(hints)) = (key, self.hints.checked_sub(1)) else {
@@ -300,8 +300,8 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
 }
 
 impl<S: MachineSource> Inventory<S> {
-    /// List or single reads. Single reads that need not be fresh are counted: once a list would have been as cheap, it is
-    /// read, so that many small look-ups cost at most twice what one large one costs.
+    /// Chooses between a list and single reads. Single reads that need not be fresh are counted: once a list would have
+    /// been as cheap, it is read, so that many small lookups cost at most twice as much as one large lookup.
     fn cheapest_way(&self, machines: usize, fresh: bool) -> Way {
         match self.mode {
             Mode::All => return Way::List,
@@ -331,11 +331,11 @@ impl<S: MachineSource> Inventory<S> {
         self.state().pages.unwrap_or(SINGLE_READS_AT_FIRST + 1)
     }
 
-    /// Where among so many the ones begin that have their turn.
-    fn next_turn(&self, doubtful: usize) -> usize {
+    /// Returns the index among `doubtful` machines at which the next confirmations begin.
+    fn next_turn(&self, doubtful: usize, most: usize) -> usize {
         let mut state = self.state();
         let turn = state.confirmed % doubtful;
-        state.confirmed = turn + CONFIRMATIONS;
+        state.confirmed = turn + most;
         turn
     }
 
@@ -363,7 +363,7 @@ impl<S: MachineSource> Inventory<S> {
             } {
                 Some(machine) if machine.id() != id => {
                     let other = machine.id();
-                    let text = format!("the cloud was asked for machine {id:?} and answered with {other:?}");
+                    let text = format!("the cloud answered a read of machine {id:?} with machine {other:?}");
                     return Err(Error::other(text));
                 }
                 machine => machine,
@@ -392,9 +392,9 @@ impl<S: MachineSource> Inventory<S> {
         self.inner.hasher.hash_one(text)
     }
 
-    /// Whether a machine from the cache can be this Node's, and is as it was. By name, one that another Node was matched to
-    /// before is doubtful, and one that the Node's firmware does not name: the Node may be on a new machine of the same
-    /// name (P-10).
+    /// Returns `true` if a machine from the cache may be this Node's, and is unchanged. By name, a machine is not
+    /// accepted if it was matched to another Node before, or if the Node's firmware names a different one: the Node may
+    /// be on a new machine of the same name (P-10).
     fn may_be(&self, machine: &S::Machine, question: &Question<'_>) -> bool {
         let Some(node) = question.guessing() else { return machine.is_settled() };
         let guesses = self.source().guesses(node);
@@ -419,12 +419,12 @@ impl<S: MachineSource> Drop for UnderWay<'_, S> {
     }
 }
 
-/// Of two machines of a name nobody can tell which is meant.
+/// Returns the error for several machines of one name, of which none can be chosen.
 fn several<'m, M: Machine>(name: &str, machines: impl Iterator<Item = &'m M>) -> Error {
     let mut ids: Vec<_> = machines.map(Machine::id).collect();
     ids.sort_unstable();
     let ids = ids.join(", ");
     Error::invalid(format!(
-        "several machines are named {name:?} ({ids}); rename all but one, or set the node's provider id"
+        "several machines are named {name:?} ({ids}); rename all but one, or set the Node's provider ID"
     ))
 }

@@ -1,22 +1,23 @@
-//! All machines of a cloud, read once and shared by everybody who asks (P-4).
+//! The machines of a cloud, read once and shared by all callers (P-4).
 //!
-//! [`Inventory`] implements [`Instances`] for any cloud that can list its machines, find one by id and find one by name:
-//! a [`MachineSource`]. It spends as few requests as it can and never takes a doubt for an absence:
+//! [`Inventory`] implements [`Instances`] for any cloud that can list its machines, find a machine by ID and find
+//! machines by name: a [`MachineSource`]. The inventory sends as few requests as possible, and never concludes that a
+//! machine is gone from an error or a partial list:
 //!
-//! * What is not wanted fresh is answered from the last list if that is no older than [`MAX_AGE`]. What is not in it is
-//!   looked for in the cloud.
-//! * What is wanted fresh is answered from requests that are sent after the call began. A list that is already under way
-//!   does not count; all who come while it is share the next one.
-//! * Few machines are read one by one, many with one list; the line is the number of pages that the list took last time.
-//! * *Gone* follows from the cloud's own "no such machine", or from a whole list that is not empty, where such a list
-//!   [proves it](MachineSource::lists_prove_absence).
-//! * Nodes without a provider id are matched by what their firmware says, where the cloud [can tell](MachineSource::guesses), and
-//!   by name. A machine that was matched to another Node of that name before, or that is another one than the firmware says, is
-//!   not taken from the cache (P-10).
-//! * Nodes that wait for their initialisation, and Nodes that may have to be deleted, do not wait for who only refreshes:
-//!   see [`Urgency`].
+//! * A lookup that need not be fresh is answered from the last list if the list is no older than [`MAX_AGE`]. A machine
+//!   that is not in the list is searched in the cloud.
+//! * A lookup that must be fresh is answered from requests that are sent after the call began. A list in flight does
+//!   not count; all callers that arrive meanwhile share the next one.
+//! * Few machines are read one by one, many with one list; the threshold is the number of pages of the last list.
+//! * A machine is *gone* if the cloud answers that it does not exist, or if a complete list that is not empty lacks it,
+//!   where such a list [is a proof](MachineSource::lists_prove_absence).
+//! * Nodes without a provider ID are matched by their firmware, where the cloud [allows it](MachineSource::guesses),
+//!   and by name. A machine that was matched to another Node of that name before, or that differs from the machine that
+//!   the firmware names, is not taken from the cache (P-10).
+//! * Nodes that wait for their initialization, and Nodes that may have to be deleted, do not wait for refreshing
+//!   lookups: see [`Urgency`].
 //!
-//! Clouds whose users are used to another way of reading set a [`Mode`].
+//! A provider sets a [`Mode`] if users of its cloud expect another way of reading.
 
 mod entries;
 mod found;
@@ -45,115 +46,122 @@ pub use guess::system_uuids;
 pub use snapshot::Snapshot;
 pub use urgency::Urgency;
 
-/// How old the list may be from which a look-up is answered that need not be fresh, unless something else is
-/// [said](Inventory::max_age).
+/// The default maximum age of a list from which lookups are answered that need not be fresh; see
+/// [`Inventory::max_age`].
 pub const MAX_AGE: Duration = Duration::from_secs(60);
-/// As long as nobody knows how many pages the list has: more machines than this are read with a list.
+/// The number of machines that are read one by one while the number of pages of a list is unknown.
 const SINGLE_READS_AT_FIRST: usize = 4;
 
-/// A machine, as a cloud tells of it. Thousands are kept: keep it small.
+/// A machine, as a cloud shows it. Thousands are kept in memory: keep the type small.
 pub trait Machine: Send + Sync + 'static {
-    /// Its id in the cloud, without a scheme.
+    /// Returns the machine's ID in the cloud, without a scheme.
     fn id(&self) -> &str;
-    /// The name that a Node without a provider id is matched by.
+    /// Returns the name that a Node without a provider ID is matched by.
     fn name(&self) -> &str;
-    /// Whether it is shut down.
+    /// Returns `true` if the machine is shut down.
     fn is_shut_down(&self) -> bool;
-    /// Whether what is told of it will stay so. One that is still being made is not answered from what is kept: a Node gets its
-    /// zone once.
+    /// Returns `true` if the machine's properties are final. A machine that is still being created is never answered
+    /// from the cache, because a Node gets its zone only once.
     fn is_settled(&self) -> bool {
         true
     }
 }
 
-/// How machines are read from a cloud.
+/// The source from which an inventory reads the machines of a cloud.
 #[async_trait]
 pub trait MachineSource: Send + Sync + 'static {
-    /// What it reads.
+    /// The machine type of the source.
     type Machine: Machine;
 
     /// Reads all machines; see [`read_pages`](crate::paging::read_pages), and [`Urgency::carry`] for each page.
     ///
     /// # Errors
-    /// What the cloud answered, if any page could not be read.
+    /// The cloud's answer, if a page could not be read.
     async fn list(&self, urgency: &Urgency) -> Result<Reading<Self::Machine>>;
 
-    /// Reads one machine. `None` only if the cloud itself said that there is no machine of this id.
+    /// Reads a machine by its ID. Returns `None` only if the cloud itself answers that no machine has this ID.
     ///
     /// # Errors
-    /// Every other answer.
+    /// Every other answer of the cloud.
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Self::Machine>>;
 
-    /// The same for who asks only whether it is there, and whether it is shut down: what else there is of it need not be
-    /// read.
+    /// Reads a machine for a caller that needs only its existence and whether it is shut down; other properties need
+    /// not be read.
     ///
     /// # Errors
-    /// As of [`by_id`](Self::by_id).
+    /// The errors of [`by_id`](Self::by_id).
     async fn state_by_id(&self, id: &str, priority: Priority) -> Result<Option<Self::Machine>> {
         self.by_id(id, priority).await
     }
 
-    /// Whether a page that went missing would be noticed: the cloud announces a total, or has no pages. Otherwise what is not
-    /// in a list is asked for by itself before it is gone.
+    /// Returns `true` if a missing page would be noticed: the cloud announces a total, or has no pages. Otherwise, a
+    /// machine that a list lacks is read on its own before it counts as gone.
     fn lists_prove_absence(&self) -> bool {
         false
+    }
+
+    /// Returns how many machines are read by themselves at the same time: more than a few where such reads share requests.
+    fn concurrent_reads(&self) -> usize {
+        8
     }
 
     /// Reads all machines of exactly this name, usually one or none.
     ///
     /// # Errors
-    /// What the cloud answered.
+    /// The cloud's answer.
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Self::Machine>>;
 
-    /// The machine's id in a Node's provider id, as [`Machine::id`] has it.
+    /// Returns the machine's ID in a Node's provider ID, in the form of [`Machine::id`].
     ///
     /// # Errors
-    /// *Invalid*, naming what is accepted, for another cloud's and for a malformed one: such a Node is not "gone".
+    /// *Invalid*, naming the accepted form, for a provider ID of another cloud and for a malformed one: the machine of
+    /// such a Node is not "gone".
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str>;
 
-    /// Ids of machines that a Node without a provider id may be on, likeliest first: [`system_uuids`] where the cloud makes
-    /// its ids the machines' own. Asked before the name; one counts if [`is_of`](Self::is_of) says so.
+    /// Returns the IDs of machines that a Node without a provider ID may run on, likeliest first: [`system_uuids`]
+    /// where the cloud uses system UUIDs as machine IDs. Tried before the name; a guess counts if
+    /// [`is_of`](Self::is_of) returns `true`.
     fn guesses(&self, _node: &Node) -> Vec<String> {
         Vec::new()
     }
 
-    /// Whether something else (name, address) speaks for a guessed machine being this Node's.
+    /// Returns `true` if another property (name, address) confirms that a guessed machine is this Node's.
     fn is_of(&self, _machine: &Self::Machine, _node: &Node) -> bool {
         false
     }
 
-    /// What becomes of a machine on its Node.
+    /// Returns the metadata that the machine gives its Node.
     fn metadata(&self, machine: &Self::Machine, node: &Node) -> InstanceMetadata;
 
-    /// Where machines are looked for, for messages: `project "demo"`.
+    /// Returns the place where machines are searched, for messages: `project "demo"`.
     fn place(&self) -> String;
 }
 
-/// How machines are read, and what is kept of them.
+/// The way in which machines are read and cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// What is cheapest: the last list, single reads, or a new list that all share.
+    /// The cheapest way: the last list, single reads, or a new list that all callers share.
     #[default]
     Shared,
-    /// Always the whole list. What it lacks is not remembered: it is listed again for whoever asks next.
+    /// Always the whole list. An absence is not cached: the next caller causes a new list.
     All,
-    /// Always one machine at a time, each kept for itself.
+    /// Always single reads, each machine cached on its own.
     One,
-    /// One machine at a time, and nothing is kept.
+    /// Always single reads, without a cache.
     Off,
 }
 
-/// What a machine is looked for by.
+/// The key of a machine lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key<'a> {
-    /// Its id, as [`Machine::id`] has it.
+    /// ID of the machine, in the form of [`Machine::id`].
     Id(&'a str),
-    /// Its exact name.
+    /// Exact name of the machine.
     Name(&'a str),
 }
 
-/// The machines of one cloud and credential. Cheap to clone; clones share what was read, each may have a mode, a maximum age
-/// and metrics of its own.
+/// The inventory of the machines of one cloud and credential. Cheap to clone; clones share the cache, and each may have
+/// its own mode, maximum age and metrics.
 pub struct Inventory<S: MachineSource> {
     inner: Arc<Inner<S>>,
     mode: Mode,
@@ -178,21 +186,21 @@ struct Inner<S: MachineSource> {
 struct State<M> {
     snapshot: Option<Arc<Snapshot<M>>>,
     entries: Entries<M>,
-    /// Pages of the last list that was whole.
+    /// Pages of the last complete list.
     pages: Option<usize>,
-    /// Which Node a machine was matched to: hash of the machine's id → hash of the Node's UID.
+    /// The Node that a machine was matched to: hash of the machine's ID → hash of the Node's UID.
     claims: HashMap<u64, u64>,
-    /// Single reads since the last list that a list would have saved, and when the last one was.
+    /// The number of single reads since the last list that a list would have saved, and the time of the last one.
     spent: usize,
     spent_at: Option<Instant>,
-    /// So many that lists lacked were asked for by themselves: where the next turn begins.
+    /// The number of machines that lists lacked and that were read on their own: the start of the next confirmations.
     confirmed: usize,
-    /// Single reads under way for look-ups that must be fresh.
+    /// The number of single reads in flight for lookups that must be fresh.
     under_way: usize,
 }
 
 impl<S: MachineSource> Inventory<S> {
-    /// An inventory that has read nothing yet, in mode [`Shared`](Mode::Shared).
+    /// Returns an inventory with an empty cache, in mode [`Shared`](Mode::Shared).
     #[must_use]
     pub fn new(source: S) -> Self {
         let state = State {
@@ -206,7 +214,7 @@ impl<S: MachineSource> Inventory<S> {
             under_way: 0,
         };
         let lists = Coalescer::with_urgency(|(), callers: Vec<Self>, urgency| async move {
-            // All callers share one inner inventory, and the first one's mode says whether the list is kept.
+            // All callers share one inner inventory, and the first one's mode decides if the list is cached.
             callers[0].read(&urgency).await
         });
         Self {
@@ -217,34 +225,34 @@ impl<S: MachineSource> Inventory<S> {
         }
     }
 
-    /// The same machines, read in this mode.
+    /// Returns the inventory with this mode.
     #[must_use]
     pub fn mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
 
-    /// The same machines; what need not be fresh may be this old.
+    /// Returns the inventory with this maximum age for answers that need not be fresh.
     #[must_use]
     pub fn max_age(self, max_age: Duration) -> Self {
         Self { max_age, ..self }
     }
 
-    /// The same machines; `metrics` hear which look-ups need a request, and which do not.
+    /// Returns the inventory with `metrics` that count which lookups need a request, and which do not.
     #[must_use]
     pub fn measured(self, metrics: Arc<dyn CloudMetrics>) -> Self {
         Self { metrics, ..self }
     }
 
-    /// How its machines are read.
+    /// Returns the source of the machines.
     #[must_use]
     pub fn source(&self) -> &S {
         &self.inner.source
     }
 
-    /// All machines, no older than the maximum age.
+    /// Returns all machines, no older than the maximum age.
     ///
     /// # Errors
-    /// What the cloud answered.
+    /// The cloud's answer.
     pub async fn snapshot(&self, priority: Priority) -> Result<Arc<Snapshot<S::Machine>>> {
         let young = if self.mode == Mode::Off { None } else { self.young_snapshot() };
         self.metrics.cached(young.is_some());
@@ -254,15 +262,15 @@ impl<S: MachineSource> Inventory<S> {
         }
     }
 
-    /// Looks for one machine; `fresh`: with requests that are sent from now on.
+    /// Looks up a machine; if `fresh`, with requests that are sent from now on.
     ///
     /// # Errors
-    /// What the cloud answered; *invalid* if several machines have the name.
+    /// The cloud's answer; *invalid* if several machines have the name.
     pub async fn find(&self, key: Key<'_>, fresh: bool, priority: Priority) -> Result<Found<S::Machine>> {
         lookup::find(self, key, fresh, priority).await
     }
 
-    /// Looks for the machine of each Node, in their order: by its provider id, or by its name if it has none.
+    /// Looks up the machine of each Node, in order: by its provider ID, or by its name if it has none.
     pub async fn find_all(
         &self,
         nodes: &[Arc<Node>],
@@ -272,7 +280,7 @@ impl<S: MachineSource> Inventory<S> {
         lookup::find_all(self, nodes, fresh, priority, false).await
     }
 
-    /// What is wanted of a Node whose machine was looked for.
+    /// Returns the requested state of a Node whose machine was looked up.
     #[must_use]
     pub fn state_of(&self, found: Found<S::Machine>, node: &Node, want: Want) -> InstanceState {
         let machine = match found {
@@ -303,7 +311,7 @@ impl<S: MachineSource> Inventory<S> {
         self.last_snapshot().filter(|snapshot| snapshot.began().elapsed() <= self.max_age)
     }
 
-    /// Reads all machines, together with everybody who wants the same.
+    /// Reads all machines, together with all concurrent callers.
     async fn list(&self, fresh: bool, priority: Priority) -> Result<Arc<Snapshot<S::Machine>>> {
         self.inner.lists.share((), self.clone(), fresh, priority).await
     }
@@ -312,7 +320,7 @@ impl<S: MachineSource> Inventory<S> {
         let began = Instant::now();
         let snapshot = Arc::new(Snapshot::new(self.inner.source.list(urgency).await?, began));
         if let Reading::Flawed { flaw, .. } = snapshot.reading() {
-            tracing::warn!(%flaw, "machines that are missing in it are not taken for gone");
+            tracing::warn!(%flaw, "partial list of machines; missing machines do not count as deleted");
         }
         let mut state = self.state();
         if let Reading::Complete { pages, .. } = snapshot.reading() {
@@ -329,7 +337,8 @@ impl<S: MachineSource> Inventory<S> {
     }
 }
 
-/// How urgent a look-up is: a Node that waits for its initialisation, and one that may have to be deleted, go first.
+/// Returns the priority of a lookup: a Node that waits for its initialization, and a Node that may have to be deleted,
+/// go first.
 #[must_use]
 pub fn priority(want: Want) -> Priority {
     if want.metadata == WantMetadata::Full || (want.existence && want.fresh) {

@@ -1,4 +1,4 @@
-//! All machines at one time, findable by id and by name.
+//! A list of all machines, indexed by ID and name.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::Machine;
 use crate::paging::Reading;
 
-/// What a list said. Two numbers a machine are all that it adds to the machines themselves.
+/// The result of a list, with an index of two numbers per machine.
 pub struct Snapshot<M> {
     reading: Reading<M>,
     by_id: Box<[u32]>,
@@ -26,19 +26,19 @@ impl<M: Machine> Snapshot<M> {
         Self { reading, by_id, by_name, began }
     }
 
-    /// All machines, in the order of the list.
+    /// Returns all machines, in the order of the list.
     #[must_use]
     pub fn machines(&self) -> &[M] {
         self.reading.items()
     }
 
-    /// The machine of this id.
+    /// Returns the machine with this ID.
     #[must_use]
     pub fn by_id(&self, id: &str) -> Option<&M> {
         self.place_of_id(id).map(|at| self.at(at))
     }
 
-    /// All machines of this name.
+    /// Returns all machines of this name.
     pub fn by_name(&self, name: &str) -> impl ExactSizeIterator<Item = &M> {
         self.places_of_name(name).iter().map(|at| self.at(*at))
     }
@@ -54,7 +54,7 @@ impl<M: Machine> Snapshot<M> {
         &self.by_name[Range { start, end }]
     }
 
-    /// Up to three names that look like `name`, the most alike first (P-6).
+    /// Returns up to three names that are similar to `name`, the most similar first (P-6).
     #[must_use]
     pub fn closest_names(&self, name: &str) -> Vec<&str> {
         const ALIKE: f64 = 0.85;
@@ -69,13 +69,13 @@ impl<M: Machine> Snapshot<M> {
         alike.into_iter().take(3).map(|(_, name)| name).collect()
     }
 
-    /// When it was asked for; what it says is at most this old.
+    /// Returns the time at which the list was requested; the snapshot is at most this old.
     #[must_use]
     pub fn began(&self) -> Instant {
         self.began
     }
 
-    /// What is wrong with the list, so that nothing may be concluded from what it lacks.
+    /// Returns the error that makes the list partial: a machine that a partial list lacks may exist.
     #[must_use]
     pub fn flaw(&self) -> Option<&Error> {
         match &self.reading {

@@ -30,19 +30,19 @@ impl Machine for Vm {
     }
 }
 
-/// A cloud with pages of 50, each of which takes a while.
+/// A cloud with pages of 50 machines, each of which takes a while to read.
 #[derive(Default)]
 struct Acme {
     machines: Mutex<Vec<Vm>>,
     page_milliseconds: AtomicU64,
-    /// Pages from this one on are not listed, though announced.
+    /// The first announced page that is not listed.
     last_page: AtomicUsize,
-    /// Nothing announces how many there are.
+    /// If set, the cloud announces no total.
     has_no_totals: AtomicBool,
-    /// Single reads for no more than the state.
+    /// Single reads of only the state.
     briefs: AtomicUsize,
     fails: AtomicBool,
-    /// No request is left for what is not urgent.
+    /// If set, no request is left for reads that are not urgent.
     holds_back: AtomicBool,
     lists: AtomicUsize,
     pages: AtomicUsize,
@@ -122,7 +122,7 @@ fn acme(machines: usize) -> Inventory<Acme> {
     Inventory::new(Acme { machines: Mutex::new((0..machines).map(vm).collect()), ..Acme::default() })
 }
 
-/// Nodes that have no provider id yet.
+/// Returns Nodes that have no provider ID yet.
 fn joining(numbers: impl IntoIterator<Item = usize>) -> Vec<Arc<Node>> {
     let node = |n| Node { name: format!("worker-{n}").into(), uid: format!("uid-{n}").into(), ..Node::default() };
     numbers.into_iter().map(|n| Arc::new(node(n))).collect()
@@ -151,7 +151,7 @@ fn id_of(answer: &Result<InstanceState>) -> &str {
 }
 
 impl Inventory<Acme> {
-    /// Lists, pages and single reads since the last call.
+    /// Returns the number of lists, pages and single reads since the last call.
     fn costs(&self) -> (usize, usize, usize) {
         let Acme { lists, pages, singles, .. } = self.source();
         let take = |counter: &AtomicUsize| counter.swap(0, Ordering::SeqCst);
@@ -215,7 +215,7 @@ async fn a_list_without_a_total_is_no_proof_that_a_machine_is_gone() {
     assert_eq!(gone.collect::<Vec<_>>(), [30, 32]);
     assert!(answers.iter().all(Result::is_ok));
     assert_eq!(inventory.costs(), (1, 1, 13));
-    // What all lists lack is asked for in several turns, and not at all if the list has nothing.
+    // Machines that all lists lack are read over several lookups, and not at all if the list is empty.
     inventory.change(|machines| machines.retain(|vm| vm.id == "i-98"));
     let answers = inventory.lookup(&joined(0..80), FRESH).await;
     assert_eq!(answers.iter().filter(|it| it.is_err()).count(), 30);
@@ -226,7 +226,7 @@ async fn a_list_without_a_total_is_no_proof_that_a_machine_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_that_lists_lack_have_their_turn() {
+async fn machines_that_lists_lack_are_confirmed_in_turns() {
     let inventory = acme(200);
     inventory.source().has_no_totals.store(true, Ordering::SeqCst);
     inventory.source().last_page.store(1, Ordering::SeqCst);
@@ -239,7 +239,7 @@ async fn all_that_lists_lack_have_their_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_only_for_the_state_of_a_machine_has_no_more_read() {
+async fn lookup_of_only_the_state_reads_only_the_state() {
     let inventory = acme(100);
     let briefs = || inventory.source().briefs.load(Ordering::SeqCst);
     inventory.lookup(&joined([1]), FRESH).await;
@@ -247,11 +247,11 @@ async fn who_asks_only_for_the_state_of_a_machine_has_no_more_read() {
     inventory.lookup(&joined([1]), Want::ADDRESSES).await;
     inventory.lookup(&joined([2]), Want::METADATA.fresh()).await;
     inventory.clone().mode(Mode::One).lookup(&joined([3]), FRESH).await;
-    assert_eq!(briefs(), 1, "what is kept, or tells of addresses, is read whole");
+    assert_eq!(briefs(), 1, "a lookup that caches machines or returns addresses reads them whole");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_began_before_a_fresh_lookup_does_not_count_and_the_next_is_shared() {
+async fn list_in_flight_does_not_answer_a_fresh_lookup() {
     let inventory = acme(500);
     inventory.source().page_milliseconds.store(100, Ordering::SeqCst);
     let early = inventory.lookup(&joined(0..500).clone(), Want::EXISTENCE).await;
@@ -267,8 +267,8 @@ async fn a_list_that_began_before_a_fresh_lookup_does_not_count_and_the_next_is_
         futures::future::join_all(all).await
     };
     let (stale, fresh) = tokio::join!(stale, fresh);
-    assert_eq!(inventory.costs().0, 2, "the one under way, and one for all that came meanwhile");
-    // The list under way changed while it was read: what it lacks is unknown.
+    assert_eq!(inventory.costs().0, 2, "the list in flight, and one for all later callers");
+    // The list in flight changed while it was read: it is unknown if a machine that it lacks exists.
     assert!(stale.iter().all(|answer| gone(answer).is_none()));
     for answers in fresh {
         assert_eq!(answers.iter().filter(|answer| gone(answer).is_some()).count(), 100);
@@ -276,7 +276,7 @@ async fn a_list_that_began_before_a_fresh_lookup_does_not_count_and_the_next_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_come_at_the_same_time_share_one_list() {
+async fn concurrent_lookups_share_one_list() {
     let inventory = acme(1000);
     inventory.source().page_milliseconds.store(10, Ordering::SeqCst);
     let nodes = joined(0..1000);
@@ -285,7 +285,7 @@ async fn those_who_come_at_the_same_time_share_one_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_survives_a_caller_that_goes_away_and_ends_with_the_last() {
+async fn list_survives_dropped_callers_and_ends_with_the_last_one() {
     let inventory = acme(1000);
     inventory.source().page_milliseconds.store(100, Ordering::SeqCst);
     let nodes = joined(0..1000);
@@ -298,7 +298,7 @@ async fn a_list_survives_a_caller_that_goes_away_and_ends_with_the_last() {
     assert_eq!(inventory.costs(), (1, 20, 0));
     assert!(tokio::time::timeout(soon, inventory.lookup(&nodes, FRESH)).await.is_err());
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(inventory.costs(), (1, 3, 0), "nobody waits for it any more");
+    assert_eq!(inventory.costs(), (1, 3, 0), "the list is not read on without callers");
 }
 
 #[tokio::test(start_paused = true)]
@@ -315,7 +315,7 @@ async fn a_snapshot_is_used_for_a_minute_and_then_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_young_snapshot_lacks_is_looked_for_in_the_cloud() {
+async fn machine_that_a_young_snapshot_lacks_is_read_from_the_cloud() {
     let inventory = acme(1000);
     inventory.lookup(&joined(0..1000), Want::ADDRESSES).await;
     inventory.costs();
@@ -354,9 +354,9 @@ async fn a_node_that_was_created_again_does_not_get_the_old_machine() {
     assert_eq!(inventory.costs(), (0, 0, 1));
 }
 
-/// A Node gets its zone once, and a machine that is being made may have none yet.
+/// A Node gets its zone once, and a machine that is being created may have none yet.
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_was_being_made_when_it_was_listed_is_read_anew() {
+async fn machine_listed_during_its_creation_is_read_again() {
     let inventory = acme(100);
     inventory.change(|all| all.push(Vm { id: "half-made".into(), name: "late".into(), is_stopped: false }));
     let by_name = Arc::new(Node { name: "late".into(), uid: "uid-late".into(), ..Node::default() });
@@ -367,7 +367,7 @@ async fn a_machine_that_was_being_made_when_it_was_listed_is_read_anew() {
         let answers = inventory.lookup(&[Arc::clone(node)], Want::METADATA).await;
         assert_eq!((id_of(&answers[0]), inventory.costs()), ("acme://half-made", (0, 0, 1)));
     }
-    // Nor does a list that is under way say anything of it, least of all that it is gone.
+    // A list in flight says nothing about the machine either, least of all that it is gone.
     tokio::time::sleep(MAX_AGE + MOMENT).await;
     inventory.source().page_milliseconds.store(100, Ordering::SeqCst);
     let nodes = joined(0..100);
@@ -380,27 +380,27 @@ async fn a_machine_that_was_being_made_when_it_was_listed_is_read_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_doubt_is_taken_for_an_absence() {
+async fn errors_and_partial_lists_prove_no_absence() {
     let all = || joined(0..1000);
     let nobody_is_gone = |answers: &[Result<InstanceState>]| assert!(answers.iter().all(|a| gone(a).is_none()));
-    // A failure.
+    // The list fails.
     let inventory = acme(1000);
     inventory.source().fails.store(true, Ordering::SeqCst);
     for nodes in [all(), joined([0]), joining([0])] {
         let answers = inventory.lookup(&nodes, FRESH).await;
         assert!(answers.iter().all(|answer| answer.as_ref().unwrap_err().is_unauthorized()));
     }
-    // An empty list.
+    // The list is empty.
     let answers = acme(0).lookup(&all(), FRESH).await;
     assert!(answers.iter().all(|answer| answer.as_ref().unwrap_err().to_string().contains("proves nothing")));
-    // A list that ends early: those in it are present, the others unknown.
+    // The list ends early: listed machines are present, the others unknown.
     let inventory = acme(1000);
     inventory.source().last_page.store(4, Ordering::SeqCst);
     let answers = inventory.lookup(&all(), FRESH).await;
     nobody_is_gone(&answers);
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 200);
     assert!(answers[999].as_ref().unwrap_err().to_string().contains("1000 were announced and 200 listed"));
-    // The same, when few are missing: they are read one by one.
+    // The list ends early and few machines are missing: they are read one by one.
     let inventory = acme(103);
     inventory.lookup(&joined(0..103), FRESH).await;
     inventory.source().last_page.store(2, Ordering::SeqCst);
@@ -420,11 +420,11 @@ async fn a_node_of_another_cloud_or_with_a_broken_id_is_an_error() {
         "provider id \"other://i-1\" is not of the form acme://<id>"
     );
     assert!(answers[1].as_ref().unwrap_err().is_invalid());
-    assert!(answers[2].is_ok(), "one Node's mistake is not another's");
+    assert!(answers[2].is_ok(), "the mistake of one Node does not affect another");
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_machines_of_one_name_none_is_taken() {
+async fn ambiguous_machine_name_is_an_error() {
     let inventory = acme(1000);
     inventory.change(|machines| machines[9].name = "worker-8".into());
     for nodes in [joining([8]), joining(0..30)] {
@@ -435,7 +435,7 @@ async fn of_two_machines_of_one_name_none_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_misses_names_the_closest() {
+async fn missing_name_is_reported_with_the_closest_one() {
     let inventory = acme(12);
     inventory.lookup(&joined(0..12), Want::ADDRESSES).await;
     let node = Arc::new(Node { name: "wroker-7".into(), ..Node::default() });
@@ -450,7 +450,7 @@ async fn a_name_that_misses_names_the_closest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_hear_which_look_ups_the_last_list_answered() {
+async fn metrics_count_lookups_that_the_last_list_answered() {
     #[derive(Default)]
     struct Asked(Mutex<Vec<bool>>);
     impl cloud_provider::CloudMetrics for Asked {
@@ -468,7 +468,7 @@ async fn metrics_hear_which_look_ups_the_last_list_answered() {
     inventory.lookup(&joined([1, 2, 77]), Want::EXISTENCE).await;
     assert_eq!(told(), [true, true, false], "one is not in the list");
     inventory.lookup(&joined([1]), Want::EXISTENCE.fresh()).await;
-    assert!(told().is_empty(), "nobody looked into the cache");
+    assert!(told().is_empty(), "no lookup in the cache");
 }
 
 mod guesses;

@@ -1,4 +1,4 @@
-//! How urgent a read is that several wait for.
+//! The urgency of a read that several callers wait for.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use tokio::sync::watch;
 
 use crate::transport::Priority;
 
-/// A request that is on its way is not sent twice: so long it may take to be answered.
+/// The time for which a request in flight may take to be answered before it is sent again with a higher priority.
 const UNDER_WAY: Duration = Duration::from_millis(500);
 
-/// How urgent a read is that others may come to wait for: as urgent as the most urgent of them. Clones rise together.
+/// The urgency of a shared read: the urgency of its most urgent caller. Clones rise together.
 ///
 /// ```
 /// use provider_kit::inventory::Urgency;
 /// use provider_kit::transport::{Call, Priority, Transport};
 ///
 /// # async fn example(cloud: Transport, urgency: &Urgency) -> cloud_provider::Result<()> {
-/// // Held back in the budget as a refresh, it is sent again when somebody joins who cannot wait.
+/// // Deferred by the budget as a refresh, the request is sent again when a caller joins that cannot wait.
 /// let page: Vec<u32> = urgency.carry(|priority| cloud.read(Call::get("/numbers", &[]).priority(priority))).await?;
 /// # Ok(()) }
 /// ```
@@ -32,19 +32,19 @@ impl Default for Urgency {
 }
 
 impl Urgency {
-    /// One that is this at first.
+    /// Returns an urgency that starts with this priority.
     #[must_use]
     pub fn of(priority: Priority) -> Self {
         Self(Arc::new(watch::Sender::new(priority)))
     }
 
-    /// What it is now.
+    /// Returns the current priority.
     #[must_use]
     pub fn now(&self) -> Priority {
         *self.0.borrow()
     }
 
-    /// Sends a request that changes nothing; begins again if it becomes more urgent while no answer is there.
+    /// Sends a request that changes nothing, and sends it again if its urgency rises while there is no answer.
     pub async fn carry<T, F: Future<Output = T>>(&self, mut send: impl FnMut(Priority) -> F) -> T {
         let mut changes = self.0.subscribe();
         loop {

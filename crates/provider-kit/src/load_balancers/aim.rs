@@ -23,12 +23,12 @@ pub(super) enum Aim {
 }
 
 impl Aim {
-    /// Returns `true` if nothing is left of the load balancer in the end.
+    /// Returns `true` if nothing is left of the load balancer at the end.
     pub(super) const fn deletes(self) -> bool {
         matches!(self, Self::Deleted | Self::Superseded)
     }
 
-    /// Returns `true` if the desired state of the Service counts.
+    /// Returns `true` if the sync needs the desired state of the Service.
     pub(super) const fn has_desired(self) -> bool {
         matches!(self, Self::Ensured | Self::Targets)
     }
@@ -49,7 +49,7 @@ pub(super) fn operations(
         let is_tagged = actual.owner_tags.service.as_deref() == Some(identity.uid());
         return Ok(if is_tagged { Vec::new() } else { vec![Operation::Tag] });
     }
-    // Another Service may have it by now; and a load balancer that was let go needs nothing more.
+    // The load balancer may belong to another Service by now, or may have been released already.
     if aim.deletes() && !identity.owns(actual) {
         return Ok(Vec::new());
     }
@@ -76,9 +76,10 @@ pub(super) fn operations(
     Ok(operations)
 }
 
-/// Returns `true` if our owner tags, and the legacy owner tag that goes with them, are to be written. A load balancer that is
-/// taken over is tagged in any case, and one that lost its legacy owner tag, by which it may be looked for, gets it back. One
-/// that carries the legacy owner tag alone is tagged along with a change, so that taking over writes nothing (D-11).
+/// Returns `true` if the owner tags, and the legacy owner tag that goes with them, must be written. A load balancer
+/// that is adopted is tagged in any case, and a load balancer that lost its legacy owner tag gets it back, because the
+/// tag may be used to find it. A load balancer that carries only the legacy owner tag is tagged along with its next
+/// change, so that taking over a cluster writes nothing (D-11).
 fn is_to_be_tagged(actual: &Actual, identity: &Identity<'_>, changes: bool) -> bool {
     let has_another_legacy_tag = actual.legacy_owner.is_some()
         && identity.legacy_owner.is_some()

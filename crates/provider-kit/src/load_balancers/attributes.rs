@@ -1,4 +1,4 @@
-//! What is set on one part of a load balancer.
+//! Settings of one part of a load balancer.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +14,10 @@ use super::resource::{Field, Rule};
 
 type Key = Cow<'static, str>;
 
-/// Settings of a part, by name. What they mean is the provider's business; here they are only compared.
+/// Settings of a part, by name. The provider gives them a meaning; the engine only compares them.
 ///
-/// In what is *wanted*, a name that is not there makes no statement: whatever the cloud has stays. `null` wants it absent.
-/// A [`fixed`](Self::fixed) setting counts only when the part is made.
+/// In a *desired* state, a name without an entry makes no statement: the cloud's value stays. `null` wants the setting
+/// absent. A [`fixed`](Self::fixed) setting counts only when the part is created.
 ///
 /// ```
 /// use provider_kit::load_balancers::Attributes;
@@ -37,7 +37,7 @@ pub struct Attributes {
     fields: &'static [Field],
 }
 
-/// Two are equal if they say the same, whatever type it comes from.
+/// Two sets of settings are equal if their values are, whatever type they come from.
 impl PartialEq for Attributes {
     fn eq(&self, other: &Self) -> bool {
         self.values == other.values && self.fixed == other.fixed
@@ -46,24 +46,24 @@ impl PartialEq for Attributes {
 
 impl Eq for Attributes {}
 
-/// One setting that is not as wanted.
+/// A setting whose observed value differs from the desired value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Its name.
+    /// Name of the setting.
     pub key: String,
-    /// What it is; `null` if it is not set.
+    /// Observed value; `null` if the setting is absent.
     pub from: Value,
-    /// What it shall be.
+    /// Desired value of the setting.
     pub to: Value,
-    /// The key of the setting by which the user chose it, if there is one.
+    /// Key of the annotation or option that chose the value, if there is one.
     pub setting: Option<&'static str>,
 }
 
 impl Attributes {
-    /// The fields of a structure; one that is left out when it is written makes no statement.
+    /// Reads the fields of a structure. A field that is not serialized makes no statement.
     ///
     /// # Errors
-    /// If `fields` does not become a JSON object.
+    /// Returns an error if `fields` does not serialize to a JSON object.
     pub fn of(fields: &impl Serialize) -> Result<Self> {
         match serde_json::to_value(fields) {
             Ok(Value::Object(fields)) => {
@@ -86,8 +86,8 @@ impl Attributes {
         self.fixed.contains(place) || self.field(place).is_some_and(|field| field.rule == Rule::CreateOnly)
     }
 
-    /// What stands at these places of a JSON object, named by them; `null` is not set. Lists are taken for sets: sorted, and
-    /// nothing in them twice.
+    /// Reads the values at the given places of a JSON object and names each after its place; `null` counts as absent.
+    /// Lists are taken as sets: sorted, without duplicates.
     ///
     /// ```
     /// use provider_kit::load_balancers::Attributes;
@@ -108,7 +108,7 @@ impl Attributes {
         })
     }
 
-    /// A JSON object with each of them at its [place](Self::at).
+    /// Returns a JSON object with each value at its [place](Self::at).
     #[must_use]
     pub fn nested(&self) -> Value {
         let mut object = Map::new();
@@ -118,32 +118,32 @@ impl Attributes {
         object.into()
     }
 
-    /// Reads them back into a structure.
+    /// Deserializes the settings into a structure.
     ///
     /// # Errors
-    /// If they do not fit.
+    /// Returns an error if the values do not fit the structure.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
         let fields = self.values.iter().map(|(key, value)| (key.to_string(), value.clone())).collect();
         serde_json::from_value(Value::Object(fields))
             .map_err(|err| Error::other(format!("settings of a load balancer cannot be read: {err}")))
     }
 
-    /// Adds or replaces one. `()` is `null`.
+    /// Adds or replaces a setting. `()` stands for `null`.
     #[must_use]
     pub fn set(mut self, key: impl Into<Key>, value: impl Serialize) -> Self {
         self.values.insert(key.into(), serde_json::to_value(value).unwrap_or(Value::Null));
         self
     }
 
-    /// Says which of them cannot be changed once the part is made. On the load balancer and on pools a difference in them
-    /// is left alone; any other part is removed and made anew.
+    /// Names the settings that cannot be changed after the part is created. On the load balancer and on pools, a
+    /// difference in them is ignored; any other part is deleted and created again.
     #[must_use]
     pub fn fixed(mut self, keys: &[&'static str]) -> Self {
         self.fixed.extend(keys);
         self
     }
 
-    /// Those of these names; the others are the cloud's own business.
+    /// Keeps the settings of these names and drops all others, which the cloud manages itself.
     #[must_use]
     pub fn only(mut self, keys: &[&str]) -> Self {
         self.values.retain(|key, _| keys.contains(&&**key));
@@ -155,31 +155,31 @@ impl Attributes {
         self
     }
 
-    /// A setting.
+    /// Returns the value of a setting.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key)
     }
 
-    /// A setting that is a text.
+    /// Returns the value of a setting that is a string.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.as_str()
     }
 
-    /// A setting that is a number, such as a port.
+    /// Returns the value of a setting that is a number, such as a port.
     #[must_use]
     pub fn number<T: TryFrom<u64>>(&self, key: &str) -> Option<T> {
         T::try_from(self.get(key)?.as_u64()?).ok()
     }
 
-    /// What would have to change on `actual`; fixed settings aside.
+    /// Returns the changes that `actual` needs, except for fixed settings.
     #[must_use]
     pub fn differences(&self, actual: &Self) -> Vec<Difference> {
         self.all_differences(actual).filter(|it| !self.is_fixed(&it.key)).collect()
     }
 
-    /// Whether a fixed setting is not as wanted.
+    /// Returns `true` if a fixed setting differs from the desired value.
     #[must_use]
     pub fn differs_in_fixed(&self, actual: &Self) -> bool {
         self.all_differences(actual).any(|it| self.is_fixed(&it.key))
@@ -193,7 +193,7 @@ impl Attributes {
         })
     }
 
-    /// These, changed to what is wanted; fixed settings stay as they are.
+    /// Returns these settings with the `wanted` values applied; fixed settings stay as they are.
     #[must_use]
     pub fn overlaid_with(&self, wanted: &Self) -> Self {
         let mut values = self.values.clone();
@@ -207,7 +207,7 @@ impl Attributes {
         Self { values, fixed: BTreeSet::new(), fields }
     }
 
-    /// Everything that is wanted to be there: what a new part is made with. Of what is still to be wanted: what makes a statement.
+    /// Returns the settings that are not `null`: the ones that a new part is created with.
     #[must_use]
     pub fn to_make(&self) -> Self {
         let values = self.values.iter().filter(|(_, value)| !value.is_null());
@@ -216,7 +216,7 @@ impl Attributes {
     }
 }
 
-/// A list that means a set, in an order that can be compared.
+/// Sorts a list that stands for a set and removes duplicates, so that two lists can be compared.
 #[must_use]
 pub fn in_order(mut value: Value) -> Value {
     if let Value::Array(items) = &mut value {
@@ -237,7 +237,7 @@ pub(super) fn put(object: &mut Map<String, Value>, place: &str, value: Value) {
     }
 }
 
-/// A JSON object.
+/// Serializes the settings as a JSON object.
 impl Serialize for Attributes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.values.serialize(serializer)
@@ -251,7 +251,7 @@ impl<'de> Deserialize<'de> for Attributes {
     }
 }
 
-/// A value without the quotes of JSON.
+/// A value displayed without the quotes of JSON.
 struct Plain<'a>(&'a Value);
 
 impl fmt::Display for Plain<'_> {
@@ -276,7 +276,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// `tier premium, zone a`.
+/// Displays the settings as `tier premium, zone a`.
 impl fmt::Display for Attributes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, (key, value)) in self.values.iter().enumerate() {
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_structure_becomes_settings_and_comes_back() {
+    fn structure_round_trips_through_settings() {
         #[derive(Serialize, serde::Deserialize, PartialEq, Debug)]
         struct Monitor {
             port: u16,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_absent_is_taken_away_and_what_is_not_named_stays() {
+    fn settings_wanted_absent_are_removed_and_others_stay() {
         let actual = Attributes::default().set("a", 1).set("b", 2);
         let wanted = Attributes::default().set("a", ()).set("c", ());
         let differences: Vec<_> = wanted.differences(&actual).iter().map(ToString::to_string).collect();

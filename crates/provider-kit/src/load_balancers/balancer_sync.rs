@@ -1,5 +1,5 @@
-//! The sync of one load balancer, as a step function without I/O: plan, send, wait, and plan again as long as the cloud asks
-//! for it.
+//! The sync of one load balancer, as a step function without I/O: plan, send, wait, and plan again as long as the cloud
+//! requests it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::ownership::{Identity, is_left_by_all};
 use super::plan::{Operation, left_out, removals_first, steps};
 use super::step::{Action, Answer, Context, Parts, Report};
 
-/// The limit for plans that have not less to do than the ones before them.
+/// The number of plans that may have as much to do as the plans before them.
 const PLANS: usize = 16;
 
 /// The sync of one load balancer: its state between two actions.
@@ -28,12 +28,12 @@ pub(super) struct BalancerSync {
     is_locked: bool,
     /// The operations of the last plan that was carried out.
     planned: Vec<Operation>,
-    /// Operations that the cloud accepted, and does not show. They are not sent again, so that they keep nothing else from being
-    /// done, and are an error in the end.
+    /// Operations that the cloud accepted but does not show. They are not sent again, so that they do not block other
+    /// operations, and they are reported as an error at the end.
     ineffective: Vec<Operation>,
-    /// The number of plans with not less to do than the one before.
+    /// The number of plans that had as much to do as an earlier plan.
     plans: usize,
-    /// The least that a plan had to do.
+    /// The size of the smallest plan so far.
     least: usize,
     pub(super) ending: Ending,
     /// The load balancer, if it failed, never worked and is to be replaced.
@@ -116,14 +116,14 @@ impl BalancerSync {
                 self.settle(Parts::Reported, next, context)
             }
             (Stage::Ready(parts, next), Answer::Seen(actual)) => {
-                // A cloud that asks for another plan has said that it is at work on the deletion.
+                // A cloud that requests another plan has reported that the deletion is in progress.
                 let is_confirmed = parts == Parts::Reported && matches!(next, Next::Plan);
                 self.observe(actual, if is_confirmed { self.ending } else { Ending::NotFound })?;
                 self.annotate(context);
                 self.proceed(next, context)
             }
             (Stage::Sent(operations), Answer::Sent(step)) => self.sent(&operations, step, context),
-            _ => Err(Error::other("an answer without a question")),
+            _ => Err(Error::other("a sync got an answer that its action does not have")),
         }
     }
 
@@ -138,12 +138,13 @@ impl BalancerSync {
         Some(Action::Lock { key: context.cloud.lock(actual)?, actual: Arc::clone(actual) })
     }
 
-    /// Keeps what was read; if that is nothing, a deletion ends like this, and everything else fails.
+    /// Stores the load balancer that was read. If it no longer exists, a deletion ends with `ending`, and any other aim
+    /// fails.
     fn observe(&mut self, actual: Option<Shared>, ending: Ending) -> Result<()> {
         let before = std::mem::replace(&mut self.actual, actual);
         match (&self.actual, before) {
             (None, Some(before)) if !self.aim.deletes() => {
-                Err(Error::not_found(format!("{} went away while it was changed", before.place())))
+                Err(Error::not_found(format!("{} was deleted while it was being changed", before.place())))
             }
             (None, _) => {
                 self.ending = ending;
@@ -153,7 +154,7 @@ impl BalancerSync {
         }
     }
 
-    /// Plans what is to be done now. If the cloud is at work on the load balancer, that is awaited, and planned again.
+    /// Plans the next operations. If the cloud is changing the load balancer, the sync waits and then plans again.
     fn plan(&mut self, context: &mut Context<'_>) -> Flow {
         if self.plans >= PLANS {
             return Err(self.not_shown(&self.planned, context));
@@ -182,7 +183,7 @@ impl BalancerSync {
         }
     }
 
-    /// Sends a new plan, but for operations without effect.
+    /// Sends a new plan, except for operations that had no effect.
     fn begin(&mut self, mut operations: Vec<Operation>, context: &mut Context<'_>) -> Flow {
         operations.retain(|operation| !self.ineffective.contains(operation));
         let left = operations.iter().map(Operation::size).sum();
@@ -198,7 +199,7 @@ impl BalancerSync {
     fn follow(&mut self, next: Next, context: &mut Context<'_>) -> Flow {
         match next {
             Next::Plan => self.plan(context),
-            // Of a load balancer that is gone nothing is left to delete.
+            // A load balancer that no longer exists needs no further deletion.
             Next::Send(operations) if !operations.is_empty() && (self.actual.is_some() || !self.aim.deletes()) => {
                 let send = Action::Send { actual: self.actual.clone(), operations: operations.clone() };
                 self.await_answer(Stage::Sent(operations), send)
@@ -231,7 +232,7 @@ impl BalancerSync {
         self.follow(Next::Send(Vec::new()), context)
     }
 
-    /// Waits as long as the cloud is at work on the load balancer.
+    /// Waits as long as the cloud is changing the load balancer.
     fn settle(&mut self, parts: Parts, next: Next, context: &mut Context<'_>) -> Flow {
         self.annotate(context);
         match &self.actual {
@@ -243,7 +244,7 @@ impl BalancerSync {
         }
     }
 
-    /// Goes on with a load balancer on which the cloud is not at work, unless it failed.
+    /// Continues with a load balancer that the cloud is not changing, unless the load balancer failed.
     fn proceed(&mut self, next: Next, context: &mut Context<'_>) -> Flow {
         if let Some(actual) = &self.actual
             && let State::Failed(text) = &actual.state
@@ -260,11 +261,15 @@ impl BalancerSync {
         self.follow(next, context)
     }
 
-    /// Leaves out of a deletion what outlives the load balancer; and leaves nothing for others, if all of them go.
+    /// Leaves parts that outlive the load balancer out of a deletion, and clears the parts of other Services if all of
+    /// them go.
     fn leave_what_stays(&mut self, context: &Context<'_>) {
         let Some(actual) = self.actual.as_mut().filter(|_| self.aim.deletes()) else { return };
         if !actual.foreign.is_empty() && is_left_by_all(actual, context.identity, context.caches) {
-            tracing::warn!(id = actual.id, "a load balancer that failed is deleted: all Services that share it go");
+            tracing::warn!(
+                id = actual.id,
+                "failed load balancer is deleted, because all Services that share it are leaving"
+            );
             Arc::make_mut(actual).foreign.clear();
         }
         let stays = |part: &Part| self.aim == Aim::Superseded && (context.cloud.options().outlives)(part);
@@ -309,6 +314,6 @@ impl BalancerSync {
         context.reports.push(Report::Outdated);
         let name = self.actual.as_deref().map_or(&*context.identity.name, Actual::shown_name);
         let told: Vec<_> = steps(operations, name).steps.iter().map(ToString::to_string).collect();
-        Error::other(format!("the cloud does not show what it was told: {}", told.join("; ")))
+        Error::other(format!("the cloud accepted changes but does not show them: {}", told.join("; ")))
     }
 }

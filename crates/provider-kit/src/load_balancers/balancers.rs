@@ -20,7 +20,8 @@ use super::ownership::{Identity, Others, Sorted, living};
 use super::plan::steps;
 use super::run::Run;
 
-/// The load balancers of a cloud: `get`, `ensure`, `update_targets`, `delete` and `plan` from what a [`LoadBalancerCloud`] says.
+/// The load balancers of a cloud: implements `get`, `ensure`, `update_targets`, `delete` and `plan` on top of a
+/// [`LoadBalancerCloud`].
 pub struct Balancers {
     pub(super) known: Known,
     caches: OnceLock<Arc<dyn Caches>>,
@@ -30,7 +31,7 @@ pub struct Balancers {
 }
 
 impl Balancers {
-    /// The load balancers of a cloud, before anything is read.
+    /// Returns the load balancers of a cloud, before anything is read.
     #[must_use]
     pub fn of(cloud: impl LoadBalancerCloud, machines: Arc<dyn Machines>, options: Options) -> Self {
         Self {
@@ -46,8 +47,8 @@ impl Balancers {
         self.known.cloud()
     }
 
-    /// Lets it know which Services live, so that what a dead one left in our place can be taken over. Call it from
-    /// [`CloudProvider::set_caches`](cloud_provider::CloudProvider::set_caches).
+    /// Sets the caches, which tell which Services exist, so that a load balancer of a deleted Service can be adopted.
+    /// Call it from [`CloudProvider::set_caches`](cloud_provider::CloudProvider::set_caches).
     pub fn set_caches(&self, caches: Arc<dyn Caches>) {
         self.caches.get_or_init(|| caches);
     }
@@ -70,7 +71,7 @@ impl Balancers {
         let identity = Identity::new(cluster, service, self.cloud().naming(cluster, service));
         if identity.uid().is_empty() {
             return Err(Error::invalid(
-                "a Service without a UID cannot have a load balancer: nothing would tell whose it is",
+                "a Service without a UID cannot have a load balancer, because no owner tags could be written",
             ));
         }
         Ok(identity)
@@ -86,8 +87,8 @@ impl Balancers {
         Sorted::new(found.actuals, identity, &others)
     }
 
-    /// What is the Service's. To say that *nothing* is, the cloud is asked by name: a list may lag behind, and a finalizer
-    /// may hang on it (D-16).
+    /// Returns the Service's load balancers. An empty answer is confirmed by a read by name: a list may lag behind, and
+    /// a finalizer may depend on the answer (D-16).
     async fn ours(&self, identity: &Identity<'_>) -> Result<Sorted> {
         let found = match identity.is_leaving() {
             true => self.known.look_up_to_remove(identity).await?,
@@ -101,7 +102,7 @@ impl Balancers {
         self.read(identity).await
     }
 
-    /// What a change starts from.
+    /// Returns the load balancers that a change starts from.
     pub(super) async fn found(&self, identity: &Identity<'_>, aim: Aim, fresh: bool) -> Result<Sorted> {
         match aim {
             Aim::Targets if !fresh => self.ours(identity).await,
@@ -111,7 +112,7 @@ impl Balancers {
         }
     }
 
-    /// What is removed is read right before.
+    /// Returns the load balancers to delete, read immediately before the deletion.
     async fn found_to_remove(&self, identity: &Identity<'_>) -> Result<Sorted> {
         if let Some(found) = self.known.found_right_before(identity).await? {
             let sorted = self.sorted(found, identity);
@@ -122,14 +123,15 @@ impl Balancers {
         self.read(identity).await
     }
 
-    /// What is there, for certain.
+    /// Reads the Service's load balancers from a source that does not lag behind.
     async fn read(&self, identity: &Identity<'_>) -> Result<Sorted> {
         let sorted = self.sorted(self.known.find(identity).await?, identity);
         self.believed(sorted, identity).await
     }
 
-    /// Believes that nothing is left of what was there only after a control read. Then it is read once more, because the first
-    /// answer is older than the control read: with a credential that came right in between, that would prove nothing.
+    /// Accepts an empty answer only after a control read. The load balancers are then read once more, because the first
+    /// answer is older than the control read: with a credential that was corrected in between, the first answer would
+    /// prove nothing.
     pub(super) async fn believed(&self, sorted: Sorted, identity: &Identity<'_>) -> Result<Sorted> {
         if !sorted.is_empty() {
             return Ok(sorted);
@@ -140,14 +142,14 @@ impl Balancers {
         Ok(sorted)
     }
 
-    /// Two Services of this cluster may want to take over the same one at the same time: the first has it, unless it goes
-    /// away.
+    /// Claims a free load balancer for the Service. If two Services of this cluster want to adopt it at the same time,
+    /// the first one gets it, unless that Service is deleted.
     pub(super) fn claim(&self, free: &Actual, identity: &Identity<'_>) -> Result<()> {
         let lives = |uid: &str| living(uid, self.caches());
         match self.known.claim(&free.id, identity.uid(), lives) {
             None => Ok(()),
             Some(other) => Err(Error::invalid(format!(
-                "{} is being taken over by Service {other} of this cluster; it is left alone. Give one of the two another name for its load balancer",
+                "{} is being adopted by Service {other} of this cluster; it is left alone. Give one of the two another name for its load balancer",
                 free.place()
             ))),
         }
@@ -169,7 +171,7 @@ impl Balancers {
             Ok(Some(_)) => Ok(sorted),
             Ok(None) if names_are_unique => self.believed(sorted, identity).await,
             _ if is_certain => self.believed(sorted, identity).await,
-            // Refused, or to be made though the cloud would not refuse a second one: that must be certain.
+            // A refusal must be certain, and so must a creation where the cloud would accept a second load balancer.
             _ => self.read(identity).await,
         }
     }
@@ -277,7 +279,7 @@ impl LoadBalancers for Balancers {
     }
 }
 
-/// What it takes to remove these.
+/// Returns the steps that delete these load balancers.
 fn removal(ours: &[Shared], identity: &Identity<'_>) -> Result<Plan> {
     let mut plan = Plan::default();
     for actual in ours {

@@ -1,4 +1,4 @@
-//! A change of one load balancer, and what came of it.
+//! A change of one load balancer, and its outcome.
 
 use std::borrow::Cow;
 
@@ -8,21 +8,21 @@ use super::model::{Actual, OwnerTags, State, Tree};
 use super::ownership::Identity;
 use super::plan::Operation;
 
-/// What is to be done now.
+/// Operations to carry out on one load balancer.
 #[derive(Clone, Copy)]
 pub struct Change<'a> {
-    /// For whom.
+    /// The owner of the load balancer.
     pub identity: &'a Identity<'a>,
-    /// What is there; `None`: nothing yet.
+    /// The load balancer as it is now; `None` if there is none yet.
     pub actual: Option<&'a Actual>,
-    /// What is to be done, in order; never empty. Do at least the first.
+    /// The operations, in order; never empty. `apply` must carry out at least the first one.
     pub operations: &'a [Operation],
-    /// Told of waits within it, so that somebody else may work meanwhile.
+    /// Observer that is notified of waits, so that the worker can sync other Services meanwhile.
     pub observer: &'a dyn SyncObserver,
 }
 
 impl Change<'_> {
-    /// What will be there when the first `count` operations are done, as far as it can be told beforehand; `None`: nothing.
+    /// Predicts the load balancer after the first `count` operations; `None` if nothing is left of it.
     #[must_use]
     pub fn outcome(&self, count: usize) -> Option<Actual> {
         let operations = &self.operations[..count.min(self.operations.len())];
@@ -53,47 +53,50 @@ impl Change<'_> {
         Some(Actual { tree: Some(tree), ..outcome })
     }
 
-    /// What will be there when all is done.
+    /// Predicts the load balancer after all operations; `None` if nothing is left of it.
     #[must_use]
     pub fn outcome_of_all(&self) -> Option<Actual> {
         self.outcome(self.operations.len())
     }
 }
 
-/// What [`LoadBalancerCloud::apply`](super::LoadBalancerCloud::apply) has done.
+/// The outcome of [`LoadBalancerCloud::apply`](super::LoadBalancerCloud::apply).
 #[derive(Debug)]
 pub enum Applied {
-    /// The first so many operations, and this is what the cloud shows now. If it is [`State::Busy`], it is awaited.
+    /// The number of operations that were carried out, and the load balancer as the cloud shows it now. If it is
+    /// [`State::Busy`], the engine waits for it.
     Shown(usize, Box<Actual>),
-    /// The cloud has begun with the first so many and showed nothing; it is read until it is done. Not for what is new: its
-    /// id must be told.
+    /// The number of operations that the cloud has accepted without showing the result. The load balancer is read until
+    /// the cloud is done. Not for a load balancer that was just created: its ID must be returned.
     Begun(usize),
-    /// Some of it, and this is what the cloud shows now. The rest is planned anew from that, after it was awaited: for a cloud
-    /// that changes more than it was told (a network that is detached takes its targets along), or makes something new from
-    /// what it likes. Not endlessly: what comes to the same plan again is an error that names what keeps differing.
+    /// Some operations were carried out, and the cloud shows this. After waiting, the engine plans the rest again: for
+    /// a cloud that changes more than it was asked to (a network that is detached takes its targets along), or that
+    /// chooses an object of its own. Repetition is limited: a plan that comes out the same again is an error that names
+    /// the differences.
     PlanAgain(Box<Actual>),
-    /// All of them: it was not there any more, or nobody knows. Nothing is left of it, if a control read verifies that.
+    /// The load balancer was not found, or its fate is unknown; no operation is left. Nothing is left of it, if a
+    /// control read verifies that.
     Gone,
-    /// All of them: the cloud said that it removed it just now, which needs no control read.
+    /// The cloud confirmed the deletion; no operation is left, and no control read is needed.
     Removed,
-    /// A person has protected it: it is left as it is, and nothing more is to be done about its removal.
+    /// The load balancer is protected by a user: it stays, and its deletion is not tried again.
     Kept,
 }
 
 impl Applied {
-    /// [`Shown`](Self::Shown), for all of the change's operations.
+    /// Returns [`Shown`](Self::Shown), for all operations of the change.
     #[must_use]
     pub fn all(change: Change<'_>, actual: Actual) -> Self {
         Self::Shown(change.operations.len(), Box::new(actual))
     }
 
-    /// What is known now.
+    /// Returns the step that the engine continues with.
     pub(super) fn step(self, change: Change<'_>) -> Step {
         match self {
             Self::Shown(count, actual) => Step::Done(count.max(1), *actual),
             Self::Begun(count) => {
                 let count = count.max(1);
-                // What will be gone is still there.
+                // A load balancer whose deletion has begun still exists.
                 match change.outcome(count).or_else(|| change.actual.cloned()) {
                     Some(outcome) => Step::Done(count, Actual { state: State::Busy, ..outcome }),
                     None => Step::Gone,
@@ -107,9 +110,9 @@ impl Applied {
     }
 }
 
-/// The outcome of one request, the same for all clouds.
+/// The outcome of one request, in a form that is the same for all clouds.
 pub(super) enum Step<T = Actual> {
-    /// The first so many operations.
+    /// The number of operations that were carried out, and the result.
     Done(usize, T),
     PlanAgain(T),
     Gone,

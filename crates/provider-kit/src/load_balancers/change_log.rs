@@ -8,8 +8,8 @@ use super::change::Step;
 use super::model::{Actual, Shared};
 use super::plan::{Operation, steps};
 
-/// Logs what was done to a Service's load balancer. `before`: what there was; `operations`: the planned ones, of which `step` says
-/// how many were carried out.
+/// Logs a change of a Service's load balancer. `before` is the load balancer before the change; `step` tells how many
+/// of the planned `operations` were carried out.
 pub(super) fn log_change(
     service: &Service,
     before: Option<&Actual>,
@@ -46,7 +46,7 @@ fn event(was_there: bool, is_there: bool) -> &'static str {
     }
 }
 
-/// Returns the steps in a form for people, of which a thousand listeners do not make a line of a megabyte.
+/// Returns the steps as text for people, cut so that a thousand listeners do not make a line of a megabyte.
 fn changes(operations: &[Operation], name: &str) -> String {
     let steps: Vec<_> = steps(operations, name).steps.iter().map(ToString::to_string).collect();
     excerpt(steps.join("; "))

@@ -1,8 +1,9 @@
-//! An empty answer proves nothing: of a load balancer that was there it is believed only if the cloud still shows something
-//! else of the cluster with the same credential.
+//! Control reads: an empty answer about a load balancer is accepted only if the cloud still shows a machine of the
+//! cluster to the same credential.
 //!
-//! A credential of another project or account finds no load balancer, and no error. Without a control read a finalizer would go
-//! while the load balancer stays, or a second one be made in the wrong place.
+//! A credential of another project or account finds no load balancer, and no error. Without a control read, the
+//! finalizer would be removed while the load balancer stays, or a second load balancer would be created in the wrong
+//! project.
 
 use std::sync::Arc;
 
@@ -15,11 +16,11 @@ use super::ownership::Identity;
 use crate::coalescer::Coalescer;
 use crate::status::shown;
 
-/// Machines that are asked for, one after the other, until one is there.
+/// The maximum number of machines that are read, one after the other, until one is found.
 const MOST_READS: usize = 3;
 
-/// Whether the Service may have a load balancer: its status tells of one, or its finalizer, which comes before the first
-/// write to the cloud, while a status that could not be written tells of nothing (INV-2).
+/// Returns `true` if the Service may have a load balancer: its status shows one, or it has the finalizer. The finalizer
+/// is set before the first write to the cloud, while the status may never have been written (INV-2).
 fn may_have_one(service: &Service) -> bool {
     let finalizers = service.metadata.finalizers.as_deref().unwrap_or_default();
     finalizers.iter().any(|it| it == FINALIZER_LOAD_BALANCER) || !shown(service).is_empty()
@@ -28,18 +29,18 @@ fn may_have_one(service: &Service) -> bool {
 /// The result of a control read.
 #[derive(Clone)]
 enum ControlRead {
-    /// The cloud shows one.
+    /// The cloud shows a machine.
     Seen,
     /// The cluster has no machine to read.
     NoMachines,
-    /// It shows none of these.
+    /// The cloud shows none of these machines.
     NoneSeen(Arc<str>),
 }
 
 /// Control reads that several callers share: one machine verifies all answers that came before it was read.
 pub(super) struct ControlReads(Coalescer<(), Caller, ControlRead>);
 
-/// What one caller asks with.
+/// The input of one caller.
 type Caller = (Known, Option<Arc<dyn Caches>>);
 
 impl Default for ControlReads {
@@ -52,11 +53,11 @@ impl Default for ControlReads {
 }
 
 impl ControlReads {
-    /// Reads a machine of the cluster to verify that nothing is there for this Service. Returns `false` if that may be believed
-    /// without: a Service that never had a load balancer needs no control read, a cluster without machines has none to offer.
+    /// Reads a machine of the cluster to verify that this Service has no load balancer. Returns `false` if no control
+    /// read is needed or possible: for a Service that never had a load balancer, and for a cluster without machines.
     ///
     /// # Errors
-    /// *Unauthorized* if none of the machines asked for is there either.
+    /// *Unauthorized* if none of the machines is found either.
     pub(super) async fn verify(
         &self,
         known: &Known,
@@ -66,15 +67,17 @@ impl ControlReads {
         if !may_have_one(identity.service) {
             return Ok(false);
         }
-        // One that was asked for earlier proves nothing: the credential may have become another project's since.
+        // An earlier control read proves nothing: the credential may have become another project's since.
         match self.0.join((), (known.clone(), caches.cloned())).await {
             Ok(ControlRead::Seen) => Ok(true),
             Ok(ControlRead::NoMachines) => Ok(false),
             Ok(ControlRead::NoneSeen(machines)) => Err(Error::unauthorized(format!(
-                "load balancer {:?}, which this service had or was about to have, is not found, but neither are the machines of {machines}: nothing is concluded from that. Check that the credential is for this cluster's project or account",
+                "load balancer {:?} of this Service is not found, but neither are the machines of {machines}, so the load balancer is not taken for deleted. Check that the credential is for this cluster's project or account",
                 identity.name,
             ))),
-            Err(error) => Err(error.context(format!("cannot tell whether load balancer {:?} is gone", identity.name))),
+            Err(error) => {
+                Err(error.context(format!("cannot verify that load balancer {:?} no longer exists", identity.name)))
+            }
         }
     }
 }
@@ -91,7 +94,7 @@ async fn ask(cloud: &dyn AnyCloud, caches: Option<&dyn Caches>) -> Result<Contro
         match cloud.has_machine(node).await {
             Ok(true) => return Ok(ControlRead::Seen),
             Ok(false) => asked.push(&*node.name),
-            // No machine of this cloud (P-15).
+            // The Node is no machine of this cloud (P-15).
             Err(error) if error.is_invalid() => {}
             Err(error) => {
                 asked.push(&*node.name);

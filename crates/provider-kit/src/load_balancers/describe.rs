@@ -12,7 +12,7 @@ use super::model::{Actual, OwnerTags, Part, State, Tree};
 use super::ownership::{Others, ownership};
 
 impl Balancers {
-    /// Reads everything that carries the Service's owner tags or name, and tells whose it is.
+    /// Reads every load balancer that carries the Service's owner tags or name, and tells who owns it.
     pub(super) async fn descriptions(&self, request: &LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
         let identity = self.identity(request)?;
         let found = self.known.find(&identity).await?;

@@ -1,7 +1,7 @@
-//! All load balancers of a cloud, read once and shared by every Service (INV-8).
+//! The cache of all load balancers of a cloud, read once and shared by every Service (INV-8).
 //!
-//! What is known comes from lists, which may lag behind, and from *certain* reads: by id, by name, and the answers to our
-//! own writes. A list does not overrule a certain read for [`SETTLING`].
+//! The cache is filled from lists, which may lag behind, and from *certain* reads: by ID, by name, and from the answers
+//! to our own writes. A list does not overrule a certain read for [`SETTLING`].
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,32 +19,32 @@ use crate::coalescer::Coalescer;
 use crate::paging::Reading;
 use crate::transport::Priority;
 
-/// How old what is known may be for a Service to be judged by it.
+/// The maximum age of a cached load balancer in a sync of a Service.
 pub const MAX_AGE: Duration = Duration::from_secs(60);
-/// How long a cloud's list may lag behind its single reads.
+/// The time by which a cloud's list may lag behind its single reads.
 pub const SETTLING: Duration = Duration::from_secs(60);
 
-/// How old a certain read may be for a deletion to start from it: the controller asks whether there is something, and deletes
-/// right after.
+/// The maximum age of a certain read that a deletion starts from: the controller checks for a load balancer and deletes
+/// it right after.
 const RIGHT_BEFORE: Duration = Duration::from_secs(5);
 
-/// How long it counts that nothing was there when one was to be made and the cloud had no time.
+/// The time for which a deferred creation counts: nothing existed, and the cloud limited the rate of the creation.
 const DEFERRED: Duration = Duration::from_secs(60 * 60);
 
-/// How long a read of one that is awaited waits for others to join.
+/// The time that a poll of one load balancer waits for other polls to join.
 const WINDOW: Duration = Duration::from_millis(250);
 
-/// How many are on a page, if the last list was too short to tell.
+/// The page size that is assumed if the last list was too short to tell.
 const LIKELY_PAGE: usize = 100;
 
-/// From so many on, what is remembered of single ones is sorted out without waiting for a list.
+/// The number of entries from which expired ones are removed without waiting for a list.
 const MANY: usize = 256;
 
 #[derive(Clone)]
 pub(super) struct Known(Arc<Inner>);
 
 struct Inner {
-    /// Behind a pointer: a program with many clouds has the code around it once.
+    /// The cloud, boxed: a program with many clouds has the code around it once.
     cloud: Box<dyn AnyCloud>,
     sets: TargetSets,
     state: Mutex<State>,
@@ -55,38 +55,39 @@ struct Inner {
 #[derive(Default)]
 struct State {
     entries: HashMap<String, Entry>,
-    /// Names, UIDs and signs → ids.
+    /// IDs of load balancers by name, Service UID and legacy owner tag.
     handles: HashMap<String, Vec<String>>,
-    /// When the last whole list began.
+    /// The time at which the last complete list began.
     listed: Option<Instant>,
     pages: usize,
-    /// Ids that are gone, and since when we know.
+    /// IDs of deleted load balancers, and the time at which the deletion was noticed.
     gone: HashMap<String, Instant>,
-    /// UIDs of Services for which a request was sent whose outcome is not known.
+    /// UIDs of Services for which a request was sent whose outcome is unknown.
     stale: HashSet<String>,
-    /// UIDs of Services of which everything was read for certain, when that began, and no request was sent since.
+    /// UIDs of Services whose load balancers were all read with certainty, and the time at which the read began.
+    /// Removed by the next request.
     found: HashMap<String, Instant>,
-    /// UIDs of Services for which one was about to be made, nothing being there, when the cloud had no time for it; its name,
-    /// and when.
+    /// UIDs of Services whose creation was deferred: no load balancer existed, and the cloud limited the rate. With the
+    /// load balancer's name, and the time.
     deferred: HashMap<String, (String, Instant)>,
-    /// Who takes over what had no owner tags, by its id, and since when.
+    /// UIDs of Services that adopt a load balancer without owner tags, by its ID, and the time of the claim.
     claimed: HashMap<String, (String, Instant)>,
-    /// Single reads since the last list, and when the last one was.
+    /// Number of single reads since the last list, and the time of the last one.
     spent: usize,
     spent_at: Option<Instant>,
 }
 
 struct Entry {
     actual: Shared,
-    /// What it says is at most this old.
+    /// The latest time at which the observed state was true.
     at: Instant,
     is_certain: bool,
 }
 
-/// What is known of one Service's load balancer.
+/// The cached or observed load balancers of one Service.
 pub(super) struct Found {
     pub(super) actuals: Vec<Shared>,
-    /// Whether it was read by id or name just now.
+    /// If set, the load balancers were just read by ID or name.
     pub(super) is_certain: bool,
 }
 
@@ -108,8 +109,8 @@ impl Known {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of this Service's, at most [`MAX_AGE`] old. One list answers for all Services that come at the same
-    /// time; a few reads by name are cheaper than a list of many pages.
+    /// Returns the Service's load balancers, at most [`MAX_AGE`] old. One list answers for all Services that are synced
+    /// at the same time; a few reads by name are cheaper than a list of many pages.
     pub(super) async fn look_up(&self, identity: &Identity<'_>) -> Result<Found> {
         let recalled = self.state().recall(identity);
         if let Some(found) = recalled {
@@ -122,13 +123,13 @@ impl Known {
         let recalled = self.state().recall(identity);
         match recalled {
             Some(found) => self.whole(found).await,
-            // The list was not whole.
+            // The list was partial.
             None => self.find(identity).await,
         }
     }
 
-    /// What is known of a Service's that is about to go. If that must be read it is read for certain: its removal needs no
-    /// other read then, and would need one after a list.
+    /// Returns the load balancers of a Service that is about to lose them. A read that is necessary is a certain one,
+    /// so that the deletion needs no further read; after a list it would.
     pub(super) async fn look_up_to_remove(&self, identity: &Identity<'_>) -> Result<Found> {
         let recalled = self.state().recall(identity);
         match recalled {
@@ -137,7 +138,7 @@ impl Known {
         }
     }
 
-    /// What was read for certain just now, if it was and nothing was changed since.
+    /// Returns the result of a certain read from a moment ago, unless there was none or something was changed since.
     pub(super) async fn found_right_before(&self, identity: &Identity<'_>) -> Result<Option<Found>> {
         let found = self.state().found_right_before(identity);
         match found {
@@ -146,14 +147,14 @@ impl Known {
         }
     }
 
-    /// What is there, for certain.
+    /// Reads the Service's load balancers by name and ID, from a source that does not lag behind.
     pub(super) async fn find(&self, identity: &Identity<'_>) -> Result<Found> {
         let began = Instant::now();
-        // What a list lacks that is not complete may exist all the same.
+        // A load balancer that a partial list lacks may exist all the same.
         let found = self.cloud().read(Query::Owner(identity)).await?.complete()?.into_items();
         let seen: HashSet<String> = found.iter().map(|actual| actual.id.clone()).collect();
         let mut actuals: Vec<Shared> = found.into_iter().map(|actual| self.put_at(actual, began)).collect();
-        // One that was renamed in the meantime, or whose name another one has now.
+        // A cached load balancer may have been renamed meanwhile, or another one may have its name now.
         let others = self.state().ids(identity).into_iter().filter(|id| !seen.contains(id)).collect::<Vec<_>>();
         for id in others {
             match self.one(&id).await? {
@@ -166,15 +167,16 @@ impl Known {
         Ok(found)
     }
 
-    /// Whether nothing was seen of this Service's in the last list, however old that is. Enough to make one where the cloud
-    /// refuses a second one of the same name.
+    /// Returns `true` if the last list showed no load balancer of this Service, however old the list is. Sufficient for
+    /// a creation where the cloud refuses a second load balancer of the same name.
     pub(super) fn has_never_seen(&self, identity: &Identity<'_>) -> bool {
         let state = self.state();
         state.listed.is_some() && !state.stale.contains(identity.uid()) && state.ids(identity).is_empty()
     }
 
-    /// What is known and marked for a Service of this cluster that does not live. Only an id says that the Service was this
-    /// cluster's: two may have one name. `None` before the first list.
+    /// Returns the cached load balancers whose owner tags name a Service of this cluster that does not exist. Only a
+    /// cluster ID proves that the Service was this cluster's, because two clusters may have the same name. `None`
+    /// before the first list.
     pub(super) fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
         let id = cluster.id.as_deref()?;
         let state = self.state();
@@ -185,7 +187,7 @@ impl Known {
         Some(orphans.map(|actual| actual.place()).collect())
     }
 
-    /// Reads the parts of those whose list did not tell them.
+    /// Reads the parts of load balancers whose list did not show them.
     async fn whole(&self, mut found: Found) -> Result<Found> {
         for actual in &mut found.actuals {
             if actual.tree.is_some() {
@@ -203,8 +205,8 @@ impl Known {
         Ok(found)
     }
 
-    /// Single reads are counted: once a list would have been as cheap it is read, so that many Services that come one by one
-    /// cost at most twice what one list costs.
+    /// Counts single reads and returns `true` once a list would have been as cheap, so that many Services that are
+    /// synced one by one cost at most twice as much as one list.
     fn list_is_cheaper(&self) -> bool {
         let mut state = self.state();
         if state.listed.is_none() || self.0.lists.can_share(&(), false) {
@@ -218,7 +220,7 @@ impl Known {
         state.spent >= state.pages.max(state.entries.len() / LIKELY_PAGE)
     }
 
-    /// Reads all, together with everybody who wants the same.
+    /// Reads all load balancers, together with all concurrent callers.
     async fn list(&self) -> Result<()> {
         self.0.lists.share((), self.clone(), false, Priority::default()).await
     }
@@ -229,7 +231,7 @@ impl Known {
         let is_whole = match &reading {
             Reading::Complete { .. } => true,
             Reading::Flawed { flaw, .. } => {
-                tracing::warn!(%flaw, "load balancers that are missing in it are looked for one by one");
+                tracing::warn!(%flaw, "partial list of load balancers; missing ones are read one by one");
                 false
             }
         };
@@ -242,7 +244,7 @@ impl Known {
         Ok(())
     }
 
-    /// Reads all, past what is known. A partial list is an error.
+    /// Reads all load balancers, bypassing the cache. A partial list is an error.
     pub(super) async fn read_all(&self) -> Result<Vec<Actual>> {
         Ok(self.cloud().read(Query::All(&self.0.sets)).await?.complete()?.into_items())
     }
@@ -251,12 +253,12 @@ impl Known {
         Arc::new(actual.sharing(&self.0.sets))
     }
 
-    /// How old what is known of it may be: from when.
+    /// Returns the time from which the cached state of a load balancer is known to be true.
     pub(super) fn since(&self, id: &str) -> Option<Instant> {
         self.state().entries.get(id).map(|entry| entry.at)
     }
 
-    /// Remembers what a certain read, or the answer to a write, has just told.
+    /// Caches the result of a certain read, or of the answer to a write.
     pub(super) fn put(&self, actual: Actual) -> Shared {
         self.put_at(actual, Instant::now())
     }
@@ -267,7 +269,7 @@ impl Known {
         actual
     }
 
-    /// Remembers that it is gone; ids are never used twice.
+    /// Caches that the load balancer no longer exists; IDs are never reused.
     pub(super) fn forget(&self, id: &str) {
         let mut state = self.state();
         state.remove(id);
@@ -277,13 +279,14 @@ impl Known {
         state.gone.insert(id.to_owned(), Instant::now());
     }
 
-    /// Remembers nothing of it any more.
+    /// Removes the load balancer from the cache.
     pub(super) fn evict(&self, id: &str) {
         self.state().remove(id);
     }
 
-    /// Notes that this Service takes over what is nobody's; who else does, if one that lives came first. That holds until what
-    /// anybody read before the first one marked it is surely forgotten.
+    /// Notes that this Service adopts a load balancer without an owner. Returns the name of another Service that came
+    /// first and still exists. The claim holds until every state that was read before the first Service wrote its owner
+    /// tags is certainly out of date.
     pub(super) fn claim(&self, id: &str, uid: &str, lives: impl Fn(&str) -> Option<String>) -> Option<String> {
         let mut state = self.state();
         state.claimed.retain(|_, (_, at)| at.elapsed() < SETTLING);
@@ -295,8 +298,8 @@ impl Known {
         None
     }
 
-    /// From now on nobody knows what is there for this Service, until [`settle`](Self::settle) or [`find`](Self::find). Said
-    /// before a request is sent, so that it holds for one whose answer is never heard, too.
+    /// Marks the state of this Service's load balancers as unknown until [`settle`](Self::settle) or
+    /// [`find`](Self::find). Called before a request is sent, so that a request whose answer is lost counts, too.
     pub(super) fn mark_stale(&self, uid: &str) {
         let mut state = self.state();
         state.stale.insert(uid.to_owned());
@@ -304,8 +307,9 @@ impl Known {
         state.deferred.remove(uid);
     }
 
-    /// The cloud had no time to make one where nothing was. Nothing needs to be read before it is tried again, nor verified by
-    /// a control read: that has happened, and if it was made all the same the next try is a conflict.
+    /// Notes that the cloud limited the rate of a creation where nothing existed. The next attempt needs neither a read
+    /// nor a control read: both have happened, and if the load balancer was created all the same, the next attempt is a
+    /// conflict.
     pub(super) fn defer_creation(&self, identity: &Identity<'_>) {
         let mut state = self.state();
         state.stale.remove(identity.uid());
@@ -315,26 +319,26 @@ impl Known {
         state.deferred.insert(identity.uid().to_owned(), (identity.name.clone(), Instant::now()));
     }
 
-    /// Returns `true` if a [deferred creation](Self::defer_creation) was the last that happened, and nothing was seen of this
-    /// Service's since.
+    /// Returns `true` if a [deferred creation](Self::defer_creation) was the last event, and no load balancer of this
+    /// Service was seen since.
     pub(super) fn is_creation_deferred(&self, identity: &Identity<'_>) -> bool {
         let state = self.state();
         let deferred = state.deferred.get(identity.uid());
         deferred.is_some_and(|(name, at)| *name == identity.name && at.elapsed() < DEFERRED)
     }
 
-    /// The request was answered.
+    /// Notes that the request was answered.
     pub(super) fn settle(&self, uid: &str) {
         self.state().stale.remove(uid);
     }
 
-    /// Reads one on which the cloud is at work, together with all others that are awaited; without its parts if the cloud is
-    /// asked for less.
+    /// Reads a load balancer that the cloud is changing, together with all others that are waited for; without its
+    /// parts if the cloud offers a smaller read.
     pub(super) async fn poll(&self, id: &str) -> Result<Option<Shared>> {
         let in_a_moment = |_| Instant::now() + WINDOW;
         match self.0.reads.join_at((), (self.clone(), id.to_owned()), in_a_moment).await {
             Ok(seen) => Ok(seen.get(id).cloned()),
-            // One that cannot be read is no news of the others (INV-6).
+            // An error about one load balancer says nothing about the others (INV-6).
             Err(_) => self.read(id).await,
         }
     }
@@ -342,7 +346,7 @@ impl Known {
     async fn read_many(&self, ids: &[String]) -> Result<Arc<HashMap<String, Shared>>> {
         let began = Instant::now();
         let read = self.cloud().read(Query::Ids(ids, Detail::State)).await?.complete()?.into_items();
-        // A busy load balancer that was read in part is news only for the callers that wait for it.
+        // A busy load balancer that was read in part is of use only to the callers that wait for it.
         let keep = |actual: Actual| match actual.tree {
             Some(_) => self.put_at(actual, began),
             None => Arc::new(actual),
@@ -360,7 +364,7 @@ impl Known {
         Ok(read.into_items().pop())
     }
 
-    /// Reads one, whole.
+    /// Reads a whole load balancer by its ID.
     pub(super) async fn read(&self, id: &str) -> Result<Option<Shared>> {
         let began = Instant::now();
         let read = self.one(id).await?;
@@ -372,7 +376,7 @@ impl Known {
 }
 
 impl State {
-    /// What is known and not too old; `None`: the cloud must be asked.
+    /// Returns the cached load balancers that are not too old; `None` if the cloud must be read.
     fn recall(&self, identity: &Identity<'_>) -> Option<Found> {
         if self.stale.contains(identity.uid()) {
             return None;

@@ -1,24 +1,25 @@
-//! Which targets found no room, and who was told (D-4).
+//! Targets that found no room in a pool, and the reports of them (D-4).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::Targets;
 
-/// What is remembered of each Service's pools.
+/// The targets without room in each Service's pools.
 #[derive(Default)]
 pub(super) struct LeftOut(Mutex<HashMap<String, HashMap<String, Memory>>>);
 
 #[derive(Default)]
 struct Memory {
-    /// Those without room at the last look.
+    /// Targets without room in the last sync.
     seen: Targets,
-    /// Those of them that were told.
+    /// Targets without room that were reported.
     told: Targets,
 }
 
 impl LeftOut {
-    /// Remembers those that find no room now; which of them are to be told. `changes`: whether the load balancer is changed.
+    /// Stores the targets that find no room now, and returns the ones to report. `changes`: the load balancer is
+    /// changed.
     pub(super) fn news(&self, uid: &str, pool: &str, left: Targets, changes: bool) -> Targets {
         let mut services = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pools = services.entry(uid.to_owned()).or_default();
@@ -34,7 +35,7 @@ impl LeftOut {
         news
     }
 
-    /// The Service has no load balancer any more.
+    /// Forgets a Service that has no load balancer any more.
     pub(super) fn forget(&self, uid: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_told_once_and_what_was_found_at_a_start_only_with_a_change() {
+    fn target_without_room_is_reported_once_and_after_a_start_with_a_change() {
         let left_out = LeftOut::default();
         let steps: [(&str, bool, &str); 9] = [
             ("cd", false, ""),

@@ -1,4 +1,4 @@
-//! Runs that change the same thing go one after the other (P-27).
+//! Locks that make changes of the same object run one after the other (P-27).
 
 use cloud_provider::SyncObserver;
 use tokio::sync::OwnedMutexGuard;
@@ -7,12 +7,12 @@ use tokio::time::Instant;
 use super::known::MAX_AGE;
 use crate::keyed_lock::KeyedLock;
 
-/// For which Service it was last changed, and until when.
+/// The Service for which the object was last changed, and the time at which the change ended.
 type Last = Option<(String, Instant)>;
 
 pub(super) struct Locks(KeyedLock<String, Last>);
 
-/// The right to change it for one Service, until this is dropped.
+/// The right to change an object for one Service, until this guard is dropped.
 pub(super) struct Held {
     last: OwnedMutexGuard<Last>,
     uid: String,
@@ -26,7 +26,7 @@ impl Default for Locks {
 }
 
 impl Locks {
-    /// The right to change what has this key, as soon as nobody else has it.
+    /// Waits for the right to change the object with this key.
     pub(super) async fn take(&self, key: String, uid: &str, observer: &dyn SyncObserver) -> Held {
         let last = match self.0.try_lock(key.clone()) {
             Some(last) => last,
@@ -41,18 +41,18 @@ impl Locks {
     }
 }
 
-/// Whether somebody may still know what was before.
+/// Returns `true` if a cache may still hold the state before the last change.
 fn is_news(last: &Last) -> bool {
     last.as_ref().is_some_and(|(_, at)| at.elapsed() < MAX_AGE)
 }
 
 impl Held {
-    /// It is about to be changed.
+    /// Notes that the object is about to be changed.
     pub(super) fn note_change(&mut self) {
         self.changes = true;
     }
 
-    /// Whether what was read at that time was changed for another Service since.
+    /// Returns `true` if the object was changed for another Service after it was `read`.
     pub(super) fn overtook(&self, read: Option<Instant>) -> bool {
         let other = self.last.as_ref().filter(|(uid, _)| *uid != self.uid);
         other.is_some_and(|(_, changed)| read.is_none_or(|read| read <= *changed))
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_read_before_another_changed_it_is_out_of_date() {
+    async fn read_before_a_change_of_another_service_is_out_of_date() {
         let (locks, second) = (Locks::default(), Duration::from_secs(1));
         let take = |uid: &'static str| locks.take("lb".into(), uid, &());
         let before = Instant::now();

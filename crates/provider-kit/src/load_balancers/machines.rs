@@ -1,4 +1,4 @@
-//! The machines of a cloud, as load balancers ask for them.
+//! The machines of a cloud, as far as load balancers need them.
 
 use cloud_provider::{Node, Result, async_trait};
 
@@ -9,17 +9,17 @@ use crate::transport::Priority;
 /// Machines that load balancers send traffic to, read with the credential with which load balancers are read.
 #[async_trait]
 pub trait Machines: Send + Sync + 'static {
-    /// Returns `true` if the cloud shows the Node's machine. Asked when a load balancer that a Service had is not found: if none
-    /// of the cluster's machines is found either, the credential is another project's.
+    /// Returns `true` if the cloud shows the Node's machine. Used when a load balancer that a Service had is not found:
+    /// if none of the cluster's machines is found either, the credential is another project's.
     ///
     /// # Errors
-    /// *Invalid* for a Node that is no machine of this cloud; else what the cloud answered.
+    /// *Invalid* for a Node that is no machine of this cloud; otherwise the cloud's answer.
     async fn has(&self, node: &Node) -> Result<bool>;
 
-    /// IDs of all machines. Asked when the cloud refuses a change because a target does not exist any more.
+    /// Returns the IDs of all machines. Used when the cloud refuses a change because a target no longer exists.
     ///
     /// # Errors
-    /// What the cloud answered, also if the list is not complete.
+    /// The cloud's answer, also for a partial list.
     async fn ids(&self) -> Result<Targets>;
 }
 

@@ -1,36 +1,41 @@
-//! Load balancers for any cloud: from what a Service wants and what the cloud has to ordered, idempotent operations.
+//! Load balancers for any cloud: ordered, idempotent operations that lead from the observed to the desired state.
 //!
-//! A provider describes its cloud in a [`LoadBalancerCloud`], with [`Resource`]s; [`Balancers`] makes [`LoadBalancers`](cloud_provider::LoadBalancers) of
-//! it. What a provider need not think of any more:
+//! A provider describes its cloud in a [`LoadBalancerCloud`], with [`Resource`]s; [`Balancers`] implements
+//! [`LoadBalancers`](cloud_provider::LoadBalancers) on top of it. The engine takes care of:
 //!
-//! * **Order.** [`plan`] compares two [`Tree`]s of [`Part`]s; the operations are safe at every step, and can be broken off
-//!   after any of them: the next plan goes on from there (INV-2). Planned again after all is done, there is nothing to do.
-//! * **Ownership** (D-11, INV-7). What carries our [`OwnerTags`] is ours. What carries the legacy owner tag and no mark is
-//!   ours too, and is marked along with its next real change. What is marked for another cluster, or for another live
-//!   Service, is refused and never changed; what a dead Service of this cluster left under our name is taken over.
-//! * **Cost** (INV-8). All Services share what was read: one list for a start of the program, no read at all for a change
-//!   within [`MAX_AGE`], few single reads for few Services later on, and one request for all that wait for the cloud.
-//! * **Certainty.** Lists may lag behind. Before anything is deleted, before it is said that nothing is there, after a
-//!   conflict and after any request whose outcome is not known (an error, a lost answer, a dropped call) it is read by name
-//!   and by id. *Conflict* on the making means that it exists: it is read, and ours if it carries our mark.
-//! * **No empty answer is believed by itself.** A load balancer that a Service had and that is not found is gone only if the
-//!   cloud still shows a machine of the cluster; a credential of the wrong project finds neither.
-//! * **Patience.** While the cloud is at work the controller's worker does something else, and all that wait are looked at
-//!   with one request (INV-6). One that failed and never worked is made anew, if the provider [says so](LoadBalancerCloud::recovery).
-//! * **Sharing.** What several Services share ([`LoadBalancerCloud::lock`]) is changed for one after the other, each from what the one
-//!   before left; parts of others ([`Actual::foreign`]) stay, and what is wanted can be
-//!   [fitted](LoadBalancerCloud::fit) to what is there.
-//! * **Moves.** A Service may [say which one](Naming::requested_id) it wants. If it has another one, that serves on until the
-//!   new one stands and its address is on the Service; then it goes, as far as it is the Service's.
-//! * **Targets.** The controller decides who is a target; an empty set is obeyed. A set that nobody knows is not empty: see
-//!   [`machine_ids`] (P-25).
+//! * **Order.** [`plan`] compares two [`Tree`]s of [`Part`]s. The operations are safe at every step, and may be
+//!   interrupted after any of them: the next plan continues from there (INV-2). A plan after all operations is empty.
+//! * **Ownership** (D-11, INV-7). A load balancer with our [`OwnerTags`] is ours. A load balancer with the legacy owner
+//!   tag and without owner tags is ours too, and gets owner tags along with its next change. A load balancer with the
+//!   owner tags of another cluster, or of another existing Service, is refused and never changed. A load balancer that
+//!   a deleted Service of this cluster left under our name is adopted.
+//! * **Cost** (INV-8). All Services share one cache: one list at the start of the process, no read for a change within
+//!   [`MAX_AGE`], few single reads for few Services later on, and one request for all Services that wait for the cloud.
+//! * **Certainty.** Lists may lag behind. Before a deletion, before an empty answer is returned, after a conflict and
+//!   after any request whose outcome is unknown (an error, a lost answer, a dropped call), load balancers are read by
+//!   name and ID. A *conflict* on creation means that the load balancer exists: it is read, and ours if it carries our
+//!   owner tags.
+//! * **Control reads.** A load balancer that a Service had and that is not found counts as deleted only if the cloud
+//!   still shows a machine of the cluster; a credential of the wrong project finds neither.
+//! * **Waiting.** While the cloud is changing a load balancer, the controller's worker is released, and all load
+//!   balancers that are waited for are polled with one request (INV-6). A load balancer that failed and never worked is
+//!   created again, if the provider [allows it](LoadBalancerCloud::recovery).
+//! * **Sharing.** A load balancer that several Services share ([`LoadBalancerCloud::lock`]) is changed for one Service
+//!   after the other, each time from its current state. The parts of other Services ([`Actual::foreign`]) stay, and the
+//!   desired state can be [fitted](LoadBalancerCloud::fit) to the observed one.
+//! * **Moves.** A Service may [request a load balancer](Naming::requested_id). The load balancer that it has serves on
+//!   until the requested one works and its address is on the Service; then the old one is deleted, as far as the
+//!   Service owns it.
+//! * **Targets.** The controller decides which Nodes are targets, and an empty set is applied. An unknown set is not
+//!   empty: see [`machine_ids`] (P-25).
 //!
 //! # One request, or many
 //!
-//! [`LoadBalancerCloud::apply`] is handed all operations that are left, and says how many it has done. A cloud that takes the
-//! whole state in one request uses [`WholeObjects`]; one with a request for each part looks at the first operation only; one that
-//! makes the whole tree with one POST and changes part by part does the one for `Create` of [`Part::Balancer`] and the other for
-//! the rest. What is [`State::Busy`] afterwards is awaited before the next.
+//! [`LoadBalancerCloud::apply`] gets all remaining operations, and returns how many it has carried out. A cloud that
+//! takes the whole state in one request uses [`WholeObjects`]. A cloud with one request for each part carries out the
+//! first operation only. A cloud that creates the whole resource graph with one POST and changes it part by part does
+//! the former for `Create` of [`Part::Balancer`] and the latter for the rest. A load balancer that is [`State::Busy`]
+//! afterwards is waited for before the next request.
 //!
 //! ```
 //! use cloud_provider::{Result, Service, async_trait};

@@ -1,4 +1,4 @@
-//! A load balancer as a tree of parts, wanted and actual.
+//! A load balancer as a graph of parts, desired and observed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,11 +11,11 @@ use jiff::Timestamp;
 use super::plan::Operation;
 use super::{Attributes, SortedMap, TargetSets, Targets};
 
-/// Setting of a listener: the pool that it sends traffic to.
+/// Setting of a listener: the pool that the listener sends traffic to.
 pub const POOL: &str = "pool";
 
-/// A part of a load balancer. The order of this type is the order in which parts are made; they are removed the other way
-/// round.
+/// A part of a load balancer. The order of this type is the order in which parts are created; they are deleted in
+/// reverse order.
 ///
 /// | cloud has | becomes |
 /// |---|---|
@@ -24,59 +24,59 @@ pub const POOL: &str = "pool";
 /// | a firewall, a certificate, a reserved address, a health check as an object of its own | [`CreatedBefore`](Part::CreatedBefore) |
 /// | a floating IP or DNS name on top | [`CreatedAfter`](Part::CreatedAfter) |
 ///
-/// What cannot be changed on a pool (its protocol, say) belongs into its name: then the new pool is made, the listener moves
-/// and the old pool goes, in this order.
+/// A property that cannot be changed on a pool (its protocol, for example) belongs in the pool's name: then the new
+/// pool is created, the listener moves and the old pool is deleted, in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// Something that must be there before it.
+    /// An auxiliary resource that is created before the load balancer.
     CreatedBefore(Auxiliary),
     /// The load balancer itself.
     Balancer,
-    /// Targets that belong together, and how they are checked.
+    /// A group of targets, with their health check.
     Pool(String),
-    /// A port that takes traffic, for the pool in its setting [`POOL`].
+    /// A port that accepts traffic, for the pool in its setting [`POOL`].
     Listener(Port),
-    /// Something that leads traffic to it once it works.
+    /// An auxiliary resource that leads traffic to the load balancer once it works.
     CreatedAfter(Auxiliary),
 }
 
 impl Part {
-    /// Something of this kind that must be there before it; lower ranks are made first.
+    /// Returns an auxiliary resource that is created before the load balancer; lower ranks are created first.
     #[must_use]
     pub fn created_before(rank: u8, kind: &'static str, name: impl Into<String>) -> Self {
         Self::CreatedBefore(Auxiliary { rank, kind: kind.into(), name: name.into() })
     }
 
-    /// Something of this kind on top of it.
+    /// Returns an auxiliary resource that is created after the load balancer.
     #[must_use]
     pub fn created_after(kind: &'static str, name: impl Into<String>) -> Self {
         Self::CreatedAfter(Auxiliary { rank: 0, kind: kind.into(), name: name.into() })
     }
 
-    /// Whether it is something of this kind beside the load balancer.
+    /// Returns `true` if the part is an auxiliary resource of this kind.
     #[must_use]
     pub fn is_of_kind(&self, wanted: &str) -> bool {
         matches!(self, Self::CreatedBefore(Auxiliary { kind, .. }) | Self::CreatedAfter(Auxiliary { kind, .. }) if kind == wanted)
     }
 }
 
-/// A part beside the load balancer.
+/// An auxiliary resource of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Auxiliary {
-    /// Lower ranks are made first.
+    /// The rank in the order of creation; lower ranks are created first.
     pub rank: u8,
-    /// What it is, for messages: `security group`.
+    /// The kind, for messages: `security group`.
     pub kind: Cow<'static, str>,
-    /// Which one.
+    /// The name among the resources of the kind.
     pub name: String,
 }
 
-/// Port and transport protocol: 53/TCP and 53/UDP are two.
+/// A port and its transport protocol: 53/TCP and 53/UDP are different ports.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Port {
-    /// 1 to 65535.
+    /// Port number, 1 to 65535.
     pub number: u16,
-    /// `TCP`, `UDP` or `SCTP`.
+    /// Transport protocol: `TCP`, `UDP` or `SCTP`.
     pub protocol: Cow<'static, str>,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Port {
     }
 }
 
-/// For messages; the load balancer's name is added by those who know it.
+/// Displays the part for messages; the caller adds the load balancer's name.
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -100,7 +100,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// All parts of one load balancer: what a Service wants, or what a cloud has.
+/// The parts of one load balancer: the desired or the observed state.
 ///
 /// ```
 /// use provider_kit::load_balancers::{plan, Attributes, Targets, Tree};
@@ -118,9 +118,10 @@ impl fmt::Display for Part {
 pub struct Tree {
     /// The parts and their settings.
     pub parts: SortedMap<Part, Attributes>,
-    /// The targets of each pool. A wanted pool without an entry makes no statement: its targets stay.
+    /// The targets of each pool. A desired pool without an entry makes no statement: its targets stay.
     pub targets: SortedMap<String, Targets>,
-    /// How many targets a pool may have at most: as what is wanted says, or as the cloud shows. The greater counts.
+    /// The maximum number of targets of a pool, from the desired or from the observed state. The greater of the two
+    /// counts.
     pub limits: SortedMap<String, usize>,
 }
 
@@ -131,15 +132,15 @@ impl Tree {
         self.part(Part::Balancer, attributes)
     }
 
-    /// Adds a pool; `None`: its targets are unknown, or shall stay as they are.
+    /// Adds a pool. `None` for `targets` means that they are unknown, or stay as they are.
     #[must_use]
     pub fn pool(mut self, name: &str, attributes: Attributes, targets: Option<Targets>) -> Self {
         self.targets.extend(targets.map(|targets| (name.to_owned(), targets)));
         self.part(Part::Pool(name.to_owned()), attributes)
     }
 
-    /// Says how many targets the cloud takes in a pool. Those of a wanted pool that are there already go first; which ones find
-    /// no room [is reported](super::Notice::TargetsLeftOut).
+    /// Sets the maximum number of targets that the cloud accepts in a pool. Present targets take precedence; targets
+    /// without room [are reported](super::Notice::TargetsLeftOut).
     ///
     /// ```
     /// use provider_kit::load_balancers::{plan, Attributes, Operation, Targets, Tree};
@@ -155,7 +156,7 @@ impl Tree {
         self
     }
 
-    /// Adds a listener.
+    /// Adds a listener for a pool.
     #[must_use]
     pub fn listener(
         self,
@@ -168,26 +169,27 @@ impl Tree {
         self.part(Part::Listener(port), attributes.set(POOL, pool))
     }
 
-    /// Adds any part.
+    /// Adds a part of any kind.
     #[must_use]
     pub fn part(mut self, part: Part, attributes: Attributes) -> Self {
         self.parts.insert(part, attributes);
         self
     }
 
-    /// The load balancer's own settings; `None` if there is none, though something made for it may be.
+    /// Returns the load balancer's own settings; `None` if there is no load balancer, even if auxiliary resources
+    /// exist.
     #[must_use]
     pub fn balancer_attributes(&self) -> Option<&Attributes> {
         self.parts.get(&Part::Balancer)
     }
 
-    /// A pool's settings.
+    /// Returns a pool's settings.
     #[must_use]
     pub fn pool_attributes(&self, pool: &str) -> Option<&Attributes> {
         self.parts.get(&Part::Pool(pool.to_owned()))
     }
 
-    /// The listeners, in order.
+    /// Returns the listeners, in order.
     pub fn listeners(&self) -> impl Iterator<Item = (&Port, &Attributes)> {
         self.parts.iter().filter_map(|(part, attributes)| match part {
             Part::Listener(port) => Some((port, attributes)),
@@ -195,19 +197,19 @@ impl Tree {
         })
     }
 
-    /// Whether this part is a pool that no listener leads to.
+    /// Returns `true` if the part is a pool that no listener leads to.
     pub(super) fn is_unused_pool(&self, part: &Part) -> bool {
         let Part::Pool(pool) = part else { return false };
         !self.listeners().any(|(_, settings)| settings.text(POOL) == Some(pool))
     }
 
-    /// The targets of a pool; none if it is not known.
+    /// Returns the targets of a pool; empty if the pool is unknown.
     #[must_use]
     pub fn targets_of(&self, pool: &str) -> Targets {
         self.targets.get(pool).cloned().unwrap_or_default()
     }
 
-    /// What it will be when `operations` are done. A cloud that takes the whole state in one request is sent this.
+    /// Predicts the state after `operations`. A cloud that takes the whole state in one request is sent this value.
     #[must_use]
     pub fn after(&self, operations: &[Operation]) -> Self {
         let mut tree = self.clone();
@@ -240,8 +242,9 @@ impl Tree {
         }
     }
 
-    /// These parts with the targets that `wanted` has for them: what remains of a wish when only targets may change. What a
-    /// pool without targets does not show comes with them, for it may be the targets'.
+    /// Returns these parts with the targets that `wanted` has for them: the desired state of a sync that may change
+    /// only targets. Settings that a pool without targets does not show are taken over as well, because they may belong
+    /// to the targets.
     #[must_use]
     pub fn with_targets_of(&self, wanted: &Self) -> Self {
         let mut tree = self.clone();
@@ -259,34 +262,35 @@ impl Tree {
     }
 }
 
-/// Whose a load balancer is: written on it when it is made, in labels, tags or a description (INV-2, D-11).
+/// The owner of a load balancer, written when the load balancer is created, in labels, tags or a description (INV-2,
+/// D-11).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerTags {
-    /// The cluster's id, or its name where the id may not be read.
+    /// The cluster's ID, or its name where the ID may not be read.
     pub cluster: Option<String>,
-    /// The Service's UID.
+    /// UID of the Service.
     pub service: Option<String>,
 }
 
 impl OwnerTags {
-    /// The key of the cluster's mark, where a cloud has labels by key.
+    /// The key of the cluster's owner tag, in clouds with key-value labels.
     pub const CLUSTER: &str = "ccm-rs/cluster";
-    /// The key of the Service's mark.
+    /// The key of the Service's owner tag.
     pub const SERVICE: &str = "ccm-rs/service";
 
-    /// What a cluster is marked with.
+    /// Returns the value of a cluster's owner tag.
     #[must_use]
     pub fn cluster(cluster: &Cluster) -> &str {
         cluster.id.as_deref().unwrap_or(&cluster.name)
     }
 
-    /// Takes them out of an object's labels; the others stay.
+    /// Removes the owner tags from an object's labels and returns them; the other labels stay.
     #[must_use]
     pub fn take_from(labels: &mut BTreeMap<String, String>) -> Self {
         Self { cluster: labels.remove(Self::CLUSTER), service: labels.remove(Self::SERVICE) }
     }
 
-    /// Puts them among an object's other labels.
+    /// Adds the owner tags to an object's other labels.
     #[must_use]
     pub fn among(self, mut labels: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let owner_tags = [(Self::CLUSTER, self.cluster), (Self::SERVICE, self.service)];
@@ -295,73 +299,77 @@ impl OwnerTags {
     }
 }
 
-/// What a load balancer is doing.
+/// The state of a load balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// It works, and takes changes.
+    /// The load balancer works, and accepts changes.
     #[default]
     Ready,
-    /// The cloud is at work on it in the background.
+    /// The cloud is changing the load balancer in the background.
     Busy,
-    /// It is broken, and stays so; in the cloud's words.
+    /// The load balancer is permanently broken; with the cloud's message.
     Failed(String),
 }
 
-/// A load balancer as a cloud shows it.
+/// A load balancer as the cloud shows it.
 #[derive(Clone, Debug, Default)]
 pub struct Actual {
-    /// Its id; if only other parts of it are there, the id of one of them.
+    /// ID of the load balancer; if only other parts exist, the ID of one of them.
     pub id: String,
-    /// Its name.
+    /// Name of the load balancer.
     pub name: String,
-    /// Name and ID in the cloud, if `name` and `id` are those of one Service's share in it. Messages show these.
+    /// Name and ID in the cloud, if `name` and `id` are those of one Service's share of the load balancer. Messages
+    /// show these.
     pub shown_as: Option<(String, String)>,
-    /// Whose it is.
+    /// Owner tags on the load balancer.
     pub owner_tags: OwnerTags,
     /// Other labels, for clouds that replace all labels at once: they stay.
     pub labels: BTreeMap<String, String>,
-    /// The Service that the legacy owner tag on it names (a label, tag or name), in the provider's terms.
+    /// The Service that the legacy owner tag (a label, tag or name) names, in the provider's terms.
     pub legacy_owner: Option<String>,
-    /// Its kind, in a cloud that has several, such as `classic` and `network`.
+    /// Kind of load balancer, in a cloud that has several, such as `classic` and `network`.
     pub kind: &'static str,
-    /// What it is doing.
+    /// State of the load balancer.
     pub state: State,
-    /// Where it is reached.
+    /// Addresses at which the load balancer is reached.
     pub ingress: Vec<LoadBalancerIngress>,
-    /// Its parts; `None` if a list of load balancers does not tell them: then it is read by its id when they are needed.
+    /// Parts of the load balancer; `None` if lists do not show them: then the load balancer is read by its ID when they
+    /// are needed.
     pub tree: Option<Tree>,
-    /// Parts of it that belong to somebody else, and to whom. They stay, and with them the load balancer itself (INV-7).
+    /// Parts that belong to another owner, with the name of that owner. They stay, and with them the load balancer
+    /// itself (INV-7).
     pub foreign: BTreeMap<Part, String>,
-    /// The owner tags of those who have parts of it, if all of them are known by such. Needed of one that has
-    /// [failed](State::Failed) for good, which nobody can leave: it goes when the last of them goes.
+    /// Owner tags of all who have parts in the load balancer, if all of them are known by owner tags. Needed for a
+    /// shared load balancer that has [failed](State::Failed) for good, so that no Service can leave it: it is deleted
+    /// when its last Service is.
     pub sharers: Option<Vec<OwnerTags>>,
-    /// Time of creation, if the cloud tells. Shown to people, and compared with nothing.
+    /// Time of creation, if the cloud shows it. For display only.
     pub created: Option<Timestamp>,
-    /// If set, it was not made for the Service that has it, but taken over, and is [let go](super::Operation::Untag) instead
-    /// of deleted. The provider keeps this on the load balancer itself, written together with the owner tags.
+    /// If set, the load balancer was adopted, not created for its Service, and is [released](super::Operation::Untag)
+    /// instead of deleted. The provider keeps this on the load balancer itself, written together with the owner tags.
     pub adopted: bool,
 }
 
 impl Actual {
-    /// Its status for a Service.
+    /// Returns the load balancer's status for a Service.
     #[must_use]
     pub fn status(&self) -> LoadBalancerStatus {
         LoadBalancerStatus { ingress: (!self.ingress.is_empty()).then(|| self.ingress.clone()) }
     }
 
-    /// An ingress for an IP address.
+    /// Returns an ingress with an IP address.
     #[must_use]
     pub fn ip(address: &str) -> LoadBalancerIngress {
         LoadBalancerIngress { ip: Some(address.to_owned()), ..LoadBalancerIngress::default() }
     }
 
-    /// An ingress for a name.
+    /// Returns an ingress with a host name.
     #[must_use]
     pub fn host(name: &str) -> LoadBalancerIngress {
         LoadBalancerIngress { hostname: Some(name.to_owned()), ..LoadBalancerIngress::default() }
     }
 
-    /// The same, with its sets of targets in the memory of those that are kept already.
+    /// Returns the load balancer with its target sets replaced by equal sets that are already in memory.
     #[must_use]
     pub fn sharing(mut self, sets: &TargetSets) -> Self {
         for targets in self.tree.iter_mut().flat_map(|tree| tree.targets.values_mut()) {
@@ -374,7 +382,7 @@ impl Actual {
         self.tree.as_ref().map_or_else(|| Cow::Owned(Tree::default()), Cow::Borrowed)
     }
 
-    /// Returns the text that names it in messages: `load balancer "web" (4711)`, as the cloud shows it.
+    /// Returns the text that names the load balancer in messages, as the cloud shows it: `load balancer "web" (4711)`.
     #[must_use]
     pub fn place(&self) -> String {
         let id = self.shown_as.as_ref().map_or(&self.id, |(_, id)| id);
@@ -387,5 +395,5 @@ impl Actual {
     }
 }
 
-/// What is known of a load balancer, shared.
+/// A load balancer as last observed, shared.
 pub(super) type Shared = Arc<Actual>;

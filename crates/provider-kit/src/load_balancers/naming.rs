@@ -4,26 +4,26 @@ use cloud_provider::{Service, default_load_balancer_name};
 
 use crate::status::shown;
 
-/// By what a Service's load balancer is known, beside the owner labels.
+/// The properties by which a Service's load balancer is known, in addition to the owner tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Naming {
     /// The name of a new load balancer.
     pub name: String,
-    /// Names that it may have from earlier times.
+    /// Names that a load balancer of the Service may have from earlier times.
     pub former_names: Vec<String>,
     /// The value of the owner tag that the Go cloud controller manager writes; compared with
-    /// [`Actual::legacy_owner`](super::Actual::legacy_owner). A load balancer with this tag and without owner labels is the
-    /// Service's own.
+    /// [`Actual::legacy_owner`](super::Actual::legacy_owner). A load balancer with this tag and without owner tags is
+    /// the Service's own.
     pub legacy_owner: Option<String>,
-    /// Set if ccm-rs writes the legacy owner tag, too, because it looks for it.
+    /// If set, ccm-rs writes the legacy owner tag, too, because it searches load balancers by it.
     pub writes_legacy_owner: bool,
-    /// The ID of the load balancer that the Service asks for, if users can choose. A Service that has another one moves. Of an
-    /// [`Actual::id`](super::Actual::id) the part before the first `/` is compared.
+    /// The ID of the load balancer that the Service requests, if users can choose. A Service that has another load
+    /// balancer moves. Only the part of [`Actual::id`](super::Actual::id) before the first `/` is compared.
     pub requested_id: Option<String>,
-    /// Addresses at which the Service says that it is reached.
+    /// Addresses that the Service shows in its status.
     pub published_addresses: Vec<String>,
-    /// The kind of load balancer that the Service asks for, in a cloud that has several: a Service whose load balancers have
-    /// another [`Actual::kind`](super::Actual::kind) gets a new one, shows its address, and then loses the others.
+    /// The kind of load balancer that the Service requests, in a cloud that has several. A Service whose load balancers
+    /// have another [`Actual::kind`](super::Actual::kind) gets a new one, shows its address, and then loses the others.
     pub kind: &'static str,
 }
 

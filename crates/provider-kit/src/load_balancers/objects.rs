@@ -1,4 +1,5 @@
-//! Clouds with one object for each load balancer, which is written as a whole: reading and changing follow from the object.
+//! Clouds with one object for each load balancer, which is written as a whole: the object is all that reads and changes
+//! need.
 
 use std::sync::Arc;
 
@@ -19,57 +20,60 @@ use crate::transport::{Call, Transport};
 
 /// The name of the one pool of such a load balancer.
 const TARGETS: &str = "main";
-/// From so many on, states are read with one list.
+/// The number of load balancers from which their states are read with one list.
 const FEW: usize = 4;
 
 /// A load balancer that is read and written as one object.
 ///
-/// A field that is `None` is left out of requests. Its [fields](Resource::FIELDS) are settings of the load balancer, but for its [listeners](Field::listeners) and for its
-/// targets, which the field list does not name: they are given by [`targets`](Self::targets).
+/// A field that is `None` is left out of requests. The [fields](Resource::FIELDS) are settings of the load balancer,
+/// except for its [listeners](Field::listeners) and its targets. The field list does not name the targets:
+/// [`targets`](Self::targets) returns them.
 pub trait Object: Resource + DeserializeOwned + Send + Sync + 'static {
-    /// Where such objects are.
+    /// URL paths of the objects.
     const PATHS: Paths;
 
-    /// Everything about it but its parts: ID, name, owner labels, state, addresses. [`Actual::tree`] stays `None`.
+    /// Returns everything but the parts: ID, name, owner tags, state, addresses. [`Actual::tree`] stays `None`.
     fn head(&self) -> Actual;
 
-    /// Writes name and owner labels where [`head`](Self::head) reads them.
+    /// Writes name and owner tags where [`head`](Self::head) reads them.
     fn set_owner(&mut self, head: &Actual);
 
-    /// Its targets, which are taken out to be shared, and put back to be written. See [`numeric`] for IDs that are numbers.
+    /// Returns the targets, which the engine takes out to share them, and puts back to write them. See [`numeric`] for
+    /// IDs that are numbers.
     fn targets(&mut self) -> &mut Targets;
 }
 
-/// Where a kind of object is in an API.
+/// URL paths of one kind of object in an API.
 #[derive(Clone, Copy, Debug)]
 pub struct Paths {
-    /// All of them, and where a new one is posted: `/v2/load_balancers`.
+    /// Path of all objects, to which a new one is posted: `/v2/load_balancers`.
     pub collection: &'static str,
-    /// One of them: `/v2/load_balancers/{id}`.
+    /// Path of one object: `/v2/load_balancers/{id}`.
     pub item: &'static str,
-    /// The field of an answer in which one object stands, if there is one: `load_balancer`.
+    /// Field of an answer that holds one object, if there is one: `load_balancer`.
     pub envelope: Option<&'static str>,
 }
 
-/// The API of such a cloud.
+/// The API of a cloud with one object for each load balancer.
 #[async_trait]
 pub trait ObjectApi: Send + Sync + 'static {
-    /// Its load balancers.
+    /// Type of the cloud's load balancers.
     type Object: Object;
 
-    /// The connection.
+    /// Returns the connection to the API.
     fn transport(&self) -> &Transport;
 
     /// Reads all load balancers; `keep` is called with each as soon as its page is read.
     ///
     /// # Errors
-    /// What the cloud answered.
+    /// The cloud's answer.
     async fn list(&self, keep: &(dyn Fn(Self::Object) -> Actual + Send + Sync)) -> Result<Reading<Actual>>;
 
-    /// Reads those that may be a Service's: by default all of them, for APIs that cannot search by name.
+    /// Reads the load balancers that may belong to a Service: by default all of them, for APIs that cannot search by
+    /// name.
     ///
     /// # Errors
-    /// What the cloud answered.
+    /// The cloud's answer.
     async fn candidates(
         &self,
         _identity: &Identity<'_>,
@@ -78,11 +82,11 @@ pub trait ObjectApi: Send + Sync + 'static {
         self.list(keep).await
     }
 
-    /// Reads load balancers by their IDs; those that are not there are left out. By default many states are read with one list,
-    /// and what a list lacks, which may lag behind, one by one.
+    /// Reads load balancers by their IDs; IDs that do not exist are left out. By default, many states are read with one
+    /// list, and load balancers that the list lacks are read one by one, because a list may lag behind.
     ///
     /// # Errors
-    /// What the cloud answered.
+    /// The cloud's answer.
     async fn by_ids(
         &self,
         ids: &[String],
@@ -112,20 +116,20 @@ pub struct WholeObjects<A> {
 }
 
 impl<A: ObjectApi> WholeObjects<A> {
-    /// `machines`: the targets.
+    /// Returns the load balancers of an API; `machines` are the targets.
     #[must_use]
     pub fn new(api: A, machines: Arc<dyn Machines>) -> Self {
         Self { api, machines }
     }
 
-    /// The API.
+    /// Returns the API that the load balancers are read from.
     #[must_use]
     pub fn api(&self) -> &A {
         &self.api
     }
 
-    /// Builds the desired state. `targets`: `None` if nobody knows them, and they stay as they are. The object's own targets do
-    /// not count.
+    /// Builds the desired state. `targets` is `None` if they are unknown, and stay as they are. The object's own
+    /// targets are ignored.
     ///
     /// # Errors
     /// *Other*, if the object does not serialize to a JSON object.
@@ -137,7 +141,7 @@ impl<A: ObjectApi> WholeObjects<A> {
     /// Answers a [`Query`].
     ///
     /// # Errors
-    /// What the cloud answered.
+    /// The cloud's answer.
     pub async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
         match query {
             Query::All(sets) => self.api.list(&|object| observed(object).sharing(sets)).await,
@@ -153,11 +157,11 @@ impl<A: ObjectApi> WholeObjects<A> {
         }
     }
 
-    /// Carries out all operations of a change with one request. A target that does not exist any more is left out: the Node of a
-    /// machine that is gone must not keep the other Nodes from being served.
+    /// Carries out all operations of a change with one request. A target that no longer exists is left out: the Node of
+    /// a deleted machine must not keep the other Nodes from being served.
     ///
     /// # Errors
-    /// What the cloud answered.
+    /// The cloud's answer.
     pub async fn apply(&self, change: Change<'_>) -> Result<Applied> {
         let id = change.actual.map(|actual| &*actual.id);
         let Some(mut outcome) = change.outcome_of_all() else {
@@ -169,7 +173,7 @@ impl<A: ObjectApi> WholeObjects<A> {
                 let tree = outcome.tree.get_or_insert_default();
                 let (wanted, known) = (tree.targets_of(TARGETS), self.machines.ids().await?);
                 let unknown = wanted.without(&known);
-                // If none is known, the credential may be another project's.
+                // If no target is known, the credential may be another project's.
                 if unknown.is_empty() || unknown.len() == wanted.len() {
                     return Err(refused);
                 }
@@ -192,7 +196,7 @@ impl<A: ObjectApi> WholeObjects<A> {
     }
 }
 
-/// Leaves out what is `null`: the object makes no statement about it.
+/// Removes `null` fields: the object makes no statement about them.
 fn stated(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -210,14 +214,14 @@ fn answered<T: Object>(call: Call) -> Call {
     }
 }
 
-/// The load balancer as the engine knows it.
+/// Converts an object of the cloud into the engine's form.
 fn observed<T: Object>(mut shown: T) -> Actual {
     let (head, targets) = (shown.head(), std::mem::take(shown.targets()));
     match object(&shown) {
         Ok(value) => {
             Actual { tree: Some(tree(&value, observed_of(&value, T::FIELDS), T::FIELDS, Some(targets))), ..head }
         }
-        // It was read from JSON; one that cannot be written is never compared.
+        // The object was read from JSON; an object that cannot be serialized is never compared.
         Err(error) => Actual { state: State::Failed(error.to_string()), ..head },
     }
 }
@@ -229,7 +233,7 @@ fn tree(value: &Value, settings: Attributes, fields: &'static [Field], targets: 
         for listener in field.value_in(value).as_ref().and_then(Value::as_array).into_iter().flatten() {
             let number = listener[port].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
             let transport = transport_of(listener[protocol].as_str().unwrap_or_default());
-            // What the part's own name says is not said again.
+            // The part's own name already holds these values.
             let is_said = |key: &str, value: &Value| key == port || key == protocol && value == transport;
             let stated = listener.as_object().into_iter().flatten();
             let stated = stated.filter(|(key, value)| !value.is_null() && !is_said(key, value));
@@ -241,7 +245,7 @@ fn tree(value: &Value, settings: Attributes, fields: &'static [Field], targets: 
     tree
 }
 
-/// The transport protocol under a listener's protocol: `http` and `tls` run over TCP.
+/// Returns the transport protocol under a listener's protocol: `http` and `tls` run over TCP.
 fn transport_of(protocol: &str) -> &'static str {
     match protocol.to_ascii_lowercase().as_str() {
         "udp" | "quic" | "http3" => "UDP",
@@ -250,7 +254,7 @@ fn transport_of(protocol: &str) -> &'static str {
     }
 }
 
-/// The object that is written so that the load balancer becomes this.
+/// Returns the object that is written to bring the load balancer to this state.
 fn whole_object<T: Object>(outcome: &Actual) -> Result<T> {
     let tree = outcome.tree.clone().unwrap_or_default();
     let mut value = tree.balancer_attributes().map_or_else(|| Value::Object(Map::new()), Attributes::nested);
@@ -280,18 +284,18 @@ pub mod numeric {
     use super::Targets;
     use crate::streamed::collect;
 
-    /// Writes the IDs as numbers; one that is no number is left out.
+    /// Serializes the IDs as numbers; an ID that is no number is left out.
     ///
     /// # Errors
-    /// What the serializer says.
+    /// The serializer's error.
     pub fn serialize<S: Serializer>(targets: &Targets, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(targets.iter().filter_map(|target| target.parse::<u64>().ok()))
     }
 
-    /// Reads the IDs one by one.
+    /// Deserializes the IDs one by one.
     ///
     /// # Errors
-    /// Whatever is no list of numbers.
+    /// An error for a value that is not a list of numbers.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Targets, D::Error> {
         let ids: Vec<u64> = collect::<_, u64, _>(deserializer)?;
         Ok(ids.iter().map(ToString::to_string).collect())

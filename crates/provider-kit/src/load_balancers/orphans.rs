@@ -1,8 +1,8 @@
 //! Load balancers with owner tags of the cluster, and the deletion of those whose Service no longer exists.
 //!
-//! An orphan is deleted by the sync that deletes a Service's load balancer, for a Service that is made up from the owner tags.
-//! No load balancer is looked for by name: the orphan is read by its ID, and deleted if it still carries the owner tags that
-//! were listed.
+//! An orphan is deleted by the sync that deletes a Service's load balancer, for a Service that is made up from the
+//! owner tags. No load balancer is searched by name: the orphan is read by its ID, and deleted if it still carries the
+//! owner tags that were listed.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl Balancers {
         }
         let Some(actual) = self.known.read(&resource.id).await? else { return Ok(Removal::NotFound) };
         if let Some(heir) = self.heir(cluster, services, &actual) {
-            return left_alone(format!("may be taken over by Service {heir}"));
+            return left_alone(format!("may be adopted by Service {heir}"));
         }
         let service = former_service(uid, self.cloud().owner_name(&actual))?;
         let naming = Naming {
@@ -104,7 +104,7 @@ impl Balancers {
         })
     }
 
-    /// Returns the Service whose own sync may find the load balancer, and take it over.
+    /// Returns the Service whose own sync may find the load balancer and adopt it.
     fn heir(&self, cluster: &Cluster, services: &[Arc<Service>], actual: &Actual) -> Option<String> {
         let id = actual.id.split('/').next();
         let takes_over = |service: &&Arc<Service>| {
@@ -132,7 +132,7 @@ fn check_owner(actual: &Actual, identity: &Identity<'_>) -> Result<()> {
     )))
 }
 
-/// Makes up a Service that is being deleted from what the owner tags tell of it.
+/// Makes up a Service that is being deleted from the values of the owner tags.
 fn former_service(uid: &str, owner_name: Option<(String, String)>) -> Result<Service> {
     let (namespace, name) = owner_name.unzip();
     let metadata = json!({

@@ -1,16 +1,16 @@
-//! Which load balancers are a Service's, and which must be left alone (D-11, INV-7, P-21).
+//! The decision which load balancers belong to a Service, and which must be left alone (D-11, INV-7, P-21).
 //!
-//! | owner tags | the legacy owner tag | it is |
+//! | owner tags | legacy owner tag | the load balancer is |
 //! |---|---|---|
 //! | ours, for this Service | any | the Service's own |
-//! | of another cluster; of this one for another Service that lives, or for none | any | refused |
-//! | of this cluster (by its id) for a Service that is gone | none, or for one that does not live either | taken over |
+//! | of another cluster; of this cluster, for another existing Service or for none | any | refused |
+//! | of this cluster (by its ID), for a deleted Service | none, or for a deleted Service | adopted |
 //! | none | for this Service | the Service's own |
-//! | none | for another Service that lives | refused |
-//! | none | none, or for one that does not live | taken over if it has the name and the provider [adopts](LoadBalancerCloud::adopts) it, else refused |
+//! | none | for another existing Service | refused |
+//! | none | none, or for a deleted Service | adopted if the name fits and the provider [adopts](LoadBalancerCloud::adopts) it, else refused |
 //!
-//! What is taken over is marked before anything else is done to it, and not deleted before that. One that the Service
-//! [asks for](Naming::requested_id) counts before all that it has: it moves there.
+//! An adopted load balancer gets owner tags before any other change, and is not deleted before that. A load balancer
+//! that the Service [requests](Naming::requested_id) takes precedence over all that it has: the Service moves there.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -24,25 +24,25 @@ use super::model::{Actual, OwnerTags, Shared, State};
 use super::naming::Naming;
 use crate::annotations::Parsed;
 
-/// By what a Service's load balancer is known.
+/// The identity of a Service in the cloud: the properties by which its load balancer is known.
 pub struct Identity<'a> {
-    /// The cluster.
+    /// The cluster of the Service.
     pub cluster: &'a Cluster,
-    /// The Service.
+    /// The Service that the load balancer is for.
     pub service: &'a Service,
-    /// The name that a new one gets.
+    /// The name of a new load balancer.
     pub name: String,
-    /// Names that it may have from earlier times.
+    /// Names that a load balancer of the Service may have from earlier times.
     pub other_names: Vec<String>,
-    /// What the legacy owner tag on it would say.
+    /// The value of the legacy owner tag for this Service.
     pub legacy_owner: Option<String>,
-    /// Whether [we write it](Naming::writes_legacy_owner), too.
+    /// If set, ccm-rs [writes the legacy owner tag](Naming::writes_legacy_owner), too.
     pub writes_legacy_owner: bool,
-    /// The ID of the load balancer that the Service asks for.
+    /// The ID of the load balancer that the Service requests.
     pub requested_id: Option<String>,
-    /// Addresses at which the Service says that it is reached.
+    /// Addresses that the Service shows in its status.
     pub published_addresses: Vec<String>,
-    /// The [kind](Naming::kind) of load balancer that the Service asks for.
+    /// The [kind](Naming::kind) of load balancer that the Service requests.
     pub kind: &'static str,
     /// The Service in the provider's own form, parsed when it is first needed.
     spec: OnceLock<Arc<dyn Any + Send + Sync>>,
@@ -67,19 +67,19 @@ impl<'a> Identity<'a> {
         }
     }
 
-    /// Returns whether this is the load balancer that the Service asks for by its ID; `None`: it asks for none.
+    /// Returns whether this is the load balancer that the Service requests by its ID; `None` if it requests none.
     fn asks_for(&self, actual: &Actual) -> Option<bool> {
         let id = actual.id.split('/').next();
         self.requested_id.as_deref().map(|requested| Some(requested) == id)
     }
 
-    /// Returns `true` if the Service shows one of its addresses.
+    /// Returns `true` if the Service shows an address of the load balancer.
     fn shows(&self, actual: &Actual) -> bool {
         let mut addresses = actual.ingress.iter().filter_map(|ingress| ingress.ip.as_ref());
         addresses.any(|address| self.published_addresses.contains(address))
     }
 
-    /// The Service as `parse` reads it, which is called once.
+    /// Returns the Service as `parse` reads it; `parse` is called once.
     pub(super) fn parsed<S: Send + Sync + 'static>(&self, parse: impl Fn(&Service) -> Parsed<S>) -> Arc<Parsed<S>> {
         let parsed = self.spec.get_or_init(|| Arc::new(parse(self.service)));
         Arc::clone(parsed).downcast().unwrap_or_else(|_| Arc::new(parse(self.service)))
@@ -87,26 +87,26 @@ impl<'a> Identity<'a> {
 }
 
 impl Identity<'_> {
-    /// The Service's UID.
+    /// Returns the Service's UID.
     #[must_use]
     pub fn uid(&self) -> &str {
         self.service.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// The owner tags of what is made for it.
+    /// Returns the owner tags for objects that are created for the Service.
     #[must_use]
     pub fn owner_tags(&self) -> OwnerTags {
         let cluster = OwnerTags::cluster(self.cluster).to_owned();
         OwnerTags { cluster: Some(cluster), service: Some(self.uid().to_owned()) }
     }
 
-    /// Whether the Service will not have a load balancer any more: it is being deleted, or of another type by now.
+    /// Returns `true` if the Service does not need a load balancer any more: it is being deleted, or has another type.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         leaves(self.service)
     }
 
-    /// Everything that it can be found by.
+    /// Returns every name, UID and tag by which the load balancer may be found.
     pub(super) fn handles(&self) -> impl Iterator<Item = &str> {
         let names = [&self.name].into_iter().chain(&self.other_names).map(String::as_str);
         names.chain([self.uid()]).chain(self.legacy_owner.as_deref())
@@ -118,46 +118,46 @@ fn leaves(service: &Service) -> bool {
     service.metadata.deletion_timestamp.is_some() || kind.is_some_and(|kind| kind != "LoadBalancer")
 }
 
-/// What one load balancer is to a Service.
+/// The relation of one load balancer to a Service.
 #[derive(Debug)]
 enum Claim {
-    /// Marked as its own.
+    /// The owner tags name the Service.
     Marked,
-    /// Not marked, but with the legacy owner tag for it.
+    /// No owner tags, but the legacy owner tag names the Service.
     Signed,
-    /// Marked for a Service of this cluster that is gone, and of the right name: free to be taken over.
+    /// The owner tags name a deleted Service of this cluster, and the name fits: free to be adopted.
     Orphaned,
-    /// Nobody's, of the right name, and the provider takes over such.
+    /// No owner, the name fits, and the provider adopts such load balancers.
     Named,
-    /// Somebody else's.
+    /// The load balancer belongs to another owner, and is refused.
     Foreign(Error),
 }
 
-/// What was found, sorted.
+/// The load balancers that were found, sorted by their relation to the Service.
 #[derive(Default)]
 pub(super) struct Sorted {
-    /// The Service's own, those of the kind that it asks for first. The first of these is the one that counts.
+    /// The Service's own, load balancers of the requested kind first. The first of these is the one that counts.
     pub(super) ours: Vec<Shared>,
-    /// The number of those that are not of this kind.
+    /// The number of own load balancers of another kind.
     of_other_kinds: usize,
-    /// Of a dead Service, in our place.
+    /// The load balancer of a deleted Service, under our name.
     pub(super) orphaned: Option<Shared>,
-    /// Of nobody, with our name.
+    /// A load balancer without an owner, under our name.
     pub(super) named: Option<Shared>,
-    /// Why what stands in our place cannot be used.
+    /// The error for a load balancer under our name that cannot be used.
     pub(super) refusal: Option<Error>,
-    /// The one that the Service asks for, if it is not its own yet; or why it cannot have it.
+    /// The requested load balancer, if the Service does not own it yet; or the error if it cannot have it.
     pub(super) asked: Option<Result<Shared>>,
-    /// What is known of what it asks for.
+    /// The result of the search for the requested load balancer.
     choice: Choice,
 }
 
-/// Whether a Service says which one it wants.
+/// The search result for the load balancer that a Service requests.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Choice {
     #[default]
     Unsaid,
-    /// It is none of those that were found.
+    /// The requested load balancer is none of those that were found.
     Elsewhere,
     Found,
 }
@@ -174,7 +174,7 @@ impl Sorted {
             };
             match claim(&actual, identity, others) {
                 Claim::Marked | Claim::Signed => sorted.ours.push(actual),
-                // Another kind has names of its own, and is never what a Service gets.
+                // A load balancer of another kind has a name of its own, and is never what a Service gets.
                 _ if actual.kind != identity.kind && is_asked_for != Some(true) => {}
                 Claim::Orphaned | Claim::Named if is_asked_for == Some(true) => sorted.asked = Some(Ok(actual)),
                 Claim::Foreign(err) if is_asked_for == Some(true) => sorted.asked = Some(Err(err)),
@@ -186,10 +186,11 @@ impl Sorted {
         let is_shown = |actual: &Actual| identity.shows(actual);
         let is_asked_for = |actual: &Actual| identity.asks_for(actual) == Some(true);
         if sorted.choice == Choice::Found {
-            // Another cluster may have a Service of the same sign: what this one has is what it shows.
+            // Another cluster may have a Service with the same legacy owner tag: this Service owns the ones whose
+            // address it shows.
             sorted.ours.retain(|it| it.owner_tags != OwnerTags::default() || is_asked_for(it) || is_shown(it));
         }
-        // Of two, the one that is asked for; else the one whose address users know.
+        // Of two, the requested one comes first; else the one whose address users know.
         sorted.ours.sort_by_cached_key(|actual| {
             (
                 actual.kind != identity.kind,
@@ -203,35 +204,35 @@ impl Sorted {
         sorted
     }
 
-    /// Returns the Service's own of the kind that it asks for.
+    /// Returns the Service's own load balancers of the kind that it requests.
     fn of_its_kind(&self) -> &[Shared] {
         self.ours.get(..self.ours.len() - self.of_other_kinds).unwrap_or_default()
     }
 
-    /// Returns what is known to be the Service's own, without a search.
+    /// Returns a result with a load balancer that is known to be the Service's own, without a search.
     pub(super) fn of(own: Option<Shared>) -> Self {
         Self { ours: own.into_iter().collect(), ..Self::default() }
     }
 
-    /// The Service's own but for the one that counts.
+    /// Returns the Service's own load balancers except for the one that counts.
     pub(super) fn surplus(&self) -> &[Shared] {
         let counts = usize::from(self.asked.is_none() && !self.of_its_kind().is_empty());
         self.ours.get(counts..).unwrap_or_default()
     }
 
-    /// Returns `true` if the Service moves from what it has: to the load balancer that it asks for, or to one of another kind.
+    /// Returns `true` if the Service moves to another load balancer: to the requested one, or to one of another kind.
     pub(super) fn moves(&self) -> bool {
         !self.surplus().is_empty() && (self.choice == Choice::Found || self.of_other_kinds > 0)
     }
 
-    /// Whether it must be read for certain what is there, before anything is done with it: what is asked for was not seen, or
-    /// somebody else may have it by now.
+    /// Returns `true` if a certain read is needed before any change: the requested load balancer was not seen, or
+    /// another Service may own it by now.
     pub(super) fn is_vague(&self) -> bool {
         self.choice == Choice::Elsewhere || self.asked.is_some() || self.is_only_named()
     }
 
-    /// Those that are too many are removed only if we made them: of two that carry the legacy owner tag alone, which users can
-    /// write too, nobody knows which one is meant.
+    /// Checks that surplus load balancers may be deleted: only those that carry owner tags. Of two that carry only the
+    /// legacy owner tag, which users can write too, it is unknown which one is meant.
     pub(super) fn check_surplus(&self) -> Result<()> {
         if self.choice == Choice::Found {
             return Ok(());
@@ -239,7 +240,7 @@ impl Sorted {
         let unmarked = self.of_its_kind().iter().skip(1).find(|it| it.owner_tags == OwnerTags::default());
         match (self.of_its_kind().first(), unmarked) {
             (Some(first), Some(other)) => Err(Error::invalid(format!(
-                "{} and {} both carry the sign of this Service, which is meant for one; take it off the other one, or delete that",
+                "{} and {} both carry the legacy owner tag of this Service; remove it from one of them, or delete that one",
                 first.place(),
                 other.place()
             ))),
@@ -247,13 +248,13 @@ impl Sorted {
         }
     }
 
-    /// Whether nothing at all was found.
+    /// Returns `true` if no load balancer was found at all.
     pub(super) fn is_empty(&self) -> bool {
         let has_none = self.ours.is_empty() && self.orphaned.is_none() && self.named.is_none();
         has_none && self.asked.is_none() && self.refusal.is_none()
     }
 
-    /// The one that is to be taken over.
+    /// Returns the load balancer that is to be adopted.
     pub(super) fn to_take_over(&self) -> Option<&Shared> {
         if let Some(Ok(asked)) = &self.asked {
             return Some(asked);
@@ -261,12 +262,12 @@ impl Sorted {
         self.orphaned.as_ref().or(self.named.as_ref()).filter(|_| self.of_its_kind().is_empty())
     }
 
-    /// Whether that is so by its name alone.
+    /// Returns `true` if the load balancer is to be adopted for its name alone.
     fn is_only_named(&self) -> bool {
         self.of_its_kind().is_empty() && self.orphaned.is_none() && self.named.is_some()
     }
 
-    /// The one that a Service's wish is applied to.
+    /// Returns the load balancer that the desired state is applied to.
     pub(super) fn for_changes(&self) -> Result<Option<&Shared>> {
         if let Some(asked) = &self.asked {
             return asked.as_ref().map(Some).map_err(Clone::clone);
@@ -280,13 +281,13 @@ impl Sorted {
     }
 }
 
-/// Who else there is.
+/// The context of an ownership decision: the cluster's other Services, and the provider's rules.
 pub(super) struct Others<'a> {
     /// The Services of the cluster.
     pub(super) caches: Option<&'a dyn Caches>,
-    /// The reference's sign for one of them.
+    /// Returns the legacy owner tag of a Service.
     pub(super) legacy_owner: &'a (dyn Fn(&Service) -> Option<String> + Sync),
-    /// Whether the provider takes over what nobody else has.
+    /// Decides if the provider adopts a load balancer without an owner.
     pub(super) adopts: &'a (dyn Fn(&Actual) -> Adoption + Sync),
 }
 
@@ -328,31 +329,32 @@ fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim
                     Adoption::Adopted | Adoption::Refused => String::new(),
                 };
                 refused(
-                    "carries no mark of this cluster",
-                    &format!("Rename or delete it, or mark it to have it taken over: {owner_tags}{hint}"),
+                    "carries no owner tags of this cluster",
+                    &format!("Rename or delete it, or add owner tags to have it adopted: {owner_tags}{hint}"),
                 )
             }
         },
-        // Marked before the cluster's id could be read, or as long as it cannot: a Service's UID is given only once.
+        // The tags were written before the cluster's ID could be read, or while it cannot be read: a Service's UID is
+        // unique.
         (Some(mark), _) if is_for_this_service && (mark == cluster.name || cluster.id.is_none()) => Claim::Marked,
         (Some(mark), _) if mark != OwnerTags::cluster(cluster) => refused(
-            &format!("is marked for another cluster, {mark:?}"),
-            "Delete it there, or take its marks off if that cluster is gone, or give this Service another name for its load \
-             balancer",
+            &format!("carries the owner tags of another cluster, {mark:?}"),
+            "Delete it there, remove its owner tags if that cluster no longer exists, or give this Service another name \
+             for its load balancer",
         ),
         (_, Some(_)) if is_for_this_service => Claim::Marked,
-        (_, None) => refused("is marked for this cluster, but for no Service", "Rename or delete it"),
+        (_, None) => refused("carries the owner tags of this cluster, but of no Service", "Rename or delete it"),
         (mark, Some(other)) => {
             let services = others.services();
             match (owner(identity, &services, |it| it.metadata.uid.as_deref() == Some(other)), signed(&services)) {
                 (Owner::Alive(name), _) | (_, Owner::Alive(name)) => belongs_to(&name),
-                // Two clusters may have one name; only an id says that the dead Service was this cluster's.
+                // Two clusters may have the same name; only an ID proves that the deleted Service was this cluster's.
                 (Owner::Gone, _) if cluster.id.is_some() && mark == cluster.id.as_deref() => Claim::Orphaned,
                 _ => refused(
                     &format!(
-                        "is marked for another Service of this cluster, or of one with its name, with UID {other}"
+                        "carries the owner tags of another Service of this cluster, or of one with its name, with UID {other}"
                     ),
-                    "Delete it if that Service is gone",
+                    "Delete it if that Service no longer exists",
                 ),
             }
         }
@@ -380,7 +382,7 @@ enum Owner {
     Unknown,
 }
 
-/// Whose the legacy owner tag says that it is, if it is another Service's.
+/// Returns the other Service that the legacy owner tag names.
 fn owner_by_sign(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>, services: &[Arc<Service>]) -> Owner {
     let is_ours = actual.legacy_owner == identity.legacy_owner;
     owner(identity, services, |it| {
@@ -388,7 +390,7 @@ fn owner_by_sign(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>, 
     })
 }
 
-/// Which Service is the one. A cache that does not even know the Service at hand proves nothing.
+/// Returns the Service for which `is_it` holds. A cache that does not even contain the Service at hand proves nothing.
 fn owner(identity: &Identity<'_>, services: &[Arc<Service>], is_it: impl Fn(&Service) -> bool) -> Owner {
     if let Some(owner) = services.iter().find(|service| is_it(service)) {
         return Owner::Alive(full_name(owner));
@@ -397,17 +399,19 @@ fn owner(identity: &Identity<'_>, services: &[Arc<Service>], is_it: impl Fn(&Ser
     if knows_us { Owner::Gone } else { Owner::Unknown }
 }
 
-/// Returns `true` if the load balancer has failed, and all Services that share it go: then it is deleted as a whole.
+/// Returns `true` if the load balancer has failed and all Services that share it are leaving: then it is deleted as a
+/// whole.
 pub(super) fn is_left_by_all(actual: &Actual, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> bool {
     let all_go = |all: &Vec<OwnerTags>| all.iter().all(|owner_tags| is_going(owner_tags, identity, caches));
     matches!(actual.state, State::Failed(_)) && actual.sharers.as_ref().is_some_and(all_go)
 }
 
-/// Whether these are the owner tags of a Service of this cluster that goes away, or is gone.
+/// Returns `true` if these are the owner tags of a Service of this cluster that is leaving or no longer exists.
 fn is_going(owner_tags: &OwnerTags, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> bool {
     let services = caches.map(Caches::services).unwrap_or_default();
     let of = |uid: Option<&str>| services.iter().find(|it| uid.is_some() && it.metadata.uid.as_deref() == uid);
-    // A cache that does not even know the Service at hand proves nothing; nor does a name that two clusters may have.
+    // A cache that does not even contain the Service at hand proves nothing; nor does a name that two clusters may
+    // have.
     let is_known = of(Some(identity.uid())).is_some() && owner_tags.service.is_some();
     let is_of_cluster = identity.cluster.id.is_some() && owner_tags.cluster == identity.cluster.id;
     is_known && is_of_cluster && of(owner_tags.service.as_deref()).is_none_or(|service| leaves(service))
@@ -418,7 +422,7 @@ pub(super) fn full_name(service: &Service) -> String {
     format!("{}/{}", part(&service.metadata.namespace), part(&service.metadata.name))
 }
 
-/// The Service of this UID, if it lives.
+/// Returns the name of the Service with this UID, if it exists.
 pub(super) fn living(uid: &str, caches: Option<&dyn Caches>) -> Option<String> {
     let services = caches.map(Caches::services).unwrap_or_default();
     let found = services.iter().find(|service| service.metadata.uid.as_deref() == Some(uid));
@@ -514,9 +518,9 @@ mod tests {
         )
     }
 
-    /// The table of the module, said the other way round: when each claim may be made.
+    /// The table of the module documentation, inverted: the conditions for each claim.
     #[test]
-    fn whose_it_is_in_every_case() {
+    fn ownership_is_decided_in_every_case() {
         for case in all_cases() {
             let claim = decide(&case);
             let is_free = case.cluster.is_none() && case.service.is_none();
@@ -556,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_named_is_never_among_ours_or_too_many() {
+    fn load_balancer_found_by_name_alone_is_neither_own_nor_surplus() {
         let (us, cluster) = (service("us"), Cluster { name: "kubernetes".into(), id: Some("c1".into()) });
         let naming = Naming { name: "ours".into(), ..Naming::default() };
         let identity = Identity::new(&cluster, &us, naming);

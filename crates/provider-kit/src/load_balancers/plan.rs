@@ -1,69 +1,70 @@
-//! From what a cloud has to what is wanted, in an order that is safe at every step.
+//! The plan that leads from the observed to the desired state, in an order that is safe at every step.
 
 use cloud_provider::{Plan, PlanAction, PlanStep};
 
 use super::attributes::Difference;
 use super::{Attributes, Part, Targets, Tree};
 
-/// One change. Each can be repeated: made again, it finds its work done.
+/// A change of one load balancer. Each operation can be repeated: the second time, it finds its work done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Writes our owner tags on what exists already.
+    /// Writes our owner tags on an existing load balancer.
     Tag,
-    /// Takes our owner tags off: somebody else uses it too, or it was [not made](super::Actual::adopted) for its Service.
+    /// Removes our owner tags: the load balancer has other users too, or was [not created](super::Actual::adopted) for
+    /// its Service.
     Untag,
-    /// Makes a part. The load balancer itself is made with our owner tags.
+    /// Creates a part. The load balancer itself is created with our owner tags.
     Create {
-        /// Which one.
+        /// The part to create.
         part: Part,
-        /// With these settings.
+        /// Settings of the new part.
         attributes: Attributes,
     },
     /// Changes a part in place.
     Update {
-        /// Which one.
+        /// The part to change.
         part: Part,
-        /// All its settings afterwards.
+        /// The settings of the part after the change.
         attributes: Attributes,
-        /// Those that change.
+        /// The settings that change.
         changes: Vec<Difference>,
     },
     /// Adds targets to a pool.
     AddTargets {
-        /// Which pool.
+        /// The pool to change.
         pool: String,
-        /// Those that are not there yet.
+        /// The targets that the pool does not have yet.
         targets: Targets,
     },
-    /// Takes targets out of a pool.
+    /// Removes targets from a pool.
     RemoveTargets {
-        /// Which pool.
+        /// The pool to change.
         pool: String,
-        /// Those that are there.
+        /// The targets to remove.
         targets: Targets,
     },
-    /// Removes a part; a pool goes with its targets.
+    /// Deletes a part; a pool is deleted with its targets.
     Delete {
-        /// Which one.
+        /// The part to delete.
         part: Part,
     },
 }
 
-/// The operations that lead from `actual` to `wanted`; none if nothing is to do.
+/// Returns the operations that lead from `actual` to `wanted`; empty if the states agree.
 ///
-/// 0. A pool that nobody wants and no listener leads to is left of a change that was broken off: it is removed before others
-///    are made, or each end of a process would leave one more.
-/// 1. In the order of [`Part`]: what is missing is made, what differs is changed; a pool gets its new targets before it loses
-///    its old ones, and both before any listener is touched. So a listener never leads to a pool that is not there, or not
-///    filled yet, and a pool that had targets and shall have some is never empty.
-/// 2. In the reverse order: what nobody wants any more is removed. What carries traffic goes when its replacement stands.
+/// 0. A surplus pool that no listener leads to is left over from an interrupted change: it is deleted before others are
+///    created, or each end of a process would leave one more.
+/// 1. In the order of [`Part`], missing parts are created and differing parts are changed. A pool gets its new targets
+///    before it loses its old ones, and both before any listener is changed. So a listener never leads to a pool that
+///    does not exist or has no targets yet, and a pool with targets before and after is never empty in between.
+/// 2. In reverse order, surplus parts are deleted. A part that carries traffic is deleted when its replacement works.
 ///
-/// Of more targets than a pool [may have](Tree::limit) those that it has already stay, and others come in their order as long
-/// as there is room: nothing moves because some Node came or went. Where there is no room for new ones beside old ones, old
-/// ones go first, but for one.
+/// If a pool has more targets than [allowed](Tree::limit), present targets stay, and others are added in order as long
+/// as there is room: nothing moves because a Node was added or removed. Where there is no room for new targets beside
+/// old ones, old ones are removed first, except for one.
 ///
-/// A part whose [fixed](Attributes::fixed) settings differ is removed right before it is made anew (a listener's port cannot
-/// be had twice); the load balancer itself and pools are left as they were made.
+/// A part whose [fixed](Attributes::fixed) settings differ is deleted right before it is created again (a listener's
+/// port cannot be used twice); the load balancer itself and pools stay as they were created.
 #[must_use]
 pub fn plan(wanted: &Tree, actual: &Tree) -> Vec<Operation> {
     let surplus = actual.parts.keys().rev().filter(|part| !wanted.parts.contains_key(part));
@@ -99,13 +100,14 @@ fn build(part: &Part, wanted: &Attributes, actual: &Tree, operations: &mut Vec<O
     }
 }
 
-/// How many targets a pool may have: what either says, and the greater if they differ. What is wanted may not know what kind
-/// of load balancer is there, and what is there does not know what kind it will be.
+/// Returns the maximum number of targets of a pool: the greater one, if the desired and the observed state differ. The
+/// desired state may not know the kind of the existing load balancer, and the observed state does not know the kind it
+/// will have.
 pub(super) fn limit(pool: &str, wanted: &Tree, actual: &Tree) -> usize {
     wanted.limits.get(pool).max(actual.limits.get(pool)).copied().unwrap_or(usize::MAX)
 }
 
-/// The wanted targets that find room.
+/// Returns the desired targets that find room.
 pub(super) fn with_room(wanted: &Targets, present: &Targets, limit: usize) -> Targets {
     if wanted.len() <= limit {
         return wanted.clone();
@@ -116,7 +118,7 @@ pub(super) fn with_room(wanted: &Targets, present: &Targets, limit: usize) -> Ta
     stay.iter().copied().chain(come).collect()
 }
 
-/// The wanted targets that find no room, for each pool that has a limit.
+/// Returns the desired targets that find no room, for each pool that has a limit.
 pub(super) fn left_out(wanted: &Tree, actual: &Tree) -> Vec<(String, Targets)> {
     let limited = wanted.targets.iter().map(|(pool, targets)| (pool, targets, limit(pool, wanted, actual)));
     let limited = limited.filter(|(.., limit)| *limit < usize::MAX);
@@ -142,7 +144,7 @@ fn change_targets(pool: &str, wanted: &Targets, actual: &Targets, limit: usize, 
     if actual.len() + add.len() <= limit {
         return change(add, remove);
     }
-    // The last of the old ones goes when the first of the new ones are there.
+    // The last old target is removed after the first new targets are added.
     let stays = usize::from(remove.len() == actual.len() && limit > 1 && !add.is_empty());
     let room = limit - (actual.len() - remove.len() + stays);
     let (last, first): (Targets, Targets) = (remove.iter().take(stays).collect(), remove.iter().skip(stays).collect());
@@ -151,8 +153,9 @@ fn change_targets(pool: &str, wanted: &Targets, actual: &Targets, limit: usize, 
     change(add.iter().skip(room).collect(), Targets::default());
 }
 
-/// The same operations for a load balancer that is at a limit of the cloud, and cannot have more before it has less: surplus
-/// listeners go first, with their pools, and a pool loses its old targets, but for one, before it gets new ones.
+/// Reorders the operations for a load balancer that is at a limit of the cloud, and must lose something before it can
+/// gain: surplus listeners are deleted first, with their pools, and a pool loses its old targets, except for one,
+/// before it gets new ones.
 #[must_use]
 pub fn removals_first(operations: Vec<Operation>, actual: &Tree) -> Vec<Operation> {
     let (mut first, mut rest): (Vec<_>, Vec<_>) = (Vec::new(), Vec::new());
@@ -186,8 +189,8 @@ pub fn removals_first(operations: Vec<Operation>, actual: &Tree) -> Vec<Operatio
     first
 }
 
-/// The operations after which nothing of it is left. `shared`: somebody else has parts in it, so the load balancer itself,
-/// and what it stands on, stays and only loses our owner tags.
+/// Returns the operations that delete a load balancer. If it is `shared`, other owners have parts in it: then the load
+/// balancer itself and the parts created before it stay, and only our owner tags are removed.
 #[must_use]
 pub fn plan_removal(actual: &Tree, shared: bool) -> Vec<Operation> {
     let stays = |part: &Part| shared && matches!(part, Part::Balancer | Part::CreatedBefore(_));
@@ -199,14 +202,14 @@ pub fn plan_removal(actual: &Tree, shared: bool) -> Vec<Operation> {
     operations
 }
 
-/// The same for people. `name`: the load balancer's.
+/// Returns the operations as steps for people; `name` is the load balancer's.
 #[must_use]
 pub fn steps(operations: &[Operation], name: &str) -> Plan {
     Plan { steps: operations.iter().map(|operation| operation.step(name)).collect() }
 }
 
 impl Operation {
-    /// The part that is made, changed or removed; `None` for owner tags and targets.
+    /// Returns the part that is created, changed or deleted; `None` for owner tags and targets.
     #[must_use]
     pub fn part(&self) -> Option<&Part> {
         match self {
@@ -215,7 +218,7 @@ impl Operation {
         }
     }
 
-    /// The pool whose targets change.
+    /// Returns the pool whose targets change.
     #[must_use]
     pub fn targets_of(&self) -> Option<&str> {
         match self {
@@ -224,7 +227,7 @@ impl Operation {
         }
     }
 
-    /// The settings of a part that change.
+    /// Returns the settings of a part that change.
     #[must_use]
     pub fn changes(&self) -> &[Difference] {
         match self {
@@ -233,12 +236,12 @@ impl Operation {
         }
     }
 
-    /// Whether it changes such a part in place.
+    /// Returns `true` if the operation changes a part for which `is_it` holds in place.
     pub fn updates(&self, is_it: impl Fn(&Part) -> bool) -> bool {
         matches!(self, Self::Update { part, .. } if is_it(part))
     }
 
-    /// Whether it removes such a part.
+    /// Returns `true` if the operation deletes a part for which `is_it` holds.
     pub fn deletes(&self, is_it: impl Fn(&Part) -> bool) -> bool {
         matches!(self, Self::Delete { part } if is_it(part))
     }
@@ -250,7 +253,7 @@ impl Operation {
         }
     }
 
-    /// How much it is.
+    /// Returns the number of changes in the operation.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Update { changes, .. } => changes.len(),

@@ -4,18 +4,18 @@ use std::fmt::Display;
 
 use cloud_provider::{Error, Result, Service};
 
-/// One port of a Service.
+/// A port of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServicePort {
-    /// The port that clients see.
+    /// The port that clients connect to.
     pub number: u16,
-    /// `TCP`, `UDP` or `SCTP`.
+    /// Transport protocol: `TCP`, `UDP` or `SCTP`.
     pub protocol: &'static str,
     /// The port on every Node.
     pub node_port: u16,
 }
 
-/// The ports of a Service, if the cloud can serve them all.
+/// Returns the ports of a Service, if the cloud can serve them all.
 ///
 /// ```
 /// use provider_kit::load_balancers::service_ports;
@@ -42,8 +42,8 @@ pub fn service_ports(service: &Service, accepted: &[&'static str]) -> Result<Vec
     ports.collect()
 }
 
-/// The ports of a Service one by one, for those who tell all that is wrong with them, and serve one without a node port: it is
-/// 0 then.
+/// Returns the ports of a Service one by one, for callers that report every mistake, or that serve ports without a node
+/// port: then `node_port` is 0.
 pub fn each_port(service: &Service, accepted: &[&'static str]) -> impl Iterator<Item = Result<ServicePort>> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     ports.iter().map(move |port| {

@@ -1,7 +1,7 @@
 //! Typed resources: one serde struct is the wire form, the desired state and the observed state of a cloud object.
 //!
-//! A table of [`Field`]s beside the struct says how each field changes. The engine compares the serialized values, so it is
-//! compiled once for all resource types, and providers never name a field by a text twice.
+//! A table of [`Field`]s beside the struct tells how each field changes. The engine compares the serialized values, so
+//! it is compiled once for all resource types, and providers never repeat a field's name as text.
 //!
 //! ```
 //! use provider_kit::annotations::Annotation;
@@ -67,7 +67,7 @@ pub trait Resource: Serialize {
     }
 }
 
-/// One field of a resource, and what a difference in it means.
+/// A field of a resource, and the meaning of a difference in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     pub(super) place: &'static str,
@@ -78,16 +78,16 @@ pub struct Field {
     clears: bool,
 }
 
-/// What a difference in a field means.
+/// The meaning of a difference in a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// It is changed in place.
+    /// The field is changed in place.
     Update,
-    /// It counts only when the resource is created. A part beside the load balancer is replaced when it differs.
+    /// The field counts only when the resource is created. An auxiliary resource is replaced when it differs.
     CreateOnly,
-    /// It is read only, and never compared.
+    /// The field is read only, and never compared.
     Observed,
-    /// It is a list of listeners, each a part of its own: the places of port and protocol in an element.
+    /// The field is a list of listeners, each a part of its own; with the places of port and protocol in an element.
     Listeners { port: &'static str, protocol: &'static str },
 }
 
@@ -96,27 +96,27 @@ impl Field {
         Self { place, rule, setting: None, filled_by: None, is_set: false, clears: false }
     }
 
-    /// A field that is changed in place.
+    /// Declares a field that is changed in place.
     #[must_use]
     pub const fn update(place: &'static str) -> Self {
         Self::new(place, Rule::Update)
     }
 
-    /// A field that counts only when the resource is created. On the load balancer and on pools a difference is left alone; any
-    /// other part is deleted and created again.
+    /// Declares a field that counts only when the resource is created. On the load balancer and on pools, a difference
+    /// is ignored; any other part is deleted and created again.
     #[must_use]
     pub const fn create_only(place: &'static str) -> Self {
         Self::new(place, Rule::CreateOnly)
     }
 
-    /// A field that the cloud sets: it is read and kept, and never part of a difference.
+    /// Declares a field that the cloud sets: it is read and kept, and never part of a difference.
     #[must_use]
     pub const fn observed(place: &'static str) -> Self {
         Self::new(place, Rule::Observed)
     }
 
-    /// A list of listeners in an object that is written as a whole; each element becomes a part of its own, known by its port
-    /// and transport protocol. `port` and `protocol` are fields of an element.
+    /// Declares a list of listeners in an object that is written as a whole. Each element becomes a part of its own,
+    /// known by its port and transport protocol. `port` and `protocol` are fields of an element.
     #[must_use]
     pub const fn listeners(place: &'static str, port: &'static str, protocol: &'static str) -> Self {
         Self::new(place, Rule::Listeners { port, protocol })
@@ -134,14 +134,14 @@ impl Field {
         Self { filled_by: Some(setting), ..self.setting(setting) }
     }
 
-    /// Says that the field is a list whose order does not matter.
+    /// Marks the field as a list whose order does not matter.
     #[must_use]
     pub const fn set(self) -> Self {
         Self { is_set: true, ..self }
     }
 
-    /// Says that `null` in the desired state means "remove it". Without this, `null` makes no statement, and the field stays as
-    /// it is.
+    /// Gives `null` in the desired state the meaning "remove the value". Without this, `null` makes no statement, and
+    /// the field stays as it is.
     #[must_use]
     pub const fn clears(self) -> Self {
         Self { clears: true, ..self }
@@ -208,7 +208,7 @@ pub fn filled<R: Resource + DeserializeOwned + Default>(annotations: &mut Annota
 }
 
 impl Attributes {
-    /// The desired state of one part. A field that is `null` or not serialized makes no statement, unless it
+    /// Returns the desired state of one part. A field that is `null` or not serialized makes no statement, unless it
     /// [clears](Field::clears); observed fields are left out.
     ///
     /// # Errors
@@ -217,7 +217,7 @@ impl Attributes {
         Ok(desired_of(&object(resource)?, R::FIELDS))
     }
 
-    /// The observed state of one part: every field that is not `null`.
+    /// Returns the observed state of one part: every field that is not `null`.
     ///
     /// # Errors
     /// *Other*, if the resource does not serialize to a JSON object.

@@ -21,7 +21,7 @@ pub(super) struct Run<'a> {
     pub(super) balancers: &'a Balancers,
     pub(super) request: &'a LoadBalancerRequest<'a>,
     pub(super) identity: &'a Identity<'a>,
-    /// The right to change what is being changed, where several Services may change it.
+    /// The lock on the load balancer that is being changed, if several Services may change it.
     pub(super) held: Option<Held>,
     /// If set, this load balancer is the only one that is found, as it was just read.
     pub(super) only: Option<&'a Shared>,
@@ -106,7 +106,7 @@ impl Run<'_> {
         let (known, uid) = (&self.balancers.known, self.identity.uid());
         let observer = self.request.observer;
         let change = Change { identity: self.identity, actual: actual.as_deref(), operations, observer };
-        // Also if this is dropped before the answer.
+        // The mark also covers a call that is dropped before the answer.
         known.mark_stale(uid);
         let begun = Instant::now();
         let applied = known.cloud().apply(change).await.inspect_err(|err| {
@@ -117,7 +117,7 @@ impl Run<'_> {
         let step = applied.step(change).map(|outcome| known.put(outcome));
         log_change(self.request.service, actual.as_deref(), &step, operations, begun.elapsed());
         match (&step, &actual) {
-            // A load balancer that is protected exists, but nobody follows it any more.
+            // A protected load balancer exists, but is no longer tracked.
             (Step::Kept, Some(kept)) => known.evict(&kept.id),
             (Step::Done(_, after) | Step::PlanAgain(after), Some(before)) if after.id == before.id => known.settle(uid),
             (_, before) => {
@@ -128,7 +128,7 @@ impl Run<'_> {
         Ok(step)
     }
 
-    /// Waits until the cloud is not at work on the load balancer any more. Other Services are synced meanwhile (INV-6).
+    /// Waits until the cloud has finished its change of the load balancer. Other Services are synced meanwhile (INV-6).
     async fn wait(&self, actual: &Actual, parts: Parts) -> Result<Option<Shared>> {
         let (known, observer) = (&self.balancers.known, self.request.observer);
         let (polling, place) = (known.cloud().options().polling, actual.place());

@@ -1,5 +1,5 @@
-//! The sync of one Service, as a step function without I/O: which load balancers are brought to which aim, in which order, and
-//! what follows when the cloud is not as it was believed to be.
+//! The sync of one Service, as a step function without I/O: the goal of each load balancer, their order, and the
+//! reactions to a cloud whose state differs from what was assumed.
 
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -13,7 +13,8 @@ use super::model::{Actual, Shared, State, Tree};
 use super::ownership::{Identity, Sorted};
 use super::step::{Action, Answer, Context, Report};
 
-/// The number of attempts of a sync. Each starts from what the cloud has, because the cloud was not as it was believed to be.
+/// The number of attempts of a sync. Each attempt starts from the state of the cloud, because that state was not as
+/// assumed.
 const ATTEMPTS: usize = 3;
 
 /// The sync of one Service: its state between two actions of `ensure`, `update_targets` or `delete`.
@@ -41,7 +42,7 @@ enum Phase {
     },
     /// The load balancer that counts is brought to the aim.
     Ensuring(Sorted),
-    /// The desired one failed: the others serve on, with the targets of now.
+    /// The desired load balancer failed: the others serve on, with current targets.
     ServingOn {
         rest: IntoIter<Shared>,
         failure: Failure,
@@ -55,7 +56,7 @@ enum Phase {
     VerifyingAbsence {
         is_protected: bool,
     },
-    /// Surplus load balancers get our owner tags before one of them is deleted, in case that the process ends in between.
+    /// Surplus load balancers get our owner tags before one of them is deleted, in case the process ends in between.
     Tagging {
         kept: Shared,
         surplus: Vec<Shared>,
@@ -81,7 +82,7 @@ struct Failure {
     error: Error,
     /// The load balancer, if it failed, never worked and is to be replaced.
     failed: Option<Shared>,
-    /// If set, there was something to remove.
+    /// If set, the plan contained a deletion.
     removes: bool,
 }
 
@@ -114,7 +115,7 @@ impl<'a> ServiceSync<'a> {
         (sync, Action::Find { is_fresh: false })
     }
 
-    /// Returns the action that follows what the last one has brought.
+    /// Returns the action that follows from the answer to the last one.
     pub(super) fn step(&mut self, answer: Result<Answer>) -> Action {
         if let Some(mut balancer) = self.balancer.take() {
             let flow = answer.and_then(|answer| balancer.step(answer, &mut self.context));
@@ -126,7 +127,7 @@ impl<'a> ServiceSync<'a> {
             (Phase::Claiming { found, .. }, Err(error)) => self.not_ensured(&found, error.into()),
             (Phase::VerifyingAbsence { is_protected }, Ok(Answer::Found(left))) => match left.ours.first() {
                 Some(left) if !is_protected => {
-                    self.retry(Error::conflict(format!("{} is there again", left.place())).into())
+                    self.retry(Error::conflict(format!("{} exists again", left.place())).into())
                 }
                 _ => Action::Done(Ok(None)),
             },
@@ -183,7 +184,7 @@ impl<'a> ServiceSync<'a> {
         }
     }
 
-    /// A Service that moves is served by what it has until the load balancer to which it moves works.
+    /// Serves a Service that moves from its old load balancers until the new one works.
     fn not_ensured(&mut self, found: &Sorted, failure: Failure) -> Action {
         let others = if found.moves() { found.surplus().to_vec() } else { Vec::new() };
         self.serve_on(others.into_iter(), failure)
@@ -199,7 +200,8 @@ impl<'a> ServiceSync<'a> {
         }
     }
 
-    /// Goes on with the next of the Service's own. One that cannot be changed is no reason to leave out another one.
+    /// Continues with the Service's next load balancer. A load balancer that cannot be changed does not keep the next
+    /// one from being synced.
     fn next_own(
         &mut self,
         mut rest: IntoIter<Shared>,
@@ -212,7 +214,7 @@ impl<'a> ServiceSync<'a> {
         }
         match outcome {
             Err(failure) => self.retry(failure),
-            // "Not found" is also what another project's credential hears.
+            // A credential of another project gets "not found" as well.
             Ok(_) if endings.contains(&Ending::NotFound) && self.aim.deletes() => {
                 self.phase = Phase::VerifyingAbsence { is_protected: endings.contains(&Ending::Protected) };
                 Action::VerifyAbsence
@@ -227,13 +229,13 @@ impl<'a> ServiceSync<'a> {
             self.phase = Phase::Tagging { kept, surplus, rest };
             return self.begin(BalancerSync::new(Aim::Tagged, Some(actual), false));
         }
-        // Nothing is deleted before the Service shows the address of what stays.
+        // No load balancer is deleted before the Service shows the address of the one that stays.
         self.context.reports.push(Report::Annotated(Arc::clone(&kept)));
         self.phase = Phase::Publishing { kept: Arc::clone(&kept), surplus };
         Action::Publish(kept)
     }
 
-    /// Reads the next surplus load balancer: much may have happened to it meanwhile.
+    /// Reads the next surplus load balancer again, because it may have changed meanwhile.
     fn read_surplus(&mut self, kept: Shared, mut rest: IntoIter<Shared>) -> Action {
         match rest.next() {
             Some(actual) => {
@@ -248,7 +250,7 @@ impl<'a> ServiceSync<'a> {
         let Some(from) = seen.filter(|actual| self.context.identity.owns(actual)) else {
             return self.read_surplus(kept, rest);
         };
-        tracing::warn!(id = from.id, name = from.name, "a second load balancer of one service is deleted");
+        tracing::warn!(id = from.id, name = from.name, "surplus load balancer of a Service is deleted");
         self.context.reports.push(Report::Moved { from: Arc::clone(&from), to: Arc::clone(&kept) });
         self.phase = Phase::DeletingSurplus { kept, rest };
         self.begin(BalancerSync::new(Aim::Superseded, Some(from), false))
@@ -272,14 +274,14 @@ impl<'a> ServiceSync<'a> {
         self.ended(outcome, balancer.ending)
     }
 
-    /// Goes on after a load balancer has come to its end.
+    /// Continues after the sync of a load balancer has ended.
     fn ended(&mut self, outcome: Result<Option<Shared>, Failure>, ending: Ending) -> Action {
         match (std::mem::take(&mut self.phase), outcome) {
             (Phase::Ensuring(found), Ok(actual)) => self.ensured(&found, actual),
             (Phase::Ensuring(found), Err(failure)) => self.not_ensured(&found, failure),
             (Phase::ServingOn { rest, failure }, outcome) => {
                 if let Err(Failure { error, .. }) = outcome {
-                    tracing::warn!(%error, "targets of the load balancer that the service still uses are not updated");
+                    tracing::warn!(%error, "cannot update targets of the load balancer that the Service still uses");
                 }
                 self.serve_on(rest, failure)
             }
@@ -289,7 +291,7 @@ impl<'a> ServiceSync<'a> {
             }
             (Phase::Tagging { kept, surplus, rest }, Ok(_)) => self.tag_surplus(kept, surplus, rest),
             (Phase::DeletingSurplus { kept, rest }, Ok(_)) => self.read_surplus(kept, rest),
-            // The second one of a sync is no accident: the next sync starts clean.
+            // A second failure in one sync is no accident: the next sync starts clean.
             (Phase::DeletingFailed(failed), Ok(_)) if std::mem::replace(&mut self.has_replaced, true) => {
                 Action::Done(Err(failed_twice(&failed)))
             }
@@ -300,12 +302,12 @@ impl<'a> ServiceSync<'a> {
         }
     }
 
-    /// Starts from what the cloud has, if that may help. A conflict, or something that is gone, means that the cloud is not as it
-    /// was believed to be.
+    /// Starts again from the state of the cloud, if that may help. A conflict, or an object that no longer exists,
+    /// means that the state of the cloud is not as assumed.
     fn retry(&mut self, failure: Failure) -> Action {
         let Failure { error, failed, removes } = failure;
         if let Some(failed) = failed {
-            tracing::warn!(id = failed.id, name = failed.name, "a load balancer that failed is deleted");
+            tracing::warn!(id = failed.id, name = failed.name, "failed load balancer is deleted");
             self.phase = Phase::DeletingFailed(Arc::clone(&failed));
             return self.begin(BalancerSync::new(Aim::Deleted, Some(failed), false));
         }
@@ -317,7 +319,7 @@ impl<'a> ServiceSync<'a> {
             return self.find_again();
         }
         if error.is_quota() && removes && !self.context.removals_first {
-            tracing::info!(%error, "surplus parts are removed first");
+            tracing::info!(%error, "surplus parts are deleted first, because of a quota");
             self.context.removals_first = true;
             return self.find_again();
         }
@@ -331,17 +333,17 @@ impl<'a> ServiceSync<'a> {
     }
 }
 
-/// The error of a load balancer that failed when it was created, as the one before it; both are deleted, so there is nothing
-/// to repair.
+/// Returns the error for a load balancer that failed when it was created, like the one before it; both are deleted, so
+/// there is nothing to repair.
 fn failed_twice(failed: &Actual) -> Error {
     let State::Failed(text) = &failed.state else { return Error::other(failed.place()) };
     Error::other(format!(
-        "{} failed when it was created: {text}. It is deleted, as the one that was created before it; the next try creates \
-         another one",
+        "{} failed when it was created: {text}. It is deleted, like the one that was created before it; the next attempt \
+         creates another one",
         failed.place()
     ))
 }
 
 fn unexpected() -> Error {
-    Error::other("an answer without a question")
+    Error::other("a sync got an answer that its action does not have")
 }

@@ -1,4 +1,4 @@
-//! A map for a few entries, of which there are thousands.
+//! A compact map for few entries, of which thousands are kept.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::ops::Index;
 
 use serde::{Serialize, Serializer};
 
-/// A map in the order of its keys, in one allocation of just its size.
+/// A map in the order of its keys, in one allocation of exactly its size.
 ///
-/// A `BTreeMap` reserves room for eleven entries; a load balancer consists of some maps of two or three, and a thousand of
-/// them are kept.
+/// A `BTreeMap` reserves room for eleven entries; a load balancer consists of some maps with two or three entries, and
+/// a thousand load balancers are kept.
 ///
 /// ```
 /// use provider_kit::load_balancers::SortedMap;
@@ -29,34 +29,34 @@ impl<K, V> Default for SortedMap<K, V> {
 }
 
 impl<K, V> SortedMap<K, V> {
-    /// How many entries.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if the map has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The entries, in order.
+    /// Returns the entries, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
         self.0.iter().map(|(key, value)| (key, value))
     }
 
-    /// The keys, in order.
+    /// Returns the keys, in order.
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = &K> {
         self.0.iter().map(|(key, _)| key)
     }
 
-    /// The values, in the order of their keys.
+    /// Returns the values, in the order of their keys.
     pub fn values_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut V> {
         self.0.iter_mut().map(|(_, value)| value)
     }
 
-    /// Keeps the entries of which `keep` says so.
+    /// Keeps the entries for which `keep` returns `true`.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool) {
         self.0.retain(|(key, value)| keep(key, value));
     }
@@ -70,7 +70,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.0.binary_search_by(|(other, _)| other.borrow().cmp(key))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
@@ -79,7 +79,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.position(key).ok().map(|at| &self.0[at].1)
     }
 
-    /// Whether the key is there.
+    /// Returns `true` if the map contains the key.
     #[must_use]
     pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
@@ -88,7 +88,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.position(key).is_ok()
     }
 
-    /// Sets a value; the one before.
+    /// Sets a value, and returns the previous one.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.position(&key) {
             Ok(at) => Some(std::mem::replace(&mut self.0[at].1, value)),
@@ -100,7 +100,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         }
     }
 
-    /// Takes an entry out; its value.
+    /// Removes an entry, and returns its value.
     pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -166,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(steps in prop::collection::vec((0_u8..8, prop::option::of(0_u8..4)), 0..40)) {
+        fn sorted_map_behaves_like_a_map(steps in prop::collection::vec((0_u8..8, prop::option::of(0_u8..4)), 0..40)) {
             let (mut map, mut reference) = (SortedMap::default(), BTreeMap::new());
             for (key, value) in steps {
                 match value {

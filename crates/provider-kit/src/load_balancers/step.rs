@@ -1,4 +1,4 @@
-//! The terms between the step functions of a sync and its I/O: actions, their answers, and reports.
+//! The types between the step functions of a sync and its I/O: actions, their answers, and reports.
 
 use cloud_provider::{Caches, Plan, Result};
 
@@ -12,21 +12,21 @@ use super::targets::Targets;
 /// The next I/O of a sync.
 #[derive(Debug)]
 pub(super) enum Action {
-    /// Find the Service's load balancers; if `is_fresh`, past everything that is known of them.
+    /// Find the Service's load balancers; if `is_fresh`, without the cache.
     Find { is_fresh: bool },
-    /// Take over a load balancer, unless another Service does.
+    /// Claim a load balancer for adoption, unless another Service does.
     Claim(Shared),
     /// Take the lock, and read the load balancer again if another Service has changed it since it was read.
     Lock { key: String, actual: Shared },
     /// Carry out the first operations.
     Send { actual: Option<Shared>, operations: Vec<Operation> },
-    /// Wait until the cloud is not at work on the load balancer any more.
+    /// Wait until the cloud has finished its change of the load balancer.
     Wait { actual: Shared, parts: Parts },
     /// Read the load balancer.
     Read(Shared),
     /// Show the load balancer's address on the Service.
     Publish(Shared),
-    /// Find out whether nothing at all is left of the Service's.
+    /// Verify that the Service has no load balancer left.
     VerifyAbsence,
     /// End with this outcome.
     Done(Result<Option<Shared>>),
@@ -34,21 +34,21 @@ pub(super) enum Action {
 
 /// The result of an action.
 pub(super) enum Answer {
-    /// To [`Action::Find`] and [`Action::VerifyAbsence`].
+    /// The answer to [`Action::Find`] and [`Action::VerifyAbsence`].
     Found(Sorted),
     Claimed,
-    /// To [`Action::Lock`], [`Action::Wait`] and [`Action::Read`].
+    /// The answer to [`Action::Lock`], [`Action::Wait`] and [`Action::Read`].
     Seen(Option<Shared>),
     Sent(Step<Shared>),
     Published,
 }
 
-/// The source of the known parts of a load balancer that is awaited.
+/// The source of the known parts of a load balancer that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parts {
-    /// The cloud reported what they will be, when it changed them.
+    /// The cloud reported the future parts when it changed them.
     Reported,
-    /// The parts were read, in the middle of some change.
+    /// The parts were read in the middle of a change.
     Read,
 }
 
@@ -63,7 +63,7 @@ pub(super) enum Report {
     LeftOut { pool: String, targets: Targets, changes: bool },
     /// The Service has moved, and the load balancer that it had is going to be deleted.
     Moved { from: Shared, to: Shared },
-    /// The known state of the Service's load balancers is out of date.
+    /// The cached state of the Service's load balancers is out of date.
     Outdated,
     /// The lock is released.
     Unlocked,
@@ -76,7 +76,7 @@ pub(super) struct Context<'a> {
     pub(super) caches: Option<&'a dyn Caches>,
     /// The desired state; `None` for a deletion.
     pub(super) desired: Option<Tree>,
-    /// If set, the cloud refused more than there is: then nothing is created before something is removed.
+    /// If set, the cloud refused to go over a quota: nothing is created before something is removed.
     pub(super) removals_first: bool,
     /// If set, the plan was reported.
     pub(super) is_announced: bool,

@@ -1,4 +1,5 @@
-//! Where traffic goes to. A thousand load balancers have mostly the same thousand targets: each distinct set is kept once.
+//! Targets of load balancers. A thousand load balancers mostly have the same thousand targets: each distinct set is
+//! kept once.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -14,8 +15,8 @@ use crate::streamed;
 
 /// A set of targets, in order. Cheap to clone.
 ///
-/// A target is a text that says all there is about it: a machine's id, or `10.0.0.5:31177` where a cloud wants addresses.
-/// One that changes is another target.
+/// A target is a text that describes it completely: a machine's ID, or `10.0.0.5:31177` where a cloud wants addresses.
+/// A target that changes is a different target.
 ///
 /// ```
 /// use provider_kit::load_balancers::Targets;
@@ -27,12 +28,12 @@ use crate::streamed;
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Targets(Arc<Packed>);
 
-/// One text with all of them, in order: a thousand texts of their own would take four times as much room, and a page of a
-/// list has fifty such sets.
+/// The targets of a set in one string, in order: a thousand strings would take four times as much memory, and a page of
+/// a list has fifty such sets.
 #[derive(PartialEq, Eq, Hash, Default)]
 struct Packed {
     text: Box<str>,
-    /// Where each of them ends in `text`.
+    /// End offset of each target in `text`.
     ends: Box<[u32]>,
 }
 
@@ -47,12 +48,12 @@ impl Packed {
     }
 }
 
-/// Packs targets as they come.
+/// Builder that packs targets in the order in which they are added.
 #[derive(Default)]
 struct Packing {
     text: String,
     ends: Vec<u32>,
-    /// Whether each is greater than the one before.
+    /// If set, each target is greater than the one before.
     is_sorted: bool,
 }
 
@@ -80,21 +81,21 @@ impl Packing {
 }
 
 impl Targets {
-    /// The targets, in order.
+    /// Returns the targets, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.iter()
     }
-    /// How many.
+    /// Returns the number of targets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.ends.len()
     }
-    /// Whether there is none.
+    /// Returns `true` if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.ends.is_empty()
     }
-    /// Whether this target is among them.
+    /// Returns `true` if the set contains the target.
     #[must_use]
     pub fn contains(&self, target: &str) -> bool {
         let (mut low, mut high) = (0, self.len());
@@ -108,7 +109,7 @@ impl Targets {
         }
         false
     }
-    /// Those that are not among `others`.
+    /// Returns the targets that are not among `others`.
     #[must_use]
     pub fn without(&self, others: &Self) -> Self {
         if Arc::ptr_eq(&self.0, &others.0) {
@@ -116,7 +117,7 @@ impl Targets {
         }
         self.iter().filter(|target| !others.contains(target)).collect()
     }
-    /// These and `others`.
+    /// Returns the union of the two sets.
     #[must_use]
     pub fn with(&self, others: &Self) -> Self {
         match (self.is_empty(), others.is_empty()) {
@@ -142,7 +143,7 @@ impl fmt::Debug for Targets {
     }
 }
 
-/// `a, b, c and 997 more`.
+/// Displays the targets as `a, b, c and 997 more`.
 impl fmt::Display for Targets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 5;
@@ -167,7 +168,7 @@ impl<'de> Deserialize<'de> for Targets {
     }
 }
 
-/// A text without an escape is lent, any other one copied.
+/// A string that is borrowed if it has no escape sequences, and copied otherwise.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -177,7 +178,7 @@ impl AsRef<str> for Text<'_> {
     }
 }
 
-/// Every distinct set once.
+/// The distinct sets of targets, each kept once.
 ///
 /// ```
 /// use provider_kit::load_balancers::{TargetSets, Targets};
@@ -191,7 +192,7 @@ impl AsRef<str> for Text<'_> {
 pub struct TargetSets(Mutex<HashSet<Targets>>);
 
 impl TargetSets {
-    /// The same set, in the memory of the one that was kept before.
+    /// Returns an equal set that is already in memory, or keeps this one.
     #[must_use]
     pub fn shared(&self, targets: Targets) -> Targets {
         let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -202,19 +203,19 @@ impl TargetSets {
         targets
     }
 
-    /// Lets go of sets that nobody else holds.
+    /// Drops sets that have no other owner.
     pub(super) fn forget_unused(&self) {
         let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sets.retain(|targets| Arc::strong_count(&targets.0) > 1);
     }
 }
 
-/// The machines' ids of `nodes`, for clouds whose targets are machines.
+/// Returns the machine IDs of `nodes`, for clouds whose targets are machines.
 ///
-/// A Node without a provider id is not a target *yet*, one of another cloud never is (P-15), and one whose id is malformed is
-/// told in the log: none of them may keep the others from being targets. `None`: there are Nodes, and nobody knows the
-/// machine of any. Then leave the targets as they are, because to take them all away would be an outage (P-25); the first
-/// provider id brings the next call. No Node at all is different: the controller means it.
+/// A Node without a provider ID is not a target *yet*, a Node of another cloud is never one (P-15), and a Node whose
+/// provider ID is malformed is logged: none of them may keep the others from being targets. Returns `None` if there are
+/// Nodes, but no machine of any of them is known. Then leave the targets as they are, because removing all of them
+/// would be an outage (P-25); the first provider ID triggers the next sync. An empty list of Nodes is applied as such.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -240,7 +241,7 @@ fn machine_id<'a>(node: &'a Node, ids: &ProviderIds) -> Option<&'a str> {
     match ids.read(&node.provider_id) {
         Ok(id) => Some(id),
         Err(err) => {
-            tracing::warn!(node = &*node.name, %err, "this node is no target of load balancers");
+            tracing::warn!(node = &*node.name, %err, "Node is not a target of load balancers");
             None
         }
     }
@@ -260,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_a_set_in_order_however_they_come(one in some(), other in some()) {
+        fn targets_are_an_ordered_set_in_any_input_order(one in some(), other in some()) {
             let (a, b): (Targets, Targets) = (one.iter().collect(), other.iter().collect());
             let (x, y): (BTreeSet<_>, BTreeSet<_>) = (one.iter().collect(), other.iter().collect());
             prop_assert!(a.iter().eq(x.iter().map(|text| text.as_str())));

@@ -1,5 +1,5 @@
-//! Waiting for what a cloud does in the background: for one object ([`until_done`]), or, where a cloud gives operations IDs and
-//! reports on many in one answer, for all callers that wait at the same time ([`Operations`]).
+//! Waiting for work that a cloud does in the background: for one object ([`until_done`]), or, where a cloud gives
+//! operations IDs and reports on many in one answer, for all callers that wait at the same time ([`Operations`]).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,18 +12,18 @@ use tokio::time::Instant;
 
 use crate::coalescer::Coalescer;
 
-/// How often to ask, and for how long.
+/// The intervals and the timeout of polling.
 #[derive(Clone, Copy, Debug)]
 pub struct Polling {
-    /// Before the first question.
+    /// Delay before the first poll.
     pub first: Duration,
-    /// How much longer each pause is than the one before; 2 unless set.
+    /// Factor between one delay and the next; 2 by default.
     pub growth: f64,
-    /// The longest time between two questions.
+    /// The longest delay between two polls.
     pub longest: Duration,
-    /// In all. What takes longer is looked at again later, so that it does not hold a worker.
+    /// Timeout of the wait. Work that takes longer is polled again later, so that it does not hold a worker.
     pub limit: Duration,
-    /// When to come back after that.
+    /// Delay after the timeout until the caller tries again.
     pub come_back: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Default for Polling {
     }
 }
 
-/// Asks until there is a result.
+/// Polls until there is a result.
 ///
 /// ```
 /// use provider_kit::operation::{until_done, Polling};
@@ -50,7 +50,7 @@ impl Default for Polling {
 /// ```
 ///
 /// # Errors
-/// What `ask` answers; *retry after* when the time is over.
+/// The error of `ask`; *retry after* on timeout.
 pub async fn until_done<T, F>(what: &str, polling: Polling, mut ask: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<Option<T>>>,
@@ -60,7 +60,7 @@ where
     loop {
         if Instant::now() + wait > give_up {
             let (limit, come_back) = (rounded(polling.limit), rounded(polling.come_back));
-            let text = format!("{what} is not ready after {limit:?}; looking again in {come_back:?}");
+            let text = format!("{what} is not ready after {limit:?}; checking again in {come_back:?}");
             return Err(Error::retry_in(text, polling.come_back));
         }
         tokio::time::sleep(wait).await;
@@ -81,14 +81,14 @@ fn rounded(duration: Duration) -> Duration {
 pub struct OperationState<I = u64> {
     /// The ID of the operation.
     pub id: I,
-    /// The result of the operation; `None` while it is under way.
+    /// The result of the operation; `None` while the operation is running.
     pub outcome: Option<Result<()>>,
 }
 
 /// Operations that a cloud carries out in the background, and the callers that wait for them. Cheap to clone.
 ///
-/// While anybody waits, all unfinished operations are read at a constant interval, several IDs in one request. Thus the number
-/// of requests grows with the time that the cloud takes, and hardly with the number of callers.
+/// While any caller waits, all unfinished operations are read at a constant interval, several IDs in one request. Thus
+/// the number of requests grows with the time that the cloud takes, and hardly with the number of callers.
 ///
 /// ```
 /// use std::time::Duration;
@@ -105,7 +105,7 @@ pub struct OperationState<I = u64> {
 #[derive(Clone)]
 pub struct Operations<I = u64> {
     interval: Duration,
-    /// The longest time that a caller waits, and the time after which it tries again.
+    /// Timeout of a caller, and the time after which it tries again.
     patience: (Duration, Duration),
     reads: Arc<Coalescer<(), I, Outcomes<I>>>,
 }
@@ -113,8 +113,9 @@ pub struct Operations<I = u64> {
 type Outcomes<I> = Arc<BTreeMap<I, Option<Result<()>>>>;
 
 impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
-    /// Reads up to `ids_per_request` operations with `read`, every `interval`. An operation that `read` does not return does
-    /// not exist. If `read` is refused for what one ID may be to blame for, each operation is read alone.
+    /// Returns operations that are read with `read`, up to `ids_per_request` at a time, every `interval`. An operation
+    /// that `read` does not return does not exist. If `read` is refused with an error that one ID may have caused, each
+    /// operation is read alone.
     pub fn new<F>(
         interval: Duration,
         ids_per_request: usize,
@@ -133,7 +134,7 @@ impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
         Self { interval, patience: (Duration::from_secs(60), Duration::from_secs(10)), reads }
     }
 
-    /// Sets the longest time that a caller waits, a minute unless set, and the time after which it tries again, 10 s unless set.
+    /// Sets the timeout of a caller, one minute by default, and the time after which it tries again, 10 s by default.
     #[must_use]
     pub fn patience(mut self, limit: Duration, come_back: Duration) -> Self {
         self.patience = (limit, come_back);
@@ -142,16 +143,15 @@ impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
 
     /// Waits until all operations have ended, for a limited time.
     ///
-    /// # Errors
-    /// The error of the first operation that failed; *other* if the cloud does not know one; *retry after* when it takes too
-    /// long; the error of reading their states.
+    /// The error of the first operation that failed; *other* if the cloud does not know an operation; *retry after* on
+    /// timeout; the error of reading the states.
     pub async fn wait(&self, ids: &[I]) -> Result<()> {
         let (limit, come_back) = self.patience;
         match tokio::time::timeout(limit, join_all(ids.iter().map(|id| self.wait_for_one(id)))).await {
             Ok(outcomes) => outcomes.into_iter().collect(),
             Err(_) => {
                 let ids = ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-                let text = format!("operations not finished after {limit:?}: {ids}; looking again in {come_back:?}");
+                let text = format!("operations not finished after {limit:?}: {ids}; checking again in {come_back:?}");
                 Err(Error::retry_in(text, come_back))
             }
         }
@@ -170,8 +170,8 @@ impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
     }
 }
 
-/// Returns the time of the next read. Reads keep their interval however long one takes; after a rest the first one waits for
-/// a whole interval.
+/// Returns the time of the next read. Reads keep their interval regardless of how long one takes; after a pause, the
+/// first read waits for a whole interval.
 fn next_tick(now: Instant, last: Option<Instant>, interval: Duration) -> Instant {
     let ticks = last.into_iter().flat_map(|last| [last, last + interval]);
     ticks.into_iter().find(|tick| *tick > now).unwrap_or(now + interval)

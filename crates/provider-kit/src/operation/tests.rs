@@ -4,10 +4,10 @@ use super::*;
 
 const TICK: Duration = Duration::from_millis(500);
 
-/// The ids of each request, and when it was sent.
+/// IDs of each request, and the time at which it was sent.
 type Requests = Arc<Mutex<Vec<(u128, Vec<u64>)>>>;
 
-/// A cloud that answers each request with what `say` says of each id: nothing, or its outcome.
+/// A cloud that answers each request with the result of `say` for each ID: nothing, or its outcome.
 fn cloud(
     say: impl Fn(u64, Duration) -> Option<Option<Result<()>>> + Clone + Send + Sync + 'static,
 ) -> (Operations, Requests) {
@@ -30,7 +30,7 @@ fn done_after(seconds: u64) -> (Operations, Requests) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_who_wait_are_four_requests_a_tick_and_none_afterwards() {
+async fn hundred_waiting_callers_cost_four_requests_a_tick() {
     let (operations, requests) = &done_after(1);
     join_all((0..100).map(|id| async move { operations.wait(&[id]).await }))
         .await
@@ -42,11 +42,11 @@ async fn a_hundred_who_wait_are_four_requests_a_tick_and_none_afterwards() {
     tokio::time::sleep(TICK * 20).await;
     assert_eq!(requests.lock().unwrap().len(), 8);
     operations.wait(&[7, 8]).await.unwrap();
-    assert_eq!(requests.lock().unwrap()[8].1, [7, 8], "whoever comes later is asked for again");
+    assert_eq!(requests.lock().unwrap()[8].1, [7, 8], "operations of later callers are read again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_operation_of_many_callers_is_asked_for_once() {
+async fn operation_of_many_callers_is_read_once() {
     let (operations, requests) = done_after(0);
     let (one, other) = tokio::join!(operations.wait(&[7]), operations.wait(&[7, 9]));
     assert!(one.is_ok() && other.is_ok());
@@ -56,7 +56,7 @@ async fn one_operation_of_many_callers_is_asked_for_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_or_unknown_operation_is_its_own_callers_affair() {
+async fn failed_or_unknown_operation_fails_only_its_own_callers() {
     let (operations, _) = cloud(|id, _| match id {
         1 => None,
         2 => Some(Some(Err(Error::quota("no room")))),
@@ -81,7 +81,7 @@ async fn an_id_that_the_cloud_refuses_spoils_one_tick_for_the_others_and_no_more
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_asking_fails_it_is_told_and_the_next_who_wait_are_asked_for() {
+async fn failed_read_fails_its_callers_and_not_later_ones() {
     let down = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let is_down = Arc::clone(&down);
     let operations = Operations::new(TICK, 25, move |ids: Vec<u64>| {
@@ -97,11 +97,11 @@ async fn when_asking_fails_it_is_told_and_the_next_who_wait_are_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_too_long_ends_with_a_date_and_is_forgotten() {
+async fn slow_operation_ends_with_a_retry_time_and_is_forgotten() {
     let (operations, requests) = cloud(|_, _| Some(None));
     let began = tokio::time::Instant::now();
     let err = operations.wait(&[1, 2]).await.unwrap_err();
-    assert_eq!(err.to_string(), "operations not finished after 60s: 1, 2; looking again in 10s");
+    assert_eq!(err.to_string(), "operations not finished after 60s: 1, 2; checking again in 10s");
     assert_eq!((err.retry_after(), began.elapsed().as_secs()), (Some(Duration::from_secs(10)), 60));
     let asked = requests.lock().unwrap().len();
     tokio::time::sleep(TICK * 20).await;
@@ -109,7 +109,7 @@ async fn what_takes_too_long_ends_with_a_date_and_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_leaves_is_not_asked_for_any_more() {
+async fn operation_of_a_dropped_caller_is_not_read_any_more() {
     let (operations, requests) = cloud(|_, _| Some(None));
     let _ = tokio::time::timeout(TICK * 3, operations.wait(&[1])).await;
     tokio::time::sleep(TICK * 20).await;
@@ -117,7 +117,7 @@ async fn whoever_leaves_is_not_asked_for_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_request_holds_up_nobody_else() {
+async fn slow_request_does_not_delay_other_callers() {
     let operations = Operations::new(TICK, 1, |ids: Vec<u64>| async move {
         tokio::time::sleep(Duration::from_secs(ids[0])).await;
         Ok(vec![OperationState { id: ids[0], outcome: Some(Ok(())) }])
@@ -132,7 +132,7 @@ async fn a_slow_request_holds_up_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_become_rarer_and_end_with_a_date() {
+async fn polls_become_rarer_and_end_with_a_retry_time() {
     let (began, mut asked) = (Instant::now(), Vec::new());
     let err = until_done("volume \"v\"", Polling::default(), || {
         asked.push(began.elapsed().as_millis());
@@ -142,7 +142,7 @@ async fn questions_become_rarer_and_end_with_a_date() {
     .unwrap_err();
     assert_eq!(asked, [250, 750, 1750, 3750, 7750, 12750, 17750, 22750, 27750]);
     assert_eq!(err.retry_after(), Some(Duration::from_secs(10)));
-    assert_eq!(err.to_string(), "volume \"v\" is not ready after 30s; looking again in 10s");
+    assert_eq!(err.to_string(), "volume \"v\" is not ready after 30s; checking again in 10s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,5 +150,5 @@ async fn timeout_message_rounds_durations_to_seconds() {
     let (limit, come_back) = (Duration::from_millis(271_026), Duration::from_millis(250));
     let polling = Polling { limit, come_back, ..Polling::default() };
     let err = until_done("volume \"v\"", polling, || std::future::ready(Ok(None::<()>))).await.unwrap_err();
-    assert_eq!(err.to_string(), "volume \"v\" is not ready after 271s; looking again in 250ms");
+    assert_eq!(err.to_string(), "volume \"v\" is not ready after 271s; checking again in 250ms");
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::{Page, Reading, Rules, read_pages};
 use crate::inventory::Urgency;
 use crate::streamed::{MOST_ITEMS, too_many};
-use crate::transport::{Answer, Call, Transport};
+use crate::transport::{Answer, Call, Format, Json, Transport};
 
 /// The form in which an API pages its lists. Places in an answer are JSON pointers.
 ///
@@ -34,18 +34,19 @@ pub struct Paging {
     witness: Option<&'static str>,
 }
 
-/// The sign in an answer that there is another page.
+/// The field of an answer that shows if there is another page.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// None: the API answers whole lists.
+    /// No field: the API answers whole lists.
     Whole,
     /// The number of the next page, if there is one.
     Number(&'static str),
     /// The number of pages.
     Count(&'static str),
-    /// Anything but an empty text. The next page has the number in the link's `page`, or else the next number.
+    /// A link, or an empty text on the last page. The next page has the number in the link's `page`, or else the
+    /// following number.
     Link(&'static str),
-    /// A text for the query parameter of this name.
+    /// A token for the query parameter of this name.
     Token(&'static str, &'static str),
     /// The parameter `marker` of the next link in `<collection>_links`.
     MarkerLink,
@@ -59,51 +60,54 @@ impl Paging {
     /// An API that answers whole lists.
     pub const WHOLE: Self = Self::of(Next::Whole);
 
-    /// Pages are asked for with `page`, from 1 on; an answer names the next one at `place`: a number, or null.
+    /// Declares an API with the page parameter `page`, from 1 on, whose answers name the next page at `place`: a
+    /// number, or null.
     #[must_use]
     pub const fn next_page(place: &'static str) -> Self {
         Self::of(Next::Number(place))
     }
 
-    /// Pages are asked for with `page`, from 1 on; an answer says at `place` how many there are.
+    /// Declares an API with the page parameter `page`, from 1 on, whose answers have the number of pages at `place`.
     #[must_use]
     pub const fn page_count(place: &'static str) -> Self {
         Self::of(Next::Count(place))
     }
 
-    /// Pages are asked for with `page`, from 1 on; an answer has a link at `place` if there is another one. The link itself is
-    /// not followed: it may lead to an address that only the cloud can reach. If it names another page than the one that
-    /// follows, the list is a partial one.
+    /// Declares an API with the page parameter `page`, from 1 on, whose answers have a link at `place` if there is
+    /// another page. The link itself is not followed, because it may lead to an address that only the cloud can reach.
+    /// If it names another page than the following one, the list is partial.
     #[must_use]
     pub const fn next_link(place: &'static str) -> Self {
         Self::of(Next::Link(place))
     }
 
-    /// Pages are asked for with the query parameter `key`; an answer has its next value at `place`, or nothing.
+    /// Declares an API with the page parameter `key`, whose answers have its next value at `place`, or nothing.
     #[must_use]
     pub const fn token(key: &'static str, place: &'static str) -> Self {
         Self::of(Next::Token(key, place))
     }
 
-    /// Pages are asked for with `marker`, which is taken from `<collection>_links: [{"rel": "next", "href": "…?marker=…"}]`.
+    /// Declares an API with the page parameter `marker`, whose next value is in a link:
+    /// `<collection>_links: [{"rel": "next", "href": "…?marker=…"}]`.
     #[must_use]
     pub const fn marker_link() -> Self {
         Self::of(Next::MarkerLink)
     }
 
-    /// Asks for pages of so many items with the query parameter `key`.
+    /// Requests pages of this many items with the query parameter `key`.
     #[must_use]
     pub const fn size(self, key: &'static str, items: usize) -> Self {
         Self { size: Some((key, items)), ..self }
     }
 
-    /// Compares what was listed with the total that an answer has at `place`, if it has one.
+    /// Compares the number of listed items with the total that an answer has at `place`, if it has one.
     #[must_use]
     pub const fn total(self, place: &'static str) -> Self {
         Self { total: Some(place), ..self }
     }
 
-    /// Like [`total`](Self::total), and a page without one is an error: such lists prove that what they lack does not exist.
+    /// Like [`total`](Self::total), but a page without a total is an error: such lists prove that a machine that they
+    /// lack does not exist.
     #[must_use]
     pub const fn required_total(self, place: &'static str) -> Self {
         Self { is_total_required: true, ..self.total(place) }
@@ -121,7 +125,7 @@ impl Paging {
         Self { witness: Some(witness), ..self }
     }
 
-    /// The first page number, if pages have numbers, and the query parameter of pages.
+    /// Returns the first page number, if pages have numbers, and the query parameter of pages.
     const fn key(self) -> (Option<u32>, &'static str) {
         match self.next {
             Next::Whole | Next::Number(_) | Next::Count(_) | Next::Link(_) => (Some(1), "page"),
@@ -148,30 +152,31 @@ impl Paging {
             Next::Link(place) => (place, true),
             Next::Whole | Next::Token(..) | Next::MarkerLink => return Ok(None),
         };
-        // What has moved elsewhere must not end a list.
+        // A field that has moved elsewhere must not end a list.
         let is_missing =
             |place: &str| fields.pointer(place.rsplit_once('/').map_or("", |(parent, _)| parent)).is_none();
         let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
         match (self.next, fields.pointer(place).filter(|value| !value.is_null())) {
-            (_, None) if !is_last && is_missing(place) => Err("it does not say whether there is a next page"),
-            (Next::Count(_), None) => Err("it does not say how many pages there are"),
+            (_, None) if !is_last && is_missing(place) => Err("the field of the next page is missing"),
+            (Next::Count(_), None) => Err("the number of pages is missing"),
             (_, None) => Ok(None),
             (Next::Link(_), Some(link)) => {
-                let link = link.as_str().ok_or("its next link is no text")?;
-                let named = parameter(link, "page").map(|page| page.parse().map_err(|_| "its next page is no number"));
+                let link = link.as_str().ok_or("the link of the next page is not a string")?;
+                let named =
+                    parameter(link, "page").map(|page| page.parse().map_err(|_| "the next page is not a number"));
                 Ok(named.transpose()?.or((!link.is_empty()).then_some(here + 1)))
             }
             (Next::Count(_), Some(count)) => {
-                Ok((here < number(count).ok_or("its number of pages is none")?).then_some(here + 1))
+                Ok((here < number(count).ok_or("the number of pages is not a number")?).then_some(here + 1))
             }
-            (_, Some(next)) => Ok(Some(number(next).ok_or("its next page is no number")?).filter(|next| *next != 0)),
+            (_, Some(next)) => Ok(Some(number(next).ok_or("the next page is not a number")?).filter(|next| *next != 0)),
         }
     }
 
     fn next_token(self, fields: &Value, collection: &str) -> Result<Option<String>, &'static str> {
         if let Next::Token(_, place) = self.next {
             let Some(token) = fields.pointer(place).filter(|value| !value.is_null()) else { return Ok(None) };
-            let token = token.as_str().ok_or("its token of the next page is no text")?;
+            let token = token.as_str().ok_or("the token of the next page is not a string")?;
             return Ok(Some(token.to_owned()).filter(|token| !token.is_empty()));
         }
         let links = fields.get(format!("{collection}_links")).and_then(Value::as_array);
@@ -181,13 +186,28 @@ impl Paging {
 }
 
 impl Transport {
-    /// Reads a list to its end, in the form that was [declared](crate::transport::Builder::paging); `collection` is the field
-    /// that holds the items. What is read becomes what is kept, one item after the other. All pages are as urgent as the most
-    /// urgent of those who wait; `key` tells items apart.
+    /// Reads a list to its end, in the form that was [declared](crate::transport::Builder::paging); `collection` is the
+    /// field that holds the items. `keep` converts each item as soon as it is read. All pages have the urgency of the
+    /// most urgent caller; `key` identifies items.
+    ///
+    /// # Errors
+    /// The answer of the cloud, if a page could not be read; *other* if an answer has no such field.
+    pub async fn list<W: DeserializeOwned, T, K: Hash>(
+        &self,
+        call: Call,
+        collection: &str,
+        urgency: &Urgency,
+        keep: impl Fn(W) -> T,
+        key: fn(&T) -> K,
+    ) -> Result<Reading<T>> {
+        self.list_as::<Json, W, T, K>(call, collection, urgency, keep, key).await
+    }
+
+    /// Reads a list to its end like [`list`](Self::list), from answers in another format.
     ///
     /// # Errors
     /// The answer of the cloud, if any page could not be read; *other* if one has no such field.
-    pub async fn list<W: DeserializeOwned, T, K: Hash>(
+    pub async fn list_as<F: Format, W: DeserializeOwned, T, K: Hash>(
         &self,
         call: Call,
         collection: &str,
@@ -203,9 +223,10 @@ impl Transport {
         let page = async |position: Option<String>| {
             let call = position.iter().fold(call.clone(), |call, position| call.query(parameter, position));
             let answer = urgency.carry(|priority| self.send(call.clone().priority(priority))).await?;
-            let (items, fields) = read_page(&answer, collection, |field| paging.reads(field, collection), &keep)?;
+            let (items, fields) =
+                read_page::<F, W, T>(&answer, collection, |field| paging.reads(field, collection), &keep)?;
             let items = items.or_else(|| fields.get(paging.witness?).map(|_| Vec::new()));
-            let items = items.ok_or_else(|| answer.unexpected(&format!("it has no {collection:?}")))?;
+            let items = items.ok_or_else(|| answer.unexpected(&format!("no field {collection:?}")))?;
             let total =
                 paging.total.and_then(|place| fields.pointer(place)?.as_u64()).and_then(|it| it.try_into().ok());
             Ok::<_, Error>((answer, items, fields, total))
@@ -232,18 +253,16 @@ impl Transport {
     }
 }
 
-/// Reads the items of one page, if it has them, and of its other fields those that `reads` selects.
-fn read_page<W: DeserializeOwned, T>(
+/// Reads the items of one page, if there are any, and the other fields that `reads` selects.
+fn read_page<F: Format, W: DeserializeOwned, T>(
     answer: &Answer,
     collection: &str,
     reads: impl Fn(&str) -> bool,
     mut keep: impl FnMut(W) -> T,
 ) -> Result<(Option<Vec<T>>, Value)> {
     let mut found = Found { items: None, fields: Map::new() };
-    let mut json = serde_json::Deserializer::from_slice(&answer.body);
     let seed = Top { collection, reads: &reads, found: &mut found, keep: &mut keep, wire: PhantomData::<W> };
-    let read = seed.deserialize(&mut json).and_then(|()| json.end());
-    read.map_err(|err| answer.unexpected(&err))?;
+    answer.decoded::<F, _>(seed)?;
     Ok((found.items, Value::Object(found.fields)))
 }
 
@@ -271,7 +290,7 @@ struct Found<T> {
     fields: Map<String, Value>,
 }
 
-/// The object around the collection.
+/// A visitor of the object around the collection.
 struct Top<'a, W, T, F> {
     collection: &'a str,
     reads: &'a dyn Fn(&str) -> bool,
@@ -309,7 +328,7 @@ impl<'de, W: Deserialize<'de>, T, F: FnMut(W) -> T> Visitor<'de> for Top<'_, W, 
     }
 }
 
-/// The collection.
+/// A visitor of the collection's items.
 struct Items<'a, W, F> {
     keep: &'a mut F,
     wire: PhantomData<W>,

@@ -36,13 +36,13 @@ pub struct CloudRoute {
     pub owner: Option<String>,
 }
 
-/// What a route leads to.
+/// The destination of the traffic of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Target {
     /// The Node that has one of the next hops among its addresses.
     #[default]
     Address,
-    /// A machine.
+    /// A machine of the cloud.
     Machine {
         /// ID of the machine.
         id: String,
@@ -53,7 +53,7 @@ pub enum Target {
     Gone(String),
 }
 
-/// A change of a route.
+/// A change of a route: addition or removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Change {
@@ -61,7 +61,7 @@ pub enum Change {
     Remove,
 }
 
-/// A cloud's routes.
+/// The routes of a cloud.
 #[async_trait]
 pub trait RouteCloud: Send + Sync + 'static {
     /// Lists all routes, those of other owners included.
@@ -76,7 +76,7 @@ pub trait RouteCloud: Send + Sync + 'static {
         false
     }
 
-    /// Sets the targets of listed routes, if the list does not tell them.
+    /// Sets the targets of listed routes, if the list does not contain them.
     ///
     /// # Errors
     /// The cloud's answer.
@@ -105,8 +105,8 @@ pub trait RouteCloud: Send + Sync + 'static {
         Ok((vec![hop.to_string()], Target::Address))
     }
 
-    /// Changes what the cloud needs beside a route, such as the addresses that a port lets through, before the route
-    /// changes. Returns `true` if anything was changed: the opposite change takes it back if the route stays as it was.
+    /// Changes other objects that a route needs, such as the addresses that a port lets through, before the route
+    /// changes. Returns `true` if anything was changed: the opposite change reverts it if the route stays as it was.
     ///
     /// # Errors
     /// The cloud's answer.
@@ -121,7 +121,7 @@ pub trait RouteCloud: Send + Sync + 'static {
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()>;
 }
 
-/// The routes of a cloud, as the contract has them.
+/// The routes of a cloud, in the form of [`Routes`].
 pub struct RouteTable<C> {
     cloud: C,
     cluster: ClusterView,
@@ -183,12 +183,12 @@ impl Change {
 }
 
 impl<C: RouteCloud> RouteTable<C> {
-    /// Routes of `cloud` to the Nodes of `cluster`.
+    /// Returns the routes of `cloud` to the Nodes of `cluster`.
     pub fn new(cloud: C, cluster: ClusterView) -> Self {
         Self { cloud, cluster }
     }
 
-    /// The cloud.
+    /// Returns the cloud that routes are read from.
     pub fn cloud(&self) -> &C {
         &self.cloud
     }
@@ -220,12 +220,12 @@ impl<C: RouteCloud> RouteTable<C> {
         Ok(self.cloud.list().await?.into_iter().filter_map(resource).collect())
     }
 
-    /// Prepares and sends a change. What was changed of a black hole's next hop decides nothing: where no Node is, the address may
-    /// be anybody's, and keeps no route that leads nowhere.
+    /// Prepares and sends a change. For a black hole, a failure to change the next hop is ignored: its address may
+    /// belong to another machine, and must not keep a route that leads nowhere.
     async fn change(&self, cluster: &Cluster, change: Change, route: &CloudRoute, is_blackhole: bool) -> Result<()> {
         let is_prepared = match self.cloud.prepare(change, route).await {
             Err(error) if is_blackhole && (error.is_invalid() || error.is_unauthorized()) => {
-                tracing::warn!(route = route.destination, %error, "next hop of a route that leads nowhere not changed");
+                tracing::warn!(route = route.destination, %error, "cannot change next hop of a route without a target");
                 false
             }
             outcome => outcome?,
@@ -236,7 +236,7 @@ impl<C: RouteCloud> RouteTable<C> {
             return Ok(());
         }
         if is_prepared && let Err(error) = self.cloud.prepare(change.undone(), route).await {
-            tracing::warn!(route = route.destination, %error, "next hop of a failed route not changed back");
+            tracing::warn!(route = route.destination, %error, "cannot revert next hop of a failed route");
         }
         let in_the_way = listed.iter().find(|it| it.has_destination_of(route) && change == Change::Add);
         Err(in_the_way.filter(|_| error.is_conflict()).and_then(|it| self.foreign(cluster, it)).unwrap_or(error))
@@ -248,7 +248,7 @@ impl<C: RouteCloud> RouteTable<C> {
         let is_ours = Nodes::new(&nodes, &self.cloud).owns(cluster, &self.cluster, route);
         (route.owner.is_some() && !is_ours).then(|| {
             Error::invalid(format!(
-                "the route to {} that exists is not this cluster's and is left alone; remove it, or mark it with {}={}",
+                "the existing route to {} belongs to another owner and is left alone; delete it, or add the owner tag {}={}",
                 route.destination,
                 OwnerTags::CLUSTER,
                 OwnerTags::cluster(cluster)
@@ -262,7 +262,7 @@ impl<C: RouteCloud> Routes for RouteTable<C> {
     async fn list(&self, cluster: &Cluster) -> Result<Vec<Route>> {
         let mut routes = self.cloud.list().await?;
         self.cloud.find_targets(&mut routes).await?;
-        let unknown = || Error::other("routes cannot be judged before the nodes are known");
+        let unknown = || Error::other("cannot list routes before the Nodes are known");
         let nodes = self.cluster.nodes().ok_or_else(unknown)?;
         let nodes = Nodes::new(&nodes, &self.cloud);
         Ok(routes.iter().map(|route| nodes.route(cluster, &self.cluster, route)).collect())
@@ -270,9 +270,9 @@ impl<C: RouteCloud> Routes for RouteTable<C> {
 
     async fn create(&self, cluster: &Cluster, _hint: &str, route: &Route) -> Result<()> {
         let (text, name) = (&route.destination_cidr, &route.target_node);
-        let destination = text.parse().map_err(|_| Error::invalid(format!("{text:?} is no range of addresses")))?;
+        let destination = text.parse().map_err(|_| Error::invalid(format!("{text:?} is not a range of addresses")))?;
         let node =
-            self.cluster.node(name).ok_or_else(|| Error::other(format!("node {name:?} is not known (any more)")))?;
+            self.cluster.node(name).ok_or_else(|| Error::other(format!("Node {name:?} does not exist (any more)")))?;
         let (next_hops, target) = self.cloud.lead(&node, route, destination).await?;
         let (name, owner) = (String::new(), Some(OwnerTags::cluster(cluster).to_owned()));
         let wanted = CloudRoute { name, destination: text.clone(), next_hops, target, owner };

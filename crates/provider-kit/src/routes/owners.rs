@@ -1,4 +1,4 @@
-//! The Node that a cloud's route leads to, and whether the route is the cluster's. Pure.
+//! The Node that a cloud's route leads to, and the decision whether the route is the cluster's. Pure.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -69,7 +69,7 @@ impl<'a> Nodes<'a> {
         };
         match (&route.target, node) {
             (_, Some(node)) => (Some(&node.name), Some(node)),
-            // A Node that has no provider ID yet is known by its name only. One that has is on another machine.
+            // A Node without a provider ID is known by its name only. A Node with one is on another machine.
             (Target::Machine { name, .. }, None) => match self.by_name.get(&**name).copied() {
                 Some(other) if other.provider_id().is_some() => (None, None),
                 node => (Some(name), node),
@@ -78,8 +78,9 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// Returns the Node of a route's next hop. A Node whose machine is gone may still have the address of another Node's machine:
-    /// the Node whose Pod CIDR the route is for goes first. A Node that has no addresses (yet) keeps its route.
+    /// Returns the Node of a route's next hop. A Node whose machine no longer exists may still have the address of
+    /// another Node's machine, so the Node whose Pod CIDR the route is for takes precedence. A Node that has no
+    /// addresses (yet) keeps its route.
     fn at_next_hop(&self, route: &CloudRoute) -> Option<&'a Node> {
         let hop = route.next_hops.first().and_then(|hop| hop.parse::<IpAddr>().ok());
         let owner = route.destination.parse().ok().and_then(|range: IpNet| self.by_range.get(&range).copied());
@@ -101,7 +102,7 @@ impl<'a> Nodes<'a> {
             _ if tag.is_empty() => false,
             _ if tag == OwnerTags::cluster(cluster) => true,
             Some(_) => *tag == cluster.name && (matches!(route.target, Target::Gone(_)) || node.is_some()),
-            // The tag may hold our ID: what leads to a Node from its own Pod CIDR. All else stays until the ID is known again.
+            // The tag may hold our ID if the route leads to a Node from its own Pod CIDR. Other routes wait for the ID.
             None => node.is_some_and(is_its),
         }
     }

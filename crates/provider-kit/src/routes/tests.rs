@@ -104,7 +104,7 @@ async fn preparation_of_a_refused_change_is_undone() {
 }
 
 #[tokio::test]
-async fn preparation_that_is_refused_stops_every_change_but_the_removal_of_a_black_hole() {
+async fn refused_preparation_stops_all_but_removals_of_black_holes() {
     let errors = [(Error::invalid("port"), true), (Error::unauthorized("port"), true), (Error::other("port"), false)];
     for (error, is_removed) in errors {
         let cloud = Fake { port_error: Some(error), ..Fake::default() };
@@ -131,7 +131,7 @@ async fn foreign_route_is_never_removed_and_named_where_it_is_in_the_way() {
 }
 
 #[tokio::test]
-async fn only_routes_with_an_owner_tag_of_the_cluster_are_listed_and_deleted_as_orphans() {
+async fn only_routes_with_the_clusters_owner_tag_are_orphans() {
     let cluster = Cluster { id: Some("c1".into()), ..cluster() };
     for has_tags in [true, false] {
         let table = table(Fake { has_tags, ..Fake::default() });

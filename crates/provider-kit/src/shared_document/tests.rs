@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 
-/// A firewall as a cloud shows it; what it has beside its ports is none of our business.
+/// A firewall as a cloud shows it; fields beside its ports belong to others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Firewall {
     #[serde(default)]
@@ -30,7 +30,7 @@ struct State {
     document: Mutex<(Value, u64)>,
     reads: AtomicUsize,
     writes: AtomicUsize,
-    /// So many reads are followed by a change by somebody else, before our write.
+    /// The number of reads that are followed by another client's change before our write.
     interferences: AtomicUsize,
 }
 
@@ -110,7 +110,7 @@ async fn an_edit_that_changes_nothing_is_not_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_that_somebody_else_changed_is_read_again_and_keeps_their_change() {
+async fn concurrently_changed_document_is_read_again_and_keeps_the_change() {
     let (documents, cloud) = documents();
     cloud.0.interferences.store(2, Ordering::Relaxed);
     documents.edit(&"fw", open(80)).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_document_that_somebody_else_changed_is_read_again_and_keeps_their_cha
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_that_never_rests_is_a_conflict_after_five_attempts() {
+async fn document_that_always_changes_is_a_conflict_after_five_attempts() {
     let (documents, cloud) = documents();
     cloud.0.interferences.store(usize::MAX, Ordering::Relaxed);
     let err = documents.edit(&"fw", open(80)).await.unwrap_err();

@@ -12,15 +12,19 @@
 //! | Oracle Cloud | HTTP signatures | RSA instead of HMAC |
 
 mod canonical;
+mod clock;
 mod sigv4;
 
 pub use canonical::{canonical_headers, canonical_query, hmac_sha256, sha256_hex};
+pub use clock::CloudClock;
 pub use sigv4::{AwsCredentials, SigV4};
 
 use bytes::Bytes;
 use cloud_provider::{Result, async_trait};
-use http::Request;
+use http::{HeaderMap, Request};
 use jiff::Timestamp;
+
+use crate::transport::Refusal;
 
 /// Signs the requests of one API.
 #[async_trait]
@@ -30,6 +34,15 @@ pub trait Signer: Send + Sync + 'static {
     /// # Errors
     /// *Unauthorized* if there is no credential to sign with; then the request is not sent.
     async fn sign(&self, request: &mut Request<Bytes>, now: Timestamp) -> Result<()>;
+
+    /// Learns from a refusal of a request that was sent with `request` as its headers, and returns `true` if another signature may
+    /// be accepted: the clock was corrected, or there is another credential. The request is then signed and sent once more.
+    ///
+    /// # Errors
+    /// The reason why there is no other credential; it becomes the failure of the call.
+    async fn refused(&self, _request: &HeaderMap, _refusal: &Refusal, _answer: &HeaderMap) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Removes the signer's secrets from a text that the cloud answered, before the text reaches an error or a log line.
     fn redact(&self, text: String) -> String;

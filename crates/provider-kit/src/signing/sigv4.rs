@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use cloud_provider::{Error, Result, async_trait};
 use http::header::{AUTHORIZATION, HOST};
-use http::{HeaderName, HeaderValue, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use jiff::Timestamp;
+use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -12,6 +13,7 @@ use super::Signer;
 use super::canonical::{canonical_headers, canonical_query, hex, hmac_sha256, sha256_hex};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+const FORMAT: &str = "%Y%m%dT%H%M%SZ";
 const DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const SESSION_TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 
@@ -27,6 +29,17 @@ pub struct AwsCredentials {
     pub secret_key: SecretString,
     /// The session token of temporary credentials.
     pub session_token: Option<SecretString>,
+}
+
+impl AwsCredentials {
+    /// Returns `true` if a request with these headers was signed with these credentials.
+    #[must_use]
+    pub fn have_signed(&self, request: &HeaderMap) -> bool {
+        let text = |name| request.get(name).map_or(&b""[..], HeaderValue::as_bytes);
+        let token = self.session_token.as_ref().map_or("", |token| token.expose_secret());
+        let credential = format!("{ALGORITHM} Credential={}/", self.access_key);
+        text(AUTHORIZATION).starts_with(credential.as_bytes()) && text(SESSION_TOKEN) == token.as_bytes()
+    }
 }
 
 impl std::fmt::Debug for AwsCredentials {
@@ -52,7 +65,7 @@ impl SigV4 {
     /// # Errors
     /// *Invalid* if the request has no host, or a credential that no HTTP header can carry.
     pub fn sign_at(&self, request: &mut Request<Bytes>, now: Timestamp) -> Result<()> {
-        let date = now.to_zoned(TimeZone::UTC).strftime("%Y%m%dT%H%M%SZ").to_string();
+        let date = now.to_zoned(TimeZone::UTC).strftime(FORMAT).to_string();
         let host = request.uri().authority().map(|authority| authority.as_str().to_owned());
         let host = host.ok_or_else(|| Error::invalid("a request without a host cannot be signed"))?;
         let headers = request.headers_mut();
@@ -70,6 +83,13 @@ impl SigV4 {
         );
         request.headers_mut().insert(AUTHORIZATION, secret_header(&authorization)?);
         Ok(())
+    }
+
+    /// Returns the time at which a request with these headers was signed.
+    #[must_use]
+    pub fn signed_at(request: &HeaderMap) -> Option<Timestamp> {
+        let date = DateTime::strptime(FORMAT, request.get(DATE)?.to_str().ok()?).ok()?;
+        date.to_zoned(TimeZone::UTC).ok().map(|date| date.timestamp())
     }
 
     fn signature(&self, date: &str, scope: &str, canonical: &str) -> String {
@@ -207,6 +227,10 @@ mod tests {
         signer.sign_at(&mut request, now()).unwrap();
         assert_eq!(request.headers()[SESSION_TOKEN], "session/token");
         assert!(authorization(&request).contains("SignedHeaders=host;x-amz-date;x-amz-security-token"));
+        assert!(signer.credentials.have_signed(request.headers()));
+        assert_eq!(SigV4::signed_at(request.headers()), Some(now()));
+        let other = AwsCredentials { session_token: Some("other/token".into()), ..signer.credentials.clone() };
+        assert!(!other.have_signed(request.headers()));
         let shown = format!("{signer:?} {:?}", request.headers());
         assert!(
             !shown.contains("session/token") && !shown.contains("wJalr") && !shown.contains("Signature"),

@@ -1,15 +1,16 @@
-//! Tokens that end: one for all who need it, renewed before its end by one request however many wait.
+//! Tokens that expire: one token for all callers, renewed before it expires by one request, however many callers wait.
 //!
-//! How a token is asked for and what it is good for is a cloud's own, an [`Issuer`]; when to ask is the same everywhere:
+//! An [`Issuer`] knows how a cloud issues a token and what the token gives access to. The schedule is the same for all
+//! clouds:
 //!
-//! | when | what |
+//! | event | reaction |
 //! |---|---|
-//! | some minutes before its end | one of its users renews it; the others go on with it, all of them if that fails |
-//! | after its end, and at first | all wait for one request |
-//! | a service answers 401 | once for each call another one is used, made by one request for all who were refused |
-//! | the credential is refused | it is not shown again for half a minute: an account may be locked after some refusals |
-//! | another credential is set (P-39) | it is tried, then used; if it is not accepted yet, it is tried again when the one before is refused |
-//! | a token is for something else than the one before | nothing is done for a minute: who did not see something there would make it here |
+//! | a token expires in some minutes | one caller renews the token; the others continue with it, and all of them do if the renewal fails |
+//! | there is no valid token | all callers wait for one request |
+//! | a service answers 401 | the call is repeated once with another token, which one request gets for all refused calls |
+//! | the credential is refused | the credential is not sent for half a minute, because an account may be locked after some refusals |
+//! | the credential changes (P-39) | the new credential is tried before it is used; if it is rejected, it is tried again when the old one is refused |
+//! | the scope of the token changes | all calls fail for a minute, because objects that were not found in one account must not be created in another |
 //!
 //! ```
 //! use std::sync::Arc;
@@ -54,56 +55,56 @@ use tokio::time::Instant;
 
 use crate::transport::{Access, Session};
 
-/// A token is renewed so long before its end, or when a quarter of its time is left.
+/// The time before expiry at which a token is renewed, unless a quarter of its lifetime is shorter.
 const BEFORE_ITS_END: Duration = Duration::from_secs(300);
-/// After a refusal of the credential, and between two tries to renew a token that is still good.
+/// The pause after a refusal of the credential, and between two attempts to renew a token that is still valid.
 const AFTER_A_REFUSAL: Duration = Duration::from_secs(30);
-/// After any other failure, those who wanted a token at the same time are told of it.
+/// The pause after any other failure, in which concurrent callers get the same error.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
-/// So long the one who renews a token that is still good waits for another one.
+/// The timeout for the renewal of a token that is still valid.
 const WHILE_IT_IS_GOOD: Duration = Duration::from_secs(10);
-/// What was concluded from another account's lists is forgotten after so long.
+/// The time after which conclusions from another account's lists are forgotten.
 const AFTER_A_MOVE: Duration = Duration::from_secs(60);
 
-/// Asks for tokens: with which credential, and where.
+/// An issuer of tokens: knows the credential and the API.
 #[async_trait]
 pub trait Issuer: Send + Sync + 'static {
-    /// What a token is good for.
+    /// The token or the access that it gives.
     type Token: Send + Sync + 'static;
 
-    /// Asks for one.
+    /// Requests a new token.
     ///
     /// # Errors
-    /// *Unauthorized* if the credential is not accepted.
+    /// *Unauthorized* if the credential is rejected.
     async fn issue(&self) -> Result<Issued<Self::Token>>;
 }
 
-/// A token, as it was made.
+/// A token as it was issued.
 #[derive(Clone, Debug)]
 pub struct Issued<T> {
-    /// What it is good for.
+    /// The token or the access that it gives.
     pub token: T,
-    /// What it is for, in words that tell one account, project or subscription from another: `project 17`.
+    /// The scope of the token, in words that distinguish accounts, projects or subscriptions: `project 17`.
     pub scope: String,
-    /// From when it was asked for.
+    /// Lifetime of the token, counted from the request.
     pub lifetime: Duration,
-    /// Whether another one would live longer.
+    /// If set, a new token would live longer.
     pub is_renewable: bool,
 }
 
-/// The token in use.
+/// The tokens of one credential.
 pub struct Tokens<I: Issuer> {
     state: Mutex<State<I>>,
-    /// Held by who asks for one: one at a time.
+    /// Lock of the caller that requests a token: one at a time.
     asking: tokio::sync::Mutex<()>,
 }
 
 struct State<I: Issuer> {
     issuer: Arc<I>,
-    /// One that is to take its place, and was not accepted yet.
+    /// Issuer with a new credential that was not accepted yet.
     newer: Option<Arc<I>>,
     held: Option<Held<I::Token>>,
-    /// What the last token was for.
+    /// Scope of the last token.
     scope: Option<String>,
     failed: Pause,
     moved: Pause,
@@ -115,7 +116,7 @@ struct Held<T> {
     end: Instant,
 }
 
-/// Until then nobody asks, because of this.
+/// Pause of requests: the time at which it ends, and its cause.
 type Pause = Option<(Instant, Error)>;
 
 fn over(pause: &Pause) -> Result<()> {
@@ -126,7 +127,7 @@ fn over(pause: &Pause) -> Result<()> {
 }
 
 impl<I: Issuer> Tokens<I> {
-    /// Those of this issuer. It is not asked yet.
+    /// Returns the tokens of this issuer, before any request.
     #[must_use]
     pub fn of(issuer: I) -> Self {
         let (issuer, asking) = (Arc::new(issuer), tokio::sync::Mutex::new(()));
@@ -134,35 +135,36 @@ impl<I: Issuer> Tokens<I> {
         Self { state: Mutex::new(state), asking }
     }
 
-    /// The token to use now.
+    /// Returns the token to use now.
     ///
     /// # Errors
-    /// What the issuer answered; *unauthorized* for a minute after the credential has become another account's.
+    /// The issuer's answer; *unauthorized* for a minute after the credential has become another account's.
     pub async fn current(&self) -> Result<Arc<I::Token>> {
         let Some((token, is_due)) = self.held() else { return self.ask(|_| true).await };
         let Some(_asking) = is_due.then(|| self.asking.try_lock().ok()).flatten() else { return Ok(token) };
-        // Whoever comes while this is under way, or soon after it failed, does not begin another one.
+        // A caller that arrives during the renewal, or soon after it failed, does not start another one.
         self.lock().held.iter_mut().for_each(|held| held.renew = Instant::now() + AFTER_A_REFUSAL);
         let renewed = tokio::time::timeout(WHILE_IT_IS_GOOD, self.issue()).await;
         let slow = |_| Err(Error::other(format!("no answer within {WHILE_IT_IS_GOOD:?}")));
         match renewed.unwrap_or_else(slow) {
             Err(err) if self.held().is_some() => {
-                tracing::warn!(%err, "the token could not be renewed; it stays in use until it ends");
+                tracing::warn!(%err, "cannot renew token; it stays in use until it expires");
                 Ok(token)
             }
             outcome => outcome,
         }
     }
 
-    /// Another issuer takes the place of the one in use, if it gives a token (P-39).
+    /// Replaces the issuer, if the new one issues a token (P-39).
     ///
     /// # Errors
-    /// What it answered, or *invalid* if its token is for something else; the one in use stays.
+    /// The new issuer's answer, or *invalid* if its token has another scope; the current issuer stays.
     pub async fn reload(&self, issuer: I) -> Result<()> {
         self.take_over(Arc::new(issuer)).await.map(drop)
     }
 
-    /// A service that is reached with the token in use; `access` says how. Of one token it must always be the same.
+    /// Returns a session for a service that is accessed with the token; `access` converts a token. It must always
+    /// return the same access for the same token.
     pub fn session(
         self: &Arc<Self>,
         access: impl Fn(&I::Token) -> Result<Arc<Access>> + Send + Sync + 'static,
@@ -170,7 +172,15 @@ impl<I: Issuer> Tokens<I> {
         Arc::new(Reached { tokens: Arc::clone(self), access })
     }
 
-    /// The first token that `fits`: the one in use, one that somebody else had made while this waited, or a new one.
+    /// The token to use after `refused` was not accepted: the one that took its place, or a new one.
+    ///
+    /// # Errors
+    /// Like [`current`](Self::current).
+    pub async fn instead_of(&self, refused: impl Fn(&I::Token) -> bool) -> Result<Arc<I::Token>> {
+        self.ask(|token| !refused(token)).await
+    }
+
+    /// Returns the first token that `fits`: the current one, one that another caller requested meanwhile, or a new one.
     async fn ask(&self, fits: impl Fn(&I::Token) -> bool) -> Result<Arc<I::Token>> {
         let _asking = self.asking.lock().await;
         match self.held().filter(|(token, _)| fits(token)) {
@@ -179,7 +189,7 @@ impl<I: Issuer> Tokens<I> {
         }
     }
 
-    /// A new token, which takes the place of the one in use. For who holds `asking`.
+    /// Issues a new token, which replaces the current one. The caller must hold `asking`.
     async fn issue(&self) -> Result<Arc<I::Token>> {
         let (issuer, newer) = self.lock().issuers()?;
         let asked = Instant::now();
@@ -188,14 +198,14 @@ impl<I: Issuer> Tokens<I> {
             && let Some(newer) = newer
             && let Ok(token) = self.take_over(newer).await
         {
-            tracing::info!("the credential is not accepted any more; the new one is, and is in use");
+            tracing::info!("credential rejected; the new credential is in use");
             return Ok(token);
         }
         let mut state = self.lock();
         if !Arc::ptr_eq(&issuer, &state.issuer)
             && let Some(held) = &state.held
         {
-            // Another one took its place meanwhile: whatever was answered to this one counts no more.
+            // Another issuer replaced this one meanwhile, so its answer does not count.
             return Ok(Arc::clone(&held.token));
         }
         match outcome {
@@ -221,7 +231,7 @@ impl<I: Issuer> Tokens<I> {
                 return Err(err);
             }
         };
-        // There, everything of this cluster would seem to be gone.
+        // In another account, every resource of this cluster would seem to be gone.
         if let Some(used) = state.scope.as_ref().filter(|used| **used != issued.scope) {
             let new = &issued.scope;
             return Err(Error::invalid(format!(
@@ -233,7 +243,7 @@ impl<I: Issuer> Tokens<I> {
         state.take(asked, issued)
     }
 
-    /// The one in use, unless it has ended; and whether to renew it.
+    /// Returns the current token, unless it has expired; with `true` if it is due for renewal.
     fn held(&self) -> Option<(Arc<I::Token>, bool)> {
         let (state, now) = (self.lock(), Instant::now());
         let held = state.held.as_ref().filter(|held| now < held.end)?;
@@ -246,19 +256,19 @@ impl<I: Issuer> Tokens<I> {
 }
 
 impl<I: Issuer> State<I> {
-    /// Whom to ask now, and who may be accepted if that one is not any more.
+    /// Returns the current issuer, and the one to try if the current one is rejected.
     fn issuers(&self) -> Result<(Arc<I>, Option<Arc<I>>)> {
         over(&self.moved).and_then(|()| over(&self.failed))?;
         Ok((Arc::clone(&self.issuer), self.newer.clone()))
     }
 
-    /// The token is in use from now on, unless it is for something else than the one before.
+    /// Puts a token into use, unless its scope differs from that of the last one.
     fn take(&mut self, asked: Instant, issued: Issued<I::Token>) -> Result<Arc<I::Token>> {
         let Issued { token, scope: new, lifetime, is_renewable } = issued;
         if let Some(before) = self.scope.replace(new.clone()).filter(|before| *before != new) {
             let err = Error::unauthorized(format!(
-                "the credential is for {new} now, and was for {before}: nothing is done for a minute, so that nothing follows here \
-                 from what was read there; if {new} is wrong, correct the configuration"
+                "the credential is for {new} now, and was for {before}: all calls fail for a minute, so that reads of one do not \
+                 cause changes in the other; if {new} is wrong, correct the configuration"
             ));
             tracing::warn!(%err);
             (self.held, self.moved) = (None, Some((Instant::now() + AFTER_A_MOVE, err.clone())));
@@ -272,7 +282,7 @@ impl<I: Issuer> State<I> {
     }
 }
 
-/// One service.
+/// A service that is accessed with the tokens.
 struct Reached<I: Issuer, F> {
     tokens: Arc<Tokens<I>>,
     access: F,

@@ -3,12 +3,12 @@ use http::HeaderName;
 
 use super::*;
 
-/// What the cloud says of credentials, and how often each was shown to it.
+/// A cloud that accepts or refuses credentials, and records those that it received.
 #[derive(Clone)]
 struct Cloud(Arc<Mutex<Inner>>);
 
 struct Inner {
-    /// A refusal of everybody, or of the credential of this name.
+    /// The refusal of every credential, or of the credential of this name.
     refusal: Option<(&'static str, Error)>,
     account: &'static str,
     lifetime: u64,
@@ -17,13 +17,13 @@ struct Inner {
     shown: Vec<&'static str>,
 }
 
-/// A credential.
+/// An issuer with a credential.
 struct Login {
     cloud: Cloud,
     name: &'static str,
 }
 
-/// The number of a token, and the service that is reached with it.
+/// The number of a token, and the access that it gives.
 type Token = (usize, Arc<Access>);
 
 #[async_trait]
@@ -90,12 +90,12 @@ fn wrong() -> Error {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_who_need_one_at_first_wait_for_one_request() {
+async fn first_callers_wait_for_one_token_request() {
     let cloud = Cloud::new();
     cloud.with(|cloud| cloud.takes = 5);
     let tokens = cloud.tokens();
     assert_eq!(join_all((0..20).map(|_| number(&tokens))).await, [1; 20]);
-    // It lives from when it was asked for.
+    // The lifetime counts from the request.
     pass(1194).await;
     let (one, other) = tokio::join!(number(&tokens), number(&tokens));
     assert_eq!((one, other, cloud.shown().len()), (2, 1, 2));
@@ -104,7 +104,7 @@ async fn all_who_need_one_at_first_wait_for_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_renewed_minutes_before_its_end_and_a_short_lived_one_when_a_quarter_is_left() {
+async fn token_is_renewed_before_it_expires() {
     for (lifetime, renewed) in [(1200, 900), (86_400, 86_100), (100, 75)] {
         let cloud = Cloud::new();
         cloud.with(|cloud| cloud.lifetime = lifetime);
@@ -117,7 +117,7 @@ async fn it_is_renewed_minutes_before_its_end_and_a_short_lived_one_when_a_quart
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_cannot_be_renewed_is_used_to_its_end() {
+async fn token_that_cannot_be_renewed_is_used_until_it_expires() {
     let cloud = Cloud::new();
     cloud.with(|cloud| cloud.is_renewable = false);
     let tokens = cloud.tokens();
@@ -128,7 +128,7 @@ async fn one_that_cannot_be_renewed_is_used_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_renewal_is_tried_again_and_is_no_trouble_before_the_end() {
+async fn failed_renewal_is_retried_and_harmless_before_expiry() {
     let cloud = Cloud::new();
     let tokens = cloud.tokens();
     assert_eq!(number(&tokens).await, 1);
@@ -149,7 +149,7 @@ async fn a_failed_renewal_is_tried_again_and_is_no_trouble_before_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_long_for_another_one_while_one_is_good() {
+async fn callers_do_not_wait_long_for_a_renewal_of_a_valid_token() {
     let cloud = Cloud::new();
     let tokens = cloud.tokens();
     number(&tokens).await;
@@ -163,7 +163,7 @@ async fn nobody_waits_long_for_another_one_while_one_is_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_refused_is_not_shown_again_soon_nor_before_the_cloud_wants_it() {
+async fn refused_credential_is_not_sent_again_before_its_pause_ends() {
     for (err, spared) in [
         (wrong(), 30),
         (Error::other("down"), 1),
@@ -186,7 +186,7 @@ async fn what_was_refused_is_not_shown_again_soon_nor_before_the_cloud_wants_it(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_one_is_replaced_once_for_all_who_were_refused() {
+async fn refused_token_is_replaced_once_for_all_callers() {
     let cloud = Cloud::new();
     let tokens = cloud.tokens();
     let session = tokens.session(|(_, access)| Ok(Arc::clone(access)));
@@ -200,7 +200,7 @@ async fn a_refused_one_is_replaced_once_for_all_who_were_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_dropped_while_asking_leaves_it_to_the_next() {
+async fn dropped_token_request_is_repeated_by_the_next_caller() {
     let cloud = Cloud::new();
     cloud.with(|cloud| cloud.takes = 5);
     let tokens = cloud.tokens();
@@ -210,7 +210,7 @@ async fn whoever_is_dropped_while_asking_leaves_it_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_credential_is_tried_before_it_is_used() {
+async fn new_credential_is_tried_before_it_is_used() {
     let cloud = Cloud::new();
     let tokens = cloud.tokens();
     assert_eq!(number(&tokens).await, 1);
@@ -225,9 +225,9 @@ async fn another_credential_is_tried_before_it_is_used() {
     assert_eq!(cloud.shown(), ["old", "new", "new", "new"]);
 }
 
-/// P-39.
+/// Rule P-39: a rejected new credential is used once the old one is rejected.
 #[tokio::test(start_paused = true)]
-async fn one_that_was_not_accepted_yet_is_when_the_one_before_is_not_any_more() {
+async fn rejected_new_credential_is_used_once_the_old_one_is_rejected() {
     let cloud = Cloud::new();
     let tokens = cloud.tokens();
     let session = tokens.session(|(_, access)| Ok(Arc::clone(access)));
@@ -243,7 +243,7 @@ async fn one_that_was_not_accepted_yet_is_when_the_one_before_is_not_any_more() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_one_before_is_answered_counts_no_more_once_another_took_its_place() {
+async fn answers_to_a_replaced_credential_do_not_count() {
     let cloud = Cloud::new();
     let tokens = cloud.tokens();
     let session = tokens.session(|(_, access)| Ok(Arc::clone(access)));
@@ -262,7 +262,7 @@ async fn what_the_one_before_is_answered_counts_no_more_once_another_took_its_pl
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_credential_of_another_account_is_not_taken_over() {
+async fn credential_of_another_account_is_refused() {
     let cloud = Cloud::new();
     let tokens = cloud.tokens();
     number(&tokens).await;
@@ -274,7 +274,7 @@ async fn a_credential_of_another_account_is_not_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_one_for_another_account_nothing_is_done_for_a_minute_whoever_renewed_it() {
+async fn token_of_another_account_stops_all_calls_for_a_minute() {
     let cloud = Cloud::new();
     let tokens = cloud.tokens();
     let session = tokens.session(|(_, access)| Ok(Arc::clone(access)));
@@ -291,7 +291,7 @@ async fn after_one_for_another_account_nothing_is_done_for_a_minute_whoever_rene
             let err = tokens.current().await.unwrap_err();
             let said = format!("is for account {account} now");
             assert!(err.is_unauthorized() && err.to_string().contains(&said), "{err}");
-            // Nor does a good credential end the pause.
+            // A good credential does not end the pause either.
             tokens.reload(cloud.login("new")).await.unwrap_err();
             session.renewed(&refused).await.unwrap_err();
             pass(19).await;

@@ -1,4 +1,4 @@
-//! What one request is sent with: where the service is, and the header that identifies the caller.
+//! The access of one request: the base URL of the service, and the header that identifies the caller.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use cloud_provider::{Error, Result};
 use http::{HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 
-/// What a service is reached with. Its `Debug` does not show the secret.
+/// Access to a service: its base URL, and the header that identifies the caller. Its `Debug` does not show the secret.
 ///
 /// ```
 /// use http::HeaderName;
@@ -21,33 +21,35 @@ use secrecy::{ExposeSecret, SecretString};
 /// # Ok::<(), cloud_provider::Error>(())
 /// ```
 pub struct Access {
-    /// Empty: at the client's own base.
+    /// Base URL; empty for the client's own.
     base: String,
-    pub(super) name: HeaderName,
-    /// `None` if no header can carry it.
+    /// Header that identifies the caller; `None` if requests are signed.
+    pub(super) name: Option<HeaderName>,
+    /// Value of the header; `None` if it is not valid in a header.
     pub(super) header: Option<HeaderValue>,
-    /// Must appear nowhere else.
+    /// Secrets that must appear nowhere else.
     hidden: Vec<SecretString>,
 }
 
-/// Where [`Access`] comes from when it is not fixed: a token that ends, a catalogue that says where services are.
+/// A source of [`Access`] that changes: a token that expires, a catalogue that lists the services' URLs.
 #[async_trait]
 pub trait Session: Send + Sync + 'static {
-    /// What to send with now. Asked before each request, so it is remembered and renewed by the session.
+    /// Returns the access for the next request. Called before each request, so the session caches and renews the
+    /// access.
     ///
     /// # Errors
-    /// Why there is none: it becomes the failure of the call, which is not sent.
+    /// The reason why there is no access: the call fails with this error, and is not sent.
     async fn access(&self) -> Result<Arc<Access>>;
 
-    /// What to send with after `refused` was answered with 401. `None`: there is nothing else, and the refusal stands.
+    /// Returns another access after `refused` was answered with 401; `None` if there is none, and the refusal stands.
     ///
     /// # Errors
-    /// Why there is none: it becomes the failure of the call.
+    /// The reason why there is no access: the call fails with this error.
     async fn renewed(&self, refused: &Arc<Access>) -> Result<Option<Arc<Access>>>;
 }
 
 impl Access {
-    /// A service at `base`, a URL, that identifies callers by the value of the header `name`.
+    /// Returns the access to a service at `base`, a URL, that identifies callers by the value of the header `name`.
     ///
     /// # Errors
     /// *Invalid* if `base` is not `http://` or `https://` with a host.
@@ -57,16 +59,32 @@ impl Access {
         Ok(Self { base, ..Self::of(name, value.expose_secret(), vec![value.clone()]) })
     }
 
-    /// At the client's own base.
+    /// Returns an access at the client's own base URL.
     pub(super) fn of(name: HeaderName, value: &str, mut hidden: Vec<SecretString>) -> Self {
         let mut header = HeaderValue::from_str(value).ok();
         header.iter_mut().for_each(|header| header.set_sensitive(true));
-        // A longer one may contain a shorter one.
+        // A longer secret may contain a shorter one.
         hidden.sort_by_key(|part| std::cmp::Reverse(part.expose_secret().len()));
-        Self { base: String::new(), name, header, hidden }
+        Self { base: String::new(), name: Some(name), header, hidden }
     }
 
-    /// Where the service is, without a slash at the end.
+    /// A service at `base`, a URL, where a [signature](super::Builder::signer) identifies the caller.
+    ///
+    /// ```
+    /// use provider_kit::transport::Access;
+    ///
+    /// assert_eq!(Access::signed("https://ec2.example.com/")?.base(), "https://ec2.example.com");
+    /// # Ok::<(), cloud_provider::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// *Invalid* if `base` is not `http://` or `https://` with a host.
+    pub fn signed(base: &str) -> Result<Self> {
+        endpoint(base)?;
+        Ok(Self { base: base.trim_end_matches('/').to_owned(), name: None, header: None, hidden: Vec::new() })
+    }
+
+    /// Returns the base URL of the service, without a slash at the end.
     #[must_use]
     pub fn base(&self) -> &str {
         &self.base
@@ -76,13 +94,13 @@ impl Access {
         self.header == other.header
     }
 
-    /// A cloud may repeat what it was sent; it must not reach a log (INV-5).
+    /// Removes the secrets from a text: a cloud may repeat what it was sent, and a secret must not reach a log (INV-5).
     pub(super) fn redact(&self, text: String) -> String {
         redact(text, &self.hidden)
     }
 }
 
-/// `text` without any of these.
+/// Returns `text` with each of the hidden values replaced.
 pub(super) fn redact(text: String, hidden: &[SecretString]) -> String {
     let hidden = hidden.iter().map(ExposeSecret::expose_secret).filter(|hidden| !hidden.is_empty());
     hidden.fold(text, |text, hidden| match text.contains(hidden) {
@@ -91,7 +109,7 @@ pub(super) fn redact(text: String, hidden: &[SecretString]) -> String {
     })
 }
 
-/// Whether a base URL is `https`, and its host.
+/// Returns whether a base URL is `https`, and its host.
 pub(super) fn endpoint(base: &str) -> Result<(bool, String)> {
     let uri = base.parse::<http::Uri>().ok();
     let scheme = uri.as_ref().and_then(http::Uri::scheme_str).filter(|s| ["http", "https"].contains(s));

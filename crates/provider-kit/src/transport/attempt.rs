@@ -1,4 +1,4 @@
-//! What passes through the layers.
+//! The data that passes through the layers.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use super::failure::{Failure, Meaning};
 use super::{Answer, Call};
 use crate::signing::Signer;
 
-/// A call on its way down.
+/// A call on its way down through the layers.
 #[derive(Clone)]
 pub(super) struct Attempt {
     pub(super) call: Arc<Call>,
     pub(super) meaning: Meaning,
-    /// When the call must have ended, with all its tries.
+    /// The time by which the call must have ended, with all its attempts.
     pub(super) give_up: Instant,
-    /// Where it goes and what it is identified with, once that is decided.
+    /// The base URL and the credential of the request, once they are decided.
     pub(super) access: Option<Arc<Access>>,
-    /// Signs the request once it is complete.
+    /// The signer that signs the request once it is complete.
     pub(super) signer: Option<Arc<dyn Signer>>,
 }
 
 impl Attempt {
-    /// A cloud may repeat what it was sent.
+    /// Removes secrets from a text, because a cloud may repeat what it was sent.
     pub(super) fn redact(&self, text: String) -> String {
         let text = redact(text, &self.call.hidden);
         let text = match &self.access {
@@ -40,11 +40,11 @@ impl Attempt {
     }
 }
 
-/// A layer, with everything below it.
+/// A layer, together with every layer below it.
 pub(super) trait Sends:
     Service<Attempt, Response = Answer, Error = Failure, Future: Send> + Clone + Send + Sync + 'static
 {
-    /// Sends one attempt.
+    /// Sends one attempt through the layer.
     fn once(&self, attempt: Attempt) -> impl Future<Output = Result<Answer, Failure>> + Send + use<Self> {
         self.clone().oneshot(attempt)
     }
@@ -55,7 +55,7 @@ impl<S> Sends for S where
 {
 }
 
-/// All layers, whatever they are.
+/// The stack of all layers, with its type erased.
 pub(super) trait Stack: Send + Sync {
     fn send(&self, attempt: Attempt) -> BoxFuture<'static, Result<Answer, Failure>>;
 }

@@ -11,21 +11,22 @@ use super::credential::Trial;
 use super::failure::Failure;
 use super::{Access, Answer, Call, Credential, Session};
 
-/// How the caller is identified.
+/// The way in which the caller is identified.
 pub(super) enum Identity {
-    /// By this; what was read newly is first tried with the call.
+    /// By a credential; a newly read one is first tried with the call.
     Credential(Credential, Option<Arc<Call>>),
-    /// By what this says.
+    /// By the access of a session.
     Session(Arc<dyn Session>),
 }
 
-/// Adds what identifies the caller. What is refused as unknown (401) is given up, once, for something newer.
+/// Adds the header that identifies the caller. A credential that is refused with 401 is replaced, once, by a newer one.
 pub(super) fn authenticate(inner: impl Sends, identity: Identity, metrics: Arc<dyn CloudMetrics>) -> impl Sends {
     let identity = Arc::new((identity, metrics));
     service_fn(move |attempt: Attempt| {
         let (inner, identity) = (inner.clone(), Arc::clone(&identity));
         async move {
             let (identity, metrics) = &*identity;
+            let inner = tower::service_fn(move |attempt| signed(inner.clone(), attempt));
             match identity {
                 Identity::Credential(credential, validate) => {
                     let outcome = with_credential(&inner, attempt, credential, validate.as_ref(), &**metrics).await;
@@ -38,7 +39,8 @@ pub(super) fn authenticate(inner: impl Sends, identity: Identity, metrics: Arc<d
     })
 }
 
-/// A credential that is new is tried by one caller; the others go on with what there was.
+/// Sends an attempt with a credential. A new credential is tried by one caller; the others continue with the current
+/// one.
 async fn with_credential(
     inner: &impl Sends,
     mut attempt: Attempt,
@@ -58,6 +60,14 @@ async fn with_credential(
     match refused(&outcome).then(|| credential.instead_of(attempt.access.as_ref())).flatten() {
         Some(other) => inner.once(Attempt { access: Some(other), ..attempt }).await,
         None => outcome,
+    }
+}
+
+/// Sends a request, and once more if another signature may be accepted.
+async fn signed(inner: impl Sends, attempt: Attempt) -> Result<Answer, Failure> {
+    match inner.once(attempt.clone()).await {
+        Err(failure) if failure.sign_again => inner.once(attempt).await,
+        outcome => outcome,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whose turn it is when a cloud answers only so many requests (P-3). Pure: time is passed in.
+//! The request budget: the order of calls when a cloud answers only so many requests (P-3). Pure: time is passed in.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -9,22 +9,22 @@ use tokio::time::Instant;
 use super::Priority;
 use super::failure::{LONGEST_PAUSE, Report};
 
-/// How the requests that a cloud allows are shared out. Unless a limit is [stated](Refill::Stated), nothing is held back until
-/// the cloud has said how many are left (`RateLimit-Limit`, `-Remaining`, `-Reset`, also with `X-`).
+/// The distribution of the requests that a cloud allows. Unless a limit is [stated](Refill::Stated), no request is
+/// deferred until the cloud has reported how many are left (`RateLimit-Limit`, `-Remaining`, `-Reset`, also with `X-`).
 ///
-/// | of what is allowed | |
+/// | part of the limit | used by |
 /// |---|---|
-/// | [`share_left_to_others`](Self::share_left_to_others) | is touched by nobody here |
-/// | the next twentieth | is for [`Urgent`](Priority::Urgent) calls |
-/// | the next fifth | for these and [`Ordinary`](Priority::Ordinary) ones |
-/// | the rest | for all |
+/// | [`share_left_to_others`](Self::share_left_to_others) | other users of the account |
+/// | the next twentieth | [`Urgent`](Priority::Urgent) calls |
+/// | the next fifth | urgent and [`Ordinary`](Priority::Ordinary) calls |
+/// | the rest | all calls |
 ///
-/// Others may have used up even what is left to them. Where requests come back one by one, calls then go on with
-/// a part of what comes back: urgent ones with all but the others' share of it, ordinary ones with half of that, refreshing
-/// ones with a quarter. So nobody starves, and what is left grows.
+/// Other users may have used up even their own share. Where requests come back one by one, calls then continue with a
+/// part of the requests that come back: urgent calls with all of them except the others' share, ordinary calls with
+/// half of that, refreshing calls with a quarter. So no call starves, and the number of requests left grows.
 ///
-/// Who waits is served by priority, then in order of arrival. Who would wait longer than
-/// [`Patience::longest_pause`](super::Patience::longest_pause) is told when to come back (*rate limited*).
+/// Waiting calls are served by priority, then in order of arrival. A call that would wait longer than
+/// [`Patience::longest_pause`](super::Patience::longest_pause) fails with the time to retry after (*rate limited*).
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,28 +35,40 @@ use super::failure::{LONGEST_PAUSE, Report};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// 0 to 1, of the limit: for whoever else uses this account. A tenth unless set.
+    /// Share of the limit, from 0 to 1, for other users of this account. Default: 0.1.
     pub share_left_to_others: f64,
-    /// How requests come back.
+    /// Way in which requests come back.
     pub refill: Refill,
 }
 
-/// How requests come back to those who have used them.
+/// The way in which used requests become available again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refill {
-    /// All together, when `RateLimit-Reset` says.
+    /// Requests come back all at once, at the time of `RateLimit-Reset`.
     AtReset,
-    /// One by one, the whole limit within this time.
+    /// Requests come back one by one, the whole limit within this time.
     Evenly(Duration),
-    /// One after each `interval`, up to `burst`, whatever the cloud says: a limit that the user or the cloud's documentation
-    /// states.
+    /// A request comes back after each `interval`, up to `burst`, whatever the cloud reports: a limit that the user or
+    /// the cloud's documentation states.
     Stated {
         /// Time in which one request comes back.
         interval: Duration,
         /// Number of requests that can be sent at once.
         burst: u32,
     },
+    /// Like [`Stated`](Self::Stated), for a limit that the cloud lowers without saying so: a refusal because of too many requests
+    /// doubles the interval, up to 64 times, and the answers after it shorten it again.
+    Adaptive {
+        /// Time in which one request comes back, at best.
+        interval: Duration,
+        /// Number of requests that can be sent at once.
+        burst: u32,
+    },
 }
+
+/// The factor by which an adaptive interval grows at most, and the one by which each answer shortens it.
+const SLOWEST: f64 = 64.0;
+const RECOVERY: f64 = 0.95;
 
 impl Refill {
     /// Returns a limit of this many requests each second, at least one, after this many at once.
@@ -64,12 +76,25 @@ impl Refill {
         Self::Stated { interval: Duration::from_secs(1) / rate.max(1), burst: burst.max(1) }
     }
 
+    /// Returns a limit of this many requests each second, after this many at once, that shrinks after refusals.
+    pub fn adaptive(rate: u32, burst: u32) -> Self {
+        Self::Adaptive { interval: Duration::from_secs(1) / rate.max(1), burst: burst.max(1) }
+    }
+
     /// Returns the time in which one request of a limit comes back; `None` if all come back together.
     fn interval(self, limit: f64) -> Option<f64> {
         match self {
             Self::AtReset => None,
             Self::Evenly(period) => Some(period.as_secs_f64() / limit),
-            Self::Stated { interval, .. } => Some(interval.as_secs_f64()),
+            Self::Stated { interval, .. } | Self::Adaptive { interval, .. } => Some(interval.as_secs_f64()),
+        }
+    }
+
+    /// Returns the number of requests at once, if the limit does not come from the cloud's answers.
+    fn burst(self) -> Option<u32> {
+        match self {
+            Self::AtReset | Self::Evenly(_) => None,
+            Self::Stated { burst, .. } | Self::Adaptive { burst, .. } => Some(burst),
         }
     }
 }
@@ -85,7 +110,7 @@ impl Budget {
         self.share_left_to_others.clamp(0.0, 0.95)
     }
 
-    /// What a call of this priority leaves untouched, as a part of the limit.
+    /// Returns the share of the limit that a call of this priority leaves untouched.
     pub(super) fn reserve(&self, priority: Priority) -> f64 {
         let more = match priority {
             Priority::Urgent => 0.0,
@@ -95,7 +120,7 @@ impl Budget {
         self.share() + (1.0 - self.share()) * more
     }
 
-    /// The part of what comes back that it may use nevertheless.
+    /// Returns the share of returning requests that a call of this priority may use all the same.
     fn part_of_refill(&self, priority: Priority) -> f64 {
         let part = match priority {
             Priority::Urgent => 1.0,
@@ -106,7 +131,7 @@ impl Budget {
     }
 }
 
-/// A place in the queue: the more urgent first, then who came first.
+/// A position in the queue: by priority, then by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticket(Reverse<Priority>, u64);
 
@@ -116,23 +141,23 @@ impl Ticket {
     }
 }
 
-/// A request that may be sent: its number, in the order of sending.
+/// The number of a request that may be sent, in the order of sending.
 pub(super) type Number = u64;
 
-/// What became of a request.
+/// The outcome of a request, for the budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
-    /// It was answered; with this about the limits.
+    /// The request was answered, with this report of the limits.
     Answered(Report),
-    /// There was a 429: nobody sends anything for this long, if it is said.
+    /// The request was answered with 429: no request is sent for the given time, if there is one.
     Refused(Report, Option<Duration>),
-    /// No answer: it may have been counted.
+    /// No answer: the request may have been counted.
     Unknown,
-    /// It never left.
+    /// The request was not sent.
     NotSent,
 }
 
-/// What is allowed, as far as is known.
+/// The known allowance of requests.
 #[derive(Debug)]
 pub(super) struct Allowance {
     budget: Budget,
@@ -144,6 +169,8 @@ pub(super) struct Allowance {
     paused_until: Option<Instant>,
     probe: Probe,
     last_sent: Option<Instant>,
+    /// The factor of an adaptive interval, and the last request that was sent before it grew.
+    slowdown: (f64, Number),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -155,7 +182,8 @@ struct Level {
     told_by: Number,
 }
 
-/// Nothing is known before the first answer, and nothing certain after a 429: then one request is sent ahead.
+/// The state of the probe. Nothing is known before the first answer, and nothing certain after a 429: then one request
+/// is sent ahead of the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Probe {
     Needed,
@@ -163,7 +191,7 @@ enum Probe {
     Answered,
 }
 
-/// An answer that is slow is not waited for by others for longer than this.
+/// The longest time for which other requests wait for the answer to the probe.
 const PROBE_ALONE: Duration = Duration::from_secs(1);
 /// Tolerance of the arithmetic, in requests.
 const EPSILON: f64 = 1e-6;
@@ -180,10 +208,11 @@ impl Allowance {
             paused_until: None,
             probe: Probe::Needed,
             last_sent: None,
+            slowdown: (1.0, 0),
         }
     }
 
-    /// Joins the queue.
+    /// Adds a call to the queue.
     pub(super) fn enter(&mut self, priority: Priority) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(Reverse(priority), self.tickets);
@@ -191,20 +220,20 @@ impl Allowance {
         ticket
     }
 
-    /// Leaves the queue without having sent anything.
+    /// Removes a call from the queue that sends no request.
     pub(super) fn leave(&mut self, ticket: Ticket) {
         self.waiting.remove(&ticket);
     }
 
-    /// Who is next.
+    /// Returns the next call in the queue.
     pub(super) fn first(&self) -> Option<Ticket> {
         self.waiting.first().copied()
     }
 
-    /// Whether it is this one's turn: then it has left the queue, and is counted until [`finish`](Self::finish).
+    /// Takes a call from the queue if it may be sent now; it is counted until [`finish`](Self::finish).
     ///
     /// # Errors
-    /// When to ask again, unless something happens before.
+    /// The time after which to try again, unless the queue changes before.
     pub(super) fn take(&mut self, ticket: Ticket, now: Instant) -> Result<Number, Duration> {
         if self.waiting.first() != Some(&ticket) {
             return Err(Duration::MAX);
@@ -223,33 +252,33 @@ impl Allowance {
         Ok(self.numbers)
     }
 
-    /// How long it takes until it is this one's turn, as far as can be said.
+    /// Estimates the time until the call may be sent.
     pub(super) fn wait(&self, ticket: Ticket, now: Instant) -> Duration {
         let paused = self.paused_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         let believed = paused.max(self.level(now).map_or(Duration::ZERO, |level| self.shortage(&level, ticket, now)));
-        // What a cloud says of its limits may be wrong. After some silence one request finds out.
+        // The limits that a cloud reports may be wrong. After some time without requests, one request finds out.
         let silent = self.last_sent.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
         believed.min(LONGEST_PAUSE.saturating_sub(silent))
     }
 
-    /// Whether the cloud has asked for a pause.
+    /// Returns `true` if the cloud has requested a pause.
     pub(super) fn paused(&self, now: Instant) -> bool {
         self.paused_until.is_some_and(|until| until > now)
     }
 
-    /// Why a call of this priority waits.
+    /// Returns the reason why a call of this priority waits.
     pub(super) fn describe(&self, priority: Priority, now: Instant) -> String {
-        let Some(level) = self.level(now) else { return "others go first".to_owned() };
+        let Some(level) = self.level(now) else { return "other calls go first".to_owned() };
         let (limit, left) = (level.limit, self.left(&level, now).max(0.0));
         let kept = (limit * self.budget.reserve(priority)).round();
         format!(
-            "about {left:.0} of {limit:.0} requests are left, {kept:.0} are kept for others or for what is more urgent"
+            "about {left:.0} of {limit:.0} requests are left, {kept:.0} are reserved for other users or more urgent calls"
         )
     }
 
-    /// Returns the level that is known; at first that of a stated limit, of which nothing is used.
+    /// Returns the known level; at first that of a stated limit, of which nothing is used.
     fn level(&self, now: Instant) -> Option<Level> {
-        let Refill::Stated { burst, .. } = self.budget.refill else { return self.level };
+        let Some(burst) = self.budget.refill.burst() else { return self.level };
         let limit = f64::from(burst);
         self.level.or(Some(Level { limit, left: limit, at: now, reset: None, told_by: 0 }))
     }
@@ -258,7 +287,7 @@ impl Allowance {
         let priority = ticket.priority();
         let left = self.left(level, now);
         let missing = |turns: usize| level.limit * self.budget.reserve(priority) + turns as f64 - left;
-        // Mostly there is enough for all, and nobody needs to be counted.
+        // Usually there is enough for all calls, and they need not be counted.
         if missing(self.waiting.len()) <= EPSILON {
             return Duration::ZERO;
         }
@@ -267,13 +296,13 @@ impl Allowance {
         if missing <= EPSILON {
             return Duration::ZERO;
         }
-        match self.budget.refill.interval(level.limit) {
+        match self.interval(level.limit) {
             None => level.reset.map_or(Duration::ZERO, |reset| reset.saturating_duration_since(now)),
             Some(one) => {
                 let since = self.last_sent.map_or(f64::INFINITY, |then| (now - then).as_secs_f64());
                 let paced = turns * one / self.budget.part_of_refill(priority) - since;
                 let seconds = (missing * one).min(paced.max((turns - left) * one));
-                // Whoever asks again a little too early would ask for ever.
+                // A call that tries again a little too early would do so forever.
                 Duration::try_from_secs_f64(seconds).map_or(Duration::ZERO, |wait| match seconds < EPSILON {
                     true => Duration::ZERO,
                     false => wait + Duration::from_micros(1),
@@ -282,9 +311,14 @@ impl Allowance {
         }
     }
 
-    /// What can be sent at once, with what is under way counted as sent.
+    /// Time in which one request comes back now; `None` if all come back together.
+    fn interval(&self, limit: f64) -> Option<f64> {
+        self.budget.refill.interval(limit).map(|interval| interval * self.slowdown.0)
+    }
+
+    /// Returns the number of requests that can be sent at once, counting requests in flight as sent.
     fn left(&self, level: &Level, now: Instant) -> f64 {
-        let restored = match self.budget.refill.interval(level.limit) {
+        let restored = match self.interval(level.limit) {
             None if level.reset.is_some_and(|reset| reset <= now) => level.limit,
             None => level.left,
             Some(one) => level.left + (now - level.at).as_secs_f64() / one,
@@ -299,7 +333,7 @@ impl Allowance {
         }
     }
 
-    /// Takes note of what became of a request.
+    /// Records the outcome of a request.
     pub(super) fn finish(&mut self, number: Number, outcome: Outcome, now: Instant) {
         self.under_way = self.under_way.saturating_sub(1);
         match outcome {
@@ -308,10 +342,12 @@ impl Allowance {
             Outcome::Answered(report) => {
                 self.probe = Probe::Answered;
                 self.learn(number, &report, now);
+                self.slowdown.0 = (self.slowdown.0 * RECOVERY).max(1.0);
             }
             Outcome::Refused(report, pause) => {
                 self.probe = Probe::Needed;
                 self.learn(number, &report, now);
+                self.slow_down(number, now);
                 if let Some(until) = pause.map(|pause| now + pause) {
                     self.paused_until = Some(self.paused_until.map_or(until, |before| before.max(until)));
                 }
@@ -319,9 +355,20 @@ impl Allowance {
         }
     }
 
-    /// An answer may be overtaken by that to a later request, which says more.
+    /// Requests that were under way when the interval grew do not let it grow further.
+    fn slow_down(&mut self, number: Number, now: Instant) {
+        let Refill::Adaptive { .. } = self.budget.refill else { return };
+        if number <= self.slowdown.1 {
+            return;
+        }
+        self.slowdown = ((self.slowdown.0 * 2.0).min(SLOWEST), self.numbers);
+        self.level = self.level(now).map(|level| Level { left: f64::from(self.under_way), at: now, ..level });
+    }
+
+    /// Updates the level from a report. An answer may be overtaken by the answer to a later request, which is more
+    /// recent.
     fn learn(&mut self, number: Number, report: &Report, now: Instant) {
-        let remaining = report.remaining.filter(|_| !matches!(self.budget.refill, Refill::Stated { .. }));
+        let remaining = report.remaining.filter(|_| self.budget.refill.burst().is_none());
         let Some(left) = remaining.map(|left| left as f64) else { return self.spend(now) };
         if self.level.is_some_and(|level| level.told_by > number) {
             return;
@@ -331,16 +378,16 @@ impl Allowance {
         let reset = report.reset.map(|reset| now + reset);
         let usable = match self.budget.refill {
             Refill::AtReset => reset.is_some(),
-            Refill::Evenly(_) | Refill::Stated { .. } => limit > 0.0,
+            Refill::Evenly(_) | Refill::Stated { .. } | Refill::Adaptive { .. } => limit > 0.0,
         };
         self.level = usable.then_some(Level { limit, left, at: now, reset, told_by: number });
     }
 
     fn spend(&mut self, now: Instant) {
-        // A window that is over says nothing of the next one.
+        // A window that is over does not apply to the next one.
         self.level = self.level.filter(|level| self.budget.refill != Refill::AtReset || level.reset > Some(now));
         let Some(level) = self.level(now) else { return };
-        // What is under way is subtracted from what this gives.
+        // Requests in flight are subtracted from this value.
         let left = self.left(&level, now) + f64::from(self.under_way) - 1.0;
         self.level = Some(Level { left: left.max(0.0), at: now, ..level });
     }

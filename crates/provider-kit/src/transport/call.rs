@@ -1,6 +1,7 @@
-//! One request to a cloud, and its answer.
+//! Requests to a cloud, and their answers.
 
 use std::fmt::{self, Display, Write};
+use std::marker::PhantomData;
 
 use bytes::Bytes;
 use cloud_provider::{Error, Result, excerpt};
@@ -10,8 +11,8 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_json::Value;
 
-use super::Priority;
 use super::inside::Inside;
+use super::{Format, Json, Priority};
 
 /// A request: method, path made from a template, query, JSON body.
 ///
@@ -38,10 +39,13 @@ pub struct Call {
     pub(super) priority: Priority,
     pub(super) field: Option<&'static str>,
     pub(super) is_list: bool,
+    is_form: bool,
+    /// Name of the operation, for APIs whose requests have one path.
+    operation: Option<String>,
 }
 
 impl Call {
-    /// A call with any method. `parameters` fill the `{…}` of the template, in order.
+    /// Returns a call with any method. `parameters` fill the `{…}` of the template, in order.
     ///
     /// ```
     /// use provider_kit::transport::{Call, Method};
@@ -54,31 +58,47 @@ impl Call {
         let priority = if method == Method::DELETE { Priority::Urgent } else { Priority::Ordinary };
         let path = fill(template, parameters);
         let (query, headers, hidden) = Default::default();
-        let (body, field, is_list) = (Ok(None), None, false);
-        Self { method, template, path, query, headers, hidden, body, idempotent, changes, priority, field, is_list }
+        let (body, field, operation) = (Ok(None), None, None);
+        let (is_list, is_form) = (false, false);
+        Self {
+            method,
+            template,
+            path,
+            query,
+            headers,
+            hidden,
+            body,
+            idempotent,
+            changes,
+            priority,
+            field,
+            is_list,
+            is_form,
+            operation,
+        }
     }
 
-    /// A GET. `parameters` fill the `{…}` of the template, in order.
+    /// Returns a GET. `parameters` fill the `{…}` of the template, in order.
     #[must_use]
     pub fn get(template: &'static str, parameters: &[&str]) -> Self {
         Self::new(Method::GET, template, parameters)
     }
-    /// A POST. Not sent again after a lost answer, unless [`repeatable`](Self::repeatable).
+    /// Returns a POST. Not sent again after a lost answer, unless [`repeatable`](Self::repeatable).
     #[must_use]
     pub fn post(template: &'static str, parameters: &[&str]) -> Self {
         Self::new(Method::POST, template, parameters)
     }
-    /// A PUT.
+    /// Returns a PUT request.
     #[must_use]
     pub fn put(template: &'static str, parameters: &[&str]) -> Self {
         Self::new(Method::PUT, template, parameters)
     }
-    /// A PATCH. Not sent again after a lost answer, unless [`repeatable`](Self::repeatable).
+    /// Returns a PATCH. Not sent again after a lost answer, unless [`repeatable`](Self::repeatable).
     #[must_use]
     pub fn patch(template: &'static str, parameters: &[&str]) -> Self {
         Self::new(Method::PATCH, template, parameters)
     }
-    /// A DELETE.
+    /// Returns a DELETE request.
     #[must_use]
     pub fn delete(template: &'static str, parameters: &[&str]) -> Self {
         Self::new(Method::DELETE, template, parameters)
@@ -94,16 +114,16 @@ impl Call {
         self
     }
 
-    /// Adds a header, such as `if-match`; its name in lower case. A value that no header can carry fails when the call is
-    /// sent.
+    /// Adds a header, such as `if-match`; its name is in lower case. A value that is not valid in a header fails when
+    /// the call is sent.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: impl Display) -> Self {
         self.headers.push((name, value.to_string()));
         self
     }
 
-    /// Says that the body holds this, which must appear in no message and no log (INV-5), should the cloud repeat it, be it as
-    /// JSON has it.
+    /// Declares a secret in the body, which is removed from messages and logs (INV-5) if the cloud repeats it, plain or
+    /// JSON-escaped.
     #[must_use]
     pub fn hide(mut self, secret: SecretString) -> Self {
         let written = Value::from(secret.expose_secret()).to_string();
@@ -111,7 +131,7 @@ impl Call {
         self
     }
 
-    /// Sets the body. A value that cannot be JSON fails when the call is sent.
+    /// Sets the body. A value that does not serialize to JSON fails when the call is sent.
     #[must_use]
     pub fn json(mut self, body: &impl Serialize) -> Self {
         self.body = serde_json::to_vec(body)
@@ -120,73 +140,122 @@ impl Call {
         self
     }
 
-    /// Sets the body to a form, as OAuth token services expect it.
+    /// Sends the parameters of the [query](Self::query) in the body instead of the URL, as HTML forms do.
+    ///
+    /// ```
+    /// use provider_kit::transport::Call;
+    ///
+    /// let call = Call::post("/", &[]).form().operation("ec2 DescribeVpcs").query("Action", "DescribeVpcs");
+    /// assert_eq!((&*call.uri(), &*call.route()), ("/", "ec2 DescribeVpcs"));
+    /// ```
     #[must_use]
-    pub fn form(mut self, fields: &[(&str, &str)]) -> Self {
-        let fields: Vec<_> = fields.iter().map(|(key, value)| format!("{}={}", encode(key), encode(value))).collect();
-        self.body = Ok(Some(fields.join("&").into()));
-        self.header("content-type", "application/x-www-form-urlencoded")
+    pub fn form(mut self) -> Self {
+        self.is_form = true;
+        self
     }
 
-    /// Says that sending this again does no harm (an action that sets a state, a create with an idempotency key), so that
-    /// it is retried like a GET.
+    /// Adds query parameters for a nested value, as many APIs with forms do: `Key.Field=…` for a map, `Key.1=…` for a list, whose
+    /// items may have a prefix such as `member.`; nothing for null.
+    ///
+    /// ```
+    /// use provider_kit::transport::Call;
+    /// use serde_json::json;
+    ///
+    /// let call = Call::get("/", &[]).nested("Tags", &json!([{"Key": "a"}, {"Key": null}]), "member.");
+    /// assert_eq!(call.uri(), "/?Tags.member.1.Key=a");
+    /// ```
+    #[must_use]
+    pub fn nested(self, key: &str, value: &Value, item: &str) -> Self {
+        match value {
+            Value::Null => self,
+            Value::String(text) => self.query(key, text),
+            Value::Bool(_) | Value::Number(_) => self.query(key, value),
+            Value::Array(items) => (1..)
+                .zip(items)
+                .fold(self, |call, (number, value)| call.nested(&format!("{key}.{item}{number}"), value, item)),
+            Value::Object(fields) => {
+                fields.iter().fold(self, |call, (name, value)| call.nested(&format!("{key}.{name}"), value, item))
+            }
+        }
+    }
+
+    /// Names the operation, for metrics and messages: APIs that send everything to one path tell them apart by a parameter.
+    #[must_use]
+    pub fn operation(mut self, name: impl Into<String>) -> Self {
+        self.operation = Some(name.into());
+        self
+    }
+
+    /// Marks the call as safe to repeat (an action that sets a state, a creation with an idempotency key), so that it
+    /// is retried like a GET.
     #[must_use]
     pub fn repeatable(mut self) -> Self {
         self.idempotent = true;
         self
     }
 
-    /// Says that this changes nothing though it is no GET, as in APIs that ask everything by POST, or where a token is
-    /// fetched: it is repeated like a GET, and passes a closed fence.
+    /// Marks a call that changes nothing although it is not a GET, as in APIs that use POST for reads, or where a token
+    /// is fetched: it is retried like a GET, and passes a closed fence.
     #[must_use]
     pub fn reading(mut self) -> Self {
         (self.idempotent, self.changes) = (true, false);
         self
     }
 
-    /// Says that what is asked for is the answer's field of this name: `server` of `{"server": {…}}`.
+    /// Selects a field of the answer: `server` of `{"server": {…}}`.
     #[must_use]
     pub fn inside(mut self, field: &'static str) -> Self {
         self.field = Some(field);
         self
     }
 
-    /// Says that the answer is a list, or holds one: 16 MiB of it are read, and of any other answer 1 MiB. A longer one is an
-    /// error.
+    /// Marks the answer as a list, or as an object that holds one: up to 16 MiB of it are read, and of any other answer
+    /// 1 MiB. A longer answer is an error.
     #[must_use]
     pub fn list(mut self) -> Self {
         self.is_list = true;
         self
     }
 
-    /// How urgent it is.
+    /// Returns the priority of the call.
     #[must_use]
     pub fn urgency(&self) -> Priority {
         self.priority
     }
 
-    /// Makes it so urgent; a DELETE is [`Urgent`](Priority::Urgent), everything else [`Ordinary`](Priority::Ordinary).
+    /// Sets the priority. By default, a DELETE is [`Urgent`](Priority::Urgent), and every other call
+    /// [`Ordinary`](Priority::Ordinary).
     #[must_use]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Method and template, for metrics: few distinct values.
+    /// Returns method and template, for metrics: few distinct values.
     #[must_use]
     pub fn route(&self) -> String {
-        format!("{} {}", self.method, self.template)
+        self.operation.clone().unwrap_or_else(|| format!("{} {}", self.method, self.template))
     }
 
-    /// Method and path, for messages. Without the query, which may be long.
+    /// Returns method and path, for messages. Without the query, which may be long.
     pub(super) fn place(&self) -> String {
-        format!("{} {}", self.method, self.path)
+        self.operation.clone().unwrap_or_else(|| format!("{} {}", self.method, self.path))
     }
 
-    /// Path and query.
+    /// Returns path and query.
     #[must_use]
     pub fn uri(&self) -> String {
-        format!("{}{}", self.path, self.query)
+        if self.is_form { self.path.clone() } else { format!("{}{}", self.path, self.query) }
+    }
+
+    /// Returns the body and its type.
+    pub(super) fn content(&self) -> Result<Option<(Bytes, &'static str)>> {
+        if self.is_form {
+            // In a form, unlike a URL, a space is a plus.
+            let form = self.query.strip_prefix('?').unwrap_or_default().replace("%20", "+");
+            return Ok(Some((form.into(), "application/x-www-form-urlencoded; charset=utf-8")));
+        }
+        Ok(self.body.clone()?.map(|body| (body, "application/json")))
     }
 }
 
@@ -203,7 +272,7 @@ fn fill(template: &str, parameters: &[&str]) -> String {
     path + rest
 }
 
-/// Percent-encoding of everything but RFC 3986's unreserved characters.
+/// Percent-encodes everything but RFC 3986's unreserved characters.
 fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -217,38 +286,48 @@ fn encode(text: &str) -> String {
     out
 }
 
-/// Without what it says: headers and body may hold a secret (INV-5).
+/// Shows only method and URI: headers and body may hold a secret (INV-5).
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Call({} {})", self.method, self.uri())
     }
 }
 
-/// A successful answer. Its `Debug` does not show headers and body: they may hold a secret.
+/// A successful answer. Its `Debug` does not show headers and body, which may hold a secret.
 #[derive(Clone)]
 pub struct Answer {
     pub(super) place: String,
     pub(super) field: Option<&'static str>,
-    /// The status: 2xx, or 300.
+    /// HTTP status: 2xx, or 300.
     pub status: StatusCode,
-    /// The headers.
+    /// Headers of the answer.
     pub headers: HeaderMap,
-    /// The body.
+    /// Body of the answer.
     pub body: Bytes,
 }
 
 impl Answer {
-    /// The body as JSON, or its field that was [asked for](Call::inside).
+    /// Deserializes the body from JSON, or the field that was [selected](Call::inside).
     ///
     /// # Errors
-    /// *Other*, naming the route, if it is something else: a proxy's page, a changed API.
+    /// *Other*, naming the route, if the body has another form: a proxy's page, a changed API.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
-        let mut json = serde_json::Deserializer::from_slice(&self.body);
-        let read = match self.field {
-            None => T::deserialize(&mut json),
-            Some(field) => Inside::of(field).deserialize(&mut json),
-        };
-        read.and_then(|value| json.end().map(|()| value)).map_err(|err| self.unexpected(&err))
+        self.read_as::<Json, T>()
+    }
+
+    /// The body in another format, or its field that was [asked for](Call::inside).
+    ///
+    /// # Errors
+    /// *Other*, naming the route, if it is something else.
+    pub fn read_as<F: Format, T: DeserializeOwned>(&self) -> Result<T> {
+        match self.field {
+            None => self.decoded::<F, _>(PhantomData),
+            Some(field) => self.decoded::<F, _>(Inside::of(field)),
+        }
+    }
+
+    pub(crate) fn decoded<'a, F: Format, S: DeserializeSeed<'a>>(&'a self, seed: S) -> Result<S::Value> {
+        F::read(&self.body, seed).map_err(|err| self.unexpected(&err))
     }
 
     pub(crate) fn unexpected(&self, err: &dyn Display) -> Error {
@@ -282,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inside_a_field_is_read_without_what_is_around_it() {
+    fn selected_field_is_read_without_its_siblings() {
         let answer = |body: &'static str| Answer { field: Some("server"), ..Answer::of(body) };
         assert_eq!(answer(r#"{"meta": {"server": 1}, "server": [7], "x": 0}"#).json::<Vec<u8>>().unwrap(), [7]);
         for (body, said) in [

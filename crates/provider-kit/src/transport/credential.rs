@@ -1,4 +1,4 @@
-//! What a client identifies itself with: a token, or user and password; given directly, or in files that may change (P-39).
+//! Credentials of a client: a token, or user and password, given directly or in files that may change (P-39).
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -15,10 +15,10 @@ use tokio::time::Instant;
 
 use super::Access;
 
-/// A new secret that the cloud did not accept is tried again after so long.
+/// The time after which a new credential that the cloud rejected is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
-/// A bearer token, or user and password. Its `Debug` shows neither. Clones share what was read last.
+/// A bearer token, or user and password. Its `Debug` shows neither. Clones share the last value read.
 ///
 /// ```
 /// use provider_kit::transport::Credential;
@@ -28,12 +28,12 @@ const TRY_AGAIN: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct Credential(Option<Arc<Source>>);
 
-/// Where a part of a credential comes from. Its `Debug` does not show a value.
+/// The source of one part of a credential. Its `Debug` does not show a value.
 #[derive(Clone)]
 pub enum ValueOrFile {
-    /// This value, for as long as the process lives.
+    /// A fixed value, for as long as the process runs.
     Value(SecretString),
-    /// What this file holds, white space around it aside.
+    /// The contents of a file, without surrounding white space.
     File(PathBuf),
 }
 
@@ -52,32 +52,33 @@ enum Scheme {
 struct Loaded {
     secret: Arc<Access>,
     generation: u64,
-    /// How many were taken over since somebody asked.
+    /// The number of new credentials that came into use since the last query.
     taken_over: u32,
     stamps: Vec<Option<Stamp>>,
-    /// A newer one that was not taken over yet.
+    /// A newer credential that is not in use yet.
     newer: Option<Newer>,
 }
 
 struct Newer {
     secret: Arc<Access>,
-    /// Somebody is trying it.
+    /// If set, a caller is trying the credential.
     trying: bool,
-    /// It was not accepted, and is not tried before then.
+    /// The credential was rejected, and is not tried before this time.
     not_before: Option<Instant>,
 }
 
-/// What tells that a file has changed, without reading it. A secret that the kubelet mounts changes by another symbolic link.
+/// The properties that show that a file has changed, without reading it. A Secret that the kubelet mounts changes by a
+/// new symbolic link.
 type Stamp = (SystemTime, u64, u64);
 
 impl ValueOrFile {
-    /// A value.
+    /// Returns a fixed value.
     #[must_use]
     pub fn value(value: impl Into<String>) -> Self {
         Self::Value(SecretString::from(value.into()))
     }
 
-    /// A file.
+    /// Returns the path of a file.
     #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self::File(path.into())
@@ -91,20 +92,21 @@ impl ValueOrFile {
 }
 
 impl Credential {
-    /// No credential: for services that ask for none.
+    /// Returns an empty credential, for services that require none.
     #[must_use]
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// This token, for as long as the process lives.
+    /// Returns a fixed token, for as long as the process runs.
     #[must_use]
     pub fn token(token: impl Into<String>) -> Self {
         Self::fixed(Scheme::Bearer, vec![SecretString::from(token.into())])
     }
 
-    /// The token in this file, white space around it aside. The file is read again when it changes, and when the cloud
-    /// answers 401; one that is empty or cannot be read then is not taken over, the last good token stays.
+    /// Returns the token in a file, without surrounding white space. The file is read again when it changes, and when
+    /// the cloud answers 401. A file that is empty or cannot be read then is ignored, and the last good token stays in
+    /// use.
     ///
     /// # Errors
     /// *Invalid* if the file cannot be read now, or is empty.
@@ -112,13 +114,14 @@ impl Credential {
         Self::read(Scheme::Bearer, vec![ValueOrFile::file(path)])
     }
 
-    /// This user and password (`Authorization: Basic`), for as long as the process lives.
+    /// Returns a fixed user and password (`Authorization: Basic`), for as long as the process runs.
     #[must_use]
     pub fn basic(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self::fixed(Scheme::Basic, vec![SecretString::from(user.into()), SecretString::from(password.into())])
     }
 
-    /// User and password, of which each may come from a file; these are read again like that of [`file`](Self::file).
+    /// Returns user and password, each of which may come from a file; files are read again as described in
+    /// [`file`](Self::file).
     ///
     /// # Errors
     /// *Invalid* if a file cannot be read now, or is empty.
@@ -142,8 +145,8 @@ impl Credential {
         Self(Some(Arc::new(Source { scheme, parts, loaded })))
     }
 
-    /// How many credentials have been read: 1 at first, one more with each change of the files, which are looked at. For a
-    /// metric, and for whoever waits for another one.
+    /// Returns the number of credentials that have been read: 1 at first, one more with each change of the files, which
+    /// are checked. For a metric, and for callers that wait for a new credential.
     #[must_use]
     pub fn generation(&self) -> u64 {
         let Some(source) = &self.0 else { return 1 };
@@ -152,12 +155,12 @@ impl Credential {
         loaded.generation
     }
 
-    /// How many new ones came into use since this was asked last.
+    /// Returns the number of new credentials that came into use since the last call.
     pub(super) fn taken_over(&self) -> u32 {
         self.0.as_ref().map_or(0, |source| std::mem::take(&mut source.lock().taken_over))
     }
 
-    /// What to send now. What was read newly is taken over at once, unless it is to be tried first.
+    /// Returns the credential to send now. A newly read credential is used at once, unless it is to be tried first.
     pub(super) fn current(&self, try_first: bool) -> (Option<Arc<Access>>, Option<Trial>) {
         let Some(source) = &self.0 else { return (None, None) };
         let mut loaded = source.lock();
@@ -174,7 +177,8 @@ impl Credential {
         (Some(Arc::clone(&loaded.secret)), trial)
     }
 
-    /// What to send after `used` was refused, if there is anything else: reads the files whether or not they look changed.
+    /// Returns another credential after `used` was refused, if there is one. Reads the files even if they look
+    /// unchanged.
     pub(super) fn instead_of(&self, used: Option<&Arc<Access>>) -> Option<Arc<Access>> {
         let (source, used) = (self.0.as_ref()?, used?);
         let mut loaded = source.lock();
@@ -202,7 +206,7 @@ impl Source {
                 loaded.newer = Some(Newer { secret: Arc::new(secret), trying: false, not_before: None });
                 loaded.generation += 1;
             }
-            Err(err) => tracing::warn!(%err, "the credential stays as it was"),
+            Err(err) => tracing::warn!(%err, "cannot reload credential; the current one stays in use"),
         }
     }
 
@@ -216,19 +220,19 @@ impl Loaded {
         if let Some(newer) = self.newer.take() {
             self.secret = newer.secret;
             self.taken_over += 1;
-            tracing::info!(generation = self.generation, "a new credential is in use");
+            tracing::info!(generation = self.generation, "credential reloaded");
         }
     }
 }
 
-/// Somebody tries a new secret; dropped without a verdict, the next caller does.
+/// A trial of a new credential by one caller; if dropped without a verdict, the next caller tries it.
 pub(super) struct Trial {
     source: Arc<Source>,
     pub(super) secret: Arc<Access>,
 }
 
 impl Trial {
-    /// The cloud accepts it.
+    /// Puts the credential into use, because the cloud accepted it.
     pub(super) fn accepted(self) -> Arc<Access> {
         let mut loaded = self.source.lock();
         if loaded.newer.as_ref().is_some_and(|newer| newer.secret.equals(&self.secret)) {
@@ -237,12 +241,12 @@ impl Trial {
         Arc::clone(&loaded.secret)
     }
 
-    /// It does not, or did not say.
+    /// Keeps the old credential, because the cloud rejected the new one or did not answer.
     pub(super) fn not_accepted(self, why: &Error) {
         let mut loaded = self.source.lock();
         if let Some(newer) = loaded.newer.as_mut().filter(|newer| newer.secret.equals(&self.secret)) {
             if newer.not_before.is_none() {
-                tracing::warn!(%why, "a new credential was not accepted; the one before stays in use");
+                tracing::warn!(%why, "new credential rejected; the current one stays in use");
             }
             newer.not_before = Some(Instant::now() + TRY_AGAIN);
         }
@@ -328,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_file_is_read_again_and_a_broken_one_is_not_taken_over() {
+    fn changed_credential_file_is_read_again_and_a_broken_one_is_ignored() {
         let directory = directory("token");
         let path = directory.join("token");
         std::fs::write(&path, "first\n").unwrap();
@@ -352,7 +356,7 @@ mod tests {
             std::fs::create_dir_all(&data).unwrap();
             for (name, value) in [("user", user), ("password", password)] {
                 std::fs::write(data.join(name), value).unwrap();
-                // Same time, same length: only the file is another.
+                // Time and length stay the same; only the file is a different one.
                 let file = std::fs::File::options().write(true).open(data.join(name)).unwrap();
                 file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
             }
@@ -372,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn user_and_password_appear_in_no_text() {
+    fn user_and_password_are_redacted_from_every_text() {
         let credential = Credential::basic("#ws+user", "pass:word");
         assert_eq!(shown(&credential), "Basic I3dzK3VzZXI6cGFzczp3b3Jk");
         let secret = credential.current(false).0.unwrap();

@@ -1,4 +1,4 @@
-//! Requests and answers in the log, without secrets.
+//! Log entries with requests and answers, without secrets.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::attempt::Attempt;
 use super::limit::{MOST_OF_A_REFUSAL, MOST_OF_AN_OBJECT, is_refusal};
 use super::redact;
 
-/// Longer bodies are cut.
+/// The length in bytes at which bodies are cut.
 const LONGEST_BODY: usize = 16 * 1024;
 
 pub(super) fn request(request: &Request<Bytes>, attempt: &Attempt) {
@@ -23,8 +23,8 @@ pub(super) fn answer(answer: &Response<Bytes>, attempt: &Attempt) {
     tracing::info!("{}", attempt.redact(text(first, answer.headers(), answer.body(), most)));
 }
 
-/// `most`: a longer body is not shown. What is cut can no longer be searched for fields that hold secrets, and what is large
-/// takes many times its length while it is.
+/// Returns the log text. A body longer than `most` is not shown: a body that is cut can no longer be searched for
+/// secret fields, and parsing a large one takes many times its length in memory.
 fn text(mut text: String, headers: &HeaderMap, body: &Bytes, most: usize) -> String {
     for (name, value) in redact::headers(headers) {
         // Writing to a String cannot fail.

@@ -1,4 +1,4 @@
-//! The last layer: one request, one answer, and what the answer means.
+//! The last layer: sends one request, reads one answer, and maps it to a result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) struct Exchange {
     pub(super) timeout: Duration,
     pub(super) words: Words,
     pub(super) user_agent: HeaderValue,
-    /// Whether everything is written to the log.
+    /// If set, requests and answers are logged.
     pub(super) dump: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn exchange(exchange: Exchange) -> impl Sends {
 impl Exchange {
     async fn carry(&self, attempt: &Attempt) -> Result<Answer, Failure> {
         let mut request = self.request(attempt).map_err(Failure::not_sent)?;
-        // Last of all, and for each attempt: a signature covers the date and everything else.
+        // Signed last, and for each attempt: a signature covers the date and everything else.
         if let Some(signer) = &attempt.signer {
             signer.sign(&mut request, Timestamp::now()).await.map_err(Failure::not_sent)?;
         }
@@ -43,6 +43,7 @@ impl Exchange {
         if self.dump {
             dump::request(&request, attempt);
         }
+        let signed = attempt.signer.as_ref().map(|signer| (signer, request.headers().clone()));
         let limit = BodyLimit::of_list(call.is_list);
         let outcome = tokio::time::timeout(self.timeout, self.leaf.carry(request, limit)).await;
         let answer = match outcome {
@@ -58,7 +59,12 @@ impl Exchange {
         }
         let is_too_long = answer.body().len() > limit.bytes(answer.status());
         if is_refusal(answer.status()) {
-            return Err(failure::refused(attempt, &answer, is_too_long.then_some(limit), self.words));
+            let (mut failure, refusal) = failure::refused(attempt, &answer, is_too_long.then_some(limit), self.words);
+            if let (Some((signer, sent)), Some(refusal)) = (signed, refusal) {
+                failure.sign_again =
+                    signer.refused(&sent, &refusal, answer.headers()).await.map_err(Failure::not_sent)?;
+            }
+            return Err(failure);
         }
         if is_too_long {
             return Err(failure::too_large(call, &answer, &limit.describe(answer.status())));
@@ -73,27 +79,31 @@ impl Exchange {
 
     fn request(&self, attempt: &Attempt) -> Result<Request<Bytes>> {
         let call = &attempt.call;
-        let body = call.body.clone()?;
+        let content = call.content()?;
         let base = attempt.access.as_ref().map(|access| access.base()).filter(|base| !base.is_empty());
         let mut request = Request::builder()
             .method(call.method.clone())
             .uri(format!("{}{}", base.unwrap_or(&self.base), call.uri()))
-            .header(header::USER_AGENT, self.user_agent.clone())
-            .header(header::ACCEPT, "application/json");
-        if body.is_some() && !call.headers.iter().any(|(name, _)| *name == "content-type") {
-            request = request.header(header::CONTENT_TYPE, "application/json");
+            .header(header::USER_AGENT, self.user_agent.clone());
+        if !call.headers.iter().any(|(name, _)| *name == header::ACCEPT) {
+            request = request.header(header::ACCEPT, "application/json");
+        }
+        if let Some((_, content_type)) = content {
+            request = request.header(header::CONTENT_TYPE, content_type);
         }
         for (name, value) in &call.headers {
             request = request.header(*name, value);
         }
-        if let Some(access) = &attempt.access {
+        if let Some(access) = &attempt.access
+            && let Some(name) = &access.name
+        {
             let Some(value) = &access.header else {
                 return Err(Error::unauthorized("the token has characters that no HTTP header can carry"));
             };
-            request = request.header(&access.name, value.clone());
+            request = request.header(name, value.clone());
         }
         request
-            .body(body.unwrap_or_default())
+            .body(content.map(|(body, _)| body).unwrap_or_default())
             .map_err(|err| Error::other(format!("{} cannot be sent: {err}", call.place())))
     }
 }

@@ -1,4 +1,4 @@
-//! From an HTTP failure to an error that says what to do.
+//! Conversion of HTTP failures into errors that tell the user what to do.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,52 +11,55 @@ use serde_json::Value;
 use super::attempt::Attempt;
 use super::{BodyLimit, Call, Refill};
 
-/// A pause after a 429 that names none.
+/// The pause after a 429 without a `Retry-After`.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(5);
-/// Longer pauses than this are not believed: one broken header must not silence the program. Afterwards one request is sent
-/// ahead of all others, and finds out.
+/// The longest pause that is accepted: one broken header must not stop all requests. Afterwards, one request is sent
+/// ahead of all others to find out if the cloud answers.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// Windows of limits are not believed to be longer.
+/// The longest rate-limit window that is accepted.
 const LONGEST_WINDOW: Duration = Duration::from_secs(3600);
-/// Above this, `RateLimit-Reset` is a time, in seconds since 1970, and not a number of seconds.
+/// The value above which `RateLimit-Reset` is a time, in seconds since 1970, and not a number of seconds.
 const EPOCH_SECONDS: u64 = 1_000_000_000;
-/// So much of a body that is no JSON is looked at, in bytes, and told, in characters.
+/// The bytes that are read, and the characters that are shown, of a body that is not JSON.
 const MOST_READ: usize = 64 << 10;
 const MOST_SAID: usize = 200;
 
-/// A call that failed, and what that means for a repetition and for others.
+/// A failed call, and the consequences for retries and for other calls.
 pub(super) struct Failure {
-    /// `None`: there was no answer.
+    /// Status of the answer; `None` if there was no answer.
     pub(super) status: Option<StatusCode>,
     pub(super) error: Error,
-    /// For the whole client.
+    /// Pause for the whole client.
     pub(super) pause: Option<Duration>,
-    /// For this call.
+    /// Delay for this call only.
     pub(super) delay: Option<Duration>,
-    /// What the answer says of the limits.
+    /// Rate limits that the answer reports.
     pub(super) report: Report,
-    /// It may have left this process.
+    /// If set, the request may have left this process.
     pub(super) sent: bool,
+    /// If set, another signature may be accepted.
+    pub(super) sign_again: bool,
     repeat: Repeat,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Repeat {
     Never,
-    /// It may have been applied.
+    /// The request may have been applied.
     IfIdempotent,
-    /// It was not applied.
+    /// The request was not applied.
     Always,
 }
 
 impl Failure {
-    /// A call that did not leave this process, and will not.
+    /// Returns the failure of a call that did not leave this process, and will not.
     pub(super) fn not_sent(error: Error) -> Self {
         let report = Report::default();
-        Self { status: None, error, pause: None, delay: None, report, sent: false, repeat: Repeat::Never }
+        let (sent, sign_again) = (false, false);
+        Self { status: None, error, pause: None, delay: None, report, sent, sign_again, repeat: Repeat::Never }
     }
 
-    /// A call that was under way and must not go on.
+    /// Returns the failure of a call that was in flight and must not go on.
     pub(super) fn cut_off(error: Error) -> Self {
         Self { sent: true, ..Self::not_sent(error) }
     }
@@ -66,7 +69,7 @@ impl Failure {
         Self { repeat: Repeat::IfIdempotent, ..Self::cut_off(error) }
     }
 
-    /// There was no connection.
+    /// Returns the failure of a call that got no connection.
     pub(super) fn no_connection(call: &Call, cause: &str) -> Self {
         Self { repeat: Repeat::Always, sent: false, ..Self::no_answer(call, cause) }
     }
@@ -75,35 +78,36 @@ impl Failure {
         self.repeat == Repeat::Always || self.repeat == Repeat::IfIdempotent && call.idempotent
     }
 
-    /// The cloud answers no more requests for a while.
+    /// Returns `true` if the cloud accepts no more requests for a while.
     pub(super) fn is_throttled(&self) -> bool {
         let throttles = self.pause.is_some() || self.error.is_rate_limited();
         self.status == Some(StatusCode::TOO_MANY_REQUESTS) || self.status.is_some() && throttles
     }
 }
 
-/// A refusal in an API's own words.
+/// A refusal, as the API words it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
-    /// The machine-readable word, such as `not_found`; empty if there is none.
+    /// Machine-readable code, such as `not_found`; empty if there is none.
     pub code: String,
-    /// The sentence for people.
+    /// Message in words for people.
     pub message: String,
-    /// What is wrong with which field, such as `http.timeout_idle: must be at least 30`.
+    /// Details by field, such as `http.timeout_idle: must be at least 30`.
     pub details: Vec<String>,
 }
 
-/// Recognises an API's own error body. `None` for anything else: that tells the API's 404 from a proxy's.
+/// Reader of an API's own error body. Returns `None` for any other body, which distinguishes the API's 404 from a
+/// proxy's.
 pub type RefusalReader = fn(&HeaderMap, &[u8]) -> Option<Refusal>;
 
 impl Refusal {
-    /// The code of a refusal that has none, in a form that only APIs use: a 404 of that form is the API's own.
+    /// The code of a refusal without a code in a form that only APIs use: a 404 in that form is the API's own.
     pub const UNSPECIFIED: &'static str = "unspecified";
 
-    /// Reads the usual forms: `{"error": {"code", "message"}}`, `{"error": "…"}`, `{"code" or "id", "message"}`,
-    /// `{"errors": [{"field", "reason" or "message"}]}`; with `{"details": {"fields": [{"name", "messages"}]}}` beside the
-    /// message. A refusal without a code word gets the code [`UNSPECIFIED`](Self::UNSPECIFIED), unless it is a mere
-    /// `{"message": "…"}`, which is what gateways answer too.
+    /// Reads the common forms: `{"error": {"code", "message"}}`, `{"error": "…"}`, `{"code" or "id", "message"}`,
+    /// `{"errors": [{"field", "reason" or "message"}]}`; with `{"details": {"fields": [{"name", "messages"}]}}` beside
+    /// the message. A refusal without a code gets the code [`UNSPECIFIED`](Self::UNSPECIFIED), unless it is only
+    /// `{"message": "…"}`, which gateways answer too.
     #[must_use]
     pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Self> {
         let mut refusal = Self::read_with_code(headers, body)?;
@@ -114,8 +118,8 @@ impl Refusal {
         Some(refusal)
     }
 
-    /// Reads the forms of [`read`](Self::read) for an API whose every refusal has a code word: a 404 without one is that of a
-    /// gateway.
+    /// Reads the forms of [`read`](Self::read) for an API whose every refusal has a code: a 404 without a code is a
+    /// gateway's.
     #[must_use]
     pub fn read_with_code(_headers: &HeaderMap, body: &[u8]) -> Option<Self> {
         let body: Value = serde_json::from_slice(body).ok()?;
@@ -130,7 +134,7 @@ impl Refusal {
         Some(Self { code: text(error, &["code", "id"]).unwrap_or_default().to_owned(), message, details })
     }
 
-    /// For people: `message (field: what is wrong; field: what is wrong)`.
+    /// Returns the text for people: `message (field: detail; field: detail)`.
     fn said(&self) -> String {
         match &*self.details {
             [] => self.message.clone(),
@@ -143,14 +147,14 @@ fn text<'a>(error: &'a Value, keys: &[&str]) -> Option<&'a str> {
     keys.iter().find_map(|key| error.get(*key)?.as_str())
 }
 
-/// The message of one error, after the field that it is about.
+/// Returns the message of one error, prefixed with the field that it is about.
 fn said(error: &Value) -> Option<String> {
     let message = text(error, &["message", "reason", "error"])?;
     let field = text(error, &["field"]).filter(|field| !field.is_empty());
     Some(field.map_or_else(|| message.to_owned(), |field| format!("{field}: {message}")))
 }
 
-/// `{"name", "messages"}` on one line.
+/// Returns `{"name", "messages"}` on one line.
 fn detail(field: &Value) -> Option<String> {
     let messages = field.get("messages").and_then(Value::as_array).into_iter().flatten();
     let messages = messages.filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
@@ -158,11 +162,11 @@ fn detail(field: &Value) -> Option<String> {
     Some(if messages.is_empty() { name.to_owned() } else { format!("{name}: {messages}") })
 }
 
-/// What a refusal means beyond its status: an error for the code words that a cloud has for it, such as `protected`, made
-/// from the finished text. `None`: what the status means.
+/// Meaning of a refusal beyond its status: returns the constructor of the error for a code that the cloud uses, such as
+/// `protected`, to be called with the finished text. `None` means that the status decides.
 pub type Meaning = fn(&Refusal) -> Option<fn(String) -> Error>;
 
-/// How an API words its refusals.
+/// The API-specific rules for reading refusals.
 #[derive(Clone, Copy)]
 pub(super) struct Words {
     pub(super) reader: RefusalReader,
@@ -172,8 +176,8 @@ pub(super) struct Words {
     pub(super) refill: Refill,
 }
 
-/// An answer that is no refusal, and whose body has more than `most`. Nothing is concluded from its beginning. It is not
-/// sent again at once: that would be as long.
+/// Returns the failure for a successful answer whose body has more than `most`. The body is not used at all, and the
+/// request is not sent again at once, because the answer would be as long.
 pub(super) fn too_large(call: &Call, answer: &Response<Bytes>, most: &str) -> Failure {
     let (status, report) = (answer.status(), Report::read(answer.headers()));
     let error = Error::other(format!(
@@ -184,16 +188,17 @@ pub(super) fn too_large(call: &Call, answer: &Response<Bytes>, most: &str) -> Fa
     Failure { status: Some(status), report, ..Failure::cut_off(error) }
 }
 
-/// `exceeded`: the limit, if the body is longer than that. Then its words are not known, and it is not sent again at once.
+/// Returns the failure for a refusal. `exceeded` is the limit, if the body is longer: then the refusal is not parsed,
+/// and the request is not sent again at once.
 pub(super) fn refused(
     attempt: &Attempt,
     answer: &Response<Bytes>,
     exceeded: Option<BodyLimit>,
     words: Words,
-) -> Failure {
+) -> (Failure, Option<Refusal>) {
     let (status, headers, call) = (answer.status(), answer.headers(), &attempt.call);
     let refusal = if exceeded.is_none() { (words.reader)(headers, answer.body()) } else { None };
-    // Redacted before it is cut: nobody knows a secret by its first half.
+    // Redacted before it is cut, because half a secret would not be recognized.
     let said = match &refusal {
         Some(refusal) => excerpt(attempt.redact(refusal.said())),
         None => beginning(attempt, answer.body()),
@@ -206,10 +211,10 @@ pub(super) fn refused(
     let text = format!("{} answered {}{colon}{said}{}", call.place(), status.as_u16(), correlation(headers, words));
     let text = attempt.redact(text);
     let report = Report::read(headers);
-    // Some APIs say 413 with a time instead.
+    // Some APIs answer 413 with a time instead.
     let too_large = status == StatusCode::PAYLOAD_TOO_LARGE && headers.contains_key(header::RETRY_AFTER);
     let throttled = status == StatusCode::TOO_MANY_REQUESTS || too_large;
-    // Whether it was applied is unknown: it is not repeated blindly, but whoever waits knows until when.
+    // It is unknown if the request was applied: it is not sent again blindly, but a caller that waits knows until when.
     let overloaded = retry_after(headers).filter(|_| status == StatusCode::SERVICE_UNAVAILABLE);
     let pause = if throttled { pause(headers, &report, words.refill) } else { overloaded };
     let error = match (refusal.as_ref().and_then(attempt.meaning), overloaded) {
@@ -233,13 +238,14 @@ pub(super) fn refused(
     };
     let pause = if error.is_rate_limited() { pause.or(error.retry_after().filter(|_| !throttled)) } else { pause };
     let delay = retry_after(headers).filter(|_| repeat != Repeat::Never);
-    Failure { status: Some(status), error, pause, delay, report, sent: true, repeat }
+    let (status, sent, sign_again) = (Some(status), true, false);
+    (Failure { status, error, pause, delay, report, sent, sign_again, repeat }, refusal)
 }
 
 fn by_status(status: StatusCode, refusal: Option<&Refusal>, text: String) -> Error {
     match status.as_u16() {
         401 | 403 => Error::unauthorized(text),
-        // A gateway speaks JSON too: an answer without a code word is only believed in a form that gateways do not use.
+        // A gateway answers JSON too: an answer without a code is accepted only in a form that gateways do not use.
         404 | 410 if refusal.is_some_and(|refusal| !refusal.code.is_empty()) => Error::not_found(text),
         404 | 410 => Error::other(format!("{text} (not an answer of this API; is the endpoint right?)")),
         409 | 412 | 423 => Error::conflict(text),
@@ -248,21 +254,21 @@ fn by_status(status: StatusCode, refusal: Option<&Refusal>, text: String) -> Err
     }
 }
 
-/// ` (x-request-id 7f3a)`: for the cloud's support.
+/// Returns the correlation ID for the cloud's support: ` (x-request-id 7f3a)`.
 fn correlation(headers: &HeaderMap, words: Words) -> String {
     let id = words.correlation.and_then(|name| Some((name, headers.get(name)?.to_str().ok()?)));
     id.filter(|(_, id)| id.len() <= 128).map_or_else(String::new, |(name, id)| format!(" ({name} {id})"))
 }
 
-/// The beginning of a body that is no JSON, on one line.
+/// Returns the beginning of a body that is not JSON, on one line.
 fn beginning(attempt: &Attempt, body: &[u8]) -> String {
     let text = attempt.redact(String::from_utf8_lossy(&body[..body.len().min(MOST_READ)]).into_owned());
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     text.chars().take(MOST_SAID).collect()
 }
 
-/// After a 429: as long as the cloud asks; where requests come back one by one, the budget knows better than a time by which
-/// all of them are back.
+/// Returns the pause after a 429: as long as the cloud requests. Where requests come back one by one, the budget knows
+/// better than a time at which all of them are back.
 fn pause(headers: &HeaderMap, report: &Report, refill: Refill) -> Option<Duration> {
     let is_even = matches!(refill, Refill::Evenly(_));
     let known = is_even && report.remaining.is_some();
@@ -272,7 +278,7 @@ fn pause(headers: &HeaderMap, report: &Report, refill: Refill) -> Option<Duratio
     })
 }
 
-/// `Retry-After`: in seconds, or until a date.
+/// Reads `Retry-After`, in seconds or as a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let date = || {
         let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
@@ -283,14 +289,14 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds.max(1)).min(LONGEST_PAUSE))
 }
 
-/// What an answer says of the limits: `RateLimit-Limit`, `-Remaining` and `-Reset`, also with `X-`.
+/// Rate limits that an answer reports: `RateLimit-Limit`, `-Remaining` and `-Reset`, also with `X-`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Report {
-    /// Requests in a window.
+    /// Number of requests in a window.
     pub(super) limit: Option<u64>,
-    /// Requests that are left in the window.
+    /// Number of requests left in the window.
     pub(super) remaining: Option<u64>,
-    /// Until all are back.
+    /// Time until all requests are back.
     pub(super) reset: Option<Duration>,
 }
 
@@ -304,7 +310,7 @@ impl Report {
     }
 }
 
-/// In seconds since 1970.
+/// Returns the current time in seconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -314,7 +320,7 @@ fn from_now(reset: u64) -> Duration {
     Duration::from_secs(seconds).min(LONGEST_WINDOW)
 }
 
-/// The number at the beginning of the first of these headers that is there: `3600, 3600;w=3600` is 3600.
+/// Returns the number at the beginning of the first of these headers that is present: `3600, 3600;w=3600` is 3600.
 fn number(headers: &HeaderMap, names: &[&str]) -> Option<u64> {
     let text = names.iter().find_map(|name| headers.get(*name))?.to_str().ok()?.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).map_or(text, |end| &text[..end]);

@@ -10,8 +10,8 @@ use tower::service_fn;
 use super::attempt::{Attempt, Sends};
 use super::failure::Failure;
 
-/// Goes on with an exchange only while the fence is open, unless it changes nothing. Whatever it waits for first, such as a
-/// connection, it is the fence of the moment after that decides; and a process that was frozen in between sends nothing.
+/// Continues an exchange only while the fence is open, unless the call changes nothing. The fence is checked after
+/// every wait, such as for a connection, so that a process that was frozen in between sends nothing.
 pub(super) fn guard(inner: impl Sends, fence: Fence) -> impl Sends {
     service_fn(move |attempt: Attempt| {
         let (inner, fence) = (inner.clone(), fence.clone());

@@ -1,4 +1,4 @@
-//! One field of an answer: clouds put what was asked for into an object, as in `{"server": {…}}`.
+//! Deserialization of one field of an answer: clouds wrap the requested object, as in `{"server": {…}}`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-/// Reads the object's field of this name, and passes over all others.
+/// A deserializer of the object's field of this name, which skips all other fields.
 pub(super) struct Inside<T>(&'static str, PhantomData<T>);
 
 impl<T> Inside<T> {

@@ -1,4 +1,4 @@
-//! What carries a request.
+//! Connectors, which carry requests.
 
 use std::fmt;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use tower::ServiceExt;
 
 use super::{BodyLimit, BodyReader};
 
-/// No answer arrived.
+/// The error of a request that got no answer.
 #[derive(Debug)]
 pub struct NoAnswer {
     cause: String,
@@ -21,12 +21,12 @@ pub struct NoAnswer {
 }
 
 impl NoAnswer {
-    /// A cut connection, a body that broke off: whether the request was applied is unknown.
+    /// Returns the error for a cut connection, or a body that broke off: it is unknown if the request was applied.
     pub fn new(cause: impl fmt::Display) -> Self {
         Self { cause: cause.to_string(), sent: true }
     }
 
-    /// No connection: the request was not sent, and may be sent again whatever it is.
+    /// Returns the error for a failed connection: the request was not sent, and may be sent again in any case.
     pub fn not_sent(cause: impl fmt::Display) -> Self {
         Self { cause: cause.to_string(), sent: false }
     }
@@ -38,15 +38,15 @@ impl fmt::Display for NoAnswer {
     }
 }
 
-/// Carries one request and reads its answer as far as the limit allows. Does nothing else: no retries, no redirects.
+/// A connector: carries one request and reads its answer up to the limit. Does nothing else: no retries, no redirects.
 pub trait Leaf: Send + Sync + 'static {
-    /// Sends `request`, whose URI is absolute. Of a body that is longer than `limit` no more is read than shows that it is: see
-    /// [`BodyReader`].
+    /// Sends `request`, whose URI is absolute. A body that is longer than `limit` is read only until it is known to be
+    /// longer: see [`BodyReader`].
     fn carry(&self, request: Request<Bytes>, limit: BodyLimit)
     -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>>;
 }
 
-/// A tower service, such as an axum router, in this process: no sockets, and time may be virtual.
+/// A connector to a tower service in this process, such as an axum router: no sockets, and time may be virtual.
 pub(super) struct InProcess<S>(pub(super) S);
 
 impl<S, B> Leaf for InProcess<S>
@@ -79,17 +79,17 @@ where
     }
 }
 
-/// A leaf whose place another one may take while it is in use, as when certificates are renewed.
+/// A connector that can be replaced while it is in use, for example when certificates are renewed.
 pub struct Line(RwLock<Arc<dyn Leaf>>);
 
 impl Line {
-    /// This leaf, at first.
+    /// Returns a connector that starts with `leaf`.
     #[must_use]
     pub fn new(leaf: Arc<dyn Leaf>) -> Self {
         Self(RwLock::new(leaf))
     }
 
-    /// From now on requests are carried by this one.
+    /// Replaces the connector for all later requests.
     pub fn replace(&self, leaf: Arc<dyn Leaf>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = leaf;
     }
@@ -105,7 +105,7 @@ impl Leaf for Line {
     }
 }
 
-/// One leaf for several clients.
+/// Shares one connector between several clients.
 impl Leaf for Arc<dyn Leaf> {
     fn carry(
         &self,
@@ -116,7 +116,7 @@ impl Leaf for Arc<dyn Leaf> {
     }
 }
 
-/// A leaf that hands requests to a tower service in this process, such as an axum router, for several clients.
+/// Returns a connector to a tower service in this process, such as an axum router, for several clients.
 pub fn in_process<S, B>(service: S) -> Arc<dyn Leaf>
 where
     S: tower::Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,

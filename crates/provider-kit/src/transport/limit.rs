@@ -1,21 +1,22 @@
-//! Limits of what is read of an answer: a cloud that never stops talking must not exhaust this process's memory.
+//! Limits on the size of answers: an answer without an end must not exhaust this process's memory.
 
 use bytes::Bytes;
 use http::StatusCode;
 
-/// The most bytes of a body that is a list, or that holds one.
+/// The maximum size in bytes of a body that is a list, or that holds one.
 pub const MOST_OF_A_LIST: usize = 16 << 20;
-/// The most bytes of any other body.
+/// The maximum size in bytes of any other body.
 pub const MOST_OF_AN_OBJECT: usize = 1 << 20;
-/// The most bytes of a body that tells why a request was refused.
+/// The maximum size in bytes of the body of a refusal.
 pub const MOST_OF_A_REFUSAL: usize = 64 << 10;
 
-/// The most objects, and the most values, in a body that is longer than [`MOST_OF_AN_OBJECT`]. As values an object takes half a
-/// KiB, and in JSON seven bytes.
+/// The maximum number of objects, and of values, in a body that is longer than [`MOST_OF_AN_OBJECT`]. In memory, an
+/// object takes half a KiB; in JSON, seven bytes.
 const MOST_OBJECTS: usize = 250_000;
 const MOST_VALUES: usize = 2_000_000;
 
-/// How many objects or values a body has, if these are more than are read. What stands in texts is counted, too.
+/// Returns the limit that the number of objects or values in a body exceeds, if it does. Braces and commas in strings
+/// count, too.
 pub(super) fn density(body: &[u8]) -> Option<String> {
     if body.len() <= MOST_OF_AN_OBJECT {
         return None;
@@ -29,7 +30,7 @@ pub(super) fn density(body: &[u8]) -> Option<String> {
     }
 }
 
-/// The most bytes that a [`Leaf`](super::Leaf) reads of an answer's body, after any decompression.
+/// The maximum number of bytes that a [`Leaf`](super::Leaf) reads of an answer's body, after decompression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyLimit {
     is_list: bool,
@@ -40,7 +41,7 @@ impl BodyLimit {
         Self { is_list }
     }
 
-    /// The most bytes of the body of an answer with this status.
+    /// Returns the maximum size in bytes of the body of an answer with this status.
     #[must_use]
     pub fn bytes(self, status: StatusCode) -> usize {
         match self {
@@ -50,7 +51,7 @@ impl BodyLimit {
         }
     }
 
-    /// For people: the limit, and what it is one of.
+    /// Returns the limit and its kind, for people.
     pub(super) fn describe(self, status: StatusCode) -> String {
         let kind = match self {
             _ if is_refusal(status) => "a refusal",
@@ -63,14 +64,14 @@ impl BodyLimit {
     }
 }
 
-/// Returns `true` for a status that says that the request was not carried out. 300 offers several answers, such as versions
-/// of an API: it is no refusal.
+/// Returns `true` for a status that reports that the request was not carried out. 300 offers several answers, such as
+/// versions of an API: it is not a refusal.
 pub(super) fn is_refusal(status: StatusCode) -> bool {
     !status.is_success() && status != StatusCode::MULTIPLE_CHOICES
 }
 
-/// A body that is being read, part by part, up to its limit and one byte more: by that byte the transport knows that it was
-/// too long, and reports it as an error.
+/// A reader that collects a body part by part, up to its limit plus one byte: that byte tells the transport that the
+/// body was too long, which is an error.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -94,26 +95,26 @@ pub struct BodyReader {
 }
 
 impl BodyReader {
-    /// Begins a body of an answer with this status.
+    /// Returns a reader for the body of an answer with this status.
     #[must_use]
     pub fn new(limit: BodyLimit, status: StatusCode) -> Self {
         Self { bytes: Vec::new(), limit: limit.bytes(status) }
     }
 
-    /// Makes room for a body whose length was announced, as far as it will be read.
+    /// Reserves memory for a body with an announced length, up to the limit.
     pub fn expect(&mut self, length: u64) {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         self.bytes.reserve_exact(length.min(self.limit + 1));
     }
 
-    /// Takes the next part. Returns `false` once the body is longer than its limit: the rest is not to be read.
+    /// Adds the next part. Returns `false` once the body is longer than its limit: then stop reading.
     #[must_use]
     pub fn push(&mut self, part: &[u8]) -> bool {
         let most = self.limit + 1;
         let part = &part[..part.len().min(most - self.bytes.len())];
         let length = self.bytes.len() + part.len();
         if length > self.bytes.capacity() {
-            // Doubled as ever, but never beyond what will be read.
+            // Doubled as usual, but never beyond the limit.
             let capacity = (self.bytes.capacity() * 2).clamp(length, most);
             self.bytes.reserve_exact(capacity - self.bytes.len());
         }
@@ -121,7 +122,7 @@ impl BodyReader {
         self.bytes.len() <= self.limit
     }
 
-    /// The body, or its beginning if it was too long.
+    /// Returns the body, or its beginning if it was too long.
     #[must_use]
     pub fn finish(self) -> Bytes {
         self.bytes.into()

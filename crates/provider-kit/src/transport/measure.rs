@@ -1,4 +1,4 @@
-//! The layer that counts and times.
+//! The layer that counts and times requests.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) fn measure(inner: impl Sends, metrics: Arc<dyn CloudMetrics>) -> impl
     })
 }
 
-/// A request that is waited for; dropped, it is abandoned.
+/// A request in flight; if dropped, it is counted as abandoned.
 struct Running {
     metrics: Arc<dyn CloudMetrics>,
     route: String,

@@ -1,36 +1,38 @@
-//! HTTP to a cloud: what every provider needs around one request.
+//! HTTP client for cloud APIs: everything that a provider needs around one request.
 //!
 //! [`Transport::send`] hands a [`Call`] down through layers, each a tower service around the next:
 //!
-//! | layer | what it does |
+//! | layer | task |
 //! |---|---|
-//! | retry | tries again where that is safe, as [`Patience`] allows |
-//! | throttle | lets calls wait for their turn in the [`Budget`], the more urgent first, and while the cloud asks for a pause |
-//! | authenticate | adds the [`Credential`], where a new one is [tried first](Builder::validate), or what a [`Session`] says |
-//! | guard | holds back what changes something unless the [`Fence`] is open (INV-4): asked as the very last thing, before each try |
-//! | measure | tells [`CloudMetrics`] of each try |
-//! | exchange | [signs](crate::signing) where the API asks for it, sends, with a time-out, and turns a refusal into a [`cloud_provider::Error`] that says what to do |
+//! | retry | retries where that is safe, within the limits of [`Patience`] |
+//! | throttle | lets calls wait for the [`Budget`], by priority, and for the end of a pause that the cloud requests |
+//! | authenticate | adds the [`Credential`], where a new one is [validated first](Builder::validate), or the access of a [`Session`] |
+//! | guard | refuses changes unless the [`Fence`] is open (INV-4); checked last, before each attempt |
+//! | measure | reports each attempt to [`CloudMetrics`] |
+//! | exchange | [signs](crate::signing) where the API requires it, sends with a timeout, and converts a refusal into a [`cloud_provider::Error`] that tells what to do |
 //!
-//! | answer | error | sent again |
+//! | answer | error | retried |
 //! |---|---|---|
 //! | 401 | *unauthorized* | once, if the files hold another credential, or the session has another access |
 //! | 403 | *unauthorized* | no |
-//! | 404 in the API's own words, or in a [usual form](Refusal::read) | *not found* | no |
-//! | 404 of anybody else (a proxy, a gateway) | *other* | no |
+//! | 404 in the API's own form, or in a [common form](Refusal::read) | *not found* | no |
+//! | 404 in another form (a proxy's, a gateway's) | *other* | no |
 //! | 409, 412, 423 | *conflict* | no |
 //! | 400, 422 | *invalid* | no |
 //! | 429, 413 with `Retry-After` | *rate limited*, and a pause for the whole client | yes: it was not applied |
-//! | 503 with `Retry-After` | one that says [when](cloud_provider::Error::retry_after), and that pause for the whole client | if the call is idempotent |
+//! | 503 with `Retry-After` | an error with the [time to retry after](cloud_provider::Error::retry_after), and that pause for the whole client | if the call is idempotent |
 //! | no connection | *other* | yes: it was not sent |
-//! | 5xx, 408, no answer, time-out | *other* | if the call is idempotent; not before `Retry-After` |
+//! | 5xx, 408, no answer, timeout | *other* | if the call is idempotent; not before `Retry-After` |
 //! | any with a body that is too long | by its status; *other* for a success | no |
-//! | any whose words say that it was [not applied](Builder::not_applied) | by its status | yes |
-//! | any whose words [mean](Transport::meaning) something else | that | by its status |
+//! | any whose code means that it was [not applied](Builder::not_applied) | by its status | yes |
+//! | any whose code has its own [meaning](Transport::meaning) | that meaning | by its status |
 //!
-//! Of a list at most 16 MiB are read ([`Call::list`]), of any other answer 1 MiB, of a refusal 64 KiB; of a refusal's words
-//! 1 KiB are told. A pause lasts five minutes at most, whatever the cloud asks for: then one request finds out.
+//! At most 16 MiB of a list are read ([`Call::list`]), 1 MiB of any other answer, and 64 KiB of a refusal; at most 1
+//! KiB of a refusal's message is shown. A pause lasts five minutes at most, even if the cloud requests more: then one
+//! request finds out if the cloud answers.
 //!
-//! At the bottom a [`Leaf`] carries the request: the network, or an axum router in the same process.
+//! At the bottom, a [`Leaf`] (the connector) carries the request: over the network, or to an axum router in the same
+//! process.
 
 mod access;
 mod attempt;
@@ -41,6 +43,7 @@ mod credential;
 mod dump;
 mod exchange;
 mod failure;
+mod format;
 mod guard;
 mod inside;
 mod leaf;
@@ -53,6 +56,7 @@ mod redact;
 mod retry;
 mod tee;
 mod throttle;
+mod xml;
 
 use std::fmt;
 use std::sync::Arc;
@@ -80,6 +84,7 @@ pub use budget::{Budget, Refill};
 pub use call::{Answer, Call};
 pub use credential::{Credential, ValueOrFile};
 pub use failure::{Meaning, Refusal, RefusalReader};
+pub use format::{Format, Json, Xml};
 pub use leaf::{Leaf, Line, NoAnswer, in_process};
 pub use limit::{BodyLimit, BodyReader, MOST_OF_A_LIST, MOST_OF_A_REFUSAL, MOST_OF_AN_OBJECT};
 pub use network::{Tls, network};
@@ -99,10 +104,10 @@ struct Inner {
     stack: Box<dyn Stack>,
 }
 
-/// How the program names itself.
+/// The name of this program in `User-Agent`.
 const AGENT: &str = concat!("ccm-rs/", env!("CARGO_PKG_VERSION"));
 
-/// Makes a [`Transport`].
+/// A builder of a [`Transport`].
 pub struct Builder {
     base: String,
     credential: Credential,
@@ -130,28 +135,29 @@ impl Builder {
         self
     }
 
-    /// Signs each request before it is sent, instead of sending a credential along; and again before it is sent again.
+    /// Signs each request before it is sent, instead of sending a credential along; also before each retry.
     #[must_use]
     pub fn signer(mut self, signer: Arc<dyn Signer>) -> Self {
         self.signer = Some(signer);
         self
     }
 
-    /// What TLS is done with.
+    /// Sets the TLS settings.
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = tls;
         self
     }
 
-    /// What is said before the program's own name in `User-Agent`, such as `my-cluster`; several are kept in order.
+    /// Adds a product name before the program's own name in `User-Agent`, such as `my-cluster`; several are kept in
+    /// order.
     #[must_use]
     pub fn user_agent(mut self, product: impl Into<String>) -> Self {
         self.user_agent.push(product.into());
         self
     }
 
-    /// Applies the setup of providers: User-Agent, longest time of a call, fence, and observer of requests.
+    /// Applies the setup of providers: User-Agent, timeout of a call, fence, and metrics.
     #[must_use]
     pub fn setup(mut self, setup: &Setup) -> Self {
         self.call_timeout = setup.call_timeout;
@@ -159,7 +165,7 @@ impl Builder {
         named.fence(setup.fence.clone()).metrics(Arc::clone(&setup.metrics))
     }
 
-    /// Tells `metrics` of each request.
+    /// Reports each request to `metrics`.
     #[must_use]
     pub fn metrics(mut self, metrics: Arc<dyn CloudMetrics>) -> Self {
         self.metrics = metrics;
@@ -174,45 +180,45 @@ impl Builder {
         self.metrics(Arc::new(tee::Tee { own, all }))
     }
 
-    /// Sends what changes something only while `fence` is open: hand it the one of the provider's set-up. What is sent
-    /// meanwhile is cut off when it closes.
+    /// Sends changes only while `fence` is open: pass the fence of the provider's setup. A change in flight is cut off
+    /// when the fence closes.
     #[must_use]
     pub fn fence(mut self, fence: Fence) -> Self {
         self.fence = fence;
         self
     }
 
-    /// Time-outs and retries.
+    /// Sets timeouts and the retry policy.
     #[must_use]
     pub fn patience(mut self, patience: Patience) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Reads refusals with `reader` instead of [`Refusal::read`], which knows the usual forms. A 404 whose refusal has no code
-    /// is that of a gateway, and not *not found*.
+    /// Reads refusals with `reader` instead of [`Refusal::read`], which knows the common forms. A 404 whose refusal has
+    /// no code is a gateway's, and not *not found*.
     #[must_use]
     pub fn refusals(mut self, reader: RefusalReader) -> Self {
         self.words.reader = reader;
         self
     }
 
-    /// Which refusals say that nothing was applied and that trying again soon may help, such as `locked`: these calls are
-    /// repeated even if they are not idempotent. A 429 always is one.
+    /// Declares which refusals mean that nothing was applied and that a retry soon may help, such as `locked`: these
+    /// calls are retried even if they are not idempotent. A 429 always is one.
     #[must_use]
     pub fn not_applied(mut self, says_so: fn(&Refusal) -> bool) -> Self {
         self.words.not_applied = says_so;
         self
     }
 
-    /// The header, such as `x-request-id`, whose value is added to errors because the cloud's support asks for it.
+    /// Sets the header, such as `x-request-id`, whose value is added to errors because the cloud's support asks for it.
     #[must_use]
     pub fn correlation(mut self, header: &'static str) -> Self {
         self.words.correlation = Some(header);
         self
     }
 
-    /// Reads lists page by page like this, for [`Transport::list`].
+    /// Sets the paging of lists, for [`Transport::list`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -259,37 +265,37 @@ impl Builder {
         self
     }
 
-    /// How the requests that the cloud allows are shared out.
+    /// Sets the request budget.
     #[must_use]
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = budget;
         self
     }
 
-    /// Tries a credential that was read newly from its file with this call, before it takes the place of the one before. If
-    /// the call fails, the one before stays in use, and the new one is tried again after a minute or when the file changes
-    /// again; if the one before is refused (401) meanwhile, the new one is taken nevertheless.
+    /// Sets the call that validates a newly read credential before it replaces the current one. If the call fails, the
+    /// current credential stays in use, and the new one is tried again after a minute or when the file changes again.
+    /// If the current credential is refused (401) meanwhile, the new one is used nevertheless.
     #[must_use]
     pub fn validate(mut self, call: Call) -> Self {
         self.validate = Some(call);
         self
     }
 
-    /// Writes every request and every answer to the log, without secrets.
+    /// Logs every request and every answer, without secrets.
     #[must_use]
     pub fn dump(mut self, dump: bool) -> Self {
         self.dump = dump;
         self
     }
 
-    /// Carries requests with `leaf` instead of over the network.
+    /// Carries requests with the connector `leaf` instead of over the network.
     #[must_use]
     pub fn leaf(mut self, leaf: impl Leaf) -> Self {
         self.leaf = Some(Box::new(leaf));
         self
     }
 
-    /// Hands requests to a tower service in this process, such as an axum router.
+    /// Passes requests to a tower service in this process, such as an axum router.
     #[must_use]
     pub fn service<S, B>(self, service: S) -> Self
     where
@@ -302,7 +308,7 @@ impl Builder {
         self.leaf(InProcess(service))
     }
 
-    /// The finished client.
+    /// Builds the client from the settings.
     ///
     /// # Errors
     /// *Invalid* for a base URL that is not `http://` or `https://` with a host; *other* if TLS cannot be set up.
@@ -358,7 +364,7 @@ pub(crate) fn check_endpoint(base: &str) -> Result<()> {
 }
 
 impl Transport {
-    /// A client for the API at `base`, a URL such as `https://api.example.com`.
+    /// Returns a builder of a client for the API at `base`, a URL such as `https://api.example.com`.
     #[must_use]
     pub fn builder(base: impl Into<String>) -> Builder {
         Builder {
@@ -386,13 +392,13 @@ impl Transport {
         }
     }
 
-    /// A client for the API that `session` says where it is and how to identify ourselves: each access brings its base URL.
+    /// Returns a builder of a client for an API whose base URL and credential come from `session` with each access.
     #[must_use]
     pub fn of_session(session: Arc<dyn Session>) -> Builder {
         Builder { session: Some(session), ..Self::builder(String::new()) }
     }
 
-    /// The same client for an API whose code words say more than the status.
+    /// Returns the same client for an API whose codes tell more than the status.
     ///
     /// ```
     /// use cloud_provider::Error;
@@ -412,7 +418,7 @@ impl Transport {
         self
     }
 
-    /// Returns the same client for an API that pages its lists like this, for [`list`](Self::list).
+    /// Returns the same client for an API with this paging of lists, for [`list`](Self::list).
     #[must_use]
     pub fn paging(mut self, paging: Paging) -> Self {
         self.2 = paging;
@@ -431,7 +437,15 @@ impl Transport {
         self.send(call).await?.json()
     }
 
-    /// Reads something that may not exist: `None` if the API itself says so.
+    /// Sends a call and reads the answer in this format.
+    ///
+    /// # Errors
+    /// See [`send`](Self::send); *other* if the answer has another form than was expected.
+    pub async fn read_as<F: Format, T: DeserializeOwned>(&self, call: Call) -> Result<T> {
+        self.send(call).await?.read_as::<F, T>()
+    }
+
+    /// Reads an object that may not exist: `None` if the API itself answers so.
     ///
     /// # Errors
     /// Every other refusal.
@@ -442,7 +456,7 @@ impl Transport {
         }
     }
 
-    /// Removes something; success if it does not exist, so that a delete can be repeated.
+    /// Deletes an object; succeeds if the object does not exist, so that a deletion can be repeated.
     ///
     /// # Errors
     /// Every other refusal.
@@ -456,7 +470,7 @@ impl Transport {
     /// Sends a call.
     ///
     /// # Errors
-    /// By the table in the [module's](self) documentation. The text names method, path and what was answered.
+    /// Listed in the table of the [module](self) documentation. The text names method, path and answer.
     pub async fn send(&self, call: Call) -> Result<Answer> {
         let give_up = Instant::now() + self.0.patience.total;
         let attempt =
@@ -464,13 +478,14 @@ impl Transport {
         self.0.stack.send(attempt).await.map_err(|failure| failure.error)
     }
 
-    /// Who hears of its requests.
+    /// Returns the metrics that requests are reported to.
     #[must_use]
     pub fn metrics(&self) -> Arc<dyn CloudMetrics> {
         Arc::clone(&self.0.metrics)
     }
 
-    /// Where the API is, for messages: without user and password if the URL has them (INV-5). Empty for a session's.
+    /// Returns the base URL of the API, for messages: without user and password if the URL has them (INV-5). Empty for
+    /// a session.
     #[must_use]
     pub fn base(&self) -> String {
         let Some((scheme, rest)) = self.0.base.split_once("://") else { return String::new() };

@@ -1,4 +1,4 @@
-//! The leaf that is the network: reqwest, and what TLS trusts.
+//! The connector for the network: reqwest, and the settings of TLS.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,24 +12,35 @@ use http::{Request, Response};
 use super::access::endpoint;
 use super::{BodyLimit, BodyReader, Leaf, NoAnswer};
 
-/// These are reached without a proxy: this machine itself, and the metadata service of its cloud.
-const WITHOUT_PROXY: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "169.254.169.254"];
+/// Hosts that are reached without a proxy: this machine itself, and the services of its cloud for machines and containers.
+const WITHOUT_PROXY: [&str; 8] = [
+    "localhost",
+    "127.0.0.1",
+    "[::1]",
+    "169.254.169.254",
+    "[fd00:ec2::254]",
+    "169.254.170.2",
+    "169.254.170.23",
+    "[fd00:ec2::23]",
+];
 
-/// Whom TLS trusts, and who we are to it. By default: whom the system trusts, and nobody.
+/// TLS settings: trusted certificates, and the client certificate. By default, the system's certificates are trusted,
+/// and there is no client certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// A PEM file of the only certificates that are trusted.
+    /// PEM file with the only certificates that are trusted.
     pub roots: Option<PathBuf>,
-    /// PEM files of our own certificate and its key.
+    /// PEM files of the client certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Whoever answers is believed to be who it says. For tests.
+    /// If set, server certificates are not verified. For tests.
     pub insecure: bool,
 }
 
-/// The network. One for several clients shares connections and what TLS needs.
+/// The connector for the network. Several clients that share one also share connections and TLS settings.
 pub(super) struct Network {
     tls: Settings,
-    /// Made when they are needed, as most programs need one: for `https` or not, with a proxy or not.
+    /// HTTP clients, built when they are first used, because most programs need only one: with or without `https`, with
+    /// or without a proxy.
     clients: Mutex<[Option<reqwest::Client>; 4]>,
 }
 
@@ -39,7 +50,7 @@ struct Settings {
     insecure: bool,
 }
 
-/// A leaf that sends over the network, for several clients. `base` is a URL that will be reached.
+/// Returns a connector that sends over the network, for several clients. `base` is a URL that will be requested.
 ///
 /// # Errors
 /// *Invalid* for files that cannot be read or hold no certificates, and for a base URL that is none; *other* if TLS cannot be
@@ -58,13 +69,14 @@ impl Network {
         Ok(Self { tls, clients: Mutex::default() })
     }
 
-    /// Says now whether what is at `base` can be reached at all.
+    /// Checks that the client for `base` can be built.
     pub(super) fn prepare(&self, base: &str) -> Result<()> {
         let (https, host) = endpoint(base)?;
         self.client(https, &host).map(drop)
     }
 
-    /// For `https` the program must have installed a TLS crypto provider; plain `http` works without one.
+    /// Returns the client for a host. For `https` the program must have installed a TLS crypto provider; plain `http`
+    /// works without one.
     fn client(&self, https: bool, host: &str) -> Result<reqwest::Client> {
         let proxied = !WITHOUT_PROXY.contains(&host);
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +124,7 @@ fn roots(path: &Path) -> Result<Vec<reqwest::Certificate>> {
 
 fn identity(certificate: &Path, key: &Path) -> Result<reqwest::Identity> {
     let pem = [read(certificate)?, b"\n".to_vec(), read(key)?].concat();
-    // Its own text could show what the key's file holds.
+    // The error's own text could contain the contents of the key file.
     reqwest::Identity::from_pem(&pem).map_err(|_| {
         let (certificate, key) = (certificate.display(), key.display());
         Error::invalid(format!("{certificate} and {key} do not hold a certificate and its key in the form of PEM"))
@@ -123,8 +135,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|err| Error::invalid(format!("cannot read {}: {err}", path.display())))
 }
 
-/// A TLS configuration that trusts nobody. It keeps reqwest from asking for the program's crypto provider, and from
-/// loading the system's certificates, where only `http` is spoken.
+/// Returns a TLS configuration without trusted certificates. It keeps reqwest from requiring a crypto provider, and
+/// from loading the system's certificates, where only `http` is used.
 fn unused_tls() -> Result<rustls::ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     Ok(rustls::ClientConfig::builder_with_provider(provider)
@@ -163,8 +175,8 @@ impl Leaf for Network {
     }
 }
 
-/// reqwest's own text is just "error sending request": the causes say what happened. The URL is left out, because its
-/// query may hold what nobody should read.
+/// Converts an error of reqwest. Its own text is just "error sending request", so the causes are added. The URL is left
+/// out, because its query may hold a secret.
 fn no_answer(err: reqwest::Error) -> NoAnswer {
     let err = err.without_url();
     let answer = if err.is_connect() { NoAnswer::not_sent } else { NoAnswer::new };

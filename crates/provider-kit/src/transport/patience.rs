@@ -1,8 +1,8 @@
-//! Time-outs and retries.
+//! Timeouts and retry policy of a client.
 
 use std::time::Duration;
 
-/// How patient a [`Transport`](super::Transport) is.
+/// The timeouts and the retry policy of a [`Transport`](super::Transport).
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,29 +21,29 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For one try, the body included.
+    /// Timeout of one attempt, including the body.
     pub timeout: Duration,
-    /// Tries in all, the first included.
+    /// Maximum number of attempts, including the first.
     pub tries: u32,
-    /// For one call with all its tries and pauses. What would take longer fails at once.
+    /// Timeout of one call with all its attempts and pauses. A call that would take longer fails at once.
     pub total: Duration,
-    /// Before the second try; doubled for each further one, and jittered.
+    /// Delay before the second attempt; doubled for each further one, and jittered.
     pub backoff: Duration,
-    /// The longest time between two tries, unless the cloud asks for a longer one.
+    /// The longest delay between two attempts, unless the cloud requests a longer one.
     pub longest_backoff: Duration,
-    /// How times between tries are spread.
+    /// Jitter of the delays.
     pub jitter: Jitter,
-    /// The longest pause, or turn in the [budget](super::Budget), that a call sits out itself; a longer one is the caller's
-    /// to schedule.
+    /// The longest pause, or wait in the [budget](super::Budget), that a call waits for; a longer one is returned to
+    /// the caller, which schedules it.
     pub longest_pause: Duration,
 }
 
-/// How times between tries are spread, so that those who failed together do not come back together.
+/// The jitter of delays between attempts, so that calls that failed together are not sent again together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
-    /// Between half of the time and all of it.
+    /// Between half of the delay and all of it.
     Half,
-    /// Between nothing and all of it.
+    /// Between zero and the whole delay.
     Full,
 }
 
@@ -62,7 +62,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Returns the patience of one try that takes at most so long.
+    /// Returns the policy for a single attempt that takes at most `longest`.
     pub(super) fn once(self, longest: Duration) -> Self {
         Self {
             timeout: self.timeout.min(longest),
@@ -73,7 +73,7 @@ impl Patience {
         }
     }
 
-    /// Before the try that follows the one of this number, counted from 1. `dice`: 0 to 1.
+    /// Returns the delay after the attempt with this number, counted from 1. `dice` is a random number from 0 to 1.
     pub(super) fn backoff(&self, attempt: u32, dice: f64) -> Duration {
         let whole = self.backoff.saturating_mul(2_u32.saturating_pow(attempt - 1)).min(self.longest_backoff);
         whole.mul_f64(match self.jitter {

@@ -1,6 +1,7 @@
-//! Who goes first when requests run short (P-3).
+//! Priorities of calls when requests run short (P-3).
 
-/// How urgent a call is. While the cloud leaves few requests, the less urgent wait for the more urgent.
+/// The priority of a call. While the cloud leaves few requests, calls of lower priority wait for those of higher
+/// priority.
 ///
 /// ```
 /// use provider_kit::transport::Priority;
@@ -9,11 +10,11 @@
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// What is read again to see whether it is still so.
+    /// Refreshing reads of objects that are probably unchanged.
     Refresh,
-    /// Load balancers and routes are made and changed.
+    /// Creation and change of load balancers and routes.
     #[default]
     Ordinary,
-    /// Nodes that wait for their initialisation, and deletions.
+    /// Initialization of Nodes that wait for it, and deletions.
     Urgent,
 }

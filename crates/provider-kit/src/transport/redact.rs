@@ -1,10 +1,10 @@
-//! What of a request or an answer may be written down (INV-5).
+//! Redaction of requests and answers for logs (INV-5).
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 const HIDDEN: &str = "[redacted]";
-/// What a header or a field that holds a secret is called, among other words.
+/// Words in the name of a header or field that holds a secret.
 const SECRET_WORDS: [&str; 7] = ["authorization", "cookie", "token", "password", "secret", "private_key", "api-key"];
 
 fn is_secret(name: &str) -> bool {
@@ -12,17 +12,17 @@ fn is_secret(name: &str) -> bool {
     SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
-/// A header's value, unless it is secret.
+/// Returns a header's value, unless it is secret.
 pub(super) fn header<'a>(name: &HeaderName, value: &'a HeaderValue) -> &'a str {
     if value.is_sensitive() || is_secret(name.as_str()) { HIDDEN } else { value.to_str().unwrap_or("[not text]") }
 }
 
-/// All headers.
+/// Returns all headers, with secret values hidden.
 pub(super) fn headers(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     headers.iter().map(|(name, value)| (name.as_str(), header(name, value)))
 }
 
-/// A body, with the values of secret fields hidden.
+/// Returns a body, with the values of secret fields hidden.
 pub(super) fn body(body: &[u8]) -> String {
     match serde_json::from_slice::<Value>(body) {
         Ok(mut value) => {

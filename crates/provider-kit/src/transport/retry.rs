@@ -1,4 +1,4 @@
-//! The layer that tries again.
+//! The layer that retries failed attempts.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tower::service_fn;
 use super::Patience;
 use super::attempt::{Attempt, Sends};
 
-/// An API that does not answer is reported this often: many calls meet the same.
+/// The interval at which an API that does not answer is logged, because many calls fail in the same way.
 const REPORTED_EVERY: Duration = Duration::from_secs(30);
 
 pub(super) fn retry(inner: impl Sends, patience: Patience) -> impl Sends {
@@ -35,7 +35,7 @@ pub(super) fn retry(inner: impl Sends, patience: Patience) -> impl Sends {
                 if failure.error.is_unanswered() && silence.take_due(Instant::now()) {
                     tracing::warn!(error = %failure.error, attempt = number, retry_in = ?delay, "the cloud does not answer");
                 }
-                // A pause is sat out, by everybody, before the next try.
+                // All calls wait for a pause before the next attempt.
                 if failure.pause.is_none() {
                     tokio::time::sleep(delay).await;
                 }
@@ -45,12 +45,12 @@ pub(super) fn retry(inner: impl Sends, patience: Patience) -> impl Sends {
     })
 }
 
-/// The time at which the log last said that the API does not answer.
+/// The time at which the log last reported that the API does not answer.
 #[derive(Default)]
 struct Silence(Mutex<Option<Instant>>);
 
 impl Silence {
-    /// Returns `true`, and takes note of it, if the last report is long ago.
+    /// Returns `true`, and stores the time, if the last report is long ago.
     fn take_due(&self, now: Instant) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = last.is_none_or(|last| now.duration_since(last) >= REPORTED_EVERY);

@@ -1,4 +1,4 @@
-//! Fan-out of what is reported of requests: to series of a provider's own, and to those that every provider has.
+//! Fan-out of request metrics: to series of a provider's own, and to the series that every provider has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl<T: CloudMetrics> CloudMetrics for Tee<T> {
         self.own.credential_changed(is_in_use);
         self.all.credential_changed(is_in_use);
     }
-    /// `own` records its series itself.
+    /// Records nothing in `own`, which records its series itself.
     fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
         self.all.record(series, labels, value);
     }

@@ -1,4 +1,4 @@
-//! The layer in which calls wait for their turn.
+//! The layer in which calls wait for the request budget.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -41,8 +41,8 @@ struct Turns {
 
 struct Queue {
     allowance: Allowance,
-    /// How to wake who waits. Only the first is woken when something changes, and wakes the next when it leaves: a thousand
-    /// who wait are not a million looks.
+    /// Handles to wake waiting calls. Only the first call is woken when the queue changes, and it wakes the next one
+    /// when it leaves, so that a thousand waiting calls do not cause a million checks.
     waiting: BTreeMap<Ticket, Arc<Notify>>,
 }
 
@@ -62,7 +62,7 @@ impl Turns {
                 }
                 wait.min(attempt.give_up.saturating_duration_since(now))
             };
-            // Whichever comes first: it is looked at again.
+            // After either of the two, the queue is checked again.
             let _ = tokio::time::timeout(wait, place.woken.notified()).await;
         }
     }
@@ -80,7 +80,7 @@ impl Queue {
     }
 }
 
-/// In the queue, until dropped.
+/// A position in the queue, until dropped.
 struct Place<'a> {
     turns: &'a Turns,
     ticket: Ticket,
@@ -105,7 +105,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// A request that is counted; dropped, its fate is unknown.
+/// A request that is counted; if dropped, its outcome is unknown.
 struct Turn {
     turns: Arc<Turns>,
     number: Number,
@@ -143,11 +143,11 @@ impl Drop for Turn {
 }
 
 fn held_back(attempt: &Attempt, allowance: &Allowance, expected: Duration, now: Instant) -> Error {
-    let mut text = format!("{} was held back: ", attempt.call.place());
+    let mut text = format!("{} was deferred: ", attempt.call.place());
     // Writing to a String cannot fail.
     let _ = match allowance.paused(now) {
-        true => write!(text, "the cloud asked for a pause, {expected:.0?} are left"),
-        false => write!(text, "{}; its turn is in {expected:.0?}", allowance.describe(attempt.call.priority, now)),
+        true => write!(text, "the cloud requested a pause that ends in {expected:.0?}"),
+        false => write!(text, "{}; it can be sent in {expected:.0?}", allowance.describe(attempt.call.priority, now)),
     };
     Error::rate_limited(text, expected)
 }

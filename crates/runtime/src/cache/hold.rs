@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Conditions under which objects that a list lacks are not believed to be gone.
+/// Conditions under which objects that a list lacks are not treated as deleted.
 ///
-/// An API server whose storage was lost or restored answers with lists that lack objects nobody deleted. Objects that a
-/// watch reports as deleted one by one are gone; objects that only a new list lacks are held if they are more than
-/// `share` of at least `smallest` objects, or if the list has no object at all. After `delay` they are listed again, and
-/// removed if they are still missing.
+/// An API server whose storage was lost or restored returns lists that lack objects which were never deleted. Objects
+/// that a watch reports as deleted one by one are removed at once; objects that only a new list lacks are held if they
+/// are more than `share` of at least `smallest` objects, or if the list is empty. After `delay` they are listed again,
+/// and removed if they are still missing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HoldOptions {
     /// Share of the objects, from 0 to 1, that may go missing together without being held.
@@ -26,7 +26,7 @@ pub struct HoldOptions {
 pub trait HoldObserver<T>: Send + Sync {
     /// Called when a list of `present` objects lacks these objects, which are held from now on.
     fn held(&self, objects: &[Arc<T>], present: usize);
-    /// Called when the hold ends: `gone` were confirmed to be gone. If it is empty, all objects are listed again.
+    /// Called when the hold ends: the deletion of `gone` is confirmed. If it is empty, all objects are listed again.
     fn ended(&self, gone: &[Arc<T>]);
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Hold {
 pub(super) struct Verdict {
     /// Held from now on.
     pub(super) held: Vec<Box<str>>,
-    /// Held until now, and gone.
+    /// Objects that were held and are confirmed as deleted.
     pub(super) confirmed: Vec<Box<str>>,
     /// Removed at once, without being held.
     pub(super) gone: Vec<Box<str>>,
@@ -70,7 +70,7 @@ impl Hold {
         self.since.len()
     }
 
-    /// The time at which the first of the held objects must be read again.
+    /// Returns the time at which the first of the held objects must be read again.
     pub(super) fn ends(&self) -> Option<Instant> {
         let first = self.since.values().min()?;
         first.checked_add(self.options?.delay)

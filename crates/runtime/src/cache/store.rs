@@ -1,4 +1,4 @@
-//! The objects and those who want to hear of them.
+//! Stored objects of a cache, and its subscribers.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,9 +14,9 @@ use super::{CacheEvent, Cached, Resync};
 type Objects<T> = BTreeMap<Box<str>, Slot<T>>;
 type Handler<T> = Box<dyn Fn(&CacheEvent<T>) + Send + Sync>;
 
-/// All objects of a kind, by key. Clones are handles to the same cache.
+/// The cached objects of a kind, by key. Clones are handles to the same cache.
 ///
-/// Reading never waits for the network. Objects are shared: look at them, do not change them (RT-21).
+/// Reads never wait for the network. Objects are shared and must not be changed (RT-21).
 ///
 /// ```
 /// use cloud_provider::Node;
@@ -33,7 +33,7 @@ pub struct Cache<T> {
 
 struct Shared<T> {
     objects: RwLock<Objects<T>>,
-    /// Held while a change is made and told, so that subscribers see all changes, in order, once.
+    /// Locked while a change is applied and reported, so that subscribers receive all changes in order, once.
     subscribers: Mutex<Subscribers<T>>,
     subscribed: Notify,
     synced: watch::Sender<bool>,
@@ -53,14 +53,14 @@ struct Subscribers<T> {
     hold: Hold,
 }
 
-/// Changes by a complete list, beyond those that subscribers are told.
+/// Changes by a complete list, in addition to those that subscribers receive.
 #[derive(Debug)]
 pub(super) struct Listed<T> {
     /// Objects of the list.
     pub(super) present: usize,
     /// Objects that it lacks and that are held from now on.
     pub(super) held: Vec<Arc<T>>,
-    /// Objects that were held until now and are removed, because this list confirmed that they are gone.
+    /// Objects that were held until now and are removed, because this list confirmed their deletion.
     pub(super) confirmed: Vec<Arc<T>>,
 }
 
@@ -89,7 +89,7 @@ impl<T: Cached> Default for Cache<T> {
 }
 
 impl<T: Cached> Cache<T> {
-    /// An empty cache that nobody has filled yet.
+    /// Creates an empty cache that is not filled yet.
     #[must_use]
     pub fn new() -> Self {
         let shared = Shared {
@@ -101,7 +101,7 @@ impl<T: Cached> Cache<T> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// A synced cache that holds the given objects; for tests, and for decisions over a fixed world.
+    /// Creates a synced cache that holds the given objects; for tests, and for decisions over a fixed world.
     #[must_use]
     pub fn with(objects: impl IntoIterator<Item = T>) -> Self {
         let cache = Self::new();
@@ -110,37 +110,37 @@ impl<T: Cached> Cache<T> {
         cache
     }
 
-    /// The object with this key: `<namespace>/<name>`, or `<name>` without a namespace.
+    /// Returns the object with this key: `<namespace>/<name>`, or `<name>` without a namespace.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Arc<T>> {
         self.read(|objects| objects.get(key).map(|slot| Arc::clone(&slot.object)))
     }
 
-    /// All objects, in the order of their keys.
+    /// Returns the cached objects, sorted by key.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<T>> {
         self.read(|objects| objects.values().map(|slot| Arc::clone(&slot.object)).collect())
     }
 
-    /// Number of objects.
+    /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.read(BTreeMap::len)
     }
 
-    /// Whether there are no objects.
+    /// Returns `true` if the cache has no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it has been filled completely at least once.
+    /// Returns `true` if the cache has been filled completely at least once.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         *self.shared.synced.borrow()
     }
 
-    /// Returns once the cache has been filled completely. Subscribers have been told of all objects by then.
+    /// Returns once the cache has been filled completely. Subscribers have received all objects by then.
     pub async fn wait_synced(&self) {
         // The sender lives as long as `self`, so there is always an answer.
         _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
@@ -149,7 +149,7 @@ impl<T: Cached> Cache<T> {
     /// Calls `handler` on every change from now on, and at once for each object that is there already.
     ///
     /// Handlers run one after the other on the task that reads the watch: they add a key to a queue and return. They
-    /// may read the cache, which shows the change already; they must not subscribe or write to it.
+    /// may read the cache, which contains the change already; they must not subscribe or write to it.
     pub fn subscribe(&self, resync: Resync, handler: impl Fn(&CacheEvent<T>) + Send + Sync + 'static) {
         let mut subscribers = self.subscribers();
         for object in self.list() {
@@ -161,8 +161,8 @@ impl<T: Cached> Cache<T> {
         self.shared.subscribed.notify_one();
     }
 
-    /// Adds or replaces an object and tells the subscribers. An object of the same resource version (if it has one)
-    /// keeps its `Arc`, and the update shows it as old and new.
+    /// Adds or replaces an object and notifies the subscribers. An object of the same resource version (if it has one)
+    /// keeps its `Arc`, and the update has it as old and new.
     pub fn insert(&self, object: T) {
         let mut subscribers = self.subscribers();
         let list = subscribers.list;
@@ -187,7 +187,7 @@ impl<T: Cached> Cache<T> {
         subscribers.tell(&event);
     }
 
-    /// Removes an object and tells the subscribers; nothing happens if it is not there.
+    /// Removes an object and notifies the subscribers; does nothing if the object is missing.
     pub fn remove(&self, key: &str) {
         let mut subscribers = self.subscribers();
         subscribers.hold.release(key);
@@ -204,7 +204,7 @@ impl<T: Cached> Cache<T> {
         }
     }
 
-    /// Removes an object that was deleted in the given state, and tells the subscribers that state.
+    /// Removes an object that was deleted in the given state, and notifies the subscribers of that state.
     pub(super) fn remove_as(&self, last: T) {
         let mut subscribers = self.subscribers();
         subscribers.hold.release(&last.key());
@@ -213,24 +213,24 @@ impl<T: Cached> Cache<T> {
         }
     }
 
-    /// A list begins: what is not inserted before [`end_list`](Self::end_list) is gone.
+    /// Begins a list: objects that are not inserted before [`end_list`](Self::end_list) are removed.
     pub(super) fn begin_list(&self) {
         let mut subscribers = self.subscribers();
         subscribers.list = subscribers.list.wrapping_add(1);
     }
 
-    /// From now on objects that a list lacks all together are held (see [`HoldOptions`]).
+    /// Holds objects that later lists lack (see [`HoldOptions`]).
     pub(super) fn hold(&self, options: HoldOptions) {
         self.subscribers().hold.begin(options);
     }
 
-    /// Number of objects that are kept although the last list lacks them.
+    /// Returns the number of objects that are kept although the last list lacks them.
     #[must_use]
     pub fn held(&self) -> usize {
         self.subscribers().hold.len()
     }
 
-    /// The time at which what is held must be read again, if anything is.
+    /// Returns the time at which what is held must be read again, if anything is.
     pub(super) fn hold_ends(&self) -> Option<Instant> {
         self.subscribers().hold.ends()
     }
@@ -259,7 +259,7 @@ impl<T: Cached> Cache<T> {
         Listed { present, held, confirmed }
     }
 
-    /// Does the resyncs that are due and says when the next one is.
+    /// Performs the resyncs that are due and returns the time of the next one.
     pub(super) fn resync_due(&self, now: Instant) -> Option<Instant> {
         let mut subscribers = self.subscribers();
         let mut objects = None;
@@ -273,7 +273,7 @@ impl<T: Cached> Cache<T> {
         subscribers.all.iter().filter_map(|s| s.next_resync).min()
     }
 
-    /// Returns when somebody subscribed since the last call.
+    /// Returns when a subscriber was added since the last call.
     pub(super) async fn subscribed(&self) {
         self.shared.subscribed.notified().await;
     }
@@ -298,10 +298,11 @@ impl<T> Subscribers<T> {
 }
 
 impl<T> Subscriber<T> {
-    /// One handler's panic must neither stop the watch, which would leave a stale cache, nor keep others from hearing.
+    /// Calls the handler and catches its panic, which must neither stop the watch (the cache would become stale) nor
+    /// keep the event from other subscribers.
     fn tell(&self, event: &CacheEvent<T>) {
         if catch_unwind(AssertUnwindSafe(|| (self.handler)(event))).is_err() {
-            tracing::error!("a cache subscriber panicked; it missed a change until the next resync");
+            tracing::error!("cache subscriber panicked, it misses a change until the next resync");
         }
     }
 }

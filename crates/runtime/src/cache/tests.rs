@@ -26,7 +26,7 @@ fn node(name: &str, version: &str) -> Node {
     Node { name: name.into(), resource_version: version.into(), ..Node::default() }
 }
 
-/// What a subscriber heard: `+a@1`, `a@1>2`, `a@2=` (told again), `-a@2`.
+/// The events that a subscriber received: `+a@1`, `a@1>2`, `a@2=` (resync), `-a@2`.
 type Heard = Arc<Mutex<Vec<String>>>;
 
 fn listen(cache: &Cache<Node>, resync: Resync) -> Heard {
@@ -59,7 +59,7 @@ struct World {
     _running: DropGuard,
 }
 
-/// A server with the Nodes `a`, `b`, … of version 1, 2, …, and a cache that begins to watch it.
+/// Creates a server with the Nodes `a`, `b`, … of version 1, 2, …, and a cache that begins to watch it.
 fn world(nodes: u8, streaming: bool) -> World {
     let server = Server::default();
     (0..nodes).for_each(|i| server.put(&char::from(b'a' + i).to_string()));

@@ -19,13 +19,13 @@ use crate::api_error::{api_error, is_gone};
 use crate::client::is_too_large;
 use crate::cluster::{ClusterIdentity, Finding};
 
-/// While the API server cannot be read, that is said this often.
+/// Interval of log lines while the API server cannot be read.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
-/// Pauses while the API server does not say which cluster it is of.
+/// Pauses while the cluster of the API server cannot be read.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// How objects are read.
+/// Options of the list and watch requests that fill a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchConfig {
     /// Objects per page where pages are read. Small pages keep the peak of memory low.
@@ -33,14 +33,14 @@ pub struct WatchConfig {
     /// Read the first state through the watch, too (`sendInitialEvents`), one object at a time instead of in pages. A
     /// server that refuses it is read in pages.
     pub streaming: bool,
-    /// Only objects with these labels; all if `None`.
+    /// Label selector of the objects; all if `None`.
     pub label_selector: Option<String>,
-    /// Only objects with these fields; all if `None`.
+    /// Field selector of the objects; all if `None`.
     pub field_selector: Option<String>,
 }
 
 impl Default for WatchConfig {
-    /// Everything, streamed; pages of 100.
+    /// Returns the options for all objects, streamed, in pages of 100.
     fn default() -> Self {
         Self { page_size: 100, streaming: true, label_selector: None, field_selector: None }
     }
@@ -82,14 +82,15 @@ impl<T: Cached> Clone for Watch<T> {
 }
 
 impl<T: Cached> Watch<T> {
-    /// A watch that believes everything.
+    /// Creates a watch without a hold and without a check of the cluster.
     #[must_use]
     pub fn new(api: Api<T::Wire>, config: WatchConfig, cache: Cache<T>) -> Self {
         Self { api, config, cache, identity: None, observer: None }
     }
 
-    /// After a lost watch, lists again only once `client` shows that its server is still the one of this cluster. For
-    /// another cluster the watch ends, and the cache stays as it is.
+    /// Checks the cluster after a lost watch: objects are listed again only once `client` shows that its server still
+    /// belongs to this cluster. If the server belongs to another cluster, the watch ends, and the cache stays
+    /// unchanged.
     #[must_use]
     pub fn of_cluster(mut self, identity: ClusterIdentity, client: Client) -> Self {
         self.identity = Some((identity, client));
@@ -126,7 +127,7 @@ impl<T: Cached> Watch<T> {
                     }
                 }
                 End::HoldIsOver => {
-                    tracing::info!(kind = follower.kind, "listing again what is held");
+                    tracing::info!(kind = follower.kind, "listing the held objects again");
                     continue;
                 }
                 End::OtherCluster => {
@@ -134,7 +135,7 @@ impl<T: Cached> Watch<T> {
                     return;
                 }
             }
-            // A watcher that is made again has forgotten how often it failed.
+            // A new watcher does not know how often its predecessor failed.
             let pause = pauses.next().unwrap_or_default();
             if shutdown.run_until_cancelled(sleep(pause)).await.is_none() {
                 return;
@@ -143,7 +144,7 @@ impl<T: Cached> Watch<T> {
     }
 }
 
-/// Why a watcher is of no further use.
+/// Reasons for which a watcher ends.
 enum End {
     Shutdown,
     StreamingRefused,
@@ -151,7 +152,7 @@ enum End {
     Expired,
     /// A page, or an object of the first state, is larger than the client accepts.
     TooLarge,
-    /// What is held is to be listed again.
+    /// The hold timeout has passed: the objects have to be listed again.
     HoldIsOver,
     /// The server is another cluster's.
     OtherCluster,
@@ -164,14 +165,14 @@ struct Follower<T: Cached> {
     observer: Option<Arc<dyn HoldObserver<T>>>,
     /// Number of objects that were held after the last event.
     held: usize,
-    /// When to list again for what is held; `None` while a list is under way.
+    /// Time of the next list to verify held objects; `None` during a list.
     reread: Option<Instant>,
     trouble: Option<Trouble>,
     /// Set until a list is complete.
     is_listing: bool,
 }
 
-/// When reading began to fail and when that was last said.
+/// Time at which reads began to fail, and time of the last log line about it.
 struct Trouble {
     since: Instant,
     said: Instant,
@@ -266,8 +267,8 @@ impl<T: Cached> Follower<T> {
         false
     }
 
-    /// Returns `false` if the server is another cluster's. Before a cache was filled there is nothing to protect.
-    /// Waits as long as the server does not say which cluster it is: what is in the cache stays meanwhile.
+    /// Returns `false` if the server belongs to another cluster. Before a cache was filled there is nothing to protect.
+    /// Waits until the server reports its cluster; the cached objects stay meanwhile.
     async fn is_same_cluster(&self, shutdown: &CancellationToken) -> bool {
         let Some((identity, client)) = self.identity.as_ref().filter(|_| self.cache.is_synced()) else { return true };
         let mut pause = FIRST_PAUSE;
@@ -279,7 +280,7 @@ impl<T: Cached> Follower<T> {
                     tracing::warn!(
                         kind = self.kind,
                         problem,
-                        "not listing again before it is known which cluster answers"
+                        "not listing again before the API server's cluster is verified"
                     );
                 }
             }
@@ -308,7 +309,7 @@ impl<T: Cached> Follower<T> {
             tracing::warn!(
                 kind,
                 gone = listed.confirmed.len(),
-                "a second list lacks the held objects, too: they are gone"
+                "a second list lacks the held objects, too: they are removed"
             );
             self.observed(|observer| observer.ended(&listed.confirmed));
         } else if before > 0 && self.held == 0 {
@@ -316,7 +317,8 @@ impl<T: Cached> Follower<T> {
         }
     }
 
-    /// Objects that a list lacked may also come back, or be deleted, one by one.
+    /// Ends the hold if no object is held any more: objects that a list lacked may appear again, or be deleted, one by
+    /// one.
     fn note_returns(&mut self) {
         if self.held > 0 && self.reread.is_some() && self.cache.held() == 0 {
             (self.held, self.reread) = (0, None);
@@ -341,7 +343,7 @@ impl<T: Cached> Follower<T> {
         }
     }
 
-    /// A broken watch is daily bread; not getting any further is worth a warning, now and then.
+    /// Logs a warning now and then while the watch makes no progress; a single broken watch is normal.
     fn complain(&mut self, error: &watcher::Error) {
         let (now, text) = (Instant::now(), error_text(error));
         match &mut self.trouble {
@@ -349,7 +351,7 @@ impl<T: Cached> Follower<T> {
                 if self.cache.is_synced() {
                     tracing::debug!(kind = self.kind, error = text, "watch interrupted");
                 } else {
-                    tracing::warn!(kind = self.kind, error = text, "cannot list, trying again");
+                    tracing::warn!(kind = self.kind, error = text, "cannot list, retrying");
                 }
                 self.trouble = Some(Trouble { since: now, said: now });
             }
@@ -369,7 +371,7 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// The server answered that the request as such is wrong, which a list in pages would not be.
+/// Returns `true` if the server rejects the request as such, which it would not do for a paged list.
 fn refuses_streaming(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 400 | 405 | 406 | 422),
@@ -377,7 +379,7 @@ fn refuses_streaming(error: &watcher::Error) -> bool {
     }
 }
 
-/// The client's error, where a request failed.
+/// Returns the client's error, if a request failed.
 fn cause_of(error: &watcher::Error) -> Option<&kube::Error> {
     match error {
         watcher::Error::InitialListFailed(cause)

@@ -7,7 +7,7 @@ use http::uri::{PathAndQuery, Scheme};
 
 /// Returns a URL without user and password, for logs, errors and reports.
 ///
-/// It is given what somebody wrote, which need not be a URL.
+/// The input is an operator's text, which need not be a URL.
 ///
 /// ```
 /// use runtime::client::shown_url;
@@ -32,7 +32,7 @@ pub fn shown_url(text: &str) -> String {
 /// `has_tls` decides the scheme of an address without one, as in kubectl.
 ///
 /// # Errors
-/// What is wrong with the URL, without the URL.
+/// Returns the URL, or its error without the URL itself.
 pub(super) fn checked(url: &Uri, has_tls: bool) -> Result<Uri, String> {
     let scheme = match url.scheme() {
         Some(scheme) if *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS => scheme.clone(),

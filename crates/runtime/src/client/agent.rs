@@ -1,4 +1,4 @@
-//! Who asks.
+//! The `User-Agent` header of requests.
 
 use std::env::consts::{ARCH, OS};
 
@@ -16,7 +16,7 @@ use std::env::consts::{ARCH, OS};
 pub struct UserAgent {
     /// Base name of the program.
     pub binary: String,
-    /// Its version.
+    /// Version of the program.
     pub version: String,
     /// The commit it was built from; `unknown` if empty.
     pub commit: String,
@@ -30,7 +30,7 @@ impl Default for UserAgent {
 }
 
 impl UserAgent {
-    /// The header's text; `suffix` names the part of the program that asks (the identity of a controller).
+    /// Returns the header's text; `suffix` names the component that sends the request (the identity of a controller).
     #[must_use]
     pub fn with_suffix(&self, suffix: &str) -> String {
         let Self { binary, version, commit } = self;

@@ -1,7 +1,7 @@
 //! Limits on the size of the API server's answers.
 //!
-//! The client reads an answer into memory before anybody looks at it. Without a limit, whoever answers in the API server's
-//! place (a proxy, a wrong address, a server that was taken over) decides how much memory the process needs.
+//! The client reads a response into memory before decoding it. Without a limit, any server in the API server's place (a
+//! proxy, a wrong address, a compromised server) decides how much memory the process needs.
 
 use std::error::Error;
 use std::fmt;
@@ -18,16 +18,16 @@ use tower::BoxError;
 
 use super::request::{RequestInfo, Verb};
 
-/// Bytes of one page of a list. Pages have 100 objects; 100 Nodes with 50 images each have about 3 MiB, so Nodes five times as
-/// large still fit. Where a page does not, it is read again with half as many objects. While it is decoded a page is in memory
-/// twice, and three kinds may be listed at once: that must fit the 256 MiB of the Pod.
+/// Bytes of one page of a list. Pages have 100 objects; 100 Nodes with 50 images each have about 3 MiB, so Nodes five
+/// times as large still fit. A larger page is read again with half as many objects. A page is in memory twice while it
+/// is decoded, and three kinds may be listed at once: that must fit the 256 MiB of the Pod.
 const LIST_PAGE: usize = 16 << 20;
 /// Bytes of one object, and of any other answer. kube-apiserver accepts objects of at most 3 MiB in a request and stores
 /// 1.5 MiB of etcd's compact form, which is several times as long as JSON at worst.
 const OBJECT: usize = 8 << 20;
 /// Bytes of one line of a watch, which is one event with one object.
 const WATCH_EVENT: usize = OBJECT + (64 << 10);
-/// Bytes of a refusal. It has one message for people.
+/// Bytes of an error response, which has one message for people.
 const REFUSAL: usize = 64 << 10;
 /// Longest path that an error repeats, in bytes: a token for the next page has hundreds of them.
 const LONGEST_PATH: usize = 256;
@@ -39,7 +39,7 @@ pub(super) type Data = <Body as http_body::Body>::Data;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerTooLarge {
     request: AskedFor,
-    /// What is limited, for people.
+    /// Name of the limited object (a page, an object, a watch event) for the error message.
     what: &'static str,
     /// Bytes that are accepted.
     pub limit: usize,
@@ -98,7 +98,7 @@ impl fmt::Display for AskedFor {
     }
 }
 
-/// What is limited, and to how many bytes.
+/// Name of the limited object, and its maximum size in bytes.
 type Limit = (&'static str, usize);
 
 fn limit_of(info: &RequestInfo, status: StatusCode) -> Limit {
@@ -133,7 +133,7 @@ pub(super) async fn read(
     }
 }
 
-/// The whole body; `None` if it has more than `limit` bytes.
+/// Returns the whole body; `None` if it has more than `limit` bytes.
 async fn read_up_to(mut body: Body, limit: usize) -> Result<Option<Vec<u8>>, kube::Error> {
     let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if told > limit {
@@ -150,7 +150,7 @@ async fn read_up_to(mut body: Body, limit: usize) -> Result<Option<Vec<u8>>, kub
     Ok(Some(bytes))
 }
 
-/// The body of a watch, which ends with [`AnswerTooLarge`] at a line that is too long.
+/// Returns the body of a watch, which ends with [`AnswerTooLarge`] at a line that is too long.
 pub(super) fn limit_lines(
     body: Body,
     asked: AskedFor,

@@ -1,4 +1,4 @@
-//! Where the API server is.
+//! Client configuration: the address of the API server and the credential.
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,12 +27,12 @@ use crate::cluster::ClusterIdentity;
 /// The environment variable that replaces `--master` if there is neither that nor a kubeconfig.
 const MASTER_VARIABLE: &str = "KUBERNETES_MASTER";
 
-/// How the API server is found and asked.
+/// Address, credential and limits of an API client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// The kubeconfig file; `None`: the identity of the Pod.
     pub kubeconfig: Option<PathBuf>,
-    /// Who follows it. Clients of one process share it.
+    /// The kubeconfig watcher. Clients of one process share one watcher.
     pub kubeconfigs: Kubeconfigs,
     /// A context of the kubeconfig other than its current one.
     pub context: Option<String>,
@@ -48,16 +48,17 @@ pub struct ClientOptions {
     pub request_timeout: Option<Duration>,
     /// Send nothing again, whatever the server answers.
     pub single_attempt: bool,
-    /// Whether requests that change something may be sent (INV-4): a leader's [`fence`](crate::election::Leadership::fence). Asked as the last
-    /// thing before each attempt. What a process may write that does not lead goes through a client without one: the
-    /// Lease and its events, TokenReviews and SubjectAccessReviews.
+    /// The fence that permits requests which change objects (INV-4): a leader's
+    /// [`fence`](crate::election::Leadership::fence), checked immediately before each attempt. The objects that a
+    /// standby may write (the Lease and its events, TokenReviews and SubjectAccessReviews) go through a client without
+    /// a fence.
     ///
     /// [`Leadership::fence`]: crate::election::Leadership::fence
     pub fence: Fence,
 }
 
 impl Default for ClientOptions {
-    /// The Pod's identity, no limit, 60 s for a request, retries, no fence.
+    /// Returns the options for the Pod's identity, without a limit, with 60 s for a request, retries, and no fence.
     fn default() -> Self {
         Self {
             kubeconfig: None,
@@ -75,8 +76,8 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// Requires that what changes in the kubeconfig of these options leads to this cluster still. What leads to another one
-    /// is never used; `identity` hears of it.
+    /// Requires that changes in the kubeconfig of these options still lead to this cluster. A configuration for another
+    /// cluster is never used; `identity` records the mismatch.
     pub fn require_cluster(&self, identity: &ClusterIdentity) {
         if let Some(kubeconfig) = &self.kubeconfig {
             self.kubeconfigs.require_cluster(kubeconfig, self.context.as_deref(), identity);
@@ -93,58 +94,60 @@ impl ClientOptions {
     }
 }
 
-/// Why there is no client.
+/// Reasons for which no client can be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig cannot be read or used.
     #[error("cannot use the kubeconfig {}: {problem}; check the path, and that this user may read it", path.display())]
     Kubeconfig {
-        /// The file.
+        /// Path of the kubeconfig.
         path: PathBuf,
-        /// What is wrong with it, without what stands in it (INV-5).
+        /// The error, without any content of the file (INV-5).
         problem: String,
     },
     /// `--master` is no URL.
     #[error("the API server's address {url:?} is no URL: {source}; write it as https://HOST:PORT")]
     Master {
-        /// What was given, without user and password.
+        /// The URL of `--master`, without user and password.
         url: String,
-        /// What is wrong with it.
+        /// Error of the URL parser.
         #[source]
         source: http::uri::InvalidUri,
     },
-    /// Neither a kubeconfig nor a Pod's identity. The first sentence is the one that operators know.
+    /// No configuration exists: no kubeconfig, no `--master` and no in-cluster configuration. The message begins with
+    /// client-go's sentence, which operators know.
     #[error(
         "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable \
          (--kubeconfig and --master are not set, and this is not a Pod with a service account: {source})"
     )]
     Nothing {
-        /// Why the Pod's identity cannot be used.
+        /// The reason for which the in-cluster configuration cannot be used.
         #[source]
         source: Box<kube::config::InClusterError>,
     },
-    /// The configuration was found, but no client can be made of it (certificates, keys, exec plugins).
+    /// The configuration was found, but no client can be created from it (certificates, keys, exec plugins).
     #[error("cannot make a client for the API server {server} from {origin}: {text}")]
     Unusable {
-        /// The server's URL.
+        /// URL of the server.
         server: String,
-        /// Where the configuration comes from.
+        /// Source of the configuration: a kubeconfig, flags or the Pod's service account.
         origin: String,
-        /// What is wrong with it.
+        /// Message of the error.
         text: String,
     },
 }
 
-/// A client for the API server that `options` lead to: a kubeconfig, the Pod's identity, or a bare URL (APP-5).
+/// Creates a client for the API server that `options` lead to: a kubeconfig, the Pod's identity, or a bare URL (APP-5).
 ///
-/// `identity` names the part of the program that asks; it ends the `User-Agent`. Nothing is sent yet. The process must
-/// have a TLS crypto provider (the binary installs one).
+/// `identity` names the component that sends the requests; it is the suffix of the `User-Agent`. No request is sent
+/// yet. The process must have a TLS crypto provider (the binary installs one).
 ///
-/// What changes in a kubeconfig, or in a file that it names, is used from some seconds later on, if the server accepts it
-/// (APP-48): by all clients of the same [`Kubeconfigs`], which also share connections. A Pod's token and authority are read again each minute. That needs a tokio runtime to go on in.
+/// Changes in a kubeconfig, or in a file that it names, are applied within seconds if the server accepts them (APP-48):
+/// by all clients of the same [`Kubeconfigs`], which also share connections. A Pod's token and authority are read again
+/// each minute. That needs a running tokio runtime.
 ///
 /// # Errors
-/// [`ClientError`] says what was tried and what to do.
+/// [`ClientError`] names what was tried and the remedy.
 pub async fn connect(
     options: &ClientOptions,
     identity: &str,
@@ -155,12 +158,12 @@ pub async fn connect(
     Ok(wrap(&below, &host, &agent, &options.limits(), metrics))
 }
 
-/// A client as [`connect`] makes it, but with another credential: what the configuration has of one (tokens,
-/// certificates, plugins, impersonation) is left out. `credential` is given the bare client and returns one over it that
-/// adds a credential to each request; whatever that waits for is still before the fence.
+/// Creates a client like [`connect`], but with another credential: the configuration's own (tokens, certificates,
+/// plugins, impersonation) is left out. `credential` receives the bare client and returns one that adds a credential to
+/// each request; its waits happen before the fence is checked.
 ///
 /// # Errors
-/// As [`connect`].
+/// Errors of [`connect`].
 pub async fn connect_as(
     options: &ClientOptions,
     identity: &str,
@@ -172,7 +175,7 @@ pub async fn connect_as(
     Ok(wrap(&credential(&bare), &host, &agent, &options.limits(), metrics))
 }
 
-/// A client without our layers, and the server's name for metrics.
+/// Creates a client without our layers, and the server's name for metrics.
 async fn open(
     options: &ClientOptions,
     with_credential: bool,
@@ -200,9 +203,9 @@ async fn open(
     Ok((client, host))
 }
 
-/// A client without our layers.
+/// Creates a client without our layers.
 pub(super) fn build(mut config: Config, origin: &str) -> Result<Client, ClientError> {
-    // Retries are made by our layer, which counts them and knows when to stop.
+    // Our layer retries: it counts the attempts and stops on shutdown.
     config.default_retry = false;
     config.disable_compression = true;
     let server = shown_url(&config.cluster_url.to_string());
@@ -216,7 +219,7 @@ pub(super) fn build(mut config: Config, origin: &str) -> Result<Client, ClientEr
              read and use it; write https://"
         );
     }
-    // Some of what it finds wrong in a credential makes it panic, and a reload must go on.
+    // The builder panics on some invalid credentials, and a reload must continue.
     let built = catch_unwind(AssertUnwindSafe(|| ClientBuilder::try_from(config)));
     let built = built.map_err(|_| unusable("a defect: making a client panicked, and the log says where".to_owned()))?;
     let builder = built.map_err(|error| unusable(crate::api_error::api_error(&discreet(error)).to_string()))?;
@@ -262,7 +265,7 @@ fn parse_master(url: &str) -> Result<Uri, ClientError> {
     full.parse().map_err(|source| ClientError::Master { url: shown_url(url), source })
 }
 
-/// Host and port, for the label `host`.
+/// Returns host and port, for the label `host`.
 pub(super) fn host_of(url: &Uri) -> String {
     let host = url.host().unwrap_or_default();
     match (url.port_u16(), url.scheme_str()) {

@@ -16,7 +16,7 @@ const TOKENS_OF_PROVIDERS: [&str; 2] = ["id-token", "access-token"];
 /// Returns a bearer token without the white space around it.
 ///
 /// # Errors
-/// What is wrong with the token, without the token.
+/// Returns the token, or its error without the token itself.
 pub(super) fn token(text: &str) -> Result<&str, String> {
     let token = text.trim();
     match token.chars().find(|c| !c.is_ascii_graphic()) {
@@ -27,8 +27,8 @@ pub(super) fn token(text: &str) -> Result<&str, String> {
     }
 }
 
-/// Returns a user name or a password without the line breaks around it. It is encoded when it is sent, so that other
-/// characters are no danger, but RFC 7617 allows no control characters.
+/// Returns a user name or a password without surrounding line breaks. The text is encoded when it is sent, so that
+/// other characters are harmless, but RFC 7617 allows no control characters.
 fn basic<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
     let text = text.trim_matches(['\n', '\r']);
     match text.chars().any(char::is_control) {

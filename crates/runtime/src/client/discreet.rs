@@ -7,10 +7,10 @@ use std::process::Output;
 use kube::client::AuthError;
 use serde_saphyr::Location;
 
-/// Characters of what a plugin says on its standard error, which is meant for people.
+/// Maximum number of characters that are kept of a plugin's standard error.
 const LONGEST: usize = 300;
 
-/// The same error, without what may be secret in it.
+/// Returns the error without content that may be secret.
 #[must_use]
 pub fn discreet(error: kube::Error) -> kube::Error {
     match error {
@@ -21,7 +21,7 @@ pub fn discreet(error: kube::Error) -> kube::Error {
                 "the URL of the proxy has a scheme that is not supported: write http:// or https://".into(),
             )
         }
-        // As layers below wrap it.
+        // The error is wrapped as by the layers below.
         kube::Error::Service(error) => match error.downcast::<AuthError>() {
             Ok(error) => kube::Error::Auth(of_credential(*error)),
             Err(error) => match error.downcast::<kube::Error>() {
@@ -39,7 +39,7 @@ fn of_credential(error: AuthError) -> AuthError {
         AuthError::AuthExecParse(error) => {
             AuthError::AuthExec(format!("the plugin's answer is no ExecCredential{}", place(error.location())))
         }
-        // It may quote what it could not read.
+        // The error may quote the content that could not be read.
         AuthError::ParseTokenKey(_) => AuthError::AuthExec("the token cannot be read".to_owned()),
         error => error,
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use kube::config::{AuthInfo, ExecConfig};
 
-    /// The error of a client whose plugin is this script.
+    /// Returns the error of a client whose plugin is this script.
     fn failing(script: &str) -> kube::Error {
         let exec: ExecConfig = serde_json::from_value(serde_json::json!({
             "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "interactiveMode": "Never",

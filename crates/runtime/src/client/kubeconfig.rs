@@ -1,27 +1,27 @@
 //! Reads a kubeconfig.
 //!
-//! kube has a function for it, which makes the YAML parser's code anew for each type in the file: 0.4 MB of a program that is
-//! to be small. Here the file becomes JSON first.
+//! kube's own function instantiates the YAML parser for each type in the file, which adds 0.4 MB to the program. Here
+//! the file is converted to JSON first.
 
 use std::path::{Path, PathBuf};
 
 use kube::config::Kubeconfig;
 
-/// What is wrong with a kubeconfig; nothing that stands in it, which may be secret (INV-5).
+/// Errors of a kubeconfig. They repeat no content of the file, which may be secret (INV-5).
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigProblem {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("failed to read it: {0}")]
     Unreadable(std::io::Error),
-    /// It is no YAML.
+    /// The file is not YAML.
     #[error("it is no valid kubeconfig{0}")]
     NoYaml(String),
-    /// It is YAML of another form.
+    /// The file is YAML, but not a kubeconfig.
     #[error("it is no valid kubeconfig: {0}")]
     OtherForm(String),
 }
 
-/// Reads a kubeconfig. Files that it names are looked for beside it, as kubectl does.
+/// Reads a kubeconfig. Relative paths in it are resolved against its directory, as in kubectl.
 ///
 /// # Errors
 /// [`KubeconfigProblem`].
@@ -44,7 +44,7 @@ pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigProblem> {
         for named in [&mut user.client_certificate, &mut user.client_key, &mut user.token_file] {
             beside(named);
         }
-        // A bare name is looked for in the PATH.
+        // A bare name is searched in the PATH.
         if let Some(exec) = user.exec.as_mut().filter(|exec| exec.command.as_ref().is_some_and(|it| it.contains('/'))) {
             beside(&mut exec.command);
         }
@@ -52,8 +52,8 @@ pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigProblem> {
     Ok(file)
 }
 
-/// The files on which a context of it depends: its cluster's authority, and, if `with_user`, its user's certificate, key and
-/// token. The current context if `None`.
+/// Returns the files on which a context (`None`: the current one) depends: its cluster's authority, and, if
+/// `with_user`, its user's certificate, key and token.
 pub(super) fn named_files(file: &Kubeconfig, context: Option<&str>, with_user: bool) -> impl Iterator<Item = PathBuf> {
     let wanted = context.or(file.current_context.as_deref());
     let context = file.contexts.iter().find(|it| Some(&*it.name) == wanted).and_then(|it| it.context.as_ref());
@@ -77,7 +77,7 @@ fn parse(text: &str) -> Result<Kubeconfig, KubeconfigProblem> {
     serde_json::from_value(value).map_err(|error| KubeconfigProblem::OtherForm(without_values(&error.to_string())))
 }
 
-/// Serde says "invalid type: string "s3cret", expected struct ExecConfig", or names a field.
+/// Removes values from serde's messages, such as "invalid type: string "s3cret", expected struct ExecConfig".
 fn without_values(problem: &str) -> String {
     match problem.rsplit_once(", expected ") {
         Some((_, expected)) => format!("a value in it is not what belongs there, {expected}"),

@@ -1,4 +1,4 @@
-//! One who follows the kubeconfigs of a process, for all clients that are made of them (APP-48, D-212).
+//! Kubeconfig watcher of a process, shared by all clients that are created from kubeconfigs (APP-48, D-212).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use super::request::RequestMetrics;
 use crate::cluster::ClusterIdentity;
 use crate::loops::restarting;
 
-/// How often the files are read (D-171).
+/// Interval at which the files are read (D-171).
 pub(super) const PERIOD: Duration = Duration::from_secs(10);
-/// They are read so soon after the server has refused a credential, and not more often: whoever replaces one may revoke the one
-/// before at once, and a lease is not to be lost for that.
+/// Delay between a refused credential and the next read of the files, and shortest interval between such reads. An
+/// operator who replaces a credential may revoke the old one at once, and the Lease must not be lost for that.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-/// The kubeconfigs of a process. Clones are the same: clients whose options hold clones of one share what was read and tried,
-/// connections, and who looks after the files.
+/// The kubeconfigs of a process. Clones share their state: clients whose options hold clones of one share the parsed
+/// and verified configurations, the connections, and the task that watches the files.
 #[derive(Clone, Default)]
 pub struct Kubeconfigs(Arc<Shared>);
 
@@ -46,7 +46,7 @@ impl Required {
         all.push((kubeconfig.to_owned(), context.map(str::to_owned), identity.clone()));
     }
 
-    /// The cluster that this kubeconfig, with this context, must lead to.
+    /// Returns the cluster that this kubeconfig, with this context, must lead to.
     pub(super) fn of(&self, kubeconfig: &Path, context: Option<&str>) -> Option<ClusterIdentity> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let required = all.iter().find(|(path, name, _)| path == kubeconfig && name.as_deref() == context);
@@ -80,7 +80,7 @@ impl Kubeconfigs {
         self.0.required.require(kubeconfig, context, identity);
     }
 
-    /// A client for the server of `source`, and the server's name for metrics.
+    /// Returns a client for the server of `source`, and the server's name for metrics.
     pub(super) async fn connect(
         &self,
         source: Source,
@@ -103,14 +103,14 @@ impl Shared {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is followed from now on: `made`, unless somebody else was first.
+    /// Adds `made` to the watched sources and returns it, or returns the entry that another caller added first.
     fn add(self: &Arc<Self>, made: Arc<Renewing>, metrics: &Arc<dyn RequestMetrics>) -> Arc<Renewing> {
         let mut followed = self.lock();
         if let Some(known) = followed.find(&made.source) {
             return known;
         }
         followed.all.push(Arc::downgrade(&made));
-        // It ends with the runtime in which it was begun.
+        // The task ends with the runtime in which it was spawned.
         if followed.follower.as_ref().is_none_or(JoinHandle::is_finished) {
             let (shared, metrics) = (Arc::clone(self), Arc::clone(metrics));
             followed.follower = Some(tokio::spawn(async move {
@@ -123,7 +123,7 @@ impl Shared {
 }
 
 impl Followed {
-    /// What anybody still has a client for.
+    /// Returns the entries that still have a client.
     fn in_use(&self) -> impl Iterator<Item = Arc<Renewing>> {
         self.all.iter().filter_map(Weak::upgrade)
     }
@@ -132,7 +132,7 @@ impl Followed {
         self.in_use().find(|renewing| renewing.source == *source)
     }
 
-    /// What there is to look after. If there is nothing, whoever asks is dismissed.
+    /// Returns the entries to check. If none is left, the watcher task is released.
     fn looked_after(&mut self) -> Vec<Arc<Renewing>> {
         self.all.retain(|renewing| renewing.strong_count() > 0);
         let all: Vec<_> = self.in_use().collect();
@@ -143,7 +143,7 @@ impl Followed {
     }
 }
 
-/// Looks at all files as long as anybody has a client. What takes longer than reading them holds up nobody else.
+/// Reads all files while any client exists. Work that takes longer than reading does not delay the other files.
 async fn follow(shared: Arc<Shared>, metrics: Arc<dyn RequestMetrics>) {
     loop {
         tokio::select! {
@@ -171,12 +171,12 @@ async fn look(renewing: &Renewing, cause: Option<Cause>, metrics: &dyn RequestMe
     let Some(news) = renewing.look(cause).await else { return };
     match &news {
         News::InUse => {
-            tracing::info!(%kubeconfig, "what has changed in the kubeconfig, or in a file that it names, is in use");
+            tracing::info!(%kubeconfig, "kubeconfig reloaded");
         }
         News::Unusable(problem) => tracing::warn!(
             %kubeconfig,
             problem,
-            "what the kubeconfig says by now cannot be used; going on with what it said before"
+            "the changed kubeconfig cannot be used, keeping the previous configuration"
         ),
         News::StillUnusable => {}
     }

@@ -23,17 +23,18 @@ use super::request::{RequestInfo, RequestMetrics};
 use super::retry;
 use crate::limiter::TokenBucket;
 
-/// How many requests may be sent and how long they may take.
+/// Request rate and time-outs of a client.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     /// Requests per second and saved-up requests, shared by all uses of one client (RT-35); `None`: no limit (D-10).
     /// Watches pass without waiting and take nothing.
     pub rate: Option<(f32, u32)>,
-    /// From sending a request to the end of the answer, for each attempt; a watch only needs to begin in that time.
+    /// Time-out from sending a request to the end of the response, for each attempt; a watch only needs to begin in
+    /// that time.
     pub request_timeout: Option<Duration>,
     /// Send nothing again, whatever the server answers: for who has its own clock, as an election has.
     pub single_attempt: bool,
-    /// Whether requests that change something may be sent (INV-4); open by default.
+    /// The fence that permits requests which change objects (INV-4); open by default.
     pub fence: Fence,
 }
 
@@ -92,7 +93,7 @@ impl Sender {
             });
             let Some((pause, next)) = pause else { return Ok(answer) };
             let status = answer.status().as_u16();
-            tracing::debug!(verb = %info.verb, route = info.route, status, ?pause, "the API server is busy, trying again");
+            tracing::debug!(verb = %info.verb, route = info.route, status, ?pause, "the API server is busy, retrying");
             self.metrics.retried(&info, status);
             request = next;
             sleep(pause).await;
@@ -108,8 +109,8 @@ impl Sender {
         }
     }
 
-    /// One attempt. The body of the answer is read here, so that the time-out covers it; a watch's is passed on. Both are limited
-    /// in size.
+    /// Sends one attempt. The response body is read here, so that the time-out covers it, except for a watch, whose
+    /// stream is passed on. Both are limited in size.
     async fn send_once(&self, info: &RequestInfo, request: Request<Body>) -> Result<Answer, BoxError> {
         let asked = AskedFor::of(&request, &self.host);
         let place = format!("{} {}{}", request.method(), self.host, request.uri().path());
@@ -158,7 +159,7 @@ async fn while_open<T, E: Into<BoxError>>(
     .await
 }
 
-/// A second copy of a request, to be sent if the first is turned away.
+/// Returns a second copy of a request, to be sent if the first is turned away.
 fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     let mut copy = Request::new(request.body().try_clone()?);
     *copy.method_mut() = request.method().clone();
@@ -169,7 +170,7 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// Size of a body that is known in advance, as those of all requests are.
+/// Returns size of a body that is known in advance, as those of all requests are.
 fn body_size(body: &Body) -> usize {
     usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX)
 }

@@ -16,16 +16,16 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// A plugin that takes longer is killed. Those of clouds ask a service on the internet, which takes some seconds.
+/// Time after which a plugin is killed. Plugins of clouds call a service on the internet, which takes some seconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes that a plugin may print. A chain of certificates with its key has some ten thousand.
 const LONGEST: usize = 1 << 20;
-/// Characters of what a plugin says on its standard error, which is meant for people.
+/// Maximum number of characters that are kept of a plugin's standard error.
 const LONGEST_WORDS: usize = 300;
-/// How often it is looked whether a plugin that has printed everything has ended.
+/// Interval of the checks that a plugin which has closed its output has also exited.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// What a plugin printed.
+/// The credential that a plugin printed.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Given {
@@ -34,12 +34,12 @@ pub(super) struct Given {
     pub(super) certificate: Option<String>,
     #[serde(rename = "clientKeyData")]
     pub(super) key: Option<String>,
-    /// When it ends.
+    /// Expiry of the credential.
     #[serde(rename = "expirationTimestamp")]
     pub(super) end: Option<Timestamp>,
 }
 
-/// Runs a plugin, which is killed after `patience`.
+/// Runs a plugin, which is killed after `patience` (its time-out).
 ///
 /// # Errors
 /// Why there is no credential, without anything secret: neither arguments nor variables, nor what the plugin printed.
@@ -114,7 +114,7 @@ fn command(exec: &ExecConfig, is_interactive: bool) -> Result<Command, String> {
     Ok(command)
 }
 
-/// One line of text for people, cut.
+/// Returns `text` on one line, cut to [`LONGEST_WORDS`] characters.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(LONGEST_WORDS).collect()
 }
@@ -178,7 +178,7 @@ fn read(from: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>> {
 fn send_all(from: impl Read, to: &Sender<io::Result<Vec<u8>>>) {
     let mut bytes = Vec::new();
     let read = from.take(LONGEST as u64 + 1).read_to_end(&mut bytes);
-    // Nobody waits any more if it was too late.
+    // The receiver no longer exists after a time-out.
     _ = to.send(read.map(|_| bytes));
 }
 
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(problem, "exec plugin: it gave no answer within 2 s, and was ended");
         let child = std::fs::read_to_string(file.path()).unwrap();
         let state = || std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
-        // Until whoever takes over orphans has seen its end it is a zombie.
+        // An orphan remains a zombie until its new parent has reaped it.
         while !(state().is_empty() || state().contains(") Z ")) {
             std::thread::yield_now();
         }

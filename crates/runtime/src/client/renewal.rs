@@ -1,9 +1,9 @@
-//! Clients that go on with what their kubeconfig, and the files that this names, say by now (APP-48, P-39).
+//! Clients that follow changes of their kubeconfig and of the files that it names (APP-48, P-39).
 //!
-//! Certificates, tokens and authorities are replaced in their files while a process runs. All of them are read again every
-//! ten seconds ([`kubeconfigs`](super::kubeconfigs)). What is new is tried on the API server first; then it is used by every
-//! further request, and the watches that still run over the old connections are ended, to be taken up again over new ones.
-//! What cannot be used, or is not accepted, is said once and leaves everything as it was.
+//! Certificates, tokens and authorities are replaced in their files while a process runs. All of them are read again
+//! every ten seconds ([`kubeconfigs`](super::kubeconfigs)). A new configuration is tried on the API server first; then
+//! every further request uses it, and the watches over the old connections are ended, to be resumed over new ones. A
+//! configuration that is invalid, or that the server does not accept, is logged once and changes nothing.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ use crate::api_error::api_error;
 use crate::cluster::Finding;
 use crate::loops::caught;
 
-/// A credential that a plugin gave is replaced so long before its end.
+/// Time before its expiry at which a plugin's credential is replaced.
 const BEFORE_END: SignedDuration = SignedDuration::from_secs(60);
 /// A server that takes longer has not accepted what is tried on it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,22 +44,22 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, PartialEq)]
 pub(super) struct Source {
     pub(super) kubeconfig: PathBuf,
-    /// Another context than its current one.
+    /// Context to use instead of the current one.
     pub(super) context: Option<String>,
-    /// Another server than its own.
+    /// Server to use instead of the kubeconfig's.
     pub(super) master: Option<Uri>,
-    /// Whether its user counts; else only where the server is and how it is known.
+    /// If set, the kubeconfig's user is applied; otherwise only the server and its certificate authority are.
     pub(super) with_credential: bool,
-    /// Who tries what is new.
+    /// User agent of the requests that verify a new configuration.
     pub(super) user_agent: String,
 }
 
-/// What there is to say after a look at the files.
+/// Result of a check of the files, to be logged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
     InUse,
     Unusable(String),
-    /// For the reason that was told before.
+    /// The files are unusable for the reason that was logged before.
     StillUnusable,
 }
 
@@ -75,40 +75,40 @@ impl<B> AnswerBody for B where
 pub(super) struct Renewing {
     pub(super) source: Source,
     current: Mutex<Arc<Generation>>,
-    /// Whether the server has refused what a plugin gave since that was last looked at.
+    /// If set, the server has refused the plugin's credential since the last check.
     is_refused: AtomicBool,
     /// Hears at once that a credential from a file is refused.
     refusal: Arc<Notify>,
     /// The cluster that it must lead to.
     required: Arc<Required>,
-    /// Why what the files say is not in use, as it was said last.
+    /// Reason for which the files' content is not in use, as last logged.
     trouble: Mutex<Option<String>>,
     /// Held while something new is tried.
     trying: TryLock<()>,
 }
 
-/// Why there may be something new.
+/// Reasons to read the files or run the plugin again.
 #[derive(Clone, Copy)]
 pub(super) enum Cause {
     /// A file is another one.
     Changed,
-    /// What the plugin gave was refused.
+    /// The server refused the plugin's credential.
     Refused,
-    /// What the plugin gave ends soon.
+    /// The plugin's credential expires soon.
     Ends,
 }
 
-/// What the files said at one time.
+/// Configuration and client of one state of the files.
 struct Generation {
     client: Client,
     host: String,
-    /// All files, and a hash of each.
+    /// The files and a hash of each.
     files: Vec<(PathBuf, u64)>,
-    /// Whether a plugin gives the credential, and may give another one.
+    /// If set, a plugin provides the credential and may provide a new one.
     has_plugin: bool,
-    /// When the plugin's credential ends.
+    /// Expiry of the plugin's credential.
     valid_until: Option<Timestamp>,
-    /// There is a later one: watches end.
+    /// Set when a later generation exists: watches end.
     over: CancellationToken,
 }
 
@@ -134,7 +134,8 @@ impl Renewing {
         Arc::clone(&lock(&self.current))
     }
 
-    /// A client that uses what is in use when it is asked, and the server's name for metrics.
+    /// Returns a client that uses the configuration which is current at each request, and the server's name for
+    /// metrics.
     pub(super) fn client(self: &Arc<Self>) -> (Client, String) {
         let (this, current) = (Arc::clone(self), self.current());
         let service = service_fn(move |request| Arc::clone(&this).send(request));
@@ -155,12 +156,12 @@ impl Renewing {
         Ok(answer.map(|body| StreamBody::new(BodyStream::new(body).take_until(over.cancelled_owned()))))
     }
 
-    /// Whether what the files say cannot be used.
+    /// Returns `true` if the content of the files cannot be used.
     pub(super) fn is_in_trouble(&self) -> bool {
         lock(&self.trouble).is_some()
     }
 
-    /// Whether there may be something new, with `hashes` of the files as they are.
+    /// Returns the reason to read the configuration again, if any, with `hashes` of the files as they are now.
     pub(super) fn cause(&self, hashes: &mut Hashes) -> Option<Cause> {
         let current = self.current();
         if current.files.iter().any(|(path, hash)| hashes.of(path) != *hash) {
@@ -172,7 +173,8 @@ impl Renewing {
         current.ends_soon().then_some(Cause::Ends)
     }
 
-    /// [Renews](Self::renew) if there is a cause, and returns what there is to say of it. Nothing if somebody is at it already.
+    /// [Renews](Self::renew) the configuration if there is a cause, and returns the result to log. Returns nothing if
+    /// another call is in progress.
     pub(super) async fn look(&self, cause: Option<Cause>) -> Option<News> {
         let Ok(_trying) = self.trying.try_lock() else { return None };
         let renewed = match cause {
@@ -214,7 +216,7 @@ impl Renewing {
         let finding = if self.source.with_credential {
             identity.check(&next.client, &origin).await
         } else {
-            // Nobody may read the namespace without a credential.
+            // Reading the namespace needs a credential.
             let known = Source { with_credential: true, ..self.source.clone() };
             let known = known.open().await.map_err(|error| error.to_string())?;
             identity.check(&known.client, &origin).await
@@ -238,10 +240,10 @@ impl Generation {
 }
 
 impl Source {
-    /// A client for what the files say now. Nothing is sent.
+    /// Creates a client for the files' current content. No request is sent.
     async fn open(&self) -> Result<Generation, ClientError> {
         let unusable = |problem: String| ClientError::Kubeconfig { path: self.kubeconfig.clone(), problem };
-        // The hashes come first: what is written after them is news, even if it is read below.
+        // The hashes are computed first, so that a later write counts as a change even if it is read below.
         let mut files = vec![noted(self.kubeconfig.clone())];
         let file = read_kubeconfig(&self.kubeconfig).map_err(|problem| unusable(problem.to_string()))?;
         files.extend(named_files(&file, self.context.as_deref(), self.with_credential).map(noted));
@@ -266,7 +268,7 @@ impl Source {
         Ok(Generation { client, host, files, has_plugin, valid_until, over: CancellationToken::new() })
     }
 
-    /// Whether the server answers to this client, and knows who it is.
+    /// Sends a request with the new client, to verify that the server responds and accepts the credential.
     async fn try_out(&self, client: &Client) -> Result<(), String> {
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = Uri::from_static("/version");
@@ -285,14 +287,15 @@ impl Source {
     }
 }
 
-/// As [`build`], where a legacy `auth-provider` may run a program for its token.
+/// Calls [`build`] on a blocking thread with a time-out, because a legacy `auth-provider` may run a program for its
+/// token.
 async fn build_with_provider(config: Config, origin: String) -> Result<Result<Client, ClientError>, String> {
     let building = timeout(PROGRAM_PATIENCE, tokio::task::spawn_blocking(move || build(config, &origin))).await;
     let late = |_| format!("the program of its auth-provider gave no answer within {} s", PROGRAM_PATIENCE.as_secs());
     building.map_err(late)?.map_err(|error| error.to_string())
 }
 
-/// Puts what is in the token file in the place of the token, as kubectl does; white space around it does not count.
+/// Replaces the token by that in the token file, without surrounding white space, as kubectl does.
 fn read_token(user: &mut AuthInfo) -> Result<(), String> {
     let Some(path) = user.token_file.take().filter(|path| !path.is_empty()) else { return Ok(()) };
     let text =
@@ -311,8 +314,8 @@ fn noted(path: PathBuf) -> (PathBuf, u64) {
     (path, hash)
 }
 
-/// Hash of a file's content, or of its being unreadable. The files are small and local, and read by whoever asks: threads of their
-/// own for it would cost more.
+/// Returns a hash of a file's content, or of the fact that it cannot be read. The files are small and local, and are
+/// read on the calling thread: separate threads would cost more.
 pub(super) fn hash_of(path: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     std::fs::read(path).ok().hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! What is told about each request.
+//! Description of a request, and the metrics that each request reports.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{Method, Uri};
 
-/// What a request does, as RBAC rules name it.
+/// The RBAC verb of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Verb {
@@ -22,7 +22,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// In lower case.
+    /// Returns the verb in lower case.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl fmt::Display for Verb {
     }
 }
 
-/// A request without what makes it unique: names and namespaces are left out, so that it can label a metric.
+/// Description of a request without names and namespaces, so that it can label a metric.
 ///
 /// ```
 /// use http::Method;
@@ -58,9 +58,9 @@ impl fmt::Display for Verb {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// The HTTP method.
+    /// The request's HTTP method.
     pub method: Method,
-    /// What it does.
+    /// The request's RBAC verb.
     pub verb: Verb,
     /// Resource and subresource (`nodes/status`), with the API group unless it is the core (`leases.coordination.k8s.io`);
     /// the path itself if it is no resource (`/healthz`).
@@ -69,7 +69,7 @@ pub struct RequestInfo {
     pub host: Arc<str>,
 }
 
-/// Whether the answer goes on as things happen.
+/// Returns `true` if the URI is that of a watch, whose response is a stream.
 pub(super) fn is_watch(uri: &Uri) -> bool {
     uri.query().is_some_and(|q| q.split('&').any(|p| matches!(p, "watch=true" | "watch=1")))
 }
@@ -93,7 +93,7 @@ impl RequestInfo {
         Self { method: method.clone(), verb, route: path.route, host }
     }
 
-    /// Whether the answer is a stream without an end.
+    /// Returns `true` if the response is a stream without an end.
     #[must_use]
     pub fn is_watch(&self) -> bool {
         self.verb == Verb::Watch
@@ -130,20 +130,21 @@ impl Path {
 
 /// The hook for the metrics of the API client. All methods do nothing by default.
 pub trait RequestMetrics: Send + Sync {
-    /// An answer came (its HTTP status), or none did (`None`), `time` after the request was sent. Each attempt counts.
-    /// For a watch `time` ends when it begins.
+    /// Records an attempt with its HTTP status (`None` without a response), `time` after the request was sent. For a
+    /// watch, `time` ends when it begins.
     fn answered(&self, _request: &RequestInfo, _status: Option<u16>, _time: Duration) {}
-    /// The client's own limit held the request back for that long.
+    /// Records that the client's own rate limit delayed the request for that long.
     fn limited(&self, _request: &RequestInfo, _time: Duration) {}
-    /// The request is sent again after an answer with that status.
+    /// Records a retry after a response with that status.
     fn retried(&self, _request: &RequestInfo, _status: u16) {}
     /// Sizes of the bodies in bytes; not for watches.
     fn transferred(&self, _request: &RequestInfo, _sent: usize, _received: usize) {}
-    /// What a kubeconfig, or a file that it names, says newly is in use, or cannot be used. That is told with each try.
+    /// Called with `true` when a changed kubeconfig, or a file that it names, is applied, and with `false` at each
+    /// attempt at which it cannot be used.
     fn kubeconfig_changed(&self, _is_in_use: bool) {}
 }
 
-/// Nobody listens.
+/// A [`RequestMetrics`] that records nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRequestMetrics;
 

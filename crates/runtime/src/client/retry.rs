@@ -1,4 +1,4 @@
-//! When a request is sent again, and after how long.
+//! Retry policy of requests: which responses are retried, and after which delay.
 
 use std::time::Duration;
 
@@ -10,10 +10,12 @@ pub(super) const ATTEMPTS: u32 = 5;
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
-/// The pause before the next attempt, after `attempt` of them (from 1) and an answer; `None` if the answer stands.
+/// Returns the pause before the next attempt, after `attempt` of them (from 1) and an answer; `None` if the answer
+/// stands.
 ///
-/// 429 is never executed, so anything is sent again. 503 and 504 may have been executed: only reads are repeated, or what
-/// the server asked for with `Retry-After`.
+/// Returns the pause before a retry, if the request is retried. A request that is answered with 429 was not executed,
+/// so every method is retried. After 503 and 504 the request may have been executed: only reads are retried, and
+/// requests whose response has `Retry-After`.
 pub(super) fn pause(attempt: u32, method: &Method, status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     let asked = headers.get(header::RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse().ok());
     let asked = asked.map(Duration::from_secs);
@@ -26,7 +28,7 @@ pub(super) fn pause(attempt: u32, method: &Method, status: StatusCode, headers: 
         return None;
     }
     let backoff = FIRST_PAUSE * 2_u32.pow(attempt - 1);
-    // Those who were told the same second do not come back together.
+    // The jitter keeps clients with the same `Retry-After` from retrying together.
     Some(asked.unwrap_or(backoff).max(backoff).mul_f64(1.0 + 0.1 * fastrand::f64()))
 }
 

@@ -54,7 +54,7 @@ impl Recorded {
     }
 }
 
-/// A client over a server that gives these answers, one after the other, the last for ever.
+/// Creates a client over a server that gives these answers, one after the other, the last for ever.
 fn client(
     limits: &Limits,
     answers: Vec<Response<Full<kube_bytes::Bytes>>>,
@@ -176,7 +176,7 @@ async fn errors_say_what_was_tried_and_what_to_do() {
     }
 }
 
-/// A fence, and what opens and closes it.
+/// Creates a fence and the flag that opens it.
 fn fence(open: bool) -> (cloud_provider::Fence, Arc<std::sync::atomic::AtomicBool>) {
     let leads = Arc::new(std::sync::atomic::AtomicBool::new(open));
     let asked = Arc::clone(&leads);

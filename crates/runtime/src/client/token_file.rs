@@ -1,4 +1,4 @@
-//! A token in a file that somebody else replaces, as that of a Pod's service account.
+//! A token in a file that another program replaces, as that of a Pod's service account.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,12 +25,12 @@ struct TokenFile {
 struct Known {
     header: HeaderValue,
     read: Instant,
-    /// Why the file was of no use when it was read last, logged once.
+    /// Error of the last read, logged once.
     trouble: Option<String>,
 }
 
-/// A client over `bare`, which has no credential, that sends the token in the file. What the file says later is used within a
-/// minute; while it says nothing of use, the last token is.
+/// Returns a client over `bare`, which has no credential, that sends the token in the file. A new token is used within
+/// a minute; while the file is invalid, the last token is.
 ///
 /// # Errors
 /// Why there is no token.
@@ -55,7 +55,7 @@ impl TokenFile {
                 Ok(header) => (known.header, known.trouble) = (header, None),
                 Err(problem) if known.trouble.as_ref() == Some(&problem) => {}
                 Err(problem) => {
-                    tracing::warn!(problem, "the Pod's token cannot be used; going on with the one before");
+                    tracing::warn!(problem, "the Pod's token cannot be used, keeping the previous one");
                     known.trouble = Some(problem);
                 }
             }

@@ -40,7 +40,7 @@ pub(super) fn naming_urls(below: Client, server: &str) -> Client {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         async move {
             below.send(request).await.map_err(|error| match discreet(error) {
-                // The credential's own words, and answers, are not about the connection.
+                // Errors of the credential, and responses, are not about the connection.
                 error @ (kube::Error::Auth(_) | kube::Error::Api(_)) => error,
                 source => {
                     kube::Error::Service(Unanswered { method, url: format!("{server}{}", uri.path()), source }.into())

@@ -19,11 +19,11 @@ pub(super) struct LeaseApi {
     name: String,
 }
 
-/// Why a watch ended or did not begin.
+/// Reasons for which a watch ended or did not begin.
 pub(super) enum WatchTrouble {
-    /// It is not allowed.
+    /// RBAC forbids the watch.
     Forbidden,
-    /// Anything else.
+    /// Any other error's message.
     Other(String),
 }
 
@@ -37,7 +37,7 @@ impl LeaseApi {
         Request::new(self.url.as_str())
     }
 
-    /// The Lease; `None` if the API server itself says that there is none.
+    /// Reads the Lease; `None` if the API server itself answers that it does not exist.
     pub(super) async fn read(&self) -> Result<Option<Lease>, kube::Error> {
         let request = self.request().get(&self.name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
         match self.client.request(request).await.and_then(whole) {
@@ -60,7 +60,8 @@ impl LeaseApi {
         self.client.request(request).await.and_then(whole)
     }
 
-    /// What happens to the Lease from now on, beginning with what it is; `None`: it is gone. Needs the verb `watch` only.
+    /// Watches the Lease, beginning with its current state; `None` stands for a deleted Lease. Needs only the verb
+    /// `watch`.
     pub(super) async fn watch(&self) -> Result<BoxStream<'static, Result<Option<Lease>, WatchTrouble>>, WatchTrouble> {
         let params = WatchParams::default().fields(&format!("metadata.name={}", self.name)).disable_bookmarks();
         let request = self.request().watch(&params, "").map_err(|error| WatchTrouble::Other(error.to_string()))?;
@@ -77,7 +78,8 @@ impl LeaseApi {
     }
 }
 
-/// A proxy in between may answer 200 with anything: what is no Lease of an API server says nothing about who leads.
+/// Checks that the object is a Lease: a proxy in between may answer 200 with any content, which must not decide the
+/// election.
 fn whole(lease: Lease) -> Result<Lease, kube::Error> {
     if lease.is_stored() {
         return Ok(lease);
@@ -90,18 +92,18 @@ fn trouble(error: &kube::Error) -> WatchTrouble {
     if is_forbidden(error) { WatchTrouble::Forbidden } else { WatchTrouble::Other(api_error(error).to_string()) }
 }
 
-/// What an error says about what was asked for.
+/// Classifies the error of a read or write of the Lease.
 pub(super) fn failure(error: &kube::Error) -> Failure {
     match error {
         error if lost_race(error) => Failure::Conflict,
-        // An answer of 5xx does not say that nothing was done.
+        // A response of 5xx does not mean that the request was not executed.
         kube::Error::Api(status) if status.code >= 500 => Failure::Unknown,
         error if is_answer(error) => Failure::Refused,
         _ => Failure::Unknown,
     }
 }
 
-/// Somebody else was faster: daily bread of candidates.
+/// Returns `true` if another candidate wrote the Lease first, which is normal in an election.
 pub(super) fn lost_race(error: &kube::Error) -> bool {
     is_conflict(error) || crate::api_error::is_already_exists(error)
 }

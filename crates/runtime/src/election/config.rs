@@ -1,4 +1,4 @@
-//! Which Lease, by whom, and how fast.
+//! Configuration of an election: the Lease, the identity and the timings.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use crate::client::ClientOptions;
 /// Pauses between attempts are lengthened by up to this share of the retry period.
 pub(super) const JITTER: f64 = 1.2;
 
-/// What an election is about.
+/// Configuration of an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionConfig {
-    /// The Lease's namespace.
+    /// Namespace of the Lease.
     pub namespace: String,
-    /// The Lease's name.
+    /// Name of the Lease.
     pub name: String,
-    /// Who stands for it; unique for each process ([`identity`]).
+    /// Identity of the candidate; unique for each process ([`identity`]).
     pub identity: String,
-    /// How long a holder that does not renew is waited for.
+    /// Time for which candidates wait for a holder that does not renew the Lease.
     pub lease_duration: Duration,
-    /// How long a holder that cannot renew goes on.
+    /// Time after which a holder that cannot renew the Lease stops leading.
     pub renew_deadline: Duration,
     /// The pause between two attempts.
     pub retry_period: Duration,
-    /// Whether a graceful stop gives the Lease back (APP-67).
+    /// If set, a graceful stop releases the Lease (APP-67).
     pub release_on_stop: bool,
 }
 
 impl ElectionConfig {
-    /// With a fresh identity, and the reference's timings: 15 s, 10 s, 2 s.
+    /// Creates a configuration with a new identity and the timings of the Go cloud-controller-manager: 15 s, 10 s, 2 s.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
@@ -41,8 +41,8 @@ impl ElectionConfig {
         }
     }
 
-    /// Where the election's own client leads (APP-40): as `general`, but with a time-out that leaves room for a second
-    /// request before the renew deadline, without retries, and without a fence.
+    /// Returns the options of the election's own client (APP-40): `general`, but with a time-out that leaves room for a
+    /// second request before the renew deadline, without retries, and without a fence.
     #[must_use]
     pub fn client_options(&self, general: &ClientOptions) -> ClientOptions {
         ClientOptions {
@@ -53,27 +53,29 @@ impl ElectionConfig {
         }
     }
 
-    /// `NAMESPACE/NAME`, as logs have it.
+    /// Returns `NAMESPACE/NAME`, as logs show it.
     #[must_use]
     pub fn lock(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The lease duration as the Lease has it. Rounded up: whoever waits for less would not wait for the fence.
+    /// Returns the lease duration in seconds as the Lease has it, rounded up: a candidate that waited for less would
+    /// not wait for the fence.
     pub(super) fn lease_seconds(&self) -> i64 {
         let whole = self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
         i64::try_from(whole).unwrap_or(i64::MAX)
     }
 }
 
-/// `<host name>_<random UUID>` (APP-61): no other process has it, and people see where it runs.
+/// Returns a new identity, `<host name>_<random UUID>` (APP-61): unique for each process, and people see the host.
 #[must_use]
 pub fn identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}_{}", uuid::Uuid::new_v4())
 }
 
-/// What is wrong with these timings, in the reference's words (FLAG-20); empty if nothing is.
+/// Returns the errors of these timings in the words of the Go cloud-controller-manager (FLAG-20); empty if they are
+/// valid.
 ///
 /// ```
 /// use runtime::election::{ElectionConfig, validate};

@@ -43,29 +43,29 @@ impl Elector {
         Self { config, api, events, metrics, clock: Arc::new(SystemClock), leadership, title: "leaderelection lost" }
     }
 
-    /// The same for the migration Lease: what is logged when it is lost says so (APP-81).
+    /// Sets up an elector for the migration Lease: the log names that Lease when it is lost (APP-81).
     #[must_use]
     pub fn for_migration(mut self) -> Self {
         self.title = "migration leaderelection lost";
         self
     }
 
-    /// The same with another clock for the times that are written into the Lease.
+    /// Replaces the clock of the times that are written into the Lease.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Whether it leads, for everybody who has to know.
+    /// Returns a handle that reports whether this process leads.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
 
-    /// Runs the election until the Lease is lost, or until `stop` in good order: then the fence closes and the Lease is
-    /// released (unless that is switched off). So stop it last, when nothing works any more that needs the Lease. Within
-    /// half the renew deadline it is over in any case.
+    /// Runs the election until the Lease is lost, or until a graceful `stop`: then the fence closes and the Lease is
+    /// released (unless that is disabled). Stop the election last, when no more work needs the Lease. It ends within
+    /// half the renew deadline in any case.
     ///
     /// If this is dropped, the fence closes, which counts as a loss; the Lease is left to expire.
     pub async fn run(self, stop: CancellationToken) -> Outcome {
@@ -87,7 +87,7 @@ impl Elector {
     }
 }
 
-/// An election that is broken off, by a panic or because nobody waits for it, is lost.
+/// Guard of an election: if it is aborted, by a panic or because its task is dropped, leadership is lost.
 struct Unended(Leadership);
 
 impl Drop for Unended {
@@ -100,7 +100,7 @@ struct Running {
     elector: Elector,
     election: Election,
     watch: LeaseWatch,
-    /// Who was last said to lead.
+    /// The leader that was logged last.
     holder: String,
     leads: bool,
 }
@@ -122,7 +122,8 @@ impl Running {
             let action = self.election.step(input, Instant::now(), self.elector.clock.now(), fastrand::f64());
             self.tell(&action);
             if self.election.deadline().is_some() && self.elector.leadership.is_closed_for_good() {
-                // The deadline passed between two lines: whoever leads behind a closed fence would keep the Lease for nothing.
+                // The deadline passed between two lines: a leader behind a closed fence would keep the Lease for
+                // nothing.
                 return Outcome::Lost("the fence had closed before a renewal was heard of".to_owned());
             }
             input = match (action, give_up) {
@@ -186,14 +187,14 @@ impl Running {
             Err(error) if lost_race(error) => tracing::debug!(
                 lock = self.elector.config.lock(),
                 error = %api_error(error),
-                "somebody else wrote the lease first"
+                "another candidate wrote the lease first"
             ),
             Err(error) => tracing::error!(lock = self.elector.config.lock(), error = %api_error(error), "{text}"),
         }
         answer.map_err(|error| failure(&error))
     }
 
-    /// Tells everybody where the election stands.
+    /// Reports the state of the election to metrics, events and the log.
     fn tell(&mut self, action: &Action) {
         let config = &self.elector.config;
         if matches!(action, Action::Read) && self.election.on_slow_path() {
@@ -213,7 +214,7 @@ impl Running {
         }
     }
 
-    /// What is said at the end, when the fence is closed.
+    /// Reports the end of the election, after the fence is closed.
     fn end(&self, outcome: &Outcome) {
         let config = &self.elector.config;
         if self.leads {

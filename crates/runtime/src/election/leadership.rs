@@ -1,4 +1,4 @@
-//! Whether this process leads, for everybody who has to know.
+//! Leadership handle: tells the rest of the process whether it leads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,18 +13,19 @@ use super::step::Election;
 /// A leader's health is questioned when its last renewal is older than the lease duration and this (APP-68).
 const HEALTH_SLACK: Duration = Duration::from_secs(20);
 
-/// How an election ended for this process.
+/// Outcome of an election for this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It stopped in good order and gave the Lease back.
+    /// The process stopped gracefully and released the Lease.
     Released,
-    /// It stopped in good order and had nothing to give back, or was not to, or could not: others wait until it expires.
+    /// The process stopped gracefully without releasing a Lease: it held none, was configured not to, or the release
+    /// failed. Other candidates wait until the Lease expires.
     Stopped,
-    /// It led and lost the Lease, or the election was broken off; why.
+    /// The process led and lost the Lease, or the election was aborted; with the reason.
     Lost(String),
 }
 
-/// Whether this process leads. Cheap to clone; clones tell the same.
+/// Handle that reports whether this process leads. Clones are cheap and share their state.
 #[derive(Clone, Debug)]
 pub struct Leadership(Arc<Shared>);
 
@@ -38,9 +39,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Facts {
-    /// Until then the fence is open.
+    /// Time until which the fence is open.
     until: Option<Instant>,
-    /// It will never be open again.
+    /// If set, the fence never opens again.
     closed: bool,
     renewed: Option<Instant>,
     read: Option<Instant>,
@@ -93,7 +94,7 @@ impl Leadership {
         }
     }
 
-    /// Whether this process leads at this moment.
+    /// Returns `true` if this process leads at this moment.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let mut facts = self.facts();
@@ -103,22 +104,23 @@ impl Leadership {
         is_open
     }
 
-    /// Whether this process led once and does not any more.
+    /// Returns `true` if this process led once and no longer leads.
     #[must_use]
     pub fn is_closed_for_good(&self) -> bool {
         !self.is_open() && self.facts().closed
     }
 
-    /// The fence for what only a leader may do (INV-4): closed until the Lease is acquired; open while the last
-    /// successful renewal was sent less than the renew deadline ago, by the monotonic clock; closed for good after that.
+    /// Returns the fence for what only a leader may do (INV-4): closed until the Lease is acquired; open while the last
+    /// successful renewal was sent less than the renew deadline ago, by the monotonic clock; closed for good after
+    /// that.
     #[must_use]
     pub fn fence(&self) -> Fence {
         let this = self.clone();
         Fence::new(move || this.is_open())
     }
 
-    /// The check `leaderElection` (APP-68): fails only if this process believes that it leads and has not renewed the Lease
-    /// for the lease duration and 20 s.
+    /// Performs the check `leaderElection` (APP-68), which fails only if this process believes that it leads and has
+    /// not renewed the Lease for the lease duration and 20 s.
     ///
     /// # Errors
     /// The text of the failure.
@@ -131,15 +133,15 @@ impl Leadership {
         Ok(())
     }
 
-    /// Whether the Lease was read or written within that time, which includes to be told that there is none: on a standby
-    /// this is what readiness means (APP-104).
+    /// Returns `true` if the Lease was read or written within `age`. An answer that no Lease exists counts as well. A
+    /// standby is ready if this holds (APP-104).
     #[must_use]
     pub fn lease_was_seen_within(&self, age: Duration) -> bool {
         self.facts().read.is_some_and(|read| read.elapsed() <= age)
     }
 
-    /// A graceful stop is not to give the Lease back, whatever the configuration says: work was given up in the middle,
-    /// and whoever leads next must wait until it has come to its end (INV-6, APP-67).
+    /// Keeps the Lease at a graceful stop, whatever the configuration says: work was abandoned midway, and the next
+    /// leader must wait until that work has come to its end (INV-6, APP-67).
     pub fn leave_to_expire(&self) {
         self.facts().left_to_expire = true;
     }
@@ -181,7 +183,7 @@ impl Leadership {
         self.0.phase.send_if_modified(|phase| {
             let is_new = !matches!(phase, Phase::Over(_));
             if is_new {
-                // A candidate, too: nobody stands for election any more in this process.
+                // Candidates lose as well: this process has no further election.
                 *phase = Phase::Over(Outcome::Lost("the election was broken off".to_owned()));
             }
             is_new
@@ -194,15 +196,15 @@ impl Leadership {
     }
 }
 
-/// The fence for what needs two Leases (migration, APP-81): open while both are held.
+/// Returns the fence for what needs two Leases (migration, APP-81): open while both are held.
 #[must_use]
 pub fn fence_of_both(main: &Leadership, migration: &Leadership) -> Fence {
     let (main, migration) = (main.clone(), migration.clone());
     Fence::new(move || main.is_open() && migration.is_open())
 }
 
-/// The fence for what serves controllers of both Leases, such as the provider: open while the main Lease is held, and the
-/// migration Lease is held or was not acquired yet. Losing either closes it.
+/// Returns the fence for components that serve controllers of both Leases, such as the provider: open while the main
+/// Lease is held, and the migration Lease is held or was not acquired yet. Losing either closes it.
 #[must_use]
 pub fn fence_until_either_is_lost(main: &Leadership, migration: &Leadership) -> Fence {
     let (main, migration) = (main.clone(), migration.clone());

@@ -30,28 +30,29 @@ pub(super) const API_VERSION: &str = "coordination.k8s.io/v1";
 #[serde(transparent)]
 pub struct Lease(Value);
 
-/// Who holds a Lease since when: all that decides.
+/// Holder and times of a Lease: the fields that decide an election.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The holder's identity; empty if nobody holds it.
+    /// Identity of the holder; empty if the Lease has none.
     pub holder: String,
-    /// How long the holder is waited for, in seconds; 0 if the Lease does not say.
+    /// Lease duration in seconds, for which candidates wait for the holder; 0 if the Lease does not have it.
     pub duration_seconds: i64,
-    /// When the holder took it, as written; empty if the Lease does not say.
+    /// Time at which the holder acquired the Lease, as written; empty if the Lease does not have it.
     pub acquired: String,
-    /// When the holder last renewed it, as written. By the holder's clock, hence only compared for equality.
+    /// Time of the last renewal, as written. The holder's clock set it, hence it is only compared for equality.
     pub renewed: String,
-    /// How often it has changed hands.
+    /// Number of changes of the holder.
     pub transitions: i64,
 }
 
 impl Record {
-    /// The transitions after one more. A number that the API would not take begins anew, or nobody could ever take the Lease.
+    /// Returns the number of transitions after one more. A number beyond the API's range restarts at the beginning, or
+    /// the Lease could never be acquired again.
     pub(super) fn next_transitions(&self) -> i64 {
         if (0..MOST).contains(&self.transitions) { self.transitions + 1 } else { 0 }
     }
 
-    /// How long the holder is waited for; `default` if the Lease does not say. At most as long as the API can say.
+    /// Returns the lease duration, or `default` if the Lease does not have it, up to the largest value of the API.
     #[must_use]
     pub fn duration(&self, default: Duration) -> Duration {
         match u64::try_from(self.duration_seconds.min(MOST)) {
@@ -62,12 +63,12 @@ impl Record {
 }
 
 impl Lease {
-    /// Whether this is an object that an API server keeps, and not just any JSON.
+    /// Returns `true` if the object was stored by an API server, that is, if it has a resource version.
     pub(super) fn is_stored(&self) -> bool {
         self.0.is_object() && self.0["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty())
     }
 
-    /// A new one.
+    /// Creates a Lease with `record`.
     #[must_use]
     pub fn new(namespace: &str, name: &str, record: &Record) -> Self {
         let empty =
@@ -75,7 +76,7 @@ impl Lease {
         Self(empty).with(record)
     }
 
-    /// What an election reads of it.
+    /// Returns the fields of the Lease that decide an election.
     #[must_use]
     pub fn record(&self) -> Record {
         let spec = &self.0["spec"];
@@ -90,8 +91,8 @@ impl Lease {
         }
     }
 
-    /// The same with another record; everything else stays. It still carries UID and resource version: the API server
-    /// takes it only if nobody else wrote in between.
+    /// Returns the Lease with another record and otherwise unchanged. It still carries UID and resource version, so
+    /// that the API server rejects the write after a concurrent one.
     #[must_use]
     pub fn with(&self, record: &Record) -> Self {
         let mut whole = if self.0.is_object() { self.0.clone() } else { json!({}) };
@@ -107,7 +108,7 @@ impl Lease {
         Self(whole)
     }
 
-    /// What events about it name.
+    /// Returns the object reference of events about the Lease.
     #[must_use]
     pub fn reference(&self) -> ObjectRef {
         let text = |key: &str| self.0["metadata"][key].as_str().unwrap_or_default().to_owned();
@@ -122,7 +123,7 @@ impl Lease {
     }
 }
 
-/// A time as Leases have it: microseconds.
+/// Formats a time as in Leases, with microseconds.
 pub(super) fn api_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }

@@ -1,14 +1,14 @@
-//! What is measured of an election.
+//! Metrics of an election.
 
 /// The hook for the metrics of an election. All methods do nothing by default.
 pub trait ElectionMetrics: Send + Sync {
-    /// Whether this process leads by the Lease of that name; also told once at the start, with `false`.
+    /// Reports whether this process leads by the Lease of that name; also called once at the start, with `false`.
     fn leading(&self, _lease: &str, _leads: bool) {}
-    /// A renewal could not be written directly and needed a read before.
+    /// Counts a renewal that could not be written directly and needed a read before.
     fn slow_path(&self, _lease: &str) {}
 }
 
-/// Nobody listens.
+/// An [`ElectionMetrics`] that records nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoElectionMetrics;
 

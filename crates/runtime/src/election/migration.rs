@@ -28,7 +28,7 @@ const VERSIONS: [(&str, bool); 3] = [("v1", false), ("v1beta1", true), ("v1alpha
 const HISTORIC: [(&str, &str); 2] =
     [("route-controller", ROUTE_CONTROLLER.canonical), ("service-controller", SERVICE_CONTROLLER.canonical)];
 
-/// Which controllers belong to the migration Lease.
+/// Leader migration configuration: the controllers that run under the migration Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderMigration {
     /// Name of the migration Lease; it is in the namespace of the main one.
@@ -37,7 +37,7 @@ pub struct LeaderMigration {
     pub controller_leaders: Vec<ControllerLeader>,
 }
 
-/// Who runs a controller under the migration Lease.
+/// A controller and the component that runs it under the migration Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerLeader {
     /// The controller, by any of its names.
@@ -46,21 +46,21 @@ pub struct ControllerLeader {
     pub component: String,
 }
 
-/// Why a file cannot be used.
+/// Errors of a leader migration file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MigrationError {
     /// The file cannot be read.
     #[error(r#"unable to read leader migration configuration from "{path}": {cause}"#)]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What the system says.
+        /// The operating system's error.
         cause: String,
     },
-    /// It is not such a configuration.
+    /// The file is not a leader migration configuration.
     #[error("failed to parse leader migration configuration: {0}")]
     Malformed(String),
-    /// Its fields are wrong, all of them in one text.
+    /// Fields of the file are invalid; holds one sentence for each.
     #[error("the leader migration configuration is wrong: {}", .0.join("; "))]
     Invalid(Vec<String>),
 }
@@ -88,7 +88,7 @@ struct Entry {
 }
 
 impl Default for LeaderMigration {
-    /// What holds without a file (APP-78).
+    /// Returns the configuration that applies without a file (APP-78).
     fn default() -> Self {
         let all = ["route-controller", "service-controller", "cloud-node-lifecycle-controller"];
         let entry = |name: &str| ControllerLeader { name: name.to_owned(), component: "*".to_owned() };
@@ -170,9 +170,9 @@ impl File {
 /// The names of a controller, as an entry may call it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// The canonical one.
+    /// Canonical name of the controller.
     pub canonical: String,
-    /// All others.
+    /// Other accepted names of the controller.
     pub aliases: Vec<String>,
 }
 
@@ -184,18 +184,18 @@ impl From<ControllerNames> for Names {
     }
 }
 
-/// Under which Lease a controller runs here.
+/// Lease under which a controller runs in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Under {
-    /// The main one.
+    /// The Lease of the leader election.
     MainLease,
-    /// The migration Lease.
+    /// The Lease of the leader migration.
     MigrationLease,
     /// None: it runs in another component.
     AnotherComponent,
 }
 
-/// Where each controller runs (APP-79).
+/// Assignment of each controller to a Lease (APP-79).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     controllers: Vec<(String, Under)>,
@@ -203,8 +203,8 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Decides for all the controllers that there are, also those that are switched off. Of several entries for one
-    /// controller the last counts, whatever name they call it by.
+    /// Assigns all known controllers, also those that are disabled. The last of several entries for one controller
+    /// applies, by whichever name.
     #[must_use]
     pub fn new(migration: &LeaderMigration, controllers: &[Names]) -> Self {
         let is_called = |names: &Names, name: &str| names.canonical == name || names.aliases.iter().any(|a| a == name);
@@ -224,29 +224,30 @@ impl Assignment {
         }
     }
 
-    /// Under which Lease a controller runs, by its canonical name. One that [`new`](Self::new) was not told of runs under
-    /// the main one.
+    /// Returns the Lease of a controller, by its canonical name. A controller that was not passed to [`new`](Self::new)
+    /// runs under the main one.
     #[must_use]
     pub fn of(&self, canonical: &str) -> Under {
         let found = self.controllers.iter().find(|(name, _)| name == canonical);
         found.map_or(Under::MainLease, |(_, under)| *under)
     }
 
-    /// The entries that match no controller: worth a warning, because what they mean to move stays (APP-80).
+    /// Returns the entries that match no controller: worth a warning, because the controllers that they mean do not
+    /// move (APP-80).
     #[must_use]
     pub fn unknown(&self) -> &[String] {
         &self.unknown
     }
 }
 
-/// The first line of what the YAML parser says: those that follow show the file, which is another one if the flag names the
-/// wrong path.
+/// Returns the first line of the YAML parser's message: the following lines quote the file, which is a different one if
+/// the flag names a wrong path.
 fn without_lines(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// What is wrong with the form of a file, without the value at fault.
+/// Returns the parse error without the value at fault.
 fn without_values(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(", expected ") {

@@ -1,4 +1,4 @@
-//! What comes next in an election. Pure: times, dice and answers are passed in.
+//! State machine of an election. Pure: times, random numbers and responses are passed in.
 
 use std::time::Duration;
 
@@ -12,27 +12,27 @@ use super::lease::{Lease, Record, api_time};
 #[cfg(test)]
 mod tests;
 
-/// One process's view of an election, and what it does next.
+/// State of an election as one process sees it, and its next action.
 ///
-/// Whoever drives it does what each [`Action`] says and hands the outcome to [`step`](Self::step); meanwhile, a leader's
-/// request is given up at its [`deadline`](Self::deadline).
+/// The driver carries out each [`Action`] and passes the outcome to [`step`](Self::step); meanwhile, it gives up a
+/// leader's request at its [`deadline`](Self::deadline).
 #[derive(Debug)]
 pub struct Election {
     config: ElectionConfig,
     role: Role,
-    /// What the Lease said last, and when this process first saw it say so.
+    /// The Lease as last read, and the time at which this process first saw it in that state.
     observed: Option<(Record, Instant)>,
-    /// Until then somebody else may believe to lead, as far as this process has seen.
+    /// Time until which another process may believe that it leads, as far as this process has seen.
     rival_until: Option<Instant>,
-    /// The Lease was there when it was last heard of.
+    /// If set, the Lease existed when it was last read.
     existed: bool,
     /// The Lease as it was last read or written.
     lease: Option<Lease>,
-    /// When the next attempt is due.
+    /// Time of the next attempt.
     next_attempt: Instant,
-    /// When the last write was sent.
+    /// Time at which the last write was sent.
     sent: Instant,
-    /// A write of this process is under way, or may have been taken although nobody said so.
+    /// A write of this process is pending, or may have been applied without a response.
     unsure: Option<Unsure>,
 }
 
@@ -57,49 +57,49 @@ enum Unsure {
     Unanswered,
 }
 
-/// What has happened.
+/// Input of the state machine.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// The time that [`Action::Wait`] named has come, or the beginning.
     Due,
-    /// The Lease was read; `None`: there is none.
+    /// The Lease was read; `None`: it does not exist.
     Read(Result<Option<Lease>, Failure>),
     /// The Lease was written.
     Written(Result<Lease, Failure>),
-    /// A watch showed the Lease; `None`: it is gone. Watches may lag behind.
+    /// A watch reported the Lease; `None`: it was deleted. Watches may lag behind.
     Seen(Option<Lease>),
     /// The process stops in good order. An outstanding request is given up.
     Stop,
 }
 
-/// Why a request brought nothing.
+/// Reasons for which a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Somebody else wrote first.
+    /// Conflict: a different candidate wrote the Lease first.
     Conflict,
-    /// The API server said no.
+    /// The API server refused the request.
     Refused,
-    /// Nobody knows whether it was done: no answer, or none that says.
+    /// The outcome is unknown: there was no response, or one without an outcome.
     Unknown,
 }
 
-/// What comes next.
+/// The next action of the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Read the Lease.
+    /// Read the Lease from the API server.
     Read,
-    /// Create it.
+    /// Create this Lease in the API.
     Create(Lease),
     /// Replace it, with the UID and resource version that it carries.
     Update(Lease),
     /// Wait until then, or until a watch shows something.
     Wait(Instant),
-    /// It is over.
+    /// The election has ended with this outcome.
     End(Outcome),
 }
 
 impl Election {
-    /// A candidate that knows nothing.
+    /// Creates a candidate that knows nothing.
     #[must_use]
     pub fn new(config: ElectionConfig, now: Instant) -> Self {
         Self {
@@ -115,9 +115,10 @@ impl Election {
         }
     }
 
-    /// Until when this process leads: the renew deadline after its last successful renewal was sent. `None` if it does not.
+    /// Returns the time until which this process leads: the renew deadline after its last successful renewal was sent.
+    /// Returns `None` if the process does not lead.
     ///
-    /// Whoever else takes over has waited for the whole lease duration after that renewal arrived, which is longer.
+    /// A successor has waited for the whole lease duration after that renewal arrived, which is longer.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         match self.role {
@@ -126,31 +127,31 @@ impl Election {
         }
     }
 
-    /// Whether a read follows a direct renewal that failed.
+    /// Returns `true` if a leader reads the Lease before it writes, because a direct renewal failed.
     #[must_use]
     pub fn on_slow_path(&self) -> bool {
         matches!(self.role, Role::Leader { direct: false, .. })
     }
 
-    /// A stop does not give the Lease back any more.
+    /// Keeps the Lease at a stop instead of releasing it.
     pub fn leave_to_expire(&mut self) {
         self.config.release_on_stop = false;
     }
 
-    /// The holder that was last seen, whoever it is; empty if there is none.
+    /// Returns the holder that was last seen, this process included; empty if there is none.
     #[must_use]
     pub fn holder(&self) -> &str {
         self.observed.as_ref().map_or("", |(record, _)| &record.holder)
     }
 
-    /// The Lease as it was last read or written.
+    /// Returns the Lease as it was last read or written.
     #[must_use]
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
     }
 
-    /// What comes next after `input`. `now` is the monotonic time, `time` the time of day, which is only written down,
-    /// and `dice` a random number from 0 to 1.
+    /// Returns the action that follows `input`. `now` is the monotonic time, `time` the time of day, which is only
+    /// written down, and `dice` a random number from 0 to 1.
     pub fn step(&mut self, input: Input, now: Instant, time: Timestamp, dice: f64) -> Action {
         if self.deadline().is_some_and(|deadline| now >= deadline) {
             return self.lose(format!("it could not be renewed for {:?}", self.config.renew_deadline));
@@ -188,7 +189,7 @@ impl Election {
         self.lease = None;
         let leads = matches!(self.role, Role::Leader { .. });
         if std::mem::take(&mut self.existed) && !leads {
-            // It vanished. Somebody may have renewed it just before, lead on, and make it anew.
+            // The Lease was deleted. Its holder may have renewed it just before, still lead, and create it again.
             let duration = self.observed.as_ref().map_or(self.config.lease_duration, |(record, _)| {
                 record.duration(self.config.lease_duration).max(self.config.lease_duration)
             });
@@ -209,7 +210,8 @@ impl Election {
         Action::Create(Lease::new(&self.config.namespace, &self.config.name, &record))
     }
 
-    /// Watches lag: what they show says when to look, and when the holder was last alive, but decides nothing.
+    /// Handles a watch event. Watches lag: an event decides when to read, and when the holder was last alive, but
+    /// nothing else.
     fn seen(&mut self, lease: Option<Lease>, now: Instant, time: Timestamp) -> Action {
         let holder = lease.as_ref().map(|lease| lease.record().holder);
         let is_mine = holder.as_deref() == Some(self.config.identity.as_str());
@@ -220,7 +222,7 @@ impl Election {
                 if let Some(lease) = lease {
                     self.observe(lease, now);
                 }
-                // It lives: there is nothing to ask for now, only for its end.
+                // The holder renews: the next event to wait for is the expiry.
                 let pause = self.config.retry_period.mul_f64(1.0 + JITTER);
                 self.next_attempt = self.rival_until.map_or(now + pause, |until| until.min(now + pause));
                 Action::Wait(self.next_attempt)
@@ -236,7 +238,7 @@ impl Election {
         if self.observed.as_ref().is_none_or(|(before, _)| *before != record) {
             self.observed = Some((record.clone(), now));
             if record.holder.is_empty() {
-                // It was given back.
+                // The holder released the Lease.
                 self.rival_until = None;
             } else if record.holder != self.config.identity {
                 let until = now + record.duration(self.config.lease_duration);
@@ -258,7 +260,7 @@ impl Election {
         }
     }
 
-    /// Takes or renews the Lease that was last read, which said `before`.
+    /// Acquires or renews the Lease that was last read with the record `before`.
     fn write(&mut self, before: &Record, now: Instant, time: Timestamp) -> Action {
         let Some(lease) = &self.lease else { return Action::Read };
         let is_mine = before.holder == self.config.identity;
@@ -296,7 +298,7 @@ impl Election {
         self.existed |= failure == Failure::Conflict;
         self.unsure = match failure {
             Failure::Unknown => Some(Unsure::Unanswered),
-            // What is refused now may be so because an earlier one was taken.
+            // The refusal may follow from an earlier write that was applied.
             Failure::Conflict | Failure::Refused => self.unsure.filter(|unsure| *unsure == Unsure::Unanswered),
         };
         match self.role {
@@ -365,7 +367,7 @@ impl Election {
     }
 }
 
-/// The Lease given back: others need not wait (APP-67).
+/// Returns the released Lease, so that other candidates need not wait (APP-67).
 fn released(lease: &Lease, time: Timestamp) -> Lease {
     let before = lease.record();
     let now = fresh(time, &before.renewed);
@@ -378,7 +380,7 @@ fn released(lease: &Lease, time: Timestamp) -> Lease {
     })
 }
 
-/// `time` as text, and not the same as `before`: a holder whose clock stands still must not look dead.
+/// Returns `time` as text, different from `before`: a holder whose clock stands still must not look dead.
 fn fresh(time: Timestamp, before: &str) -> String {
     let text = api_time(time);
     if text != before {

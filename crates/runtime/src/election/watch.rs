@@ -15,12 +15,12 @@ use super::lease::Lease;
 const APART: Duration = Duration::from_secs(1);
 /// The pause after an error.
 const AFTER_ERROR: Duration = Duration::from_secs(5);
-/// Where watching is not allowed, that is tried again this often: permissions may come later.
+/// Interval of new attempts where RBAC forbids the watch: the permission may be granted later.
 const AFTER_FORBIDDEN: Duration = Duration::from_secs(600);
 
 type Leases = BoxStream<'static, Result<Option<Lease>, WatchTrouble>>;
 
-/// Follows one Lease for ever. It only makes an election faster: polling goes on beside it.
+/// Watches one Lease forever. The watch only makes an election faster, in addition to polling.
 pub(super) struct LeaseWatch {
     api: LeaseApi,
     lock: String,
@@ -41,7 +41,7 @@ impl LeaseWatch {
         Self { api, lock, state: State::Closed { until: now }, opened: now, is_forbidden: false }
     }
 
-    /// The next state of the Lease; `None`: it is gone. Nothing is lost if this is dropped before it is done.
+    /// Returns the next state of the Lease; `None`: it was deleted. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Lease> {
         loop {
             match &mut self.state {

@@ -1,4 +1,4 @@
-//! Which events are merged, counted or dropped (RT-26). Pure: the time is passed in.
+//! Event correlation: decides which events are merged, counted or dropped (RT-26). Pure: the time is passed in.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -16,33 +16,34 @@ use crate::lru::Lru;
 const GROUPS: usize = 4096;
 /// A group ends if nothing is added for that long.
 const GROUP_LIFE: Duration = Duration::from_secs(600);
-/// From the so-many-th different message of a group on, events are merged.
+/// Number of different messages of a group from which on its events are merged.
 const MERGE_FROM: usize = 10;
-/// What a merged event begins with.
+/// Prefix of a merged event's message.
 const MERGED: &str = "(combined from similar events): ";
 /// Events about one object, of one type, that may come at once; then one per [`SPAM_INTERVAL`].
 const SPAM_BURST: u32 = 25;
 const SPAM_INTERVAL: Duration = Duration::from_secs(300);
 
-/// What becomes of an event.
+/// Decision of the correlator about an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// A new Event object: core/v1, complete.
     Create {
-        /// Its namespace.
+        /// Namespace of the Event.
         namespace: String,
-        /// The object.
+        /// The complete Event object.
         event: Value,
     },
-    /// It has been seen: the existing Event object is patched.
+    /// The event is a repetition: the existing Event object is patched.
     Patch {
-        /// Its namespace.
+        /// Namespace of the Event.
         namespace: String,
-        /// Its name.
+        /// Name of the Event.
         name: String,
         /// A strategic-merge patch: count, last time, and the message if it is a merged one.
         patch: Value,
-        /// The whole object, in case the existing one is gone: Events live for an hour by default.
+        /// The whole object, in case the existing one no longer exists: the API server keeps Events for an hour by
+        /// default.
         event: Value,
     },
     /// Too many about this object.
@@ -80,7 +81,7 @@ impl Default for Correlator {
 }
 
 impl Correlator {
-    /// Remembers nothing yet.
+    /// Creates a correlator without any remembered event.
     #[must_use]
     pub fn new() -> Self {
         Self { groups: Lru::new(GROUPS), seen: Lru::new(GROUPS), spam: Lru::new(GROUPS) }
@@ -115,7 +116,7 @@ impl Correlator {
         Outcome::Patch { namespace, name, patch, event: whole }
     }
 
-    /// Whether the event is replaced by the merged one of its group, and under which key it is counted.
+    /// Returns whether the event is replaced by the merged one of its group, and the key under which it is counted.
     fn merge(&mut self, event: &RecordedEvent, object: &ObjectKey<'_>, now: Instant) -> (bool, u64) {
         let of_group = (object, event.type_, &event.reason);
         let (group_key, message) = (key(&of_group), key(&event.message));
@@ -135,7 +136,7 @@ impl Correlator {
     }
 }
 
-/// What tells sources and objects apart. The resource version does not.
+/// Fields that distinguish sources and objects. The resource version is not among them.
 #[derive(Hash)]
 struct ObjectKey<'a> {
     component: &'a str,
@@ -153,14 +154,14 @@ impl<'a> ObjectKey<'a> {
     }
 }
 
-/// 64 bits stand for the text; two equal ones among a few thousand will not be seen.
+/// Returns a hash of 64 bits; a collision among a few thousand texts is improbable.
 fn key(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
     hasher.finish()
 }
 
-/// `<object>.<nanoseconds since 1970 in hexadecimal>` of its first time, as client-go names them.
+/// Returns the Event's name as client-go does: `<object>.<nanoseconds since 1970 in hexadecimal>` of its first time.
 fn event_name(object: &str, time: Timestamp) -> String {
     format!("{object}.{:x}", time.as_nanosecond())
 }

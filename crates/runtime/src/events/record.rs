@@ -1,21 +1,21 @@
-//! What an event says.
+//! Events before they are merged and sent: type, reason, message and object.
 
 use std::fmt;
 
 use jiff::Timestamp;
 use kube::Resource;
 
-/// Whether an event tells of something usual.
+/// Type of an event: normal operation, or a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// All is well.
+    /// Normal operation, nothing to do.
     Normal,
-    /// Somebody should look.
+    /// A problem that an operator should look into.
     Warning,
 }
 
 impl EventType {
-    /// The name in the Kubernetes API.
+    /// Returns the name in the Kubernetes API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -47,22 +47,22 @@ pub struct ObjectRef {
     pub kind: String,
     /// The namespace; empty if it has none.
     pub namespace: String,
-    /// The name.
+    /// Name of the object.
     pub name: String,
     /// The UID; empty if not known.
     pub uid: String,
-    /// The resource version; empty if not known. It does not tell objects apart when events are merged.
+    /// Resource version of the object; empty if not known. It does not distinguish objects when events are merged.
     pub resource_version: String,
 }
 
 impl ObjectRef {
-    /// A Node.
+    /// Returns a reference to a Node.
     #[must_use]
     pub fn node(name: &str, uid: &str) -> Self {
         Self { api_version: "v1".into(), kind: "Node".into(), name: name.into(), uid: uid.into(), ..Self::default() }
     }
 
-    /// Any object of the API.
+    /// Returns a reference to any object of the API.
     #[must_use]
     pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         let meta = object.meta();
@@ -77,7 +77,7 @@ impl ObjectRef {
         }
     }
 
-    /// The namespace of events about it: its own, or `default`.
+    /// Returns the namespace of events about it: its own, or `default`.
     #[must_use]
     pub fn event_namespace(&self) -> &str {
         if self.namespace.is_empty() { "default" } else { &self.namespace }
@@ -98,12 +98,12 @@ pub struct RecordedEvent {
     pub component: String,
     /// The object it is about.
     pub regarding: ObjectRef,
-    /// Usual or not.
+    /// Type of the event.
     pub type_: EventType,
-    /// Why, in one word: machines look at it.
+    /// Reason of the event in one word, for machines.
     pub reason: String,
-    /// What happened, for people.
+    /// Description of the event, for people.
     pub message: String,
-    /// When.
+    /// Time of the event.
     pub time: Timestamp,
 }

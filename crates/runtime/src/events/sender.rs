@@ -1,4 +1,4 @@
-//! From the recorder to the API server.
+//! Queue of events from the recorder to the API server.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -17,8 +17,8 @@ use super::record::{EventType, ObjectRef, RecordedEvent};
 use super::sink::{ApiSink, EventSink, SinkError};
 use crate::clock::Clock;
 
-/// Events that wait to be looked at; further ones are dropped (D-112; RT-25 has 1000: a client that is not limited
-/// initialises thousands of Nodes faster than the API server takes their events, and each is to be told).
+/// Length of the queue; further events are dropped (D-112; RT-25 has 1000: a client without a rate limit initialises
+/// thousands of Nodes faster than the API server accepts their events, none of which should be lost).
 const QUEUE: usize = 10_000;
 /// Requests in flight; events about one object keep their order. Few, so that in a burst the writes that matter go first.
 const LANES: usize = 2;
@@ -27,7 +27,7 @@ const LANE: usize = 16;
 /// Tries to reach the API server (RT-27), and the pause between them.
 const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_secs(10);
-/// What is queued when the process stops may take that long.
+/// Longest time for sending the queued events when the process stops.
 const FLUSH: Duration = Duration::from_secs(3);
 
 /// Records events; cheap to clone, never waits.
@@ -83,13 +83,14 @@ impl EventRecorder {
         }
     }
 
-    /// A recorder for another component, into the same queue.
+    /// Returns a recorder for another component, into the same queue.
     #[must_use]
     pub fn for_component(&self, component: &str) -> Self {
         Self { component: component.into(), ..self.clone() }
     }
 
-    /// A recorder that keeps everything, unmerged and unlimited; for tests. The events carry the times of `clock`.
+    /// Returns a recorder that keeps everything, unmerged and unlimited; for tests. The events carry the times of
+    /// `clock`.
     #[must_use]
     pub fn to_memory(component: &str, clock: Arc<dyn Clock>) -> (Self, Arc<Mutex<Vec<RecordedEvent>>>) {
         let events = Arc::default();
@@ -97,7 +98,7 @@ impl EventRecorder {
     }
 }
 
-/// A recorder and the task that sends its events to the API server; run [`EventSender::run`].
+/// Returns a recorder and the task that sends its events to the API server; run [`EventSender::run`].
 ///
 /// The permission needed is `create`, `patch` and `update` on `events` of the core group.
 #[must_use]
@@ -105,7 +106,7 @@ pub fn recorder(client: Client, component: &str, clock: Arc<dyn Clock>) -> (Even
     recorder_into(Arc::new(ApiSink::new(client)), component, clock)
 }
 
-/// As [`recorder`], with another place for the events to go.
+/// Returns a recorder and its sender like [`recorder`], with another destination of the events.
 #[must_use]
 pub fn recorder_into(sink: Arc<dyn EventSink>, component: &str, clock: Arc<dyn Clock>) -> (EventRecorder, EventSender) {
     let (queue, events) = mpsc::channel(QUEUE);
@@ -125,8 +126,8 @@ impl std::fmt::Debug for EventSender {
 }
 
 impl EventSender {
-    /// Sends events until `shutdown` or until the last recorder is gone. After `shutdown` nothing more is accepted, and
-    /// what is queued has three seconds to get out.
+    /// Sends events until `shutdown` or until the last recorder is dropped. After `shutdown` no event is accepted, and
+    /// the queued ones are sent for at most three seconds.
     pub async fn run(mut self, shutdown: CancellationToken) {
         let (lanes, receivers): (Vec<_>, Vec<_>) = (0..LANES).map(|_| mpsc::channel(LANE)).unzip();
         let workers = join_all(receivers.into_iter().map(|lane| send_all(&*self.sink, lane)));
@@ -138,7 +139,7 @@ impl EventSender {
             () = shutdown.cancelled() => {}
         }
         if timeout_at(Instant::now() + FLUSH, all).await.is_err() {
-            tracing::warn!("the API server did not take all events in time, the last ones are lost");
+            tracing::warn!("the API server did not accept all events in time, the remaining ones are dropped");
         }
     }
 }
@@ -168,7 +169,7 @@ async fn dispatch(
         let mut hasher = DefaultHasher::new();
         (&event.regarding.kind, &event.regarding.namespace, &event.regarding.name).hash(&mut hasher);
         let lane = usize::try_from(hasher.finish() % LANES as u64).unwrap_or_default();
-        // Fails only if the workers are gone, and then so are we.
+        // Fails only if the workers have ended, and then this task ends as well.
         _ = lanes[lane].send((event, outcome)).await;
     }
 }
@@ -196,7 +197,7 @@ async fn send(sink: &dyn EventSink, outcome: Outcome) -> Result<(), SinkError> {
         tries += 1;
         match result {
             Err(SinkError::Transport(error)) if tries < TRIES => {
-                tracing::debug!(error, tries, "the API server does not take events, trying again");
+                tracing::debug!(error, tries, "the API server does not accept events, retrying");
                 // The first pause differs, so that a restarted API server is not met by all at once.
                 sleep(if tries == 1 { PAUSE.mul_f64(fastrand::f64()) } else { PAUSE }).await;
             }

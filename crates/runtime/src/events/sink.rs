@@ -1,4 +1,4 @@
-//! Where Events go.
+//! Destinations of Events: the API server, or a test's list.
 
 use futures::future::BoxFuture;
 use kube::Client;
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::api_error::{api_error, is_answer, is_not_found};
 
-/// Why an Event was not taken.
+/// Errors of an Event sink.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SinkError {
     /// The Event to be patched is not there (any more).
     #[error("{0}")]
     NotFound(String),
-    /// The API server said no; it would say so again.
+    /// The API server refused the Event; a retry would be refused as well.
     #[error("{0}")]
     Rejected(String),
     /// The API server was not reached; trying again may help.
@@ -44,7 +44,7 @@ pub trait EventSink: Send + Sync + 'static {
     -> BoxFuture<'a, Result<(), SinkError>>;
 }
 
-/// The API server.
+/// Sends Events to the API server.
 #[derive(Clone)]
 pub struct ApiSink {
     client: Client,

@@ -33,7 +33,7 @@ fn event(object: &str, reason: &str, message: &str, at: Duration) -> RecordedEve
     }
 }
 
-/// `create`, `patch 3`, `patch 3: message`, `drop`, or `create 2` if the first one was not a first one.
+/// Formats an outcome as `create: message`, `patch 3`, `patch 3: message` or `drop`.
 fn show(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Create { event, .. } => {
@@ -148,11 +148,11 @@ fn the_memory_is_bounded() {
     assert_eq!(show(&correlator.correlate(&event("n0", "R", "m", s(1)), now)), "create: m", "forgotten");
 }
 
-/// Notes what it is given, and fails as told.
+/// A sink that records its events, and fails as configured.
 #[derive(Default)]
 struct Sink {
     log: Mutex<Vec<String>>,
-    /// How often, and how, the next calls fail.
+    /// Errors of the next calls, in order.
     failures: Mutex<Vec<SinkError>>,
     slow: Duration,
     in_flight: Mutex<(usize, usize)>,

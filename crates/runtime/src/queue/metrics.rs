@@ -1,4 +1,4 @@
-//! What a queue tells about itself.
+//! Metrics of a queue.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use std::time::Duration;
 ///
 /// Hooks are called while the queue is locked: they update a number and return. All of them do nothing by default.
 pub trait QueueMetrics: Send + Sync {
-    /// The queue exists; its series should appear, at zero.
+    /// Called when the queue is created; its series should appear, at zero.
     fn created(&self, _queue: &str) {}
-    /// `workqueue_depth`: keys waiting for a worker.
+    /// Sets `workqueue_depth`: the number of keys waiting for a worker.
     fn depth(&self, _queue: &str, _keys: usize) {}
-    /// `workqueue_adds_total`: so many keys more; a key that is there already does not count.
+    /// Counts added keys in `workqueue_adds_total`; a key that is queued already is not counted.
     fn added(&self, _queue: &str, _keys: usize) {}
-    /// `workqueue_queue_duration_seconds`: a key was taken after having been ready that long.
+    /// Records `workqueue_queue_duration_seconds`: a key was taken after having been ready that long.
     fn waited(&self, _queue: &str, _time: Duration) {}
-    /// `workqueue_work_duration_seconds`: the work on a key took that long.
+    /// Records `workqueue_work_duration_seconds`: the duration of the work on a key.
     fn worked(&self, _queue: &str, _time: Duration) {}
-    /// `workqueue_unfinished_work_seconds`: the ages of all keys being worked on, added up.
+    /// Sets `workqueue_unfinished_work_seconds`: the sum of the ages of all keys in progress.
     fn unfinished_work(&self, _queue: &str, _sum: Duration) {}
-    /// `workqueue_longest_running_processor_seconds`: the age of the oldest key being worked on.
+    /// Sets `workqueue_longest_running_processor_seconds`: the age of the oldest key in progress.
     fn longest_running(&self, _queue: &str, _age: Duration) {}
-    /// `workqueue_retries_total`: a key was added with a delay.
+    /// Counts `workqueue_retries_total`: a key was added with a delay.
     fn retried(&self, _queue: &str) {}
 }
 
-/// Nobody listens.
+/// A metrics recorder of queues that records nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoMetrics;
 

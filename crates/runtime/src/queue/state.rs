@@ -1,4 +1,4 @@
-//! The queue as a state machine: no clock, no tasks, no locks. Every call is told the time.
+//! The queue as a state machine without a clock, tasks or locks. The time is passed to every call.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What a call changed, for the metrics.
+/// Number of keys that a call added, for the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Added(pub(super) usize);
 
 /// Keys and where they are. A key is
-/// * *pending* from an add until a worker takes it, with the time of the first such add;
-/// * *ready* while it is pending and nobody works on it;
+/// * *pending* from an add until a worker takes the key, with the time of the first add;
+/// * *ready* while the key is pending and not in progress;
 /// * *running* from being taken until `done`; it may be pending at the same time, and is ready again after `done`;
 /// * *waiting* for a delay to end, independently of the above.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct State<K> {
     ready: VecDeque<K>,
     pending: HashMap<K, Instant>,
     running: HashMap<K, Instant>,
-    /// By due time, then by order of arrival.
+    /// Delayed keys, by due time, then by order of arrival.
     waiting: BTreeMap<(Instant, u64), K>,
     due: HashMap<K, (Instant, u64)>,
     arrivals: u64,
@@ -92,7 +92,7 @@ impl<K: Eq + Hash + Clone> State<K> {
         Some((key, now.saturating_duration_since(since)))
     }
 
-    /// Ends the work on a key, with how long it took; `None` if nobody worked on it.
+    /// Ends the work on a key, and returns its duration; `None` if the key was not in progress.
     pub(super) fn done(&mut self, key: &K, now: Instant) -> Option<Duration> {
         let since = self.running.remove(key)?;
         if self.pending.contains_key(key) {
@@ -131,12 +131,12 @@ impl<K: Eq + Hash + Clone> State<K> {
         self.running.len()
     }
 
-    /// When the first waiting key falls due.
+    /// Returns the time at which the first waiting key is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.waiting.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Sum and maximum of the ages of the keys being worked on.
+    /// Returns sum and maximum of the ages of the keys being worked on.
     pub(super) fn running_ages(&self, now: Instant) -> (Duration, Duration) {
         self.running
             .values()
@@ -144,7 +144,7 @@ impl<K: Eq + Hash + Clone> State<K> {
             .fold((Duration::ZERO, Duration::ZERO), |(sum, max), age| (sum.saturating_add(age), max.max(age)))
     }
 
-    /// What must hold after any sequence of calls.
+    /// Asserts the invariants that hold after any sequence of calls.
     #[cfg(test)]
     pub(super) fn check(&self)
     where

@@ -27,7 +27,7 @@ fn queue() -> Queue<u8> {
     Queue::new("test", RateLimiter::exponential(s(1), s(60)), Arc::new(NoMetrics))
 }
 
-/// What somebody does to a queue.
+/// An operation on a queue.
 #[derive(Clone, Debug)]
 enum Op {
     Add(u8),
@@ -189,7 +189,7 @@ proptest! {
         runtime.block_on(behaves_like_the_model(&ops));
     }
 
-    /// Nothing is lost and no key runs twice, with real workers in the way.
+    /// Asserts with real workers that no key is lost and none is processed twice at a time.
     #[test]
     fn every_key_is_worked_on_after_its_last_add(
         adds in proptest::collection::vec((0_u8..8, 0_u64..40), 1..80),

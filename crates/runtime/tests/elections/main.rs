@@ -13,8 +13,8 @@ use plan::{Fault, Plan};
 use proptest::prelude::*;
 use simulation::Simulation;
 
-/// Whatever was wrong: when it is over, somebody leads within this time, in seconds. A dead holder's Lease is waited for by a
-/// slow clock, after a request that hung.
+/// Maximum time in seconds from the end of the last fault until an elector leads. A slow clock waits for a dead
+/// holder's Lease, after a request that hung.
 const RECOVERY: f64 = 60.0;
 
 proptest! {
@@ -43,7 +43,7 @@ fn calm(faults: Vec<(f64, Fault)>) -> Plan {
     }
 }
 
-/// Runs the plan, and says after how many seconds from `since` somebody else than before led.
+/// Runs the plan, and returns the seconds from `since` until another elector than before leads.
 fn hand_over(plan: &Plan, since: f64) -> f64 {
     let mut simulation = Simulation::new(plan);
     simulation.run_until(since - 0.001);

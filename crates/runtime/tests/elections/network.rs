@@ -1,4 +1,4 @@
-//! What becomes of a message.
+//! The simulated network: decides whether and when a message arrives.
 
 use super::plan::Plan;
 
@@ -6,7 +6,7 @@ pub(crate) struct Network {
     dice: fastrand::Rng,
     loss: f64,
     slowness: f64,
-    /// Until when nobody, or this elector, reaches the server, in seconds.
+    /// Time until which the server cannot be reached by any elector, or by this one, in seconds.
     outage: f64,
     partitions: [f64; 3],
 }
@@ -17,7 +17,7 @@ impl Network {
         Self { dice, loss: plan.loss, slowness: plan.slowness, outage: 0.0, partitions: [0.0; 3] }
     }
 
-    /// How long a message takes that is sent now between an elector and the server; `None`: it is lost.
+    /// Returns the delay of a message sent now between an elector and the server; `None` if it is lost.
     pub(crate) fn delay(&mut self, elector: usize, now: f64) -> Option<f64> {
         let dice = &mut self.dice;
         let is_down = now < self.outage || now < self.partitions[elector];

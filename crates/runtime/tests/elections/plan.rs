@@ -1,24 +1,24 @@
-//! What goes wrong, and when.
+//! Plan of a simulated run: the faults and their times.
 
 use proptest::prelude::*;
 
-/// One run.
+/// Settings and faults of one simulated run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// For the dice of network and electors.
+    /// Seed of the random numbers of network and electors.
     pub(crate) seed: u64,
-    /// How fast each elector's clock runs. The fastest may be less than 1.5 times as fast as the slowest: that is the lease
-    /// duration by the renew deadline.
+    /// Rate of each elector's clock. The fastest may be less than 1.5 times as fast as the slowest: that is the lease
+    /// duration divided by the renew deadline.
     pub(crate) rates: Vec<f64>,
-    /// Which electors may watch.
+    /// Electors that may watch.
     pub(crate) watching: Vec<bool>,
-    /// Whether the server makes an object of a replacement for none.
+    /// If set, the server creates an object for a replacement of a missing one.
     pub(crate) put_creates: bool,
     /// Share of messages that are lost.
     pub(crate) loss: f64,
     /// Share of messages that take up to 20 s.
     pub(crate) slowness: f64,
-    /// In the order of their times in seconds.
+    /// Faults by their times in seconds, in order.
     pub(crate) faults: Vec<(f64, Fault)>,
 }
 
@@ -26,24 +26,24 @@ pub(crate) struct Plan {
 pub(crate) enum Fault {
     /// A person deletes the Lease.
     Delete,
-    /// An elector does not move for so many seconds.
+    /// An elector freezes for this number of seconds.
     Freeze(usize, f64),
-    /// The leader does not move for so many seconds.
+    /// The leader freezes for this number of seconds.
     FreezeLeader(f64),
-    /// The leader's process is gone, and comes back as another.
+    /// The leader's process is killed, and restarts as a new one.
     KillLeader,
-    /// The leader stops in good order, and comes back as another.
+    /// The leader stops gracefully, and restarts as a new process.
     StopLeader,
-    /// An elector's process is gone, and comes back as another.
+    /// An elector's process is killed, and restarts as a new one.
     Kill(usize),
-    /// The server answers nobody for so many seconds.
+    /// The server answers no request for this number of seconds.
     Outage(f64),
-    /// The server is not reached by one elector for so many seconds.
+    /// The network separates an elector from the server for this number of seconds.
     Partition(usize, f64),
 }
 
 impl Plan {
-    /// When the last fault is over, in seconds.
+    /// Returns the time at which the last fault is over, in seconds.
     pub(crate) fn end(&self) -> f64 {
         self.faults.iter().map(|(at, _)| at + 30.0).fold(100.0, f64::max)
     }

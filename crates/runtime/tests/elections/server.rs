@@ -3,7 +3,7 @@
 use runtime::election::{Failure, Input, Lease};
 use serde_json::{Value, json};
 
-/// What an elector asks for.
+/// A request of an elector.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
     Read,
@@ -12,7 +12,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// What it means that nobody answers.
+    /// Returns the input for a request without a response.
     pub(crate) fn unanswered(&self) -> Input {
         match self {
             Self::Read => Input::Read(Err(Failure::Unknown)),
@@ -29,7 +29,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Does what is asked for; the answer, and whether something changed.
+    /// Carries out a request; returns the response, and `true` if the Lease changed.
     pub(crate) fn answer(&mut self, request: Request) -> (Input, bool) {
         let conflict = (Input::Written(Err(Failure::Conflict)), false);
         match (request, self.lease.is_some()) {

@@ -14,10 +14,10 @@ use super::server::{Request, Server};
 
 /// Longest time for a request, by the elector's clock, in seconds.
 const TIME_OUT: f64 = 5.0;
-/// A process that ended comes back after so many seconds.
+/// Seconds until an ended process restarts.
 const RESTART: f64 = 3.0;
 
-/// What happens to an elector, or elsewhere, at a time.
+/// An event of the simulation at some time.
 #[derive(Clone, Debug)]
 enum Event {
     Arrives(Request),
@@ -33,7 +33,7 @@ struct Scheduled {
     at: f64,
     number: u64,
     elector: usize,
-    /// Of what it belongs to: life and step; what belongs to an earlier one comes too late.
+    /// Process and step that the event belongs to; events of an earlier one are dropped.
     life: u64,
     step: u64,
     event: Event,
@@ -44,13 +44,13 @@ struct Elector {
     begin: Instant,
     rate: f64,
     watches: bool,
-    /// Which process of this place it is, and how many steps it has made.
+    /// Number of the elector's process, and of the steps that it has made.
     life: u64,
     step: u64,
     is_alive: bool,
     is_waiting: bool,
     frozen_until: f64,
-    /// What a watch showed while it was busy, and when the last of it arrived.
+    /// Leases that a watch reported while the elector was busy, and the time at which the last of them arrived.
     shown: VecDeque<Option<Lease>>,
     shown_at: f64,
 }
@@ -165,7 +165,7 @@ impl Simulation {
         }
     }
 
-    /// What was shown while it was busy.
+    /// Hands the elector the next Lease that a watch reported while it was busy.
     fn look(&mut self, index: usize) {
         let elector = &mut self.electors[index];
         if elector.is_waiting
@@ -283,7 +283,8 @@ impl Simulation {
         }
     }
 
-    /// Only one that all have seen, held by its holder: see [`restart`](Self::restart).
+    /// Deletes the Lease, but only one that all electors have seen, and that its holder holds: see
+    /// [`restart`](Self::restart).
     fn delete(&mut self) {
         let Some(stored) = &self.server.lease else { return };
         let (uid, holder) = (stored.reference().uid, stored.record().holder);
@@ -312,17 +313,17 @@ impl Simulation {
         }
     }
 
-    /// Who may write now.
+    /// Returns the elector that may write now.
     pub(crate) fn leader(&self) -> Option<usize> {
         self.electors.iter().position(|elector| elector.may_write(self.now))
     }
 
-    /// Who the Lease says holds it.
+    /// Returns the holder that the Lease names.
     pub(crate) fn holder(&self) -> Option<String> {
         self.server.holder()
     }
 
-    /// Nothing goes wrong any more.
+    /// Ends the faults that are in progress.
     pub(crate) fn calm_down(&mut self) {
         self.network.calm_down();
         self.electors.iter_mut().for_each(|elector| elector.frozen_until = elector.frozen_until.min(self.now));
@@ -334,7 +335,7 @@ impl Simulation {
         }
     }
 
-    /// What happened last.
+    /// Returns the last events of the log.
     pub(crate) fn log(&self) -> String {
         self.log[self.log.len().saturating_sub(60)..].join("\n")
     }
@@ -349,7 +350,7 @@ fn next_of(elector: usize, life: u64, step: u64, number: u64) -> Scheduled {
     Scheduled { at: 0.0, number, elector, life, step, event: Event::Due }
 }
 
-/// The electors do not agree on the time of day, and it jumps.
+/// Returns the time of day of an elector: the electors' clocks disagree, and jump.
 fn time_of_day(now: f64, index: usize) -> Timestamp {
     let jump = if (now / 17.0) as i64 % 2 == 0 { 0 } else { 7200 };
     let micros = (now * 1e6) as i64 + (index as i64 * 3600 + jump) * 1_000_000;

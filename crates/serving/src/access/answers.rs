@@ -1,4 +1,4 @@
-//! Answers of the API server that are kept for a while, and asked for once at a time.
+//! Cache of the API server's answers, with one pending request for each question.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -28,19 +28,19 @@ struct State<K, V> {
 
 type Pending<V> = Shared<oneshot::Receiver<V>>;
 
-/// Different questions that may wait for their answers at a time. Whoever asks need not be known, and a question goes on
-/// when its caller has gone: without a limit, callers that come and go would fill the memory.
+/// Maximum number of different pending questions. Callers need no credential, and a question continues after its caller
+/// has disconnected: without a limit, short-lived callers would fill the memory.
 const MOST_PENDING: usize = 1024;
 
-/// How a question stands.
+/// Outcome of a lookup: a cached answer or a pending question.
 pub(super) enum Asked<V> {
     /// The answer was kept.
     Kept(V),
-    /// It has just been asked.
+    /// The question was sent by this call.
     Begun(Pending<V>),
-    /// Somebody asked the same and waits.
+    /// An identical question is already pending; its answer is shared.
     Joined(Pending<V>),
-    /// It was not asked: too much else waits.
+    /// The question was not sent: too many others are pending.
     Full,
 }
 
@@ -53,9 +53,9 @@ where
         Self(Arc::new(Mutex::new(State { kept: Lru::new(capacity), pending: HashMap::new() })))
     }
 
-    /// The kept answer, or that of `question`, which is asked in a task of its own: it is finished even if nobody waits
-    /// any more, and all who ask the same meanwhile get its answer. A question that is `None` must not be asked now. `ttl` says
-    /// how long the answer is kept.
+    /// Returns the cached answer, or that of `question`, which runs in a task of its own: it is completed even if all
+    /// callers disconnect, and callers with an equal question share its answer. `None` for `question` means that no
+    /// request is permitted now. `ttl` returns the time for which the answer is cached.
     pub(super) fn ask<F>(
         &self,
         key: K,

@@ -1,4 +1,4 @@
-//! Who is it? (APP-120)
+//! Authentication of requests (APP-120).
 
 use std::sync::Arc;
 
@@ -29,11 +29,12 @@ impl Authentication {
         Self { authorities, tokens, log: log_limit(), metrics }
     }
 
-    /// The user of a request: what a front proxy says, the certificate, the token; anonymous if there is none of these.
-    /// Proof of any kind is taken out of the headers, whether it was needed or not: nobody else is to believe it.
+    /// Returns the user of a request by the front proxy's headers, the certificate or the token; anonymous without any
+    /// of them. All credentials are removed from the headers, whether or not they were needed, so that no handler
+    /// relies on them.
     ///
     /// # Errors
-    /// There was proof, and none of it was good: that is not the same as none.
+    /// All credentials were invalid, which differs from a request without any.
     pub(super) async fn user(
         &self,
         certificates: &[CertificateDer<'_>],
@@ -117,7 +118,7 @@ impl Authentication {
                 Err(error) => problems.push(format!("client certificate: {error}")),
             }
         }
-        // A certificate without anybody to judge it proves nothing and refutes nothing.
+        // A certificate without an authority to verify it is ignored.
         if problems.is_empty() { Ok(None) } else { Err(problems.join("; ")) }
     }
 }

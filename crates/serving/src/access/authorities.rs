@@ -12,12 +12,12 @@ use crate::options::RequestHeaderOptions;
 #[derive(Clone, Default)]
 pub struct Authorities(Arc<ArcSwap<Trust>>);
 
-/// Whom is trusted with what.
+/// Certificate authorities that are trusted for users and for front proxies.
 #[derive(Debug, Default)]
 pub(super) struct Trust {
-    /// Those who vouch for users.
+    /// Authorities of users' client certificates.
     pub(super) clients: Option<Arc<Bundle>>,
-    /// Those who vouch for front proxies, and how such a proxy names its caller.
+    /// Authorities of front proxies' certificates, and the headers in which a proxy names its caller.
     pub(super) proxies: Option<Proxies>,
     generation: u64,
 }
@@ -25,7 +25,7 @@ pub(super) struct Trust {
 #[derive(Clone, Debug)]
 pub(super) struct Proxies {
     pub(super) bundle: Arc<Bundle>,
-    /// Names and headers; its file is of no interest here.
+    /// Names and headers; the path of the file is not used here.
     pub(super) headers: RequestHeaderOptions,
 }
 
@@ -34,18 +34,18 @@ impl Authorities {
         self.0.load_full()
     }
 
-    /// To be called by one at a time.
+    /// Replaces the authorities; callers must not call it concurrently.
     pub(super) fn set(&self, clients: Option<Arc<Bundle>>, proxies: Option<Proxies>) {
         let generation = self.generation().wrapping_add(1);
         self.0.store(Arc::new(Trust { clients, proxies, generation }));
     }
 
-    /// Another number for each change.
+    /// Returns a number that differs after each change.
     pub(crate) fn generation(&self) -> u64 {
         self.0.load().generation
     }
 
-    /// The names that clients are told (APP-113), each once.
+    /// Returns the subjects of the authorities that clients receive (APP-113), each once.
     pub(crate) fn subjects(&self) -> Vec<DistinguishedName> {
         let trust = self.0.load();
         let bundles = trust.clients.iter().chain(trust.proxies.iter().map(|proxies| &proxies.bundle));

@@ -1,4 +1,4 @@
-//! May they? (APP-127)
+//! Authorization of requests by path (APP-127).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +22,14 @@ use crate::options::AuthorizationOptions;
 use crate::quote::shortened;
 use crate::server::Limit;
 
-/// May do everything.
+/// Group that may do everything.
 const MASTERS: &str = "system:masters";
 /// Answers that are kept.
 const CAPACITY: usize = 8192;
 /// Questions that are longer than this are not kept.
 const LARGEST: usize = 10_000;
 
-/// What the API server says; or why it says nothing.
+/// Result of a SubjectAccessReview, or the reason for which it failed.
 type Answer = Result<AuthorizationResult, Arc<str>>;
 
 pub(super) struct Authorization {
@@ -37,7 +37,8 @@ pub(super) struct Authorization {
     client: Option<Client>,
     allowed_ttl: Duration,
     denied_ttl: Duration,
-    /// By the SHA-256 of the question as JSON: anonymous callers choose paths, and should not fill the memory with them.
+    /// Cached answers by the SHA-256 of the question as JSON: anonymous callers choose paths, which must not fill the
+    /// memory.
     answers: Answers<[u8; 32], Answer>,
     hint: Arc<Hint>,
     under_way: UnderWay,
@@ -58,7 +59,7 @@ impl Authorization {
         Ok(Self { always_allow, client, allowed_ttl, denied_ttl, answers, hint, under_way, log, metrics })
     }
 
-    /// Whether `user` may `verb` this path.
+    /// Returns `true` if `user` may `verb` this path.
     pub(super) async fn allows(&self, user: &User, verb: &str, path: &str) -> bool {
         let begun = Instant::now();
         let result = self.decide(user, verb, path).await;
@@ -76,7 +77,7 @@ impl Authorization {
             Err(problem) => {
                 if let Some(suppressed) = self.log.admit() {
                     let path = shortened(path);
-                    tracing::warn!(%problem, %path, suppressed, "whether a caller may do this could not be found out");
+                    tracing::warn!(%problem, %path, suppressed, "a caller's permission could not be checked");
                 }
                 AuthorizationResult::Error
             }

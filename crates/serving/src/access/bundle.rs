@@ -38,10 +38,9 @@ impl Bundle {
         self.verifier.root_hint_subjects()
     }
 
-    /// Whether the chain (leaf first) leads to one of the authorities, is valid at `now`, and is for clients.
+    /// Verifies that the chain (leaf first) leads to one of the authorities, is valid at `now`, and is for clients.
     ///
-    /// # Errors
-    /// Why not.
+    /// # Errors The reason for which the chain is rejected.
     pub(super) fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), String> {
         let Some((leaf, intermediates)) = chain.split_first() else { return Err("there is no certificate".to_owned()) };
         self.verifier.verify_client_cert(leaf, intermediates, now).map(drop).map_err(|error| error.to_string())

@@ -18,10 +18,10 @@ use super::bundle::Bundle;
 use super::lookup::{self, Found, LookupError};
 use crate::options::AuthenticationOptions;
 
-/// How often files are read again.
+/// Interval at which the files are read.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Where authorities come from, and what was found there last.
+/// Sources of the certificate authorities (files and ConfigMap) and their last content.
 pub(super) struct Follow {
     options: AuthenticationOptions,
     client: Option<Client>,
@@ -32,7 +32,7 @@ pub(super) struct Follow {
 struct Sources {
     client_file: Option<File>,
     proxy_file: Option<File>,
-    /// What the ConfigMap said last, as it was, to know whether anything changed.
+    /// Content of the ConfigMap when it was last read, to detect changes.
     found: Found,
     found_clients: Option<Arc<Bundle>>,
     found_proxies: Option<Proxies>,
@@ -52,7 +52,8 @@ impl File {
         Ok(Self { path: path.to_owned(), pem, bundle, refused: false })
     }
 
-    /// Whether it is new; what cannot be used is said once, and the old stays.
+    /// Reads the file again and returns `true` if its content changed. An invalid file is logged once, and the old
+    /// content stays in use.
     fn refresh(&mut self) -> bool {
         if std::fs::read(&self.path).is_ok_and(|pem| pem == self.pem) {
             self.refused = false;
@@ -66,7 +67,7 @@ impl File {
             }
             Err(problem) => {
                 if !self.refused {
-                    tracing::warn!(path = %self.path.display(), problem, "the new CA bundle cannot be used, the old one stays");
+                    tracing::warn!(path = %self.path.display(), problem, "the new CA bundle cannot be used, keeping the old one");
                 }
                 self.refused = true;
                 false
@@ -110,7 +111,7 @@ impl Follow {
         self.authorities.clone()
     }
 
-    /// Whether the ConfigMap is of any interest: not if both of its parts are given as files.
+    /// Returns the client for the ConfigMap, unless the lookup is disabled or both of its parts are given as files.
     fn looks_up(&self) -> Option<&Client> {
         let complete = self.options.client_ca_file.is_some() && self.options.request_header.client_ca_file.is_some();
         self.client.as_ref().filter(|_| !self.options.skip_lookup && !complete)
@@ -119,7 +120,8 @@ impl Follow {
     pub(super) async fn look_up(&self, shutdown: &CancellationToken) -> Result<(), LookupError> {
         let Some(client) = self.looks_up() else { return Ok(()) };
         if self.options.tolerate_lookup_failure {
-            // One attempt, so that it is there from the beginning where it can be; the watch goes on trying (D-15).
+            // A single attempt, so that the configuration is present from the start if possible; the watch continues
+            // to try (D-15).
             let api = Api::<ConfigMap>::namespaced(client.clone(), lookup::NAMESPACE);
             let answer = tokio::select! {
                 () = shutdown.cancelled() => return Err(LookupError::Stopped),
@@ -189,7 +191,7 @@ impl Follow {
                 Ok(watcher::Event::Delete(_)) => self.take(None),
                 Err(error) => {
                     if !failing {
-                        tracing::warn!(%error, "ConfigMap {}/{} cannot be watched, trying again", lookup::NAMESPACE, lookup::NAME);
+                        tracing::warn!(%error, "ConfigMap {}/{} cannot be watched, retrying", lookup::NAMESPACE, lookup::NAME);
                     }
                     failing = true;
                 }
@@ -213,15 +215,15 @@ impl Follow {
         }
     }
 
-    /// What the ConfigMap says now. A deletion changes nothing: it is an accident more often than a wish, and who has
-    /// lost its key is cut off by a new bundle.
+    /// Applies the ConfigMap's content. A deletion changes nothing: deletions are accidents more often than intended,
+    /// and a compromised key is revoked by a new bundle.
     fn take(&self, config_map: Option<&ConfigMap>) {
         let Some(config_map) = config_map else { return };
         let data = config_map.data.clone().unwrap_or_default();
         let refused = |problem: &str| {
             tracing::warn!(
                 problem,
-                "ConfigMap {}/{} cannot be used, what it said before stays",
+                "ConfigMap {}/{} cannot be used, keeping its previous content",
                 lookup::NAMESPACE,
                 lookup::NAME
             );

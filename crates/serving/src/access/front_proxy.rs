@@ -1,4 +1,4 @@
-//! The word of a front proxy (APP-123).
+//! Authentication by a front proxy's headers (APP-123).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::certificate::Subject;
 use super::user::User;
 use crate::options::RequestHeaderOptions;
 
-/// The user whom a trusted proxy names; `None`, if it names nobody.
+/// Returns the user that a trusted proxy names, if any.
 ///
 /// # Errors
 /// Why the proxy is not trusted.
@@ -68,7 +68,7 @@ fn extra(prefixes: &[String], headers: &HeaderMap) -> BTreeMap<String, Vec<Strin
     extra
 }
 
-/// Takes the proxy's headers away: they have been believed, nobody else must.
+/// Removes the proxy's headers after they were used, so that no handler relies on them.
 pub(super) fn strip(options: &RequestHeaderOptions, headers: &mut HeaderMap) {
     for name in options.username_headers.iter().chain(&options.uid_headers).chain(&options.group_headers) {
         headers.remove(name.to_ascii_lowercase());

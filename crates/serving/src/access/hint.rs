@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the hint is due.
+/// Remembers whether the hint was already given.
 #[derive(Debug, Default)]
 pub(super) struct Hint(AtomicBool);
 
 impl Hint {
-    /// `true` the first time that something is missing; again only after it was there in between.
+    /// Returns `true` the first time that something is missing; again only after it was present in between.
     pub(super) fn is_due(&self, missing: bool) -> bool {
         let before = self.0.swap(missing, Ordering::Relaxed);
         missing && !before

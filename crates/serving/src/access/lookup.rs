@@ -11,17 +11,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::options::RequestHeaderOptions;
 
-/// Where it is.
+/// Namespace of the ConfigMap with the front proxy's configuration.
 pub const NAMESPACE: &str = "kube-system";
-/// What it is called.
+/// Name of the ConfigMap with the front proxy's configuration.
 pub const NAME: &str = "extension-apiserver-authentication";
 
-/// How long an API server that does not answer is waited for (D-15).
+/// Time-out of the lookup while the API server does not respond (D-15).
 const PATIENCE: Duration = Duration::from_secs(120);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// Why it could not be read.
+/// Errors of the lookup of the ConfigMap.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
     /// The identity may not read it.
@@ -33,7 +33,7 @@ pub enum LookupError {
          --authentication-tolerate-lookup-failure"
     )]
     Forbidden(String),
-    /// The API server does not know the identity that asks.
+    /// The API server does not accept the identity of the request.
     #[error(
         "cannot read ConfigMap {NAMESPACE}/{NAME}, which says whose client certificates to trust: the API server does not \
          accept this component's credential: {0}; renew the token or certificate in --authentication-kubeconfig (in a Pod: \
@@ -47,9 +47,9 @@ pub enum LookupError {
         patience.as_secs()
     )]
     Unreachable {
-        /// How long was tried.
+        /// Time for which the lookup was retried.
         patience: Duration,
-        /// The last problem.
+        /// Error of the last attempt.
         problem: String,
     },
     /// The process is stopping.
@@ -57,10 +57,10 @@ pub enum LookupError {
     Stopped,
 }
 
-/// Reads the ConfigMap; `None`, if there is none.
+/// Reads the ConfigMap; `None` if it does not exist.
 ///
-/// An API server that does not answer is asked again, with a pause that grows to 15 s, for up to 2 minutes; each attempt
-/// is one line in the log.
+/// If the API server does not respond, the read is retried with a pause that grows to 15 s, for up to 2 minutes; each
+/// attempt is one line in the log.
 ///
 /// # Errors
 /// [`LookupError`]; a refusal is one at once.
@@ -95,7 +95,7 @@ pub async fn read(client: &Client, shutdown: &CancellationToken) -> Result<Optio
     }
 }
 
-/// The status of an answer after which asking again is of no use.
+/// Returns the status of an answer after which asking again is of no use.
 fn refusal(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) if matches!(status.code, 401 | 403) => Some(status.code),
@@ -103,7 +103,7 @@ fn refusal(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// What the ConfigMap says.
+/// Authorities and headers in the ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// PEM of the authorities for users.

@@ -1,22 +1,22 @@
-//! What is told about callers (MET-25).
+//! Metrics of authentication and authorization (MET-25).
 
 use std::time::Duration;
 
 use crate::server::Limit;
 
-/// How the question "who is it?" ended.
+/// Result of an authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AuthenticationResult {
-    /// Known, or anonymous.
+    /// The caller is known or anonymous.
     Success,
     /// Proof that is not accepted.
     Failure,
-    /// It could not be found out.
+    /// The authentication could not be completed.
     Error,
 }
 
 impl AuthenticationResult {
-    /// The label `result`.
+    /// Returns the value of the label `result`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -27,21 +27,21 @@ impl AuthenticationResult {
     }
 }
 
-/// How the question "may they?" ended.
+/// Result of an authorization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AuthorizationResult {
-    /// Yes.
+    /// The request is allowed.
     Allowed,
-    /// No, explicitly.
+    /// The request is explicitly denied.
     Denied,
-    /// Nobody said yes.
+    /// No authorizer allowed the request.
     NoOpinion,
-    /// It could not be found out.
+    /// The authorization could not be completed.
     Error,
 }
 
 impl AuthorizationResult {
-    /// The label `result`.
+    /// Returns the value of the label `result`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -53,17 +53,17 @@ impl AuthorizationResult {
     }
 }
 
-/// Whether an answer about a token was kept.
+/// Result of a lookup in the token cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TokenCache {
-    /// It was.
+    /// The cache has an answer for the token.
     Hit,
-    /// It was not.
+    /// The cache has no answer for the token.
     Miss,
 }
 
 impl TokenCache {
-    /// The label `status`.
+    /// Returns the value of the label `status`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -73,17 +73,17 @@ impl TokenCache {
     }
 }
 
-/// Somebody who waits for a TokenReview.
+/// A pending TokenReview, or a request that waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fetch {
-    /// The review itself.
+    /// The TokenReview request itself.
     InFlight,
     /// A request that waits for the review of another.
     Blocked,
 }
 
 impl Fetch {
-    /// The label `status`.
+    /// Returns the value of the label `status`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -95,36 +95,38 @@ impl Fetch {
 
 /// The hook for the metrics of callers. All methods do nothing by default.
 pub trait AccessMetrics: Send + Sync {
-    /// `authentication_attempts`, `authentication_duration_seconds`.
+    /// Counts an authentication and its duration: `authentication_attempts`, `authentication_duration_seconds`.
     fn authenticated(&self, _result: AuthenticationResult, _time: Duration) {}
-    /// `authenticated_user_requests`; the name is one of few ([`compressed_username`]).
+    /// Counts `authenticated_user_requests`; the name is one of few ([`compressed_username`]).
     fn user_request(&self, _username: &'static str) {}
-    /// `authentication_token_cache_request_total`, `…_duration_seconds`.
+    /// Counts a lookup in the token cache and its duration: `authentication_token_cache_request_total`,
+    /// `…_duration_seconds`.
     fn token_cache(&self, _status: TokenCache, _time: Duration) {}
-    /// `authentication_token_cache_fetch_total`: a review ended, with an answer or without.
+    /// Counts `authentication_token_cache_fetch_total`: a review ended, with an answer or without.
     fn token_fetched(&self, _ok: bool) {}
-    /// `authentication_token_cache_active_fetch_count`: by so many more or fewer.
+    /// Changes the gauge `authentication_token_cache_active_fetch_count` by `_change`.
     fn token_fetches(&self, _status: Fetch, _change: i64) {}
-    /// `authorization_attempts_total`, `authorization_duration_seconds`.
+    /// Counts an authorization and its duration: `authorization_attempts_total`, `authorization_duration_seconds`.
     fn authorized(&self, _result: AuthorizationResult, _time: Duration) {}
-    /// `apiserver_delegated_authn_request_total`, `…_duration_seconds`: one TokenReview, tries included; the code is the
-    /// HTTP status or `<error>`.
+    /// Counts a TokenReview, retries included, in `apiserver_delegated_authn_request_total`, `…_duration_seconds`; the
+    /// code is the HTTP status or `<error>`.
     fn token_reviewed(&self, _code: &str, _time: Duration) {}
-    /// `apiserver_delegated_authz_request_total`, `…_duration_seconds`: one SubjectAccessReview.
+    /// Counts a SubjectAccessReview in `apiserver_delegated_authz_request_total`, `…_duration_seconds`.
     fn access_reviewed(&self, _code: &str, _time: Duration) {}
-    /// `apiserver_client_certificate_expiration_seconds`: how long an accepted client certificate is still valid.
+    /// Records `apiserver_client_certificate_expiration_seconds`: the remaining validity of an accepted client
+    /// certificate.
     fn client_certificate(&self, _remaining: Duration) {}
-    /// `ccm_server_limited_total`: a caller exceeded a limit.
+    /// Counts `ccm_server_limited_total`: a caller exceeded a limit.
     fn limited(&self, _limit: Limit) {}
 }
 
-/// Nobody listens.
+/// An [`AccessMetrics`] that records nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAccessMetrics;
 
 impl AccessMetrics for NoAccessMetrics {}
 
-/// A user's name as a label with few values (MET-25).
+/// Returns a user's name as a label with few values (MET-25).
 #[must_use]
 pub fn compressed_username(name: &str) -> &'static str {
     match name {

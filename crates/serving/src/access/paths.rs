@@ -1,6 +1,6 @@
 //! Paths that need no permission (APP-127).
 
-/// `--authorization-always-allow-paths`.
+/// Parsed value of `--authorization-always-allow-paths`.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     exact: Vec<String>,
@@ -27,7 +27,7 @@ impl Paths {
     }
 }
 
-/// The slash in front is optional.
+/// Removes the leading slash, which is optional.
 fn bare(path: &str) -> &str {
     path.strip_prefix('/').unwrap_or(path)
 }

@@ -13,16 +13,16 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
-/// How long one try may take; the client of [`Reviewers`](super::Reviewers) has it.
+/// Time-out of one attempt, set in the client of [`Reviewers`](super::Reviewers).
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
-/// Tries in all.
+/// Number of attempts, the first included.
 const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
 const JITTER: f64 = 0.2;
 
-/// Bytes of questions that wait for their answers at a time: tokens, or paths and users. A question is in memory about four
-/// times (object, JSON, request, retry), and goes on when its caller has gone.
+/// Maximum bytes of pending questions: tokens, or paths and users. A question is in memory about four times (object,
+/// JSON, request, retry), and continues after its caller has disconnected.
 const BYTES_UNDER_WAY: u32 = 1 << 20;
 
 /// Questions that wait for their answers, by their bytes.
@@ -35,7 +35,7 @@ impl Default for UnderWay {
 }
 
 impl UnderWay {
-    /// Returns the permission for a question of so many bytes, if it may be asked now.
+    /// Returns the permit for a question of so many bytes, if the limit allows it now.
     pub(super) fn permit(&self, bytes: usize) -> Option<Permit> {
         let bytes = u32::try_from(bytes).ok()?;
         Arc::clone(&self.0).try_acquire_many_owned(bytes).ok().map(Permit)
@@ -52,15 +52,15 @@ impl Permit {
     }
 }
 
-/// How a review ended: the answer or why there is none, and the code for metrics.
+/// Outcome of a review: the answer or an error, and the code for metrics.
 pub(super) struct Reviewed<T> {
     pub(super) answer: Result<T, Arc<str>>,
     pub(super) code: String,
-    /// The reviewer itself may not ask.
+    /// If set, the reviewer itself is not permitted to send reviews.
     pub(super) is_forbidden: bool,
 }
 
-/// Creates a review, which is how the API server is asked; again, if that may help.
+/// Creates a review object, by which the API server is queried, with retries.
 pub(super) async fn review<K>(client: &Client, question: &K) -> Reviewed<K>
 where
     K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
@@ -85,18 +85,18 @@ where
     }
 }
 
-/// The pause after so many tries; `random` is from 0 to 1.
+/// Returns the pause after `tried` attempts; `random` is from 0 to 1.
 fn pause(tried: u32, random: f64) -> Duration {
     let exponent = i32::try_from(tried.saturating_sub(1)).unwrap_or(i32::MAX);
     FIRST_PAUSE.mul_f64(FACTOR.powi(exponent) * (1.0 + JITTER * random))
 }
 
-/// From 0 to 1. Only to spread tries, so the clock's last digits are random enough.
+/// Returns a number from 0 to 1. It only spreads attempts, so the clock's last digits are random enough.
 fn fastrand() -> f64 {
     f64::from(jiff::Timestamp::now().subsec_nanosecond() % 1000) / 1000.0
 }
 
-/// Whether another try may have a better answer: 429, 5xx, and a connection that broke.
+/// Returns `true` if a retry may succeed: after 429, 5xx and broken connections.
 fn may_help(error: &kube::Error) -> bool {
     if let kube::Error::Api(status) = error {
         return status.code == 429 || status.code >= 500;

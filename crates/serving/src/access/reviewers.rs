@@ -13,17 +13,17 @@ use crate::options::{AuthenticationOptions, AuthorizationOptions};
 /// Requests per second, and saved-up ones (APP-40).
 const RATE: (f32, u32) = (200.0, 400);
 
-/// Whom is asked about tokens and permissions; `None` where there is no identity to ask with: tokens are then ignored,
-/// and only the always-allowed paths are open.
+/// Clients for TokenReview and SubjectAccessReview; `None` without an identity to send them with: tokens are then
+/// ignored, and only the always-allowed paths are open.
 #[derive(Clone, Default)]
 pub struct Reviewers {
-    /// For TokenReview and the front proxy's ConfigMap.
+    /// Client for TokenReview and the front proxy's ConfigMap.
     pub authentication: Option<Client>,
-    /// For SubjectAccessReview.
+    /// Client for SubjectAccessReview requests.
     pub authorization: Option<Client>,
 }
 
-/// Why there is no such client.
+/// Error of a delegated kubeconfig: no client can be created.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to get delegated {purpose} kubeconfig: {}: {problem}; check the file that --{purpose}-kubeconfig names", path.display())]
 pub struct ReviewersError {
@@ -33,9 +33,9 @@ pub struct ReviewersError {
 }
 
 impl Reviewers {
-    /// Clients with the given kubeconfigs, or the Pod's identity; never that of `--kubeconfig`. Of the process's `options` the
-    /// program's name counts, and who follows kubeconfigs. No fence is before them: a standby asks too (D-13). Nothing is
-    /// sent yet.
+    /// Creates clients with the given kubeconfigs, or the Pod's identity; never with that of `--kubeconfig`. The
+    /// program's name and the kubeconfig watcher of the process's `options` are used. The clients have no fence: a
+    /// standby sends reviews too (D-13). No request is sent yet.
     ///
     /// # Errors
     /// A kubeconfig that cannot be used. No identity at all is a warning.
@@ -98,7 +98,7 @@ async fn connect(
     Err(ReviewersError { purpose, path, problem })
 }
 
-/// With the Pod's identity; nothing if this is no Pod.
+/// Creates the client with the Pod's identity; `None` outside of a Pod.
 fn in_a_pod(
     purpose: &'static str,
     user_agent: &UserAgent,

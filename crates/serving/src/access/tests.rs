@@ -19,7 +19,7 @@ use tokio::time::Instant;
 const GOOD: &str = "good-token";
 const WEAK: &str = "weak-token";
 
-/// An API server that knows an administrator's token and one of somebody without permissions.
+/// Returns an API server that knows an administrator's token and one of a user without permissions.
 fn api() -> ApiServer {
     let weak = ApiUser { name: "weak".into(), groups: vec!["ops".into()] };
     let tokens = [(GOOD.to_owned(), ApiUser::admin()), (WEAK.to_owned(), weak)].into();
@@ -411,7 +411,7 @@ async fn the_config_map_is_read_at_the_start_and_followed() {
     assert_eq!(world.with_certificate(&admin(&new)).await.status, StatusCode::OK);
     assert_eq!(world.with_certificate(&admin(&old)).await.status, StatusCode::UNAUTHORIZED);
 
-    // What cannot be used changes nothing, and neither does a deletion.
+    // An invalid ConfigMap changes nothing, and neither does a deletion.
     world.api.seed(config_map(&json!({"client-ca-file": "no PEM"}))).unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     world.api.remove("configmaps", Some(lookup::NAMESPACE), lookup::NAME);
@@ -438,7 +438,7 @@ async fn a_config_map_that_is_missing_is_tolerated_and_one_that_is_forbidden_is_
     assert!(said.contains("bind Role extension-apiserver-authentication-reader"), "{said}");
     assert_eq!(begun.elapsed(), Duration::ZERO, "at once");
 
-    // Who is not known is helped by no Role.
+    // An unknown identity needs a credential, not a Role.
     let unknown =
         Action::Status { code: 401, reason: "Unauthorized".into(), message: "no".into(), retry_after_seconds: None };
     world.api.faults().clear();

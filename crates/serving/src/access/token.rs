@@ -1,4 +1,4 @@
-//! Bearer tokens (APP-125).
+//! Authentication by bearer token (APP-125).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use crate::server::Limit;
 
 /// Answers that are kept.
 const CAPACITY: usize = 4096;
-/// Longest token that the API server is asked about, in bytes. A service account's token has about 1 KiB, one of an identity
-/// provider with many groups some more.
+/// Longest token that is sent to the API server, in bytes. A service account's token has about 1 KiB, one of an
+/// identity provider with many groups somewhat more.
 const LONGEST: usize = 16 << 10;
 
-/// The token of a request, if it has one.
+/// Returns the token of a request, if it has one.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
     let token = token.trim_start().split(' ').next().filter(|token| !token.is_empty())?;
@@ -31,7 +31,7 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// The user of a token, or why it is not accepted.
 type Verdict = Result<Arc<User>, Arc<str>>;
-/// The verdict, or why there is none.
+/// Verdict of the API server, or the reason for which there is none.
 type Answer = Result<Verdict, Arc<str>>;
 
 /// Asks the API server whose a token is.
@@ -47,7 +47,8 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// `ttl`: how long answers are kept, whether the token was accepted or not; errors are not.
+    /// Creates the cache. `ttl` is the time for which answers are cached, whether the token was accepted or not; errors
+    /// are not cached.
     pub(super) fn new(client: Client, ttl: Duration, metrics: Arc<dyn AccessMetrics>) -> Self {
         // Without randomness no TLS works either; a fixed key is then no worse.
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())
@@ -56,10 +57,10 @@ impl Tokens {
         Self { client, ttl, answers, key, under_way, hint: Arc::default(), metrics }
     }
 
-    /// Whose token it is, or why it is not accepted.
+    /// Returns the token's user, or the reason for which it is rejected.
     ///
     /// # Errors
-    /// The API server could not be asked.
+    /// The API server did not answer the TokenReview.
     pub(super) async fn user(&self, token: &str) -> Answer {
         let begun = Instant::now();
         if token.len() > LONGEST {

@@ -1,32 +1,32 @@
-//! Whom a request is from.
+//! The authenticated user of a request.
 
 use std::collections::BTreeMap;
 
-/// Everybody else.
+/// Name of a caller without a credential.
 const ANONYMOUS: &str = "system:anonymous";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Whom a request is from; an extension of each request that was let through.
+/// The user that sent a request; an extension of each request that was let through.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// Name.
+    /// Name of the user.
     pub name: String,
     /// UID, if there is one.
     pub uid: String,
-    /// Groups.
+    /// Groups of the user.
     pub groups: Vec<String>,
-    /// Further attributes.
+    /// Further attributes of the user.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// APP-126.
+    /// Returns the anonymous user (APP-126).
     pub(super) fn anonymous() -> Self {
         Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
     }
 
-    /// With the group of all who are known (APP-126).
+    /// Adds the group of all authenticated users (APP-126).
     pub(super) fn authenticated(mut self) -> Self {
         let is_classified = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
         if self.name != ANONYMOUS && !self.groups.iter().any(is_classified) {

@@ -12,7 +12,7 @@ impl Message {
         Self::default()
     }
 
-    /// A number; zero is what a missing field means.
+    /// Writes a number; zero is left out, as a missing field means zero.
     pub(super) fn number(mut self, field: u64, value: u64) -> Self {
         if value != 0 {
             varint(&mut self.0, field << 3 | VARINT);
@@ -21,7 +21,7 @@ impl Message {
         self
     }
 
-    /// A packed list of numbers.
+    /// Writes a packed list of numbers.
     pub(super) fn numbers(self, field: u64, values: &[u64]) -> Self {
         let mut packed = Vec::new();
         for value in values {
@@ -50,7 +50,7 @@ impl Message {
     }
 }
 
-/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+/// Writes a varint: seven bits a byte, the lowest first; the highest bit is set if more bytes follow.
 fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);

@@ -9,13 +9,13 @@ use super::encoding::Message;
 
 /// Samples per second of CPU time.
 const FREQUENCY: i32 = 100;
-/// In these libraries a signal may find locks taken that unwinding needs; samples there are left out.
+/// Libraries in which a signal may find locks held that unwinding needs; samples there are left out.
 const NOT_SAMPLED: [&str; 4] = ["libc", "libgcc", "pthread", "vdso"];
 /// The frame of the profiler itself; it and the next (the kernel's trampoline) are no part of the program.
 const HANDLER: &str = "perf_signal_handler";
 
-/// Samples for so long what the CPU is spent on, and encodes it. Where the program has no symbols the profile has
-/// addresses, which the pprof tools turn into names with the unstripped program.
+/// Samples the CPU use for this time, and encodes the profile. Without symbols in the program, the profile has
+/// addresses, which the pprof tools convert to names with the unstripped program.
 ///
 /// # Errors
 /// A profile is being taken already, or the timer cannot be had.
@@ -30,10 +30,10 @@ pub async fn record(length: Duration) -> Result<Vec<u8>, String> {
     // Looking up symbols takes a while.
     let encode = tokio::task::spawn_blocking(move || {
         let samples = samples(&guard)?;
-        // Before the symbols are looked up, which would be sampled too.
+        // Dropped before the symbols are looked up, which would be sampled too.
         drop(guard);
         let profile = encode(&samples, begun, length, &mappings());
-        // The debug information that names were looked up in would stay in memory: up to 100 MiB.
+        // The debug information that was used for names would stay in memory: up to 100 MiB.
         backtrace::clear_symbol_cache();
         Ok(profile)
     });
@@ -42,7 +42,7 @@ pub async fn record(length: Duration) -> Result<Vec<u8>, String> {
 
 /// A stack and how often it was seen.
 struct Sample {
-    /// Innermost first.
+    /// Addresses of the frames, innermost first.
     addresses: Vec<u64>,
     thread: String,
     count: u64,
@@ -71,8 +71,8 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// `has_names`: functions, files, lines and what was inlined are in the profile, so the pprof tools need not read the
-    /// program for them, which takes long. Without names they do, if they find it.
+    /// Encodes a mapping. `has_names`: the profile has functions, files, lines and inlined frames, so that the pprof
+    /// tools need not read the program for them, which takes long. Without names they do, if they find it.
     fn message(&self, id: u64, strings: &mut Strings, has_names: bool) -> Message {
         let message = Message::new().number(1, id).number(2, self.start).number(3, self.limit).number(4, self.offset);
         let has = u64::from(has_names);
@@ -85,7 +85,7 @@ fn mappings() -> Vec<Mapping> {
     std::fs::read_to_string("/proc/self/maps").unwrap_or_default().lines().filter_map(parse_mapping).collect()
 }
 
-/// A line of `/proc/self/maps`, if it is of code in a file.
+/// Parses a line of `/proc/self/maps`, if it describes code in a file.
 fn parse_mapping(line: &str) -> Option<Mapping> {
     let mut words = line.split_whitespace();
     let (range, rights, offset) = (words.next()?, words.next()?, words.next()?);
@@ -99,8 +99,8 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
 /// A function at an address, innermost of those inlined there first.
 struct Line {
     function: String,
-    /// As the linker knows it, if that is anything else. The pprof tools take names that are the same as their symbols for
-    /// C++, and everything in angle brackets out of them.
+    /// The linker's name of the function, if it differs. The pprof tools treat names that equal their symbols as C++,
+    /// and remove everything in angle brackets from them.
     symbol: String,
     file: String,
     line: u64,
@@ -108,8 +108,8 @@ struct Line {
 
 fn resolve(address: u64) -> Vec<Line> {
     let mut lines = Vec::new();
-    // The image's program has no symbols that could be looked up: the code for it is left out. Whoever reads the profile looks
-    // them up in the program as it was before it was stripped.
+    // The image's program has no symbols, so that the code to look them up is left out. The pprof tools look them up
+    // in the unstripped program.
     if cfg!(target_env = "musl") {
         return lines;
     }
@@ -232,7 +232,7 @@ impl<'a> Stacks<'a> {
     }
 }
 
-/// How many frames all stacks begin with; at least one frame of each is left.
+/// Returns the number of frames that all stacks begin with, leaving at least one frame of each.
 fn shared_beginning(samples: &[Sample]) -> usize {
     let [first, others @ ..] = samples else { return 0 };
     if others.is_empty() {

@@ -27,14 +27,14 @@ impl Query {
                 _ => {}
             }
         }
-        // In the order in which the reference lists them, each once.
+        // Listed in the order of the Go cloud-controller-manager, each once.
         excluded.sort();
         excluded.dedup();
         Self { verbose, excluded }
     }
 }
 
-/// A value as forms and URLs encode it.
+/// Decodes a value that forms or URLs encoded.
 fn decoded(value: &str) -> String {
     let value = value.replace('+', " ");
     crate::percent::decoded(&value)
@@ -51,7 +51,7 @@ pub(super) fn all(report: &Report, verbose: bool) -> Response {
     }
 }
 
-/// APP-97, and APP-162: not ready is a state, not an error.
+/// Returns the status of a failed probe (APP-97, and APP-162: not ready is a state, not an error).
 fn failed(probe: Probe) -> StatusCode {
     match probe {
         Probe::Healthz | Probe::Livez => StatusCode::INTERNAL_SERVER_ERROR,

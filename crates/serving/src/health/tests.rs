@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::{Request, header};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A check that is well while the flag is set.
+/// Creates a check that is well while the flag is set.
 fn switch(well: &Arc<AtomicBool>) -> Arc<dyn Check> {
     let well = Arc::clone(well);
     Arc::new(move || if well.load(Ordering::Relaxed) { Ok(()) } else { Err("the secret reason".to_owned()) })

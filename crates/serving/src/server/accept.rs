@@ -1,4 +1,4 @@
-//! Accepting connections.
+//! Accept loop of the server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,9 +21,9 @@ use crate::tls::Tls;
 
 /// A rest when there are no descriptors left: the next attempt fails just as well.
 const REST: Duration = Duration::from_millis(100);
-/// For a caller without TLS to read that.
+/// Time-out for a caller without TLS to read the response.
 const TOLD: Duration = Duration::from_secs(2);
-/// How often a flood is logged.
+/// Interval of the log lines about a flood of connections.
 const COMPLAINT: Duration = Duration::from_secs(60);
 
 pub(super) async fn accept(listener: &TcpListener, tls: Option<&Tls>, service: &Service) {
@@ -88,7 +88,7 @@ async fn serve_stream(
     match is_plain(&stream, &service.limits, &service.shutdown).await {
         Some(false) => encrypted(stream, address, client, &acceptor, activity, service).await,
         Some(true) => refuse_plain(stream).await,
-        None => tracing::debug!(peer = %address, "connection without a word"),
+        None => tracing::debug!(peer = %address, "connection closed without data"),
     }
 }
 
@@ -99,8 +99,8 @@ fn prepare(stream: &TcpStream, limits: &Limits) {
     _ = SockRef::from(stream).set_tcp_keepalive(&keep_alive);
 }
 
-/// Whether the caller speaks HTTP without TLS: the commonest mistake in a probe's definition. `None`: it says nothing, or
-/// nobody wants to hear it any more.
+/// Returns `true` if the caller speaks HTTP without TLS, the commonest mistake in a probe's definition. Returns `None`
+/// if the caller sends nothing or the server stops.
 async fn is_plain(stream: &TcpStream, limits: &Limits, shutdown: &CancellationToken) -> Option<bool> {
     let mut first = [0];
     let peeked = shutdown.run_until_cancelled(timeout(limits.handshake, stream.peek(&mut first))).await;
@@ -108,21 +108,21 @@ async fn is_plain(stream: &TcpStream, limits: &Limits, shutdown: &CancellationTo
     matches!(peeked, Some(Ok(Ok(1)))).then(|| first[0].is_ascii_uppercase())
 }
 
-/// Says so in the words that operators know from everywhere else.
+/// Answers with the text of Go's HTTPS servers, which operators know.
 async fn refuse_plain(mut stream: TcpStream) {
     let said = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n\
                 Client sent an HTTP request to an HTTPS server.\n";
     let told = async {
         stream.write_all(said.as_bytes()).await?;
         stream.shutdown().await?;
-        // What is closed while something is unread may be cut off before it is told.
+        // A connection that is closed with unread data may be reset before the response arrives.
         tokio::io::copy(&mut stream.take(1 << 16), &mut tokio::io::sink()).await
     };
-    // A caller that does not listen need not be told.
+    // The time-out is for callers that do not read the response.
     _ = timeout(TOLD, told).await;
 }
 
-/// The handshake, within its time, and then the protocol that was agreed upon.
+/// Performs the handshake within its time-out, and then serves the negotiated protocol.
 pub(super) async fn encrypted<S>(
     stream: S,
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! What a connection is doing, and until when it may.
+//! Activity of a connection, and its deadlines.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -12,39 +12,39 @@ use tokio::time::Instant;
 
 use super::limits::{HTTP2_CONNECTION_BYTES, Limits};
 
-/// What a connection does between requests.
+/// Phase of a connection between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing has been asked yet.
+    /// No request has been received yet.
     Fresh,
     /// A request has begun to arrive (HTTP/1.1 only; HTTP/2 mixes them with other frames).
     Header,
-    /// Everything asked is answered.
+    /// Responses to all requests have been sent.
     Idle,
 }
 
-/// What a connection is doing.
+/// Phase and pending requests of a connection.
 #[derive(Clone, Debug)]
 struct State {
     phase: Phase,
-    /// When the phase began.
+    /// Start of the phase.
     since: Instant,
     /// Requests that are being answered, and until when each of them may be.
     requests: BTreeMap<u64, Instant>,
     next: u64,
-    /// Since when the peer has not taken what was written, if it has not.
+    /// Time since which the peer has not read the written data, if it has not.
     blocked: Option<Instant>,
     lifetime: Lifetime,
 }
 
-/// How much of what it may send a connection has sent.
+/// Share of its allowance of bytes that a connection has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lifetime {
-    /// Less than half.
+    /// Less than half of the allowance.
     Open,
     /// Half: it is drained.
     Ending,
-    /// All: it is closed.
+    /// The whole allowance: the connection is closed.
     Over,
 }
 
@@ -60,7 +60,7 @@ impl State {
         }
     }
 
-    /// When the connection is closed if nothing changes.
+    /// Returns the time at which the connection is closed unless it makes progress.
     fn deadline(&self, limits: &Limits) -> Option<Instant> {
         let blocked = self.blocked.and_then(|since| since.checked_add(limits.busy));
         // Each request has its own time: one that is stuck is not helped by others that come and go.

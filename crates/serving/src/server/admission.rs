@@ -1,5 +1,5 @@
-//! Which connections there may be (P-38): a flood must not take what the process needs for its work, nor close the port for
-//! the probes that would have it restarted.
+//! Admission of connections: a flood must neither take the resources that the process needs for its work, nor close the
+//! port for the probes, which would restart the process (P-38).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,11 +31,11 @@ struct Open {
 pub(super) struct Admitted {
     connections: Connections,
     id: u64,
-    /// What the connection is doing.
+    /// Activity of the connection.
     pub(super) activity: Activity,
     /// Cancelled when the connection is to make room for another.
     pub(super) evicted: CancellationToken,
-    /// The connection made room by the eviction of another.
+    /// If set, another connection was evicted for this one.
     pub(super) replaced: bool,
 }
 
@@ -55,7 +55,7 @@ impl Connections {
         while let Err(exhausted) = table.shares.take(client, 1) {
             let (victim, limit) = match exhausted {
                 Exhausted::Client => (table.idlest(|other| other == client), Limit::ClientConnections),
-                // Those of the machine itself make room for each other only.
+                // Connections of the machine itself evict only each other.
                 Exhausted::All => (table.idlest(|other| client.is_own() || !other.is_own()), Limit::Connections),
             };
             table.close(victim.ok_or(limit)?);
@@ -94,7 +94,7 @@ impl Table {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        // One that was evicted has given its place back already.
+        // An evicted connection has released its slot already.
         self.connections.table().close(self.id);
     }
 }
@@ -105,7 +105,7 @@ struct Candidate {
     id: u64,
     /// Connections of its client.
     of_client: usize,
-    /// When it began to be idle.
+    /// Time at which the connection became idle.
     since: Instant,
 }
 
@@ -131,7 +131,7 @@ mod tests {
         Client::new(peer.parse::<IpAddr>().unwrap(), [10, 9, 9, 9].into())
     }
 
-    /// A connection that is answering a request.
+    /// Admits a connection that is answering a request.
     fn busy(connections: &Connections, peer: &str) -> (Admitted, impl Sized) {
         let admitted = connections.admit(client(peer)).ok().unwrap();
         let answering = admitted.activity.begin(Duration::from_secs(30));

@@ -32,7 +32,7 @@ impl Budget {
         (accounts.requests.taken(), accounts.bytes.taken())
     }
 
-    /// Takes a request with so many bytes of headers.
+    /// Admits a request with so many bytes of headers.
     pub(super) fn begin(&self, client: Client, bytes: usize) -> Result<InFlight, Limit> {
         let mut accounts = self.accounts();
         accounts.requests.take(client, 1).map_err(|_| Limit::Requests)?;

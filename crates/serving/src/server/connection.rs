@@ -1,4 +1,4 @@
-//! One connection: its requests, its limits, its end.
+//! A connection from its handshake to its end: requests, limits, shutdown.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,23 +28,24 @@ use super::limits::{HEADERS, HTTP2_FRAME, HTTP2_WINDOW, Limit, Limits, ServerMet
 use super::share::Client;
 use crate::quote::shortened;
 
-/// Who is at the other end; an extension of each request.
+/// The peer of the connection; an extension of each request.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Where from.
+    /// Address of the peer.
     pub address: SocketAddr,
-    /// The certificates that it presented, its own first. It has their keys; nothing else has been checked.
+    /// Certificates that the peer presented, its own first. The peer has proven possession of the key; nothing else has
+    /// been verified.
     pub certificates: Arc<[CertificateDer<'static>]>,
 }
 
-/// What is spoken on a connection. It is known beforehand, so no time is lost with guessing.
+/// Protocol of a connection, known from the handshake, so that no time is lost with detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Http1,
     Http2,
 }
 
-/// What all connections of a listener share.
+/// State that all connections of a listener share.
 #[derive(Clone)]
 pub(super) struct Service {
     pub(super) router: Router,
@@ -178,7 +179,7 @@ async fn until(deadline: Option<Instant>) {
 
 fn http1(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    // The time for headers is kept here (`activity`), where it is told from the time between requests.
+    // The time-out of headers is implemented in `activity`, which distinguishes it from the time between requests.
     builder.header_read_timeout(None).max_buf_size(limits.header_bytes as usize).max_headers(HEADERS);
     builder
 }
@@ -205,7 +206,7 @@ fn admit(request: &Request<Incoming>, client: Client, service: &Service) -> Resu
         service.metrics.limited(Limit::UriLength);
         return Err(StatusCode::URI_TOO_LONG);
     }
-    // HTTP/2 counts 32 bytes for each header beside its text.
+    // HTTP/2 counts 32 bytes for each header in addition to its text.
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
     service.budget.begin(client, headers.sum::<usize>() + uri_bytes).map_err(|limit| {
         service.metrics.limited(limit);
@@ -230,7 +231,7 @@ async fn answer(
         Ok(Ok(response)) => response,
         Ok(Err(never)) => match never {},
         Err(_) => {
-            // The panic hook has said where.
+            // The panic hook has logged the location.
             tracing::error!(%method, path = %shortened(&path), "a request made its handler panic");
             crate::answer::text(
                 StatusCode::INTERNAL_SERVER_ERROR,

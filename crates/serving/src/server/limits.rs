@@ -1,12 +1,13 @@
 //! Limits of a server: sizes, numbers and times (APP-115, D-215).
 //!
-//! Whoever reaches the port can use all of this without a credential, so everything together must fit the memory of a small
-//! Pod: 192 connections of at most 190 KiB each (what they have sent, and the buffers of TLS and HTTP) and 8 MiB in flight.
+//! Any client that reaches the port can use all of this without a credential, so the limits together must fit the
+//! memory of a small Pod: 192 connections of at most 190 KiB each (received data, and the buffers of TLS and HTTP) and
+//! 8 MiB in flight.
 
 use std::time::Duration;
 
-/// Longest URI that is answered, in bytes; a longer one is 414 before anybody is authorized. No path of this program has
-/// more than 40 bytes, and checks that a probe excludes are named in the query.
+/// Longest URI in bytes; a longer one is answered with 414 before authorization. No path of this program has more than
+/// 40 bytes, and a probe names excluded checks in the query.
 pub(super) const URI_BYTES: usize = 8 << 10;
 /// Bytes of all headers of a request. A front proxy sends a header for each group of its user, which is some kilobytes.
 pub(super) const HEADER_BYTES: u32 = 64 << 10;
@@ -16,9 +17,9 @@ pub(super) const HEADERS: usize = 1000;
 pub(super) const HTTP2_STREAMS: u32 = 10;
 /// Bytes of bodies that an HTTP/2 connection may send before they are read: 64 KiB less one is what the protocol begins with.
 pub(super) const HTTP2_WINDOW: u32 = (64 << 10) - 1;
-/// Bytes that an HTTP/2 connection may send in its life; after half of them it is drained, so that a client that goes on
-/// opens another. A header that the compression remembers keeps the buffer in memory in which it arrived, and a hundred of
-/// them may be remembered: without an end a connection could hold some megabytes. A scrape has about 1 KiB.
+/// Bytes that an HTTP/2 connection may receive in its lifetime; after half of them it is drained, so that an active
+/// client opens another. A header that the compression stores keeps the buffer in memory in which it arrived, and a
+/// hundred of them may be stored: without a limit a connection could hold some megabytes. A scrape has about 1 KiB.
 pub(super) const HTTP2_CONNECTION_BYTES: usize = 2 * HEADER_BYTES as usize;
 /// Bytes of an HTTP/2 frame that is received; the protocol allows no less.
 pub(super) const HTTP2_FRAME: u32 = 16 << 10;
@@ -51,8 +52,9 @@ pub(super) const BUSY: Duration = Duration::from_secs(30);
 /// Limits of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time. If all are in use, the idlest one is closed; if none is idle, the new one is. Without a limit
-    /// whoever reaches the port could take all file descriptors of the process, those to the Kubernetes API among them.
+    /// Maximum number of connections. If all are in use, the idlest one is closed; if none is idle, the new one is.
+    /// Without a limit, a client that reaches the port could use up all file descriptors of the process, those to the
+    /// Kubernetes API among them.
     pub connections: usize,
     /// Connections among these that are kept for clients on the same machine.
     pub connections_kept: usize,
@@ -74,11 +76,11 @@ pub struct Limits {
     pub header_bytes: u32,
     /// HTTP/2 streams of a connection.
     pub http2_streams: u32,
-    /// How often TCP asks a silent peer whether it is still there.
+    /// Interval of TCP keep-alive probes to a silent peer.
     pub tcp_keep_alive: Duration,
-    /// How long requests may take to finish after the shutdown.
+    /// Time in which requests may finish after the shutdown begins.
     pub drain: Duration,
-    /// How often certificates are read again (APP-114).
+    /// Interval at which certificates are read again (APP-114).
     pub reload: Duration,
 }
 
@@ -99,7 +101,7 @@ impl Limits {
             http2_streams: if http2_streams == 0 { HTTP2_STREAMS } else { http2_streams },
             tcp_keep_alive: Duration::from_secs(180),
             drain: Duration::from_secs(5),
-            // So often that no notification by the file system is missed, which not all file systems have.
+            // Polling instead of notifications by the file system, which not all file systems have.
             reload: Duration::from_secs(10),
         }
     }
@@ -131,7 +133,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Every limit.
+    /// Every limit, in the order of declaration.
     pub const ALL: [Self; 10] = [
         Self::IdlestConnection,
         Self::Connections,
@@ -165,7 +167,7 @@ impl Limit {
 
 /// Hook for the metrics of servers. Does nothing by default.
 pub trait ServerMetrics: Send + Sync {
-    /// `ccm_server_limited_total`: a request or a connection exceeded a limit.
+    /// Counts `ccm_server_limited_total`: a request or a connection exceeded a limit.
     fn limited(&self, _limit: Limit) {}
 }
 

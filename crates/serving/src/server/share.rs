@@ -11,11 +11,11 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Returns the client of a connection from `peer` to `local`. Loopback addresses, and the address that was connected to,
-    /// are the machine's own: nobody else can complete a TCP handshake from them. On the host's network the kubelet's probes
-    /// come from there.
+    /// Returns the client of a connection from `peer` to `local`. Loopback addresses, and the address that was
+    /// connected to, belong to the machine itself: no other machine can complete a TCP handshake from them. On the
+    /// host's network the kubelet's probes come from there.
     pub(super) fn new(peer: IpAddr, local: IpAddr) -> Self {
-        // One address in two spellings is one.
+        // Canonical form: an address may have two spellings.
         let (peer, local) = (peer.to_canonical(), local.to_canonical());
         let network = match peer {
             IpAddr::V4(_) => peer,
@@ -41,7 +41,7 @@ pub(super) struct Shares {
     by_client: HashMap<Client, usize>,
 }
 
-/// Which limit was reached.
+/// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exhausted {
     /// The one of all clients.
@@ -51,8 +51,8 @@ pub(super) enum Exhausted {
 }
 
 impl Shares {
-    /// Of `limit`, `kept` is kept for the machine itself, and no client has more than `per_client`. An address of the machine
-    /// uses an eighth of what is kept: the kubelet is not alone there.
+    /// Creates shares of `limit`, of which `kept` is reserved for the machine itself; no client has more than
+    /// `per_client`. An address of the machine uses an eighth of the reserve: the kubelet is not the only client there.
     pub(super) fn new(limit: usize, kept: usize, per_client: usize) -> Self {
         let kept_per_client = (kept / 8).max(1);
         Self { limit, kept, kept_per_client, per_client, taken: 0, by_client: HashMap::new() }

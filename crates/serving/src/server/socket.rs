@@ -1,4 +1,4 @@
-//! Opening the port.
+//! Socket options and binding of the port.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -12,7 +12,7 @@ use crate::options::ServingOptions;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Listens where `options` say. An unspecified address means all interfaces, of both families.
+/// Listens on the address of `options`. An unspecified address means all interfaces, of both families.
 pub(super) fn listen(options: &ServingOptions) -> Result<(TcpListener, SocketAddr), ServingError> {
     let address = SocketAddr::new(options.bind_address, options.port);
     let failed = |problem| ServingError::Listen { address, flag: options.port_flag, problem };

@@ -77,14 +77,14 @@ impl InMemory {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// One answer with a short body.
+    /// Reads one response with a short body.
     async fn answer(&mut self) -> String {
         let mut buffer = vec![0; 1 << 16];
         let read = self.stream.read(&mut buffer).await.unwrap();
         String::from_utf8_lossy(&buffer[..read]).into_owned()
     }
 
-    /// What comes until the server closes the connection.
+    /// Reads until the server closes the connection.
     async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
         _ = self.stream.read_to_end(&mut rest).await;
@@ -150,7 +150,7 @@ async fn a_handler_may_extend_the_time_of_its_request() {
 }
 
 impl InMemory {
-    /// The HTTP/2 preface with a window of nothing for answers.
+    /// Sends the HTTP/2 preface with an empty window for responses.
     async fn open_http2_without_window() -> Self {
         let mut connection = Self::open(Protocol::Http2, Limits::standard(0));
         connection.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
@@ -158,7 +158,7 @@ impl InMemory {
         connection
     }
 
-    /// HEADERS of a stream, complete: GET https / with authority x.
+    /// Sends the complete HEADERS of a stream: GET https / with authority x.
     async fn get_root(&mut self, stream: u8) {
         let headers = [0x82, 0x87, 0x84, 0x41, 1, b'x'];
         let length = u8::try_from(headers.len()).unwrap();
@@ -186,7 +186,7 @@ async fn an_http2_answer_that_is_not_taken_ends_the_connection_after_30_s() {
 #[tokio::test(start_paused = true)]
 async fn an_http2_connection_is_drained_after_64_kib_and_closed_after_128() {
     let mut connection = InMemory::open_http2_without_window().await;
-    // Frames of a kind that nobody knows.
+    // Frames of an unknown type.
     let ignored = [vec![0, 0x3f, 0xf7, 0x77, 0, 0, 0, 0, 0], vec![0; 0x3ff7]].concat();
     for _ in 0..5 {
         connection.stream.write_all(&ignored).await.unwrap();
@@ -382,7 +382,7 @@ impl Running {
     fn client(&self) -> reqwest::ClientBuilder {
         _ = rustls::crypto::ring::default_provider().install_default();
         let builder = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).tls_info(true).timeout(SOON);
-        // Names of the tests all lead here.
+        // All names of the tests resolve to this server.
         ["a.example.com", "b.example.com", "example.com", "localhost"]
             .into_iter()
             .fold(builder, |builder, name| builder.resolve(name, self.here()))
@@ -396,7 +396,7 @@ impl Running {
         format!("https://{name}:{}{path}", self.address.port())
     }
 
-    /// The certificate that the server shows for this name.
+    /// Returns the certificate that the server shows for this name.
     async fn certificate(&self, name: &str) -> Vec<u8> {
         let client = self.client().build().unwrap();
         let response = client.get(self.url(name, "/")).send().await.unwrap();
@@ -439,7 +439,7 @@ async fn a_port_that_is_taken_is_said_with_its_flag() {
     assert!(said.starts_with(&stem) && said.contains("choose another port with --webhook-secure-port"), "{said}");
     assert!(Listener::bind_plain(Ipv4Addr::LOCALHOST.into(), port, "--metrics-port").is_err());
 
-    // An unspecified address takes the port in both families, and is told of either being taken.
+    // An unspecified address binds the port in both families, and fails if either is in use.
     let everywhere = ServingOptions { port, ..ServingOptions::default() };
     let said = Listener::bind(&everywhere).map(drop).unwrap_err().to_string();
     assert!(said.contains(&format!("failed to listen on 0.0.0.0:{port}: ")), "{said}");
@@ -552,7 +552,7 @@ async fn the_server_name_chooses_the_certificate() {
     running.stop().await;
 }
 
-/// Speaks TLS with what is given and says what was agreed upon.
+/// Performs a TLS handshake with this configuration and returns the negotiated version.
 async fn handshake(address: SocketAddr, config: ClientConfig) -> Result<rustls::ProtocolVersion, String> {
     let tcp = tokio::net::TcpStream::connect(address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
@@ -619,7 +619,7 @@ async fn client_certificates_are_asked_for_and_judged_per_request() {
     running.stop().await;
 }
 
-/// Notes the authorities that a server asks for.
+/// Records the authorities that a server requests.
 #[derive(Debug, Default)]
 struct Hints(Mutex<Vec<Vec<u8>>>);
 

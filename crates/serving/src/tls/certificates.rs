@@ -26,15 +26,15 @@ pub(crate) struct Certificates {
 enum Origin {
     /// Given by the operator.
     Given,
-    /// In the directory for generated pairs.
+    /// Pair in the directory for generated pairs.
     Directory,
-    /// Not stored at all.
+    /// Pair that is not stored.
     Memory,
 }
 
 struct Loaded {
     origin: Origin,
-    /// Where it is; names for messages if it is in memory.
+    /// Paths of the files; names for messages if the pair is in memory.
     files: CertificateFiles,
     pem: PemPair,
     pair: Arc<CertifiedKey>,
@@ -43,7 +43,7 @@ struct Loaded {
 }
 
 impl Certificates {
-    /// Reads or makes all pairs.
+    /// Reads or generates all pairs.
     pub(crate) fn load(options: &ServingOptions, now: Timestamp) -> Result<Self, ServingError> {
         let provider = TlsChoices::new(options).provider;
         let default = match (&options.certificate, &options.cert_dir) {
@@ -72,9 +72,10 @@ impl Certificates {
         Names::new(Arc::clone(&self.default.pair), &pairs)
     }
 
-    /// Reads everything again; whether anything is new. What cannot be used is said, and the old stays.
+    /// Reads everything again and returns `true` if anything changed. Invalid files are logged, and the old pair stays
+    /// in use.
     pub(super) fn refresh(&mut self, now: Timestamp) -> bool {
-        // Read first: another process may have made a new one there.
+        // Read first: another process may have written a new one there.
         let mut changed = self.default.refresh(&self.provider);
         changed |= self.default.renew(self.bind_address, now, &self.provider);
         for (loaded, _) in &mut self.sni {
@@ -91,8 +92,8 @@ impl Loaded {
         Ok(Self { origin, files: files.clone(), pem, pair, refused: None })
     }
 
-    /// The pair in the directory, made if neither file is there, or if ours is not valid now (APP-112) or is half of one: then a
-    /// process ended while it was written.
+    /// Returns the pair in the directory. It is generated if neither file exists, or if a generated pair is not valid
+    /// now (APP-112) or incomplete, because a process ended while it was written.
     fn in_directory(
         files: CertificateFiles,
         bind_address: IpAddr,
@@ -115,7 +116,7 @@ impl Loaded {
                     if again.is_ok() || !PemPair::read(&files)?.leaf().is_some_and(|leaf| generate::is_ours(&leaf)) {
                         return again;
                     }
-                    tracing::warn!(%error, "the self-signed cert is made anew");
+                    tracing::warn!(%error, "generating the self-signed cert again");
                     Self::make(files, bind_address, now, provider)
                 }
             },
@@ -153,7 +154,7 @@ impl Loaded {
         Ok(Self { origin: Origin::Memory, files, pem, pair, refused: None })
     }
 
-    /// Makes a new pair if this is one of ours that has expired or is not valid yet.
+    /// Generates a new pair if this is a generated one that has expired or is not valid yet.
     fn renew(&mut self, bind_address: IpAddr, now: Timestamp, provider: &CryptoProvider) -> bool {
         if self.origin == Origin::Given || !self.is_ours_and_invalid(now) {
             return false;
@@ -169,7 +170,7 @@ impl Loaded {
                 return false;
             }
         };
-        // While this waited, another process may have made one.
+        // Another process may have generated one in the meantime.
         if self.refresh(provider) && !self.is_ours_and_invalid(now) {
             return true;
         }
@@ -181,7 +182,7 @@ impl Loaded {
         });
         match made {
             Ok((pair, pem)) => {
-                tracing::info!(certificate = %self.files.certificate.display(), "the self-signed cert had expired or was not valid yet, and was made again");
+                tracing::info!(certificate = %self.files.certificate.display(), "the self-signed cert had expired or was not valid yet, and was generated again");
                 (self.pair, self.pem) = (pair, pem);
                 true
             }
@@ -193,7 +194,7 @@ impl Loaded {
     }
 
     fn is_ours_and_invalid(&self, now: Timestamp) -> bool {
-        // One that is not valid yet was made while the clock was ahead.
+        // A pair that is not valid yet was generated while the clock was ahead.
         let is_invalid = |leaf: &Leaf| now < leaf.not_before || leaf.not_after <= now;
         Leaf::of(&self.pair).is_some_and(|leaf| generate::is_ours(&leaf) && is_invalid(&leaf))
     }
@@ -224,7 +225,7 @@ impl Loaded {
     fn complain(&mut self, error: &ServingError) {
         let said = error.to_string();
         if self.refused.as_ref() != Some(&said) {
-            tracing::warn!(error = said, "the serving certificate cannot be renewed, the old one stays");
+            tracing::warn!(error = said, "the serving certificate cannot be renewed, keeping the old one");
             self.refused = Some(said);
         }
     }

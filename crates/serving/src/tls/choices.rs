@@ -85,7 +85,7 @@ fn curve(id: u16) -> Option<&'static dyn SupportedKxGroup> {
 /// ```
 ///
 /// # Errors
-/// A name that nobody knows, or none that is available.
+/// An unknown name, or none that is available.
 pub fn check_cipher_suites(names: &[String]) -> Result<Vec<String>, String> {
     let mut skipped = Vec::new();
     for name in names {
@@ -105,11 +105,11 @@ pub fn check_cipher_suites(names: &[String]) -> Result<Vec<String>, String> {
     Ok(skipped)
 }
 
-/// Reads `--tls-min-version` (FLAG-31). The second part is a warning, if the version asked for is older than this build
-/// speaks. Empty means the default.
+/// Parses `--tls-min-version` (FLAG-31). The second part is a warning if the requested version is older than those of
+/// this build. Empty means the default.
 ///
 /// # Errors
-/// Another word.
+/// The word is not a known version.
 pub fn parse_version(word: &str) -> Result<(TlsVersion, Option<String>), String> {
     match word {
         "" | "VersionTLS12" => Ok((TlsVersion::V1_2, None)),
@@ -121,8 +121,8 @@ pub fn parse_version(word: &str) -> Result<(TlsVersion, Option<String>), String>
     }
 }
 
-/// Checks `--tls-curve-preferences` (FLAG-32); returns the ids that are known but not available, for a warning each.
-/// Those that are left fit `u16`.
+/// Validates `--tls-curve-preferences` (FLAG-32); returns the known but unavailable IDs, for a warning each. The
+/// remaining IDs fit `u16`.
 ///
 /// # Errors
 /// An id out of range, twice, or unknown; or none that is available.
@@ -172,7 +172,7 @@ pub fn parse_sni_pair(value: &str) -> Result<SniPair, String> {
     Ok(SniPair { files: CertificateFiles { certificate: PathBuf::from(certificate), key: PathBuf::from(key) }, names })
 }
 
-/// What the options leave of the TLS library.
+/// TLS versions and cipher suites of the TLS library that the options permit.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsChoices {
     pub(crate) provider: CryptoProvider,
@@ -188,7 +188,7 @@ impl TlsChoices {
             let named = |wanted: &SupportedCipherSuite| {
                 chosen.iter().any(|suite| matches!(suite, Suite::Tls12(suite) if suite.suite() == wanted.suite()))
             };
-            // The order stays ours, as it does in the reference.
+            // The order of the TLS library applies, as in the Go cloud-controller-manager.
             provider.cipher_suites.retain(|suite| suite.tls13().is_some() || named(suite));
         }
         if options.curve_preferences.iter().any(|id| curve(*id).is_some()) {

@@ -1,4 +1,4 @@
-//! Client certificates in the handshake: asked for, never required, and not judged yet (APP-113).
+//! Client certificates in the handshake: requested, never required, and not verified yet (APP-113).
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -11,7 +11,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 #[derive(Debug)]
 pub(super) struct AnyCertificate {
     pub(super) algorithms: WebPkiSupportedAlgorithms,
-    /// The authorities that clients are told, to choose a certificate by.
+    /// Authorities that clients receive, to select a certificate.
     pub(super) hints: Vec<DistinguishedName>,
 }
 

@@ -16,7 +16,7 @@ use crate::access::Authorities;
 use crate::error::ServingError;
 use crate::options::ServingOptions;
 
-/// Everything that a handshake needs; what changes is exchanged, connections that exist keep theirs.
+/// Configuration of handshakes. Changes replace it for new connections; existing connections keep theirs.
 pub(crate) struct Tls {
     choices: TlsChoices,
     disable_http2: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Tls {
 
 struct Current {
     config: Arc<ServerConfig>,
-    /// Of the authorities that are in it.
+    /// Generation of the authorities in the configuration.
     generation: u64,
 }
 
@@ -49,7 +49,7 @@ impl Tls {
         self.rebuild();
     }
 
-    /// The configuration for the next connection.
+    /// Returns the configuration for the next connection.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         let generation = self.authorities.as_ref().map_or(0, Authorities::generation);
         if self.current.load().generation != generation {
@@ -83,12 +83,13 @@ impl Tls {
         let hints = self.authorities.as_ref().map(Authorities::subjects);
         match build(&self.choices, self.disable_http2, names, hints) {
             Ok(config) => self.current.store(Arc::new(Current { config: Arc::new(config), generation })),
-            Err(error) => tracing::error!(%error, "the TLS configuration stays as it was"),
+            Err(error) => tracing::error!(%error, "keeping the previous TLS configuration"),
         }
     }
 }
 
-/// `hints`: the authorities that clients are told; `None`: they are not asked for a certificate.
+/// Builds the configuration of handshakes. `hints` are the authorities that clients receive; with `None`, no
+/// certificate is requested.
 fn build(
     choices: &TlsChoices,
     disable_http2: bool,

@@ -20,7 +20,7 @@ use crate::options::CertificateFiles;
 const LEAF: &str = "localhost@";
 const AUTHORITY: &str = "localhost-ca@";
 const HOUR: Duration = Duration::from_secs(3600);
-/// Another process writes for some milliseconds.
+/// Attempts to lock the files; another process writes them within milliseconds.
 const HOLD_TRIES: u32 = 100;
 const HOLD_PAUSE: Duration = Duration::from_millis(50);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -62,13 +62,13 @@ fn params(common_name: &str, now: Timestamp) -> CertificateParams {
     params
 }
 
-/// Whether this is a certificate that [`generate`] made.
+/// Returns `true` if [`generate`] created this certificate.
 pub(super) fn is_ours(leaf: &Leaf) -> bool {
     leaf.subject.starts_with(LEAF) && leaf.issuer.starts_with(AUTHORITY)
 }
 
-/// Makes the directory of a pair if it is not there, and holds it while the result exists: of several processes that share
-/// it one writes at a time, or each would write half of a pair. Where the file system knows no locks nothing is held.
+/// Creates the directory of a pair if necessary, and locks it until the result is dropped: of several processes that
+/// share it one writes at a time, or each would write half of a pair. On file systems without locks nothing is locked.
 pub(super) fn hold(files: &CertificateFiles) -> Result<Option<fs::File>, ServingError> {
     let Some(directory) = files.certificate.parent() else { return Ok(None) };
     let mut builder = fs::DirBuilder::new();
@@ -89,8 +89,8 @@ fn failed(path: &Path, error: &io::Error) -> ServingError {
     ServingError::Generate(format!("cannot write {}: {error}; {remedy}", path.display()))
 }
 
-/// Stores a generated pair: the key for nobody else's eyes. Each file is there completely or not at all; both change
-/// while the directory is [held](hold).
+/// Stores a generated pair, with a key that only the owner can read. Each file is replaced atomically; both change
+/// while the directory is [locked](hold).
 pub(super) fn store(pair: &PemPair, files: &CertificateFiles) -> Result<(), ServingError> {
     // The key first: a certificate without its key could never be used.
     for (path, content, mode) in [(&files.key, &pair.key, 0o600), (&files.certificate, &pair.certificate, 0o644)] {
@@ -102,7 +102,7 @@ pub(super) fn store(pair: &PemPair, files: &CertificateFiles) -> Result<(), Serv
 fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".new");
-    // What an earlier process left half-written must not lend its mode.
+    // A partial file of an earlier process must not pass on its mode.
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -1,4 +1,4 @@
-//! Which pair for which server name (FLAG-33).
+//! Selection of the certificate by server name (FLAG-33).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// Pairs by name, and the one for everybody else.
+/// Certificate pairs by name, and the default pair.
 pub(super) struct Names {
     default: Arc<CertifiedKey>,
     by_name: HashMap<String, Arc<CertifiedKey>>,
@@ -16,13 +16,14 @@ pub(super) struct Names {
 /// A pair and the names it is for.
 pub(super) struct Named {
     pub(super) pair: Arc<CertifiedKey>,
-    /// As the operator wrote them; if there are none, those in the certificate count, after all that are written.
+    /// Names that the operator wrote. If there are none, the names in the certificate apply, after all written names.
     pub(super) explicit: Vec<String>,
     pub(super) in_certificate: Vec<String>,
 }
 
 impl Names {
-    /// Of two pairs for one name the first counts, but a written name goes before one that a certificate has.
+    /// Indexes the pairs. The first of two pairs for one name applies, but an explicit name takes precedence over one
+    /// in a certificate.
     pub(super) fn new(default: Arc<CertifiedKey>, pairs: &[Named]) -> Self {
         let mut by_name = HashMap::new();
         let written = pairs.iter().flat_map(|named| named.explicit.iter().map(move |name| (name, named)));
@@ -36,7 +37,7 @@ impl Names {
         Self { default, by_name }
     }
 
-    /// The name itself goes before a wildcard for its first label.
+    /// Selects the certificate: the name itself takes precedence over a wildcard for its first label.
     pub(super) fn choose(&self, server_name: Option<&str>) -> &Arc<CertifiedKey> {
         let Some(name) = server_name.map(normal) else { return &self.default };
         let wildcard = || self.by_name.get(&format!("*.{}", name.split_once('.')?.1));

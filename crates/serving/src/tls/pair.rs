@@ -25,7 +25,7 @@ impl PemPair {
         Ok(Self { certificate: read(&files.certificate)?, key: read(&files.key)? })
     }
 
-    /// The first certificate, whether there is a key for it or not.
+    /// Returns the first certificate, whether there is a key for it or not.
     pub(super) fn leaf(&self) -> Option<Leaf> {
         Leaf::read(&CertificateDer::from_pem_slice(&self.certificate).ok()?)
     }
@@ -56,7 +56,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ServingError> {
     std::fs::read(path).map_err(|problem| ServingError::Read { path: path.to_owned(), problem })
 }
 
-/// What is written in a leaf certificate.
+/// Fields of a leaf certificate.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Leaf {
     /// The common names of subject and issuer.

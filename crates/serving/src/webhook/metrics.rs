@@ -1,4 +1,4 @@
-//! What is told about calls of webhooks.
+//! Metrics of webhook calls.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::time::Instant;
 
 /// The hook for the metrics of webhooks. Does nothing by default.
 pub trait WebhookMetrics: Send + Sync {
-    /// `cloud_provider_webhook_request_total`, `…_duration_seconds`: a call ended; the code is the HTTP status, or
-    /// `<error>` if the caller did not wait for it.
+    /// Counts a call in `cloud_provider_webhook_request_total`, `…_duration_seconds`; the code is the HTTP status, or
+    /// `<error>` if the caller did not wait for the response.
     fn called(&self, _webhook: &str, _code: &str, _time: Duration) {}
 }
 
-/// Nobody listens.
+/// A [`WebhookMetrics`] that records nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoWebhookMetrics;
 

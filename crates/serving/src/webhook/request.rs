@@ -14,7 +14,7 @@ pub struct AdmissionRequest {
     pub uid: String,
     /// Type of the object.
     pub kind: GroupVersionKind,
-    /// Part of the object that is requested, such as `status`; empty for the whole.
+    /// Subresource of the request, such as `status`; empty for the whole object.
     #[serde(deserialize_with = "text")]
     pub sub_resource: String,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
@@ -39,7 +39,7 @@ pub struct AdmissionRequest {
 }
 
 impl AdmissionRequest {
-    /// Parses the object; `None` if there is none. A type that knows its fields takes no memory for others.
+    /// Parses the object; `None` if the request has none. A type with declared fields uses no memory for others.
     ///
     /// # Errors
     /// The object is not of this type.
@@ -96,7 +96,7 @@ pub(super) struct Review {
 /// Longest name that is read, in bytes; no name of the API is longer than 253.
 const LONGEST: usize = 1024;
 
-/// A text; `null` is the empty one.
+/// Parses a text; `null` is the empty one.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?.unwrap_or_default();
     if text.len() > LONGEST {

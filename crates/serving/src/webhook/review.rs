@@ -1,4 +1,4 @@
-//! One AdmissionReview, from the request to the answer.
+//! Handling of an AdmissionReview, from the request to the response.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub(super) async fn answer(
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Refused> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    // Parameters such as a charset change nothing.
+    // Parameters such as a charset are ignored.
     let essence = given.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
@@ -71,7 +71,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Refused> {
     ))
 }
 
-/// The body, and permission to have it in memory.
+/// Reads the body, and returns it with the permit for its memory.
 async fn read(
     body: Body,
     limits: &WebhookLimits,
@@ -114,7 +114,7 @@ async fn collect(
     Ok((bytes, held))
 }
 
-/// The request within the review.
+/// Decodes the request within the review.
 fn decode(body: &[u8]) -> Result<AdmissionRequest, Refused> {
     let bad = |text: String| refused(StatusCode::BAD_REQUEST, text);
     let review: Review = serde_json::from_slice(body).map_err(|error| {

@@ -6,7 +6,7 @@ use http::header;
 use serde_json::json;
 use std::sync::{Mutex, PoisonError};
 
-/// Does what the request's object says.
+/// Handler that follows the request's object.
 struct Scripted;
 
 #[async_trait]

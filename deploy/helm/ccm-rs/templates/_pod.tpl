@@ -6,7 +6,7 @@
 {{- if include "ccm.routes" . }}{{ $controllers = append $controllers "node-route-controller" }}{{ end }}
 {{- if .Values.controllers.volume }}{{ $controllers = append $controllers "persistent-volume-label-controller" }}{{ end }}
 {{- if not $controllers }}{{ fail "controllers: all of them are off, so there is nothing to install; turn one on" }}{{ end }}
-- --cloud-provider={{ required "cloudProvider: name the cloud, as --cloud-provider does (for a first try without one: simulated)" .Values.cloudProvider }}
+- --cloud-provider={{ required "cloudProvider: name the cloud, as --cloud-provider does" .Values.cloudProvider }}
 {{- if include "ccm.cloudConfigSecret" . }}
 - --cloud-config=/etc/cloud/{{ .Values.cloudConfig.key }}
 {{- end }}

@@ -1,4 +1,4 @@
-//! What an account finds there: itself, regions, VPCs and certificates.
+//! Catalogue of an account: the account itself, regions, VPCs and certificates.
 
 use fake_cloud::Refused;
 use serde_json::{Value, json};

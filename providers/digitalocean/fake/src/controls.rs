@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::model::{Model, Owned};
 use crate::{ACCOUNT, Droplet, Fake, Options};
 
-/// Droplets.
+/// Controls of droplets in tests.
 impl Fake {
     /// Adds an active droplet.
     pub fn add_droplet(&self, name: &str) -> Droplet {
@@ -31,13 +31,13 @@ impl Fake {
         self.model().remove_droplet(id)
     }
 
-    /// All droplets.
+    /// Returns all droplets, sorted by ID.
     #[must_use]
     pub fn droplets(&self) -> Vec<Droplet> {
         self.model().droplets.values().map(|it| it.object.clone()).collect()
     }
 
-    /// The first droplet of this name.
+    /// Returns the first droplet of this name.
     #[must_use]
     pub fn droplet(&self, name: &str) -> Option<Droplet> {
         self.droplets().into_iter().find(|it| it.name == name)
@@ -46,7 +46,7 @@ impl Fake {
 
 /// Load balancers, certificates, firewalls and tags: as the API shows them.
 impl Fake {
-    /// Adds an active load balancer with one rule, as somebody does in a console.
+    /// Adds an active load balancer with one rule, as an operator does in the console.
     ///
     /// # Panics
     /// If the name is not valid.
@@ -73,13 +73,13 @@ impl Fake {
         self.model().load_balancers.retain(|_, it| it.object["name"] != name);
     }
 
-    /// All load balancers.
+    /// Returns all load balancers as the API shows them.
     #[must_use]
     pub fn load_balancers(&self) -> Vec<Value> {
         objects(self.model().load_balancers.values())
     }
 
-    /// The first load balancer of this name.
+    /// Returns the first load balancer of this name.
     #[must_use]
     pub fn load_balancer(&self, name: &str) -> Option<Value> {
         self.load_balancers().into_iter().find(|it| it["name"] == name)
@@ -106,7 +106,7 @@ impl Fake {
         new
     }
 
-    /// All firewalls.
+    /// Returns all firewalls as the API shows them.
     #[must_use]
     pub fn firewalls(&self) -> Vec<Value> {
         objects(self.model().firewalls.values())
@@ -117,7 +117,7 @@ impl Fake {
         self.model().firewalls.values_mut().map(|it| &mut it.object).for_each(change);
     }
 
-    /// Everything that this project's users may own, as the API shows it.
+    /// Returns all load balancers and firewalls as the API shows them.
     #[must_use]
     pub fn objects(&self) -> Vec<Value> {
         let model = self.model();
@@ -125,14 +125,14 @@ impl Fake {
     }
 }
 
-/// Tokens, limits, behaviour.
+/// Controls of tokens, limits and behaviour.
 impl Fake {
     /// Makes `token` valid for `account`: another account has other objects. A new one has none.
     pub fn set_token(&self, token: &str, account: &str) {
         self.model().tokens.insert(token.to_owned(), account.to_owned());
     }
 
-    /// Makes `token` invalid.
+    /// Revokes `token`, so that requests fail with 401.
     pub fn revoke_token(&self, token: &str) {
         self.model().tokens.remove(token);
     }

@@ -1,4 +1,4 @@
-//! Droplets.
+//! Droplets API of the fake cloud.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,28 +8,28 @@ use crate::catalog::region;
 use crate::model::{Answer, Asked, CREATED, Model, Owned, invalid, named, of, ok, page};
 use crate::{REGION, VPC};
 
-/// A droplet.
+/// A droplet of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Droplet {
-    /// Its id.
+    /// ID of the droplet.
     pub id: u64,
-    /// Its name, which other droplets may have too.
+    /// Name of the droplet, not necessarily unique.
     pub name: String,
     /// `new`, `active`, `off` or `archive`.
     pub status: String,
-    /// `s-2vcpu-4gb`.
+    /// Size of the droplet, such as `s-2vcpu-4gb`.
     pub size_slug: String,
-    /// `fra1`.
+    /// Region of the droplet, such as `fra1`.
     pub region: String,
-    /// Its tags.
+    /// Tags of the droplet.
     pub tags: Vec<String>,
-    /// Its VPC.
+    /// VPC of the droplet.
     pub vpc_uuid: String,
-    /// Its public IPv4 address, if it has one.
+    /// Public IPv4 address of the droplet, if any.
     pub public_v4: Option<Ipv4Addr>,
-    /// Its private IPv4 addresses.
+    /// Private IPv4 addresses of the droplet.
     pub private_v4: Vec<Ipv4Addr>,
-    /// Its public IPv6 address, if it has one.
+    /// Public IPv6 address of the droplet, if any.
     pub public_v6: Option<Ipv6Addr>,
 }
 

@@ -1,4 +1,4 @@
-//! Cloud firewalls.
+//! Cloud firewalls API of the fake cloud.
 
 use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn described(asked: &Asked, id: &str) -> Result<Value, Refused> {
             return Err(invalid(format!("rule {rule} is invalid")));
         }
     }
-    // As the API does: icmp has port 0, and `all` is shown as 0.
+    // Normalized as in the API: icmp has port 0, and `all` is shown as 0.
     for key in ["inbound_rules", "outbound_rules"] {
         for rule in firewall[key].as_array_mut().into_iter().flatten().filter(|it| it["ports"] == "all") {
             rule["ports"] = "0".into();

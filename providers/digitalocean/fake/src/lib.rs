@@ -37,17 +37,17 @@ pub const TOKEN: &str = "dop_v1_fake-token-which-nobody-else-would-ever-use";
 pub const ACCOUNT: &str = "default";
 /// The region of every object.
 pub const REGION: &str = "fra1";
-/// The default VPC of the region, in which droplets are made.
+/// The default VPC of the region, in which droplets are created.
 pub const VPC: &str = "c33931f2-a26a-4e61-b85c-4e95a2ec431b";
 
-/// How the API behaves.
+/// Behaviour of the API.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How long a new load balancer has the status `new`, without an address.
+    /// Time for which a new load balancer has the status `new` and no address.
     pub creation_time: Duration,
-    /// How long a changed load balancer refuses further changes.
+    /// Time for which a changed load balancer refuses further changes.
     pub change_time: Duration,
-    /// Requests an hour.
+    /// Maximum number of requests an hour.
     pub limit: u32,
     /// Requests that are left at the start.
     pub remaining: u32,

@@ -101,8 +101,8 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
     Ok(Reply::new(202, json!({"load_balancer": model.load_balancers[&id].object})))
 }
 
-/// Takes the whole state: what the body does not say is what a new load balancer has. Tags stay: only a creation and the
-/// tags' own requests change them.
+/// Replaces the whole state: settings that the body lacks get the defaults of a new load balancer. Tags stay: only a
+/// creation and the tags' own requests change them.
 pub(crate) fn update(model: &mut Model, asked: &Asked) -> Answer {
     let before = model.changeable(asked)?.clone();
     let mut after = model.settings(&asked.project, &asked.body, Some(&before))?;

@@ -1,4 +1,4 @@
-//! All objects of all accounts, and who may ask for them.
+//! State of the cloud: objects, accounts and tokens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use crate::{ACCOUNT, Droplet, Options, REGION, TOKEN, catalog, droplets, firewal
 
 /// A request as handlers see it.
 pub(crate) type Asked = fake_cloud::Asked<()>;
-/// What a handler returns.
+/// Result of a request handler.
 pub(crate) type Answer = Result<Reply, Refused>;
 
 /// An object of an account.

@@ -1,4 +1,4 @@
-//! What a request says of a load balancer: which keys there are, which values are accepted, what holds without them.
+//! Validation of load balancer requests: known keys, accepted values, defaults.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What clients of the fake depend on.
+//! Behaviour of the fake that its clients depend on.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 

@@ -14,7 +14,7 @@ use super::spec::Certificate;
 use crate::api::Api;
 
 const SETTING: &str = "certificate_id";
-/// How long a list of certificates is used.
+/// TTL of the cached list of certificates.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 /// A certificate, as the API shows it.
@@ -51,7 +51,7 @@ impl Certificates {
     /// Finds the ID of a certificate.
     ///
     /// # Errors
-    /// *Invalid*, if there is none of the name, with those that there are.
+    /// *Invalid*, if no certificate has the name; the message lists the existing ones.
     pub(super) async fn id(&self, certificate: &Certificate) -> Result<String> {
         match certificate {
             Certificate::Id(id) => Ok(id.clone()),

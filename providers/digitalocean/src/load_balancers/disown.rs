@@ -10,13 +10,13 @@ use provider_kit::annotations::Annotations;
 
 use crate::annotations::DISOWN;
 
-/// Load balancers, but for those of Services that say so.
+/// Load balancers, except for those of disowned Services.
 pub(crate) struct Disownable<T>(pub(crate) T);
 
 /// Returns `true` if the Service wants its load balancer left alone.
 ///
 /// # Errors
-/// *Invalid*, for a value that says neither: nothing is done then, least of all a deletion.
+/// *Invalid*, for a value that is not a truth value: nothing is changed then, and nothing deleted.
 fn is_disowned(service: &Service) -> Result<bool> {
     let mut asked = Annotations::of(service);
     let is_disowned = asked.get(&DISOWN).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Load balancers: what a Service wants here, and what is particular about this cloud. The rest is the kit's.
+//! Load balancers: the Service's spec, and the particulars of this cloud. The kit does the rest.
 
 mod certificates;
 pub(crate) mod disown;
@@ -32,7 +32,7 @@ use crate::config::{Config, LoadBalancerType};
 const ALL: &str = LoadBalancer::PATHS.collection;
 const COLLECTION: &str = "load_balancers";
 
-/// The name of a Service's load balancer.
+/// Returns the name of a Service's load balancer.
 pub(crate) fn name_of(service: &Service) -> String {
     key::NAME.text_on(service).map_or_else(|| default_load_balancer_name(service), |name| name.trim().to_owned())
 }
@@ -49,7 +49,7 @@ impl ObjectApi for Api {
         self.http.list(Call::get(ALL, &[]), COLLECTION, &Urgency::default(), keep, |actual| actual.id.clone()).await
     }
 
-    /// By name, and by the ID in the Service's annotation.
+    /// Finds load balancers by name, and by the ID in the Service's annotation.
     async fn candidates(
         &self,
         identity: &Identity<'_>,
@@ -99,7 +99,7 @@ impl DigitalOceanLoadBalancers {
     }
 }
 
-/// The text of a field of the load balancer itself.
+/// Returns the text of a field of the load balancer itself.
 fn text<'a>(tree: Option<&'a Tree>, field: &str) -> Option<&'a str> {
     tree?.balancer_attributes()?.text(field)
 }
@@ -146,8 +146,8 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         self.objects.read(query).await
     }
 
-    /// What the user did not state is as it is: another default must not replace a load balancer. And a certificate that the
-    /// cloud renewed stays.
+    /// Keeps the observed value of settings that the user does not state: a changed default must not replace a load
+    /// balancer. A certificate that the cloud renewed stays as well.
     fn fit(&self, mut desired: Tree, observed: &Actual, _: &Identity<'_>, spec: &Spec) -> Result<Tree> {
         for (name, key, is_stated) in
             [("type", key::TYPE.key(), spec.states_type), ("network", key::NETWORK.key(), spec.states_network)]
@@ -230,7 +230,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         Err(Error::conflict(format!("load balancer {} was deleted to be created again", before.name)))
     }
 
-    /// One that never worked has no address to lose.
+    /// Permits a replacement only of a load balancer that never worked: it has no address to lose.
     fn recovery(&self, observed: &Actual, service: &Service) -> Recovery {
         let shows_none = provider_kit::status::shown(service).is_empty();
         if shows_none && observed.ingress.is_empty() { Recovery::Replace } else { Recovery::Never }

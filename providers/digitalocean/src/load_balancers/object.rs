@@ -8,7 +8,7 @@ use crate::annotations as key;
 use crate::annotations::{Network, NetworkStack, Protocol};
 use crate::config::LoadBalancerType;
 
-/// A load balancer. What is `None` is left out of requests, and stays as it is.
+/// A load balancer. A field that is `None` is left out of requests, and stays unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct LoadBalancer {
@@ -49,7 +49,7 @@ pub(crate) struct LoadBalancer {
     pub(crate) http_idle_timeout_seconds: Option<u32>,
     #[serde(deserialize_with = "normal")]
     pub(crate) firewall: Sources,
-    /// Nothing here sets it; it must not be lost when the whole is written.
+    /// Policy that the provider never sets; it is preserved when the whole object is written.
     pub(crate) tls_cipher_policy: Option<String>,
     pub(crate) project_id: Option<String>,
     #[serde(with = "numeric")]
@@ -71,7 +71,7 @@ pub(crate) struct ForwardingRule {
     pub(crate) tls_passthrough: bool,
 }
 
-/// How targets are checked.
+/// Health check of a load balancer's targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct HealthCheck {
@@ -85,7 +85,7 @@ pub(crate) struct HealthCheck {
     pub(crate) proxy_protocol: Option<bool>,
 }
 
-/// How a client stays at its target.
+/// Sticky sessions: the means by which a client stays at its target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct StickySessions {
@@ -96,7 +96,7 @@ pub(crate) struct StickySessions {
     pub(crate) cookie_ttl_seconds: Option<u32>,
 }
 
-/// Which clients are admitted and refused.
+/// Addresses of admitted and refused clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Sources {
@@ -149,7 +149,7 @@ impl Object for LoadBalancer {
             owner_tags: OWNER_TAGS.take_from(&mut self.tags.clone()),
             // The Go program writes the ID into an annotation of the Service.
             legacy_owner: Some(self.id.clone()),
-            // An address that is asked for is shown before traffic can reach it.
+            // A requested address is shown before traffic can reach it.
             ingress: if state == State::Busy { Vec::new() } else { addresses.map(|ip| Actual::ip(ip)).collect() },
             state,
             created: self.created_at.parse().ok(),
@@ -189,7 +189,7 @@ pub(crate) trait Normal {
 }
 
 impl Normal for HealthCheck {
-    /// A check of kube-proxy is made without the PROXY protocol, which the API does not always show.
+    /// Normalizes the check: kube-proxy is checked without the PROXY protocol, which the API does not always show.
     fn normal(self) -> Self {
         let path = self.path.filter(|path| !path.is_empty() && self.protocol != Protocol::Tcp);
         let is_kube_proxy = self.protocol == Protocol::Http && path.as_deref() == Some(KUBE_PROXY_PATH);

@@ -1,4 +1,4 @@
-//! A Service, parsed once: what its load balancer shall be, but for what must be looked up.
+//! A Service, parsed once: the spec of its load balancer, except for facts from the cloud.
 
 use cloud_provider::Service;
 use provider_kit::annotations::{Annotations, Parsed};
@@ -15,7 +15,7 @@ const KUBE_PROXY_PORT: u16 = 10256;
 /// Ports that network load balancers keep for themselves.
 const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 50053..=50055;
 
-/// What a Service wants.
+/// Load balancer configuration of a Service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spec {
     /// The load balancer without its certificate, targets, region and owner.
@@ -27,7 +27,7 @@ pub(crate) struct Spec {
     pub(crate) states_network: bool,
     /// The name that the Service shows instead of addresses.
     pub(crate) hostname: Option<String>,
-    /// What a user should know of, though it works.
+    /// Warnings for the user about settings that work.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Certificate {
     Name(String),
 }
 
-/// Which protocol is spoken on which port.
+/// Protocols of the ports.
 struct Protocols {
     default: Protocol,
     http: Vec<u16>,
@@ -50,7 +50,7 @@ struct Protocols {
 }
 
 impl Spec {
-    /// Parses a Service.
+    /// Parses a Service's annotations and ports.
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut asked = Annotations::of(service);
         let text = |text: Option<String>| text.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
@@ -94,7 +94,7 @@ impl Spec {
             let (stack, network) = (key::NETWORK_STACK.key(), key::NETWORK.key());
             asked.mistake(format!("annotation {stack}: DUALSTACK is not possible with annotation {network}: INTERNAL"));
         }
-        // What nothing here needs may be wrong all the same.
+        // Read to report an invalid value, although it is not used here.
         asked.get(&key::NAME);
         asked.get(&key::DISOWN);
         asked.get(&key::FIREWALL_MANAGED);
@@ -120,7 +120,7 @@ impl ForwardingRule {
     }
 }
 
-/// The ports of the Service; what is wrong with them is a mistake.
+/// Returns the ports of the Service, and reports errors in them.
 fn ports(service: &Service, asked: &mut Annotations<'_>) -> Vec<ServicePort> {
     service_ports(service, &["TCP", "UDP"]).unwrap_or_else(|error| {
         asked.mistake(error.to_string());
@@ -188,7 +188,7 @@ impl Protocols {
         }
     }
 
-    /// The rule for HTTP/3, beside the one for TCP on its port.
+    /// Returns the rule for HTTP/3, in addition to the one for TCP on its port.
     fn http3_rule(&self, ports: &[ServicePort], asked: &mut Annotations<'_>) -> Option<ForwardingRule> {
         let number = self.http3?;
         if self.passthrough || !self.has_certificate {
@@ -222,7 +222,8 @@ fn warn_of_proxy_settings(asked: &mut Annotations<'_>) {
     }
 }
 
-/// A network load balancer leaves the port as it is: targets see its own address as the destination.
+/// Returns the rule of a network load balancer, which leaves the port unchanged: targets see its own address as the
+/// destination.
 fn network_rule(port: ServicePort, asked: &mut Annotations<'_>) -> ForwardingRule {
     if RESERVED_PORTS.contains(&port.number) {
         asked.mistake(format!("port {} is reserved: network load balancers do not take 50053 to 50055", port.number));
@@ -256,7 +257,7 @@ fn sticky_sessions(asked: &mut Annotations<'_>) -> StickySessions {
     }
 }
 
-/// The port of the Nodes at which the health of a Service is checked, unless it says otherwise.
+/// Returns the port of the Nodes for the health checks of a Service: the default, unless the Service has another.
 pub(crate) fn check_port(service: &Service) -> u16 {
     let own = provider_kit::health_check::HealthCheck::of(service);
     own.and_then(|check| u16::try_from(check.port).ok()).unwrap_or(KUBE_PROXY_PORT)

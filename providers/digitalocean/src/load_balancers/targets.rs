@@ -1,4 +1,4 @@
-//! Which Nodes are targets, and which address families a load balancer can have in front of them.
+//! Targets of load balancers: selection of Nodes, and the address families that they permit.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::droplets::IDS;
 /// The targets, and the address families.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
-    /// `None` if nobody knows them.
+    /// Targets; `None` if they are not known.
     pub(super) targets: Option<Targets>,
     pub(super) stack: NetworkStack,
 }
@@ -47,7 +47,7 @@ fn class(node: &Node, allows_private: bool) -> Class {
 /// Chooses among the Nodes.
 ///
 /// # Errors
-/// *Invalid*, if they cannot be targets of such a load balancer at all.
+/// *Invalid*, if the Nodes cannot be targets of such a load balancer at all.
 pub(super) fn choose(nodes: &[Arc<Node>], wanted: &LoadBalancer) -> Result<Chosen> {
     let is_internal = wanted.network == Network::Internal;
     let is_passing = wanted.kind == LoadBalancerType::RegionalNetwork && !is_internal;

@@ -1,4 +1,4 @@
-//! What each annotation does to a load balancer, and what is refused.
+//! Annotations: their effect on load balancers, and errors for invalid values.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,5 @@
-//! The worker firewall.
+//! Tests of the worker firewall.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::Service;
@@ -14,14 +13,14 @@ fn harness() -> Harness {
 }
 
 fn set(harness: &Harness, services: Vec<Service>) {
-    *harness.objects.services.lock().unwrap() = services.into_iter().map(Arc::new).collect();
+    harness.cluster.set_services(services);
 }
 
 async fn settle() {
     tokio::time::sleep(Duration::from_secs(10)).await;
 }
 
-/// The rules as `protocol ports sources`.
+/// Returns the rules as `protocol ports sources`.
 fn rules(harness: &Harness) -> Vec<String> {
     let firewalls = harness.fake.firewalls();
     assert_eq!(firewalls.len(), 1, "{firewalls:?}");

@@ -1,11 +1,11 @@
-//! An account, a cluster, and the provider between them, made from variables as the program makes it.
+//! Harness: an account, a cluster, and the provider between them, configured by variables like the program.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use cloud_provider::scripted::{RecordedAnnotations, ScriptedCluster};
 use cloud_provider::{
-    About, AddressType, Caches, ClientBuilder, CloudProvider, Cluster, Context, Environment, Error, EventKind, Events,
-    KubernetesApi, LoadBalancerRequest, LoadBalancerStatus, Node, NodeAddress, Plan, Result, Service, Setup,
-    SyncObserver,
+    AddressType, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest, LoadBalancerStatus, Node,
+    NodeAddress, Result, Service, Setup,
 };
 use digitalocean_fake::{Droplet, Fake, Options, REGION, TOKEN};
 use provider_digitalocean::config::Config;
@@ -16,63 +16,19 @@ use serde_json::{Value, json};
 /// The prefix of most annotations.
 pub(crate) const PREFIX: &str = "service.beta.kubernetes.io/do-loadbalancer-";
 
-#[derive(Default)]
-pub(crate) struct ClusterObjects {
-    pub(crate) nodes: Mutex<Vec<Arc<Node>>>,
-    pub(crate) services: Mutex<Vec<Arc<Service>>>,
-    events: Mutex<Vec<String>>,
-}
-
-impl Caches for ClusterObjects {
-    fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.lock().unwrap().clone()
-    }
-    fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.nodes().into_iter().find(|node| &*node.name == name)
-    }
-    fn services(&self) -> Vec<Arc<Service>> {
-        self.services.lock().unwrap().clone()
-    }
-}
-
-impl Events for ClusterObjects {
-    fn record(&self, _: &str, _: About<'_>, _: EventKind, reason: &str, message: &str) {
-        self.events.lock().unwrap().push(format!("{reason}: {message}"));
-    }
-}
-
-struct NoKubernetes;
-
-impl ClientBuilder for NoKubernetes {
-    fn client(&self, _component: &str) -> Result<Arc<dyn KubernetesApi>> {
-        Err(Error::not_implemented())
-    }
-}
-
-/// Applies annotations to the Service, as the controller does.
-#[derive(Default)]
-struct Annotator(Mutex<Vec<(&'static str, Option<String>)>>);
-
-impl SyncObserver for Annotator {
-    fn planned(&self, _plan: &Plan) {}
-    fn annotate(&self, key: &'static str, value: Option<String>) {
-        self.0.lock().unwrap().push((key, value));
-    }
-}
-
 pub(crate) struct Harness {
     pub(crate) fake: Fake,
-    pub(crate) objects: Arc<ClusterObjects>,
+    pub(crate) cluster: ScriptedCluster,
     variables: Vec<(String, String)>,
 }
 
 impl Harness {
-    /// An account with two droplets, and the Nodes that they are.
+    /// Creates an account with two droplets, and the Nodes that they are.
     pub(crate) fn new() -> Self {
         let fake = Fake::new(Options { change_time: std::time::Duration::ZERO, ..Options::default() });
         let variables = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", "http://digitalocean"), ("REGION", REGION)];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let harness = Self { fake, objects: Arc::default(), variables };
+        let harness = Self { fake, cluster: ScriptedCluster::default(), variables };
         ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(&harness.fake.add_droplet(name)));
         harness
     }
@@ -87,7 +43,7 @@ impl Harness {
         Setup { environment: Environment::of(self.variables.clone()), ..Setup::default() }
     }
 
-    /// The provider as the program creates it; nothing is sent yet.
+    /// Returns the provider as the program creates it; nothing is sent yet.
     pub(crate) fn provider(&self) -> DigitalOcean {
         let setup = self.setup();
         let config = Config::read(&setup).unwrap();
@@ -96,7 +52,7 @@ impl Harness {
         DigitalOcean::new(config, transport, metadata)
     }
 
-    /// The provider as the program starts it; the requests of the start are forgotten.
+    /// Returns the provider as the program starts it; the requests of the start are forgotten.
     pub(crate) async fn started(&self) -> DigitalOcean {
         let provider = self.provider();
         self.start(&provider).await;
@@ -105,13 +61,12 @@ impl Harness {
 
     pub(crate) async fn start(&self, provider: &DigitalOcean) {
         provider.initialize(&self.context()).await.unwrap();
-        provider.set_caches(Arc::clone(&self.objects) as Arc<dyn Caches>);
+        provider.set_caches(Arc::new(self.cluster.clone()));
         self.fake.forget_requests();
     }
 
     pub(crate) fn context(&self) -> Context {
-        let (clients, events) = (Arc::new(NoKubernetes), Arc::clone(&self.objects) as Arc<dyn Events>);
-        Context { cluster: cluster(), cluster_cidrs: Vec::new(), clients, events, shutdown: Default::default() }
+        self.cluster.context(cluster())
     }
 
     pub(crate) fn add_node(&self, droplet: &Droplet) {
@@ -125,28 +80,20 @@ impl Harness {
             addresses: addresses.chain(private).collect(),
             ..Node::default()
         };
-        let mut nodes = self.objects.nodes.lock().unwrap();
-        nodes.retain(|it| it.name != node.name);
-        nodes.push(Arc::new(node));
+        self.cluster.set_node(node);
     }
 
     pub(crate) fn events(&self) -> Vec<String> {
-        std::mem::take(&mut self.objects.events.lock().unwrap())
+        self.cluster.take_events().iter().map(ToString::to_string).collect()
     }
 
     /// Syncs a Service, which gets the annotations and the status that follow.
     pub(crate) async fn ensure(&self, provider: &DigitalOcean, service: &mut Service) -> Result<LoadBalancerStatus> {
-        *self.objects.services.lock().unwrap() = vec![Arc::new(service.clone())];
-        let (nodes, observer) = (self.objects.nodes(), Annotator::default());
+        self.cluster.set_services([service.clone()]);
+        let (nodes, observer) = (self.cluster.nodes(), RecordedAnnotations::default());
         let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &nodes, observer: &observer };
         let outcome = provider.load_balancers().unwrap().ensure(request).await;
-        let annotations = service.metadata.annotations.get_or_insert_default();
-        for (key, value) in observer.0.into_inner().unwrap() {
-            match value {
-                Some(value) => drop(annotations.insert(key.to_owned(), value)),
-                None => drop(annotations.remove(key)),
-            }
-        }
+        observer.apply_to(service);
         let status = outcome?.unwrap_or_default();
         service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
         Ok(status)
@@ -157,7 +104,7 @@ impl Harness {
         provider.load_balancers().unwrap().delete(request).await
     }
 
-    /// The only load balancer.
+    /// Returns the only load balancer.
     pub(crate) fn load_balancer(&self) -> Value {
         let mut all = self.fake.load_balancers();
         assert_eq!(all.len(), 1, "{all:#?}");
@@ -169,12 +116,12 @@ pub(crate) fn cluster() -> Cluster {
     Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
 }
 
-/// A Service with ports 80 and 443, and these annotations: without the prefix, unless they have a slash.
+/// Returns a Service with ports 80 and 443, and these annotations: without the prefix, unless they have a slash.
 pub(crate) fn service(annotations: &[(&str, &str)]) -> Service {
     service_of(annotations, json!({}))
 }
 
-/// A Service with further fields in its spec.
+/// Returns a Service with further fields in its spec.
 pub(crate) fn service_of(annotations: &[(&str, &str)], more: Value) -> Service {
     let full = |key: &str| if key.contains('/') { key.to_owned() } else { format!("{PREFIX}{key}") };
     let annotations: Value =

@@ -113,7 +113,7 @@ async fn what_the_go_program_made_is_accepted_with_no_change() {
     let mut service = service(&[]);
     harness.ensure(&provider, &mut service).await.unwrap();
     let name = harness.load_balancer()["name"].as_str().unwrap().to_owned();
-    // As the Go program writes it: without owner tags, and known by the annotation.
+    // As the Go cloud-controller-manager writes it: without owner tags, and identified by the annotation.
     harness.fake.change_load_balancer(&name, |it| it["tags"] = json!([]));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();

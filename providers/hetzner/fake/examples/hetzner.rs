@@ -1,5 +1,5 @@
-//! The fake on a port of this machine, with a network and three servers in it, or as many as are asked for: to look at it with
-//! any client of Hetzner Cloud's.
+//! Serves the fake on a port of this machine, with a network and three servers, or as many as the argument says, for
+//! use with any client of Hetzner Cloud.
 //!
 //! `cargo run -p hetzner-fake --example hetzner -- 127.0.0.1:9998 50`, then `HCLOUD_ENDPOINT=http://127.0.0.1:9998/v1`.
 

@@ -1,4 +1,4 @@
-//! What the cloud does in the background.
+//! Actions: the asynchronous operations of the cloud.
 
 use fake_cloud::{Operation, Reply};
 use serde_json::{Value, json};
@@ -8,16 +8,16 @@ use crate::model::{CREATED, Model, asked_for, of, reference};
 use crate::refusal::{Answer, Refusal};
 use crate::routes::{Asked, ok};
 
-/// An action.
+/// An action of the API.
 #[derive(Clone, Debug)]
 pub struct Action {
-    /// Its id.
+    /// ID of the action.
     pub id: u64,
-    /// What is done: `add_target`.
+    /// Command of the action, such as `add_target`.
     pub command: String,
     /// Kind and id of what it is done to.
     pub resource: (&'static str, u64),
-    /// When it is over, and how it ends.
+    /// The operation, with its end and its outcome.
     pub operation: Operation,
 }
 
@@ -37,7 +37,7 @@ impl Action {
         })
     }
 
-    /// The answer that tells of it.
+    /// Returns the response with the action.
     pub(crate) fn answer(&self) -> Answer {
         Ok(Reply::new(201, json!({"action": self.json()})))
     }

@@ -49,7 +49,7 @@ pub(crate) fn act(model: &mut Model, asked: &Asked) -> Answer {
 }
 
 impl Model {
-    /// A load balancer after an action.
+    /// Returns a load balancer after an action.
     fn after(&self, asked: &Asked, mut balancer: Balancer, command: &str) -> Result<Balancer, Refusal> {
         let project = &asked.project;
         match command {
@@ -141,7 +141,7 @@ fn detach(balancer: &mut Balancer, network: u64) -> Result<(), Refusal> {
     if balancer.private_net.len() == before {
         return Err(Refusal::new("load_balancer_not_attached_to_network", "not attached to this network"));
     }
-    // What was reached through the network is no target any more.
+    // Targets that were reached through the network are removed.
     balancer.targets.retain(|it| !it.is_private());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Services of load balancers: what is sent, and what the API makes of it.
+//! Services of load balancers: request bodies, and their form in the API.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct Service {
     pub health_check: HealthCheck,
 }
 
-/// What concerns HTTP.
+/// HTTP settings of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)] // fields of the API
 pub struct Http {
@@ -28,7 +28,7 @@ pub struct Http {
     pub timeout_idle: u32,
 }
 
-/// How targets are checked.
+/// Health check of a service's targets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)] // fields of the API
 pub struct HealthCheck {
@@ -112,7 +112,7 @@ fn is_http(protocol: &str) -> bool {
 }
 
 impl Service {
-    /// A new one, with the API's defaults.
+    /// Creates a service with the API's defaults.
     pub(crate) fn new(change: ServiceChange) -> Result<Self, Refusal> {
         let protocol = change.protocol.clone().ok_or_else(|| Refusal::field("protocol", "is required"))?;
         let default = match protocol.as_str() {

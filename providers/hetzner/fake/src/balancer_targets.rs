@@ -9,23 +9,23 @@ use crate::balancers::Balancer;
 use crate::model::{Model, one};
 use crate::refusal::Refusal;
 
-/// What traffic goes to.
+/// A target of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
-    /// A cloud server.
+    /// A target that is a cloud server.
     Server {
-        /// Its id.
+        /// ID of the server.
         id: u64,
-        /// Whether by its address in the network.
+        /// If set, the load balancer reaches the server by its address in the network.
         use_private_ip: bool,
     },
     /// An address: a Robot server's.
     Ip(IpAddr),
-    /// All servers with these labels.
+    /// Every server with labels that match a selector.
     LabelSelector {
-        /// The selector.
+        /// The label selector itself.
         selector: String,
-        /// Whether by their addresses in the network.
+        /// If set, the load balancer reaches the servers by their addresses in the network.
         use_private_ip: bool,
     },
 }
@@ -74,19 +74,19 @@ impl TargetWish {
 }
 
 impl Target {
-    /// The id of its server, if it is one.
+    /// Returns the ID of the target's server, if it is one.
     #[must_use]
     pub fn server(&self) -> Option<u64> {
         if let Self::Server { id, .. } = self { Some(*id) } else { None }
     }
 
-    /// Whether it is reached in the network.
+    /// Returns `true` if the target is reached by its address in the network.
     #[must_use]
     pub fn is_private(&self) -> bool {
         matches!(self, Self::Server { use_private_ip: true, .. } | Self::LabelSelector { use_private_ip: true, .. })
     }
 
-    /// Whether it means the same as another, however it is reached.
+    /// Returns `true` if both name the same target, by whichever address.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Server { id, .. }, Self::Server { id: other, .. }) => id == other,
@@ -110,7 +110,7 @@ impl Target {
 }
 
 impl Model {
-    /// Whether a load balancer may have this target.
+    /// Checks that a load balancer may have this target.
     pub(crate) fn admit_target(&self, project: &str, balancer: &Balancer, target: &Target) -> Result<(), Refusal> {
         if balancer.targets.iter().any(|it| it.is_same(target)) {
             return Err(Refusal::new("target_already_defined", "target already defined"));
@@ -141,7 +141,7 @@ impl Model {
         }
     }
 
-    /// An address must be a dedicated server's, or a private one behind a vSwitch.
+    /// Checks that an address belongs to a dedicated server, or is a private one behind a vSwitch.
     fn admit_ip(&self, ip: IpAddr) -> Result<(), Refusal> {
         let is_private = matches!(ip, IpAddr::V4(ip) if ip.is_private());
         let is_cloud = self.servers.values().any(|it| it.object.ipv4.map(IpAddr::V4) == Some(ip));

@@ -1,4 +1,4 @@
-//! Load balancers: made, read, renamed, deleted.
+//! Load balancers: create, read, rename, delete.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,43 +15,43 @@ use crate::model::{CREATED, Kind, Model, Owned, asked_for, of_project, one, one_
 use crate::refusal::{Answer, Refusal};
 use crate::routes::{Asked, ok, parse};
 
-/// A load balancer.
+/// A load balancer of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Balancer {
-    /// Its id.
+    /// ID of the load balancer.
     pub id: u64,
-    /// Its name, unique in its project.
+    /// Name of the load balancer, unique in its project.
     pub name: String,
-    /// Its labels.
+    /// Labels of the load balancer.
     pub labels: BTreeMap<String, String>,
-    /// `lb11`.
+    /// Type of the load balancer, such as `lb11`.
     pub load_balancer_type: String,
-    /// `fsn1`.
+    /// Location of the load balancer, such as `fsn1`.
     pub location: String,
-    /// `round_robin`, `least_connections`.
+    /// Algorithm: `round_robin` or `least_connections`.
     pub algorithm: String,
-    /// Whether its public interface is enabled.
+    /// If set, the public interface is enabled.
     pub public_interface: bool,
-    /// Its public IPv4 address.
+    /// Public IPv4 address of the load balancer.
     pub ipv4: PublicIp,
-    /// Its public IPv6 address.
+    /// Public IPv6 address of the load balancer.
     pub ipv6: PublicIp,
     /// The networks that it is attached to.
     pub private_net: Vec<PrivateNet>,
-    /// Its ports.
+    /// Services (listeners) of the load balancer.
     pub services: Vec<Service>,
-    /// What they lead to.
+    /// Targets of the load balancer.
     pub targets: Vec<Target>,
-    /// Whether it is protected against deletion.
+    /// If set, deletions are refused.
     pub is_protected: bool,
 }
 
-/// A public address.
+/// A public address of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PublicIp {
-    /// The address.
+    /// The IP address itself.
     pub ip: IpAddr,
-    /// Its reverse DNS.
+    /// Reverse DNS of the address.
     pub dns_ptr: Option<String>,
 }
 
@@ -60,7 +60,7 @@ pub struct PublicIp {
 pub struct PrivateNet {
     /// Id of the network.
     pub network: u64,
-    /// The address there.
+    /// Address of the load balancer in the network.
     pub ip: Ipv4Addr,
 }
 
@@ -132,7 +132,7 @@ fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
 }
 
 impl Model {
-    /// A load balancer of the smallest type in `fsn1`, as somebody else's tool makes it.
+    /// Adds a load balancer of the smallest type in `fsn1`, as another program creates it.
     pub(crate) fn add_balancer(&mut self, project: &str, name: &str) -> Balancer {
         let (id, number) = self.next_id(Kind::Balancer);
         let [high, low] = u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes();
@@ -173,7 +173,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether a load balancer may have this service.
+    /// Checks that a load balancer may have this service.
     pub(crate) fn admit_service(&self, project: &str, balancer: &Balancer, service: &Service) -> Result<(), Refusal> {
         let kind = self.types.iter().find(|it| it.name == balancer.load_balancer_type);
         let others = || balancer.services.iter().filter(|it| it.listen_port != service.listen_port);

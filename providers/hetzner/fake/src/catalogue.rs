@@ -1,4 +1,4 @@
-//! What the cloud offers: locations, types of load balancers.
+//! Catalogue of the cloud: locations and types of load balancers.
 
 use serde_json::{Value, json};
 
@@ -7,16 +7,16 @@ use crate::model::Model;
 use crate::refusal::Answer;
 use crate::routes::Asked;
 
-/// A location.
+/// A location of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// `fsn1`.
+    /// Name of the location, such as `fsn1`.
     pub name: &'static str,
-    /// `eu-central`.
+    /// Network zone of the location, such as `eu-central`.
     pub network_zone: &'static str,
 }
 
-/// All locations.
+/// The locations of the cloud.
 pub const LOCATIONS: [Location; 6] = [
     Location { name: "fsn1", network_zone: "eu-central" },
     Location { name: "nbg1", network_zone: "eu-central" },
@@ -26,7 +26,7 @@ pub const LOCATIONS: [Location; 6] = [
     Location { name: "sin", network_zone: "ap-southeast" },
 ];
 
-/// A location, also one that is not in the list.
+/// Returns a location, also one that is not in the list.
 pub(crate) fn location(name: &str) -> Value {
     let found = LOCATIONS.iter().position(|it| it.name == name);
     let zone = found.map_or("eu-central", |at| LOCATIONS[at].network_zone);
@@ -37,15 +37,15 @@ pub(crate) fn location(name: &str) -> Value {
 /// A type of load balancers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BalancerType {
-    /// Its id.
+    /// ID of the type.
     pub id: u64,
-    /// `lb11`.
+    /// Name of the type, such as `lb11`.
     pub name: String,
-    /// Limit of targets.
+    /// Maximum number of targets.
     pub max_targets: usize,
-    /// Limit of services.
+    /// Maximum number of services.
     pub max_services: usize,
-    /// Limit of certificates.
+    /// Maximum number of certificates.
     pub max_assigned_certificates: usize,
     /// Deprecated: announced, unavailable after; RFC 3339.
     pub deprecation: Option<(String, String)>,

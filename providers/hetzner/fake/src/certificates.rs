@@ -1,4 +1,4 @@
-//! Certificates.
+//! Certificates API of the fake cloud.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use crate::model::{CREATED, Kind, Model, Owned, asked_for, of};
 use crate::refusal::{Answer, Refusal};
 use crate::routes::{Asked, ok, parse};
 
-/// A certificate.
+/// A certificate of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// Its id.
+    /// ID of the certificate.
     pub id: u64,
-    /// Its name, unique in its project.
+    /// Name of the certificate, unique in its project.
     pub name: String,
-    /// Its labels.
+    /// Labels of the certificate.
     pub labels: BTreeMap<String, String>,
-    /// Whether the cloud issues and renews it.
+    /// If set, the cloud issues and renews the certificate.
     pub is_managed: bool,
-    /// What it is for.
+    /// Domain names of the certificate.
     pub domain_names: Vec<String>,
-    /// When a managed one is issued.
+    /// Time at which a managed certificate is issued.
     pub issued: Instant,
 }
 

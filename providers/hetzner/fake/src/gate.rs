@@ -1,4 +1,4 @@
-//! Who may ask: tokens, passwords, limits.
+//! Admission of requests: tokens, passwords, rate limits.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 use crate::routes::{Asked, Service};
 use crate::{ROBOT_PASSWORD, ROBOT_USER};
 
-/// Whether a request may be carried out, and whose project it is about.
+/// Admits a request, and sets the project of its token.
 pub(crate) fn admit(model: &mut Model, asked: &mut Asked) -> Result<(), Refusal> {
     match asked.service {
         Service::Cloud => admit_to_cloud(model, asked),

@@ -1,4 +1,4 @@
-//! What tests do to it, and ask of it.
+//! Controls of tests: changes of the cloud's objects, and queries of its state.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -22,7 +22,7 @@ fn changed<T: Clone>(
     Some(object.clone())
 }
 
-/// Servers.
+/// Controls of cloud servers.
 impl Fake {
     /// Adds a running server with addresses of both families.
     pub fn add_server(&self, name: &str) -> Server {
@@ -42,7 +42,7 @@ impl Fake {
     /// Attaches a server, by name, to a network; its address there.
     ///
     /// # Panics
-    /// If there is no such server or network, or no address left.
+    /// If the server or network does not exist, or no address is left.
     pub fn attach(&self, name: &str, network: u64) -> Ipv4Addr {
         let ip = self.model().address_in(PROJECT, network, None, None).expect("a network with a free address");
         let net = ServerNet { network, ip, alias_ips: Vec::new() };
@@ -50,12 +50,12 @@ impl Fake {
         ip
     }
 
-    /// Shuts a server down, by name; `false` if there is none.
+    /// Shuts a server down, by name; returns `false` if it does not exist.
     pub fn stop(&self, name: &str) -> bool {
         self.change_server(name, |server| "off".clone_into(&mut server.status)).is_some()
     }
 
-    /// Starts a server, by name; `false` if there is none.
+    /// Starts a server, by name; returns `false` if it does not exist.
     pub fn start(&self, name: &str) -> bool {
         self.change_server(name, |server| "running".clone_into(&mut server.status)).is_some()
     }
@@ -67,20 +67,20 @@ impl Fake {
         model.remove_server(id)
     }
 
-    /// All servers.
+    /// Returns the cloud servers.
     #[must_use]
     pub fn servers(&self) -> Vec<Server> {
         objects(&self.model().servers)
     }
 
-    /// A server, by name.
+    /// Returns a server, by name.
     #[must_use]
     pub fn server(&self, name: &str) -> Option<Server> {
         self.servers().into_iter().find(|it| it.name == name)
     }
 }
 
-/// Networks.
+/// Controls of private networks.
 impl Fake {
     /// Adds a network with one subnet, a /16 at its beginning; its id.
     ///
@@ -95,19 +95,19 @@ impl Fake {
         changed(&mut self.model().networks, |it| it.id == id, change)
     }
 
-    /// All networks.
+    /// Returns the private networks.
     #[must_use]
     pub fn networks(&self) -> Vec<Network> {
         objects(&self.model().networks)
     }
 
-    /// The routes of a network.
+    /// Returns the routes of a network.
     #[must_use]
     pub fn routes(&self, network: u64) -> Vec<Route> {
         self.networks().into_iter().find(|it| it.id == network).map(|it| it.routes).unwrap_or_default()
     }
 
-    /// The machine that the program runs on is attached to this network.
+    /// Attaches the machine that the program runs on to this network.
     pub fn run_attached_to(&self, network: u64) {
         self.model().attached_to.insert(network);
     }
@@ -115,12 +115,12 @@ impl Fake {
 
 /// Load balancers and certificates.
 impl Fake {
-    /// Adds a load balancer of type `lb11` in `fsn1`, as somebody else's tool does.
+    /// Adds a load balancer of type `lb11` in `fsn1`, as another program does.
     pub fn add_load_balancer(&self, name: &str) -> Balancer {
         self.model().add_balancer(PROJECT, name)
     }
 
-    /// Changes a load balancer, by name, as somebody does in a console: at once, and unchecked.
+    /// Changes a load balancer, by name, as an operator does in the console: at once, and unchecked.
     pub fn change_load_balancer(&self, name: &str, change: impl FnOnce(&mut Balancer)) -> Option<Balancer> {
         changed(&mut self.model().balancers, |it| it.name == name, change)
     }
@@ -133,13 +133,13 @@ impl Fake {
         model.balancers.len() < before
     }
 
-    /// All load balancers.
+    /// Returns the load balancers.
     #[must_use]
     pub fn load_balancers(&self) -> Vec<Balancer> {
         objects(&self.model().balancers)
     }
 
-    /// A load balancer, by name.
+    /// Returns a load balancer, by name.
     #[must_use]
     pub fn load_balancer(&self, name: &str) -> Option<Balancer> {
         self.load_balancers().into_iter().find(|it| it.name == name)
@@ -162,14 +162,14 @@ impl Fake {
         changed(&mut self.model().certificates, |it| it.name == name, change)
     }
 
-    /// All certificates.
+    /// Returns the uploaded and managed certificates.
     #[must_use]
     pub fn certificates(&self) -> Vec<Certificate> {
         objects(&self.model().certificates)
     }
 }
 
-/// Robot.
+/// Controls of the Robot API.
 impl Fake {
     /// Adds a running dedicated server.
     pub fn add_robot_server(&self, number: u64, name: &str) -> RobotServer {
@@ -200,7 +200,8 @@ impl Fake {
         self.model().robot.remove(&number).is_some()
     }
 
-    /// From now on so many requests of each kind to Robot are answered; `None`: all. It begins to count anew.
+    /// Sets the number of requests of each kind that Robot answers from now on; `None`: no limit. Counting starts
+    /// again.
     pub fn limit_robot(&self, limit: Option<u32>) {
         let mut model = self.model();
         model.robot_limit = limit;
@@ -208,7 +209,7 @@ impl Fake {
     }
 }
 
-/// Tokens, limits, behaviour.
+/// Controls of tokens, limits and behaviour.
 impl Fake {
     /// Makes `token` good for `project`: another project has other objects. A new one has none.
     pub fn set_token(&self, token: &str, project: &str) {
@@ -229,17 +230,17 @@ impl Fake {
         }
     }
 
-    /// So many requests are left from now on.
+    /// Sets the number of requests that are left until the limit.
     pub fn set_remaining(&self, remaining: u32) {
         self.model().set_level(PROJECT, remaining);
     }
 
-    /// Changes how the APIs behave. What is left of the limit stays as it is.
+    /// Changes the behaviour of the APIs. The remaining requests of the limit stay the same.
     pub fn set_options(&self, change: impl FnOnce(&mut Options)) {
         change(&mut self.model().options);
     }
 
-    /// Everything that load balancers, routes and certificates are, as the API shows it.
+    /// Returns all load balancers, routes and certificates as the API shows them.
     #[must_use]
     pub fn objects(&self) -> Vec<serde_json::Value> {
         let model = self.model();

@@ -50,19 +50,19 @@ pub use networks::{Network, Route, Subnet};
 pub use robot::RobotServer;
 pub use servers::{Server, ServerNet};
 
-/// The token of the project in which everything is. A fake's token is no secret. It has the 64 characters of a real one.
+/// The token of the default project. A fake's token is no secret. It has the 64 characters of a real one.
 pub const TOKEN: &str = "fake-token-of-sixty-four-characters-which-nobody-else-would-ever";
 /// The project of [`TOKEN`].
 pub const PROJECT: &str = "default";
-/// Robot's user.
+/// User of the Robot API.
 pub const ROBOT_USER: &str = "#ws+fake";
 /// Robot's password. A fake's password is no secret.
 pub const ROBOT_PASSWORD: &str = "fake-robot-password";
 
-/// How the APIs behave.
+/// Behaviour of the APIs.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How long an action runs; zero: it is over before it is answered. What it changes is changed at once.
+    /// Duration of an action; zero: the action has ended when the response is sent. Its changes apply at once.
     pub action_time: Duration,
     /// Requests an hour; one is refilled in each 3600th of an hour's share.
     pub limit: u32,

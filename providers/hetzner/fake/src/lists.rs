@@ -14,18 +14,18 @@ fn number(asked: &Asked, name: &str, default: usize, most: usize) -> Result<usiz
     number.ok_or_else(|| Refusal::field(name, &format!("must be between 1 and {most}")))
 }
 
-/// Whether an object with this name and these labels is asked for.
+/// Returns `true` if the request selects an object with this name and these labels.
 pub(crate) fn selects(asked: &Asked, name: &str, labels: &BTreeMap<String, String>) -> bool {
     asked.query("name").is_none_or(|wanted| wanted == name)
         && asked.query("label_selector").is_none_or(|selector| matches(selector, labels))
 }
 
-/// Whether an object with this name is asked for.
+/// Returns `true` if the request selects an object with this name.
 pub(crate) fn names(asked: &Asked, name: &str) -> bool {
     selects(asked, name, &BTreeMap::new())
 }
 
-/// The page of `items` that is asked for. Only what is on it is rendered.
+/// Returns the requested page of `items`. Only its items are rendered.
 pub(crate) fn page<T>(asked: &Asked, key: &str, items: impl Iterator<Item = T>, render: impl Fn(T) -> Value) -> Answer {
     let size = number(asked, "per_page", 25, 50)?;
     let page = Page::numbered(items, number(asked, "page", 1, usize::MAX)?, size, &asked.effects);
@@ -43,7 +43,8 @@ pub(crate) fn page<T>(asked: &Asked, key: &str, items: impl Iterator<Item = T>, 
     ok(json!({key: items, "meta": meta}))
 }
 
-/// Whether labels match a selector: `a=b`, `a==b`, `a!=b`, `a`, `!a`, `a in (b,c)`, `a notin (b,c)`, separated by commas.
+/// Returns `true` if labels match a selector: `a=b`, `a==b`, `a!=b`, `a`, `!a`, `a in (b,c)`, `a notin (b,c)`,
+/// separated by commas.
 pub(crate) fn matches(selector: &str, labels: &BTreeMap<String, String>) -> bool {
     let mut depth = 0;
     let parts = selector.split(|it: char| {

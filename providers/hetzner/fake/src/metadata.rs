@@ -6,7 +6,7 @@ use crate::model::Model;
 use crate::refusal::Answer;
 use crate::routes::Asked;
 
-/// YAML: a list of the networks that the machine is attached to.
+/// Returns YAML: a list of the networks that the machine is attached to.
 pub(crate) fn private_networks(model: &mut Model, _: &Asked) -> Answer {
     let mut text = String::new();
     for network in &model.attached_to {

@@ -1,4 +1,4 @@
-//! What there is, in all projects.
+//! State of the cloud: the objects of all projects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -48,12 +48,12 @@ pub(crate) struct Model {
     pub(crate) robot_limit: Option<u32>,
     pub(crate) robot_used: BTreeMap<String, u32>,
     pub(crate) attached_to: BTreeSet<u64>,
-    /// Requests that the cloud answered, to tell them apart.
+    /// Number of answered requests, which identifies them.
     pub(crate) answered: u64,
     made: [u64; 5],
 }
 
-/// Of which kind an id is.
+/// Kind of object that an ID belongs to.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Server,
@@ -85,7 +85,7 @@ impl Model {
         }
     }
 
-    /// An id that nothing has had before, and the number of its kind that it is, from 1.
+    /// Returns a new ID, and the serial number of its kind, from 1.
     pub(crate) fn next_id(&mut self, kind: Kind) -> (u64, u64) {
         let (slot, first) = match kind {
             Kind::Server => (0, SERVERS),
@@ -143,28 +143,28 @@ impl Model {
 
 type All<T> = BTreeMap<u64, Owned<T>>;
 
-/// Those of a project.
+/// Returns the objects of a project.
 pub(crate) fn of_project<'a, T>(all: &'a All<T>, project: &'a str) -> impl Iterator<Item = &'a T> {
     all.values().filter(move |it| it.project == project).map(|it| &it.object)
 }
 
-/// Those of the project that a request is about.
+/// Returns the objects of the request's project.
 pub(crate) fn of<'a, T>(all: &'a All<T>, asked: &'a Asked) -> impl Iterator<Item = &'a T> {
     of_project(all, &asked.project)
 }
 
-/// The one of a project.
+/// Returns an object of a project.
 pub(crate) fn one<'a, T>(all: &'a All<T>, project: &str, id: u64) -> Option<&'a T> {
     all.get(&id).filter(|it| it.project == project).map(|it| &it.object)
 }
 
-/// The one that a path names.
+/// Returns the object that a path names.
 pub(crate) fn asked_for<'a, T>(all: &'a All<T>, asked: &Asked, what: &str) -> Result<&'a T, Refusal> {
     let found = asked.id().parse().ok().and_then(|id| one(all, &asked.project, id));
     found.ok_or_else(|| Refusal::not_found(what))
 }
 
-/// One to be changed.
+/// Returns an object for a change.
 pub(crate) fn one_mut<T>(all: &mut All<T>, id: u64) -> Option<&mut T> {
     all.get_mut(&id).map(|it| &mut it.object)
 }
@@ -176,10 +176,10 @@ pub(crate) fn changed<T>(all: &mut All<T>, action: &Action, change: impl FnOnce(
     }
 }
 
-/// When everything was made: times are nobody's business here.
+/// Creation time of every object; the clients do not depend on it.
 pub(crate) const CREATED: &str = "2026-08-01T00:00:00Z";
 
-/// An object's reference in an action.
+/// Returns an object's reference in an action.
 pub(crate) fn reference(resource: (&'static str, u64)) -> Value {
     serde_json::json!([{"id": resource.1, "type": resource.0}])
 }

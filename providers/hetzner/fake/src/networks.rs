@@ -11,37 +11,37 @@ use crate::model::{CREATED, Kind, Model, Owned, asked_for, changed, of, one};
 use crate::refusal::{Answer, Refusal};
 use crate::routes::{Asked, ok, parse};
 
-/// A network.
+/// A private network of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Its id.
+    /// ID of the network.
     pub id: u64,
-    /// Its name.
+    /// Name of the network.
     pub name: String,
-    /// All of it.
+    /// Address range of the network.
     pub ip_range: Ipv4Net,
-    /// Where addresses are given out.
+    /// Subnets, from which addresses are assigned.
     pub subnets: Vec<Subnet>,
-    /// Its routes.
+    /// Routes of the network.
     pub routes: Vec<Route>,
 }
 
-/// A subnet.
+/// A subnet of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subnet {
-    /// Its range.
+    /// Address range of the subnet.
     pub ip_range: Ipv4Net,
-    /// `eu-central`.
+    /// Network zone of the subnet, such as `eu-central`.
     pub network_zone: String,
 }
 
-/// A route.
+/// A route of a network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
-    /// The range.
+    /// Destination range of the route.
     pub destination: String,
-    /// Where to.
+    /// Address of the gateway.
     pub gateway: String,
 }
 
@@ -66,7 +66,7 @@ impl Model {
         of_servers.chain(of_balancers.filter(move |it| it.network == network).map(|it| it.ip))
     }
 
-    /// An address in a network: this one, or a free one of this range or of any subnet.
+    /// Returns an address in a network: this one, or a free one of this range or of any subnet.
     pub(crate) fn address_in(
         &self,
         project: &str,

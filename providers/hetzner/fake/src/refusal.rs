@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::routes::Service;
 
-/// Why a request is not carried out.
+/// Error response to a refused request.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     /// `None`: the one that belongs to the code.
@@ -15,7 +15,7 @@ pub(crate) struct Refusal {
     details: Value,
 }
 
-/// What a handler gives.
+/// Result of a handler.
 pub(crate) type Answer = Result<Reply, Refusal>;
 
 impl Refusal {
@@ -27,19 +27,19 @@ impl Refusal {
         Self::new("not_found", format!("{what} not found"))
     }
 
-    /// `invalid_input` about one field.
+    /// Creates the error `invalid_input` about one field.
     pub(crate) fn field(name: &str, message: &str) -> Self {
         let mut refusal = Self::new("invalid_input", format!("invalid input in field '{name}'"));
         refusal.details = json!({"fields": [{"name": name, "messages": [message]}]});
         refusal
     }
 
-    /// One of Robot's, which say no more than their code.
+    /// Creates an error of the Robot API, whose message is its code.
     pub(crate) fn robot(code: &str) -> Self {
         Self::new(code, code.to_lowercase())
     }
 
-    /// `{"error": {"code", "message", "details"}}`; Robot's have the status instead of details.
+    /// Returns the response `{"error": {"code", "message", "details"}}`; Robot's has the status instead of details.
     pub(crate) fn reply(&self, service: Service) -> Reply {
         let Self { status, code, message, details } = self;
         match service {
@@ -62,7 +62,7 @@ impl From<Refused> for Refusal {
     }
 }
 
-/// The status of an answer with this code.
+/// Returns the status of an answer with this code.
 fn status_of(code: &str) -> u16 {
     match code {
         "json_error" => 400,

@@ -8,20 +8,20 @@ use crate::model::Model;
 use crate::refusal::{Answer, Refusal};
 use crate::routes::{Asked, ok};
 
-/// A dedicated server.
+/// A dedicated server of the Robot API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RobotServer {
-    /// Its number.
+    /// Number of the server.
     pub server_number: u64,
-    /// Its name.
+    /// Name of the server.
     pub server_name: String,
-    /// Its IPv4 address, if it has one.
+    /// IPv4 address of the server, if any.
     pub server_ip: Option<Ipv4Addr>,
     /// The first address of its IPv6 network, if it has one.
     pub server_ipv6_net: Option<Ipv6Addr>,
-    /// `AX41`.
+    /// Product of the server, such as `AX41`.
     pub product: String,
-    /// `FSN1-DC14`.
+    /// Data centre of the server, such as `FSN1-DC14`.
     pub dc: String,
     /// `running`, `shut off`, `not supported`.
     pub operating_status: String,

@@ -1,4 +1,4 @@
-//! Which handler answers what.
+//! Routing of requests to handlers.
 
 use fake_cloud::{Cloud, Refused, Reply, Routes};
 use serde::de::DeserializeOwned;
@@ -8,7 +8,7 @@ use crate::model::Model;
 use crate::refusal::{Answer, Refusal};
 use crate::{actions, balancer_actions, balancers, catalogue, certificates, gate, metadata, networks, robot, servers};
 
-/// One of Hetzner's APIs. Their paths are different.
+/// Hetzner's APIs, whose paths are different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     Cloud,
@@ -85,7 +85,7 @@ impl Cloud for Model {
     }
 }
 
-/// A body, strictly: what the API does not know is refused, because it is a mistake of the client.
+/// Parses a body strictly: unknown fields are refused, because they are mistakes of the client.
 pub(crate) fn parse<T: DeserializeOwned>(asked: &Asked) -> Result<T, Refusal> {
     if asked.is_broken() || asked.bytes.is_empty() {
         return Err(Refusal::new("json_error", "the body is no JSON"));
@@ -93,7 +93,7 @@ pub(crate) fn parse<T: DeserializeOwned>(asked: &Asked) -> Result<T, Refusal> {
     serde_json::from_slice(&asked.bytes).map_err(|error| Refusal::field("body", &error.to_string()))
 }
 
-/// 200 with this.
+/// Returns a response with status 200 and `body`.
 #[allow(clippy::unnecessary_wraps, reason = "it is what a handler gives")]
 pub(crate) fn ok(body: Value) -> Answer {
     Ok(Reply::new(200, body))

@@ -1,4 +1,4 @@
-//! Cloud servers.
+//! Cloud servers of the API.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -12,24 +12,24 @@ use crate::model::{CREATED, Kind, Model, Owned, asked_for, of};
 use crate::refusal::Answer;
 use crate::routes::{Asked, ok};
 
-/// A server.
+/// A cloud server of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its id.
+    /// ID of the server.
     pub id: u64,
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// `running`, `off` …
+    /// Status of the server: `running`, `off` …
     pub status: String,
-    /// `cx22`.
+    /// Type of the server, such as `cx22`.
     pub server_type: String,
-    /// `fsn1`.
+    /// Location of the server, such as `fsn1`.
     pub location: String,
-    /// Its labels.
+    /// Labels of the server.
     pub labels: BTreeMap<String, String>,
-    /// Its public IPv4 address, if it has one.
+    /// Public IPv4 address of the server, if any.
     pub ipv4: Option<Ipv4Addr>,
-    /// Its public IPv6 network, if it has one.
+    /// Public IPv6 network of the server, if any.
     pub ipv6: Option<Ipv6Net>,
     /// The networks that it is attached to.
     pub private_net: Vec<ServerNet>,
@@ -40,14 +40,14 @@ pub struct Server {
 pub struct ServerNet {
     /// Id of the network.
     pub network: u64,
-    /// Its address there.
+    /// Address of the server in the network.
     pub ip: Ipv4Addr,
-    /// Further addresses there.
+    /// Further addresses of the server in the network.
     pub alias_ips: Vec<Ipv4Addr>,
 }
 
 impl Server {
-    /// Its address in a network.
+    /// Returns the server's address in a network.
     #[must_use]
     pub fn ip_in(&self, network: u64) -> Option<Ipv4Addr> {
         self.private_net.iter().find(|it| it.network == network).map(|it| it.ip)
@@ -82,7 +82,7 @@ fn server_type(name: &str) -> Value {
 }
 
 impl Model {
-    /// A running server with addresses of both families.
+    /// Adds a running server with addresses of both families.
     pub(crate) fn add_server(&mut self, project: &str, name: &str) -> Server {
         let (id, number) = self.next_id(Kind::Server);
         let [high, low, ..] = u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes();
@@ -101,7 +101,7 @@ impl Model {
         server
     }
 
-    /// A server that is gone takes its attachments with it, and is no target any more.
+    /// Removes a server with its attachments, also from the targets of load balancers.
     pub(crate) fn remove_server(&mut self, id: u64) -> Option<Server> {
         let server = self.servers.remove(&id)?;
         for balancer in self.balancers.values_mut() {

@@ -8,21 +8,21 @@ use cloud_provider::default_load_balancer_name;
 use provider_kit::declared::{Kind, Value};
 use provider_kit::load_balancers::{Actual, Identity, OwnerTags};
 
-/// The label of a load balancer that was taken over by its name. It is written together with the owner labels, and removed
-/// together with them, so that a process that is killed in between cannot mistake such a load balancer for one that was made
-/// for its Service.
+/// The label of a load balancer that was adopted by its name. It is written together with the owner labels, and removed
+/// together with them, so that a process that is killed in between cannot mistake an adopted load balancer for one that
+/// was created for its Service.
 pub(super) const ADOPTED: &str = "ccm-rs/adopted";
 
 /// A label that a load balancer needs before it is taken over by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptionLabel {
     key: String,
-    /// `None`: any value.
+    /// Required value; `None` accepts any value.
     value: Option<String>,
 }
 
 impl AdoptionLabel {
-    /// Returns `true` if a load balancer carries the label, or was made for its Service and needs none.
+    /// Returns `true` if a load balancer carries the label, or was created for its Service and needs none.
     pub(super) fn allows(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
         self.is_on(&actual.labels) || !is_adoption(actual, identity)
     }
@@ -55,8 +55,8 @@ impl fmt::Display for AdoptionLabel {
     }
 }
 
-/// Returns `true` if a load balancer that carries no owner labels of this Service was not made for it either. A name with the
-/// Service's UID in it can only have been given by a cloud controller manager.
+/// Returns `true` if a load balancer without owner labels of this Service was not created for the Service either. Only
+/// a cloud controller manager chooses a name with the Service's UID in it.
 pub(super) fn is_adoption(actual: &Actual, identity: &Identity<'_>) -> bool {
     let is_unmarked = actual.owner_tags == OwnerTags::default()
         && (actual.legacy_owner.is_none() || actual.legacy_owner != identity.legacy_owner);

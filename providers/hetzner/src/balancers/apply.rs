@@ -79,7 +79,7 @@ impl HcloudLoadBalancers {
                 batch.finish().await?;
             }
             if let Err(err) = batch.start(call, adds).await {
-                // The next plan is made from what is there when all is quiet.
+                // The next plan is made from the state after all actions have ended.
                 let _ = batch.finish().await;
                 return Err(err);
             }
@@ -119,8 +119,8 @@ impl HcloudLoadBalancers {
         Ok(if network.is_some() { Applied::PlanAgain(shown) } else { Applied::Shown(count, shown) })
     }
 
-    /// Reports targets that the API has no room for. That is all if the load balancer has as many as its type takes; if not,
-    /// the limit is another one, and may pass.
+    /// Reports targets beyond the API's limit. If the load balancer has as many as its type permits, nothing else is
+    /// done; otherwise the limit is a different one, and may be temporary.
     async fn over_limit(
         &self,
         change: Change<'_>,
@@ -145,7 +145,7 @@ impl HcloudLoadBalancers {
             self.report_limit(&self.nodes(), &[target].into_iter().collect(), change.identity.uid(), &text);
             outcome = outcome.and(Err(Error::quota(text)));
         }
-        // Those that it has are served meanwhile.
+        // The existing targets receive traffic meanwhile.
         change.observer.publish(&spec.status(shown)).await?;
         outcome
     }
@@ -170,7 +170,7 @@ impl HcloudLoadBalancers {
         Ok(())
     }
 
-    /// Deletes certificates that were made for the Service and that its load balancer does not use any more.
+    /// Deletes certificates that were created for the Service and that its load balancer no longer uses.
     async fn drop_certificates(&self, identity: &Identity<'_>, before: &Tree, after: &Actual) -> Result<()> {
         let mut unused = certificates(before);
         let used = after.tree.as_ref().map(certificates).unwrap_or_default();
@@ -219,7 +219,8 @@ impl HcloudLoadBalancers {
         Applied::Kept
     }
 
-    /// Takes the owner labels off a load balancer that was not made for its Service, and leaves everything else as it is.
+    /// Removes the owner labels from a load balancer that was not created for its Service, and leaves everything else
+    /// unchanged.
     pub(super) async fn disown(&self, change: Change<'_>, actual: &Actual) -> Result<Applied> {
         let mut labels = actual.labels.clone();
         labels.retain(|key, _| key != SIGN && key != ADOPTED);
@@ -258,7 +259,7 @@ fn is_managed(identity: &Identity<'_>) -> bool {
     key::CERTIFICATE_TYPE.text_on(identity.service).is_some_and(|it| it.trim().eq_ignore_ascii_case("managed"))
 }
 
-/// The API refuses `https` without a certificate, and does not know what annotations there are.
+/// Checks that `https` listeners have a certificate: the API refuses them without, and its error names no annotation.
 pub(super) fn check_certificates<'a>(mut listeners: impl Iterator<Item = (&'a Port, &'a Attributes)>) -> Result<()> {
     let is_bare = |settings: &Attributes| {
         let certificates = settings.get(CERTIFICATES);
@@ -277,7 +278,7 @@ pub(super) fn check_certificates<'a>(mut listeners: impl Iterator<Item = (&'a Po
     }
 }
 
-/// A certificate is no part of a load balancer once it is made.
+/// A certificate is not part of a load balancer's state once it is created.
 fn settled(mut outcome: Actual) -> Actual {
     if let Some(tree) = &mut outcome.tree {
         tree.parts.retain(|part, _| !part.is_of_kind(CERTIFICATE));
@@ -285,7 +286,7 @@ fn settled(mut outcome: Actual) -> Actual {
     outcome
 }
 
-/// All labels of a load balancer: the reference's, ours, and those that others put there.
+/// Returns all labels of a load balancer: the legacy owner tag, the owner tags, and labels of other programs.
 pub(super) fn labels(identity: &Identity<'_>, actual: &Actual) -> Value {
     let mut labels = identity.owner_tags().among(actual.labels.clone());
     labels.insert(SIGN.to_owned(), identity.uid().to_owned());

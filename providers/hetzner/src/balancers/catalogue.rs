@@ -37,7 +37,7 @@ struct Deprecation {
     unavailable_after: Timestamp,
 }
 
-/// A certificate.
+/// A certificate of the project.
 #[derive(Clone, Deserialize)]
 pub(super) struct Certificate {
     pub(super) id: u64,
@@ -147,8 +147,8 @@ impl Catalogue {
         }
     }
 
-    /// Deletes those among `ids` that were made for this Service; `None`: whichever they are. What anything but `balancer`
-    /// uses as well stays, and is told.
+    /// Deletes those among `ids` (`None`: all) that were created for this Service. A certificate that another object
+    /// than `balancer` uses is kept and reported.
     pub(super) async fn delete_managed(&self, uid: &str, ids: Option<&[u64]>, balancer: &str) -> Result<Notes> {
         let (list, mut kept) = (self.certificates.refresh().await?, Notes::default());
         for certificate in list.iter().filter(|it| it.is_of(uid) && ids.is_none_or(|ids| ids.contains(&it.id))) {

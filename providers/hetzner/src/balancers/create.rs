@@ -36,7 +36,7 @@ pub(super) async fn create(
 ) -> Result<Applied> {
     let identity = change.identity;
     let mut tree = change.outcome_of_all().and_then(|outcome| outcome.tree).unwrap_or_default();
-    // Whoever finds the load balancer finds the certificate, too; so it is made later, and its ports come after it.
+    // Certificates are found by their load balancer; so they are created after it, and its ports come after them.
     tree.parts
         .retain(|part, settings| !part.is_of_kind(CERTIFICATE) && settings.text(CERTIFICATES) != Some(TO_BE_MADE));
     let settings = tree.balancer_attributes().cloned().unwrap_or_default();
@@ -52,7 +52,7 @@ pub(super) async fn create(
     }
     check_certificates(tree.listeners())?;
     backing.can_become(settings.text("type"), now).await?;
-    // An address or a subnet can only be asked for when it is attached; private targets come after that.
+    // An address or a subnet can only be chosen when the load balancer is attached; private targets come after that.
     let network = tree.parts.get(&network_part(""));
     let network = network.filter(|_| spec.private_ipv4.is_none() && spec.private_subnet.is_none());
     let targets = tree.targets_of(POOL);
@@ -71,7 +71,7 @@ pub(super) async fn create(
     let stated = body.into_iter().filter(|(_, value)| !value.is_null());
     let body: Map<_, _> = stated.map(|(key, value)| (key.to_owned(), value)).collect();
     let made = post(backing, body, targets, change.observer).await;
-    // What is not found is something that the Service names.
+    // A missing object is one that the Service names.
     let made = made.map_err(|err| if err.is_not_found() { Error::invalid(err.to_string()) } else { err })?;
     backing.api.actions.finish(made.action, change.observer).await?;
     let shown = backing.actual(made.load_balancer);

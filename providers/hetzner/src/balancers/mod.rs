@@ -64,7 +64,7 @@ pub(crate) struct HcloudLoadBalancers {
 }
 
 impl HcloudLoadBalancers {
-    /// `dedicated`: `None` if dedicated servers are no targets, `Some(None)` if Robot cannot be asked about them.
+    /// `dedicated`: `None` if dedicated servers are no targets, `Some(None)` if Robot cannot be queried about them.
     pub(crate) fn new(
         api: Api,
         defaults: Defaults,
@@ -102,7 +102,7 @@ impl HcloudLoadBalancers {
         // A deletion goes first, and so does the read that it begins with (P-3).
         let priority = if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary };
         let signed = self.some("label_selector", &format!("{SIGN}={}", identity.uid()), priority).await?;
-        // What is to be taken away was signed when it was made or taken over.
+        // A load balancer that is to be deleted was tagged when it was created or adopted.
         if !signed.is_empty() || identity.is_leaving() {
             return Ok(signed);
         }
@@ -186,7 +186,7 @@ impl HcloudLoadBalancers {
         }
     }
 
-    /// Reports an annotation that says where the load balancer is created, and says so too late.
+    /// Reports a location annotation that was set after the load balancer's creation.
     fn report_place(&self, service: &Service, actual: &Actual) {
         let is_at = actual.tree.as_ref().and_then(Tree::balancer_attributes);
         let places = [(&key::LOCATION, LOCATION), (&key::NETWORK_ZONE, NETWORK_ZONE)];

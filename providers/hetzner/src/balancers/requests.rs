@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::wire::{NETWORK, machine, to_add, to_remove, to_service};
 
-/// Sets a state, so it may be sent again: what is there or gone already is refused in words that say so.
+/// An action that sets a state and may be repeated: the API refuses existing or missing objects with codes of their
+/// own.
 macro_rules! action {
     ($id:expr, $name:literal) => {
         Call::post(concat!("/load_balancers/{id}/actions/", $name), &[$id]).repeatable()
@@ -72,7 +73,7 @@ pub(super) fn requests<'a>(
                     requests.push(Request { is_alone, ..call.into() });
                 }
             }
-            // A certificate that was to be made may have turned out to be the one that is there.
+            // A certificate that was to be created may have turned out to exist.
             Operation::Update { part: part @ Part::Listener(port), attributes, .. }
                 if actual.parts.get(part) != Some(attributes) =>
             {
@@ -96,7 +97,7 @@ pub(super) fn requests<'a>(
                 }
             }
             Operation::RemoveTargets { targets, .. } => {
-                // One that is reached in another way goes when it comes again.
+                // A target that is reached in another way is removed when its replacement is added.
                 for target in targets.iter().filter(|target| !added.contains(machine(target))) {
                     requests.push(action!(id, "remove_target", to_remove(target)).into());
                 }

@@ -30,7 +30,7 @@ pub(crate) struct ServiceSpec {
     /// Settings of every listener that do not depend on its port.
     pub(super) listener: Attributes,
     pub(super) certificates: Certificates,
-    /// TCP ports.
+    /// TCP ports of the Service.
     pub(super) ports: Vec<ServicePort>,
     /// Settings that work, but hardly as the user means them: reasons of events, and their texts.
     pub(super) warnings: Vec<(&'static str, String)>,
@@ -68,7 +68,7 @@ struct Reader<'a> {
 /// Reason of events about annotations.
 const QUESTIONABLE: &str = "QuestionableAnnotation";
 
-/// The protocols with which settings of HTTP have an effect, and the annotation that says them.
+/// Protocols for which settings of HTTP have an effect, and the annotation that sets them.
 #[derive(Clone, Copy)]
 struct Http {
     key: &'static str,
@@ -199,7 +199,7 @@ fn ports(service: &Service, read: &mut Annotations<'_>) -> (Vec<ServicePort>, Ve
     (served, others.into_iter().map(unserved).collect())
 }
 
-/// Returns a warning about source ranges that restrict nobody.
+/// Returns a warning about source ranges that have no effect.
 fn unrestricted(service: &Service) -> Option<(&'static str, String)> {
     let text = "loadBalancerSourceRanges have no effect: load balancers of Hetzner Cloud have no firewall, and everybody can \
                 reach this one";
@@ -208,7 +208,7 @@ fn unrestricted(service: &Service) -> Option<(&'static str, String)> {
 }
 
 impl ServiceSpec {
-    /// Parses a Service.
+    /// Parses a Service's annotations and ports.
     pub(super) fn of(service: &Service, defaults: &Defaults) -> Parsed<Self> {
         let annotations = Annotations::of(service).over(defaults);
         let mut reader = Reader { annotations, listener: Attributes::default() };
@@ -235,7 +235,7 @@ impl ServiceSpec {
             "ipv6_rdns": read.text(&key::IPV6_RDNS),
         }));
         let balancer = Attributes::desired(&balancer).unwrap_or_default();
-        // A type that nobody chose is not a reason to make a load balancer smaller.
+        // A default type must not shrink a load balancer.
         let balancer = if balancer_type.is_none() { balancer.fixed(&["type"]) } else { balancer };
         read.annotations.unknown(key::PREFIX, key::ALL);
         let (ports, mut warnings) = ports(service, &mut read.annotations);

@@ -44,7 +44,7 @@ pub(super) fn targets(
             Err(IdError::UnknownPrefix { id, .. }) => {
                 note("UnknownProviderIDPrefix", format!("provider ID {id:?} is not one of Hetzner's; it is left out"));
             }
-            // It never was a target, and must not keep the others from being some (INV-6).
+            // The Node never was a target, and must not prevent others from becoming targets (INV-6).
             Err(err @ IdError::Malformed { .. }) => note("InvalidProviderID", format!("{err}; it is left out")),
         }
     }

@@ -16,18 +16,18 @@ pub(super) struct Facts {
     pub(super) network: Option<u64>,
     /// The maximum number of targets of the type.
     pub(super) most_targets: usize,
-    /// TCP ports.
+    /// TCP ports of the Service.
     pub(super) ports: Vec<ServicePort>,
     /// `None`: they stay as they are.
     pub(super) targets: Option<Targets>,
-    /// Ids of certificates; `None` for one that is still to be made.
+    /// IDs of certificates; `None` for one that does not exist yet.
     pub(super) certificates: Option<Vec<u64>>,
 }
 
 /// Builds the desired state.
 ///
 /// # Errors
-/// *Invalid*, if it asks for private addresses without a network.
+/// *Invalid*, if the Service requests private addresses without a network.
 pub(super) fn wanted(spec: &ServiceSpec, facts: Facts) -> Result<Tree> {
     let mut tree = Tree::default().balancer(spec.balancer.clone());
     match facts.network {

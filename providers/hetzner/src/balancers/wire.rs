@@ -1,7 +1,7 @@
 //! Load balancers as the API reads and writes them, and as the kit compares them.
 //!
-//! A service of the API becomes a listener whose settings are named by their place in the service
-//! (`health_check.http.path`), so that what nobody states can stay as it is.
+//! A service of the API becomes a listener whose settings are named by their path in the service
+//! (`health_check.http.path`), so that settings without an annotation stay unchanged.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -168,12 +168,12 @@ struct TargetIp {
     ip: String,
 }
 
-/// The part for an attachment to a network. The one to the configured network has no name.
+/// Returns the part for an attachment to a network. The one to the configured network has no name.
 pub(super) fn network_part(name: &str) -> Part {
     Part::created_before(1, NETWORK, name)
 }
 
-/// The part for a certificate that does not exist yet.
+/// Returns the part for a certificate that does not exist yet.
 pub(super) fn certificate_part(name: &str) -> Part {
     Part::created_before(0, CERTIFICATE, name)
 }
@@ -186,17 +186,17 @@ pub(super) fn has_addresses(tree: &Tree) -> bool {
     public && tree.parts.iter().all(is_there)
 }
 
-/// A server as a target.
+/// Returns a server as a target.
 pub(super) fn server_target(id: u64, is_private: bool) -> String {
     format!("server:{id}{}", if is_private { ":private" } else { "" })
 }
 
-/// An address as a target, however it is written.
+/// Returns an address as a target, however it is written.
 pub(super) fn ip_target(ip: &str) -> String {
     ip.parse().map_or_else(|_| format!("ip:{ip}"), |ip: IpAddr| format!("ip:{ip}"))
 }
 
-/// A name in the DNS as it is compared.
+/// Returns a name in the DNS as it is compared.
 pub(super) fn domain(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
@@ -312,7 +312,7 @@ impl Target {
         (!self.health_status.is_empty()).then_some(TargetHealth { is_healthy, detail })
     }
 
-    /// Returns `None` for a target that no Service has, such as a label selector: it is left alone.
+    /// Returns `None` for a target that no Service has, such as a label selector: it is left unchanged.
     fn text(&self) -> Option<String> {
         match (&self.server, &self.ip) {
             (Some(server), _) => Some(server_target(server.id, self.use_private_ip)),

@@ -90,7 +90,7 @@ impl From<Wire> for CloudServer {
             server_type: wire.server_type.name,
             location: wire.location.name,
             ipv4: ipv4.filter(|ip| !ip.is_unspecified()),
-            // Of the server's own network, the first address is the server's.
+            // A server has the first address of its IPv6 network.
             ipv6: ipv6.map(|net| net.addr()).filter(|ip| !ip.is_unspecified()).map(first_address),
             private: wire.private_net.into_iter().filter_map(attachment).collect(),
         }
@@ -135,7 +135,7 @@ impl Machine for CloudServer {
 
 impl CloudServers {
     fn addresses(&self, server: &CloudServer) -> Vec<NodeAddress> {
-        // Known since the start: nobody asks before.
+        // The network is read at the start, before any request for a machine.
         let network = self.network.as_ref().and_then(|network| network.id().ok());
         let public = [server.ipv4.map(IpAddr::V4), server.ipv6.map(IpAddr::V6)].into_iter().flatten();
         Addresses::of(&server.name)

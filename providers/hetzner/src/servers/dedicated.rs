@@ -57,7 +57,7 @@ impl Machine for DedicatedServer {
     fn name(&self) -> &str {
         &self.name
     }
-    /// Returns `false`, because the list does not tell: see `Robot::is_shut_down`.
+    /// Returns `false`, because the list lacks the power state: see `Robot::is_shut_down`.
     fn is_shut_down(&self) -> bool {
         false
     }
@@ -115,7 +115,7 @@ impl Telling {
     }
 }
 
-/// A product's name as the value of a label.
+/// Returns a product's name as the value of a label.
 fn instance_type(product: &str) -> String {
     let valid = |c: &char| c.is_ascii_alphanumeric() || "_.-".contains(*c);
     product.chars().map(|c| if c == ' ' { '-' } else { c }).filter(valid).collect()

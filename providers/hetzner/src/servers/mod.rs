@@ -61,9 +61,9 @@ impl Servers {
         self.cloud.clone()
     }
 
-    /// Asks both products, each once for all its Nodes. Of those without a provider id, Robot is asked about the ones
-    /// that the cloud does not have; of the others its list as it is shows whether they have a namesake there, or each new
-    /// cloud server would cost one of Robot's few requests.
+    /// Queries both products, each once for all its Nodes. Of the Nodes without a provider ID, those that the cloud
+    /// does not know are looked up in Robot; for the others, the cached list of Robot shows whether they have a
+    /// namesake there. Otherwise each new cloud server would cost one of Robot's few requests.
     async fn ask(&self, nodes: &[Arc<Node>], want: Want) -> (Vec<Option<CloudAnswer>>, Vec<Option<RobotAnswer>>) {
         let (mut in_cloud, mut in_robot, mut in_either) = (Vec::new(), Vec::new(), Vec::new());
         for (at, node) in nodes.iter().enumerate() {
@@ -101,8 +101,8 @@ impl Servers {
         if want.existence && want.fresh { self.borne_out_by_the_cloud(&nodes, answers).await } else { answers }
     }
 
-    /// Asks Robot, if there is a credential. Its list is kept for long, because it answers few requests: what is in it exists, and
-    /// what is not is looked for in a new one.
+    /// Queries Robot, if there is a credential. Its list is cached for long, because its rate limit is low: servers in
+    /// the cached list exist, and missing ones are looked up in a new list.
     async fn ask_robot(&self, nodes: Vec<Arc<Node>>, want: Want) -> Vec<RobotAnswer> {
         let Some(robot) = self.robot.as_ref().filter(|_| !nodes.is_empty()) else { return Vec::new() };
         let mut answers = robot.inventory().find_all(&nodes, false, priority(want)).await;
@@ -115,8 +115,8 @@ impl Servers {
         answers
     }
 
-    /// Concludes from the answers what state a Node's machine is in. A Node without a provider ID is looked up by its name in
-    /// both products.
+    /// Determines the state of a Node's machine from the answers. A Node without a provider ID is looked up by its name
+    /// in both products.
     async fn judge(
         &self,
         node: &Node,
@@ -162,7 +162,7 @@ impl Servers {
             Found::Gone(_) => None,
         };
         let mut state = robot.inventory().state_of(found, node, want);
-        // The list does not tell which servers run.
+        // The list lacks the power state of servers.
         if let (InstanceState::Present { shutdown: Some(shutdown), .. }, Some(number)) = (&mut state, number) {
             *shutdown = robot.is_shut_down(number, priority(want)).await?;
         }
@@ -187,7 +187,7 @@ impl Instances for Servers {
         let (cloud, robot) = self.ask(nodes, want).await;
         let mut states = Vec::with_capacity(nodes.len());
         for (node, (cloud, robot)) in nodes.iter().zip(cloud.into_iter().zip(robot)) {
-            // One after the other: Robot is asked one thing at a time.
+            // Sequential, because Robot receives one request at a time.
             states.push(self.judge(node, want, cloud, robot).await);
         }
         states
@@ -198,7 +198,7 @@ fn is_renamed(node: &Node, answer: &RobotAnswer) -> bool {
     matches!(answer, Ok(Found::There(server)) if *server.name != *node.name)
 }
 
-/// Returns the answers at the indices of the Nodes that were asked about.
+/// Returns the answers at the indices of their Nodes.
 fn scattered<T>(places: usize, asked: Vec<usize>, answers: Vec<T>) -> Vec<Option<T>> {
     let mut scattered = Vec::new();
     scattered.resize_with(places, || None);

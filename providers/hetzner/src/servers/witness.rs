@@ -1,8 +1,8 @@
 //! Control reads for two products with a credential each: Nodes of one say nothing about the credential of the other (INV-1).
 //!
-//! The deletion guard asks for witnesses: Nodes that are found in the same read. In a cluster with machines of both products
-//! these may all be of the other one, so an absence is only told here if the same credential shows another machine of the
-//! cluster.
+//! The deletion guard needs control reads: Nodes that are found in the same read. In a cluster with machines of both
+//! products these may all be of the other one, so an absence is only reported here if the same credential shows another
+//! machine of the cluster.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{CloudAnswer, RobotAnswer, Servers};
 use crate::id::MachineId;
 use crate::robot::Robot;
 
-/// Number of other cloud servers that are asked for.
+/// Number of other cloud servers that are read as controls.
 const QUESTIONS: usize = 3;
 
 type Nodes = Vec<Arc<Node>>;

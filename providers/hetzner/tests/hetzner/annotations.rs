@@ -1,4 +1,4 @@
-//! What each annotation takes, and what is said when it is wrong.
+//! Annotations: accepted values, and errors for invalid ones.
 
 use std::fmt::Debug;
 

@@ -30,12 +30,12 @@ pub(super) const SIGN: &str = "hcloud-ccm/service-uid";
 pub(super) const UID: &str = "17c0a5c8-2d1f-4b52-9d0c-000000000001";
 pub(super) const NAME: &str = "a17c0a5c82d1f4b529d0c00000000000";
 
-/// An action's route.
+/// Returns the route of an action.
 pub(super) fn action(name: &str) -> String {
     format!("POST /load_balancers/{{id}}/actions/{name}")
 }
 
-/// One Service `web` of a cluster, and a project in the cloud.
+/// Harness: a Service `web` of a cluster, and a project in the cloud.
 pub(super) struct Scene {
     pub(super) fake: Fake,
     pub(super) config: Config,
@@ -46,7 +46,8 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Two Nodes on cloud servers; load balancers of type `lb11` in `fsn1`; actions that take a second.
+    /// Creates a harness with two Nodes on cloud servers, load balancers of type `lb11` in `fsn1`, and actions that
+    /// take a second.
     pub(super) fn new() -> Self {
         Self::with(Options::default())
     }
@@ -71,14 +72,14 @@ impl Scene {
         scene
     }
 
-    /// A Node on a new cloud server; the server's id.
+    /// Adds a Node on a new cloud server, and returns the server's ID.
     pub(super) fn add_node(&mut self, name: &str) -> u64 {
         let id = self.fake.add_server(name).id;
         self.nodes.push(node(name, &format!("hcloud://{id}"), &json!({})));
         id
     }
 
-    /// A network to which all servers are attached, and which is configured; its id.
+    /// Adds a configured network to which all servers are attached, and returns its ID.
     pub(super) fn network(&mut self) -> u64 {
         let id = self.fake.add_network("kubernetes", "10.0.0.0/8");
         for server in self.fake.servers() {
@@ -96,7 +97,7 @@ impl Scene {
         self.config.load_balancers = self.config.load_balancers.take().map(|defaults| defaults.set(key, value));
     }
 
-    /// Sets an annotation.
+    /// Sets an annotation of the Service.
     pub(super) fn annotate(&mut self, key: &str, value: &str) {
         let all = self.service.metadata.annotations.get_or_insert_default();
         all.insert(format!("{PREFIX}{key}"), value.to_owned());
@@ -110,7 +111,7 @@ impl Scene {
         self.service.spec.get_or_insert_default().ports = Some(serde_json::from_value(ports).unwrap());
     }
 
-    /// The Service's status tells of a load balancer, as after `ensure`.
+    /// Shows the load balancer in the Service's status, as after `ensure`.
     pub(super) fn publish(&mut self) {
         let status = json!({"loadBalancer": {"ingress": [{"ip": "198.19.0.1"}]}});
         self.service.status = serde_json::from_value(status).unwrap();
@@ -133,7 +134,7 @@ impl Scene {
         self.provider.as_ref().unwrap().load_balancers().unwrap()
     }
 
-    /// The addresses and names of the status.
+    /// Syncs the Service, and returns the addresses and names of the status.
     pub(super) async fn try_ensure(&mut self) -> Result<Vec<LoadBalancerIngress>> {
         let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), kubernetes());
         let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
@@ -145,7 +146,7 @@ impl Scene {
         self.try_ensure().await.unwrap().iter().map(text).collect()
     }
 
-    /// What is wrong, in one line.
+    /// Syncs the Service and returns the error.
     pub(super) async fn refused(&mut self) -> Error {
         self.try_ensure().await.unwrap_err()
     }
@@ -171,7 +172,7 @@ impl Scene {
         self.balancers().await.delete(request).await
     }
 
-    /// The only load balancer.
+    /// Returns the only load balancer.
     pub(super) fn balancer(&self) -> Balancer {
         let all = self.fake.load_balancers();
         assert_eq!(all.len(), 1, "{all:?}");
@@ -185,14 +186,14 @@ impl Scene {
         self.start().await;
     }
 
-    /// The routes of what was changed, in order, since the last call; the requests are forgotten.
+    /// Returns the routes of the changes since the last call, in order, and resets them.
     pub(super) fn changes(&self) -> Vec<String> {
         let routes = self.fake.changes().into_iter().map(|(route, _)| route).collect();
         self.fake.forget_requests();
         routes
     }
 
-    /// What was sent on a route.
+    /// Returns the bodies that were sent on a route.
     pub(super) fn sent(&self, route: &str) -> Vec<Value> {
         self.fake.bodies(route)
     }
@@ -202,7 +203,7 @@ impl Scene {
         self.cluster.events()
     }
 
-    /// The ids of server targets and the addresses of IP targets.
+    /// Returns the ids of server targets and the addresses of IP targets.
     pub(super) fn targets(&self) -> Vec<String> {
         let text = |target: &Target| match target {
             Target::Server { id, use_private_ip: false } => id.to_string(),
@@ -215,7 +216,7 @@ impl Scene {
         all
     }
 
-    /// The ids of the Nodes' servers.
+    /// Returns the ids of the Nodes' servers.
     pub(super) fn servers(&self) -> Vec<String> {
         self.fake.servers().iter().map(|server| server.id.to_string()).collect()
     }
@@ -241,5 +242,5 @@ pub(super) fn node(name: &str, provider_id: &str, more: &Value) -> Arc<Node> {
     Arc::new(serde_json::from_value(node).unwrap())
 }
 
-/// Longer than anything is remembered without being asked for again.
+/// A time longer than the TTL of every cache.
 pub(super) const LONG: Duration = Duration::from_secs(120);

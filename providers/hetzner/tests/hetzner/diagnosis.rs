@@ -1,4 +1,4 @@
-//! What `doctor` is told.
+//! Findings that the provider reports to `doctor`.
 
 use cloud_provider::{CloudProvider, Severity};
 use hetzner_fake::{ROBOT_PASSWORD, TOKEN};
@@ -19,7 +19,7 @@ async fn told(harness: &Harness) -> Vec<String> {
     told
 }
 
-/// The finding that begins so.
+/// Returns the finding with this prefix.
 fn find<'a>(told: &'a [String], start: &str) -> &'a str {
     told.iter().find(|it| it.starts_with(start)).unwrap_or_else(|| panic!("{start}: {told:#?}"))
 }

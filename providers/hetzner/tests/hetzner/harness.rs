@@ -1,4 +1,4 @@
-//! One harness: a project in the cloud, a cluster, and the provider between them, configured by variables.
+//! Harness: a project in the cloud, a cluster, and the provider between them, configured by variables.
 
 use std::sync::{Arc, Mutex};
 
@@ -72,7 +72,7 @@ impl ClientBuilder for NoKubernetes {
     }
 }
 
-/// What the program is started with: the token and the endpoint, and these variables.
+/// Returns the program's set-up: the token and the endpoint, and these variables.
 pub(crate) fn setup<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Setup {
     let all = [("HCLOUD_TOKEN", TOKEN), ("HCLOUD_ENDPOINT", "http://hetzner/v1")];
     Setup { environment: Environment::of(all.into_iter().chain(variables)), ..Setup::default() }
@@ -82,7 +82,7 @@ pub(crate) fn setup<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>)
 pub(crate) const WITH_ROBOT: [(&str, &str); 3] =
     [("ROBOT_ENABLED", "true"), ("ROBOT_USER", ROBOT_USER), ("ROBOT_PASSWORD", ROBOT_PASSWORD)];
 
-/// The provider over the fake. Nothing is sent yet.
+/// Returns the provider over the fake. Nothing is sent yet.
 pub(crate) fn provider(config: &Config, setup: &Setup, fake: &Fake) -> Hetzner {
     let cloud = transports::cloud(config, setup).service(fake.router()).build().unwrap();
     let robot = config.robot.as_ref().and_then(|robot| Some((robot, robot.credential.as_ref()?)));
@@ -98,7 +98,7 @@ pub(crate) fn context(cluster: &Arc<ACluster>) -> Context {
     Context { cluster: kubernetes(), cluster_cidrs: vec![RANGE.to_owned()], clients, events, shutdown }
 }
 
-/// The provider over the fake, started; the requests of the start are forgotten.
+/// Returns the provider over the fake, started; the requests of the start are forgotten.
 pub(crate) async fn started(config: &Config, fake: &Fake, cluster: &Arc<ACluster>) -> Hetzner {
     let setup = Setup { metrics: Arc::clone(cluster) as Arc<dyn CloudMetrics>, ..Setup::default() };
     let provider = provider(config, &setup, fake);
@@ -124,7 +124,7 @@ impl Harness {
         self
     }
 
-    /// With this `--cluster-cidr`.
+    /// Sets the value of `--cluster-cidr`.
     pub(crate) fn pods_in(self, range: &str) -> Self {
         Self { cluster_cidr: Some(range.to_owned()), ..self }
     }
@@ -151,7 +151,7 @@ impl Harness {
         started(&Config::read(&self.setup()).unwrap(), &self.fake, &self.cluster).await
     }
 
-    /// A Node on this machine, with this InternalIP and Pod CIDR.
+    /// Adds a Node on this machine, with this InternalIP and Pod CIDR.
     pub(crate) fn add_node(&self, name: &str, provider_id: &str, ip: &str, pods: &str) {
         let node = Node {
             name: name.into(),
@@ -173,7 +173,7 @@ pub(crate) fn kubernetes() -> Cluster {
     Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
 }
 
-/// The route that the controller requests: to this Node, at its InternalIP.
+/// Returns the route that the controller requests: to this Node, at its InternalIP.
 pub(crate) fn wanted(node: &str, ip: &str, pods: &str) -> Route {
     Route {
         target_node: node.into(),

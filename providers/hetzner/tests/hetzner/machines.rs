@@ -1,4 +1,4 @@
-//! Look-ups of machines: Nodes on machines of the fake, and what is asked about them.
+//! Lookups of machines: Nodes on machines of the fake, and the requests about them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Machines {
         Self { fake: Fake::default(), config, cluster: Arc::default(), provider: None }
     }
 
-    /// With access to Robot.
+    /// Creates a project with access to Robot.
     pub(super) fn with_robot() -> Self {
         Self::with(&WITH_ROBOT)
     }
@@ -36,7 +36,7 @@ impl Machines {
         self.config.robot.as_mut().unwrap()
     }
 
-    /// A project with so many servers, `worker-0` and on.
+    /// Creates a project with this number of servers, `worker-0` and on.
     pub(super) fn of(servers: usize) -> Self {
         let this = Self::with(&[]);
         (0..servers).for_each(|n| drop(this.fake.add_server(&format!("worker-{n}"))));
@@ -64,7 +64,7 @@ impl Machines {
         self.look_up(std::slice::from_ref(node), want).await.pop().unwrap()
     }
 
-    /// Whether the Node's machine exists, asked now.
+    /// Returns `true` if the Node's machine exists, by a fresh read.
     pub(super) async fn exists(&mut self, node: &Arc<Node>) -> Result<bool> {
         Ok(matches!(self.state(node, Want::EXISTENCE.fresh()).await?, InstanceState::Present { .. }))
     }
@@ -83,7 +83,7 @@ impl Machines {
         }
     }
 
-    /// The Node's addresses, as `Type address`.
+    /// Returns the Node's addresses, as `Type address`.
     pub(super) async fn addresses(&mut self, node: &Arc<Node>) -> Vec<String> {
         self.metadata(node).await.node_addresses.iter().map(ToString::to_string).collect()
     }
@@ -99,24 +99,24 @@ impl Machines {
         self.cluster.events()
     }
 
-    /// Look-ups of servers since the last call, as `subsystem mode result`.
+    /// Returns the lookups of servers since the last call, as `subsystem mode result`.
     pub(super) fn cache_results(&self) -> Vec<String> {
         let name = "cloud_controller_manager_server_cache_requests_total ";
         self.cluster.series().iter().filter_map(|it| it.strip_prefix(name)).map(str::to_owned).collect()
     }
 }
 
-/// A Node without a provider id if that is empty.
+/// Returns a Node without a provider id if that is empty.
 pub(super) fn node(name: &str, provider_id: &str) -> Arc<Node> {
     Arc::new(Node { name: name.into(), uid: name.into(), provider_id: provider_id.into(), ..Node::default() })
 }
 
-/// The Nodes of the fake's servers, with their provider ids.
+/// Returns the Nodes of the fake's servers, with their provider ids.
 pub(super) fn nodes_of(fake: &Fake) -> Vec<Arc<Node>> {
     fake.servers().iter().map(|server| node(&server.name, &format!("hcloud://{}", server.id))).collect()
 }
 
-/// A Node that reports these InternalIPs.
+/// Returns a Node that reports these InternalIPs.
 pub(super) fn with_internal_ips(node: &Node, ips: &[&str]) -> Arc<Node> {
     let addresses = ips.iter().map(|ip| NodeAddress::new(AddressType::InternalIP, ip)).collect();
     Arc::new(Node { addresses, ..node.clone() })

@@ -1,4 +1,4 @@
-//! Cloud servers behind Nodes: metadata, addresses, and the requests that look-ups send.
+//! Cloud servers behind Nodes: metadata, addresses, and the requests of lookups.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ async fn a_location_has_the_zone_that_it_always_had() {
     }
 }
 
-/// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
+/// The zone label can be disabled by `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
 #[tokio::test(start_paused = true)]
 async fn a_server_has_no_zone_where_that_is_not_wanted() {
     let mut machines = Machines::of(1);
@@ -143,7 +143,7 @@ async fn a_dedicated_servers_node_is_an_error_without_access_to_robot_and_never_
             assert!(err.to_string().contains("ROBOT_ENABLED"), "{err}");
         }
         assert!(machines.exists(&node("worker-0", "")).await.unwrap(), "names are looked for in the cloud only");
-        // Of a name that the cloud lacks nobody knows, if there are dedicated servers.
+        // The machine of a name that the cloud lacks is unknown, if there are dedicated servers.
         assert_eq!(machines.exists(&node("bm-1", "")).await.ok(), if enabled { None } else { Some(false) });
     }
 }

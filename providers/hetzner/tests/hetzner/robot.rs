@@ -11,7 +11,7 @@ use crate::machines::{FRESH, LATER, Machines, gone, node, with_internal_ips};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// One dedicated server, `bm-1` with number 321, and one of nobody's.
+/// Returns a harness with one dedicated server, `bm-1` with number 321, and one without a Node.
 fn one() -> Machines {
     let machines = Machines::with_robot();
     machines.fake.add_robot_server(321, "bm-1");
@@ -59,7 +59,7 @@ async fn a_dedicated_server_that_was_renamed_is_another_clusters_now() {
     assert!(gone(&answer).unwrap().contains("dedicated server 321 is named \"bm-7\" now"), "{answer:?}");
     let events = machines.events();
     assert!(events[0].starts_with("bm-1 PossibleNodeDeletion: dedicated server 321 is named \"bm-7\""), "{events:?}");
-    // What the list of some minutes ago says of a name costs no Node.
+    // A list that is minutes old must not remove a Node.
     machines.fake.change_robot_server(321, |server| "bm-1".clone_into(&mut server.server_name));
     assert!(machines.exists(&node).await.unwrap());
 }
@@ -140,7 +140,7 @@ async fn internal_ips_of_the_kubelet_are_kept_unless_they_do_not_fit() {
     assert_eq!(machines.addresses(&reported).await.len(), 3);
 }
 
-/// `ROBOT_CACHE_TIMEOUT`.
+/// Caches the list of dedicated servers for `ROBOT_CACHE_TIMEOUT`.
 #[tokio::test(start_paused = true)]
 async fn one_list_serves_all_for_as_long_as_it_may() {
     let mut machines = one();
@@ -253,7 +253,7 @@ async fn a_failure_of_robot_is_no_absence_and_does_not_touch_nodes_of_the_cloud(
     let nodes = [node("bm-1", "hrobot://321"), node("worker-0", &format!("hcloud://{}", server.id))];
     let answers = machines.look_up(&nodes, FRESH).await;
     assert!(answers[0].is_err() && matches!(answers[1], Ok(InstanceState::Present { .. })));
-    // One that may be either's is not known until both have answered.
+    // A Node of either product is unknown until both have answered.
     assert!(machines.exists(&node("worker-0", "")).await.is_err());
 }
 
@@ -269,7 +269,7 @@ async fn cloud_servers_that_join_one_by_one_cost_robot_nothing() {
     }
     // Half an hour, and a list is used for five minutes.
     assert!(machines.fake.count("GET /server") <= 7, "{:?}", machines.requests());
-    // One of Robot's that is newer than the list is found all the same.
+    // A dedicated server that is newer than the list is found as well.
     machines.fake.add_robot_server(500, "bm-500");
     assert_eq!(machines.metadata(&node("bm-500", "")).await.provider_id, "hrobot://500");
 }

@@ -30,7 +30,7 @@ impl Scene {
         Self { harness, network, provider }
     }
 
-    /// A server in the network and its Node of another name; its address.
+    /// Adds a server in the network and its Node of another name, and returns the server's address.
     fn join(&self, node: &str, server: &str, pods: &str) -> Ipv4Addr {
         let id = self.harness.fake.add_server(server).id;
         let ip = self.harness.fake.attach(server, self.network);
@@ -38,7 +38,7 @@ impl Scene {
         ip
     }
 
-    /// A route that is there already.
+    /// Adds a route of another owner.
     fn route(&self, destination: &str, gateway: &str) {
         let route = CloudRoute { destination: destination.into(), gateway: gateway.into() };
         self.harness.fake.change_network(self.network, |it| it.routes.push(route)).unwrap();
@@ -112,7 +112,7 @@ async fn a_list_tells_destination_node_and_next_hop_with_one_request_more_than_t
         // The Node of the server, which has another name.
         route(PODS, &ip, "node-1", true),
         route("10.244.9.0/24", "10.0.99.99", "", true),
-        // Outside of the cluster's ranges it is somebody else's.
+        // Routes outside of the cluster's ranges belong to another owner.
         route("192.168.0.0/16", "10.0.99.98", "", false),
     ];
     assert_eq!(routes, expected);
@@ -238,7 +238,7 @@ async fn an_ipv6_route_is_refused_at_once_and_names_route_and_node() {
 #[tokio::test(start_paused = true)]
 async fn what_a_route_cannot_lead_to_is_named() {
     let scene = Scene::new().await;
-    assert!(scene.refused("nobody", "10.0.0.1", PODS).await.to_string().contains("\"nobody\" is not known"));
+    assert!(scene.refused("nobody", "10.0.0.1", PODS).await.to_string().contains("Node \"nobody\" does not exist"));
 
     scene.harness.add_node("gone", "hcloud://99", "10.0.0.1", PODS);
     assert!(
@@ -249,7 +249,7 @@ async fn what_a_route_cannot_lead_to_is_named() {
     scene.harness.add_node("outside", &format!("hcloud://{id}"), "10.0.0.1", PODS);
     let error = scene.refused("outside", "10.0.0.1", PODS).await.to_string();
     assert!(error.contains("\"outside\" is not attached to the network"), "{error}");
-    // It is attached now: nobody waits for a minute.
+    // The server is attached now: the route does not wait for a minute.
     let ip = scene.harness.fake.attach("outside", scene.network).to_string();
     scene.create("outside", &ip, PODS).await.unwrap();
 
@@ -275,7 +275,7 @@ async fn a_route_outside_the_clusters_ranges_is_made_and_told_on_the_node() {
         assert_eq!(scene.harness.events(), [event]);
     }
     assert_eq!(scene.there().len(), 2);
-    // What is a Node's own is its cluster's.
+    // A Node's own route belongs to its cluster.
     assert!(scene.list().await.iter().all(|route| route.owned == Some(true)));
 }
 

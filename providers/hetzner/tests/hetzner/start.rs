@@ -1,4 +1,4 @@
-//! The start: what is asked first, and what a start that fails says.
+//! Start-up: the first requests, and errors of a failed start.
 
 use cloud_provider::{CloudProvider, Node};
 use hetzner_fake::TOKEN;
@@ -48,7 +48,8 @@ fn the_provider_offers_what_its_variables_switch_on() {
     assert_eq!(elsewhere.metrics_address().as_deref(), Some("127.0.0.1:9000"));
 }
 
-/// As in the Go program: who needs the network for addresses and load balancers alone gives no range.
+/// Routes need one range, as in the Go cloud-controller-manager: a cluster that uses the network only for addresses and
+/// load balancers sets none.
 #[test]
 fn without_one_range_of_pods_there_are_no_routes_and_everything_else() {
     for (range, routes) in [("10.244.0.0/16", true), ("", false), ("10.244.0.0/16,fd00::/48", false), ("pods", false)] {

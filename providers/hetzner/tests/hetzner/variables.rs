@@ -1,4 +1,4 @@
-//! What each variable means, and what is said when one is wrong.
+//! Variables: their meaning, and errors for invalid values.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn token() -> String {
     "t".repeat(64)
 }
 
-/// The configuration with a token and these variables; a value of `-` takes a variable away.
+/// Returns the configuration with a token and these variables; a value of `-` takes a variable away.
 fn read(variables: &[(&str, &str)]) -> Result<Config, String> {
     let token = token();
     let mut all = vec![("HCLOUD_TOKEN", token.as_str())];
@@ -30,7 +30,7 @@ fn read(variables: &[(&str, &str)]) -> Result<Config, String> {
     })
 }
 
-/// The value of an annotation on a Service without annotations.
+/// Returns the value of an annotation on a Service without annotations.
 fn default_of<T>(annotation: &Annotation<T>, variable: &str, value: &str) -> Option<T> {
     let config = read(&[(&format!("HCLOUD_LOAD_BALANCERS_{variable}"), value)]).unwrap();
     Annotations::of(&Service::default()).over(&config.load_balancers.unwrap()).get(annotation)
@@ -233,7 +233,7 @@ fn an_empty_variable_is_the_same_as_none() {
     assert_eq!(format!("{:?}", read(&empty).unwrap()), format!("{:?}", read(&[]).unwrap()));
 }
 
-/// INV-5.
+/// Secrets appear in no output (INV-5).
 #[test]
 fn no_secret_is_shown() {
     let variables =

@@ -114,7 +114,7 @@ fn without(mut it: Value, keys: &[&str]) -> Value {
     it
 }
 
-/// A page of the objects of the request's account.
+/// Returns a page of the objects of the request's account.
 fn page(asked: &Asked, all: Vec<Value>) -> Answer {
     let filter = asked.header("x-filter").map_or(Ok(json!({})), serde_json::from_str::<Value>);
     let filter = filter.map_err(|_| refuse("X-Filter is no JSON"))?;
@@ -149,7 +149,7 @@ fn find<'a>(all: &'a mut [Value], asked: &Asked, nth: usize) -> Result<&'a mut V
 
 /// Controls of tests over the state.
 impl Linodes {
-    /// An ID that nothing has.
+    /// Returns an ID that nothing has.
     pub fn number(&mut self) -> u64 {
         self.created += 1;
         self.created

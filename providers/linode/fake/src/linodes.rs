@@ -21,7 +21,7 @@ pub(crate) fn linode(cloud: &mut Linodes, asked: &Asked) -> Answer {
     ok(find(&mut cloud.linodes, asked, 0)?)
 }
 
-/// The VPC interface of a Linode, as its generation shows it.
+/// Returns the VPC interface of a Linode, as its generation shows it.
 fn interface(linode: &Value) -> Value {
     let vpc = &linode["vpc"];
     let ipv6 = json!({"slaac": [{"range": vpc["ipv6"]}], "ranges": []});
@@ -34,7 +34,7 @@ fn interface(linode: &Value) -> Value {
     json!({"id": 5, "vpc": {"vpc_id": VPC, "subnet_id": SUBNET, "ipv4": ipv4, "ipv6": ipv6}})
 }
 
-/// The configuration profiles of a Linode.
+/// Returns the configuration profiles of a Linode.
 pub(crate) fn profiles(cloud: &mut Linodes, asked: &Asked) -> Answer {
     let interface = interface(find(&mut cloud.linodes, asked, 0)?);
     page(asked, vec![json!({"id": 6, "interfaces": [{"id": 4, "purpose": "public"}, interface]})])

@@ -212,7 +212,7 @@ pub(crate) fn create_config(cloud: &mut Linodes, asked: &Asked) -> Answer {
     cloud.add_config(id, &asked.body)
 }
 
-/// The configuration that a path names.
+/// Returns the configuration that a path names.
 fn config<'a>(cloud: &'a mut Linodes, asked: &Asked) -> Result<&'a mut Value, Refused> {
     let id = find(&mut cloud.nodebalancers, asked, 0)?["id"].clone();
     let found = find(&mut cloud.configs, asked, 1)?;

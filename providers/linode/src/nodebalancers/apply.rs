@@ -17,7 +17,7 @@ use super::{ALL, CONFIGS, NodeBalancers, ONE, firewall};
 use crate::NAME;
 use crate::annotations as key;
 
-/// Nodes that are looked at to find out whether the token is for the account of the cluster.
+/// Number of Nodes that are read to check that the token is for the account of the cluster.
 const SAMPLE: usize = 3;
 /// Settings that are compared, and not sent.
 const COMPARED: [&str; 3] = [provider_kit::load_balancers::POOL, "node_port", "ssl_fingerprint"];
@@ -90,7 +90,8 @@ impl NodeBalancers {
         Ok(Applied::PlanAgain(Box::new(Actual { tree: Some(begun), ..made })))
     }
 
-    /// Checks that the token is for the account of the Nodes: elsewhere nobody would find the NodeBalancer.
+    /// Checks that the token is for the account of the Nodes: a NodeBalancer in another account would not be found
+    /// again.
     async fn check_account(&self, tree: &Tree, spec: &Spec) -> Result<()> {
         let (targets, nodes) = (tree.targets_of(POOL), self.cluster.nodes().unwrap_or_default());
         let is_target = |address: Option<String>| address.is_some_and(|it| targets.contains(&it));
@@ -318,7 +319,7 @@ impl NodeBalancers {
         self.source.api.http.send(Call::put(ONE, &[&actual.id]).json(&json!({ "tags": tags }))).await.map(drop)
     }
 
-    /// Deletes a NodeBalancer. Its firewall is deleted while it still leads there: so it is not forgotten.
+    /// Deletes a NodeBalancer. Its firewall is deleted while it is still attached, so that it is not forgotten.
     async fn remove(&self, actual: &Actual, identity: &Identity<'_>, spec: &Spec) -> Result<Applied> {
         if spec.preserve {
             tracing::info!(id = actual.id, service = identity.service.metadata.name, "NodeBalancer is preserved");

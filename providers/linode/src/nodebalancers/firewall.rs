@@ -58,7 +58,7 @@ struct Entity {
     kind: String,
 }
 
-/// The part for an ACL firewall. It is deleted before the NodeBalancer.
+/// Returns the resource of an ACL firewall. It is deleted before the NodeBalancer.
 pub(super) fn part() -> Part {
     Part::created_after("firewall", "acl")
 }
@@ -94,14 +94,14 @@ impl Firewall {
     }
 }
 
-/// The numbers of `80` or `80-82`.
+/// Returns the numbers of `80` or `80-82`.
 fn numbers(text: &str) -> impl Iterator<Item = u16> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let range = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
     range.into_iter().flat_map(|(first, last)| first..=last)
 }
 
-/// The rules of an ACL firewall.
+/// Returns the rules of an ACL firewall.
 ///
 /// # Errors
 /// *Invalid*, if there are more ranges than rules can hold.
@@ -190,7 +190,7 @@ pub(super) async fn detach(api: &Api, firewall: u64, id: &str) -> Result<()> {
     api.http.remove(Call::delete("/networking/firewalls/{id}/devices/{device}", &parameters)).await
 }
 
-/// Deletes an ACL firewall. One that protects something else, too, is only detached.
+/// Deletes an ACL firewall. A firewall that also protects another object is only detached.
 pub(super) async fn delete(api: &Api, firewall: u64, id: &str) -> Result<()> {
     if devices(api, firewall).await?.len() > 1 {
         return detach(api, firewall, id).await;

@@ -1,4 +1,4 @@
-//! NodeBalancers: what a Service wants here, and how they are found and read. The rest is the kit's.
+//! NodeBalancers: the Service's spec, and how NodeBalancers are found and read. The kit does the rest.
 
 mod apply;
 mod firewall;
@@ -46,7 +46,7 @@ pub(crate) struct NodeBalancers {
     config: Arc<Config>,
     cluster: ClusterView,
     notices: Notices,
-    /// IDs that Services ask for. A NodeBalancer has one legacy owner tag: this, or else its address.
+    /// IDs in Services' annotations. A NodeBalancer has one legacy owner tag: this ID, or else its address.
     requested: Mutex<BTreeSet<String>>,
     address_annotations: [String; 2],
 }
@@ -63,7 +63,8 @@ impl NodeBalancers {
         self.source.api.list(call, filter, urgency, |it: NodeBalancer| it, id).await
     }
 
-    /// Reads what may be a Service's: by owner tag, by name, by what its status shows and by what it asks for.
+    /// Reads NodeBalancers that may be the Service's: by owner tag, by name, by the addresses in its status and by the
+    /// ID in its annotation.
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
         let urgency = Urgency::of(if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary });
         let owner = owner_tag(identity);
@@ -139,7 +140,7 @@ impl NodeBalancers {
         all.filter(|tag| !tag.is_empty() && seen.insert(*tag)).cloned().collect()
     }
 
-    /// Returns the backend addresses of these Nodes; `None` if nobody knows any.
+    /// Returns the backend addresses of these Nodes; `None` if none is known.
     fn targets(&self, spec: &Spec, nodes: &[Arc<Node>], notes: &mut Notes) -> Option<Targets> {
         let mut found = Vec::new();
         for node in nodes {
@@ -156,7 +157,7 @@ impl NodeBalancers {
     }
 }
 
-/// The owner tag of a Service.
+/// Returns the owner tag of a Service.
 fn owner_tag(identity: &Identity<'_>) -> String {
     let owner = identity.owner_tags();
     let only = OwnerTags { cluster: None, ..owner };
@@ -235,7 +236,8 @@ impl LoadBalancerCloud for NodeBalancers {
         }
     }
 
-    /// Without backends nobody knows the node port of a configuration. And another address cannot be had later.
+    /// Keeps settings that cannot change: without backends, the node port of a configuration is unknown, and the
+    /// address cannot be replaced later.
     fn fit(&self, mut desired: Tree, observed: &Actual, identity: &Identity<'_>, spec: &Spec) -> Result<Tree> {
         let empty = Targets::default();
         let has_none = |tree: &Tree| tree.targets.get(POOL).is_none_or(|targets| *targets == empty);

@@ -120,7 +120,7 @@ impl Config {
         "ssl_fingerprint",
     ];
 
-    /// The transport protocol. TCP and UDP can share a port.
+    /// Returns the transport protocol. TCP and UDP can share a port.
     pub(crate) fn transport(&self) -> &'static str {
         if self.protocol == Protocol::Udp { "UDP" } else { "TCP" }
     }
@@ -139,8 +139,8 @@ impl Backend {
     }
 }
 
-/// By what the Go cloud controller manager finds a NodeBalancer: the ID in the annotation, else the first address of the
-/// status, else its host name, which begins with the IPv4 address.
+/// Returns the key by which the Go cloud-controller-manager finds a NodeBalancer: the ID in the annotation, else the
+/// first address of the status, else its host name, which begins with the IPv4 address.
 pub(crate) fn legacy_owner(service: &Service) -> Option<String> {
     let requested = requested_id(service).map(|id| format!("ID {id}"));
     let ip = || shown(service).iter().find_map(|it| Some(it.ip.as_ref()?.parse::<IpAddr>().ok()?.to_string()));
@@ -149,13 +149,13 @@ pub(crate) fn legacy_owner(service: &Service) -> Option<String> {
     requested.or_else(ip).or_else(name)
 }
 
-/// The address in `203-0-113-9.ip.linodeusercontent.com`.
+/// Returns the address in `203-0-113-9.ip.linodeusercontent.com`.
 fn named_address(hostname: &str) -> Option<Ipv4Addr> {
     let name = hostname.split('.').next()?;
     name.strip_prefix("nb-").unwrap_or(name).replace('-', ".").parse().ok()
 }
 
-/// The ID in the annotation. What is no number does not count.
+/// Returns the ID in the annotation. A text that is not a number is ignored.
 pub(crate) fn requested_id(service: &Service) -> Option<String> {
     let id = key::ID.text_on(service)?.trim().parse::<u64>().ok().filter(|id| *id > 0)?;
     Some(id.to_string())

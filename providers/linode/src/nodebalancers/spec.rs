@@ -1,4 +1,4 @@
-//! A Service, parsed once: what its NodeBalancer shall be, but for what must be looked up.
+//! A Service, parsed once: the spec of its NodeBalancer, except for facts from the cloud.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -14,7 +14,7 @@ use crate::annotations::{self as key, Acl, Protocol, one_of};
 use crate::config::{Config, NodeBalancerType};
 use crate::vpcs::without_length;
 
-/// The wishes of a Service for its NodeBalancer.
+/// NodeBalancer configuration of a Service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spec {
     pub(crate) kind: NodeBalancerType,
@@ -93,7 +93,7 @@ fn warn_of_unknown(service: &Service, asked: &mut Annotations<'_>) {
 }
 
 impl Spec {
-    /// Parses a Service.
+    /// Parses a Service's annotations and ports.
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut asked = Annotations::of(service);
         warn_of_unknown(service, &mut asked);
@@ -179,7 +179,7 @@ impl Subnet {
     }
 }
 
-/// `spec.loadBalancerSourceRanges`, as an ACL.
+/// Returns `spec.loadBalancerSourceRanges` as an ACL.
 fn source_ranges(service: &Service, asked: &mut Annotations<'_>) -> Option<Acl> {
     match stated_source_ranges(service) {
         Ok(ranges) if ranges.is_empty() || allows_all(&ranges) => None,
@@ -236,7 +236,7 @@ impl Defaults {
         let named = own.protocol.map(|text| text.to_ascii_lowercase());
         let named = choose("protocol", &named, &["tcp", "udp", "http", "https"]);
         let named = named.and_then(|text| <Protocol as provider_kit::declared::Value>::KIND.parse(&text));
-        // A default for TCP ports says nothing about UDP ports, and the other way round.
+        // A default for TCP ports does not apply to UDP ports, and the reverse.
         let fits = |it: &Protocol| (*it == Protocol::Udp) == (port.protocol == "UDP");
         let plain = if port.protocol == "UDP" { Protocol::Udp } else { Protocol::Tcp };
         let protocol = named.or(self.protocol.filter(fits)).unwrap_or(plain);

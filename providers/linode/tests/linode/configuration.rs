@@ -1,4 +1,4 @@
-//! Variables, flags and the reference page.
+//! Tests of variables, flags and the reference page.
 
 use provider_kit::declared::reference::{put, table};
 use provider_linode::config::{Config, FLAGS, VARIABLES};

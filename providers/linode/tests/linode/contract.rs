@@ -1,11 +1,12 @@
 //! The provider and the fake, with a validating proxy between them that knows the vendor's API description.
 //!
-//! `CCM_TEST_LINODE_PROXY=http://127.0.0.1:4041 CCM_TEST_LINODE_UPSTREAM=127.0.0.1:4040`: the proxy, and the address that it forwards
-//! to. The proxy refuses requests that break the description, and turns such answers into 500; it counts both.
+//! `CCM_TEST_LINODE_PROXY=http://127.0.0.1:4041 CCM_TEST_LINODE_UPSTREAM=127.0.0.1:4040`: the proxy, and the address
+//! that it forwards to. The proxy refuses requests that violate the description, and turns responses that do into 500;
+//! it counts both.
 
 use std::sync::Arc;
 
-use cloud_provider::{CloudProvider, Instances, Route, Want, WantMetadata};
+use cloud_provider::{Caches, CloudProvider, Instances, Route, Want, WantMetadata};
 use linode_fake::{ACCOUNT, Port};
 use provider_kit::transport::{Call, Transport};
 use serde_json::{Value, json};
@@ -62,7 +63,7 @@ async fn load_balancers(harness: &Harness, provider: &provider_linode::Linode) {
 async fn nodes_and_routes(harness: &Harness, provider: &provider_linode::Linode) {
     let want = Want { existence: true, shutdown: true, metadata: WantMetadata::Full, fresh: true };
     let instances: &dyn Instances = provider.instances().unwrap();
-    let nodes = harness.objects.nodes.lock().unwrap().clone();
+    let nodes = harness.cluster.nodes();
     let found = instances.lookup(&nodes, want).await;
     assert!(found.iter().all(Result::is_ok), "{found:?}");
     for generation in ["legacy_config", "linode"] {
@@ -86,7 +87,7 @@ async fn every_request_and_answer_fits_the_description() {
         .set("--vpc-names", "pods")
         .set("--enable-route-controller", "true")
         .set("--linode-tag-filter", "prod");
-    harness.objects.secrets.lock().unwrap().push(("web-tls".to_owned(), PEM.to_owned()));
+    harness.set_certificate(Some(PEM));
     harness.fake.lock().limits = [1_000_000, 1_000_000];
     let _served = Port::open(&upstream).await.unwrap().serve(harness.fake.router());
     let check = Transport::builder(proxy).build().unwrap();

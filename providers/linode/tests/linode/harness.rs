@@ -1,12 +1,13 @@
-//! An account, a cluster, and the provider between them, made from variables and flags as the program makes it.
+//! Harness: an account, a cluster, and the provider between them, configured by variables and flags like the program.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    About, AddressType, Caches, ClientBuilder, CloudProvider, Cluster, Context, Environment, EventKind, Events,
-    KubernetesApi, LoadBalancerRequest, LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup, async_trait,
+    AddressType, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest, LoadBalancerStatus, Node,
+    NodeAddress, Result, Service, Setup,
 };
 use provider_kit::transport::Builder;
 use provider_linode::config::Config;
@@ -16,79 +17,30 @@ use tokio_util::sync::CancellationToken;
 
 use linode_fake::{ACCOUNT, Handle, Linodes, TOKEN};
 
-#[derive(Default)]
-pub(crate) struct ClusterObjects {
-    pub(crate) nodes: Mutex<Vec<Arc<Node>>>,
-    services: Mutex<Vec<Arc<Service>>>,
-    events: Mutex<Vec<String>>,
-    pub(crate) secrets: Mutex<Vec<(String, String)>>,
-    pub(crate) patches: Mutex<Vec<(String, Value)>>,
-}
-
-impl Caches for ClusterObjects {
-    fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.lock().unwrap().clone()
-    }
-    fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.nodes().into_iter().find(|node| &*node.name == name)
-    }
-    fn services(&self) -> Vec<Arc<Service>> {
-        self.services.lock().unwrap().clone()
-    }
-}
-
-impl Events for ClusterObjects {
-    fn record(&self, _: &str, _: About<'_>, _: EventKind, reason: &str, message: &str) {
-        self.events.lock().unwrap().push(format!("{reason}: {message}"));
-    }
-}
-
 /// The key of all certificates.
 const KEY: &str = "-----BEGIN PRIVATE KEY-----\nAAEC\n-----END PRIVATE KEY-----\n";
 
-struct Kubernetes(Arc<ClusterObjects>);
-
-impl ClientBuilder for Kubernetes {
-    fn client(&self, _component: &str) -> Result<Arc<dyn KubernetesApi>> {
-        Ok(Arc::new(Self(Arc::clone(&self.0))))
-    }
-}
-
-#[async_trait]
-impl KubernetesApi for Kubernetes {
-    async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>> {
-        let path = request.uri().path().to_owned();
-        if request.method() == "PATCH" {
-            let patch = serde_json::from_slice(request.body()).unwrap();
-            self.0.patches.lock().unwrap().push((path, patch));
-            return Ok(http::Response::new(b"{}".to_vec()));
-        }
-        let secrets = self.0.secrets.lock().unwrap();
-        let found = secrets.iter().find(|(name, _)| path == format!("/api/v1/namespaces/default/secrets/{name}"));
-        let status = if found.is_some() { 200 } else { 404 };
-        let body =
-            found.map(|(_, pem)| json!({"data": {"tls.crt": STANDARD.encode(pem), "tls.key": STANDARD.encode(KEY)}}));
-        let answer = http::Response::builder().status(status);
-        Ok(answer.body(body.unwrap_or_default().to_string().into_bytes()).unwrap())
-    }
-}
-
 pub(crate) struct Harness {
     pub(crate) fake: Handle<Linodes>,
-    pub(crate) objects: Arc<ClusterObjects>,
+    pub(crate) cluster: ScriptedCluster,
     pub(crate) shutdown: CancellationToken,
     variables: Vec<(String, String)>,
     flags: Vec<(String, String)>,
 }
 
 impl Harness {
-    /// An account with two Linodes, and the Nodes that they are.
+    /// Creates an account with two Linodes, and the Nodes that they are.
     pub(crate) fn new() -> Self {
         let fake = Handle::new(Linodes::default());
         let variables = [("LINODE_API_TOKEN", TOKEN), ("LINODE_REGION", "us-east"), ("LINODE_URL", "http://linode")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let harness =
-            Self { fake, objects: Arc::default(), shutdown: CancellationToken::new(), variables, flags: Vec::new() };
+        let harness = Self {
+            fake,
+            cluster: ScriptedCluster::default(),
+            shutdown: CancellationToken::new(),
+            variables,
+            flags: Vec::new(),
+        };
         ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(name));
         harness
     }
@@ -106,29 +58,37 @@ impl Harness {
         Setup { environment, flags, cluster_cidr, ..Setup::default() }
     }
 
-    /// The provider as the program starts it; the requests of the start are forgotten.
+    /// Returns the provider as the program starts it; the requests of the start are forgotten.
     pub(crate) async fn started(&self) -> Linode {
         self.started_with(|it| it.service(self.fake.router())).await
     }
 
-    /// The same over other connections.
+    /// Returns the started provider over changed connections.
     pub(crate) async fn started_with(&self, connect: impl Fn(Builder) -> Builder) -> Linode {
         let setup = self.setup();
         let config = Config::read(&setup).unwrap();
         let [http, lists] = [(); 2].map(|()| connect(cloud(&config, &setup)).build().unwrap());
         let provider = Linode::new(config, http, lists);
-        let (clients, events) = (Arc::new(Kubernetes(Arc::clone(&self.objects))), Arc::clone(&self.objects));
-        let context = Context {
-            cluster: cluster(),
-            cluster_cidrs: vec!["10.244.0.0/16".to_owned(), "fd00::/48".to_owned()],
-            clients,
-            events,
-            shutdown: self.shutdown.clone(),
-        };
+        let cluster_cidrs = vec!["10.244.0.0/16".to_owned(), "fd00::/48".to_owned()];
+        let context = Context { cluster_cidrs, shutdown: self.shutdown.clone(), ..self.cluster.context(cluster()) };
         provider.initialize(&context).await.unwrap();
-        provider.set_caches(Arc::clone(&self.objects) as Arc<dyn Caches>);
+        provider.set_caches(Arc::new(self.cluster.clone()));
         self.fake.gate().forget_requests();
         provider
+    }
+
+    /// Sets the certificate of Secret `web-tls` of namespace `default`, or deletes the Secret.
+    pub(crate) fn set_certificate(&self, pem: Option<&str>) {
+        let path = "/api/v1/namespaces/default/secrets/web-tls";
+        let Some(pem) = pem else { return self.cluster.remove_document(path) };
+        let data = json!({"tls.crt": STANDARD.encode(pem), "tls.key": STANDARD.encode(KEY)});
+        self.cluster.set_document(path, json!({ "data": data }).to_string());
+    }
+
+    /// Returns the patches of Nodes since the last call, as path and document.
+    pub(crate) fn patches(&self) -> Vec<(String, Value)> {
+        let patches = self.cluster.take_patches().into_iter();
+        patches.map(|(path, patch)| (path, serde_json::from_slice(&patch).unwrap())).collect()
     }
 
     /// Adds a Linode and its Node.
@@ -143,7 +103,7 @@ impl Harness {
             addresses: [address(&linode["ipv4"][1])].into(),
             ..Node::default()
         };
-        self.objects.nodes.lock().unwrap().push(Arc::new(node));
+        self.cluster.set_node(node);
     }
 
     pub(crate) fn linode(&self, name: &str) -> Value {
@@ -151,7 +111,7 @@ impl Harness {
     }
 
     pub(crate) fn events(&self) -> Vec<String> {
-        std::mem::take(&mut self.objects.events.lock().unwrap())
+        self.cluster.take_events().iter().map(ToString::to_string).collect()
     }
 
     fn request<'a>(
@@ -160,13 +120,13 @@ impl Harness {
         nodes: &'a [Arc<Node>],
         cluster: &'a Cluster,
     ) -> LoadBalancerRequest<'a> {
-        *self.objects.services.lock().unwrap() = vec![Arc::new(service.clone())];
+        self.cluster.set_services([service.clone()]);
         LoadBalancerRequest { cluster, service, nodes, observer: &() }
     }
 
     /// Syncs a Service, which gets the status that follows.
     pub(crate) async fn ensure(&self, provider: &Linode, service: &mut Service) -> Result<LoadBalancerStatus> {
-        let (nodes, cluster) = (self.objects.nodes(), cluster());
+        let (nodes, cluster) = (self.cluster.nodes(), cluster());
         let before = service.clone();
         let request = self.request(&before, &nodes, &cluster);
         let status = provider.load_balancers().unwrap().ensure(request).await?.unwrap_or_default();
@@ -179,7 +139,7 @@ impl Harness {
         provider.load_balancers().unwrap().delete(self.request(service, &[], &cluster)).await
     }
 
-    /// The only NodeBalancer, and its configurations.
+    /// Returns the only NodeBalancer, and its configurations.
     pub(crate) fn nodebalancer(&self) -> (Value, Vec<Value>) {
         let cloud = self.fake.lock();
         assert_eq!(cloud.nodebalancers.len(), 1, "{:#?}", cloud.nodebalancers);
@@ -196,12 +156,12 @@ pub(crate) fn cluster() -> Cluster {
     Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
 }
 
-/// A Service with ports 80 and 443, and these annotations without their prefix.
+/// Returns a Service with ports 80 and 443, and these annotations without their prefix.
 pub(crate) fn service(annotations: &[(&str, &str)]) -> Service {
     service_of(annotations, json!({}))
 }
 
-/// A Service with further fields in its spec.
+/// Returns a Service with further fields in its spec.
 pub(crate) fn service_of(all: &[(&str, &str)], more: Value) -> Service {
     let full = |key: &str| format!("{}{key}", annotations::PREFIX);
     let all: Value = all.iter().map(|(key, value)| (full(key), json!(value))).collect::<serde_json::Map<_, _>>().into();
@@ -215,7 +175,7 @@ pub(crate) fn service_of(all: &[(&str, &str)], more: Value) -> Service {
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
 }
 
-/// Sets an annotation.
+/// Sets an annotation of the Service.
 pub(crate) fn annotate(service: &mut Service, key: &str, value: &str) {
     let all = service.metadata.annotations.get_or_insert_default();
     all.insert(format!("{}{key}", annotations::PREFIX), value.to_owned());

@@ -1,9 +1,8 @@
 //! NodeBalancers over their life.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use cloud_provider::{LoadBalancerStatus, Node};
+use cloud_provider::{Caches, LoadBalancerStatus, Node};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, annotate, service, service_of};
@@ -111,7 +110,7 @@ async fn status_shows_what_the_annotations_ask_for() {
 #[tokio::test(start_paused = true)]
 async fn certificate_is_sent_and_compared_by_its_fingerprint() {
     let harness = Harness::new();
-    harness.objects.secrets.lock().unwrap().push(("web-tls".to_owned(), PEM.to_owned()));
+    harness.set_certificate(Some(PEM));
     let provider = harness.started().await;
     let mut service = service(&[("port-443", r#"{"protocol": "https", "tls-secret-name": "web-tls"}"#)]);
     harness.ensure(&provider, &mut service).await.unwrap();
@@ -124,10 +123,10 @@ async fn certificate_is_sent_and_compared_by_its_fingerprint() {
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
     assert_eq!(harness.changes(), [""; 0]);
-    harness.objects.secrets.lock().unwrap()[0].1 = OTHER_PEM.to_owned();
+    harness.set_certificate(Some(OTHER_PEM));
     harness.ensure(&provider, &mut service).await.unwrap();
     assert_eq!(harness.changes().len(), 1, "one rebuild");
-    harness.objects.secrets.lock().unwrap().clear();
+    harness.set_certificate(None);
     let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
     assert!(error.contains("Secret default/web-tls does not exist"), "{error}");
 }
@@ -258,11 +257,9 @@ async fn backends_in_a_vpc_name_their_subnet() {
 #[tokio::test(start_paused = true)]
 async fn ipv6_backends_are_the_annotated_addresses_and_others_are_left_out() {
     let harness = Harness::new();
-    {
-        let mut nodes = harness.objects.nodes.lock().unwrap();
-        let annotations = [("node.k8s.linode.com/public-ipv6".to_owned(), "2600:3c03::1/128".to_owned())];
-        nodes[0] = Arc::new(Node { annotations: annotations.into_iter().collect(), ..(*nodes[0]).clone() });
-    }
+    let annotations = [("node.k8s.linode.com/public-ipv6".to_owned(), "2600:3c03::1/128".to_owned())];
+    let worker = harness.cluster.node("worker-1").unwrap();
+    harness.cluster.set_node(Node { annotations: annotations.into_iter().collect(), ..(*worker).clone() });
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service(&[("enable-ipv6-backends", "true")])).await.unwrap();
     let configs = harness.nodebalancer().1;

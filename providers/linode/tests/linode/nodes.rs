@@ -73,7 +73,7 @@ async fn label_and_annotations_are_written_once() {
     let harness = Harness::new();
     let _provider = harness.started().await;
     tokio::time::sleep(Duration::from_secs(70)).await;
-    let patches = harness.objects.patches.lock().unwrap().clone();
+    let patches = harness.patches();
     assert_eq!(patches.len(), 2, "{patches:?}");
     assert_eq!(patches[0].0, "/api/v1/nodes/worker-1");
     let annotations =
@@ -109,14 +109,12 @@ async fn routes_are_ranges_of_the_vpc_interface_of_either_generation() {
 #[tokio::test(start_paused = true)]
 async fn nodes_get_pod_ranges_that_no_other_node_has() {
     let harness = Harness::new().set("--vpc-names", "pods").set("--allocate-node-cidrs", "true");
-    let mut nodes = harness.objects.nodes.lock().unwrap().clone();
     let used =
         Node { name: "old".into(), uid: "old".into(), pod_cidrs: ["10.244.0.0/24".into()].into(), ..Node::default() };
-    nodes.push(Arc::new(used));
-    *harness.objects.nodes.lock().unwrap() = nodes;
+    harness.cluster.set_node(used);
     let _provider = harness.started().await;
     tokio::time::sleep(Duration::from_secs(30)).await;
-    let patches = harness.objects.patches.lock().unwrap().clone();
+    let patches = harness.patches();
     let ranges: Vec<_> = patches.iter().map(|(_, patch)| patch["spec"]["podCIDRs"].clone()).collect();
     let of = |name: &str| harness.linode(name)["vpc"]["ipv6"].as_str().unwrap().replace("::/64", ":0:c::/112");
     let expected = [json!(["10.244.1.0/24", of("worker-1")]), json!(["10.244.2.0/24", of("worker-2")])];

@@ -262,7 +262,7 @@ impl CloudProfile for LinodeCloud {
             not_ready: Limit { changes: 0, reads: 260 },
             // Each NodeBalancer with its ports and their backends, and these again before they are written.
             joined: Limit { changes: 2 * SERVICES, reads: 8 * SERVICES + 10 },
-            // Its parts, two searches, and a Linode, which shows that the token is right.
+            // The dependents, two searches, and a Linode, which shows that the token is for the right account.
             deleted: Limit { changes: SERVICES, reads: 8 * SERVICES },
         }
     }

@@ -1,7 +1,5 @@
 //! NodeBalancers that the Go cloud controller manager left: `go.json` is a recording of version 0.9.7 on this fake.
 
-use std::sync::Arc;
-
 use cloud_provider::{Node, Service};
 use serde_json::Value;
 
@@ -30,11 +28,10 @@ async fn nothing_that_the_go_program_left_is_written() {
         let text = |key: &str| it[key].as_str().unwrap().to_owned();
         let annotations = [("node.k8s.linode.com/private-ip".to_owned(), text("privateIP"))].into_iter().collect();
         let (name, provider_id) = (text("name").into(), text("providerID").into());
-        Arc::new(Node { name, provider_id, annotations, ..Node::default() })
+        harness.cluster.set_node(Node { name, provider_id, annotations, ..Node::default() });
     };
-    *harness.objects.nodes.lock().unwrap() = list(&left["nodes"]).iter().map(node).collect();
-    let certificate = left["certificate"].as_str().unwrap().to_owned();
-    harness.objects.secrets.lock().unwrap().push(("web-tls".to_owned(), certificate));
+    list(&left["nodes"]).iter().for_each(node);
+    harness.set_certificate(left["certificate"].as_str());
 
     let provider = harness.started().await;
     let services = list(&left["services"]);

@@ -26,7 +26,7 @@ const BATCH: usize = 100;
 struct Collection {
     all: &'static str,
     one: &'static str,
-    /// Whether the paths begin with the load balancer; otherwise the body of a new part names it.
+    /// If set, the paths begin with the load balancer; otherwise the body of a new resource names it.
     is_inside: bool,
 }
 
@@ -108,7 +108,8 @@ impl MycloudLoadBalancers {
         Ok(Applied::PlanAgain(Box::new(shown)))
     }
 
-    /// Deletes the load balancer with everything that belongs to it. A protection is ours, and is switched off.
+    /// Deletes the load balancer with everything that belongs to it. The program itself set the protection, and removes
+    /// it.
     async fn remove(&self, actual: &Actual, observer: &dyn SyncObserver) -> Result<Applied> {
         let delete = || self.api.run(Call::delete(ONE, &[&actual.id]).query("cascade", true), observer);
         let outcome = match delete().await {
@@ -275,7 +276,7 @@ impl Session<'_> {
         targets.flat_map(|targets| targets.iter().filter_map(Member::of).collect::<Vec<_>>()).collect()
     }
 
-    /// Adds members. One that is there with another weight gets the new weight.
+    /// Adds members. An existing member with another weight gets the new weight.
     async fn add_members(&mut self, pool: &str) -> Result<()> {
         let group = self.id(&Part::Pool(pool.to_owned()))?;
         let (added, removed) = (self.members(pool, true), self.members(pool, false));

@@ -47,7 +47,7 @@ pub(super) fn backends(nodes: &[Arc<Node>], spec: &Spec, api: &Api, notes: &mut 
     }
     let is_any_selected = !selected.is_empty();
     let backends: Vec<Backend> = selected.into_iter().filter_map(|node| backend(node, spec, api, notes)).collect();
-    // Nodes whose machines nobody knows yet must not empty a load balancer.
+    // Nodes whose machines are not known yet must not empty a load balancer.
     (!is_any_selected || !backends.is_empty()).then_some(backends)
 }
 

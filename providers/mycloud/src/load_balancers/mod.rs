@@ -151,7 +151,7 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
             let settings = Attributes::desired(&spec.settings)?;
             let settings =
                 spec.labels.iter().fold(settings, |all, (label, value)| all.set(label_setting(label), value));
-            // A label that the user no longer asks for is removed.
+            // A label that the Service no longer has is removed.
             let kept = spec.labels.get(LABEL_KEPT);
             tree = tree.balancer(settings.set(label_setting(LABEL_KEPT), kept));
             if !spec.ranges.is_empty() {
@@ -220,7 +220,7 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
         if is_unused { Recovery::Replace } else { Recovery::Never }
     }
 
-    /// Adopts what nobody owns if the user says so, and what an earlier Service of the same name left behind.
+    /// Adopts load balancers without an owner if the user permits it, and those of an earlier Service of the same name.
     fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption {
         let is_free = !observed.labels.contains_key(LABEL_CLUSTER);
         let is_same = observed.labels.get(LABEL_SERVICE) == Some(&spec::full_name(identity.service));

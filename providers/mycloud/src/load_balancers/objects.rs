@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::annotations as key;
 use crate::config::Config;
 
-/// Labels that say whose a load balancer is, for people and for searches. Beside them stand the owner tags of the kit.
+/// Labels that name the owner of a load balancer, for people and for searches, in addition to the owner tags of the
+/// kit.
 pub(super) const LABEL_CLUSTER: &str = "kubernetes.io/cluster-id";
 pub(super) const LABEL_SERVICE: &str = "kubernetes.io/service";
 pub(super) const LABEL_UID: &str = "kubernetes.io/service-uid";
@@ -175,7 +176,7 @@ impl Resource for Group {
     ];
 }
 
-/// A member of a group. As a target of the kit it is `<instance>=<address>:<port>*<weight>`.
+/// A member of a group. In the kit, the target is `<instance>=<address>:<port>*<weight>`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Member {
     pub(super) instance_id: String,

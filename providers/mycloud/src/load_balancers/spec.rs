@@ -25,7 +25,7 @@ pub(crate) struct Spec {
     pub(super) settings: Settings,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) ports: Vec<PortSpec>,
-    /// Entries of the managed access list; empty: there is none.
+    /// Entries of the managed access list; empty if there is no list.
     pub(super) ranges: Vec<String>,
     pub(super) selector: String,
     pub(super) group: Option<String>,
@@ -83,7 +83,7 @@ impl Spec {
     }
 }
 
-/// Warns of unknown annotations. Those with the suffix of a port are known without it.
+/// Warns about unknown annotations. Annotations with the suffix of a port are matched without it.
 fn warn_of_unknown(service: &Service, read: &mut Annotations<'_>) {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     let names = ports.iter().filter_map(|port| port.name.clone());
@@ -98,7 +98,7 @@ fn warn_of_unknown(service: &Service, read: &mut Annotations<'_>) {
     annotations.warnings().iter().for_each(|warning| read.warning(warning));
 }
 
-/// Returns the families that the Service asks for.
+/// Returns the address families of the Service.
 fn family(service: &Service) -> &'static str {
     let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
     match families {
@@ -132,7 +132,7 @@ fn acl(ranges: &[String], read: &mut Annotations<'_>) -> Acl {
     Acl { kind: Some(kind.to_owned()), id: id.filter(|_| kind != "off") }
 }
 
-/// Returns the labels of the load balancer beside the owner tags.
+/// Returns the labels of the load balancer, in addition to the owner tags.
 fn labels(service: &Service, config: &Config, read: &mut Annotations<'_>) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     for tag in read.get(&key::TAGS).unwrap_or_default() {
@@ -295,7 +295,7 @@ pub(super) fn name(service: &Service, config: &Config) -> String {
     format!("{}-{hash}", &full[..71])
 }
 
-/// An error about a load balancer that cannot become what the Service asks for.
+/// Returns an error about a load balancer that cannot be changed to the Service's spec.
 pub(super) fn needs_recreation(place: &str, changes: &str) -> Error {
     let key = key::ALLOW_RECREATE.key();
     Error::invalid(format!(

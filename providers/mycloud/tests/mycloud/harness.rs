@@ -1,14 +1,13 @@
 //! A cloud, a cluster, and the provider between them.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use cloud_provider::scripted::{RecordedAnnotations, ScriptedCluster};
 use cloud_provider::{
-    About, AddressType, Caches, ClientBuilder, CloudProvider, Cluster, Context, Environment, EventKind, Events,
-    KubernetesApi, LoadBalancerRequest, LoadBalancerStatus, Node, NodeAddress, Plan, Result, Service, SyncObserver,
-    async_trait,
+    AddressType, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest, LoadBalancerStatus, Node,
+    NodeAddress, Result, Service,
 };
 use provider_mycloud::Mycloud;
 use provider_mycloud::config::Config;
@@ -20,76 +19,9 @@ use crate::profile::{MycloudCloud, configuration, setup};
 pub(crate) const PREFIX: &str = "service.beta.kubernetes.io/dlb-";
 pub(crate) const UID: &str = "0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11";
 
-#[derive(Default)]
-pub(crate) struct ClusterObjects {
-    pub(crate) nodes: Mutex<Vec<Arc<Node>>>,
-    pub(crate) services: Mutex<Vec<Arc<Service>>>,
-    events: Mutex<Vec<String>>,
-}
-
-impl Caches for ClusterObjects {
-    fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.lock().unwrap().clone()
-    }
-    fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.nodes().into_iter().find(|node| &*node.name == name)
-    }
-    fn services(&self) -> Vec<Arc<Service>> {
-        self.services.lock().unwrap().clone()
-    }
-}
-
-impl Events for ClusterObjects {
-    fn record(&self, _: &str, _: About<'_>, _: EventKind, reason: &str, message: &str) {
-        self.events.lock().unwrap().push(format!("{reason}: {message}"));
-    }
-}
-
-/// A Kubernetes API that knows Secrets of namespace `default`.
-#[derive(Clone, Default)]
-pub(crate) struct Secrets(Arc<Mutex<BTreeMap<String, Value>>>);
-
-impl Secrets {
-    /// Sets a Secret with this text in its certificate.
-    pub(crate) fn set(&self, name: &str, text: &str) {
-        let pem = |what: &str| STANDARD.encode(format!("-----BEGIN {what}-----\n{text}\n-----END {what}-----"));
-        let data = json!({"tls.crt": pem("CERTIFICATE"), "tls.key": pem("PRIVATE KEY")});
-        let path = format!("/api/v1/namespaces/default/secrets/{name}");
-        self.0.lock().unwrap().insert(path, json!({ "data": data }));
-    }
-}
-
-impl ClientBuilder for Secrets {
-    fn client(&self, _component: &str) -> Result<Arc<dyn KubernetesApi>> {
-        Ok(Arc::new(self.clone()))
-    }
-}
-
-#[async_trait]
-impl KubernetesApi for Secrets {
-    async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>> {
-        let found = self.0.lock().unwrap().get(request.uri().path()).cloned();
-        let status = if found.is_some() { 200 } else { 404 };
-        let body = found.unwrap_or_default().to_string().into_bytes();
-        Ok(http::Response::builder().status(status).body(body).unwrap())
-    }
-}
-
-/// Remembers the annotations that the provider writes.
-#[derive(Default)]
-struct Annotator(Mutex<Vec<(&'static str, Option<String>)>>);
-
-impl SyncObserver for Annotator {
-    fn planned(&self, _plan: &Plan) {}
-    fn annotate(&self, key: &'static str, value: Option<String>) {
-        self.0.lock().unwrap().push((key, value));
-    }
-}
-
 pub(crate) struct Harness {
     pub(crate) cloud: MycloudCloud,
-    pub(crate) objects: Arc<ClusterObjects>,
-    pub(crate) secrets: Secrets,
+    pub(crate) cluster: ScriptedCluster,
     pub(crate) provider: Mycloud,
 }
 
@@ -110,21 +42,28 @@ impl Harness {
 
     /// Returns a started provider without Nodes.
     pub(crate) async fn with_variables(more: &str, variables: &[(&str, &str)]) -> Self {
-        let (cloud, objects) = (MycloudCloud::default(), Arc::new(ClusterObjects::default()));
+        let cloud = MycloudCloud::default();
         let mut setup = setup(configuration("http://mycloud") + more);
         setup.environment = Environment::of(variables.iter().copied());
         let (config, http) = Config::read(&setup).unwrap();
         let provider = Mycloud::new(config, http.service(cloud.0.router())).unwrap();
-        let harness = Self { cloud, objects, secrets: Secrets::default(), provider };
+        let harness = Self { cloud, cluster: ScriptedCluster::default(), provider };
         harness.provider.initialize(&harness.context()).await.unwrap();
-        harness.provider.set_caches(Arc::clone(&harness.objects) as Arc<dyn Caches>);
+        harness.provider.set_caches(Arc::new(harness.cluster.clone()));
         harness.cloud.0.gate().forget_requests();
         harness
     }
 
     pub(crate) fn context(&self) -> Context {
-        let (clients, events) = (Arc::new(self.secrets.clone()), Arc::clone(&self.objects) as Arc<dyn Events>);
-        Context { cluster: cluster(), cluster_cidrs: Vec::new(), clients, events, shutdown: Default::default() }
+        self.cluster.context(cluster())
+    }
+
+    /// Sets a Secret of namespace `default` with this text in its certificate.
+    pub(crate) fn set_secret(&self, name: &str, text: &str) {
+        let pem = |what: &str| STANDARD.encode(format!("-----BEGIN {what}-----\n{text}\n-----END {what}-----"));
+        let data = json!({"tls.crt": pem("CERTIFICATE"), "tls.key": pem("PRIVATE KEY")});
+        let path = format!("/api/v1/namespaces/default/secrets/{name}");
+        self.cluster.set_document(&path, json!({ "data": data }).to_string());
     }
 
     /// Sets annotations and labels of the Node of an instance.
@@ -142,30 +81,27 @@ impl Harness {
             addresses: [address("ipv4"), address("ipv6")].into(),
             ..Node::default()
         };
-        let mut nodes = self.objects.nodes.lock().unwrap();
-        nodes.retain(|it| it.name != node.name);
-        nodes.push(Arc::new(node));
+        self.cluster.set_node(node);
     }
 
     pub(crate) fn events(&self) -> Vec<String> {
-        std::mem::take(&mut self.objects.events.lock().unwrap())
+        self.cluster.take_events().iter().map(ToString::to_string).collect()
     }
 
     /// Syncs a Service, which gets the annotations and the status that follow.
     pub(crate) async fn ensure(&self, service: &mut Service) -> Result<LoadBalancerStatus> {
-        *self.objects.services.lock().unwrap() = vec![Arc::new(service.clone())];
-        let (nodes, observer) = (self.objects.nodes(), Annotator::default());
+        self.cluster.set_services([service.clone()]);
+        let (nodes, observer) = (self.cluster.nodes(), RecordedAnnotations::default());
         let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &nodes, observer: &observer };
         let outcome = self.provider.load_balancers().unwrap().ensure(request).await;
-        let annotations = service.metadata.annotations.get_or_insert_default();
-        annotations.extend(observer.0.into_inner().unwrap().into_iter().filter_map(|(k, v)| Some((k.to_owned(), v?))));
+        observer.apply_to(service);
         let status = outcome?.unwrap_or_default();
         service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
         Ok(status)
     }
 
     pub(crate) async fn update_targets(&self, service: &Service) -> Result<()> {
-        let nodes = self.objects.nodes();
+        let nodes = self.cluster.nodes();
         let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &nodes, observer: &() };
         self.provider.load_balancers().unwrap().update_targets(request).await
     }
@@ -199,7 +135,7 @@ impl Harness {
         members
     }
 
-    /// Returns the changes that were requested since this was last asked.
+    /// Returns the changes that were requested since the last call.
     pub(crate) fn changes(&self) -> Vec<String> {
         let changes = self.cloud.0.gate().changes().into_iter().map(|(route, _)| route).collect();
         self.cloud.0.gate().forget_requests();

@@ -102,7 +102,7 @@ async fn certificate_of_a_secret_is_uploaded_and_replaced_when_the_secret_change
     let mut service = service(&[("listener-protocol.443", "https"), ("listener-cert-secret.443", "web")]);
     let error = harness.ensure(&mut service).await.unwrap_err().to_string();
     assert!(error.contains("dlb-listener-cert-secret: Secret default/web does not exist"), "{error}");
-    harness.secrets.set("web", "AAEC");
+    harness.set_secret("web", "AAEC");
     harness.ensure(&mut service).await.unwrap();
     let first = harness.load_balancer()["certificates"][0].clone();
     assert_eq!(
@@ -112,7 +112,7 @@ async fn certificate_of_a_secret_is_uploaded_and_replaced_when_the_secret_change
     harness.changes();
     harness.ensure(&mut service).await.unwrap();
     assert_eq!(harness.changes(), [""; 0], "nothing has changed");
-    harness.secrets.set("web", "AAED");
+    harness.set_secret("web", "AAED");
     harness.ensure(&mut service).await.unwrap();
     let (upload, listener) = ("POST /certificates", "PATCH /loadbalancers/{id}/listeners/{part}");
     assert_eq!(harness.changes(), [upload, listener, "DELETE /certificates/{id}"]);

@@ -1,4 +1,4 @@
-//! Nodes and routes.
+//! Tests of Nodes and routes.
 
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ async fn route_leads_to_an_instance_until_the_instance_is_deleted() {
     );
     assert!(routes.create(&cluster(), "", &route("worker-2")).await.is_err(), "the destination leads elsewhere");
     harness.cloud.0.lock().instances.retain(|it| it["hostname"] != "worker-1");
-    harness.objects.nodes.lock().unwrap().retain(|it| &*it.name != "worker-1");
+    harness.cluster.remove_node("worker-1");
     let listed = routes.list(&cluster()).await.unwrap();
     assert_eq!((&*listed[0].target_node, listed[0].blackhole), ("", true));
     routes.delete(&cluster(), &listed[0]).await.unwrap();

@@ -31,7 +31,7 @@ impl Default for MycloudCloud {
     }
 }
 
-/// The configuration of the cluster "prod".
+/// Returns the configuration of the cluster "prod".
 pub(crate) fn configuration(endpoint: &str) -> String {
     format!(
         "[Global]\nendpoint = {endpoint}\nregion = {REGION}\ncluster-id = prod\ntoken = {TOKEN}\n\
@@ -273,8 +273,8 @@ impl CloudProfile for MycloudCloud {
         self.change(name, |it| (it["nics"][0]["ipv4"], it["nics"][0]["eip"]) = (internal.into(), external.into()));
         true
     }
-    /// A load balancer with two ports is created by requests for itself, and for a group, its members and a listener of each
-    /// port. Two lists, by label and by name, come before.
+    /// Returns the limits of requests. A load balancer with two ports is created by requests for itself, and for a
+    /// group, its members and a listener of each port, after two lists, by label and by name.
     fn cost(&self) -> Cost {
         const NODES: usize = 240;
         const SERVICES: usize = 40;

@@ -1,5 +1,5 @@
-//! The fake on a port of this machine, with a network, a router and three servers, or as many as are asked for: to look at it
-//! with any OpenStack client.
+//! Serves the fake on a port of this machine, with a network, a router and three servers, or as many as the argument
+//! says, for use with any OpenStack client.
 //!
 //! `cargo run -p openstack-fake --example openstack -- 127.0.0.1:9999 5000`, then `http://127.0.0.1:9999/identity/v3` is Keystone.
 

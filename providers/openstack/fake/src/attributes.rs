@@ -40,7 +40,7 @@ pub(crate) const RULE: &[&str] = neutron!(
 );
 pub(crate) const ROUTER: &[&str] = neutron!("admin_state_up", "status", "flavor_id");
 
-/// What may be changed.
+/// Attributes of a port that may be changed.
 pub(crate) const PORT_CHANGES: &[&str] = &[
     "name",
     "description",

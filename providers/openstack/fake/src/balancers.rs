@@ -1,4 +1,4 @@
-//! Load balancers.
+//! Load balancers API of the fake Octavia.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::requests::{Answer, Asked, made, object, one};
 use crate::{listeners, pages, pools, shown};
 
-/// By what lists are filtered.
+/// Query parameters that filter lists.
 const FILTERS: &[&str] = &[
     "id",
     "name",
@@ -48,7 +48,7 @@ pub(crate) fn status(model: &mut Model, asked: &Asked) -> Answer {
     Ok(Reply::new(200, shown::statuses(model, balancer)))
 }
 
-/// The port of the VIP: the one that is named, or a new one.
+/// Returns the port of the VIP: the one that is named, or a new one.
 fn vip(model: &mut Model, project: &str, wanted: &Object, id: &str) -> Result<Object, Refusal> {
     let given = |key: &str| wanted.get(key).and_then(Value::as_str).filter(|it| !it.is_empty());
     if let Some(port) = given("vip_port_id") {
@@ -91,7 +91,7 @@ fn vip(model: &mut Model, project: &str, wanted: &Object, id: &str) -> Result<Ob
     model.add_port(&NewPort { project, name: &name, subnet: &subnet, address, device: &device, owner, security_groups })
 }
 
-/// Further VIPs: each an address more of the port, in another subnet of its network.
+/// Adds further VIPs: each is an address of the port, in another subnet of its network.
 fn more_vips(model: &mut Model, project: &str, wanted: &Object, port: &mut Object) -> Result<Vec<Value>, Refusal> {
     let mut used: Vec<Value> = items(port, "fixed_ips").iter().map(|it| it["subnet_id"].clone()).collect();
     let mut vips = Vec::new();
@@ -136,7 +136,7 @@ fn check(model: &Model, wanted: &Object) -> Result<(), Refusal> {
 }
 
 impl Model {
-    /// A load balancer without parts, `PENDING_CREATE`.
+    /// Adds a load balancer without listeners and pools, in the state `PENDING_CREATE`.
     pub(crate) fn add_balancer(&mut self, project: &str, wanted: &Object) -> Result<String, Refusal> {
         self.has_room(Kind::Balancer, project)?;
         let id = self.new_id();

@@ -1,4 +1,4 @@
-//! Floating IPs.
+//! Floating IPs API of the fake Neutron.
 
 use fake_cloud::Reply;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ fn attach(model: &mut Model, project: &str, floating: &mut Object, port: &Value)
     Ok(())
 }
 
-/// The subnet from which an address is given.
+/// Returns the subnet from which an address is given.
 fn subnet(model: &Model, network: &str, wanted: Option<&str>) -> Result<String, Refusal> {
     let is_external = model.get(Kind::Network, network).is_some_and(|it| it["router:external"] == true);
     if !is_external {
@@ -122,7 +122,7 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
 }
 
 impl Model {
-    /// A floating IP that is on no port, not yet among the others.
+    /// Creates a floating IP that is on no port, not yet among the others.
     pub(crate) fn new_floating_ip(&mut self, project: &str, network: &str, address: &str, description: &str) -> Object {
         let now = self.clock.utc();
         let floating = json!({

@@ -1,10 +1,10 @@
-//! Who may ask: tokens, roles, versions.
+//! Admission of requests: tokens, roles, versions.
 
 use crate::model::Model;
 use crate::refusal::{Refusal, Service};
 use crate::requests::Asked;
 
-/// Whether a request may be carried out, and whose project it is about.
+/// Admits a request, and sets the project of its token.
 pub(crate) fn admit(model: &Model, asked: &mut Asked) -> Result<(), Refusal> {
     if asked.service == Service::Versions || asked.route == "POST /auth/tokens" {
         return Ok(());

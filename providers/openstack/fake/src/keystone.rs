@@ -14,7 +14,7 @@ use crate::{
     APPLICATION_CREDENTIAL, APPLICATION_SECRET, DOMAIN, PASSWORD, PROJECT, PROJECT_ID, REGION, TRUST, USER, USER_ID,
 };
 
-/// Who may do what.
+/// Identity service: users, roles and tokens.
 pub(crate) struct Identity {
     /// Passwords by user: name, id.
     pub(crate) password: String,
@@ -23,7 +23,7 @@ pub(crate) struct Identity {
     made: u64,
     /// Names of projects, by id.
     pub(crate) projects: BTreeMap<String, String>,
-    /// New tokens are for this project, whatever is asked for.
+    /// Project of new tokens, whatever the request asks for.
     pub(crate) confused: Option<String>,
     pub(crate) roles: Vec<String>,
 }
@@ -48,22 +48,22 @@ impl Default for Identity {
 }
 
 impl Identity {
-    /// The project of a token that is good.
+    /// Returns the project of a token that is good.
     pub(crate) fn project_of(&self, token: &str, now: Instant) -> Option<String> {
         self.tokens.get(token).filter(|it| now < it.ends)?.project.clone()
     }
 
-    /// Whether the user may do more than read.
+    /// Returns `true` if the user may do more than read.
     pub(crate) fn may_change(&self) -> bool {
         self.roles.iter().any(|it| ["member", "admin"].contains(&it.as_str()))
     }
 
-    /// No token is good any more.
+    /// Invalidates all tokens at once.
     pub(crate) fn forget_tokens(&mut self) {
         self.tokens.clear();
     }
 
-    /// The project that a scope names by id, or by name in the domain.
+    /// Returns the project that a scope names by id, or by name in the domain.
     fn project(&self, scope: &Value) -> Result<String, Refusal> {
         let by_name = |name: &str| self.projects.iter().find(|(_, it)| *it == name).map(|(id, _)| id.clone());
         let found = match (scope["id"].as_str(), scope["name"].as_str()) {
@@ -83,7 +83,7 @@ fn is_user(user: &Value) -> bool {
     user["id"] == USER_ID || (user["name"] == USER && is_domain(&user["domain"]))
 }
 
-/// Whether the identity is proven; the project that it comes with.
+/// Verifies the credential, and returns the project that it implies.
 fn prove(model: &Model, asked: &Asked, identity: &Value) -> Result<Option<String>, Refusal> {
     let known = &model.identity;
     let is_proven = match identity["methods"][0].as_str() {

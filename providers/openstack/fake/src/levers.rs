@@ -1,4 +1,5 @@
-//! What tests do to the cloud, and ask of it: machines and networks. [`balancing`] has the rest.
+//! Controls of tests: changes of machines and networks, and queries of the cloud's state. [`balancing`] has those of
+//! load balancers.
 
 mod account;
 mod balancing;
@@ -14,22 +15,22 @@ use crate::ports::NewPort;
 /// A network with one subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Its id.
+    /// ID of the network.
     pub id: String,
-    /// Its name.
+    /// Name of the network.
     pub name: String,
     /// The id of its (first) subnet.
     pub subnet: String,
 }
 
-/// A server.
+/// A server of the fake Nova.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its id.
+    /// ID of the server.
     pub id: String,
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// `ACTIVE`, `SHUTOFF` …
+    /// Status of the server: `ACTIVE`, `SHUTOFF` …
     pub status: String,
     /// The id of its first port.
     pub port: String,
@@ -37,7 +38,7 @@ pub struct Server {
     pub ip: String,
 }
 
-/// Who owns the ports of servers.
+/// Device owner of the servers' ports.
 const OWNER: &str = "compute:az1";
 /// The flavor of servers that have no other.
 const FLAVOR: &str = "b6df1300-b905-4ad4-8af6-874c81f94c03";
@@ -85,7 +86,7 @@ impl Model {
 }
 
 impl Server {
-    /// With its first port.
+    /// Returns the server with its first port.
     fn of(object: &Object, port: Option<&Object>) -> Self {
         let own = |key: &str| text(object, key).to_owned();
         let first = port.and_then(|it| items(it, "fixed_ips").first()).and_then(|it| it["ip_address"].as_str());
@@ -99,7 +100,7 @@ impl Server {
     }
 }
 
-/// Networks.
+/// Controls of networks, subnets and routers.
 impl Fake {
     /// Adds a network of the project, with one subnet.
     pub fn add_network(&self, name: &str, range: &str) -> Network {
@@ -132,13 +133,14 @@ impl Fake {
         id
     }
 
-    /// The extra routes of a router, each with `destination` and `nexthop`.
+    /// Returns the extra routes of a router, each with `destination` and `nexthop`.
     #[must_use]
     pub fn routes(&self, router: &str) -> Vec<Value> {
         self.model().get(Kind::Router, router).map(|it| items(it, "routes").to_vec()).unwrap_or_default()
     }
 
-    /// Changes a router, by id, as somebody does in a console: at once and unchecked. `false` if there is none.
+    /// Changes a router, by ID, as an operator does in the console: at once and unchecked. Returns `false` if it does
+    /// not exist.
     pub fn change_router<T>(&self, id: &str, change: impl FnOnce(&mut serde_json::Map<String, Value>) -> T) -> bool {
         let mut model = self.model();
         let clock = model.clock;
@@ -148,13 +150,13 @@ impl Fake {
         true
     }
 
-    /// The project does not see an object any more, whatever it is.
+    /// Hides an object of any kind from the project.
     pub fn hide(&self, id: &str) {
         self.model().hidden.insert(id.to_owned());
     }
 }
 
-/// Servers.
+/// Controls of servers and their ports.
 impl Fake {
     /// Adds a running server with a port in the network's first subnet, flavor `m1.k8s`, zone `az1`.
     ///
@@ -193,7 +195,7 @@ impl Fake {
     /// Adds a further port to a server, by name; the port's id.
     ///
     /// # Panics
-    /// If there is no such server, or no address left.
+    /// If the server does not exist, or no address is left.
     pub fn attach(&self, name: &str, subnet: &str) -> String {
         let device = self.server(name).expect("a server of that name").id;
         let port = NewPort { device: &device, owner: OWNER, ..NewPort::of(Model::home(), subnet) };
@@ -201,15 +203,17 @@ impl Fake {
         text(&port, "id").to_owned()
     }
 
-    /// Changes what Nova says of a server, by name: `status`, `accessIPv4`, `metadata`, `OS-EXT-AZ:availability_zone`; what is
-    /// under `addresses` comes in addition to what its ports and floating IPs make of it. `false` if there is none.
+    /// Changes a server as Nova shows it, by name: `status`, `accessIPv4`, `metadata`, `OS-EXT-AZ:availability_zone`;
+    /// the entries under `addresses` are added to those of its ports and floating IPs. Returns `false` if it does not
+    /// exist.
     pub fn change_server(&self, name: &str, change: impl FnOnce(&mut serde_json::Map<String, Value>)) -> bool {
         let mut model = self.model();
         let found = model.all_mut(Kind::Server).find(|it| text(it, "name") == name);
         found.map(change).is_some()
     }
 
-    /// Gives a server, by name, a flavor of its own with this name; the flavor's id. `None` if there is no such server.
+    /// Gives a server, by name, a flavor of its own with this name, and returns the flavor's ID. Returns `None` if the
+    /// server does not exist.
     pub fn set_flavor(&self, name: &str, flavor: &str) -> Option<String> {
         let mut model = self.model();
         let id = model.new_id();
@@ -224,12 +228,12 @@ impl Fake {
         self.change_server(name, |server| set(server, "status", status))
     }
 
-    /// Shuts a server down, by name; `false` if there is none.
+    /// Shuts a server down, by name; returns `false` if it does not exist.
     pub fn stop(&self, name: &str) -> bool {
         self.set_status(name, "SHUTOFF")
     }
 
-    /// Starts a server, by name; `false` if there is none.
+    /// Starts a server, by name; returns `false` if it does not exist.
     pub fn start(&self, name: &str) -> bool {
         self.set_status(name, "ACTIVE")
     }
@@ -245,7 +249,7 @@ impl Fake {
         Some(server)
     }
 
-    /// All servers of all projects.
+    /// Returns the servers of all projects.
     #[must_use]
     pub fn servers(&self) -> Vec<Server> {
         let model = self.model();
@@ -256,7 +260,7 @@ impl Fake {
         model.all(Kind::Server).map(|it| Server::of(it, ports.get(text(it, "id")).copied())).collect()
     }
 
-    /// A server, by name.
+    /// Returns a server, by name.
     #[must_use]
     pub fn server(&self, name: &str) -> Option<Server> {
         let model = self.model();
@@ -264,7 +268,8 @@ impl Fake {
         Some(model.server(found))
     }
 
-    /// Changes a port, by id, as somebody does in a console: at once and unchecked; its revision grows. Gives the changed one.
+    /// Changes a port, by ID, as an operator does in the console: at once and unchecked; its revision increases.
+    /// Returns the changed port.
     pub fn change_port<T>(
         &self,
         id: &str,
@@ -278,7 +283,7 @@ impl Fake {
         Some(port.clone().into())
     }
 
-    /// Adds a port that is nobody's yet: for a VIP, or a sub-port of a trunk; its id.
+    /// Adds a port without an owner, for a VIP or a sub-port of a trunk, and returns its ID.
     ///
     /// # Panics
     /// If the subnet has no address left.
@@ -288,13 +293,13 @@ impl Fake {
         text(&port, "id").to_owned()
     }
 
-    /// A port, by id.
+    /// Returns a port, by id.
     #[must_use]
     pub fn port(&self, id: &str) -> Option<Value> {
         self.model().get(Kind::Port, id).cloned().map(Value::Object)
     }
 
-    /// All ports.
+    /// Returns all ports as the API shows them.
     #[must_use]
     pub fn ports(&self) -> Vec<Value> {
         self.model().all(Kind::Port).cloned().map(Value::Object).collect()

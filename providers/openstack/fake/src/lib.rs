@@ -49,13 +49,13 @@ pub use fake_cloud::{Fault, FaultKind, Gate, Port, Recorded, Refused, Served};
 pub use levers::{Network, Server};
 use model::Model;
 
-/// Where everything is, unless [`Options::endpoint`] says otherwise.
+/// Endpoint of all services, unless [`Options::endpoint`] is set.
 pub const ENDPOINT: &str = "http://openstack";
 /// The region of the catalogue.
 pub const REGION: &str = "RegionOne";
-/// The user.
+/// Name of the user.
 pub const USER: &str = "k8s";
-/// The user's id.
+/// ID of the user.
 pub const USER_ID: &str = "0000000a-user";
 /// The user's password. A fake's password is no secret.
 pub const PASSWORD: &str = "fake-password";
@@ -63,47 +63,47 @@ pub const PASSWORD: &str = "fake-password";
 pub const DOMAIN: &str = "Default";
 /// The name of the project in which everything is.
 pub const PROJECT: &str = "k8s";
-/// Its id.
+/// ID of the project.
 pub const PROJECT_ID: &str = "9d00b4f98d6b4ab0a2b05461a2ea25ad";
 /// The id of an application credential of [`USER`] for [`PROJECT`]; its name is `ccm`.
 pub const APPLICATION_CREDENTIAL: &str = "bbd1611c5fe04ce7bfeb088332b3bde1";
-/// Its secret. A fake's secret is none.
+/// Secret of the application credential. A fake's secret is no secret.
 pub const APPLICATION_SECRET: &str = "fake-application-credential-secret";
 /// The id of a trust for [`PROJECT`] that [`USER`] was given.
 pub const TRUST: &str = "6b6e5d4c3b2a19087f6e5d4c3b2a1908";
 
-/// How the cloud behaves.
+/// Behaviour of the cloud.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it is: scheme and host of the catalogue's endpoints and of links.
+    /// Endpoint of the cloud: scheme and host of the catalogue's endpoints and of links.
     pub endpoint: String,
     /// The life of a token.
     pub token_life: Duration,
-    /// How long a new load balancer is `PENDING_CREATE`.
+    /// Time for which a new load balancer is `PENDING_CREATE`.
     pub create_time: Duration,
-    /// How long any other change keeps a load balancer `PENDING_UPDATE`.
+    /// Time for which any other change keeps a load balancer `PENDING_UPDATE`.
     pub update_time: Duration,
-    /// How long a load balancer is `PENDING_DELETE` until it is gone.
+    /// Time for which a deleted load balancer is `PENDING_DELETE`.
     pub delete_time: Duration,
-    /// The most objects of a page, in all lists, whatever the client asks for.
+    /// Maximum number of objects on a page, in all lists, whatever the client requests.
     pub page_size: usize,
     /// Nova's highest microversion is 2.this.
     pub microversion: u32,
     /// Octavia's version is 2.this.
     pub octavia: u32,
-    /// Octavia's providers.
+    /// Provider drivers of Octavia.
     pub providers: Vec<String>,
     /// Octavia takes whole trees and batches of members.
     pub bulk: bool,
-    /// Neutron has `extraroute-atomic`.
+    /// If set, Neutron has the extension `extraroute-atomic`.
     pub atomic_routes: bool,
-    /// Neutron has `extraroute`.
+    /// If set, Neutron has the extension `extraroute`.
     pub routes: bool,
-    /// Neutron has `allowed-address-pairs`.
+    /// If set, Neutron has the extension `allowed-address-pairs`.
     pub address_pairs: bool,
     /// The user may choose the address of a floating IP.
     pub admin: bool,
-    /// There is a Barbican.
+    /// If set, the cloud has a Barbican.
     pub barbican: bool,
 }
 

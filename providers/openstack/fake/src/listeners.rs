@@ -1,4 +1,4 @@
-//! Listeners.
+//! Listeners API of the fake Octavia.
 
 use std::net::IpAddr;
 
@@ -28,7 +28,7 @@ const FILTERS: &[&str] = &[
     "connection_limit",
 ];
 const PROTOCOLS: [&str; 7] = ["TCP", "HTTP", "HTTPS", "TERMINATED_HTTPS", "UDP", "SCTP", "PROMETHEUS"];
-/// What must not be on a port together.
+/// Protocols of which only one may use a port.
 const STREAMS: [&str; 5] = ["TCP", "HTTP", "HTTPS", "TERMINATED_HTTPS", "PROMETHEUS"];
 
 pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
@@ -40,7 +40,7 @@ pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     one(Kind::Listener, shown::listener(model, listener))
 }
 
-/// What may be asked of any listener with this protocol.
+/// Checks the options of a listener against its protocol and Octavia's version.
 fn check_options(model: &Model, balancer: &str, protocol: &str, wanted: &Object) -> Result<(), Refusal> {
     let is_set = |key: &str| wanted.get(key).is_some_and(|it| !it.is_null());
     let has_headers = wanted.get("insert_headers").and_then(Value::as_object).is_some_and(|it| !it.is_empty());

@@ -1,4 +1,4 @@
-//! Members of pools.
+//! Members API of the fake Octavia.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::octavia::{balancer_of, merge, set_state, sorted_tags};
 use crate::refusal::Refusal;
 use crate::requests::{Answer, Asked};
 
-/// Members are asked for by another part of Octavia, which words this differently.
+/// Returns the pool of a request about members, whose errors have another wording in Octavia.
 fn pool<'a>(model: &'a Model, asked: &Asked) -> Result<&'a Object, Refusal> {
     let missing = |_| Refusal::new(404, "Bad Request", format!("Pool {} not found.", asked.id()));
     model.one(Kind::Pool, &asked.project, asked.id()).map_err(missing)
@@ -86,7 +86,7 @@ pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     Ok(Reply::new(200, json!({"member": member})))
 }
 
-/// The worker works on a pool of this request.
+/// Starts an operation of the worker on this request's pool.
 fn begin(model: &mut Model, asked: &Asked, balancer: &str) {
     if let Some(pool) = model.get_mut(Kind::Pool, asked.id()) {
         set_state(pool, "PENDING_UPDATE");
@@ -154,7 +154,7 @@ pub(crate) fn replace(model: &mut Model, asked: &Asked) -> Answer {
     Ok(Reply::empty(202))
 }
 
-/// The member that the path names.
+/// Returns the member that the path names.
 fn member_mut<'a>(model: &'a mut Model, asked: &Asked) -> Result<&'a mut Object, Refusal> {
     let id = asked.nth_id(1);
     let found = model.members.get_mut(asked.id()).into_iter().flatten().find(|it| text(it, "id") == id);

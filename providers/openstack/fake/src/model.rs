@@ -1,4 +1,4 @@
-//! What there is.
+//! State of the cloud: the objects of all projects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The key of one object, the key of a list.
+    /// Returns the key of one object, the key of a list.
     pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Server => ("server", "servers"),
@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// What is said of one that there is not.
+    /// Returns the service's error for an object that does not exist.
     pub(crate) fn not_found(self, id: &str) -> Refusal {
         let (kind, message) = match self {
             Self::Server => ("itemNotFound", format!("Instance {id} could not be found.")),
@@ -78,30 +78,30 @@ impl Kind {
     }
 }
 
-/// A text of an object; empty if it has none.
+/// Returns a text of an object; empty if it has none.
 pub(crate) fn text<'a>(object: &'a Object, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A list of an object; empty if it has none.
+/// Returns a list of an object; empty if it has none.
 pub(crate) fn list<'a>(object: &'a Object, key: &str) -> &'a [Value] {
     object.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Changes an object.
+/// Sets a field of an object.
 pub(crate) fn set(object: &mut Object, key: &str, value: impl Into<Value>) {
     object.insert(key.to_owned(), value.into());
 }
 
-/// Everything.
+/// The whole state of the cloud.
 pub(crate) struct Model {
     pub(crate) options: Options,
     pub(crate) clock: Clock,
     pub(crate) identity: Identity,
     pub(crate) objects: BTreeMap<Kind, BTreeMap<String, Object>>,
-    /// By pool, in the order in which they came.
+    /// Members by pool, in the order of their creation.
     pub(crate) members: BTreeMap<String, Vec<Object>>,
-    /// What Octavia's worker does, by load balancer.
+    /// Operations of Octavia's worker, by load balancer.
     pub(crate) work: Operations,
     /// Ids of what the project may not see.
     pub(crate) hidden: BTreeSet<String>,
@@ -112,7 +112,7 @@ pub(crate) struct Model {
     made: u64,
     /// The last address that was given away, by subnet.
     pub(crate) cursors: BTreeMap<String, u32>,
-    /// Addresses that somebody chose: the cursors leave them out.
+    /// Addresses that requests chose, which are not assigned again.
     pub(crate) chosen: BTreeSet<String>,
 }
 
@@ -134,23 +134,23 @@ impl Model {
         }
     }
 
-    /// A new id: a UUID, growing.
+    /// Returns a new id: a UUID, growing.
     pub(crate) fn new_id(&mut self) -> String {
         self.made += 1;
         format!("{:08x}-0c10-4d00-8000-{:012x}", self.made, self.made * 0x9e37 % 0xffff_ffff)
     }
 
-    /// All of a kind.
+    /// Returns all objects of a kind.
     pub(crate) fn all(&self, kind: Kind) -> impl DoubleEndedIterator<Item = &Object> {
         self.objects.get(&kind).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// All of a kind, to change them.
+    /// Returns all objects of a kind for changes.
     pub(crate) fn all_mut(&mut self, kind: Kind) -> impl Iterator<Item = &mut Object> {
         self.objects.get_mut(&kind).into_iter().flat_map(BTreeMap::values_mut)
     }
 
-    /// One, whoever owns it.
+    /// Returns an object of any project.
     pub(crate) fn get(&self, kind: Kind, id: &str) -> Option<&Object> {
         self.objects.get(&kind)?.get(id)
     }
@@ -159,25 +159,25 @@ impl Model {
         self.objects.get_mut(&kind)?.get_mut(id)
     }
 
-    /// One that the project may see.
+    /// Returns an object that the project may see.
     pub(crate) fn one(&self, kind: Kind, project: &str, id: &str) -> Result<&Object, Refusal> {
         self.get(kind, id).filter(|it| self.is_visible(kind, it, project)).ok_or_else(|| kind.not_found(id))
     }
 
-    /// One that the project owns.
+    /// Returns an object that the project owns.
     pub(crate) fn owned(&mut self, kind: Kind, project: &str, id: &str) -> Result<&mut Object, Refusal> {
         let found = self.objects.get_mut(&kind).and_then(|all| all.get_mut(id));
         found.filter(|it| text(it, "project_id") == project).ok_or_else(|| kind.not_found(id))
     }
 
-    /// Whether a project sees an object: its own, and what is everybody's.
+    /// Returns `true` if a project sees an object: its own objects, and shared ones.
     pub(crate) fn is_visible(&self, kind: Kind, object: &Object, project: &str) -> bool {
         let is_true = |key: &str| object.get(key) == Some(&Value::Bool(true));
         let is_everybodys = kind == Kind::Flavor || is_true("router:external") || is_true("shared");
         !self.hidden.contains(text(object, "id")) && (text(object, "project_id") == project || is_everybodys)
     }
 
-    /// Adds an object with its id; its quota must have been looked at.
+    /// Adds an object with its ID; the caller has checked the quota.
     pub(crate) fn insert(&mut self, kind: Kind, object: Object) {
         self.objects.entry(kind).or_default().insert(text(&object, "id").to_owned(), object);
     }
@@ -186,7 +186,7 @@ impl Model {
         self.objects.get_mut(&kind)?.remove(id)
     }
 
-    /// Refused, if the project has as many as it may.
+    /// Checks that the project's quota permits another object.
     pub(crate) fn has_room(&self, kind: Kind, project: &str) -> Result<(), Refusal> {
         let Some(most) = self.quotas.get(&kind) else { return Ok(()) };
         if self.all(kind).filter(|it| text(it, "project_id") == project).count() < *most {
@@ -205,14 +205,14 @@ impl Model {
         Err(Refusal::new(403, "", format!("Quota has been met for resources: {words}")))
     }
 
-    /// An object was changed: its revision and time say so.
+    /// Updates the revision and the time of a changed object.
     pub(crate) fn touched(clock: &Clock, object: &mut Object) {
         let revision = object.get("revision_number").and_then(Value::as_u64).unwrap_or_default();
         set(object, "revision_number", revision + 1);
         set(object, "updated_at", clock.utc());
     }
 
-    /// The project in which levers make things.
+    /// Returns the project in which controls create objects.
     pub(crate) fn home() -> &'static str {
         PROJECT_ID
     }

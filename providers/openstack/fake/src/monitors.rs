@@ -1,4 +1,4 @@
-//! Health monitors.
+//! Health monitors API of the fake Octavia.
 
 use fake_cloud::Reply;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
     pages::list(model, asked, Kind::Monitor, FILTERS, |_, it| plain(it))
 }
 
-/// Octavia does not say of which load balancer a monitor is.
+/// Returns a monitor without its load balancer, which Octavia does not show.
 fn plain(monitor: &Object) -> Object {
     let mut shown = monitor.clone();
     shown.remove("loadbalancers");
@@ -108,7 +108,7 @@ pub(crate) fn add(
     Ok(id)
 }
 
-/// The worker works on a monitor of this pool.
+/// Starts an operation of the worker on a monitor of this pool.
 fn begin(model: &mut Model, asked: &Asked, balancer: &str, pool: &str) {
     if let Some(pool) = model.get_mut(Kind::Pool, pool) {
         set_state(pool, "PENDING_UPDATE");

@@ -13,17 +13,17 @@ use crate::refusal::Refusal;
 use crate::requests::{Answer, Asked, one};
 
 impl Model {
-    /// The range of a subnet.
+    /// Returns the range of a subnet.
     pub(crate) fn range(&self, subnet: &str) -> Option<IpNet> {
         self.get(Kind::Subnet, subnet).and_then(|it| text(it, "cidr").parse().ok())
     }
 
-    /// The subnets of a network.
+    /// Returns the subnets of a network.
     pub(crate) fn subnets_of(&self, network: &str) -> impl Iterator<Item = &Object> {
         self.all(Kind::Subnet).filter(move |it| text(it, "network_id") == network)
     }
 
-    /// An address of a subnet that nobody has.
+    /// Returns a free address of a subnet.
     pub(crate) fn free_address(&mut self, subnet: &str) -> Result<String, Refusal> {
         let none = || {
             let message = format!("No more IP addresses available on network {subnet}.");
@@ -31,7 +31,7 @@ impl Model {
         };
         let range = self.range(subnet).ok_or_else(|| Kind::Subnet.not_found(subnet))?;
         loop {
-            // The first ones are the gateway's and those of whoever chooses one.
+            // The first addresses are reserved for the gateway and for addresses that tests choose.
             let cursor = self.cursors.entry(subnet.to_owned()).or_insert(15);
             *cursor += 1;
             let address = match range.network() {
@@ -48,7 +48,7 @@ impl Model {
         }
     }
 
-    /// Whether somebody has an address of a subnet.
+    /// Returns `true` if a port already has this address of the subnet.
     pub(crate) fn is_taken(&self, subnet: &str, address: &str) -> bool {
         let has = |port: &Object| {
             crate::model::list(port, "fixed_ips")

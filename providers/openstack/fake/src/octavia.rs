@@ -1,4 +1,4 @@
-//! Octavia: its versions, what its worker does in the background, and what may be asked while it does.
+//! Octavia: its versions, the operations of its worker, and the requests that it admits during them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,12 +19,12 @@ pub(crate) fn set_state(object: &mut Object, state: &str) {
     set(object, "provisioning_status", state);
 }
 
-/// Whether an object is part of this load balancer.
+/// Returns `true` if an object belongs to this load balancer.
 pub(crate) fn is_of(object: &Object, balancer: &str) -> bool {
     items(object, "loadbalancers").iter().any(|it| it["id"] == balancer)
 }
 
-/// A deletion of a listener or pool: its load balancer is busy meanwhile.
+/// Deletes a listener or pool, during which its load balancer is busy.
 pub(crate) fn delete_part(model: &mut Model, asked: &Asked, kind: Kind) -> Answer {
     let balancer = balancer_of(model.one(kind, &asked.project, asked.id())?);
     model.may_change(&balancer, &asked.project)?;
@@ -33,12 +33,12 @@ pub(crate) fn delete_part(model: &mut Model, asked: &Asked, kind: Kind) -> Answe
     Ok(Reply::empty(204))
 }
 
-/// The load balancer of a part.
+/// Returns the load balancer of a part.
 pub(crate) fn balancer_of(object: &Object) -> String {
     items(object, "loadbalancers").first().and_then(|it| it["id"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// The state in which the worker leaves an object; `None`: it is gone.
+/// Sets the state in which the worker leaves an object; returns `false` if the object is deleted.
 fn settled(object: &mut Object, fails: bool, updated: &str) -> bool {
     let state = text(object, "provisioning_status").to_owned();
     match (state.strip_prefix("PENDING_"), fails) {
@@ -55,7 +55,7 @@ fn settled(object: &mut Object, fails: bool, updated: &str) -> bool {
 }
 
 impl Model {
-    /// The worker has something to do: the load balancer is in this state until then.
+    /// Starts an operation of the worker, during which the load balancer is in this state.
     pub(crate) fn begin(&mut self, balancer: &str, state: &str, effects: &Effects) {
         let time = match state {
             "PENDING_CREATE" => self.options.create_time,
@@ -75,7 +75,7 @@ impl Model {
         }
     }
 
-    /// What is due by now is done.
+    /// Completes the operations that are due.
     pub(crate) fn finish_work(&mut self) {
         for (balancer, work) in self.work.finished() {
             self.finish(&balancer, work.error.is_some());
@@ -104,12 +104,12 @@ impl Model {
         }
     }
 
-    /// The listeners, pools or monitors of a load balancer.
+    /// Returns the listeners, pools or monitors of a load balancer.
     pub(crate) fn parts(&self, kind: Kind, balancer: &str) -> impl Iterator<Item = &Object> {
         self.all(kind).filter(move |it| is_of(it, balancer))
     }
 
-    /// A part is gone, with what cannot be without it.
+    /// Removes an object of a load balancer, with its dependents.
     pub(crate) fn drop_part(&mut self, kind: Kind, id: &str) {
         self.remove(kind, id);
         if kind != Kind::Pool {
@@ -124,7 +124,7 @@ impl Model {
         }
     }
 
-    /// A load balancer is gone, with all its parts and the port that Octavia made for it.
+    /// Removes a load balancer, with all its objects and the port that Octavia created for it.
     pub(crate) fn drop_balancer(&mut self, id: &str) {
         self.work.forget(id);
         for kind in PARTS {
@@ -138,7 +138,7 @@ impl Model {
         }
     }
 
-    /// Refused, unless parts of this load balancer may be changed now.
+    /// Checks that resources of this load balancer may be changed now.
     pub(crate) fn may_change(&self, balancer: &str, project: &str) -> Result<(), Refusal> {
         let found = self.one(Kind::Balancer, project, balancer)?;
         match text(found, "provisioning_status") {
@@ -147,7 +147,7 @@ impl Model {
         }
     }
 
-    /// Refused, unless members or the monitor of this pool may be changed now.
+    /// Checks that members or the monitor of this pool may be changed now.
     pub(crate) fn may_change_pool(&self, balancer: &str, pool: &str, project: &str) -> Result<(), Refusal> {
         let state = self.get(Kind::Pool, pool).map_or("", |it| text(it, "provisioning_status"));
         match state.starts_with("PENDING_") {
@@ -156,12 +156,12 @@ impl Model {
         }
     }
 
-    /// Whether this provider of load balancers is an OVN one, which can less.
+    /// Returns `true` if the load balancer's provider is OVN, which supports fewer features.
     pub(crate) fn is_ovn(&self, balancer: &str) -> bool {
         self.get(Kind::Balancer, balancer).is_some_and(|it| text(it, "provider") == "ovn")
     }
 
-    /// Refused, if a request names what is not known in this version, or may not be changed.
+    /// Checks that a request names only attributes that this version knows and permits to change.
     pub(crate) fn check_attributes(
         &self,
         object: &Object,
@@ -185,7 +185,7 @@ impl Model {
     }
 }
 
-/// An OVN load balancer was asked for what it cannot.
+/// Returns the error for a feature that OVN load balancers lack.
 pub(crate) fn unsupported(what: &str) -> Refusal {
     Refusal::new(
         501,
@@ -194,13 +194,13 @@ pub(crate) fn unsupported(what: &str) -> Refusal {
     )
 }
 
-/// Tags come back sorted, each once.
+/// Returns tags sorted, each once.
 pub(crate) fn sorted_tags(tags: &[Value]) -> Value {
     let tags: BTreeSet<&str> = tags.iter().filter_map(Value::as_str).collect();
     json!(tags)
 }
 
-/// Takes over what a change says.
+/// Merges the fields of a change.
 pub(crate) fn merge(object: &mut Object, change: &Object, updated: &str) {
     for (key, value) in change {
         let value = if key == "tags" { sorted_tags(items(change, "tags")) } else { value.clone() };

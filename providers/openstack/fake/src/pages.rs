@@ -10,7 +10,7 @@ use crate::requests::{Answer, Asked};
 /// Parameters that select nothing.
 const MANNERS: [&str; 6] = ["limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"];
 
-/// Whether a value is what a query asks for.
+/// Returns `true` if a value matches a query parameter.
 fn is(value: &Value, wanted: &str) -> bool {
     match value {
         Value::Null => wanted.is_empty(),
@@ -37,7 +37,7 @@ fn has_tags(object: &Object, parameter: &str, wanted: &str) -> bool {
     }
 }
 
-/// Whether an object is selected: each parameter by one of its values.
+/// Returns `true` if an object is selected: each parameter matches by one of its values.
 fn is_selected(object: &Object, query: &[(String, String)]) -> bool {
     query.iter().filter(|(key, _)| !MANNERS.contains(&key.as_str())).all(|(key, _)| {
         query.iter().filter(|(other, _)| other == key).any(|(_, wanted)| match key.as_str() {
@@ -80,10 +80,10 @@ fn limit(model: &Model, asked: &Asked) -> Result<usize, Refusal> {
     }
 }
 
-/// The link to the page after the one that ends with `marker`.
+/// Returns the link to the page after the one that ends with `marker`.
 fn link(model: &Model, asked: &Asked, limit: usize, marker: &str) -> Value {
     let (endpoint, path) = (&model.options.endpoint, &asked.path);
-    // Octavia forgets what was asked for.
+    // Octavia's links drop the query parameters.
     let kept =
         asked.query.iter().filter(|(key, _)| asked.service != Service::Balancer && key != "marker" && key != "limit");
     let kept: String = kept.map(|(key, value)| format!("{key}={}&", encoded(value))).collect();
@@ -95,12 +95,12 @@ fn encoded(value: &str) -> String {
     value.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// The page of the objects that is asked for, in this order.
+/// Returns the requested page of the objects, in this order.
 pub(crate) fn page(model: &Model, asked: &Asked, kind: Kind, items: Vec<Object>) -> Answer {
     page_of(model, asked, kind.words().1, Some(kind), items)
 }
 
-/// As [`page`], of what is under this key.
+/// Returns a page like [`page`], under the key `collection`.
 pub(crate) fn page_of(
     model: &Model,
     asked: &Asked,
@@ -150,7 +150,7 @@ fn no_marker(service: Service, kind: Option<Kind>, marker: &str) -> Refusal {
     }
 }
 
-/// The page of what the project sees, as `render` shows it, by the filters of Neutron and Octavia.
+/// Returns the page of what the project sees, as `render` shows it, by the filters of Neutron and Octavia.
 pub(crate) fn list(
     model: &Model,
     asked: &Asked,

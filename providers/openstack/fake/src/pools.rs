@@ -1,4 +1,4 @@
-//! Pools.
+//! Pools API of the fake Octavia.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn check_algorithm(model: &Model, balancer: &str, algorithm: &str) -> Result<(),
     Ok(())
 }
 
-/// `session_persistence` with all its keys.
+/// Returns `session_persistence` with all its keys.
 fn persistence(wanted: &Value) -> Value {
     match wanted {
         Value::Object(wanted) => {
@@ -95,7 +95,7 @@ pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Obj
     Ok(id)
 }
 
-/// Pool protocols that a listener's protocol allows.
+/// Returns `true` if a listener's protocol permits the pool's protocol.
 fn fits(listener: &str, pool: &str) -> bool {
     match listener {
         "TCP" => ["HTTP", "HTTPS", "PROXY", "PROXYV2", "TCP"].contains(&pool),

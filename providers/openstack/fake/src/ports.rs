@@ -1,4 +1,4 @@
-//! Ports.
+//! Ports API of the fake Neutron.
 
 use fake_cloud::Reply;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::pages;
 use crate::refusal::Refusal;
 use crate::requests::{Answer, Asked, expect_revision, object, one};
 
-/// A new port.
+/// Attributes of a new port.
 pub(crate) struct NewPort<'a> {
     pub(crate) project: &'a str,
     pub(crate) name: &'a str,
@@ -22,7 +22,7 @@ pub(crate) struct NewPort<'a> {
 }
 
 impl<'a> NewPort<'a> {
-    /// Nobody's, without a name.
+    /// Returns the attributes of a port without an owner and a name.
     pub(crate) fn of(project: &'a str, subnet: &'a str) -> Self {
         Self {
             project,
@@ -37,7 +37,7 @@ impl<'a> NewPort<'a> {
 }
 
 impl Model {
-    /// Makes a port.
+    /// Creates a port with its address.
     pub(crate) fn add_port(&mut self, new: &NewPort<'_>) -> Result<Object, Refusal> {
         self.has_room(Kind::Port, new.project)?;
         let network = self.get(Kind::Subnet, new.subnet).map(|it| text(it, "network_id").to_owned());
@@ -68,7 +68,7 @@ impl Model {
         Ok(port)
     }
 
-    /// A port that is gone leaves its floating IP behind.
+    /// Removes a port, and detaches its floating IP.
     pub(crate) fn remove_port(&mut self, id: &str) {
         self.remove(Kind::Port, id);
         let clock = self.clock;
@@ -90,7 +90,7 @@ pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     one(Kind::Port, model.one(Kind::Port, &asked.project, asked.id())?.clone())
 }
 
-/// Refused, if a change names what may not be changed.
+/// Checks that a change contains only changeable attributes.
 pub(crate) fn check_changes(change: &Object, known: &[&str]) -> Result<(), Refusal> {
     match change.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => Err(Refusal::bad(format!("Unrecognized attribute(s) '{key}'"))),

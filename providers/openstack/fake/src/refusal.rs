@@ -12,15 +12,15 @@ pub(crate) enum Service {
     Network,
     Balancer,
     Keys,
-    /// The documents of their versions, for which nobody needs a token.
+    /// Version documents of the services, which need no token.
     Versions,
 }
 
-/// Why a request is not carried out.
+/// Error response to a refused request.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
-    /// `PortNotFound`, `itemNotFound`: of those who tell it.
+    /// Type of the error, such as `PortNotFound` or `itemNotFound`, in services that show one.
     kind: String,
     message: String,
 }
@@ -30,7 +30,7 @@ impl Refusal {
         Self { status, kind: kind.to_owned(), message: message.into() }
     }
 
-    /// In the form of this service.
+    /// Converts an injected refusal to the form of this service.
     pub(crate) fn of(service: Service, refused: Refused) -> Self {
         let kind = match service {
             Service::Balancer => "",
@@ -40,17 +40,17 @@ impl Refusal {
         Self::new(refused.status.unwrap_or(400), kind, refused.message)
     }
 
-    /// 400 of Neutron's API layer.
+    /// Creates error 400 of Neutron's API layer.
     pub(crate) fn bad(message: impl Into<String>) -> Self {
         Self::new(400, "HTTPBadRequest", message)
     }
 
-    /// 400 of Octavia, which tells no type.
+    /// Creates Octavia's error 400, which has no type.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(400, "", message)
     }
 
-    /// 409 of Octavia.
+    /// Creates Octavia's error 409.
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
         Self::new(409, "", message)
     }
@@ -59,19 +59,19 @@ impl Refusal {
         Self::new(401, "", "The request you have made requires authentication.")
     }
 
-    /// The body, as this service writes it.
+    /// Returns the body, as this service writes it.
     pub(crate) fn body(&self, service: Service) -> Value {
         let (status, message) = (self.status, &self.message);
         let title = StatusCode::from_u16(status).ok().and_then(|it| it.canonical_reason()).unwrap_or_default();
         match service {
-            // Everybody's middleware answers in Keystone's form.
+            // The middleware of every service answers in Keystone's form.
             _ if status == 401 => json!({"error": {"code": 401, "title": title, "message": message}}),
             Service::Identity | Service::Versions => {
                 json!({"error": {"code": status, "title": title, "message": message}})
             }
             Service::Compute => json!({&self.kind: {"code": status, "message": message}}),
             Service::Network => json!({"NeutronError": {"type": self.kind, "message": message, "detail": ""}}),
-            // Parts of Octavia that other people wrote tell a title.
+            // Some components of Octavia show a title.
             Service::Balancer if !self.kind.is_empty() => {
                 json!({"code": status, "title": self.kind, "description": message})
             }

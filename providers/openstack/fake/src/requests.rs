@@ -1,4 +1,4 @@
-//! What handlers read in a request, and what they give.
+//! Bodies of requests, and results of handlers.
 
 use fake_cloud::Reply;
 use serde_json::Value;
@@ -6,13 +6,13 @@ use serde_json::Value;
 use crate::model::{Kind, Object, text};
 use crate::refusal::{Refusal, Service};
 
-/// What a handler gives.
+/// Result of a request handler.
 pub(crate) type Answer = Result<Reply, Refusal>;
 
 /// A request that passed the gate.
 pub(crate) type Asked = fake_cloud::Asked<Service>;
 
-/// What is under the body's only key.
+/// Returns the object under the body's only key.
 pub(crate) fn object(asked: &Asked, kind: Kind) -> Result<&Object, Refusal> {
     let key = kind.words().0;
     let object = asked.body.get(key).and_then(Value::as_object).ok_or_else(|| match asked.service {
@@ -28,15 +28,15 @@ pub(crate) fn object(asked: &Asked, kind: Kind) -> Result<&Object, Refusal> {
     }
 }
 
-/// So many characters a name or a description may have.
+/// Maximum number of characters of a name or a description.
 pub(crate) const LONGEST: usize = 255;
 
-/// Which of these is longer.
+/// Returns the field that is longer than [`LONGEST`], if any.
 pub(crate) fn too_long(object: &Object) -> Option<&'static str> {
     ["name", "description"].into_iter().find(|key| text(object, key).chars().count() > LONGEST)
 }
 
-/// `If-Match: revision_number=<n>` must name the object's revision.
+/// Checks that `If-Match: revision_number=<n>`, if present, names the object's revision.
 pub(crate) fn expect_revision(asked: &Asked, object: &Object) -> Result<(), Refusal> {
     let wanted = asked.header("if-match").and_then(|it| it.trim().strip_prefix("revision_number="));
     let Some(wanted) = wanted else { return Ok(()) };
@@ -48,17 +48,17 @@ pub(crate) fn expect_revision(asked: &Asked, object: &Object) -> Result<(), Refu
     Err(Refusal::new(412, "RevisionNumberConstraintFailed", message))
 }
 
-/// 200 with one object.
+/// Returns status 200 with one object.
 pub(crate) fn one(kind: Kind, object: Object) -> Answer {
     Ok(Reply::new(200, under(kind, object)))
 }
 
-/// 201 with one object.
+/// Returns status 201 with one object.
 pub(crate) fn made(kind: Kind, object: Object) -> Answer {
     Ok(Reply::new(201, under(kind, object)))
 }
 
-/// An object under its only key.
+/// Returns an object under its only key.
 fn under(kind: Kind, object: Object) -> Value {
     Value::Object(Object::from_iter([(kind.words().0.to_owned(), Value::Object(object))]))
 }

@@ -19,7 +19,7 @@ pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     one(Kind::Router, model.one(Kind::Router, &asked.project, asked.id())?.clone())
 }
 
-/// Refused, unless each next hop is in a subnet of the router.
+/// Checks that each next hop is in a subnet of the router.
 fn check(model: &Model, router: &str, routes: &[Value]) -> Result<(), Refusal> {
     let ports = model.all(Kind::Port).filter(|it| text(it, "device_id") == router);
     let subnets = ports.flat_map(|port| items(port, "fixed_ips")).filter_map(|it| it["subnet_id"].as_str());
@@ -43,7 +43,7 @@ fn check(model: &Model, router: &str, routes: &[Value]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Gives a router these routes, if they are others than it has. Who adds or removes some is not held to a revision.
+/// Sets the routes of a router, if they changed. Additions and removals are not conditional on a revision.
 fn store(model: &mut Model, asked: &Asked, routes: Vec<Value>, is_atomic: bool) -> Result<Object, Refusal> {
     check(model, asked.id(), &routes)?;
     let clock = model.clock;

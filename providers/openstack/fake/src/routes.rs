@@ -1,4 +1,4 @@
-//! Which handler answers what.
+//! Routing of requests to handlers.
 
 use fake_cloud::{Cloud, Refused, Reply, Routes};
 use tokio::time::Instant;

@@ -11,7 +11,7 @@ use crate::ports::check_changes;
 use crate::refusal::Refusal;
 use crate::requests::{Answer, Asked, made, object, one};
 
-/// What makes a rule another rule.
+/// Attributes that identify a rule.
 const IDENTITY: [&str; 9] = [
     "security_group_id",
     "ethertype",
@@ -149,7 +149,7 @@ fn checked(model: &mut Model, asked: &Asked, wanted: &Object) -> Result<Object, 
     }
 }
 
-/// One rule, or several at once: all of them or none.
+/// Creates a rule, or several rules atomically.
 pub(crate) fn create_rules(model: &mut Model, asked: &Asked) -> Answer {
     let (one, many) = Kind::Rule.words();
     let Some(wanted) = asked.body.get(many).and_then(Value::as_array) else {

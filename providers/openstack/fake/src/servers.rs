@@ -19,7 +19,7 @@ pub(crate) fn version(model: &mut Model, _: &Asked) -> Answer {
     ))
 }
 
-/// The microversion that is asked for, 2.this.
+/// Returns the minor number of the requested microversion.
 fn minor(asked: &Asked) -> u32 {
     let wanted = asked.header("openstack-api-version").and_then(|it| it.trim().strip_prefix("compute 2."));
     wanted.and_then(|it| it.parse().ok()).unwrap_or(1)
@@ -34,7 +34,7 @@ fn ports_by_device(model: &Model) -> BTreeMap<&str, Vec<&Object>> {
     ports
 }
 
-/// Floating addresses by the fixed one that they stand for, in a port.
+/// Returns floating addresses by their port and fixed address.
 fn floating_by_port(model: &Model) -> BTreeMap<(&str, &str), &str> {
     let attached = model.all(Kind::FloatingIp).filter(|it| !text(it, "port_id").is_empty());
     attached.map(|it| ((text(it, "port_id"), text(it, "fixed_ip_address")), text(it, "floating_ip_address"))).collect()
@@ -44,7 +44,7 @@ fn version_of(address: &str) -> u8 {
     if address.contains(':') { 6 } else { 4 }
 }
 
-/// `addresses`: by name of the network, each fixed address with the floating one after all fixed ones of its port.
+/// Returns `addresses`: by name of the network, the fixed addresses of each port, followed by its floating ones.
 fn addresses(model: &Model, ports: &[&Object], floating: &BTreeMap<(&str, &str), &str>) -> Value {
     let mut addresses: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for port in ports {
@@ -80,7 +80,7 @@ impl<'a> Around<'a> {
     fn shown(&self, model: &Model, server: &Object) -> Object {
         let mut shown = server.clone();
         let ports = self.ports.get(text(server, "id")).map_or(&[][..], Vec::as_slice);
-        // A server may have more addresses than its ports say: those that a test gave it.
+        // A server may have more addresses than its ports: those that a test added.
         let mut all = addresses(model, ports, &self.floating);
         if let (Some(all), Some(Value::Object(more))) = (all.as_object_mut(), shown.remove("addresses")) {
             for (network, more) in more {
@@ -110,7 +110,7 @@ impl<'a> Around<'a> {
 }
 
 pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    // As MySQL reads it: without regard to case.
+    // Matched as by MySQL, which ignores case.
     let name = match asked.query("name").map(|text| (text, Regex::new(&format!("(?i){text}")))) {
         None => None,
         Some((_, Ok(name))) => Some(name),
@@ -135,12 +135,12 @@ pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     one(Kind::Server, Around::of(model, asked).shown(model, server))
 }
 
-/// Servers in short.
+/// Lists servers with names and IDs only.
 pub(crate) fn names(model: &mut Model, asked: &Asked) -> Answer {
     short(model, asked, Kind::Server)
 }
 
-/// Flavors in short.
+/// Lists flavors with names and IDs only.
 pub(crate) fn flavors(model: &mut Model, asked: &Asked) -> Answer {
     short(model, asked, Kind::Flavor)
 }

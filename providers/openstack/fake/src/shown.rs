@@ -8,7 +8,7 @@ fn ids<'a>(objects: impl Iterator<Item = &'a Object>) -> Value {
     objects.map(|it| json!({"id": it["id"]})).collect()
 }
 
-/// A load balancer in a list, or alone.
+/// Returns a load balancer as lists and reads show it.
 pub(crate) fn balancer(model: &Model, balancer: &Object) -> Object {
     let mut shown = balancer.clone();
     let id = text(balancer, "id");
@@ -20,7 +20,7 @@ pub(crate) fn balancer(model: &Model, balancer: &Object) -> Object {
     shown
 }
 
-/// A listener.
+/// Returns a listener as the API shows it.
 pub(crate) fn listener(model: &Model, listener: &Object) -> Object {
     let mut shown = listener.clone();
     for (key, _, _) in crate::attributes::LISTENER.iter().filter(|(_, since, _)| *since > model.options.octavia) {
@@ -29,12 +29,12 @@ pub(crate) fn listener(model: &Model, listener: &Object) -> Object {
     shown
 }
 
-/// The monitor of a pool.
+/// Returns the monitor of a pool.
 pub(crate) fn monitor_of<'a>(model: &'a Model, pool: &str) -> Option<&'a Object> {
     model.all(Kind::Monitor).find(|it| items(it, "pools").iter().any(|it| it["id"] == pool))
 }
 
-/// A pool.
+/// Returns a pool as the API shows it.
 pub(crate) fn pool(model: &Model, pool: &Object) -> Object {
     let mut shown = pool.clone();
     let id = text(pool, "id");
@@ -46,7 +46,7 @@ pub(crate) fn pool(model: &Model, pool: &Object) -> Object {
     shown
 }
 
-/// The answer to a tree that was just made: everything in it.
+/// Returns a new load balancer with all its objects, as the response to its creation shows it.
 pub(crate) fn whole(model: &Model, balancer: &Object) -> Object {
     let id = text(balancer, "id");
     let mut shown = self::balancer(model, balancer);
@@ -73,12 +73,12 @@ pub(crate) fn whole(model: &Model, balancer: &Object) -> Object {
     shown
 }
 
-/// A few attributes of an object.
+/// Returns a few attributes of an object.
 fn some(object: &Object, keys: &[&str]) -> Object {
     keys.iter().map(|key| ((*key).to_owned(), object.get(*key).cloned().unwrap_or_default())).collect()
 }
 
-/// The tree of states: `GET …/status`.
+/// Returns the status tree: `GET …/status`.
 pub(crate) fn statuses(model: &Model, balancer: &Object) -> Value {
     let states = ["id", "name", "operating_status", "provisioning_status"];
     let pool = |it: &Object| {

@@ -20,7 +20,8 @@ use crate::keys::{CASCADE_DELETE, PROVIDER_REQUIRES_SERIAL_API_CALLS};
 /// Applies at least the first operation of a change.
 ///
 /// # Errors
-/// The answer of Octavia or Neutron; *invalid* if the load balancer has failed, or the Service asks for something that cannot be.
+/// The error of Octavia or Neutron; *invalid* if the load balancer has failed, or the Service's settings are
+/// impossible.
 pub(super) async fn apply(project: &Project, change: Change<'_>, spec: &Result<ServiceSpec>) -> Result<Applied> {
     let is_removed = change.operations.iter().any(removes);
     let failed = change.actual.and_then(|it| match &it.state {

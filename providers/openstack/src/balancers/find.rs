@@ -196,7 +196,8 @@ impl Project {
         if let Some(err) = trouble {
             self.report_request(identity, err, found.is_empty())?;
         }
-        // One that is deleted counts only if there is no other; but a Service that is deleted waits for it.
+        // A load balancer that is being deleted is ignored if there is another one; but the deletion of a Service
+        // waits for it.
         let goes_away = |it: &Value| text(it, "provisioning_status") == "PENDING_DELETE";
         if !leaves && !found.iter().all(goes_away) {
             found.retain(|it| !goes_away(it));
@@ -214,9 +215,9 @@ impl Project {
         Ok(seen)
     }
 
-    /// Reports that the load balancer that the Service names does not exist, or is another project's. A Service without any
-    /// load balancer gets none that it did not ask for; one that it has serves on. If the named one was the Service's and no
-    /// longer exists, the annotation is ignored.
+    /// Reports that the load balancer that the Service names does not exist, or belongs to another project. A Service
+    /// without a load balancer does not get another one instead; an existing one stays in use. If the named one was the
+    /// Service's and no longer exists, the annotation is ignored.
     fn report_request(&self, identity: &Identity<'_>, err: Error, has_none: bool) -> Result<()> {
         let (service, leaves) = (identity.service, identity.is_leaving());
         // A refusal for one that existed may be the answer of another project, which knows nothing of it.

@@ -12,7 +12,7 @@ use crate::annotations as key;
 /// Fits the desired tree to this load balancer.
 ///
 /// # Errors
-/// *Invalid* if it is another Service's, and this one asks for an internal one.
+/// *Invalid* if the load balancer belongs to another Service, and this one requests an internal one.
 pub(super) fn fitted(mut wanted: Tree, actual: &Actual, spec: &ServiceSpec) -> Result<Tree> {
     if actual.id.contains('/') && !actual.foreign.is_empty() && spec.internal {
         return Err(Error::invalid(format!(

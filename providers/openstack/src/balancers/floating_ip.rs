@@ -128,7 +128,7 @@ async fn create(services: &Services, fields: &Value) -> Result<FloatingIp> {
     services.network.read(call).await
 }
 
-/// Leads it to a port, or nowhere, unless somebody else has changed it since it was read (*conflict*).
+/// Associates a floating IP with a port, or with none, unless it was changed since it was read (*conflict*).
 async fn lead(services: &Services, it: &FloatingIp, port: Option<&str>) -> Result<FloatingIp> {
     let call = Call::put("/floatingips/{id}", &[&it.id]).json(&json!({"floatingip": {"port_id": port}}));
     services.network.read(based_on(it.revision_number, call).inside("floatingip")).await
@@ -185,7 +185,7 @@ async fn give(
     if let Some(found) = of_port(services, port).await? {
         return Ok(found);
     }
-    // Its owner may not want it to be reached from everywhere; without other users it is this Service's.
+    // The owner may have made it internal on purpose; without other users it belongs to this Service.
     if actual.id.contains('/') && !actual.foreign.is_empty() {
         return Err(Error::invalid(format!(
             "{} is another Service's and has no floating IP; only that one can give it one: set annotation {} to \"true\" \

@@ -36,7 +36,7 @@ pub(super) const LISTENERS: Kind = Kind {
              default_tls_container_ref allowed_cidrs timeout_client_data timeout_member_connect timeout_member_data \
              timeout_tcp_inspect",
 };
-/// Without the IDs of their members, of which there are many.
+/// Pools, read without the IDs of their members, of which there are many.
 pub(super) const POOLS: Kind = Kind {
     all: "/lbaas/pools",
     one: "/lbaas/pools/{id}",
@@ -142,7 +142,7 @@ pub(super) fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns the texts of a field that is a list of such.
+/// Returns the texts of a list field.
 pub(super) fn texts<'a>(object: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
     object.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }

@@ -76,7 +76,7 @@ impl Places {
     /// Returns a subnet that `setting` names.
     ///
     /// # Errors
-    /// *Invalid* if the project sees no such subnet.
+    /// *Invalid* if the project cannot see the subnet.
     pub(super) async fn subnet(&self, id: &str, setting: &'static str) -> Result<Subnet> {
         self.subnets.with_id(id, |it| &it.id, Subnet::clone).await.map_err(|error| match error.is_invalid() {
             true => Error::invalid(format!("{setting}: {error}")),
@@ -87,7 +87,7 @@ impl Places {
     /// Returns the subnets of a network.
     ///
     /// # Errors
-    /// *Invalid* if there is none.
+    /// *Invalid* if the network has none.
     pub(super) async fn subnets_of(&self, network: &str) -> Result<Vec<Subnet>> {
         let found = self.subnets.select(|subnet| subnet.network == network).await?;
         match found.is_empty() {
@@ -364,7 +364,7 @@ mod tests {
             (of("net"), v6, Some("b6")),
             (Vip { network: Some("other".into()), ..at("v4") }, v6, Some("b6")),
             (at("z6"), v4, Some("v4")),
-            // What is first is of the second family itself.
+            // The first VIP is itself of the family that the second one would have.
             (at("v4"), v4, None),
             (of("net"), v4, None),
             // Octavia would take this one for the first VIP.

@@ -20,8 +20,8 @@ use crate::config::Balancers;
 use crate::ports::Ports;
 use crate::services::Services;
 
-/// Most members in requests and answers that are under way, however many load balancers change: a thousand take more than
-/// half a mebibyte. One load balancer may have more.
+/// Maximum number of members in pending requests and responses, however many load balancers change: a thousand take
+/// more than half a mebibyte. One load balancer may have more.
 pub(super) const MEMBERS_AT_ONCE: u32 = 10_000;
 
 /// Longest wait for a load balancer, in seconds.
@@ -103,8 +103,8 @@ impl Project {
     }
 }
 
-/// Returns the polling with the total duration of so many polls of the Go program, whose pauses were one second and then each a
-/// fifth longer: a hundred took years.
+/// Returns the polling with the total duration of as many polls of the Go cloud-controller-manager, whose pauses start
+/// at one second and grow by a fifth each: a hundred took years.
 pub(super) fn polling(steps: u32) -> Polling {
     let pauses = steps - u32::from(steps > 1);
     let limit = (0..pauses).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>().min(MOST_PATIENT).floor();

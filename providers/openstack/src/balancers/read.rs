@@ -52,7 +52,7 @@ pub(super) fn cheap(view: View, balancer: &Value) -> Option<Actual> {
     let View { id, name, sign: legacy_owner, owner_tags, .. } = view;
     let cloud = (text(balancer, "name").to_owned(), text(balancer, ID).to_owned());
     let shown_as = (cloud.0 != name || cloud.1 != id).then_some(cloud);
-    // Octavia's times are in UTC, and do not say so.
+    // Octavia's times are in UTC, without a zone.
     let created = format!("{}Z", text(balancer, "created_at").trim_end_matches('Z')).parse().ok();
     Some(Actual { id, name, shown_as, owner_tags, legacy_owner, state, ingress, created, ..Actual::default() })
 }
@@ -90,8 +90,8 @@ impl Whole {
         self.pools.iter().find(|pool| text(&pool.object, ID) == text(listener, "default_pool_id"))
     }
 
-    /// Returns the owner tags of the other Services that share a load balancer in ERROR, which nobody can leave; `None` if any
-    /// object of it is not known to belong to a tagged Service, or if it was not created for a Service.
+    /// Returns the owner tags of the other Services that share a load balancer in ERROR, which cannot be left; `None`
+    /// if any of its objects may not belong to a tagged Service, or if it was not created for a Service.
     fn sharers(&self, view: &View) -> Option<Vec<OwnerTags>> {
         let is_failed = matches!(state(&self.balancer), Some(State::Failed(_)));
         if !is_failed || !text(&self.balancer, "name").starts_with(LEGACY) {

@@ -1,4 +1,4 @@
-//! Changes of listeners and pools, one request at a time: each makes Octavia refuse others until it is done.
+//! Changes of listeners and pools, one request at a time: during each change, Octavia refuses others.
 
 use std::collections::BTreeMap;
 
@@ -122,7 +122,7 @@ impl Subject<'_> {
             Operation::Create { part: Part::Pool(name), attributes } => {
                 let object = pool(self.names, name, attributes, &POOL_SETTINGS).set("loadbalancer_id", self.id);
                 let id = self.create(&POOLS, object.nested()).await?;
-                // Its health monitor and its members are next.
+                // Its health monitor and its members follow.
                 let settings = attributes.clone().only(&POOL_SETTINGS).set(ID, id);
                 Ok(Some((0, true, self.tree.clone().pool(name, settings, Some(Targets::default())))))
             }

@@ -1,5 +1,5 @@
-//! The second VIP of a Service with two IP families (`additional_vips`, D-204): chosen when its load balancer is made, and
-//! never changed.
+//! The second VIP of a Service with two IP families (`additional_vips`, D-204): selected when its load balancer is
+//! created, and never changed.
 
 use cloud_provider::{Result, Service};
 use provider_kit::events::Notes;
@@ -15,8 +15,8 @@ use crate::features::Features;
 /// Reason why ports of UDP and SCTP have no use for a second VIP.
 const DATAGRAMS: &str = "Octavia leads UDP and SCTP only to members of the VIP's own family";
 
-/// Returns the subnet of the second VIP, if the Service asks for both families and may have one. If it requires one, an event says
-/// why it has none.
+/// Returns the subnet of the second VIP, if the Service requests both families and may have one. If the Service
+/// requires one, an event reports the reason for which it has none.
 pub(super) async fn second_subnet(
     project: &Project,
     spec: &ServiceSpec,

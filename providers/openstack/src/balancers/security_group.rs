@@ -50,7 +50,7 @@ pub(super) fn has_part(part: &Part) -> bool {
     matches!(part, Part::CreatedBefore(_)) || matches!(part, Part::Pool(pool) if pool.starts_with(PORTS))
 }
 
-/// Returns `true` if an operation changes such a part, or those ports.
+/// Returns `true` if an operation changes such a resource, or those ports.
 pub(super) fn is_meant_by(operation: &Operation) -> bool {
     operation.part().is_some_and(has_part) || operation.targets_of().is_some_and(|pool| pool.starts_with(PORTS))
 }
@@ -147,7 +147,7 @@ pub(super) struct Groups {
 #[derive(Clone, Debug)]
 struct Change {
     group: String,
-    /// If not set, the group is taken off.
+    /// If not set, the group is removed.
     is_added: bool,
 }
 
@@ -174,7 +174,7 @@ impl Groups {
         self.ports.services.all(self.http(), call, "security_groups", |it: &Group| it.id.clone()).await
     }
 
-    /// Reads the groups of a name: one, unless somebody else created another.
+    /// Reads the groups of a name: one, unless another client created another.
     async fn named(&self, name: &str) -> Result<Vec<Group>> {
         self.list(Call::get("/security-groups", &[]).query("name", name)).await
     }
@@ -196,7 +196,8 @@ impl Groups {
         let difference = difference(None, wanted, &present);
         let objects: Vec<_> = difference.add.iter().filter_map(|rule| object(&group.id, rule)).collect();
         if !objects.is_empty() {
-            // All or none; a *conflict* if somebody else created one of them meanwhile: the group is read again then.
+            // The request is atomic; it is a *conflict* if another client created one of them meanwhile: the group is
+            // then read again.
             let body = json!({ "security_group_rules": objects });
             self.http().send(Call::post("/security-group-rules", &[]).json(&body)).await?;
         }
@@ -244,7 +245,7 @@ impl Groups {
     /// afterwards, for operations that create or change it.
     ///
     /// # Errors
-    /// Neutron's answer; *conflict* if somebody else changed it meanwhile.
+    /// Neutron's error; *conflict* if another client changed the group meanwhile.
     pub(super) async fn apply(&self, operation: &Operation, identity: &Identity<'_>) -> Result<Option<Attributes>> {
         let name = name(identity.service);
         match operation {

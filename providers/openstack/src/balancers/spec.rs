@@ -15,11 +15,11 @@ use crate::annotations::{self as key, ProxyProtocol, text};
 use crate::config::Balancers;
 use crate::keys;
 
-/// The load balancer that a Service asks for.
+/// Load balancer configuration of a Service.
 pub(super) struct ServiceSpec {
     /// If set, the load balancer gets no floating IP.
     pub(super) internal: bool,
-    /// `spec.loadBalancerIP`.
+    /// Value of `spec.loadBalancerIP` of the Service.
     pub(super) address: Option<String>,
     /// Place of the VIP, when it is created.
     pub(super) vip: Vip,
@@ -35,18 +35,18 @@ pub(super) struct ServiceSpec {
     pub(super) ports: Vec<ServicePort>,
     /// Source ranges of all requested families; there is at least one of the first family.
     pub(super) ranges: BTreeSet<IpNet>,
-    /// If set, they are not everybody.
+    /// If set, the ranges do not admit everybody.
     pub(super) is_restricted: bool,
     pub(super) selector: Selector,
     pub(super) lb_method: String,
     /// Requested algorithm that Octavia does not have.
     pub(super) unknown_method: Option<String>,
-    /// `PROXY` or `PROXYV2`.
+    /// Pool protocol `PROXY` or `PROXYV2`.
     pub(super) proxy: Option<&'static str>,
     pub(super) x_forwarded_for: bool,
     pub(super) tls_container: Option<String>,
     pub(super) connection_limit: Option<i32>,
-    /// Timeouts in milliseconds.
+    /// Timeouts of listeners in milliseconds.
     pub(super) timeouts: Attributes,
     pub(super) flavor: Option<String>,
     pub(super) availability_zone: Option<String>,
@@ -54,7 +54,8 @@ pub(super) struct ServiceSpec {
     pub(super) is_sticky: bool,
     /// Settings of the health monitor, if members are checked.
     pub(super) monitor: Option<Attributes>,
-    /// Port at which a Node reports that it has a Pod of the Service, if only such Nodes get traffic, and are checked.
+    /// Port at which a Node reports that it has a Pod of the Service, if only such Nodes receive traffic, and health
+    /// checks are enabled.
     pub(super) health_check_port: Option<u16>,
     /// Settings that work, but hardly as intended.
     pub(super) warnings: Vec<String>,
@@ -72,7 +73,7 @@ pub(super) struct Vip {
 /// Source of a floating IP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Floating {
-    /// `None`: to be looked up.
+    /// Network of floating IPs; `None`: it is looked up.
     pub(super) network: Option<String>,
     pub(super) subnet: FloatingSubnet,
 }
@@ -116,7 +117,7 @@ impl Selector {
     }
 }
 
-/// Values of `lb_algorithm`.
+/// Accepted values of `lb_algorithm`.
 const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
 
 impl ServiceSpec {
@@ -298,7 +299,7 @@ pub(super) fn families(service: &Service) -> (AddressFamily, Option<AddressFamil
     (families.first().map_or(AddressFamily::Dualstack, family), families.get(1).map(family))
 }
 
-/// Returns the source ranges, in the families of its VIPs, and `true` if they are not everybody.
+/// Returns the source ranges, in the families of its VIPs, and `true` if they do not admit everybody.
 fn ranges(
     read: &mut Annotations<'_>,
     service: &Service,

@@ -1,9 +1,9 @@
 //! Owners of a load balancer and its resources: names, tags, and the views of a load balancer that several Services share.
 //!
-//! Each Service that uses a load balancer has its tag on it, `kube_service_<cluster>_<namespace>_<name>`, and is a user of its
-//! own: the kit's load balancer is one user's view of it. Beside that legacy owner tag stands an owner tag of this program,
-//! `ccm-rs:<cluster>:<Service's UID>:<the legacy owner tag>`. Without tags (API before 2.5), or where nobody has tagged the load
-//! balancer yet, its name counts, if it is such a text.
+//! Each Service that uses a load balancer has its tag on it, `kube_service_<cluster>_<namespace>_<name>`, and is a
+//! separate user: the kit's load balancer is one user's view of it. In addition to that legacy owner tag, there is an
+//! owner tag of this program, `ccm-rs:<cluster>:<Service's UID>:<the legacy owner tag>`. Without tags (API before 2.5),
+//! or on a load balancer that has none yet, its name is read as a legacy owner tag.
 
 use cloud_provider::{Cluster, Service, default_load_balancer_name};
 use provider_kit::load_balancers::{Identity, OwnerTags};
@@ -63,7 +63,7 @@ pub(super) fn owner_tag(identity: &Identity<'_>) -> String {
     cut(format!("{OWNER}{}:{}:{legacy}", OwnerTags::cluster(identity.cluster), identity.uid()))
 }
 
-/// Reads an owner tag, and the legacy owner tag, perhaps cut, that it stands beside.
+/// Reads an owner tag, and the legacy owner tag in it, which may be truncated.
 fn read_owner_tag(tag: &str) -> Option<(OwnerTags, &str)> {
     let rest = tag.strip_prefix(OWNER)?;
     let at = rest.find(&format!(":{LEGACY}"))?;
@@ -71,7 +71,7 @@ fn read_owner_tag(tag: &str) -> Option<(OwnerTags, &str)> {
     Some((OwnerTags { cluster: Some(cluster.to_owned()), service: Some(service.to_owned()) }, &rest[at + 1..]))
 }
 
-/// Returns `true` if a tag is this legacy owner tag of a Service, or the owner tag beside it.
+/// Returns `true` if a tag is this legacy owner tag of a Service, or the owner tag with it.
 pub(super) fn belongs_to(tag: &str, legacy: &str) -> bool {
     let stands_beside = |of: &str| of == legacy || (tag.len() == LONGEST && legacy.starts_with(of));
     tag == legacy || read_owner_tag(tag).is_some_and(|(_, of)| stands_beside(of))
@@ -86,7 +86,7 @@ pub(super) struct View {
     pub(super) name: String,
     /// The legacy owner tag of the Service that it belongs to.
     pub(super) sign: Option<String>,
-    /// The owner tags.
+    /// Owner tags of the Service.
     pub(super) owner_tags: OwnerTags,
     /// If set, the load balancer was created for this Service.
     pub(super) is_owner: bool,
@@ -160,7 +160,7 @@ impl View {
     fn untagged(balancer: &Value, id: &str) -> Self {
         let name = id.split_once('/').map_or(text(balancer, "name"), |(_, sign)| sign);
         let others: Vec<String> = Self::all(balancer).into_iter().filter_map(|view| view.sign).collect();
-        // A load balancer with a legacy name, and nobody's tag, belongs to the Service that knows it by its own ID.
+        // A load balancer with a legacy name and without tags belongs to the Service whose annotation has its ID.
         let is_legacy = !id.contains('/') && others.is_empty();
         Self {
             id: id.to_owned(),

@@ -1,4 +1,4 @@
-//! The desired tree of a Service: a pure function of its spec and of looked-up facts.
+//! The desired resource graph of a Service: a pure function of its spec and of facts from the cloud.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const OVN: &str = "ovn";
 /// Most Nodes that a log line names.
 const FEW: usize = 3;
 
-/// Looked-up facts.
+/// Facts that were looked up in the cloud.
 pub(super) struct Facts {
     pub(super) features: Features,
     pub(super) vip: Vip,
@@ -38,7 +38,7 @@ pub(super) struct Facts {
     pub(super) member_subnet: Option<String>,
     /// `<node name> <address>`.
     pub(super) targets: Targets,
-    /// The security group, if such are managed.
+    /// The security group, if the program manages them.
     pub(super) group: Option<Group>,
     /// If set, there is a network for a floating IP.
     pub(super) has_floating_network: bool,
@@ -109,7 +109,7 @@ fn listener(spec: &ServiceSpec, facts: &Facts, port: &ServicePort) -> Attributes
 }
 
 fn pool(spec: &ServiceSpec, facts: &Facts, port: &ServicePort) -> Attributes {
-    // Only if a member can be asked by HTTP for its Pods.
+    // Only if members support health checks by HTTP.
     let features = &facts.features;
     let by_http = if port.protocol == "UDP" { features.udp_http_monitors } else { features.http_monitors };
     let health_check = spec.health_check_port.filter(|_| by_http);
@@ -225,7 +225,7 @@ async fn has_floating_network(project: &Project, spec: &ServiceSpec, notes: &mut
     Ok(false)
 }
 
-/// Returns the security group, if such are managed.
+/// Returns the security group, if the program manages them.
 async fn group(
     project: &Project,
     spec: &ServiceSpec,

@@ -178,7 +178,7 @@ impl<'a> Global<'a> {
             (Some(By::Name(name)), domain) => {
                 Scope::Project(name, self.required(of_project.or(domain), &TENANT_DOMAIN_NAME, "tenant-name"))
             }
-            // The domain of a user, who does not count beside a token.
+            // The domain of a user, which is ignored with a token.
             (None, Some(domain)) if !matches!(method, Method::Token(_)) => Scope::Domain(domain),
             (None, _) => Scope::None,
         }
@@ -191,7 +191,8 @@ impl Global<'_> {
         if self.file.is_set(key) { self.file.get(key) } else { self.clouds.text(path) }
     }
 
-    /// Returns the ID, else the name. Those of the file go before those of `clouds.yaml`, whose fields begin with `path`.
+    /// Returns the ID, else the name. Those of the file take precedence over those of `clouds.yaml`, whose fields begin
+    /// with `path`.
     fn named(&mut self, id: &Key<String>, name: &Key<String>, path: &str) -> Option<By> {
         let (id, name) = (self.file.get(id).map(By::Id), self.file.get(name).map(By::Name));
         if id.is_some() || name.is_some() {

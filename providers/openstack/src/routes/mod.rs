@@ -122,7 +122,7 @@ impl DocumentStore for Routers {
     async fn read(&self, id: &String) -> Result<Versioned<Vec<CloudRoute>>> {
         let call = Call::get("/routers/{id}", &[id]).inside("router");
         let found: Option<RouterResponse> = self.0.network.find(call).await?;
-        // A missing router says nothing about its routes.
+        // A missing router does not mean that there are no routes.
         let missing =
             || Error::invalid(format!("there is no router {id:?} in the project; correct router-id in [Route]"));
         let RouterResponse { routes, revision_number } = found.ok_or_else(missing)?;
@@ -175,7 +175,7 @@ impl RouteCloud for RouterRoutes {
         Ok(self.router.documents.store().read(&self.router.id).await?.document)
     }
 
-    /// The port before the router: a listed route is complete, and an interrupted change is repeated.
+    /// Changes the port before the router: thus a listed route is complete, and an interrupted change is repeated.
     async fn prepare(&self, change: Change, route: &CloudRoute) -> Result<bool> {
         let Some(port) = self.port_at(route.next_hop()?, change).await? else { return Ok(false) };
         match self.ports.change(port, |port| pairs(port, change, route)).await {

@@ -48,7 +48,7 @@ fn world(options: Options, servers: usize) -> World {
     World { fake, router, network, nodes, routes }
 }
 
-/// A cluster of these Nodes.
+/// Returns a cluster of these Nodes.
 fn view(nodes: Vec<Arc<Node>>) -> ClusterView {
     let cluster = ClusterView::new(crate::EVENT_SOURCE);
     cluster.learn_ranges(&["10.244.0.0/16".to_owned()]);
@@ -69,7 +69,7 @@ fn cluster() -> Cluster {
 }
 
 impl World {
-    /// The route of a Node's range, as the controller asks for it.
+    /// Returns the route of a Node's range, as the controller creates it.
     fn wanted(&self, n: usize) -> Route {
         let node = &self.nodes[n];
         Route {
@@ -93,7 +93,7 @@ impl World {
         self.routes.delete(&cluster(), &listed).await
     }
 
-    /// What routes there are without one of the Nodes, and its route.
+    /// Returns the route table without one of the Nodes, and the Node's route.
     async fn without_node(&self, n: usize) -> (RouteTable<RouterRoutes>, Route) {
         let others = self.nodes.iter().filter(|node| node.name != self.nodes[n].name);
         let view = view(others.cloned().collect());
@@ -103,14 +103,14 @@ impl World {
         (routes, listed.into_iter().find(|route| route.destination_cidr == cidr(n)).unwrap())
     }
 
-    /// `destination via next hop` of each of the router's.
+    /// Returns the router's routes as `destination via next hop`.
     fn in_router(&self) -> Vec<String> {
         let text = |route: &Value, key: &str| route[key].as_str().unwrap().to_owned();
         let routes = self.fake.routes(&self.router);
         routes.iter().map(|route| format!("{} via {}", text(route, "destination"), text(route, "nexthop"))).collect()
     }
 
-    /// What the port of a Node's server lets through.
+    /// Returns the address pairs that the port of a Node's server allows.
     fn pairs(&self, n: usize) -> Vec<String> {
         let port = self.fake.port(&self.fake.server(&self.nodes[n].name).unwrap().port).unwrap();
         let pairs = port["allowed_address_pairs"].as_array().unwrap().iter();
@@ -194,7 +194,7 @@ async fn routes_that_come_together_go_together() {
     assert_eq!(world.in_router().len(), 50);
     let additions = world.fake.count("PUT /routers/{id}/add_extraroutes");
     assert!(additions <= 4, "{additions}");
-    // Their ports, and the router's, are looked for together, too.
+    // The Nodes' ports, and the router's, are read together, too.
     assert!(world.fake.count("GET /ports") <= 8, "{}", world.fake.count("GET /ports"));
     assert_eq!((world.fake.count("PUT /ports/{id}"), world.fake.count("GET /routers/{id}")), (50, 0));
     let listed = world.list().await;
@@ -294,7 +294,7 @@ async fn a_route_without_a_server_is_a_black_hole_and_its_deletion_changes_only_
     routes.delete(&cluster(), &listed).await.unwrap();
     assert!(world.in_router().is_empty());
     assert_eq!(world.fake.changes().len(), 1);
-    // It may be gone already.
+    // The route may already be deleted.
     routes.delete(&cluster(), &listed).await.unwrap();
 }
 
@@ -341,7 +341,7 @@ async fn a_port_without_port_security_or_a_cloud_without_address_pairs_is_left_a
     assert_eq!(open.fake.count("PUT /ports/{id}"), 0);
 }
 
-/// Defect 7 of the reference.
+/// Defect 7 of the Go cloud-controller-manager.
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_changes_meanwhile_is_not_lost() {
     let world = world(not_atomic(), 2);

@@ -81,7 +81,7 @@ struct Metadata {
 #[derive(Deserialize)]
 struct Address {
     addr: Box<str>,
-    /// `fixed` or `floating`.
+    /// Type of the address: `fixed` or `floating`.
     #[serde(rename = "OS-EXT-IPS:type")]
     kind: Option<Box<str>>,
 }
@@ -132,7 +132,7 @@ impl Source {
             zone: value_from(wire.zone.as_deref().unwrap_or_default()).into(),
             flavor: wire.flavor,
             id: wire.id,
-            // A Node's name has no capitals, and databases do not tell them apart.
+            // A Node's name has no capitals, and databases ignore case.
             name: wire.name.to_ascii_lowercase().into(),
         }
     }

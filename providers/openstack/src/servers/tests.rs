@@ -10,7 +10,7 @@ use crate::tests::services;
 
 const FRESH: Want = Want::EXISTENCE.and_shutdown().fresh();
 
-/// The fake's servers, as this configuration has them.
+/// Returns the fake's servers, as this configuration has them.
 fn servers_of(fake: &Fake, more: &str) -> Servers {
     let (services, config) = services(fake, more);
     servers(&services, &Ports::new(services.clone()), &config)
@@ -61,7 +61,7 @@ async fn a_node_is_told_of_its_server_by_id_and_by_name() {
     ] {
         assert_eq!(metadata(&servers, with_id("other", &id)).await, expected, "{id}");
     }
-    // One server each, its ports, and no flavor.
+    // Requests: each server, its ports, and no flavor.
     assert_eq!(
         (fake.count("GET /servers/{id}"), fake.count("GET /servers/detail"), fake.count("GET /ports")),
         (3, 1, 4)
@@ -82,7 +82,7 @@ async fn the_name_is_looked_for_exactly() {
     assert!(asked.query.contains("%5Enode%5C.1%24"), "{}", asked.query);
 }
 
-/// Issue 3114 of the reference: it takes this for an error, and the Node stays for ever.
+/// Issue 3114 of the Go cloud-controller-manager, which treats this as an error, so that the Node is never deleted.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_no_server_has_is_gone_and_one_that_two_have_is_an_error() {
     let fake = Fake::default();
@@ -143,7 +143,7 @@ async fn what_a_list_lacks_is_gone_only_if_nova_says_so_of_it_alone() {
     assert_eq!(fake.count("GET /servers/{id}"), 11);
 }
 
-/// Nova and Neutron do not know where to go on if what was the last of a page is deleted meanwhile.
+/// Nova and Neutron cannot continue a list if the last object of a page is deleted meanwhile.
 #[tokio::test(start_paused = true)]
 async fn where_a_list_cannot_go_on_nobody_is_gone() {
     for (route, last) in [("GET /servers/detail", 6), ("GET /ports", 3)] {
@@ -221,7 +221,7 @@ async fn what_was_said_of_a_server_while_it_was_being_made_is_told_no_node() {
     );
 }
 
-/// A Node's name has no capitals, and the database of most clouds does not tell them apart.
+/// A Node's name has no capitals, and the database of most clouds ignores case.
 #[tokio::test(start_paused = true)]
 async fn a_server_with_capitals_in_its_name_is_the_nodes() {
     let fake = Fake::default();

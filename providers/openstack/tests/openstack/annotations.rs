@@ -1,4 +1,4 @@
-//! What each annotation takes, and what holds where it is wrong or empty.
+//! Annotations: accepted values, and the values that apply if one is invalid or empty.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn service(key: &str, value: &str) -> Service {
     service
 }
 
-/// The value, and whether there was a warning. Nothing is ever a mistake.
+/// Returns the value, and `true` if there was a warning. No value is an error.
 fn read<T>(annotation: &Annotation<T>, value: Option<&str>) -> (Option<T>, bool) {
     let service = value.map_or_else(Service::default, |value| service(annotation.key(), value));
     let mut asked = annotations_of(&service);

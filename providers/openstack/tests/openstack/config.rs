@@ -1,4 +1,4 @@
-//! What `cloud.conf`, `clouds.yaml` and the environment say, and all that is wrong with it at once.
+//! Configuration from `cloud.conf`, `clouds.yaml` and the environment; errors are reported together.
 
 mod clouds;
 mod credentials;
@@ -15,7 +15,7 @@ fn setup(text: &str, environment: &[(&str, &str)]) -> Setup {
     Setup { config, environment: Environment::of(environment.iter().copied()), ..Setup::default() }
 }
 
-/// With this text as the whole file.
+/// Parses this text as the whole file.
 fn read(text: &str) -> Result<Config, String> {
     Config::read(&setup(text, &[])).map_err(|err| {
         assert!(err.is_invalid());
@@ -23,12 +23,12 @@ fn read(text: &str) -> Result<Config, String> {
     })
 }
 
-/// With a credential that is enough, and this after it.
+/// Parses a sufficient credential followed by this text.
 fn with(text: &str) -> Config {
     read(&format!("{ENOUGH}{text}")).unwrap()
 }
 
-/// All mistakes.
+/// Reads an invalid configuration and returns all errors.
 #[track_caller]
 fn wrong(text: &str) -> String {
     let told = read(text).unwrap_err();

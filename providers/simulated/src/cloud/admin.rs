@@ -15,7 +15,7 @@ use super::routes::NewRoute;
 use super::volumes::Volume;
 use super::{Cloud, LoadBalancerChange, LoadBalancerSpec, Options};
 
-/// The page that tells what there is.
+/// Page that lists the endpoints.
 const INDEX: &str = r#"The simulated cloud. Its API is under /v1 and needs a token; what is under /admin does to the cloud what a person with
 its console, its hardware or bad luck does, and needs none. Bodies are JSON: -H 'Content-Type: application/json' -d '{...}'
 
@@ -82,7 +82,7 @@ async fn machines(State(cloud): Of) -> Json<Vec<Machine>> {
     Json(cloud.machines())
 }
 
-/// One machine, or `count` of them named after `prefix`.
+/// Body of an addition: a single machine, or `count` machines named after `prefix`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Addition {

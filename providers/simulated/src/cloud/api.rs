@@ -56,7 +56,7 @@ impl Listed for Machine {
     }
 }
 
-/// An object of this project. Another project's is "not found", like everywhere.
+/// Returns an object of this project; for another project's, the error "not found".
 fn find<'m, T: Listed>(
     objects: &'m std::collections::BTreeMap<String, Stored<T>>,
     what: &str,
@@ -98,7 +98,7 @@ async fn load_balancer(State(cloud): Of, Extension(Project(project)): Ours, Path
     Ok(Json(find(&cloud.model().load_balancers, "load balancer", &id, &project)?.show()).into_response())
 }
 
-/// The targets, each with the result of its health check: machines that run answer.
+/// Returns the targets, each with the result of its health check: machines that run answer.
 async fn target_health(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
     let model = cloud.model();
     let targets = &find(&model.load_balancers, "load balancer", &id, &project)?.spec.targets;
@@ -113,7 +113,7 @@ async fn target_health(State(cloud): Of, Extension(Project(project)): Ours, Path
     Ok(Json(json!({ "targets": targets.iter().map(health).collect::<Vec<_>>() })).into_response())
 }
 
-/// Names and addresses are unique; targets exist; the rest makes sense.
+/// Checks that names and addresses are unique, targets exist, and settings are valid.
 fn check(model: &Model, project: &str, id: Option<&str>, spec: &LoadBalancerSpec) -> Result<(), Refusal> {
     let others = model.load_balancers.values().map(|stored| &stored.object).filter(|lb| Some(&*lb.id) != id);
     for other in others {

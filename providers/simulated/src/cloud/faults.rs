@@ -1,4 +1,4 @@
-//! What can be broken, on purpose.
+//! Fault injection: errors, latency and partial lists on purpose.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use super::model::Model;
 
-/// Something that goes wrong.
+/// A fault that is injected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// What goes wrong.
+    /// Kind of the fault.
     pub kind: FaultKind,
-    /// On which route, by method and path template: `GET /v1/machines/{id}`. `None`: on all.
+    /// Route that the fault applies to, by method and path template: `GET /v1/machines/{id}`; all routes if `None`.
     #[serde(default)]
     pub route: Option<String>,
-    /// For how many requests; each page of a list is one. `None`: until it is cleared.
+    /// Number of requests that the fault applies to; each page of a list is one. `None`: until it is cleared.
     #[serde(default)]
     pub count: Option<u32>,
     /// `status`: the answer's code, 500 unless stated.
@@ -44,7 +44,7 @@ pub enum FaultKind {
     LostAnswer,
     /// A page of a list is skipped.
     MissingPage,
-    /// A list says too early that there is no further page.
+    /// A list ends too early, without a further page.
     EarlyEnd,
     /// A list is empty, as one of the wrong project would be.
     EmptyList,
@@ -55,19 +55,19 @@ pub enum FaultKind {
 }
 
 impl Fault {
-    /// A fault on all routes until it is cleared.
+    /// Creates a fault on all routes until it is cleared.
     #[must_use]
     pub fn new(kind: FaultKind) -> Self {
         Self { kind, route: None, count: None, status: None, milliseconds: None, page: None, without_total: false }
     }
 
-    /// Only on this route.
+    /// Restricts the fault to this route.
     #[must_use]
     pub fn on(self, route: &str) -> Self {
         Self { route: Some(route.to_owned()), ..self }
     }
 
-    /// Only for so many requests.
+    /// Restricts the fault to a number of requests.
     #[must_use]
     pub fn times(self, count: u32) -> Self {
         Self { count: Some(count), ..self }
@@ -85,7 +85,7 @@ impl Fault {
         Self { milliseconds: Some(milliseconds), ..Self::new(FaultKind::Latency) }
     }
 
-    /// At this page.
+    /// Restricts the fault to one page.
     #[must_use]
     pub fn at_page(self, page: usize) -> Self {
         Self { page: Some(page), ..self }
@@ -98,7 +98,7 @@ impl Fault {
     }
 }
 
-/// What goes wrong with one request.
+/// Effects of the faults on one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Effects {
     pub(super) latency: Duration,
@@ -109,7 +109,7 @@ pub(super) struct Effects {
     pub(super) list: ListEffects,
 }
 
-/// What goes wrong with one page of a list.
+/// Effects of the faults on one page of a list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ListEffects {
     pub(super) missing_page: Option<usize>,
@@ -119,7 +119,7 @@ pub(super) struct ListEffects {
 }
 
 impl Model {
-    /// The faults that hit a request on `route`; each counts it.
+    /// Returns the faults that hit a request on `route`; each counts it.
     pub(super) fn take_effects(&mut self, route: &str) -> Effects {
         let mut effects = Effects::default();
         self.faults.retain_mut(|fault| {

@@ -1,4 +1,4 @@
-//! What every request to the API passes: counter, faults, token, rate limit.
+//! Admission of requests: counter, faults, token, rate limit.
 
 use std::future::pending;
 
@@ -101,7 +101,7 @@ fn bearer(request: &Request) -> Option<&str> {
     request.headers().get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
-/// An answer whose body breaks off before its first byte: the server closes the connection.
+/// Returns an answer whose body breaks off before its first byte: the server closes the connection.
 fn cut() -> Response {
     let broken = futures::stream::once(async { Err::<Bytes, _>(std::io::Error::other("the connection was cut")) });
     Response::new(Body::from_stream(broken))

@@ -9,7 +9,7 @@ use super::PAGE_SIZE;
 use super::faults::ListEffects;
 use super::model::Stored;
 
-/// What a list is asked for.
+/// Query parameters of a list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Query {
@@ -18,11 +18,11 @@ pub(super) struct Query {
     pub(super) name: Option<String>,
     /// Several, separated by commas.
     pub(super) ids: Option<String>,
-    /// `key=value`.
+    /// Label filter in the form `key=value`.
     pub(super) label: Option<String>,
 }
 
-/// What lists look at.
+/// Fields of an object that lists filter by.
 pub(super) trait Listed {
     fn project(&self) -> &str;
     fn id(&self) -> &str;
@@ -39,7 +39,8 @@ impl Query {
     }
 }
 
-/// One page: `{"<what>": […], "page", "per_page", "total", "next_page"}`. `show` gives an object its outer form.
+/// Returns a page: `{"<what>": […], "page", "per_page", "total", "next_page"}`. `show` converts an object to its form
+/// in the API.
 pub(super) fn page<'a, T: Listed + 'a, V: Serialize>(
     what: &str,
     project: &str,
@@ -50,7 +51,7 @@ pub(super) fn page<'a, T: Listed + 'a, V: Serialize>(
 ) -> Response {
     let now = Instant::now();
     let mut found: Vec<&T> = objects
-        // Whoever asks by name or id is answered from the store itself, lists from an index that lags behind.
+        // Queries by name or ID are answered from the store itself, lists from an index that lags behind.
         .filter(|stored| stored.listed_from <= now || query.name.is_some() || query.ids.is_some())
         .map(|stored| &stored.object)
         .filter(|object| object.project() == project && query.matches(*object))

@@ -1,4 +1,4 @@
-//! Load balancers: made and changed in the background.
+//! Load balancers, created and changed by background operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::listing::Listed;
 use super::model::Model;
 
-/// What a load balancer shall be.
+/// Desired settings of a load balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadBalancerSpec {
@@ -17,7 +17,7 @@ pub struct LoadBalancerSpec {
     /// Free text by key.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// What it listens on.
+    /// Listeners of the load balancer.
     #[serde(default)]
     pub listeners: BTreeSet<Listener>,
     /// Ids of the machines that traffic goes to.
@@ -29,10 +29,10 @@ pub struct LoadBalancerSpec {
     /// Networks that may reach it; empty: all.
     #[serde(default)]
     pub source_ranges: BTreeSet<String>,
-    /// How targets are checked; `None`: by a connection to the listener's target port.
+    /// Health check of the targets; `None`: a connection to the listener's target port.
     #[serde(default)]
     pub health_check: Option<HealthCheck>,
-    /// Whether a client stays with its target.
+    /// If set, a client stays with its target.
     #[serde(default)]
     pub sticky: bool,
     /// The address that it must have; cannot be changed afterwards. Empty: any.
@@ -46,33 +46,33 @@ pub struct LoadBalancerSpec {
 pub struct HealthCheck {
     /// The port on the machines.
     pub port: u16,
-    /// Such as `/healthz`.
+    /// Path of the check, such as `/healthz`.
     pub path: String,
 }
 
-/// What an operator changes by hand; what is `None` stays.
+/// A change by an operator; `None` leaves a field unchanged.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadBalancerChange {
-    /// Whether it can be deleted.
+    /// If set, deletions are refused.
     pub protected: Option<bool>,
-    /// All labels anew.
+    /// Labels that replace all existing ones.
     pub labels: Option<BTreeMap<String, String>>,
-    /// All listeners anew.
+    /// Listeners that replace all existing ones.
     pub listeners: Option<BTreeSet<Listener>>,
-    /// All targets anew.
+    /// Targets that replace all existing ones.
     pub targets: Option<BTreeSet<String>>,
-    /// Another tier.
+    /// Tier that replaces the existing one.
     pub tier: Option<String>,
 }
 
-/// One port of a load balancer.
+/// A listener: one port of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
     /// The port that clients see.
     pub port: u16,
-    /// `TCP` or `UDP`.
+    /// Protocol of the port: `TCP` or `UDP`.
     pub protocol: String,
     /// The port on the machines.
     pub target_port: u16,
@@ -81,30 +81,30 @@ pub struct Listener {
 /// A load balancer, as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBalancer {
-    /// Such as `lb-000007`.
+    /// ID of the load balancer, such as `lb-000007`.
     pub id: String,
-    /// Whether an operation runs on it.
+    /// Status of the load balancer: pending while an operation runs.
     pub status: LoadBalancerStatus,
-    /// Its address, once it was active for the first time.
+    /// Address of the load balancer, once it was active for the first time.
     pub ip: Option<String>,
-    /// Whether a deletion is refused.
+    /// If set, deletions are refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub protected: bool,
     /// The operation that the request started, in the answer to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// What it shall be.
+    /// Settings of the load balancer.
     #[serde(flatten)]
     pub spec: LoadBalancerSpec,
 }
 
-/// Whether an operation runs on a load balancer.
+/// Status of a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LoadBalancerStatus {
-    /// It is being made or changed; changes are refused with 409.
+    /// The load balancer is being created or changed; changes are refused with 409.
     Pending,
-    /// It works.
+    /// The load balancer works.
     Active,
 }
 
@@ -180,7 +180,7 @@ impl Model {
         shown
     }
 
-    /// The caller has checked that it is active; `None` if there is none.
+    /// Changes a load balancer, which the caller has checked to be active; returns `None` if it does not exist.
     pub(super) fn change_load_balancer(
         &mut self,
         project: &str,
@@ -198,7 +198,7 @@ impl Model {
         all.find(|it| it.id == id_or_name || it.spec.name == id_or_name)
     }
 
-    /// By hand: at once, and whatever runs on it.
+    /// Changes a load balancer as an operator does: at once, also during an operation.
     pub(super) fn edit_load_balancer(&mut self, id_or_name: &str, change: LoadBalancerChange) -> Option<LoadBalancer> {
         let object = self.load_balancer_mut(id_or_name)?;
         let LoadBalancerChange { protected, labels, listeners, targets, tier } = change;
@@ -211,7 +211,7 @@ impl Model {
         Some(object.show())
     }
 
-    /// By hand: protected or not.
+    /// Removes a load balancer as an operator does, also a protected one.
     pub(super) fn remove_load_balancer(&mut self, id_or_name: &str) -> bool {
         let id = self.load_balancer_mut(id_or_name).map(|it| it.id.clone());
         id.is_some_and(|id| self.load_balancers.remove(&id).is_some())

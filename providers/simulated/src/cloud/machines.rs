@@ -1,4 +1,4 @@
-//! Machines.
+//! Machines of the simulated cloud.
 
 use std::collections::BTreeMap;
 
@@ -14,75 +14,75 @@ const ZONES: [&str; 3] = ["sim-1a", "sim-1b", "sim-1c"];
 /// A machine, as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Such as `m-000123`. Never used twice.
+    /// ID of the machine, such as `m-000123`; IDs are never reused.
     pub id: String,
-    /// Not necessarily unique.
+    /// Name of the machine, not necessarily unique.
     pub name: String,
     /// The project it belongs to.
     pub project: String,
-    /// Such as `sim-1a`.
+    /// Zone of the machine, such as `sim-1a`.
     pub zone: String,
-    /// Such as `sim-1`.
+    /// Region of the machine, such as `sim-1`.
     pub region: String,
-    /// Such as `small`.
+    /// Type of the machine, such as `small`.
     #[serde(rename = "type")]
     pub machine_type: String,
     /// Running or stopped; a terminated machine is not there.
     pub state: MachineState,
-    /// In the Kubernetes form.
+    /// Addresses in the form of Kubernetes.
     pub addresses: Vec<NodeAddress>,
     /// Free text by key.
     pub labels: BTreeMap<String, String>,
 }
 
-/// Whether a machine runs.
+/// Power state of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MachineState {
-    /// It runs.
+    /// The machine is running.
     #[default]
     Running,
-    /// It is shut down, and exists.
+    /// The machine is shut down, and exists.
     Stopped,
 }
 
-/// A machine to be made. What is left empty is made up.
+/// A machine to create. Empty fields are filled with defaults.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewMachine {
-    /// Empty: the id.
+    /// Name; the ID if empty.
     pub name: String,
-    /// Empty: [`DEFAULT_PROJECT`].
+    /// Project; [`DEFAULT_PROJECT`] if empty.
     pub project: String,
     /// Empty: one of three, in turn.
     pub zone: String,
     /// Empty: the zone without its last letter.
     pub region: String,
-    /// Empty: `small`.
+    /// Type; `small` if empty.
     #[serde(rename = "type")]
     pub machine_type: String,
-    /// Running unless stated.
+    /// Power state; running by default.
     pub state: MachineState,
     /// Empty: one internal and one external IPv4 address.
     pub addresses: Vec<NodeAddress>,
-    /// None unless stated.
+    /// Labels; none by default.
     pub labels: BTreeMap<String, String>,
 }
 
-/// What changes on a machine; what is `None` stays.
+/// A change of a machine; `None` leaves a field unchanged.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MachineChange {
-    /// A new name.
+    /// New name of the machine.
     pub name: Option<String>,
-    /// Another type.
+    /// New type of the machine.
     #[serde(rename = "type")]
     pub machine_type: Option<String>,
-    /// Started or stopped.
+    /// New state: running or stopped.
     pub state: Option<MachineState>,
-    /// All addresses anew.
+    /// Addresses that replace all existing ones.
     pub addresses: Option<Vec<NodeAddress>>,
-    /// All labels anew.
+    /// Labels that replace all existing ones.
     pub labels: Option<BTreeMap<String, String>>,
 }
 
@@ -97,7 +97,7 @@ impl Machine {
         self.clone()
     }
 
-    /// Its internal IP addresses.
+    /// Returns the internal IP addresses.
     pub(super) fn internal_ips(&self) -> Vec<String> {
         let internal = self.addresses.iter().filter(|a| a.kind == AddressType::InternalIP);
         internal.map(|a| a.address.to_string()).collect()
@@ -156,7 +156,8 @@ impl Model {
     }
 }
 
-/// 10.0.0.0/8 inside, and 198.18.0.0/15, which is set aside for measurements, outside.
+/// Returns generated addresses: an internal one in 10.0.0.0/8, and an external one in 198.18.0.0/15, which is reserved
+/// for benchmarks.
 fn made_up_addresses(number: u32) -> Vec<NodeAddress> {
     let [_, a, b, c] = number.to_be_bytes();
     vec![

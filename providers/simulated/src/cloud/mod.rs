@@ -1,6 +1,6 @@
 //! The simulated cloud: an axum router over a small in-memory model.
 //!
-//! [`Cloud`] is a handle; clones share the model. What can be done over HTTP under `/admin` can be done with its methods.
+//! [`Cloud`] is a handle; clones share the model. Its methods can do everything that `/admin` can over HTTP.
 
 mod admin;
 mod api;
@@ -37,20 +37,20 @@ pub use volumes::Volume;
 
 /// The project that exists from the start.
 pub const DEFAULT_PROJECT: &str = "demo";
-/// Its token. A simulator's token is no secret.
+/// Token of the default project. A simulator's token is no secret.
 pub const DEFAULT_TOKEN: &str = "demo-token";
-/// The most objects on a page, and the number if none is asked for.
+/// Maximum and default number of objects on a page.
 pub const PAGE_SIZE: usize = 50;
 
-/// How the cloud behaves. Durations are in milliseconds.
+/// Behaviour of the cloud. Durations are in milliseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// How long an operation (creating or changing a load balancer) runs.
+    /// Duration of an operation (creating or changing a load balancer).
     pub operation_milliseconds: u64,
-    /// After how long a created object appears in lists. It can be read by its id and by its name at once.
+    /// Delay until a created object appears in lists. It can be read by its ID and by its name at once.
     pub list_delay_milliseconds: u64,
-    /// How many load balancers a project may have; `None`: any number.
+    /// Maximum number of load balancers of a project; `None`: no limit.
     pub load_balancer_quota: Option<usize>,
     /// Requests that each token may send; `None`: any number.
     pub rate_limit: Option<RateLimit>,
@@ -78,13 +78,13 @@ impl Default for Cloud {
 }
 
 impl Cloud {
-    /// A cloud with one empty project, [`DEFAULT_PROJECT`], and its token.
+    /// Creates a cloud with one empty project, [`DEFAULT_PROJECT`], and its token.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self(Arc::new(Mutex::new(Model::new(options))))
     }
 
-    /// The HTTP service: the API under `/v1`, the levers under `/admin`.
+    /// Returns the HTTP service: the API under `/v1`, the levers under `/admin`.
     pub fn router(&self) -> Router {
         api::router(self).merge(admin::router(self))
     }
@@ -92,7 +92,7 @@ impl Cloud {
     /// Serves [`router`](Self::router) on `listener` until `shutdown`.
     ///
     /// # Errors
-    /// What the listener answers.
+    /// Serves the API on the listener.
     pub async fn serve(&self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         const GRACE: Duration = Duration::from_millis(500);
         let listener = listener.tap_io(|stream| {
@@ -114,12 +114,12 @@ impl Cloud {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Back to an empty cloud with the default token, without faults and with the given behaviour.
+    /// Resets the cloud to an empty one with the default token, without faults and with the given behaviour.
     pub fn reset(&self, options: Options) {
         *self.model() = Model::new(options);
     }
 
-    /// How it behaves.
+    /// Returns the cloud's behaviour.
     #[must_use]
     pub fn options(&self) -> Options {
         self.model().options
@@ -135,12 +135,12 @@ impl Cloud {
         self.model().tokens.insert(token.to_owned(), project.to_owned());
     }
 
-    /// Makes `token` invalid; says whether it was valid.
+    /// Makes `token` invalid; returns `true` if it was valid.
     pub fn revoke_token(&self, token: &str) -> bool {
         self.model().tokens.remove(token).is_some()
     }
 
-    /// Adds a machine.
+    /// Adds a machine to the cloud.
     pub fn add_machine(&self, machine: NewMachine) -> Machine {
         self.model().add_machine(machine)
     }
@@ -153,13 +153,13 @@ impl Cloud {
             .collect()
     }
 
-    /// All machines of all projects, in the order of their ids.
+    /// Returns all machines of all projects, sorted by ID.
     #[must_use]
     pub fn machines(&self) -> Vec<Machine> {
         self.model().machines.values().map(|machine| machine.object.clone()).collect()
     }
 
-    /// A machine by id or name.
+    /// Returns a machine by id or name.
     #[must_use]
     pub fn machine(&self, id_or_name: &str) -> Option<Machine> {
         self.model().machine_mut(id_or_name).cloned()
@@ -170,19 +170,19 @@ impl Cloud {
         self.model().machine_mut(id_or_name).map(|machine| machine.change(change))
     }
 
-    /// Stops a machine, by id or name; `false` if there is none.
+    /// Stops a machine, by ID or name; returns `false` if it does not exist.
     pub fn stop(&self, id_or_name: &str) -> bool {
         let change = MachineChange { state: Some(MachineState::Stopped), ..MachineChange::default() };
         self.change_machine(id_or_name, change).is_some()
     }
 
-    /// Starts a machine, by id or name; `false` if there is none.
+    /// Starts a machine, by ID or name; returns `false` if it does not exist.
     pub fn start(&self, id_or_name: &str) -> bool {
         let change = MachineChange { state: Some(MachineState::Running), ..MachineChange::default() };
         self.change_machine(id_or_name, change).is_some()
     }
 
-    /// Removes a machine for good, by id or name; `false` if there is none.
+    /// Removes a machine for good, by ID or name; returns `false` if it does not exist.
     pub fn terminate(&self, id_or_name: &str) -> bool {
         self.model().remove_machine(id_or_name)
     }
@@ -203,13 +203,13 @@ impl Cloud {
         self.model().add_volume(volume);
     }
 
-    /// All load balancers, in the order of their ids.
+    /// Returns all load balancers, sorted by ID.
     #[must_use]
     pub fn load_balancers(&self) -> Vec<LoadBalancer> {
         self.model().load_balancers()
     }
 
-    /// Adds a load balancer as somebody else's tool would. Its name and targets are not checked.
+    /// Adds a load balancer as another program would. Its name and targets are not checked.
     pub fn add_load_balancer(&self, spec: LoadBalancerSpec) -> LoadBalancer {
         self.model().add_load_balancer(DEFAULT_PROJECT, spec)
     }
@@ -219,34 +219,34 @@ impl Cloud {
         self.model().edit_load_balancer(id_or_name, change)
     }
 
-    /// Removes a load balancer, by id or name, as an operator does; `false` if there is none.
+    /// Removes a load balancer, by ID or name, as an operator does; returns `false` if it does not exist.
     pub fn remove_load_balancer(&self, id_or_name: &str) -> bool {
         self.model().remove_load_balancer(id_or_name)
     }
 
-    /// Makes the deletion of a load balancer, by id or name, refused or not; `false` if there is none.
+    /// Makes the deletion of a load balancer, by ID or name, refused or not; returns `false` if it does not exist.
     pub fn protect_load_balancer(&self, id_or_name: &str, protected: bool) -> bool {
         let change = LoadBalancerChange { protected: Some(protected), ..LoadBalancerChange::default() };
         self.edit_load_balancer(id_or_name, change).is_some()
     }
 
-    /// Makes the deletion of a route, by id or range, refused or not; `false` if there is none.
+    /// Makes the deletion of a route, by ID or range, refused or not; returns `false` if it does not exist.
     pub fn protect_route(&self, id_or_destination: &str, protected: bool) -> bool {
         self.model().protect_route(id_or_destination, protected)
     }
 
-    /// All routes, in the order of their ids.
+    /// Returns all routes, sorted by ID.
     #[must_use]
     pub fn routes(&self) -> Vec<CloudRoute> {
         self.model().routes()
     }
 
-    /// Adds a route as somebody else's tool would.
+    /// Adds a route as another program would.
     pub fn add_route(&self, route: NewRoute) -> CloudRoute {
         self.model().add_route(DEFAULT_PROJECT, route)
     }
 
-    /// Removes a route, by id, as an operator does; `false` if there is none.
+    /// Removes a route, by ID, as an operator does; returns `false` if it does not exist.
     pub fn remove_route(&self, id: &str) -> bool {
         self.model().routes.remove(id).is_some()
     }
@@ -256,7 +256,7 @@ impl Cloud {
         self.model().faults.push(fault);
     }
 
-    /// The faults that are switched on.
+    /// Returns the faults that are switched on.
     #[must_use]
     pub fn faults(&self) -> Vec<Fault> {
         self.model().faults.clone()

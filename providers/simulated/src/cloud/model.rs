@@ -1,4 +1,4 @@
-//! What the cloud knows: objects, tokens, faults, counters.
+//! State of the cloud: objects, tokens, faults, counters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) struct Stored<T> {
     pub(super) listed_from: Instant,
 }
 
-/// Something that runs in the background.
+/// An operation in the background.
 pub(super) struct Operation {
     pub(super) project: String,
     pub(super) target: String,
@@ -28,7 +28,7 @@ pub(super) struct Operation {
 
 pub(super) struct Model {
     pub(super) options: Options,
-    /// Token → project.
+    /// Projects by their tokens.
     pub(super) tokens: BTreeMap<String, String>,
     pub(super) machines: BTreeMap<String, Stored<Machine>>,
     pub(super) load_balancers: BTreeMap<String, Stored<StoredLoadBalancer>>,
@@ -58,7 +58,7 @@ impl Model {
         }
     }
 
-    /// A number that nothing had before; ids are never used twice.
+    /// Returns a new number; IDs are never reused.
     pub(super) fn next_number(&mut self) -> u32 {
         self.made += 1;
         self.made

@@ -1,4 +1,4 @@
-//! A limit of requests for each token, told in headers.
+//! Rate limit of requests for each token, reported in headers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::model::Model;
 
-/// So many requests in so many seconds, for each token.
+/// Rate limit of each token: requests in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
@@ -24,13 +24,13 @@ pub(super) struct Window {
     used: u32,
 }
 
-/// What the headers say of one request.
+/// Values of the rate limit headers for one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
     limit: u32,
     remaining: u32,
     reset: u64,
-    /// Whether this request is one too many.
+    /// If set, the request exceeds the limit.
     pub(super) is_exceeded: bool,
 }
 

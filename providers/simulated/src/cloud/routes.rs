@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::listing::Listed;
 use super::model::Model;
 
-/// A route to be made.
+/// A route to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewRoute {
@@ -26,16 +26,16 @@ pub struct NewRoute {
 /// A route, as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CloudRoute {
-    /// Such as `r-000009`.
+    /// ID of the route, such as `r-000009`.
     pub id: String,
-    /// Name of the machine; empty if it is gone.
+    /// Name of the machine; empty if it no longer exists.
     pub machine_name: String,
-    /// Whether the machine is gone, so that the route leads nowhere.
+    /// If set, the machine no longer exists, and traffic to the route is dropped.
     pub blackhole: bool,
-    /// Whether a deletion is refused.
+    /// If set, deletions are refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub protected: bool,
-    /// What was asked for.
+    /// Settings of the route.
     #[serde(flatten)]
     pub route: NewRoute,
 }
@@ -47,7 +47,7 @@ pub(super) struct StoredRoute {
     pub(super) is_protected: bool,
 }
 
-/// Its name is its range, which no other route of its project has.
+/// Lists identify a route by its range, which is unique in its project.
 impl Listed for StoredRoute {
     fn project(&self) -> &str {
         &self.project
@@ -93,7 +93,7 @@ impl Model {
         shown
     }
 
-    /// By hand; `false` if there is none of this id or range.
+    /// Protects a route as an operator does; returns `false` if no route has this ID or range.
     pub(super) fn protect_route(&mut self, id_or_destination: &str, protected: bool) -> bool {
         let mut routes = self.routes.values_mut().map(|stored| &mut stored.object);
         let found = routes.find(|it| it.id == id_or_destination || it.route.destination == id_or_destination);

@@ -6,15 +6,15 @@ use super::DEFAULT_PROJECT;
 use super::listing::Listed;
 use super::model::Model;
 
-/// A volume.
+/// A volume of the simulated cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Volume {
-    /// Such as `v-1`; whoever adds it chooses.
+    /// ID of the volume, such as `v-1`, chosen by the caller.
     pub id: String,
     /// The zones it can be attached in.
     pub zones: Vec<String>,
-    /// Their region.
+    /// Region of the zones.
     pub region: String,
     /// The project it belongs to.
     #[serde(default = "default_project")]

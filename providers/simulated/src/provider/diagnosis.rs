@@ -1,4 +1,4 @@
-//! What `doctor` is told: endpoint, token, project, permissions.
+//! Checks of `doctor`: endpoint, token, project, permissions.
 
 use cloud_provider::Finding;
 use provider_kit::checks::{permissions, reached};
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::Simulated;
 
-/// What the controllers read, in words, and where.
+/// Objects that the controllers read, in words, and their paths.
 const READS: [(&str, &str); 3] =
     [("machines", "/v1/machines"), ("load balancers", "/v1/load-balancers"), ("routes", "/v1/routes")];
 
 impl Simulated {
-    /// From the outside in; what fails hides what is behind it. Nothing but reads.
+    /// Checks from the outside in, by reads only; a failure hides the checks behind it.
     pub(super) async fn look_at_itself(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let credential = "put a valid one into `token`, or into the file of `tokenFile`";

@@ -1,4 +1,4 @@
-//! Load balancers: what a Service desires here, and how the cloud writes it. The rest is the kit's.
+//! Load balancers: the Service's spec, and its form in the cloud's API. The kit does the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -162,7 +162,7 @@ struct Cloud {
     api: Api,
 }
 
-/// The load balancers of the cloud.
+/// Returns the load balancers of the cloud.
 pub(super) fn load_balancers(api: &Api) -> Balancers {
     let machines = Arc::new(api.clone());
     let objects = WholeObjects::new(api.clone(), Arc::clone(&machines) as _);

@@ -50,7 +50,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(Simulated::new(http.build()?, project)))
 }
 
-/// The provider.
+/// The provider of the simulated cloud.
 pub struct Simulated {
     http: Transport,
     instances: Inventory<Api>,
@@ -68,7 +68,7 @@ struct Api {
 }
 
 impl Simulated {
-    /// A provider that talks over `http`; `project`: the one that its token must be for.
+    /// Creates a provider over `http`; `project` is the one that its token must be for.
     #[must_use]
     pub fn new(http: Transport, project: Option<String>) -> Self {
         let http = http.meaning(|refusal| match &*refusal.code {

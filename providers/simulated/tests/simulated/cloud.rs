@@ -150,8 +150,8 @@ async fn a_rate_limit_tells_itself_in_headers() {
     assert_eq!(ask().await, (200, "2 1 60 ".into()));
 }
 
-/// Not a measurement, but a bound that only something quadratic would break.
-/// The shortest time of one of these pages: one in which nobody else had the processor.
+/// Returns the shortest time of a page: not a measurement, but a bound that only quadratic cost would exceed. The
+/// shortest page is one that ran without other load.
 async fn fastest_page(machines: usize, pages: usize) -> Duration {
     use tower::ServiceExt;
     let cloud = Cloud::default();

@@ -1,4 +1,4 @@
-//! Configuration and credential.
+//! Tests of configuration and credentials.
 
 use cloud_provider::{ConfigFile, Setup};
 use provider_simulated::provider::{NAME, factory};

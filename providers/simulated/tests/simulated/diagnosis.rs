@@ -1,4 +1,4 @@
-//! What the provider finds out about itself.
+//! Findings that the provider reports to `doctor`.
 
 use cloud_provider::Severity::{Failure, Ok as Well};
 use cloud_provider::{Finding, Severity};
@@ -39,7 +39,7 @@ async fn each_thing_that_can_be_wrong_has_a_finding_of_its_own() {
     assert!(!text.contains(DEFAULT_TOKEN), "{text}");
 }
 
-/// Over the network: a name that nobody has, and a port where nobody listens.
+/// Connects over the network: to a name that does not exist, and to a port without a listener.
 #[tokio::test]
 async fn an_endpoint_that_is_not_there_is_told_from_a_name_that_is_not() {
     for (base, remedy) in [("http://cloud.invalid", "dnsPolicy"), ("http://127.0.0.1:1", "firewalls")] {

@@ -1,4 +1,5 @@
-//! Load balancers of the provider: idempotent, marked, and nobody else's touched (INV-2, INV-3, INV-7).
+//! Load balancers of the provider: idempotent changes, owner tags, and no changes to objects of others (INV-2, INV-3,
+//! INV-7).
 
 use std::sync::Mutex;
 
@@ -25,7 +26,7 @@ impl Seen {
     }
 }
 
-/// One Service, 17-c0, of a cluster with three Nodes.
+/// Harness: a Service, 17-c0, of a cluster with three Nodes.
 pub(super) struct Scene {
     pub(super) cloud: Cloud,
     provider: Simulated,
@@ -94,14 +95,14 @@ impl Scene {
         Ok(plan.steps.iter().map(ToString::to_string).collect())
     }
 
-    /// What was sent since the last call.
+    /// Returns the requests since the last call.
     fn requests(&self) -> Vec<String> {
         let requests = self.cloud.requests().into_iter().map(|(route, count)| format!("{count} {route}")).collect();
         self.cloud.reset_requests();
         requests
     }
 
-    /// The program ends and starts again: nothing is remembered.
+    /// Restarts the program, so that its caches are empty.
     fn restart(&mut self) {
         self.provider = provider(&self.cloud);
     }
@@ -256,10 +257,13 @@ async fn a_list_that_lags_behind_does_not_overrule_what_is_certain() {
 async fn somebody_elses_load_balancer_is_refused_and_left_alone() {
     let mut scene = Scene::new();
     let table: [(&[(&str, &str)], &str); 5] = [
-        (&[], "carries no mark of this cluster"),
-        (&[("simulated/service-uid", "another")], "mark it to have it taken over: ccm-rs/cluster=5c1d"),
-        (&[("ccm-rs/cluster", "another"), ("ccm-rs/service", "17-c0")], "marked for another cluster, \"another\""),
-        (&[("ccm-rs/cluster", "another"), ("simulated/service-uid", "17-c0")], "marked for another cluster"),
+        (&[], "carries no owner tags of this cluster"),
+        (&[("simulated/service-uid", "another")], "add owner tags to have it adopted: ccm-rs/cluster=5c1d"),
+        (
+            &[("ccm-rs/cluster", "another"), ("ccm-rs/service", "17-c0")],
+            "carries the owner tags of another cluster, \"another\"",
+        ),
+        (&[("ccm-rs/cluster", "another"), ("simulated/service-uid", "17-c0")], "the owner tags of another cluster"),
         (&[("ccm-rs/cluster", "5c1d"), ("ccm-rs/service", "another")], "another Service of this cluster"),
     ];
     for (marks, expected) in table {

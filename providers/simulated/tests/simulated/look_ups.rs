@@ -1,4 +1,5 @@
-//! What is answered about Nodes, for how many requests, and what is never taken for "gone" (INV-1, D-2).
+//! Lookups of Nodes' machines: results, numbers of requests, and errors that never count as "no longer exists" (INV-1,
+//! D-2).
 
 use std::time::Duration;
 
@@ -90,8 +91,8 @@ async fn a_credential_of_another_project_proves_nothing_about_many_nodes() {
     let answers = look_up(&provider, &nodes(&ids), FRESH).await;
     assert_eq!(count(&answers), [0, 0, 200]);
     assert!(answers[0].as_ref().unwrap_err().to_string().contains("lists no instance at all, which proves nothing"));
-    // A single read cannot tell: to this credential there is no such machine. That is what the controllers' witness is
-    // for, a second Node that would be gone as well.
+    // A single read cannot tell: with this credential the machine does not exist. Therefore the controllers need a
+    // control read, a second Node that would be missing as well.
     assert_eq!(count(&look_up(&super::provider(&cloud), &nodes(&ids)[..2], FRESH).await), [0, 2, 0]);
     // Once the list is known to be short, it is read instead, and then it does prove nothing.
     assert_eq!(count(&look_up(&provider, &nodes(&ids)[..2], FRESH).await), [0, 0, 2]);
@@ -110,7 +111,7 @@ async fn a_stale_snapshot_says_nothing_about_a_machine_that_it_does_not_have() {
     tokio::time::sleep(Duration::from_secs(61)).await;
     cloud.inject(Fault::status(500));
     assert_eq!(count(&look_up(&provider, &nodes(&ids), Want::EXISTENCE).await), [0, 0, 200]);
-    // A terminated machine is seen in a young snapshot; who must be sure asks for fresh data.
+    // A recent snapshot shows a terminated machine; callers that must be certain request fresh data.
     cloud.clear_faults();
     look_up(&provider, &nodes(&ids), Want::ADDRESSES).await;
     cloud.terminate(&ids[0]);

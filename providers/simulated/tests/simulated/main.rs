@@ -56,7 +56,7 @@ async fn look_up(provider: &Simulated, nodes: &[Arc<Node>], want: Want) -> Vec<R
     answers
 }
 
-/// How many are present, gone and unknown.
+/// Returns the numbers of present, deleted and unknown machines.
 fn count(answers: &[Result<InstanceState>]) -> [usize; 3] {
     let count = |which: fn(&Result<InstanceState>) -> bool| answers.iter().filter(|answer| which(answer)).count();
     [

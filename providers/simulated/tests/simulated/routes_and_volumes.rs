@@ -88,7 +88,7 @@ async fn a_route_that_exists_already_is_made_once_and_a_foreign_one_in_its_way_i
     provider.routes().unwrap().create(&another, "uid", &wanted).await.unwrap();
     assert_eq!(cloud.routes().len(), 1, "somebody else's that does the same serves as well");
     let err = provider.routes().unwrap().create(&another, "uid", &route(&ids[0], "10.0.0.2")).await.unwrap_err();
-    assert!(err.is_invalid() && err.to_string().contains("mark it with ccm-rs/cluster=another"), "{err}");
+    assert!(err.is_invalid() && err.to_string().contains("add the owner tag ccm-rs/cluster=another"), "{err}");
     let listed = provider.routes().unwrap().list(&cluster()).await.unwrap();
     cloud.protect_route("10.244.0.0/24", true);
     let err = provider.routes().unwrap().delete(&cluster(), &listed[0]).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What a thousand Services cost (INV-8).
+//! Cost of a thousand Services in requests (INV-8).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::load_balancers::service;
 use super::*;
 
 const SERVICES: usize = 1000;
-/// `--concurrent-service-syncs`.
+/// Value of the flag `--concurrent-service-syncs`.
 const WORKERS: usize = 16;
 
 struct Scene {
@@ -27,7 +27,7 @@ struct Scene {
 enum Ask {
     Ensure,
     UpdateTargets,
-    /// As the controller does: look, then delete.
+    /// Read and then delete, as the controller does.
     Delete,
 }
 

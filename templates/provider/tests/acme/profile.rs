@@ -195,7 +195,7 @@ impl CloudProfile for AcmeCloud {
         self.change(name, |it| (it["private_ip"], it["public_ip"]) = (internal.into(), external.into()));
         true
     }
-    /// One list of load balancers before each creation, because their names are not unique.
+    /// The limits allow a list of load balancers before each creation, because their names are not unique.
     fn cost(&self) -> Cost {
         const NODES: usize = 240;
         const SERVICES: usize = 40;

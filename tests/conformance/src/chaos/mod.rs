@@ -5,7 +5,7 @@
 //! Service overlapped; and then the program must be silent.
 //!
 //! `CCM_SEED=n` replays one run (up to the order of tasks that are ready at the same moment) and prints its journal,
-//! `CCM_SEEDS=n` tries so many.
+//! `CCM_SEEDS=n` runs that many.
 
 mod operation;
 mod run;
@@ -19,12 +19,12 @@ use crate::crash::in_parallel;
 use crate::profile::MakeProfile;
 pub use run::{Failure, Run, Tally, run};
 
-/// Which runs.
+/// Seeds of the chaos runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seeds(Vec<u64>);
 
 impl Seeds {
-    /// `CCM_SEED`, or as many as `CCM_SEEDS` says, or so many.
+    /// Returns the seed in `CCM_SEED`, or as many seeds as `CCM_SEEDS` says, or `count` by default.
     ///
     /// # Panics
     /// If one of them is no number.
@@ -38,14 +38,14 @@ impl Seeds {
         }
     }
 
-    /// How many.
+    /// Returns the number of seeds.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 }
 
-/// Plays so many runs, or as `CCM_SEED` and `CCM_SEEDS` say.
+/// Runs the chaos proof with this number of seeds, or with those of `CCM_SEED` and `CCM_SEEDS`.
 ///
 /// # Panics
 /// If a run ends badly, or too little happened.

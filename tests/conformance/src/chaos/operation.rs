@@ -1,4 +1,4 @@
-//! What users, kubelets and machines do, as the dice fall.
+//! Random operations of users, kubelets and machines.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,14 @@ use crate::settled::has_condition;
 
 /// Services have these names, so that names come again.
 const SERVICES: [&str; 7] = ["web", "mail", "api", "dns", "git", "shop", "chat"];
-/// This Node stays, as a witness of the others (D-2).
+/// A Node that always stays, as a control read for the others (D-2).
 const ANCHOR: &str = "worker-1";
-/// At most so many Nodes.
+/// Maximum number of Nodes.
 const MOST_NODES: usize = 7;
 /// The class of another controller.
 const OTHER_CLASS: &str = "example.com/other";
 
-/// Does something that can be done right now; says what, or nothing if the dice chose what cannot be done.
+/// Performs a random operation and describes it; returns nothing if the chosen operation is impossible now.
 pub(super) async fn operate(harness: &Harness, dice: &mut fastrand::Rng, serial: usize) -> Option<String> {
     match dice.u8(0..20) {
         0..=3 => create_service(harness, dice).await,
@@ -81,7 +81,10 @@ async fn change_service(harness: &Harness, dice: &mut fastrand::Rng) -> Option<S
         5 if !is_balanced => {
             json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": OTHER_CLASS}})
         }
-        _ => json!({"spec": {"sessionAffinity": if dice.bool() { "ClientIP" } else { "None" }}}),
+        _ => {
+            let is_sticky = dice.bool() && harness.cloud.has_session_affinity();
+            json!({"spec": {"sessionAffinity": if is_sticky { "ClientIP" } else { "None" }}})
+        }
     };
     harness.user.patch_service(&name, &patch).await;
     Some(format!("Service {name} is patched: {patch}"))
@@ -94,7 +97,7 @@ async fn delete_service(harness: &Harness, dice: &mut fastrand::Rng) -> Option<S
     Some(format!("Service {name} is deleted"))
 }
 
-/// A machine and its Node; the Node may come first, or much later.
+/// Creates a machine and its Node; the Node may come first, or much later.
 async fn join(harness: &Harness, dice: &mut fastrand::Rng, serial: usize) -> Option<String> {
     if harness.api.list("nodes").len() >= MOST_NODES {
         return None;
@@ -108,7 +111,7 @@ async fn join(harness: &Harness, dice: &mut fastrand::Rng, serial: usize) -> Opt
     Some(format!("Node {name} joins"))
 }
 
-/// The kubelet of a machine registers its Node, with a Pod CIDR that no other Node has.
+/// Registers the Node of a machine, with a Pod CIDR that no other Node has.
 pub(super) async fn register(harness: &Harness, name: &str) {
     let taken: Vec<Value> = harness.api.list("nodes").iter().map(|it| it["spec"]["podCIDR"].clone()).collect();
     let cidr = (1..=250).map(|number| format!("10.244.{number}.0/24")).find(|it| !taken.contains(&json!(it)));
@@ -148,7 +151,7 @@ async fn terminate(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String
     Some(format!("machine {name} is terminated"))
 }
 
-/// Somebody deletes a Node; its kubelet may register it again.
+/// Deletes a Node; its kubelet may register it again.
 async fn leave(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> {
     let nodes = nodes(harness);
     let name = name(one(dice, &nodes)?);
@@ -170,7 +173,7 @@ async fn exclude(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> 
     Some(format!("Node {name} has label {label}: {value}"))
 }
 
-/// The trouble is over: kubelets of running machines are there and ready, those of others are not.
+/// Ends the faults: kubelets of running machines run and are ready, those of others are not.
 pub(super) async fn heal(harness: &Harness) {
     for machine in harness.cloud.machines() {
         if harness.api.get("nodes", None, &machine.name).is_none() && !machine.is_stopped {

@@ -1,4 +1,4 @@
-//! One run, from a seed.
+//! A chaos run from a seed.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,24 +9,25 @@ use crate::harness::Harness;
 use crate::profile::MakeProfile;
 use crate::virtual_time::VirtualTime;
 
-/// How long, in virtual time, things may take to settle: the longest back-off (1000 s) and a held deletion included.
+/// Time-out for everything to settle, in virtual time: longer than the longest back-off (1000 s) and a deferred
+/// deletion.
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
-/// What was cut short shortly before, such as writing a condition, is made up for in this time: a time-out and the longest
-/// back-off of a Service.
+/// Time after which interrupted work, such as writing a condition, is repeated: a time-out and the longest back-off of
+/// a Service.
 const AFTERMATH: Duration = Duration::from_secs(60 + 300 + 30);
-/// How long it must stay settled and silent in the end.
+/// Time for which everything must stay settled and idle at the end.
 const QUIET: Duration = Duration::from_secs(6 * 60);
 /// A process that could not start is started again after this, as a Pod is.
 const BEFORE_RESTART: Duration = Duration::from_secs(5);
-/// How long a stop may take before it is a kill.
+/// Time in which a stop must end before the process is killed.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What was done.
+/// Counts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Operations of users, kubelets and machines; restarts and kills of the program.
     pub operations: usize,
-    /// Faults.
+    /// Number of injected faults.
     pub troubles: usize,
     /// Requests that they hit.
     pub hits: usize,
@@ -34,7 +35,7 @@ pub struct Tally {
     pub lives: usize,
     /// Requests of the program.
     pub requests: usize,
-    /// How long it took, in virtual time.
+    /// Duration of the run in virtual time.
     pub virtual_time: Duration,
 }
 
@@ -52,24 +53,24 @@ impl Tally {
 /// A run that is over.
 #[derive(Debug)]
 pub struct Run {
-    /// What was done.
+    /// Counts of the run.
     pub tally: Tally,
     /// Every operation and fault, with its time.
     pub script: Vec<String>,
-    /// Everything that happened, requests and their answers too.
+    /// Events of the run in order, with all requests and their responses.
     pub journal: Vec<String>,
-    /// How it ended badly, if so.
+    /// Failure of the run, if any.
     pub failure: Option<Failure>,
 }
 
 /// A run that ended badly.
 #[derive(Debug)]
 pub struct Failure {
-    /// `CCM_SEED` replays it.
+    /// Seed of the run; `CCM_SEED` replays it.
     pub seed: u64,
-    /// What is wrong.
+    /// Problems that were found.
     pub problems: Vec<String>,
-    /// What happened last.
+    /// Last events of the script.
     script: Vec<String>,
     last: Vec<Passed>,
     warnings: Vec<String>,
@@ -126,7 +127,7 @@ pub fn run(cloud: MakeProfile, seed: u64) -> Run {
     Run { tally, script: script.log, journal: harness.injector.journal(), failure }
 }
 
-/// One life of the program; at the end of the script, what is wrong in the end.
+/// Runs the program once. Returns the problems at the end of the script.
 async fn live(harness: &Harness, script: &mut Script, is_first: bool) -> Option<Vec<String>> {
     if is_first {
         script.begin(harness).await;

@@ -1,4 +1,4 @@
-//! The order of things, as the dice fall. It outlives the lives of the program.
+//! Random sequence of operations and faults, which continues across restarts of the program.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ const OPERATIONS: usize = 40;
 /// Faults in each run, at least.
 const TROUBLES: usize = 30;
 
-/// What happens to the program at some point of the script.
+/// Effect of the script on the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It is killed.
+    /// The program is killed.
     Killed,
-    /// It is stopped as an operator does.
+    /// The program is stopped with SIGTERM.
     Stopped,
     /// The script is over.
     Over,
 }
 
-/// The script.
+/// Sequence of operations and faults.
 pub(super) struct Script {
     dice: fastrand::Rng,
     begun: Option<Instant>,
@@ -37,7 +37,7 @@ pub(super) struct Script {
     pub(super) lost: Vec<String>,
     pub(super) operations: usize,
     pub(super) troubles: usize,
-    /// What happened, with the seconds since the beginning.
+    /// Events of the script, with the seconds since its start.
     pub(super) log: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Script {
         self.log.push(format!("{:>8.1} s  {what}", begun.elapsed().as_secs_f64()));
     }
 
-    /// The cluster that it begins with.
+    /// Creates the initial cluster.
     pub(super) async fn begin(&mut self, harness: &Harness) {
         self.note(harness, "three Nodes are there");
         for number in 1..=3 {
@@ -79,7 +79,7 @@ impl Script {
         }
     }
 
-    /// The API server forgets its Services for a while.
+    /// Hides the Services in the API server for a while.
     fn forget_services(&mut self, harness: &Harness) {
         let lasts = Duration::from_secs(self.dice.u64(1..=200));
         let is_settled = self.confused_until.is_none() && crate::settled::unsettled(harness).is_empty();
@@ -94,7 +94,7 @@ impl Script {
         let is_time = |it: &mut (Instant, _)| at_once || it.0 <= Instant::now();
         let Some((_, before)) = self.forgotten_until.take_if(is_time) else { return };
         let now = harness.cloud.load_balancers();
-        // With another project's credential nothing of ours is seen.
+        // With another project's credential, the program sees none of its own objects.
         let before = before.filter(|_| self.confused_until.is_none());
         for balancer in before.into_iter().flatten().filter(|it| it.service_uid.is_some()) {
             if !now.iter().any(|it| it.service_uid == balancer.service_uid && it.address == balancer.address) {
@@ -105,7 +105,8 @@ impl Script {
         self.note(harness, "the API server shows the Services again");
     }
 
-    /// Goes on up to the next turn of the program. What is dropped at an await is taken up by the next call.
+    /// Continues until the next effect on the program. If the future is dropped at an await, the next call resumes
+    /// there.
     pub(super) async fn go_on(&mut self, harness: &Harness) -> Turn {
         while self.operations < OPERATIONS || self.troubles < TROUBLES {
             tokio::time::sleep(self.pause()).await;
@@ -161,7 +162,7 @@ impl Script {
         turn
     }
 
-    /// Often nothing, so that things meet; sometimes long enough that they settle.
+    /// Returns a random pause: often none, so that operations overlap; sometimes long enough for everything to settle.
     fn pause(&mut self) -> Duration {
         let milliseconds = match self.dice.u8(0..10) {
             0..=4 => self.dice.u64(0..=1500),

@@ -1,4 +1,4 @@
-//! What goes wrong, as the dice fall.
+//! Random faults of the cloud and the API server.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::fault_injector::{Disturbance, Side, Trouble};
 use crate::harness::Harness;
 
-/// Makes something go wrong, for a while; says what.
+/// Injects a random fault for a while, and describes it.
 pub(super) fn strike(harness: &Harness, dice: &mut fastrand::Rng) -> String {
     let side = if dice.bool() { Side::Kubernetes } else { Side::Cloud };
     let lasts = Duration::from_secs(dice.u64(1..=40));

@@ -1,4 +1,4 @@
-//! What the stories are made of. Each deed is over before anybody else runs.
+//! Actions of the scenarios. Each action completes before other tasks run.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -9,7 +9,7 @@ use crate::harness::Harness;
 /// A deed that is still to be done.
 pub(super) type Deed<'a> = BoxFuture<'a, ()>;
 
-/// A machine and its Node, with a Pod CIDR of the name's number.
+/// Adds a machine and its Node, with a Pod CIDR of the name's number.
 pub(super) fn node_joins<'a>(harness: &'a Harness, name: &'a str) -> Deed<'a> {
     async move {
         harness.cloud.add_machine(name);
@@ -19,7 +19,7 @@ pub(super) fn node_joins<'a>(harness: &'a Harness, name: &'a str) -> Deed<'a> {
     .boxed()
 }
 
-/// `worker-1` and `worker-2` join.
+/// Adds the Nodes `worker-1` and `worker-2`.
 pub(super) fn two_nodes(harness: &Harness) -> Deed<'_> {
     async move {
         node_joins(harness, "worker-1").await;
@@ -28,7 +28,7 @@ pub(super) fn two_nodes(harness: &Harness) -> Deed<'_> {
     .boxed()
 }
 
-/// `worker-1` and `worker-2` join, and Service `web` is created.
+/// Adds the Nodes `worker-1` and `worker-2`, and creates Service `web`.
 pub(super) fn a_service(harness: &Harness) -> Deed<'_> {
     async move {
         two_nodes(harness).await;
@@ -72,17 +72,17 @@ pub(super) fn annotations_change(harness: &Harness) -> Deed<'_> {
     change(harness, json!({"metadata": {"annotations": {"example.com/owner": "platform"}}}))
 }
 
-/// `spec.type` of Service `web`.
+/// Changes `spec.type` of Service `web`.
 pub(super) fn set_type<'a>(harness: &'a Harness, kind: &str) -> Deed<'a> {
     change(harness, json!({"spec": {"type": kind}}))
 }
 
-/// Service `web` becomes another controller's.
+/// Assigns Service `web` to another controller.
 pub(super) fn set_other_class(harness: &Harness) -> Deed<'_> {
     change(harness, json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/other"}}))
 }
 
-/// Three Services; the cloud refuses every change for one of them.
+/// Creates three Services; the cloud refuses every change for one of them.
 pub(super) fn three_services_one_hopeless(harness: &Harness) -> Deed<'_> {
     async move {
         service_comes(harness, "broken").await;
@@ -93,7 +93,7 @@ pub(super) fn three_services_one_hopeless(harness: &Harness) -> Deed<'_> {
     .boxed()
 }
 
-/// A Node joins, another one's machine ends, a Service changes, another one is created: all at once.
+/// Adds a Node, terminates the machine of another, changes a Service and creates another one, all at once.
 pub(super) fn everything_at_once(harness: &Harness) -> Deed<'_> {
     async move {
         node_joins(harness, "worker-3").await;
@@ -104,13 +104,13 @@ pub(super) fn everything_at_once(harness: &Harness) -> Deed<'_> {
     .boxed()
 }
 
-/// The API server shows no object of this kind.
+/// Hides the objects of this kind in the API server.
 pub(super) fn api_forgets<'a>(harness: &'a Harness, kind: &'a str) -> Deed<'a> {
     harness.api.forget(kind);
     std::future::ready(()).boxed()
 }
 
-/// The API server shows them again.
+/// Shows the objects of this kind in the API server again.
 pub(super) fn api_remembers<'a>(harness: &'a Harness, kind: &'a str) -> Deed<'a> {
     harness.api.remember(kind);
     std::future::ready(()).boxed()

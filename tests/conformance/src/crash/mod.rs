@@ -1,9 +1,9 @@
 //! INV-2: killed after any single request, at any step, a restart converges to the same end state.
 //!
-//! A [`Scenario`] is played once undisturbed, to count its requests to Kubernetes and to the cloud and to see how it ends.
-//! Then it is played twice for each of these requests: all state of the process is dropped right before the request, and
-//! right after it was carried out but not answered. A new life of the program goes on; in the end everything must look as
-//! after the undisturbed play, and the program must be silent.
+//! A [`Scenario`] runs once undisturbed, to count its requests to Kubernetes and to the cloud and to record the end
+//! state. Then it runs twice for each of these requests: all state of the process is dropped right before the request,
+//! and right after it was carried out but not answered. The program restarts; in the end the state must equal that of
+//! the undisturbed run, and the program must be idle.
 //!
 //! A request that creates a load balancer is also carried out late: after the next run of the program has listed them.
 
@@ -26,28 +26,28 @@ use play::Reference;
 pub use report::{Failure, Report, Row};
 pub use scenarios::SCENARIOS;
 
-/// What users, kubelets and the cloud's machines do. It is over before anybody else runs.
+/// An action of users, kubelets or the cloud's machines. It completes before other tasks run.
 pub type Action = for<'a> fn(&'a Harness) -> BoxFuture<'a, ()>;
 
 /// A step of a story.
 #[derive(Clone, Copy)]
 pub enum Step {
-    /// Something is done, and everything must settle.
+    /// Runs the action, and waits until everything has settled.
     Settled(Action),
-    /// Something is done, and the next thing so much later, settled or not.
+    /// Runs the action, and the next step after this time, settled or not.
     Then(Action, Duration),
 }
 
-/// A story.
+/// A scenario with its steps.
 #[derive(Clone, Copy)]
 pub struct Scenario {
-    /// Its name, in reports.
+    /// Name of the scenario in reports.
     pub name: &'static str,
-    /// Whether Pod CIDRs are routed.
+    /// If set, Pod CIDRs are routed.
     pub routes: bool,
-    /// What is there before; an undisturbed life of the program settles it.
+    /// Initial objects, which an undisturbed run of the program settles.
     pub set_up: Option<Action>,
-    /// What happens.
+    /// Steps of the scenario.
     pub steps: &'static [Step],
 }
 
@@ -58,13 +58,13 @@ impl Scenario {
     }
 }
 
-/// So often a request that was not made is waited for.
+/// Attempts at a crash point whose request was not sent.
 const TRIES: usize = 3;
 
 /// Plays all [`SCENARIOS`], or those whose name contains `CCM_SCENARIO`, as [`proof_of`].
 ///
 /// # Panics
-/// As [`proof_of`], and if there is no such scenario.
+/// Panics like [`proof_of`], and if the scenario does not exist.
 pub fn proof(cloud: MakeProfile, every: usize) -> Report {
     let chosen = std::env::var("CCM_SCENARIO").unwrap_or_default();
     let has_routes = cloud().capabilities().routes;
@@ -74,11 +74,11 @@ pub fn proof(cloud: MakeProfile, every: usize) -> Report {
     proof_of(cloud, &scenarios, every)
 }
 
-/// Plays these scenarios at one crash point of so many: 1, unless a cloud needs so many requests that all of them are a task of
-/// their own. `CCM_CRASH_EVERY` says another number.
+/// Runs these scenarios at one crash point of `every`: 1, unless a cloud needs so many requests that all of them would
+/// take too long. `CCM_CRASH_EVERY` overrides the number.
 ///
 /// # Panics
-/// As [`at_every_request`], and if the variable says nothing that can be played.
+/// Panics like [`at_every_request`], and if the variable is invalid.
 pub fn proof_of(cloud: MakeProfile, scenarios: &[Scenario], every: usize) -> Report {
     let asked = std::env::var("CCM_CRASH_EVERY").ok();
     let every = asked.map_or(every, |text| text.parse().expect("a number in CCM_CRASH_EVERY"));
@@ -92,7 +92,7 @@ pub fn proof_of(cloud: MakeProfile, scenarios: &[Scenario], every: usize) -> Rep
 /// Kills the program at every request of these scenarios, before and after it, and prints scenarios × crash points.
 ///
 /// # Panics
-/// If a play does not end as the undisturbed one; the text says which, where, and what is different.
+/// If a run does not end like the undisturbed one; the text names the crash point and the differences.
 pub fn at_every_request(cloud: MakeProfile, scenarios: &[Scenario]) -> Report {
     at_requests(cloud, scenarios, 1)
 }
@@ -109,7 +109,7 @@ fn at_requests(cloud: MakeProfile, scenarios: &[Scenario], every: usize) -> Repo
     report
 }
 
-/// As [`at_every_request`], without a judgement.
+/// Crashes the program like [`at_every_request`], without a judgement.
 #[must_use]
 pub fn try_every_request(cloud: MakeProfile, scenarios: &[Scenario]) -> Report {
     try_requests(cloud, scenarios, 1)
@@ -165,7 +165,7 @@ fn try_requests(cloud: MakeProfile, scenarios: &[Scenario], every: usize) -> Rep
     report
 }
 
-/// Does so many pieces of work on all cores; each has a thread, and with it a virtual time, of its own.
+/// Runs `count` pieces of work on all cores; each has a thread, and thus a virtual time, of its own.
 pub(crate) fn in_parallel(count: usize, work: impl Fn(usize) + Sync) {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

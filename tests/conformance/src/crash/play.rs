@@ -1,4 +1,4 @@
-//! One play of a scenario: undisturbed, or with a crash.
+//! An execution of a scenario: undisturbed, or with a crash.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use crate::harness::Harness;
 use crate::profile::MakeProfile;
 use crate::virtual_time::VirtualTime;
 
-/// How long, in virtual time, things may take to settle after an action, crash and back-off included.
+/// Time-out for everything to settle after an action, crash and back-off included, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
-/// What is still under way when everything is settled, such as an operation of the cloud, ends in this time.
+/// Time in which operations that are in progress when everything has settled, such as those of the cloud, end.
 const LINGER: Duration = Duration::from_secs(6);
-/// How long it must stay settled and silent in the end.
+/// Time for which everything must stay settled and idle at the end.
 const QUIET: Duration = Duration::from_secs(60);
-/// Between the start of a life and the next action.
+/// Time between the start of a run and the next action.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The order of requests must be the same in each play: so must be every jitter.
 const SEED: u64 = 1;
 
-/// What the undisturbed play was like.
+/// Requests and end state of the undisturbed execution.
 pub(super) struct Reference {
     pub(super) requests: Vec<Passed>,
     end: EndState,
 }
 
-/// A harness on which one request follows the other: one worker everywhere.
+/// Returns a harness on which one request follows the other: one worker everywhere.
 fn harness(cloud: MakeProfile, scenario: &Scenario) -> Harness {
     fastrand::seed(SEED);
     let mut options = Options::default();
@@ -41,7 +41,7 @@ fn harness(cloud: MakeProfile, scenario: &Scenario) -> Harness {
     if scenario.routes { builder.routes().build() } else { builder.build() }
 }
 
-/// Plays the set-up, in a life of its own.
+/// Runs the set-up in a run of its own.
 fn set_up(harness: &Harness, time: &mut VirtualTime, scenario: &Scenario) -> Result<(), Vec<String>> {
     let Some(set_up) = scenario.set_up else { return Ok(()) };
     time.live(async || {
@@ -103,8 +103,9 @@ pub(super) fn undisturbed(cloud: MakeProfile, scenario: &Scenario) -> Result<Ref
     play().map_err(|problems| Box::new(Failure::undisturbed(scenario.name, problems, &harness)))
 }
 
-/// Plays with a crash. Whether the request was made at all: tasks that are ready at the same moment may run in another order
-/// than in the undisturbed play, and what they share may then take fewer requests. Such a play ends undisturbed, and well.
+/// Runs the scenario with a crash. Returns whether the request was sent at all: tasks that are ready at the same moment
+/// may run in another order than in the undisturbed run, and shared work may then take fewer requests. Such a run ends
+/// undisturbed, and counts as a success.
 pub(super) fn killed(
     cloud: MakeProfile,
     scenario: &Scenario,
@@ -147,7 +148,7 @@ pub(super) fn killed(
     })
 }
 
-/// Waits until everything looks as after the undisturbed play.
+/// Waits until the state equals that after the undisturbed run.
 async fn equal(harness: &Harness, end: &EndState) -> Result<(), Vec<String>> {
     let deadline = tokio::time::Instant::now() + PATIENCE / 3;
     loop {
@@ -162,12 +163,12 @@ async fn equal(harness: &Harness, end: &EndState) -> Result<(), Vec<String>> {
     }
 }
 
-/// What was wrong with the time since `mutations` were counted: nothing may have been changed.
+/// Returns the problems since `mutations` were counted: nothing may have been changed.
 fn silent(harness: &Harness, mutations: usize, end: &EndState) -> Vec<String> {
     let mut problems = harness.violations();
     problems.extend(end.differences(&EndState::of(harness)));
     let more = harness.injector.mutations() - mutations;
-    // What cannot succeed is tried again and again.
+    // Hopeless changes are retried forever.
     if more > 0 && !harness.has_hopeless() {
         problems.push(format!("{more} mutating requests although everything is settled (INV-3)"));
     }

@@ -1,4 +1,4 @@
-//! What came of it, for people.
+//! Report of the crash scenarios, for people.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,31 +6,31 @@ use std::time::Duration;
 use crate::fault_injector::{Moment, Passed, Side};
 use crate::harness::Harness;
 
-/// What came of all scenarios.
+/// Results of all scenarios.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Crash points at which the program was killed.
     pub tried: usize,
-    /// One row for each scenario.
+    /// Rows, one for each scenario.
     pub rows: Vec<Row>,
     /// Plays that did not end as they should.
     pub failures: Vec<Failure>,
-    /// Crash points at which nothing was killed, because the request was not made in that play.
+    /// Crash points at which the program was not killed, because the request was not sent in that run.
     pub unreached: usize,
-    /// How long it all took, in real time.
+    /// Duration of all scenarios, in real time.
     pub took: Duration,
 }
 
 /// The requests of one scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Its name.
+    /// Name of the scenario.
     pub scenario: &'static str,
-    /// Requests to Kubernetes.
+    /// Number of requests to Kubernetes.
     pub kubernetes: usize,
     /// Requests to the cloud.
     pub cloud: usize,
-    /// Those of both that ask for a change.
+    /// Number of requests of both that ask for a change.
     pub mutations: usize,
 }
 
@@ -45,7 +45,7 @@ impl Row {
         }
     }
 
-    /// Before and after each request.
+    /// Returns the number of crash points: before and after each request.
     #[must_use]
     pub fn crash_points(&self) -> usize {
         2 * (self.kubernetes + self.cloud)
@@ -55,17 +55,17 @@ impl Row {
 /// A play that did not end as it should.
 #[derive(Debug)]
 pub struct Failure {
-    /// Which scenario.
+    /// Name of the scenario.
     pub scenario: &'static str,
     /// At which request, from 1; 0: undisturbed.
     pub number: usize,
     /// Before or after it.
     pub moment: Option<Moment>,
-    /// The request.
+    /// Request at which the program was killed.
     pub request: Option<Passed>,
-    /// What is wrong.
+    /// Problems that were found.
     pub problems: Vec<String>,
-    /// The last requests.
+    /// Last requests before the failure.
     pub last: Vec<Passed>,
     /// The last warnings that the program wrote as events.
     pub warnings: Vec<String>,
@@ -97,13 +97,13 @@ impl fmt::Display for Failure {
 }
 
 impl Report {
-    /// Crash points of all scenarios.
+    /// Returns the number of crash points of all scenarios.
     #[must_use]
     pub fn crash_points(&self) -> usize {
         self.rows.iter().map(Row::crash_points).sum()
     }
 
-    /// The first failures in full, and the number of all.
+    /// Returns the first failures in full, and the number of all.
     #[must_use]
     pub fn explain(&self) -> String {
         let mut scenarios: Vec<&str> = self.failures.iter().map(|it| it.scenario).collect();

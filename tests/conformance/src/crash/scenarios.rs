@@ -1,4 +1,4 @@
-//! The stories.
+//! Scenarios of the crash proof.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_millis(700);
 /// Long enough for a new list, and shorter than what was forgotten is held.
 const A_WHILE: Duration = Duration::from_secs(20);
 
-/// All stories.
+/// The scenarios in the order of the report.
 pub const SCENARIOS: [Scenario; 17] = [
     Scenario {
         name: "a Node is initialised",

@@ -14,16 +14,16 @@ use crate::virtual_time::VirtualTime;
 /// The most requests to the cloud for something. Polls are not counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// Those that ask for a change.
+    /// Requests that ask for a change.
     pub changes: usize,
-    /// All others.
+    /// Requests that only read.
     pub reads: usize,
 }
 
-/// How many Nodes and Services there are, and what they may cost.
+/// Numbers of Nodes and Services, and limits of their requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Nodes.
+    /// Number of Nodes in the cluster.
     pub nodes: usize,
     /// Services with two ports each.
     pub services: usize,
@@ -95,7 +95,7 @@ async fn hold(harness: &Harness, cost: &Cost) {
     cost.steady.hold("ten steady minutes", &harness.account());
     assert_eq!(harness.injector.mutations(), mutations, "steady");
 
-    // Nodes that are not ready are looked for in the cloud every five seconds, all of them at once.
+    // Nodes that are not ready are looked up in the cloud every five seconds, all of them at once.
     for number in 1..=nodes / 2 {
         harness.user.set_ready(&format!("worker-{number}"), false).await;
     }

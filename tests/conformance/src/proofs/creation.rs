@@ -10,7 +10,7 @@ use crate::fault_injector::{Disturbance, Moment, Side, Trouble};
 use crate::profile::MakeProfile;
 use crate::virtual_time::VirtualTime;
 
-/// As [`late_creations`], in a cluster with Nodes and in one without.
+/// Runs [`late_creations`] in a cluster with Nodes and in one without.
 ///
 /// # Panics
 /// If it does not hold.
@@ -20,9 +20,10 @@ pub fn late_creations_lead_to_no_second_load_balancer(make: MakeProfile) {
     }
 }
 
-/// The program is killed while its request to create a load balancer is on its way. The request is carried out after the next
-/// run of the program has listed the load balancers: that list shows none, and there is one. A provider that takes names for
-/// unique which are not creates a second one, at the latest where there is no Node whose machine would have been looked for.
+/// The program is killed while its request to create a load balancer is in flight. The request is carried out after the
+/// next run of the program has listed the load balancers: the list lacks a load balancer that will exist. A provider
+/// that wrongly relies on unique names creates a second one, at the latest if there is no Node whose machine it would
+/// look up.
 ///
 /// # Panics
 /// If it does not hold.

@@ -29,7 +29,7 @@ pub fn finalizer_comes_before_the_first_cloud_write_and_goes_after_the_last(make
     });
 }
 
-/// All objects of the cloud, in an order that means nothing.
+/// Returns all objects of the cloud in a canonical order.
 fn objects(harness: &Harness) -> Vec<String> {
     let mut objects: Vec<String> = harness.cloud.objects().iter().map(Value::to_string).collect();
     objects.sort();
@@ -60,8 +60,9 @@ pub fn deleted_services_leave_nothing_behind(make: MakeProfile) {
     });
 }
 
-/// A load balancer that the cloud protects against deletion stays, with a warning. A Service that waits for it goes with it when
-/// the protection ends; some Go cloud-controller-managers, and their successors here, let the Service go at once.
+/// A load balancer that the cloud protects against deletion stays, with a warning. The Service waits and is deleted
+/// when the protection ends; some Go cloud-controller-managers, and their replacements here, let the Service go at
+/// once.
 ///
 /// # Panics
 /// If it does not hold.

@@ -1,4 +1,4 @@
-//! What a cloud says is read up to a limit, whatever it says (P-3).
+//! Limits of what is read from a cloud's responses (P-3).
 
 use fake_cloud::{Fault, FaultKind};
 use provider_kit::transport::{MOST_OF_A_LIST, MOST_OF_A_REFUSAL};
@@ -6,13 +6,13 @@ use provider_kit::transport::{MOST_OF_A_LIST, MOST_OF_A_REFUSAL};
 use super::{minutes, prove, settled};
 use crate::profile::MakeProfile;
 
-/// What is taken of a body beyond its limit: the part that shows that it is too long, and one that was ready.
+/// Bytes that are read of a body beyond its limit: the chunk that exceeds the limit, and one that was buffered.
 const MORE: usize = 128 << 10;
 /// The most requests of an hour in which nothing succeeds: each waits longer than the one before.
 const REQUESTS: usize = 2_000;
 
-/// Answers without an end are not read to it, are not asked for again and again, and nothing is concluded from them: when
-/// the cloud is well again, everything converges.
+/// Endless responses are read up to a limit, are not requested again and again, and prove nothing: when the cloud has
+/// recovered, everything converges.
 ///
 /// # Panics
 /// If it does not hold.

@@ -1,4 +1,4 @@
-//! INV-4: leadership.
+//! INV-4: fencing of writes by leadership.
 
 use cloud_provider::Fence;
 

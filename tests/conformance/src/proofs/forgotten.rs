@@ -7,7 +7,7 @@ use crate::profile::MakeProfile;
 
 /// The delay of the guard, as it is by default.
 const DELAY: Duration = Duration::from_secs(300);
-/// What follows it in this time.
+/// Time after the delay in which its effects show.
 const MARGIN: Duration = Duration::from_secs(90);
 
 /// INV-9: a Service that the API server forgot keeps its load balancer until its absence is confirmed, and Nodes that it
@@ -45,7 +45,7 @@ pub fn forgotten_services_and_nodes_keep_their_load_balancers(make: MakeProfile)
         tokio::time::sleep(DELAY + MARGIN).await;
         expect_unchanged("when they are shown again, too");
 
-        // One Service, for good.
+        // One Service is deleted for good.
         assert!(harness.api.remove("services", Some("default"), "service-6"));
         tokio::time::sleep(DELAY - MARGIN).await;
         expect_unchanged("while nothing confirms that the Service is gone");

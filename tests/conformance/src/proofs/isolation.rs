@@ -19,7 +19,7 @@ pub fn hanging_and_failing_services_delay_no_other_service(make: MakeProfile) {
     prove(make, async |harness| {
         harness.join(1..=2).await;
         let _program = settled(&harness).await;
-        // So long a load balancer takes in peace.
+        // Duration of an undisturbed sync.
         let begun = Instant::now();
         harness.user.create_service("first", &[80]).await;
         while harness.address("first").is_none() {

@@ -10,7 +10,7 @@ use crate::virtual_time::VirtualTime;
 /// More than a page of most clouds.
 const SERVICES: usize = 60;
 
-/// As [`partial_lists`].
+/// Runs [`partial_lists`] in virtual time.
 ///
 /// # Panics
 /// If it does not hold.
@@ -18,8 +18,8 @@ pub fn partial_lists_of_load_balancers_prove_no_absence(make: MakeProfile) {
     VirtualTime::default().live(async || partial_lists(&Harness::boxed(make()).build()).await);
 }
 
-/// A page of the list of load balancers fails, is missing, is said to be the last one, and so on. A provider that takes what it
-/// has read for all there is creates load balancers again, and leaks those of deleted Services.
+/// A page of the list of load balancers fails, is missing, is reported as the last one, and so on. A provider that
+/// treats a partial list as complete creates load balancers again, and leaks those of deleted Services.
 ///
 /// # Panics
 /// If it does not hold.
@@ -32,7 +32,7 @@ pub async fn partial_lists(harness: &Harness) {
     settled(harness).await.stop().await;
     let second_page_fails = Fault::refused(list, 500).after(1);
     let of_lists = cloud.list_faults(list).into_iter().filter(|it| it.route == list);
-    // An empty answer that says that it is whole is no partial list.
+    // An empty response that claims to be complete is not a partial list.
     let is_partial = |it: &Fault| !matches!(it.kind, FaultKind::EndlessAnswer | FaultKind::EmptyList);
     for (round, fault) in of_lists.filter(is_partial).chain([second_page_fails]).enumerate() {
         let number = SERVICES - 3 * round;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::{prove, settled};
 use crate::profile::MakeProfile;
 
-/// INV-1: a Node is deleted only when its machine is gone for certain. The list of 60 machines should have several pages.
+/// INV-1: a Node is deleted only when its machine certainly no longer exists. The list of 60 machines should have
+/// several pages.
 ///
 /// # Panics
 /// If it does not hold.

@@ -22,14 +22,14 @@ const CRASHES: usize = 12;
 /// Time in which background work of the cloud ends.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// A harness on which each run is the same.
+/// Returns a harness on which each run is the same.
 fn harness(make: MakeProfile) -> Harness {
     fastrand::seed(1);
     Harness::boxed(make()).routes().build()
 }
 
-/// A cluster with a live Service `web`, the orphans of two deleted Services, and things of others. Returns the UIDs in the owner tags
-/// of all other load balancers.
+/// Creates a cluster with a live Service `web`, the orphans of two deleted Services, and things of others. Returns the
+/// UIDs in the owner tags of all other load balancers.
 async fn leave_orphans(harness: &Harness) -> Uids {
     harness.join(1..=3).await;
     harness.cloud.leave_things_of_others();

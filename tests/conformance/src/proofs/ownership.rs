@@ -1,4 +1,4 @@
-//! INV-7: what belongs to others, what others do to ours, and load balancers that users choose.
+//! INV-7: objects of others, changes by others to the program's objects, and load balancers that users select.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::fault_injector::{Passed, Side};
 use crate::profile::{MakeProfile, Namesake};
 use crate::virtual_time::VirtualTime;
 
-/// INV-7: what is not ours stays as it is while Nodes and Services come, change and go.
+/// INV-7: objects of others stay unchanged while Nodes and Services are created, changed and deleted.
 ///
 /// # Panics
 /// If it does not hold.
@@ -37,7 +37,7 @@ pub fn things_of_others_stay_as_they_are(make: MakeProfile) {
     });
 }
 
-/// What somebody changed or deleted in the cloud's console is repaired when the Services are synced the next time.
+/// Proves that changes and deletions in the cloud's console are repaired at the next sync of the Services.
 ///
 /// # Panics
 /// If it does not hold.
@@ -63,7 +63,8 @@ pub fn drift_is_repaired_at_the_next_sync(make: MakeProfile) {
     });
 }
 
-/// Asserts that an annotation of each Service names the ID of its load balancer: ours, or one that the cloud's Go program knows.
+/// Asserts that an annotation of each Service names the ID of its load balancer: this program's, or that of the cloud's
+/// Go cloud-controller-manager.
 fn assert_ids_are_shown(harness: &Harness) {
     let (objects, aliases) = (harness.cloud.objects(), harness.cloud.aliases());
     for name in ["web", "mail"] {
@@ -88,8 +89,8 @@ fn contains(object: &Value, text: &str) -> bool {
     }
 }
 
-/// A load balancer that was created by hand with the name that the Service's own will have is adopted, or it stays as it is and the
-/// Service waits until it no longer exists: as the profile says.
+/// A load balancer that an operator created with the name that the Service's own will have is adopted, or it stays
+/// unchanged and the Service waits until it no longer exists, as the profile says.
 ///
 /// # Panics
 /// If it does not hold.
@@ -123,8 +124,8 @@ pub fn unowned_load_balancers_are_adopted_or_refused(make: MakeProfile) {
     });
 }
 
-/// A Service that asks for another load balancer is reachable at each moment of the move, and its former load balancer is deleted
-/// only after the Service shows the new address.
+/// A Service that selects another load balancer is reachable at each moment of the move, and its former load balancer
+/// is deleted only after the Service shows the new address.
 ///
 /// # Panics
 /// If it does not hold.

@@ -7,7 +7,7 @@ use fake_cloud::Fault;
 use super::{minutes, prove, settled};
 use crate::profile::MakeProfile;
 
-/// A load balancer that a quota refuses is reported and tried again with pauses; others are looked after meanwhile.
+/// A load balancer that a quota refuses is reported and retried with pauses; others are synced meanwhile.
 ///
 /// # Panics
 /// If it does not hold.
@@ -39,7 +39,7 @@ pub fn refused_quota_is_reported_and_tried_again(make: MakeProfile) {
     });
 }
 
-/// A cloud that answers 429 with `Retry-After` is left alone for so long.
+/// The program sends no request for the time in `Retry-After` of a response with 429.
 ///
 /// # Panics
 /// If it does not hold.

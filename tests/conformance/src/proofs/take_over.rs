@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::fault_injector::Passed;
 use crate::harness::Harness;
 
-/// What a life of the program does to, and says of, what is on this harness: nothing, if it accepts it as it is.
+/// Returns the changes and events of a run of the program over the harness: none, if the program accepts the state.
 ///
 /// # Panics
 /// If it does not start.

@@ -1,4 +1,4 @@
-//! One pass of the node-lifecycle controller over a single Node.
+//! Suite: a pass of the node-lifecycle controller over a single Node.
 
 use anyhow::Result;
 use cloud_provider::Taint;
@@ -32,7 +32,7 @@ struct Faults {
 struct Expect {
     #[serde(default)]
     deleted: Expected<bool>,
-    /// Null if the Node is gone.
+    /// Expected Node; null if it was deleted.
     #[serde(default)]
     taints: Expected<Option<Vec<TaintForm>>>,
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Whether two address lists say something different.
+//! Suite: comparison of two address lists.
 
 use anyhow::Result;
 use controllers::node::addresses::differ;

@@ -1,4 +1,4 @@
-//! One periodic address pass over a single Node.
+//! Suite: a periodic address pass over a single Node.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;

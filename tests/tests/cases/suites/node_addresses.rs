@@ -1,4 +1,4 @@
-//! Address helpers.
+//! Suite: helpers for node addresses.
 
 use anyhow::Result;
 use cloud_provider::{add_addresses, addresses_for_node_ip};
@@ -27,7 +27,7 @@ struct FromNodeIp {
 struct Expect {
     #[serde(default)]
     error: Expected<Option<ErrorText>>,
-    /// Null on error.
+    /// Expected addresses; null on error.
     #[serde(default)]
     addresses: Expected<Option<Vec<Address>>>,
 }

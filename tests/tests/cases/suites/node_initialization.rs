@@ -1,7 +1,7 @@
-//! One sync of one Node by the node controller.
+//! Suite: a sync of one Node by the node controller.
 //!
-//! The reference lifts the start-up taint with a full update, this project with a patch of the same resource
-//! (`decisions.md`, D-8); a case's `update_…` means that write, `patch_error` any other patch.
+//! The Go cloud-controller-manager removes the start-up taint with a full update, this project with a patch of the same
+//! resource (`decisions.md`, D-8); a case's `update_…` means that write, `patch_error` any other patch.
 
 use std::collections::BTreeMap;
 

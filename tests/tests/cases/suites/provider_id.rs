@@ -1,4 +1,4 @@
-//! Provider-id resolution.
+//! Suite: resolution of provider IDs.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ struct Given {
 struct Expect {
     #[serde(default)]
     error: Expected<Option<ErrorText>>,
-    /// Empty on error.
+    /// Expected provider ID; empty on error.
     #[serde(default)]
     provider_id: Expected<Option<String>>,
     #[serde(default)]

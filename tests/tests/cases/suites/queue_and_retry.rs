@@ -33,7 +33,7 @@ enum Op {
 struct Bucket {
     interval_ms: u64,
     burst: u32,
-    /// Zero: no cap.
+    /// Maximum delay; zero means no cap.
     max_ms: Option<u64>,
     at_ms: Vec<u64>,
 }
@@ -62,7 +62,7 @@ struct ExpectRuns {
     result: Expected<Outcome>,
 }
 
-/// How a run ends.
+/// Result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Outcome {

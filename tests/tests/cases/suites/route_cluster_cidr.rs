@@ -1,4 +1,4 @@
-//! Interpretation of `--cluster-cidr`.
+//! Suite: interpretation of `--cluster-cidr`.
 
 use anyhow::Result;
 use controllers::route::cluster_cidr::parse;

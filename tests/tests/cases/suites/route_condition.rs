@@ -50,7 +50,7 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// What a patch of `nodes/NAME/status` writes.
+    /// Reads the condition that a patch of `nodes/NAME/status` writes.
     ///
     /// # Errors
     /// If it writes anything but one condition, with both times and now (ROUTE-45).

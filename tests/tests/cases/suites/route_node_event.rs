@@ -1,4 +1,4 @@
-//! Whether an update of a Node leads to a reconcile in watch mode.
+//! Suite: updates of a Node that lead to a reconcile in watch mode.
 
 use anyhow::Result;
 use controllers::route::node_event::enqueues;

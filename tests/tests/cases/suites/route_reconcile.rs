@@ -1,4 +1,4 @@
-//! One reconcile of the route controller.
+//! Suite: a reconcile of the route controller.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::cases::schema::{Address, ErrorText, addresses, node_addresses, read};
 use crate::cases::script::ProviderError;
 use crate::cases::world::node;
 
-/// Every call of the cloud takes so long, so that it shows which ones overlap.
+/// Duration of every call to the cloud, so that overlaps show.
 const CALL: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
@@ -120,7 +120,7 @@ impl From<RouteForm> for Route {
     }
 }
 
-/// When calls ended.
+/// Times at which calls ended.
 #[derive(Default)]
 struct Ends {
     creates: Mutex<Vec<Instant>>,
@@ -132,7 +132,7 @@ impl Ends {
         list.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
     }
 
-    /// Whether all deletes ended before the first create began; `None` if not both happened.
+    /// Returns `true` if all deletes ended before the first create began; `None` if not both happened.
     fn creates_waited(&self) -> Option<bool> {
         let creates = self.creates.lock().unwrap_or_else(PoisonError::into_inner);
         let deletes = self.deletes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,8 +154,8 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let (create_errors, delete_errors) =
         (given.create_errors.unwrap_or_default(), given.delete_errors.unwrap_or_default());
     cloud.delay(CALL).script(|script| {
-        // In the case's order, which the double's own list does not keep. That one stays empty: a route that could not be
-        // deleted must not be in the way of its successor (RRC-023).
+        // The case's order, which the scripted cloud's own list does not keep. That list stays empty: a route that
+        // could not be deleted must not prevent its successor (RRC-023).
         script.list_routes = Some(Answer::always(list));
         script.create_route = Some(Answer::by(move |route: &Route| {
             Ends::note(&created.creates);
@@ -194,7 +194,7 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let events = events.lock().unwrap_or_else(PoisonError::into_inner).clone();
     compare_events(&mut comparison, &expect.events, events);
     let waited = ends.creates_waited();
-    // What may overlap need not.
+    // Calls that may overlap need not.
     let may = matches!(expect.creates_wait_for_deletes, Expected::Exactly(Some(false)));
     comparison.key("creates_wait_for_deletes", &expect.creates_wait_for_deletes, &waited.map(|waited| waited && !may));
     comparison.forbid(cloud.violations());
@@ -213,7 +213,7 @@ fn created_routes(cloud: &ScriptedProvider) -> Vec<Created> {
     list
 }
 
-/// Between the prefix and the suffix of a message stands a duration, which is free.
+/// Compares events by prefix and suffix of their messages; the duration between them is free.
 fn compare_events(comparison: &mut Comparison, expected: &Expected<Vec<NodeEvent>>, mut events: Vec<RecordedEvent>) {
     events.sort_by(|a, b| a.message.cmp(&b.message));
     let Expected::Exactly(wanted) = expected else { return };

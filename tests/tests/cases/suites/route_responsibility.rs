@@ -1,4 +1,4 @@
-//! Whether the controller is responsible for a route.
+//! Suite: routes for which the controller is responsible.
 
 use anyhow::{Result, anyhow};
 use cloud_provider::Route;
@@ -27,7 +27,7 @@ struct Expect {
 /// Reads `given.cluster_cidrs`.
 ///
 /// # Errors
-/// What the flag would not take.
+/// The error of the flag's parser.
 pub(super) fn ranges(texts: &[String]) -> Result<Vec<ipnet::IpNet>> {
     parse(&texts.join(",")).map_err(|error| anyhow!("given.cluster_cidrs: {error}"))
 }

@@ -1,4 +1,4 @@
-//! Whether a change of a Service calls for a sync of its load balancer.
+//! Suite: changes of a Service that require a sync of its load balancer.
 
 use anyhow::Result;
 use controllers::Options;

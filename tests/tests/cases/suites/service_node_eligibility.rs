@@ -1,4 +1,4 @@
-//! Which Nodes are targets of load balancers.
+//! Suite: eligibility of Nodes as targets of load balancers.
 
 use anyhow::Result;
 use controllers::service::targets::{is_eligible, is_included, is_tainted_for_deletion};

@@ -1,4 +1,4 @@
-//! Whether two sets of Nodes are the same targets.
+//! Suite: equality of two sets of Nodes as targets.
 
 use anyhow::Result;
 use controllers::service::Members;

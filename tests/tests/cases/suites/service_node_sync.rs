@@ -120,7 +120,7 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     Ok(comparison)
 }
 
-/// Updates succeed unless they are scripted; whoever asks whether a load balancer exists is noted.
+/// Scripts updates as successes, unless the case does otherwise, and records reads of load balancers.
 fn script(
     cloud: &ScriptedProvider,
     updates: Option<BTreeMap<String, Scripted<()>>>,

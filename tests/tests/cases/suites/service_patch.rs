@@ -1,4 +1,4 @@
-//! What is sent for a change of a Service.
+//! Suite: the patch for a change of a Service.
 
 use anyhow::Result;
 use cloud_provider::Service;

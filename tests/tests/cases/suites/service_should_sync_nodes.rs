@@ -1,4 +1,4 @@
-//! Whether a change of a Node calls for a node sync.
+//! Suite: changes of a Node that require a node sync.
 
 use anyhow::Result;
 use controllers::service::targets::needs_node_sync;

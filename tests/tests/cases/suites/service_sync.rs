@@ -1,4 +1,4 @@
-//! One item of the queue `service`, through the production worker.
+//! Suite: an item of the queue `service`, processed by the production worker.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -56,7 +56,7 @@ struct Expect {
     ensure_hosts: Expected<Vec<Vec<String>>>,
     #[serde(default)]
     events: Expected<Vec<Event>>,
-    /// Null: the API has no such Service.
+    /// The Service; null if the API has none.
     #[serde(default)]
     finalizers: Expected<Option<Vec<String>>>,
     #[serde(default)]
@@ -136,7 +136,7 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     Ok(comparison)
 }
 
-/// Lets a worker work on the key once, after so many failures before; how the key comes again, and its failures then.
+/// Processes the key once, after `prior` failures; returns its requeueing and its failures after that.
 async fn work_once(controller: &Arc<ServiceController>, key: &str, prior: u32) -> Result<(Requeue, u32)> {
     let limiter = RateLimiter::exponential(Duration::from_secs(5), Duration::from_secs(300));
     let queue: Queue<String> = Queue::new("service", limiter, Arc::new(NoMetrics));
@@ -161,7 +161,7 @@ async fn work_once(controller: &Arc<ServiceController>, key: &str, prior: u32) -
                     controller.work(claim).await;
                     note(&worked, queue.retries(&key));
                 } else {
-                    // It came again: that is all there is to know.
+                    // The key was requeued, which is all that the case compares.
                     note(&worked, 0);
                     claim.succeed();
                     stop.cancel();

@@ -1,4 +1,4 @@
-//! What a Service is to the controller when it is seen for the first time.
+//! Suite: classification of a Service that the controller sees for the first time.
 
 use anyhow::Result;
 use controllers::Options;

@@ -1,4 +1,4 @@
-//! Who may reach a load balancer.
+//! Suite: source ranges that may reach a load balancer.
 
 use anyhow::Result;
 use cloud_provider::Service;
@@ -22,7 +22,7 @@ struct Given {
 struct Expect {
     #[serde(default)]
     error: Expected<Option<ErrorText>>,
-    /// Null on error.
+    /// Expected ranges; null on error.
     #[serde(default)]
     ranges: Expected<Option<Vec<String>>>,
     #[serde(default)]

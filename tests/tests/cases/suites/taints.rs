@@ -1,4 +1,4 @@
-//! Taint helpers.
+//! Suite: helpers for taints.
 
 use anyhow::Result;
 use cloud_provider::{Node, Taint};
@@ -70,7 +70,7 @@ pub(super) async fn run(mut given: Value, expect: Value) -> Result<Comparison> {
     Ok(comparison)
 }
 
-/// A Node with these taints, in API form.
+/// Returns a Node with these taints, in API form.
 fn node(list: Option<&[TaintForm]>) -> Value {
     let spec = list.map_or_else(|| json!({}), |list| json!({"taints": taints(list)}));
     json!({"metadata": {"name": NODE, "uid": "node-uid"}, "spec": spec, "status": {}})

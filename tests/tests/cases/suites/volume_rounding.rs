@@ -21,7 +21,7 @@ struct Given {
 struct Expect {
     #[serde(default)]
     error: Expected<Option<ErrorText>>,
-    /// Null on error.
+    /// Expected size; null on error.
     #[serde(default)]
     value: Expected<Option<i64>>,
 }

@@ -1,4 +1,4 @@
-//! Zones of volumes.
+//! Suite: selection of volumes' zones.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ struct GivenSelection {
 struct Expect {
     #[serde(default)]
     error: Expected<Option<ErrorText>>,
-    /// Null on error.
+    /// Expected zones; null on error.
     #[serde(default)]
     zones: Expected<Option<Vec<String>>>,
     #[serde(default)]

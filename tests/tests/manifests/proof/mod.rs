@@ -1,5 +1,5 @@
-//! The program needs every permission that the manifests grant, and gets along with them: it lives through a scenario of
-//! all controllers as the manifests' account.
+//! Proof that the program needs every permission of the manifests, and no others: it runs through a scenario of all
+//! controllers as the manifests' account.
 
 mod proxy;
 pub(crate) mod scenario;
@@ -23,9 +23,9 @@ use crate::helm::Helm;
 use crate::rules::everything;
 use scenario::{Cast, SCRAPER, Scenario};
 
-/// How long until a change of roles counts, and until a refusal shows.
+/// Time until a change of roles applies, and until a refusal shows.
 const LIMIT: Duration = Duration::from_secs(300);
-/// A refusal may be the last thing that happens: so long it is waited for where all else is done.
+/// Time to wait for a refusal when everything else is done.
 const LAST: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -43,7 +43,7 @@ const REFERENCE_LEASES: &str = r#"
 - {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [cloud-controller-manager], verbs: [get, update]}
 "#;
 
-/// The account, and roles that grant it exactly these permissions.
+/// Returns the account, and roles that grant it exactly these permissions.
 fn roles(atoms: &BTreeSet<Atom>) -> Vec<Value> {
     let mut documents = vec![accounts::document(ACCOUNT)];
     let namespaces: BTreeSet<_> = atoms.iter().map(|atom| atom.namespace.clone()).collect();
@@ -54,7 +54,7 @@ fn roles(atoms: &BTreeSet<Atom>) -> Vec<Value> {
     documents
 }
 
-/// A role and its binding to an account.
+/// Returns a role and its binding to an account.
 fn bound(name: &str, namespace: &str, rules: &Value, account: &str) -> [Value; 2] {
     let (home, subject) = account.split_once('/').unwrap_or_default();
     let kind = if namespace.is_empty() { "ClusterRole" } else { "Role" };
@@ -71,7 +71,7 @@ fn bound(name: &str, namespace: &str, rules: &Value, account: &str) -> [Value; 2
     ]
 }
 
-/// Somebody who may scrape.
+/// Returns an account that may scrape the metrics.
 fn scraper() -> Vec<Value> {
     let rules = json!([{"nonResourceURLs": ["/metrics", "/metrics/slis"], "verbs": ["get"]}]);
     [vec![accounts::document(SCRAPER)], bound("e2e-scraper", "", &rules, SCRAPER).to_vec()].concat()
@@ -101,7 +101,7 @@ async fn with_roles<T>(
     played.and_then(|played| cleaned.and(removed).map(|()| played))
 }
 
-/// What of these permissions counts in a namespace. Where is not told.
+/// Returns the permissions that apply in a namespace. The result does not name the namespace.
 fn within(atoms: &BTreeSet<Atom>, namespace: &str) -> BTreeSet<Atom> {
     let counts = atoms.iter().filter(|atom| atom.namespace.is_empty() || atom.namespace == namespace);
     counts.map(|atom| Atom { namespace: String::new(), ..atom.clone() }).collect()
@@ -113,8 +113,8 @@ fn say<'a>(atoms: impl Iterator<Item = &'a Atom>) -> String {
 
 const NAMESPACES: [&str; 2] = ["kube-system", "default"];
 
-/// Waits until the account may do exactly this, apart from what everybody may. Accounts and roles that were made just now are
-/// known a little later.
+/// Waits until the account has exactly these permissions, apart from those of all users. New accounts and roles apply
+/// after a delay.
 async fn may_do(environment: &Environment, admin: &Client, atoms: &BTreeSet<Atom>) -> Result<()> {
     let (account, nobody) =
         (accounts::client(environment, admin, ACCOUNT).await?, accounts::client(environment, admin, SCRAPER).await?);
@@ -151,14 +151,14 @@ async fn may_do_at_least(environment: &Environment, account: &str, atoms: &BTree
     Ok(())
 }
 
-/// `can-i --list` of the account is what the program needs (acceptance check 1 of the deployment rules).
+/// Checks that `can-i --list` of the account is what the program needs (acceptance check 1 of the deployment rules).
 pub(crate) async fn the_account_may_do_what_is_needed_and_nothing_else(environment: &Environment) -> Result<()> {
     let documents = read(&["manifests/rbac.yaml", "manifests/rbac-volumes.yaml"])?;
     let needed = wanted(&everything()).remove(ACCOUNT).unwrap_or_default();
     with_roles(environment, documents, async |admin| may_do(environment, admin, &needed).await).await
 }
 
-/// The whole scenario; what was refused meanwhile.
+/// Runs the whole scenario, and returns the refused requests.
 async fn live(environment: &Environment, cast: Cast, label: &str) -> Result<Vec<ApiRequest>> {
     let mut scenario = Scenario::set(environment, cast, label).await?;
     let played = scenario.play().await;
@@ -184,7 +184,7 @@ pub(crate) async fn as_the_account_of_the_manifests_nothing_is_refused(environme
     Ok(())
 }
 
-/// The accounts that the controllers act as; kube-controller-manager makes some of them, where it runs.
+/// Accounts that the controllers act as; kube-controller-manager creates some of them, if it runs.
 const CONTROLLERS: [&str; 4] = ["node-controller", "route-controller", "service-controller", "pvl-controller"];
 
 pub(crate) async fn with_an_account_for_each_controller_nothing_is_refused(
@@ -197,7 +197,7 @@ pub(crate) async fn with_an_account_for_each_controller_nothing_is_refused(
     documents.retain(|it| it["kind"].as_str().is_some_and(|kind| kind.contains("Role") || kind == "ServiceAccount"));
     let admin = connect(environment).await?;
     let accounts = CONTROLLERS.map(|name| accounts::document(&format!("kube-system/{name}")));
-    // Whoever is not there is made by the program.
+    // The program creates missing accounts.
     remove(&admin, &accounts[..3]).await?;
     with_roles(environment, documents, async |_| {
         let refused = live(environment, Cast { accounts: true, ..Cast::default() }, "accounts").await?;
@@ -233,7 +233,7 @@ pub(crate) async fn the_role_of_the_reference_is_enough(environment: &Environmen
     .await
 }
 
-/// The RBAC verb of a request.
+/// Returns the RBAC verb of a request.
 fn verb(request: &ApiRequest) -> &'static str {
     match request.verb {
         "GET" => "get",
@@ -252,7 +252,7 @@ async fn missed(environment: &Environment, atom: &Atom, number: usize) -> Result
     let all = wanted(&everything()).remove(ACCOUNT).unwrap_or_default();
     let without: BTreeSet<_> = all.into_iter().filter(|other| other != atom).collect();
     with_roles(environment, roles(&without), async |_| {
-        // A server that streams lists is never asked for one; and a Lease is only made where there is none.
+        // A server that streams lists is never asked for one; and a Lease is only created if it does not exist.
         let vanishes = atom.verb == "create" && atom.resource == "leases";
         let cast = Cast { streams: atom.verb != "list", vanishes, ..Cast::default() };
         let scenario = Scenario::set(environment, cast, &format!("without-{number}")).await?;

@@ -1,6 +1,6 @@
-//! A proxy before the API server that lets everybody be who they are, and notes what they asked and were told.
+//! A proxy in front of the API server that passes on the callers' credentials, and records requests and responses.
 //!
-//! It can play two tricks that real life plays seldom: say "conflict" once, and be an API server that does not stream lists.
+//! It can inject two rare situations: a conflict, and an API server that does not stream lists.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ struct Shared {
 }
 
 impl Proxy {
-    /// `server` leads to the API server without credentials of its own.
+    /// Starts the proxy; `server` is a client of the API server without credentials.
     pub(crate) async fn start(server: Client) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for the proxy")?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -60,12 +60,12 @@ impl Proxy {
         &self.shared.requests
     }
 
-    /// The next such request is told that somebody else was faster.
+    /// Answers the next such request with a conflict.
     pub(crate) fn conflict_once(&self, verb: &'static str, resource: &'static str) {
         *self.shared.conflict.lock().unwrap_or_else(PoisonError::into_inner) = Some((verb, resource));
     }
 
-    /// From now on lists are read in pages.
+    /// Disables streamed lists, so that lists are read in pages.
     pub(crate) fn stop_streaming(&self) {
         self.shared.streams.store(false, Ordering::Relaxed);
     }
@@ -83,7 +83,7 @@ impl Proxy {
 }
 
 impl Shared {
-    /// What is answered instead of the API server.
+    /// Returns the response that replaces the API server's, if any.
     fn trick(&self, request: &ApiRequest, query: &str) -> Option<(StatusCode, Value)> {
         if !self.streams.load(Ordering::Relaxed) && query.contains("sendInitialEvents") {
             let status = refusal(

@@ -26,14 +26,14 @@ use crate::cluster::{connect, has_taint, is_shut_down};
 use crate::environment::Environment;
 use crate::kubelets::{Kubelets, OURS};
 
-/// How long a step may take.
+/// Time-out of a step.
 const SOON: Duration = Duration::from_secs(120);
 const STOP: Duration = Duration::from_secs(60);
 /// The account that scrapes.
 pub(crate) const SCRAPER: &str = "kube-system/e2e-scraper";
 const LEASE: &str = "cloud-controller-manager";
 
-/// What the program is started with.
+/// Settings of the program under test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cast {
     /// The volume controller, too.
@@ -42,7 +42,7 @@ pub(crate) struct Cast {
     pub(crate) streams: bool,
     /// Each controller has an account of its own.
     pub(crate) accounts: bool,
-    /// The Lease is deleted, and made anew when its holder can believe in it no longer; else it is given back.
+    /// If set, the Lease is deleted and must be created again after it has expired; otherwise it is released.
     pub(crate) vanishes: bool,
 }
 
@@ -52,7 +52,7 @@ impl Default for Cast {
     }
 }
 
-/// Everybody who plays.
+/// Participants of the scenario.
 pub(crate) struct Scenario {
     cast: Cast,
     client: Client,
@@ -66,7 +66,7 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// The stage: a Lease that somebody holds who is no more, and the program as its account.
+    /// Creates the harness: a Lease whose holder no longer exists, and the program with its account.
     pub(crate) async fn set(environment: &Environment, cast: Cast, label: &str) -> Result<Self> {
         let client = connect(environment).await?;
         clean_up(&client).await.context("removing what an earlier run left behind")?;
@@ -88,17 +88,17 @@ impl Scenario {
         Ok(Self { cast, client, kubelets, controller, served, proxy, port, label, _directory: directory })
     }
 
-    /// All requests of the program that were refused so far.
+    /// Returns the program's requests that were refused so far.
     pub(crate) fn refused(&self) -> Vec<ApiRequest> {
         self.proxy.requests().all().into_iter().filter(|request| request.status == 403).collect()
     }
 
-    /// The program's last lines.
+    /// Returns the program's last lines.
     pub(crate) fn tail(&self) -> String {
         self.controller.tail()
     }
 
-    /// All acts, each to its end.
+    /// Runs all steps of the scenario.
     pub(crate) async fn play(&self) -> Result<()> {
         self.election().await.context("the election")?;
         self.nodes().await.context("Nodes")?;
@@ -110,14 +110,15 @@ impl Scenario {
         self.scrape().await.context("a scrape")
     }
 
-    /// The program ends in order.
+    /// Stops the program gracefully.
     pub(crate) async fn end(&mut self) -> Result<()> {
         let status = self.controller.stop(STOP).await?;
         ensure!(status.success(), "it ended with {status} after SIGTERM");
         Ok(())
     }
 
-    /// It stands by while the Lease is held, and takes it when that is given back, or makes a new one when it is deleted.
+    /// Checks that the program stands by while the Lease is held, acquires a released Lease, and creates a new one
+    /// after a deletion.
     async fn election(&self) -> Result<()> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-system");
         self.asked("GET", "leases").await?;
@@ -150,7 +151,7 @@ impl Scenario {
         self.kubelets.register(&names, true).await?;
         let nodes: Api<Node> = Api::all(self.client.clone());
         for (number, name) in names.iter().enumerate() {
-            // Where kube-controller-manager runs, it is faster or it is not; either is well.
+            // kube-controller-manager, if it runs, may be faster; both outcomes are valid.
             let range = format!("10.244.{}.0/24", 200 + number);
             let patch = Patch::Merge(json!({"spec": {"podCIDR": range, "podCIDRs": [range]}}));
             _ = nodes.patch(name, &PatchParams::default(), &patch).await;
@@ -169,8 +170,8 @@ impl Scenario {
         Ok(())
     }
 
-    /// A Service is balanced, not balanced, and balanced again: what is said twice is a patch of what was said. Then it
-    /// vanishes, past its finalizer.
+    /// Gives a Service a load balancer, removes it, and creates it again: a repeated event is a patch of the first one.
+    /// Then the Service is removed together with its finalizer.
     async fn services(&self) -> Result<()> {
         let services: Api<Service> = Api::default_namespaced(self.client.clone());
         let name = &self.names(1)[0];
@@ -225,7 +226,8 @@ impl Scenario {
         .await
     }
 
-    /// A volume gets its topology, at the second attempt: somebody else was faster, and it looks again.
+    /// Adds the topology to a volume at the second attempt: another client was faster, and the controller reads the
+    /// volume again.
     async fn volumes(&self) -> Result<()> {
         let name = &self.names(1)[0];
         self.served.cloud.add_volume(Volume {
@@ -253,7 +255,7 @@ impl Scenario {
         .await
     }
 
-    /// One machine is off, one is gone.
+    /// Checks the lifecycle of a machine that is shut down and of one that was deleted.
     async fn lifecycle(&self) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let names = self.names(4);
@@ -273,7 +275,7 @@ impl Scenario {
         .await
     }
 
-    /// Somebody with a token and the permission reads the metrics; somebody without may not.
+    /// Scrapes the metrics with a permitted token, and checks that a token without the permission is refused.
     async fn scrape(&self) -> Result<()> {
         let mut config = Config::new(format!("https://127.0.0.1:{}", self.port).parse()?);
         config.accept_invalid_certs = true;
@@ -288,7 +290,7 @@ impl Scenario {
             Ok(())
         })
         .await?;
-        // What the probes of the manifests ask (DEP-50, DEP-51).
+        // The requests of the manifests' probes (DEP-50, DEP-51).
         for probe in ["/healthz", "/readyz"] {
             stranger.request_text(http::Request::get(probe).body(Vec::new())?).await.context(probe)?;
         }
@@ -327,7 +329,7 @@ fn arguments(cast: Cast, served: &ServedCloud, kubeconfig: &Path, port: u16) -> 
         format!("--controllers={controllers}"),
         "--cluster-cidr=10.244.0.0/16".to_owned(),
         "--leader-elect=true".to_owned(),
-        // Who sees that the Lease is gone waits for as long as its holder might believe in it.
+        // A candidate that sees a deleted Lease waits for the whole lease duration.
         format!("--leader-elect-lease-duration={}s", if cast.vanishes { 8 } else { 60 }),
         format!("--leader-elect-renew-deadline={}s", if cast.vanishes { 7 } else { 50 }),
         "--leader-elect-retry-period=1s".to_owned(),
@@ -339,14 +341,15 @@ fn arguments(cast: Cast, served: &ServedCloud, kubeconfig: &Path, port: u16) -> 
     ]
 }
 
-/// A port that nobody has at this moment; and nobody gets it before the program, as one of those given to whoever asks for any.
+/// Returns a free port, outside of the range from which the system assigns ports, so that it stays free until the
+/// program binds it.
 fn free_port() -> Result<u16> {
     let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
     let mut ports = std::iter::repeat_with(|| fastrand::u16(20_000..30_000)).take(100);
     ports.find(is_free).context("no port is free")
 }
 
-/// A Lease whose holder is no more, and has not been so for long.
+/// Creates a Lease whose holder ended recently.
 async fn hold_the_lease(client: &Client) -> Result<()> {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
     let lease = json!({

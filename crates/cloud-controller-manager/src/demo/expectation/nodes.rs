@@ -1,4 +1,4 @@
-//! What is expected of Nodes.
+//! Judgement of the expectations about Nodes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use cloud_provider::{AddressType, ConditionStatus, Node};
 use super::super::observed::{Baseline, Observed, Said};
 use super::{EXAMPLES, Verdict};
 
-/// Look-ups in the cloud that must follow an explanation before "nothing is deleted" counts.
+/// Number of further passes over the cloud after an explanation, before Nodes count as kept.
 const FURTHER_PASSES: u32 = 2;
 
 pub(super) fn is_ready(node: &Node) -> bool {
@@ -27,7 +27,7 @@ pub(super) fn is_initialised(node: &Node) -> bool {
         && [LABEL_ZONE, LABEL_REGION, LABEL_INSTANCE_TYPE].iter().all(|label| node.labels.get(label).is_some())
 }
 
-/// Some Nodes, or a certain one, in one line each.
+/// Describes some Nodes, or a certain one, on one line each.
 pub(super) fn examples(now: &Observed, only: Option<&str>) -> Vec<String> {
     let wanted = now.nodes.iter().filter(|node| only.is_none_or(|only| &*node.name == only));
     let mut shown: Vec<String> = wanted.take(EXAMPLES).map(|node| describe(node)).collect();

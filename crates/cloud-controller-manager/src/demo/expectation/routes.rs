@@ -1,4 +1,4 @@
-//! What is expected of routes.
+//! Judgement of the expectations about routes.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,13 @@ use super::super::news::leads_to;
 use super::super::observed::Observed;
 use super::Verdict;
 
-/// The part of a provider id that the cloud knows.
+/// Returns the machine's ID, the part of a provider ID that the cloud knows.
 pub(super) fn machine_id(node: &Node) -> Option<&str> {
     node.provider_id()?.rsplit('/').next()
 }
 
-/// Whether the cloud's routes are those of the Nodes that it could know, and no others, and the Nodes say so.
+/// Judges whether the cloud has exactly the routes of the Nodes with a provider ID, and whether the Nodes' conditions
+/// report them.
 pub(super) fn routed(now: &Observed, nodes: usize) -> Verdict {
     let mut routes: HashMap<&str, &CloudRoute> = HashMap::with_capacity(now.cloud.routes.len());
     for route in &now.cloud.routes {
@@ -52,7 +53,7 @@ fn describe(route: &CloudRoute) -> String {
     format!("route {} {}", route.route.destination, leads_to(route))
 }
 
-/// What is not as it should be with a Node's routes.
+/// Returns the problem of a Node's routes, if there is one.
 fn problem(node: &Node, routes: &HashMap<&str, &CloudRoute>) -> Option<String> {
     let name = &node.name;
     if node.pod_cidrs.is_empty() {

@@ -1,4 +1,4 @@
-//! What is expected of Services and their load balancers.
+//! Judgement of the expectations about Services and their load balancers.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::super::observed::{Balancer, Observed, listed};
 use super::routes::machine_id;
 use super::{EXAMPLES, Verdict};
 
-/// What [`balanced`] expects.
+/// Returns the expectation of [`balanced`] as text.
 pub(super) fn expected(ports: &[(String, u16)]) -> String {
     let mut names: Vec<String> = ports.iter().take(EXAMPLES).map(|(name, port)| format!("{name} ({port})")).collect();
     if ports.len() > EXAMPLES {
@@ -20,7 +20,7 @@ pub(super) fn expected(ports: &[(String, u16)]) -> String {
     format!("{whose}, with address, finalizer and every Node as target, and nothing else in the cloud")
 }
 
-/// Whether these Services, and only these, have a load balancer that is as it should be.
+/// Judges whether these Services, and no others, have a load balancer in the expected state.
 pub(super) fn balanced(now: &Observed, ports: &[(String, u16)]) -> Verdict {
     let targets: BTreeSet<&str> = now.nodes.iter().filter_map(|node| machine_id(node)).collect();
     let (mut done, mut other) = (0, None);
@@ -48,7 +48,7 @@ pub(super) fn balanced(now: &Observed, ports: &[(String, u16)]) -> Verdict {
     Verdict::Waiting { done, of: ports.len(), seen }
 }
 
-/// What is not as it should be with a Service's load balancer.
+/// Returns the problem of a Service's load balancer, if there is one.
 fn problem(now: &Observed, name: &str, port: u16, targets: &BTreeSet<&str>) -> Option<String> {
     let Some(service) = now.service(name) else { return Some(format!("no Service {name}")) };
     let balancers = now.balancers(service);
@@ -73,7 +73,7 @@ fn problem(now: &Observed, name: &str, port: u16, targets: &BTreeSet<&str>) -> O
     (!same).then(|| format!("{name} says {addresses:?}, the cloud {cloud:?}"))
 }
 
-/// What a Service still has that it should not have without a load balancer.
+/// Returns the finalizer or address that a Service without a load balancer still has.
 fn leftover(service: &Service) -> Option<String> {
     let name = name_of(service);
     if has_finalizer(service) {
@@ -83,7 +83,7 @@ fn leftover(service: &Service) -> Option<String> {
     Some(format!("{name} still says {address}"))
 }
 
-/// Whether there is no such Service.
+/// Judges whether a Service no longer exists.
 pub(super) fn gone(now: &Observed, name: &str) -> Verdict {
     match now.service(name) {
         None => Verdict::Happened(vec![format!("no Service {name}")]),
@@ -91,7 +91,7 @@ pub(super) fn gone(now: &Observed, name: &str) -> Verdict {
     }
 }
 
-/// Whether a Service is in the middle of something: see `Expectation::Interrupted`.
+/// Judges whether the work on a Service was interrupted: see `Expectation::Interrupted`.
 pub(super) fn interrupted(now: &Observed, name: &str, deleting: bool, in_cloud: bool) -> Verdict {
     let Some(service) = now.service(name) else { return Verdict::Broken(format!("no Service {name}")) };
     let so = has_finalizer(service)
@@ -130,7 +130,7 @@ fn addresses(service: &Service) -> impl Iterator<Item = &str> {
     ingress.iter().filter_map(|ingress| ingress.ip.as_deref())
 }
 
-/// The port on the Nodes; the demo's Services have one port.
+/// Returns the node port of a Service. The demo's Services have one port.
 fn node_port(service: &Service) -> u16 {
     let port = service.spec.as_ref().and_then(|spec| spec.ports.as_ref()).and_then(|ports| ports.first());
     port.and_then(|port| port.node_port).and_then(|port| u16::try_from(port).ok()).unwrap_or_default()

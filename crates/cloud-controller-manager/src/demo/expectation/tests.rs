@@ -149,7 +149,7 @@ fn after_a_refusal_the_cloud_must_have_been_asked_again() {
     assert_eq!(expectation.judge(&Baseline::default(), &now), Verdict::Happened(shown));
 }
 
-/// A Service with a load balancer of this id and address.
+/// Returns a Service with a load balancer of this ID and address.
 fn served(id: &str, ip: &str) -> Observed {
     let service: Service = serde_json::from_value(json!({"metadata": {"name": "web", "uid": "u"}})).unwrap();
     let balancer = Balancer {
@@ -193,7 +193,7 @@ fn tally(what: &str, count: u64) -> Tally {
     tally
 }
 
-/// So many seconds after the start, after so many requests.
+/// Returns a state this many seconds after the start, after this many requests.
 fn at(seconds: u64, changes: u64, writes: u64) -> Observed {
     let (changes, writes) = (tally("PUT /a", changes), tally("patch nodes", writes));
     Observed { at: Duration::from_secs(seconds), changes, writes, ..Observed::default() }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Lists of machines, patches of each kind for Nodes, and load balancers that were made.
+/// Returns requests with this many lists of machines, patches of each kind for Nodes, and created load balancers.
 fn requests(list: u64, patches: u64, balancers: u64) -> Requests {
     let by = |sender, resource: &str, verb: &str| (sender, resource.to_owned(), verb.to_owned());
     Requests {

@@ -1,8 +1,8 @@
-//! What becomes of Nodes.
+//! Steps of the story about Nodes.
 
 use super::{Action, Expectation, Step, name, step};
 
-/// Nodes register, are initialised and get their routes.
+/// Returns the steps in which Nodes register, are initialized and get routes.
 pub(super) fn joining(nodes: usize) -> Vec<Step> {
     vec![
         step(
@@ -26,16 +26,17 @@ pub(super) fn joining(nodes: usize) -> Vec<Step> {
     ]
 }
 
-/// Machines stop, go and come; the credential, the inventory and most machines are lost for a while. `ports`: the
-/// Services, whose load balancers only follow Nodes that come and go.
+/// Returns the steps in which machines stop, are terminated and are added, and in which the credential, the inventory
+/// and most machines are lost for a while. `ports` are the Services, whose load balancers only follow Nodes that join
+/// or are deleted.
 pub(super) fn trouble(nodes: usize, ports: &[(String, u16)]) -> Vec<Step> {
     let [stopped, terminated, silent, joining] = [name(2), name(3), name(4), name(nodes + 1)];
-    // After one was terminated and one joined there are as many Nodes as before.
+    // One machine was terminated and one was added, so the number of Nodes is the same as before.
     let most: Vec<String> = (1..=nodes + 1).filter(|n| *n != 3).take(nodes / 2 + 1).map(name).collect();
     let balanced = Expectation::Balanced { ports: ports.to_vec() };
     let kept = |nodes: &[String], why, refused| Expectation::Kept { nodes: nodes.to_vec(), why, refused };
     let routed = |nodes| Expectation::Routed { nodes };
-    // A route, and the targets of each load balancer.
+    // One change of a route, and one of the targets of each load balancer.
     let follows = Expectation::AtMost { changes: 1 + ports.len() as u64 };
     let nothing_moves = Expectation::AtMost { changes: 0 };
     let quiet = |it, nodes| [it, balanced.clone(), routed(nodes), nothing_moves.clone()];

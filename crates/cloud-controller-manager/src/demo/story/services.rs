@@ -1,17 +1,17 @@
-//! What becomes of Services.
+//! Steps of the story about Services.
 
 use std::time::Duration;
 
 use super::{Action, Expectation, Moment, Step, name, service, step};
 
-/// How long after a flap nothing may move.
+/// Time after a flap during which no load balancer may change.
 const AFTER_A_FLAP: Duration = Duration::from_secs(1);
-/// How long a steady state is watched.
+/// Time for which a steady state is observed.
 const STEADY: Duration = Duration::from_millis(1500);
-/// The port that the first Service changes to.
+/// Port that the first Service changes to.
 const NEW_PORT: u16 = 8080;
 
-/// Services get load balancers.
+/// Returns the step in which Services get load balancers.
 pub(super) fn exposed(ports: &[(String, u16)], nodes: usize) -> Step {
     let changes = ports.len() as u64;
     step(
@@ -22,7 +22,7 @@ pub(super) fn exposed(ports: &[(String, u16)], nodes: usize) -> Step {
     )
 }
 
-/// A Node flaps, a port changes, a type flips and one Service is deleted.
+/// Returns the steps in which a Node flaps, a port and a type change, and a Service is deleted.
 pub(super) fn changes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
     let [first, second, third] = [service(1), service(2), service(3)];
     let flapping = name(1);
@@ -63,7 +63,7 @@ pub(super) fn changes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
     ]
 }
 
-/// The controllers are killed at the worst moments, and at a good one.
+/// Returns the steps in which the controllers are killed at the worst moments, and once while idle.
 pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
     let [first, third, new] = [service(1), service(3), service(ports.len() + 1)];
     let mut all = with_new_port(ports);

@@ -1,4 +1,4 @@
-//! Controllers that are stuck at a bad moment, so that they can be killed there.
+//! Faults that stop the controllers at an inconvenient moment, so that they can be killed there.
 
 use embedded_apiserver::{Action, Faults, Matcher};
 use provider_simulated::cloud::{Cloud, Fault, FaultKind};
@@ -11,14 +11,14 @@ const DELETE: &str = "DELETE /v1/load-balancers/{id}";
 /// A fault that waits for the controllers.
 #[derive(Debug)]
 pub(super) enum Stuck {
-    /// In the cloud: when it has hit, there are more load balancers than so many, if that is stated.
+    /// A fault of the cloud. After the fault, the cloud has more load balancers than this number, if one is set.
     Cloud { more_than: Option<usize> },
-    /// In the Kubernetes API: the rule.
+    /// A fault of the Kubernetes API, with the ID of its rule.
     Kubernetes { rule: u64 },
 }
 
 impl Stuck {
-    /// Sets it up; it hits once.
+    /// Injects a fault that applies once.
     pub(super) fn arm(moment: &Moment, cloud: &Cloud, kubernetes: &Faults) -> Self {
         match moment {
             Moment::Created => {
@@ -30,14 +30,14 @@ impl Stuck {
                 Self::Cloud { more_than: None }
             }
             Moment::Deleted(service) => {
-                // First the finalizer is removed: that patch is never answered, and not carried out.
+                // The first patch removes the finalizer. It is neither answered nor carried out.
                 let patch = Matcher::any().verb("patch").resource("services/status").name(service);
                 Self::Kubernetes { rule: kubernetes.add(patch, Action::Hang) }
             }
         }
     }
 
-    /// Whether it has hit.
+    /// Returns `true` if the fault has been applied.
     pub(super) fn is_so(&self, cloud: &Cloud, kubernetes: &Faults) -> bool {
         match self {
             Self::Cloud { more_than } => {

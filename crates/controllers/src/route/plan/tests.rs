@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 const RANGES: [&str; 2] = ["10.244.0.0/16", "fd00::/48"];
-/// Ranges of Pods, the last ones outside the cluster's.
+/// Pod CIDRs, the last of which are outside the cluster's.
 const PODS: [&str; 6] =
     ["10.244.1.0/24", "10.244.2.0/24", "fd00:0:0:1::/64", "fd00:0:0:2::/64", "172.16.0.0/24", "2001:db8::/64"];
 
@@ -39,7 +39,7 @@ fn route(name: &str, target: &str, cidr: &str, hop: &str) -> Route {
     }
 }
 
-/// `-NAME` for each delete, `+NODE CIDR` for each create.
+/// Formats a plan: `-NAME` for each deletion, `+NODE CIDR` for each creation.
 fn words(plan: &Plan) -> Vec<String> {
     let deletes = plan.deletes.iter().map(|deletion| format!("-{}", deletion.route.name));
     let creates = plan.creates.iter().map(|c| format!("+{} {}", c.node.name, c.route.destination_cidr));
@@ -140,7 +140,7 @@ fn conditions_are_foretold() {
     assert!(!made.is_empty());
 }
 
-/// What a cloud makes of a plan.
+/// Applies a plan like a cloud does.
 fn apply(plan: &Plan, routes: &mut Vec<Route>, owned: Option<bool>) {
     for deletion in &plan.deletes {
         routes.retain(|route| *route != deletion.route);

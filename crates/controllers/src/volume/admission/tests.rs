@@ -32,7 +32,7 @@ fn says(zone: &str, region: &str) -> Result<Option<BTreeMap<String, String>>> {
     Ok(Some([(LABEL_ZONE.to_owned(), zone.to_owned()), (LABEL_REGION.to_owned(), region.to_owned())].into()))
 }
 
-/// The response without uid, its patch decoded.
+/// Returns the response without its UID and with the patch decoded.
 fn answer(request: &Value, cloud: &Result<Option<BTreeMap<String, String>>>) -> Value {
     let response = review(request, cloud).unwrap()["response"].clone();
     assert_eq!(response["uid"], "17");

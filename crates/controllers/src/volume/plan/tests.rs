@@ -25,7 +25,7 @@ fn term(requirements: &[Value]) -> Value {
     json!({"matchExpressions": requirements})
 }
 
-/// The patch without its precondition; or what contradicts.
+/// Returns the patch without its precondition, or the conflict.
 fn outcome(volume: &PersistentVolume, topology: &Topology) -> Result<Value, String> {
     let plan = Plan::make(volume, topology).map_err(|conflicts| conflicts[0].to_string())?;
     let mut patch = plan.patch(volume);

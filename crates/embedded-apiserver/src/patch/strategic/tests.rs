@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// One row: what is tested, type, object, patch, result.
+/// A test case: description, type, object, patch, result.
 struct Row(&'static str, &'static str, Value, Value, Value);
 
 fn rows() -> Vec<Row> {

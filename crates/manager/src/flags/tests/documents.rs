@@ -1,4 +1,4 @@
-//! What is written from the declaration, and names of the program.
+//! Documents that are generated from the declared flags, and names of the program.
 //!
 //! Rules: FLAG-12, FLAG-15, FLAG-16.
 
@@ -9,7 +9,7 @@ use super::flags;
 use crate::flags::program::PROGRAMS;
 use crate::flags::{Flags, Parsed, Program, VendorFlag, markdown};
 
-/// Rewrites the page instead of comparing it.
+/// Environment variable that rewrites the reference page instead of comparing it.
 const WRITE: &str = "CCM_WRITE_REFERENCE";
 
 fn said(arguments: &[&str]) -> String {
@@ -44,7 +44,7 @@ fn completions_know_flags_and_subcommands() {
     assert!(matches!(wrong, Parsed::Wrong(text) if text.contains("bash, zsh and fish, not for \"powershell\"")));
 }
 
-/// Runs a shell with these arguments, and returns its standard output. `None`: there is no such shell.
+/// Runs a shell with these arguments and returns its standard output; `None` if the shell is not installed.
 fn shell(program: &str, arguments: &[&str]) -> Option<String> {
     match std::process::Command::new(program).args(arguments).output() {
         Ok(output) => {
@@ -103,7 +103,7 @@ fn bash_completes_subcommands_their_flags_and_values() {
 fn fish_completes_subcommands_their_flags_and_values() {
     let script = completions("fish");
     for (words, expected) in COMPLETED {
-        // Not after a flag without its value: the generated script refuses such a line before it looks for values.
+        // Nothing is completed after a flag without its value, because the generated script rejects such a line first.
         let line = words.join(" ").replace(" = ", "=").replace(" =", "=").replace("provider ac", "provider=ac");
         let line = format!("ccm-test {line}");
         let Some(offered) = shell("fish", &["--no-config", "-c", &format!("{script}\ncomplete -C '{line}'")]) else {
@@ -146,7 +146,7 @@ fn the_name_of_the_program_decides_about_defaults() {
         let agent = flags.client_options().user_agent.with_suffix("");
         assert!(agent.starts_with(&format!("{name}/v1.")), "{agent}");
     }
-    // The command line wins; another name of one's own changes nothing but the user agent.
+    // The command line takes precedence; another name of the program changes only the user agent.
     let Parsed::Flags(other) =
         Flags::parse(["ccm-linode", "--cloud-provider=x", "--authentication-skip-lookup=false"].map(OsString::from))
     else {

@@ -1,10 +1,10 @@
-//! FLAG-70: what shipped manifests pass, under the names by which they call the program.
+//! Arguments of published manifests, with the names by which they call the program (FLAG-70).
 
 use std::ffi::OsString;
 
 use crate::flags::{Flags, Parsed};
 
-/// A DaemonSet that names the command runs with another image only if that has it.
+/// The image has the executables that the commands of published DaemonSets name.
 #[test]
 fn the_image_has_the_program_where_manifests_of_other_programs_call_it() {
     let image = include_str!("../../../../../Dockerfile");
@@ -13,7 +13,7 @@ fn the_image_has_the_program_where_manifests_of_other_programs_call_it() {
     }
 }
 
-/// Command, arguments, and the provider that comes of it.
+/// Command, arguments, and the resulting provider.
 const MANIFESTS: [(&str, &str, &str); 19] = [
     (
         "/bin/hcloud-cloud-controller-manager",

@@ -1,4 +1,4 @@
-//! Every flag, its default, and what is said of wrong ones.
+//! Tests of every flag, its default and its error messages.
 
 mod documents;
 mod manifests;
@@ -167,7 +167,7 @@ fn what_cannot_be_used_is_named_with_what_to_do() {
         ),
     ];
     for (arguments, text) in table {
-        // What is accepted follows.
+        // The accepted values follow the text.
         assert!(wrong(arguments).starts_with(text), "{text}\n{}", wrong(arguments));
     }
     assert!(matches!(parse(&[]), Parsed::Wrong(text) if text == "--cloud-provider cannot be empty"));

@@ -1,4 +1,4 @@
-//! FLAG-1 to FLAG-9, FLAG-60: how arguments are read.
+//! Parsing of arguments (FLAG-1 to FLAG-9, FLAG-60).
 
 use super::{flags, parse, wrong};
 use crate::flags::Parsed;

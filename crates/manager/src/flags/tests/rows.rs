@@ -1,4 +1,4 @@
-//! Every row of the specification's tables: name, default, effect.
+//! Tests of every row of the flag table: name, default and effect.
 
 use clap::{Arg, Command, CommandFactory as _};
 

@@ -1,4 +1,4 @@
-//! Every flag, row by row, with the effect of one changed value.
+//! Table of all flags, with the effect of one changed value.
 
 mod endpoints;
 mod logs;
@@ -8,26 +8,26 @@ use serde_json::{Value, json};
 
 use crate::flags::Flags;
 
-/// What a changed value changes.
+/// The effect of a changed value.
 #[derive(Clone, Copy)]
 pub(super) enum Effect {
-    /// `/configz` at this pointer below the component's group.
+    /// The value in `/configz` at this pointer below the component's group.
     Configz(&'static str, fn() -> Value),
-    /// An option of a part of the process.
+    /// An option of a component of the process.
     Option(fn(&Flags) -> bool),
-    /// Nothing: it is said that it has none.
+    /// A warning that the flag has no effect.
     Warns,
-    /// It ends the program before there is a configuration; tests of their own.
+    /// The end of the program before there is a configuration; tested separately.
     Says,
 }
 
-/// One row. Type and section of each flag are in docs/reference/flags.md, which a test compares.
+/// A row of the table. Type and section of each flag are in docs/reference/flags.md, which a test compares.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
     pub(super) name: &'static str,
-    /// The reference's default.
+    /// Default of the Go program.
     pub(super) reference: &'static str,
-    /// Arguments with a changed value.
+    /// Arguments that change the value.
     pub(super) changed: &'static [&'static str],
     pub(super) effect: Effect,
 }
@@ -42,7 +42,7 @@ const fn secs(seconds: u64) -> std::time::Duration {
     std::time::Duration::from_secs(seconds)
 }
 
-/// Every row.
+/// Returns all rows of the table.
 pub(super) fn rows() -> Vec<Row> {
     let sections: [&[Row]; 9] = [
         &working::GENERIC,
@@ -58,7 +58,7 @@ pub(super) fn rows() -> Vec<Row> {
     sections.concat()
 }
 
-/// This project's own flags.
+/// Flags that only this project has.
 pub(super) const OWN: [&str; 16] = [
     "adopt-nodes",
     "cloud-config-change",

@@ -1,4 +1,4 @@
-//! FLAG-10 and the texts of the tables' column "validation".
+//! Validation errors of flags (FLAG-10).
 //!
 //! Rules: APP-3, FLAG-20, FLAG-25, FLAG-30 to FLAG-33, FLAG-40.
 
@@ -150,7 +150,7 @@ fn paths_with_a_star_let_probes_through() {
     for paths in ["/health*", "*", "healthz", "/healthz,/metrics"] {
         assert!(flags(&[&format!("--authorization-always-allow-paths={paths}")]).notices().is_empty(), "{paths}");
     }
-    // Without a server there is nothing to let through.
+    // Without a server there are no paths to allow.
     assert!(flags(&["--authorization-always-allow-paths=", "--secure-port=0"]).notices().is_empty());
 }
 

@@ -10,7 +10,7 @@ use tower::service_fn;
 use super::super::Election;
 use super::*;
 
-/// An API server that allows what `allows` says, and what it was asked.
+/// An API server that allows what `allows` returns, and the reviews that it received.
 fn server(allows: fn(&Value) -> Option<bool>) -> (Client, Arc<Mutex<Vec<Value>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&asked);
@@ -82,7 +82,7 @@ async fn what_is_missing_is_told_with_the_rule_to_add_and_only_the_vital_is_vita
              it asks every few seconds; add to its Role in kube-system: \
              - {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [cloud-controller-manager], \
              verbs: [watch]}",
-            "delete nodes: removing Nodes whose machine is gone; add to its ClusterRole: \
+            "delete nodes: deleting Nodes whose machine does not exist; add to its ClusterRole: \
              - {apiGroups: [\"\"], resources: [nodes], verbs: [delete]}",
         ]
     );

@@ -1,4 +1,4 @@
-//! Nodes that are told by what their firmware says.
+//! Nodes that are identified by their firmware.
 
 use cloud_provider::{AddressType, NodeAddress};
 
@@ -7,7 +7,7 @@ use super::*;
 const UUID: &str = "7b9cf879-7146-417c-abfd-cb4272f0c935";
 const SWAPPED: &str = "79F89C7B-4671-7C41-ABFD-CB4272F0C935";
 
-/// A Node named `n`, on the machine `vm` as the kubelet knows it.
+/// Returns a Node named `n`, on the machine `vm` as the kubelet knows it.
 fn node(system_uuid: &str, machine: &str) -> Arc<Node> {
     let addresses = [NodeAddress::new(AddressType::Hostname, machine)].into();
     Arc::new(Node { name: "n".into(), uid: "u".into(), system_uuid: system_uuid.into(), addresses, ..Node::default() })
@@ -30,7 +30,7 @@ async fn a_node_with_another_name_than_its_machine_is_found_in_either_byte_order
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_answers_guesses_for_nothing() {
+async fn list_answers_guesses_without_further_requests() {
     let inventory = acme_with(500);
     let mut nodes = joining(0..500);
     nodes.push(node(SWAPPED, "vm"));
@@ -40,7 +40,7 @@ async fn a_list_answers_guesses_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guess_that_nothing_else_speaks_for_is_not_taken() {
+async fn unconfirmed_guess_is_not_used() {
     let inventory = acme_with(10);
     let answers = inventory.lookup(&[node(UUID, "another")], Want::METADATA).await;
     assert!(gone(&answers[0]).is_some_and(|why| why.contains("no instance named \"n\"")), "{answers:?}");
@@ -49,9 +49,9 @@ async fn a_guess_that_nothing_else_speaks_for_is_not_taken() {
     assert_eq!(id_of(&answers[0]), "acme://i-n");
 }
 
-/// P-10: else the Node would get the provider id of a machine that is gone.
+/// Rule P-10: otherwise, the Node would get the provider ID of a machine that is gone.
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_was_listed_before_gives_way_to_a_new_one_of_its_name() {
+async fn new_machine_of_a_used_name_replaces_the_listed_one() {
     let inventory = acme(100);
     inventory.change(|all| all[7].name = "n".into());
     inventory.snapshot(Priority::Refresh).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_machine_that_was_listed_before_gives_way_to_a_new_one_of_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guess_that_could_not_be_asked_for_proves_no_absence() {
+async fn failed_read_of_a_guess_proves_no_absence() {
     let inventory = acme_with(10);
     inventory.source().fails.store(true, Ordering::SeqCst);
     let answers = inventory.lookup(&[node(UUID, "vm")], FRESH).await;

@@ -1,4 +1,4 @@
-//! The ways of reading that users may choose, and who goes first.
+//! The modes of reading machines, and the priorities of lookups.
 
 use super::*;
 
@@ -16,7 +16,7 @@ async fn ask(inventory: &Inventory<Acme>, numbers: impl IntoIterator<Item = usiz
 async fn mode_all_hits_at_exactly_the_maximum_age_and_lists_again_after_it() {
     let inventory = acme_in(Mode::All);
     ask(&inventory, [1]).await;
-    assert_eq!(inventory.costs(), (1, 4, 0), "one machine is worth a list");
+    assert_eq!(inventory.costs(), (1, 4, 0), "a lookup of one machine reads a list");
     tokio::time::sleep(TEN_SECONDS).await;
     ask(&inventory, [1, 2]).await;
     assert_eq!(inventory.costs().0, 0);
@@ -33,11 +33,11 @@ async fn mode_all_does_not_remember_an_absence() {
         assert_eq!(inventory.costs(), (1, 4, 0));
     }
     ask(&inventory, [1]).await;
-    assert_eq!(inventory.costs().0, 0, "the others are known");
+    assert_eq!(inventory.costs().0, 0, "the other machines are cached");
 }
 
 #[tokio::test(start_paused = true)]
-async fn mode_all_takes_no_absence_from_a_list_that_was_under_way() {
+async fn mode_all_takes_no_absence_from_a_list_in_flight() {
     let inventory = acme_in(Mode::All);
     inventory.source().page_milliseconds.store(100, Ordering::SeqCst);
     let late = async {
@@ -74,7 +74,7 @@ async fn mode_one_reads_each_machine_by_itself_and_keeps_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn mode_one_serves_nothing_that_was_not_found_any_more() {
+async fn mode_one_drops_a_machine_that_is_not_found_any_more() {
     let inventory = acme_in(Mode::One);
     ask(&inventory, [1]).await;
     inventory.change(|machines| drop(machines.remove(1)));
@@ -120,7 +120,7 @@ async fn mode_off_keeps_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_leaves_what_is_kept_as_it_was() {
+async fn error_leaves_the_cache_unchanged() {
     for mode in [Mode::Shared, Mode::All, Mode::One] {
         let inventory = acme_in(mode);
         ask(&inventory, 0..10).await;
@@ -130,12 +130,12 @@ async fn an_error_leaves_what_is_kept_as_it_was() {
         tokio::time::sleep(TEN_SECONDS + MOMENT).await;
         assert!(ask(&inventory, 0..10).await.iter().all(Result::is_err), "{mode:?}");
         inventory.source().fails.store(false, Ordering::SeqCst);
-        assert!(ask(&inventory, 0..10).await.iter().all(Result::is_ok), "the error is not remembered");
+        assert!(ask(&inventory, 0..10).await.iter().all(Result::is_ok), "the error is not cached");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_who_asks_may_have_a_maximum_age_of_its_own() {
+async fn clones_may_have_their_own_maximum_age() {
     let inventory = acme_in(Mode::All);
     let routes = inventory.clone().max_age(Duration::from_secs(60));
     ask(&inventory, [1]).await;
@@ -148,7 +148,7 @@ async fn each_who_asks_may_have_a_maximum_age_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_cannot_wait_makes_the_list_urgent_that_waits_for_a_request() {
+async fn urgent_lookup_raises_the_urgency_of_a_waiting_list() {
     let inventory = acme(1000);
     inventory.source().holds_back.store(true, Ordering::SeqCst);
     let nodes = joined(0..1000);
@@ -162,7 +162,7 @@ async fn who_cannot_wait_makes_the_list_urgent_that_waits_for_a_request() {
     let (refreshed, urgent) = tokio::join!(inventory.lookup(&nodes, Want::ADDRESSES), urgent);
     assert!(refreshed.iter().chain(&urgent).all(Result::is_ok));
     assert_eq!(inventory.costs().1, 20, "no page was read twice");
-    // A list that must be fresh waits for the one before.
+    // A list that must be fresh waits for the previous one.
     tokio::time::sleep(MAX_AGE + MOMENT).await;
     let (refreshed, fresh) =
         tokio::join!(inventory.lookup(&nodes, Want::ADDRESSES), inventory.lookup(&nodes, Want::EXISTENCE.fresh()));

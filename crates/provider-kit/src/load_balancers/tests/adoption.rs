@@ -1,4 +1,4 @@
-//! What other means made, and what others left, is taken over by its name.
+//! Adoption by name of load balancers that other tools created, or that deleted Services left.
 //!
 //! Rules: D-183.
 
@@ -7,14 +7,14 @@ use cloud_provider::{Goal, LoadBalancers, Service};
 use super::super::{MAX_AGE, OwnerTags};
 use super::small::{Town, with_targets};
 
-/// A town in which load balancers of a name are taken over.
+/// Returns a town in which load balancers are adopted by their name.
 fn adopting() -> Town {
     let town = Town::default();
     town.cloud.state().adopts = true;
     town
 }
 
-/// A Service whose annotation names its load balancer `web`.
+/// Returns a Service whose annotation names its load balancer `web`.
 fn wants_web(town: &Town, uid: &str) -> Service {
     let mut service = town.service(uid, with_targets(&["a"]));
     service.metadata.annotations = Some([("name".to_owned(), "web".to_owned())].into());
@@ -22,7 +22,7 @@ fn wants_web(town: &Town, uid: &str) -> Service {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_has_is_marked_first_even_if_nothing_else_differs() {
+async fn adopted_load_balancer_is_tagged_even_without_another_change() {
     for legacy_owner in [None, Some("sign-of-a-service-elsewhere")] {
         let town = adopting();
         let service = wants_web(&town, "s1");
@@ -32,7 +32,7 @@ async fn what_nobody_has_is_marked_first_even_if_nothing_else_differs() {
         town.cloud.requests();
         let status = town.balancers.ensure(town.request(&service)).await.unwrap().unwrap();
         assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), Some("192.0.2.1"), "it keeps its address");
-        assert_eq!(town.cloud.requests(), ["find", "Tag"], "read for certain, then marked");
+        assert_eq!(town.cloud.requests(), ["find", "Tag"], "read for certain, then tagged");
         let adopted = town.cloud.one(&id);
         assert_eq!((adopted.owner_tags, adopted.legacy_owner.as_deref()), (town.owner_tags("s1"), Some("sign-s1")));
         town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -41,7 +41,7 @@ async fn what_nobody_has_is_marked_first_even_if_nothing_else_differs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn marks_come_before_every_other_change() {
+async fn owner_tags_are_written_before_every_other_change() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     town.cloud.add("web", OwnerTags::default(), None, with_targets(&["b"]));
@@ -50,7 +50,7 @@ async fn marks_come_before_every_other_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_made_since_the_list_is_taken_over_after_the_conflict() {
+async fn load_balancer_created_since_the_list_is_adopted_after_a_conflict() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     let other = town.service("s2", with_targets(&[]));
@@ -63,7 +63,7 @@ async fn one_that_was_made_since_the_list_is_taken_over_after_the_conflict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_not_deleted_before_it_was_marked() {
+async fn load_balancer_is_not_deleted_before_it_is_tagged() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     let id = town.cloud.add("web", OwnerTags::default(), Some("sign-dead"), with_targets(&["a"]));
@@ -77,7 +77,7 @@ async fn it_is_not_deleted_before_it_was_marked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_living_service_signed_is_its_own() {
+async fn legacy_owner_tag_of_another_service_is_respected() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     town.service("s2", with_targets(&["a"]));
@@ -85,14 +85,14 @@ async fn what_another_living_service_signed_is_its_own() {
     let err = town.balancers.ensure(town.request(&service)).await.unwrap_err();
     assert!(err.is_invalid() && err.to_string().contains("belongs to Service default/s2"), "{err}");
     assert_eq!(town.cloud.one(&id).owner_tags, OwnerTags::default());
-    // It goes.
+    // The other Service is deleted.
     town.cached.services.lock().unwrap().retain(|it| it.metadata.uid.as_deref() != Some("s2"));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.one(&id).owner_tags, town.owner_tags("s1"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_know_the_services_of_the_cluster_takes_nothing_over() {
+async fn adoption_needs_the_cache_of_services() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     town.cached.services.lock().unwrap().clear();
@@ -101,7 +101,7 @@ async fn who_does_not_know_the_services_of_the_cluster_takes_nothing_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_services_that_want_it_one_has_it_and_keeps_it() {
+async fn only_one_of_two_services_adopts_a_load_balancer() {
     for restarts in [false, true] {
         let mut town = adopting();
         let (one, two) = (wants_web(&town, "s1"), wants_web(&town, "s2"));
@@ -110,7 +110,11 @@ async fn of_two_services_that_want_it_one_has_it_and_keeps_it() {
             tokio::join!(town.balancers.ensure(town.request(&one)), town.balancers.ensure(town.request(&two)));
         assert_eq!([&first, &second].iter().filter(|it| it.is_ok()).count(), 1);
         let (winner, loser) = if first.is_ok() { (&one, &two) } else { (&two, &one) };
-        assert_eq!(town.cloud.requests().iter().filter(|it| *it == "Tag").count(), 1, "nobody writes over the other");
+        assert_eq!(
+            town.cloud.requests().iter().filter(|it| *it == "Tag").count(),
+            1,
+            "no Service overwrites the other's tags"
+        );
         if restarts {
             town.restart();
         }
@@ -121,7 +125,7 @@ async fn of_two_services_that_want_it_one_has_it_and_keeps_it() {
             assert!(err.is_invalid() && err.to_string().contains("of this cluster"), "{err}");
             assert_eq!(town.cloud.one(&id).owner_tags.service, winner.metadata.uid);
         }
-        // The one that has it goes without taking it along, as where it is protected.
+        // The Service that has the load balancer is deleted without deleting it, as if it were protected.
         let gone = winner.metadata.uid.clone();
         town.cached.services.lock().unwrap().retain(|it| it.metadata.uid != gone);
         town.balancers.ensure(town.request(loser)).await.unwrap();
@@ -134,12 +138,12 @@ async fn of_two_services_that_want_it_one_has_it_and_keeps_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_sign_is_rewritten_along_with_the_next_change() {
+async fn wrong_legacy_owner_tag_is_rewritten_with_the_next_change() {
     let town = Town::default();
     let service = wants_web(&town, "s1");
     let id = town.cloud.add("web", town.owner_tags("s1"), Some("sign-dead"), with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!(town.cloud.requests(), ["list"], "by our marks it is ours");
+    assert_eq!(town.cloud.requests(), ["list"], "owned by its owner tags");
     town.want("s1", with_targets(&["b"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.requests()[0], "Tag");
@@ -147,7 +151,7 @@ async fn a_wrong_sign_is_rewritten_along_with_the_next_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sign_that_was_taken_off_is_written_again_at_once() {
+async fn removed_legacy_owner_tag_is_written_again_at_once() {
     let town = Town::default();
     let service = wants_web(&town, "s1");
     let id = town.cloud.add("web", town.owner_tags("s1"), None, with_targets(&["a"]));
@@ -157,21 +161,21 @@ async fn a_sign_that_was_taken_off_is_written_again_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_that_the_reference_may_have_made_none_is_touched() {
+async fn two_load_balancers_with_one_legacy_owner_tag_are_left_alone() {
     let town = Town::default();
     let service = wants_web(&town, "s1");
     for name in ["web", "copy"] {
         town.cloud.add(name, OwnerTags::default(), Some("sign-s1"), with_targets(&["b"]));
     }
     let err = town.balancers.ensure(town.request(&service)).await.unwrap_err();
-    assert!(err.is_invalid() && err.to_string().contains("both carry the sign"), "{err}");
+    assert!(err.is_invalid() && err.to_string().contains("both carry the legacy owner tag"), "{err}");
     assert!(town.balancers.delete(town.request(&service)).await.unwrap_err().is_invalid());
     let writes = town.cloud.requests().into_iter().filter(|it| !["list", "find", "read"].contains(&&**it)).count();
     assert_eq!((writes, town.cloud.state().balancers.len()), (0, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_made_for_its_service_only_loses_its_marks_with_it() {
+async fn adopted_load_balancer_is_released_and_not_deleted() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     let id = town.cloud.add("web", town.owner_tags("s1"), Some("sign-s1"), with_targets(&["a"]));

@@ -1,4 +1,4 @@
-//! What a cloud may answer to a change, and what each answer costs.
+//! The answers that a cloud may give to a change, and the cost of each answer.
 
 use cloud_provider::names::FINALIZER_LOAD_BALANCER;
 use cloud_provider::{LoadBalancers, Service};
@@ -13,7 +13,7 @@ fn in_network(network: &str) -> Tree {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_change_took_along_is_put_back_by_the_same_call() {
+async fn side_effects_of_a_change_are_repaired_in_the_same_call() {
     let town = Town::default();
     let service = town.service("s1", in_network("blue"));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -25,18 +25,18 @@ async fn what_a_change_took_along_is_put_back_by_the_same_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_never_shows_what_it_was_told_ends_in_an_error_that_names_it() {
+async fn operation_without_effect_ends_in_an_error_that_names_it() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     town.want("s1", with_targets(&["a"]).balancer(Attributes::default().set(IGNORED, "loud").set(NETWORK, "blue")));
     town.cloud.requests();
     let err = town.balancers.ensure(town.request(&service)).await.unwrap_err();
-    let told = "the cloud does not show what it was told: update load balancer \"as1\": ignored: none → loud";
+    let told = "the cloud accepted changes but does not show them: update load balancer \"as1\": ignored: none → loud";
     assert_eq!(err.to_string(), told);
     assert_eq!(town.cloud.requests(), ["Update", "Update", "AddTargets"], "it keeps nothing else from being done");
     town.balancers.ensure(town.request(&service)).await.unwrap_err();
-    assert_eq!(town.cloud.requests()[0], "find", "what was believed of it is read again");
+    assert_eq!(town.cloud.requests()[0], "find", "the cached state is read again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,7 +56,7 @@ async fn a_deletion_is_one_read_and_one_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_counts_for_a_deletion_only_right_after_it_and_without_a_change_in_between() {
+async fn deletion_uses_a_read_only_right_after_it_and_without_a_change() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_read_counts_for_a_deletion_only_right_after_it_and_without_a_change_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_vanished_needs_a_witness_and_what_was_removed_does_not() {
+async fn missing_load_balancer_needs_a_control_read_and_a_deleted_one_does_not() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -90,7 +90,7 @@ async fn what_vanished_needs_a_witness_and_what_was_removed_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_vanishes_while_the_cloud_is_at_work_on_it_needs_a_witness() {
+async fn load_balancer_that_vanishes_while_busy_needs_a_control_read() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -115,20 +115,20 @@ async fn what_vanishes_while_the_cloud_is_at_work_on_it_needs_a_witness() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_there_again_after_it_was_not_found_is_not_gone() {
+async fn load_balancer_that_is_found_again_is_not_gone() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     town.cloud.state().haunted = true;
     let service = leaving(service);
     let err = town.balancers.delete(town.request(&service)).await.unwrap_err();
-    assert!(err.is_conflict() && err.to_string().contains("is there again"), "{err}");
+    assert!(err.is_conflict() && err.to_string().contains("exists again"), "{err}");
     town.cloud.state().haunted = false;
     town.balancers.delete(town.request(&service)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_deletions_that_find_nothing_share_their_witness() {
+async fn deletions_that_find_nothing_share_a_control_read() {
     let town = Town::default();
     let services: Vec<_> = (0..100).map(|n| leaving(town.service(&format!("s{n}"), with_targets(&[])))).collect();
     let get = |service| town.balancers.get(town.request(service));
@@ -137,15 +137,15 @@ async fn many_deletions_that_find_nothing_share_their_witness() {
     let requests = town.cloud.requests();
     let count = |what: &str| requests.iter().filter(|it| *it == what).count();
     assert!(count("machine") <= 2, "{}", count("machine"));
-    assert_eq!(requests.len(), 200 + count("machine"), "and each is looked for before and after");
+    assert_eq!(requests.len(), 200 + count("machine"), "each load balancer is read before and after");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_witness_that_was_asked_for_before_bears_out_nothing() {
+async fn earlier_control_read_verifies_nothing() {
     let town = Town::default();
     let (first, second) = (leaving(town.service("s1", Tree::default())), leaving(town.service("s2", Tree::default())));
     let late = async {
-        // The first witness is asked for at 20 ms, and answers at 70.
+        // The first control read starts at 20 ms, and is answered at 70 ms.
         sleep(Duration::from_millis(35)).await;
         town.balancers.get(town.request(&second)).await
     };
@@ -156,7 +156,7 @@ async fn a_witness_that_was_asked_for_before_bears_out_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_protects_stays_and_its_removal_is_done() {
+async fn protected_load_balancer_stays_and_its_deletion_ends() {
     let mut town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -167,14 +167,14 @@ async fn what_a_person_protects_stays_and_its_removal_is_done() {
         assert!(town.balancers.get(town.request(&leaving)).await.unwrap().is_some(), "it is there");
         town.balancers.delete(town.request(&leaving)).await.unwrap();
         let requests = town.cloud.requests();
-        assert!(requests.iter().all(|it| it == "find"), "neither a change nor a witness: {requests:?}");
+        assert!(requests.iter().all(|it| it == "find"), "neither a change nor a control read: {requests:?}");
         town.restart();
     }
-    // The Service changes its mind.
+    // The Service is wanted again.
     town.balancers.delete(town.request(&leaving)).await.unwrap();
     town.cloud.requests();
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!(town.cloud.requests(), ["find"], "it is neither taken for gone nor made a second time");
+    assert_eq!(town.cloud.requests(), ["find"], "the load balancer is neither taken for deleted nor created again");
     assert_eq!(town.cloud.one("lb-1").owner_tags, town.owner_tags("s1"));
 }
 
@@ -192,7 +192,7 @@ async fn a_status_may_depend_on_the_service() {
     }
 }
 
-/// A person deletes it.
+/// Marks the Service as being deleted.
 fn leaving(mut service: Service) -> Service {
     let deleted =
         json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [FINALIZER_LOAD_BALANCER]}});
@@ -216,13 +216,13 @@ async fn a_service_that_changed_its_type_is_leaving_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_cloud_without_time_asks_it_nothing_meanwhile() {
+async fn rate_limited_creation_sends_no_reads_until_the_next_attempt() {
     for is_made in [false, true] {
         let town = Town::default();
         let mut service = town.service("s1", with_targets(&["a"]));
         town.cloud.state().has_no_time = (3, is_made);
         assert!(town.balancers.ensure(town.request(&service)).await.unwrap_err().is_rate_limited());
-        // From the first try on it has the finalizer.
+        // The Service has the finalizer from the first attempt on.
         service.metadata.finalizers = Some(vec![FINALIZER_LOAD_BALANCER.to_owned()]);
         sleep(Duration::from_secs(600)).await;
         town.cloud.requests();
@@ -241,7 +241,7 @@ async fn who_waits_for_a_cloud_without_time_asks_it_nothing_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_another_name_it_is_looked_for_again() {
+async fn changed_name_is_searched_again() {
     let town = Town::default();
     let mut service = town.service("s1", with_targets(&["a"]));
     town.cloud.state().has_no_time = (1, true);
@@ -249,11 +249,11 @@ async fn under_another_name_it_is_looked_for_again() {
     service.metadata.finalizers = Some(vec![FINALIZER_LOAD_BALANCER.to_owned()]);
     service.metadata.annotations = Some([("name".to_owned(), "web".to_owned())].into());
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!(town.cloud.state().balancers.len(), 1, "what was made under the old name is found by its mark");
+    assert_eq!(town.cloud.state().balancers.len(), 1, "the load balancer of the old name is found by its owner tags");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_move_of_targets_where_nothing_is_does_nothing() {
+async fn target_update_without_a_load_balancer_does_nothing() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.update_targets(town.request(&service)).await.unwrap();

@@ -1,5 +1,5 @@
-//! A cloud that takes one operation at a time, in the background, and whose lists tell no parts: as different from one with
-//! a single PUT as clouds get.
+//! A cloud that takes one operation at a time, in the background, and whose lists show no parts: the opposite of a
+//! cloud with a single PUT.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ pub(super) struct Model {
     pub(super) wanted: Tree,
     pub(super) reads: Vec<String>,
     pub(super) writes: Vec<String>,
-    /// The write after which everything fails, applied or not: the program is as good as dead.
+    /// The write after which every request fails, carried out or not, as if the process had ended.
     pub(super) breaks_at: Option<(usize, bool)>,
     pub(super) most_listeners: Option<usize>,
     pub(super) names_are_not_unique: bool,
@@ -31,21 +31,21 @@ pub(super) struct Model {
     pub(super) contested: BTreeSet<String>,
     /// Load balancers that cannot be read.
     pub(super) unreadable: BTreeSet<String>,
-    /// What is known of the Node's machine: `None`: it is another cloud's.
+    /// The answer about the Node's machine; `None` if the machine is another cloud's.
     pub(super) machines: BTreeMap<String, Option<bool>>,
-    /// Whether a query of states tells ids and states only.
+    /// If set, a query of states returns only IDs and states.
     pub(super) is_read_in_short: bool,
-    /// How many load balancers yet to be made come out failed.
+    /// The number of future load balancers that fail on creation.
     pub(super) fails: usize,
-    /// Whether one that failed is made anew.
+    /// If set, a failed load balancer is created again.
     pub(super) is_replaced: bool,
-    /// What all load balancers are locked by.
+    /// The key by which all load balancers are locked.
     pub(super) lock: Option<String>,
-    /// Ports that no load balancer serves which does not do so already.
+    /// Ports that only load balancers may serve that do so already.
     pub(super) keeps: Vec<u16>,
-    /// Whether a request adds one target only.
+    /// If set, a request adds one target only.
     pub(super) adds_singly: bool,
-    /// For which Service each write was.
+    /// The Service of each write.
     pub(super) turns: Vec<String>,
     made: usize,
 }
@@ -74,7 +74,7 @@ impl Model {
         }
     }
 
-    /// The cloud is at work on it.
+    /// Lets the cloud change a load balancer in the background.
     pub(super) fn begin_work(&mut self, id: &str) {
         self.busy_until.insert(id.to_owned(), Instant::now() + TAKES);
     }
@@ -254,12 +254,12 @@ impl LoadBalancerCloud for StepByStep {
         if !is_whole {
             return Ok(Applied::PlanAgain(Box::new(shown)));
         }
-        // A new one is told, a change is not.
+        // A creation returns the result, a change does not.
         Ok(if change.actual.is_none() { Applied::Shown(1, Box::new(shown)) } else { Applied::Begun(1) })
     }
 }
 
-/// Two pools, two ports.
+/// Returns a load balancer with two pools and two ports.
 pub(super) fn wish(ports: &[u16], targets: &[&str]) -> Tree {
     let tree = Tree::default()
         .part(

@@ -1,4 +1,5 @@
-//! What the engine asks of a [`LoadBalancerCloud`]: the Service is parsed once, and a mistake stops only what it concerns.
+//! The calls of the engine to a [`LoadBalancerCloud`]: the Service is parsed once, and a mistake stops only the changes
+//! that it concerns.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +18,7 @@ use crate::paging::Reading;
 const PORT: Annotation<u16> = Annotation::new("acme/check-port", u16::KIND, "Where targets are checked.");
 const ONLY: Annotation<u16> = Annotation::new("acme/only", u16::KIND, "The only target.").decides_targets();
 
-/// A cloud with one load balancer, which keeps what it is told.
+/// A cloud with one load balancer, which it stores as written.
 #[derive(Clone, Default)]
 struct Acme(Arc<Model>);
 
@@ -128,7 +129,7 @@ async fn a_mistake_that_does_not_decide_about_targets_does_not_stop_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_incomplete_list_is_never_taken_for_all_that_a_service_has() {
+async fn partial_list_is_never_taken_for_all_load_balancers_of_a_service() {
     let (cloud, cluster, service) = (Acme::default(), cluster(), service(&[]));
     *cloud.0.list_is_flawed.lock().unwrap() = true;
     let balancers = Balancers::of(cloud.clone(), Arc::new(NoMachines), Options::default());

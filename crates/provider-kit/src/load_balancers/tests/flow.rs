@@ -1,4 +1,4 @@
-//! The whole way, against a cloud that does one thing after the other.
+//! Whole syncs, against a cloud that carries out one operation after the other.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Scene {
         std::mem::take(&mut self.cloud.model().reads)
     }
 
-    /// Exactly one, as wanted.
+    /// Checks that there is exactly one load balancer, in the desired state.
     fn check(&self) {
         let model = self.cloud.model();
         assert_eq!(model.balancers.len(), 1, "{:?}", model.balancers);
@@ -78,7 +78,7 @@ async fn each_operation_is_awaited_before_the_next() {
     let began = Instant::now();
     scene.ensure().await.unwrap();
     scene.check();
-    // Firewall, load balancer, two pools, their targets, two listeners.
+    // The order: firewall, load balancer, two pools, their targets, two listeners.
     assert_eq!(scene.writes(), 8);
     assert!(began.elapsed() >= 8 * TAKES);
     scene.reads();
@@ -97,7 +97,7 @@ async fn each_operation_is_awaited_before_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_death_before_or_after_any_write_leaks_nothing_and_doubles_nothing() {
+async fn end_of_the_process_at_any_write_leaks_and_duplicates_nothing() {
     let wishes = [wish(&[80, 443], &["a", "b"]), wish(&[443, 8443], &["b", "c"])];
     for names_are_not_unique in [false, true] {
         for is_applied in [false, true] {
@@ -127,7 +127,7 @@ async fn a_death_before_or_after_any_write_leaks_nothing_and_doubles_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_is_not_believed_by_the_same_program_either() {
+async fn lost_answer_leads_to_a_read_in_the_same_process() {
     for is_applied in [false, true] {
         for at in 0..8 {
             let scene = Scene::new(wish(&[80, 443], &["a"]));
@@ -141,7 +141,7 @@ async fn a_lost_answer_is_not_believed_by_the_same_program_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_a_limit_surplus_goes_first() {
+async fn surplus_listeners_are_deleted_first_at_a_limit() {
     let scene = Scene::new(wish(&[80, 443], &["a"]));
     scene.cloud.model().most_listeners = Some(2);
     scene.ensure().await.unwrap();
@@ -149,11 +149,11 @@ async fn at_a_limit_surplus_goes_first() {
     scene.ensure().await.unwrap();
     scene.check();
     scene.want(wish(&[1, 2, 3], &["b"]));
-    assert!(scene.ensure().await.unwrap_err().is_quota(), "what is too much stays too much");
+    assert!(scene.ensure().await.unwrap_err().is_quota(), "the quota stays exceeded");
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_the_one_whose_address_is_published_stays() {
+async fn published_load_balancer_stays_of_two() {
     let mut scene = Scene::new(wish(&[80], &["a"]));
     scene.cloud.model().names_are_not_unique = true;
     scene.cloud.model().add("as1", owner_tags("s1"), wish(&[80], &["a"]));
@@ -170,7 +170,7 @@ async fn of_two_the_one_whose_address_is_published_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_elses_part_stays_and_with_it_the_load_balancer() {
+async fn foreign_part_stays_and_keeps_its_load_balancer() {
     let scene = Scene::new(wish(&[80], &["a"]));
     scene.ensure().await.unwrap();
     let theirs = Part::Listener(Port { number: 443, protocol: "TCP".into() });
@@ -188,7 +188,7 @@ async fn somebody_elses_part_stays_and_with_it_the_load_balancer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_services_share_lists_and_looks() {
+async fn hundred_services_share_lists_and_polls() {
     let scene = Scene::new(wish(&[80], &["a"]));
     let services: Vec<_> = (0..100).map(|n| service(&format!("s{n}"))).collect();
     let ensure = |service| scene.balancers.ensure(LoadBalancerRequest { service, ..scene.request() });
@@ -203,7 +203,7 @@ async fn a_hundred_services_share_lists_and_looks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_without_a_uid_is_refused_before_anything_is_asked() {
+async fn call_without_a_uid_is_refused_without_a_request() {
     let scene = Scene { service: Service::default(), ..Scene::new(wish(&[80], &[])) };
     assert!(scene.ensure().await.unwrap_err().is_invalid());
     assert!(scene.reads().is_empty());
@@ -211,7 +211,7 @@ async fn a_call_without_a_uid_is_refused_before_anything_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_double_that_cannot_be_removed_at_once_costs_the_other_nothing() {
+async fn surplus_that_cannot_be_deleted_at_once_costs_the_other_nothing() {
     let mut scene = Scene::new(wish(&[80], &["a"]));
     scene.cloud.model().names_are_not_unique = true;
     let first = scene.cloud.model().add("as1", owner_tags("s1"), wish(&[80], &["a"]));
@@ -226,7 +226,7 @@ async fn a_double_that_cannot_be_removed_at_once_costs_the_other_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_cannot_be_read_is_no_news_of_those_awaited_with_it() {
+async fn unreadable_load_balancer_does_not_fail_the_others_of_a_poll() {
     let scene = Scene::new(wish(&[80], &["a"]));
     let bad = scene.cloud.model().add("other", owner_tags("s2"), wish(&[80], &["a"]));
     scene.ensure().await.unwrap();
@@ -242,7 +242,7 @@ async fn one_that_cannot_be_read_is_no_news_of_those_awaited_with_it() {
 }
 
 #[tokio::test]
-async fn who_testifies_to_an_absence_is_a_machine_of_this_cloud() {
+async fn control_read_uses_a_machine_of_this_cloud() {
     let nodes = || ["edge", "gone", "there"].map(node).to_vec();
     type Row<'a> = (&'a [(&'a str, Option<bool>)], bool);
     let table: [Row<'_>; 4] = [
@@ -263,7 +263,7 @@ async fn who_testifies_to_an_absence_is_a_machine_of_this_cloud() {
 }
 
 #[tokio::test]
-async fn what_a_dead_service_left_is_taken_over_only_where_clusters_can_be_told_apart() {
+async fn orphan_is_adopted_only_with_a_cluster_id() {
     for (id, mark, is_taken) in
         [(Some("c1"), "c1", true), (None, "kubernetes", false), (Some("c1"), "kubernetes", false)]
     {

@@ -1,4 +1,4 @@
-//! Nobody can leave a shared load balancer that has failed; it goes with the last.
+//! Failed shared load balancers: no Service can leave one, so it is deleted with the last Service.
 //!
 //! Rules: D-211.
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::super::{Auxiliary, OwnerTags, Part, State};
 use super::small::{Town, with_targets};
 
-/// `s1` has a load balancer that failed, and that `s2` shares.
+/// Returns a Service `s1` with a load balancer that failed and that `s2` shares.
 async fn shared() -> (Town, Service) {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
@@ -32,7 +32,7 @@ fn leaving(service: &Service) -> Service {
     service
 }
 
-/// What the cluster knows of `s2`.
+/// Changes or removes `s2` in the cluster's cache.
 fn let_other(town: &Town, change: impl Fn(&Service) -> Option<Service>) {
     let mut services = town.cached.services.lock().unwrap();
     *services = services
@@ -50,7 +50,7 @@ async fn is_removed(mut town: Town, service: &Service) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_failed_goes_when_all_who_share_it_go() {
+async fn failed_shared_load_balancer_is_deleted_when_all_its_services_leave() {
     let (town, service) = shared().await;
     assert!(!is_removed(town, &service).await, "the other one lives");
     let (town, service) = shared().await;
@@ -62,11 +62,11 @@ async fn one_that_failed_goes_when_all_who_share_it_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_stays_where_that_is_not_certain() {
+async fn failed_shared_load_balancer_stays_if_a_service_may_remain() {
     type Doubt = fn(&Town);
     let doubts: [(&str, Doubt); 5] = [
         ("it works", |town| town.cloud.state().balancers.get_mut("lb-1").unwrap().state = State::Ready),
-        ("somebody is not known", |town| town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = None),
+        ("a sharer is not known", |town| town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = None),
         ("another cluster's", |town| {
             let owner_tags = OwnerTags { cluster: Some("c2".to_owned()), service: Some("s2".to_owned()) };
             town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = Some(vec![owner_tags]);

@@ -1,4 +1,4 @@
-//! A cloud that takes only so many targets.
+//! A cloud with a limit on the number of targets.
 //!
 //! Rules: D-184, D-247.
 
@@ -31,27 +31,27 @@ fn at_most(most: usize, targets: &[&str]) -> Tree {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_loses_a_place_and_who_finds_none_is_told_once() {
+async fn present_targets_stay_and_those_without_room_are_reported_once() {
     let mut town = town(2);
     let service = town.service("s1", at_most(2, &["b", "c", "d"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!((present(&town), told(&town)), (of(&["b", "c"]), vec!["main: d".to_owned()]));
     town.cloud.requests();
 
-    // One that comes before all others in order joins.
+    // A target joins that precedes all others in order.
     town.want("s1", with_targets(&["a", "b", "c", "d"]));
     town.balancers.update_targets(town.request(&service)).await.unwrap();
     assert_eq!((present(&town), told(&town)), (of(&["b", "c"]), vec!["main: a".to_owned()]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!((town.cloud.requests(), told(&town)), (vec![], vec![]));
 
-    // One goes: the next in order has its place.
+    // A target leaves, and the next one in order takes its room.
     town.want("s1", with_targets(&["a", "b", "d"]));
     town.balancers.update_targets(town.request(&service)).await.unwrap();
     assert_eq!((present(&town), told(&town)), (of(&["a", "b"]), vec![]));
     assert_eq!(town.cloud.requests(), ["RemoveTargets", "AddTargets"], "no quota is met");
 
-    // After a start nothing is said of what is as it was, but of the next who comes.
+    // After a start, only new targets without room are reported, not those that had none before.
     town.restart();
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!((town.cloud.requests(), told(&town)), (vec!["list".to_owned()], vec![]));
@@ -73,7 +73,7 @@ async fn all_targets_are_replaced_at_a_limit_and_the_pool_is_never_empty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_below_what_is_there_removes_the_surplus() {
+async fn limit_below_the_number_of_targets_removes_the_surplus() {
     let town = town(4);
     let service = town.service("s1", with_targets(&["a", "b", "c"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -85,11 +85,11 @@ async fn a_limit_below_what_is_there_removes_the_surplus() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_limit_did_not_tell_the_quota_does() {
+async fn quota_error_makes_room_where_no_limit_is_known() {
     let town = town(2);
     let service = town.service("s1", at_most(2, &["a", "b"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    // The wish believes in more room than there is.
+    // The desired state assumes a greater limit than the cloud has.
     town.want("s1", at_most(9, &["b", "c"]));
     town.cloud.requests();
     town.balancers.ensure(town.request(&service)).await.unwrap();

@@ -1,4 +1,4 @@
-//! A Service that names another load balancer than the one that it has moves there.
+//! Moves of a Service to another load balancer than the one that it has.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use cloud_provider::{
 use super::super::{Attributes, Auxiliary, OwnerTags, Part, Tree};
 use super::small::{Small, Town, with_targets};
 
-/// What is published in the middle of a sync, and how many load balancers there are then.
+/// The status that is published during a sync, with the number of load balancers at that time.
 struct Board {
     cloud: Small,
     shown: Mutex<Vec<(String, usize)>>,
@@ -49,7 +49,7 @@ fn shows(service: &mut Service, address: &str) {
     service.status = Some(serde_json::from_value(status).unwrap());
 }
 
-/// A Service with a load balancer, `lb-1`, that now asks for `lb-2`, which is nobody's.
+/// Returns a Service with a load balancer, `lb-1`, that now requests `lb-2`, which has no owner.
 async fn moving() -> (Town, Service) {
     let town = Town::default();
     town.cloud.state().adopts = true;
@@ -67,7 +67,7 @@ fn ids(town: &Town) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_moves_when_the_new_one_stands_and_its_address_is_shown() {
+async fn service_moves_when_the_new_load_balancer_works_and_is_published() {
     let (town, service) = moving().await;
     let plan = town.balancers.plan(town.request(&service), Goal::Ensured).await.unwrap();
     let steps: Vec<_> = plan.steps.iter().map(ToString::to_string).collect();
@@ -84,7 +84,7 @@ async fn it_moves_when_the_new_one_stands_and_its_address_is_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_goes_before_the_new_address_is_on_the_service() {
+async fn old_load_balancer_stays_until_the_new_address_is_published() {
     let (town, service) = moving().await;
     let away = Board { refuses: true, ..board(&town) };
     assert!(ensure(&town, &service, &away).await.is_err());
@@ -94,7 +94,7 @@ async fn nothing_goes_before_the_new_address_is_on_the_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_ends_in_between_goes_on_after_a_start() {
+async fn interrupted_move_is_finished_after_a_restart() {
     let (mut town, service) = moving().await;
     ensure(&town, &service, &Board { refuses: true, ..board(&town) }).await.unwrap_err();
     town.restart();
@@ -110,7 +110,7 @@ async fn who_ends_in_between_goes_on_after_a_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_have_it_keeps_what_it_has_up_to_date() {
+async fn refused_move_keeps_the_old_load_balancer_up_to_date() {
     let (town, service) = moving().await;
     town.service("s2", with_targets(&["a"]));
     town.cloud.state().balancers.get_mut("lb-2").unwrap().owner_tags = town.owner_tags("s2");
@@ -125,12 +125,12 @@ async fn who_may_not_have_it_keeps_what_it_has_up_to_date() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_twin_of_another_cluster_is_none_of_its_own() {
+async fn twin_of_another_cluster_is_not_an_own_load_balancer() {
     for is_shown in [false, true] {
         let town = Town::default();
         town.cloud.state().adopts = true;
         let mut service = town.service("s1", with_targets(&["a"]));
-        // The reference made it, for this Service or for one of the same name elsewhere.
+        // The Go cloud controller manager created it, for this Service or for one of the same name elsewhere.
         town.cloud.add("twin", OwnerTags::default(), Some("sign-s1"), with_targets(&["a"]));
         let id = town.cloud.add("as1", OwnerTags::default(), None, with_targets(&["a"]));
         asks_for(&mut service, &id);
@@ -144,14 +144,14 @@ async fn the_twin_of_another_cluster_is_none_of_its_own() {
             assert_eq!(
                 town.cloud.requests().iter().filter(|it| *it == "Tag").count(),
                 2,
-                "marked before it is removed"
+                "tagged before it is deleted"
             );
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_the_services_own_stays_with_it() {
+async fn parts_of_the_service_outlive_the_old_load_balancer() {
     let town = Town::default();
     town.cloud.state().adopts = true;
     let group = Part::CreatedBefore(Auxiliary { rank: 0, kind: "group".into(), name: "g".into() });
@@ -167,14 +167,14 @@ async fn what_is_the_services_own_stays_with_it() {
     assert!(town.cloud.one("lb-2").tree.unwrap().parts.contains_key(&group));
 }
 
-/// Moves it; what is deleted, as operations tell it.
+/// Moves the Service and returns the deleted parts, as the operations name them.
 async fn removed_operations(town: &Town, service: &Service) -> Vec<String> {
     ensure(town, service, &board(town)).await.unwrap();
     std::mem::take(&mut town.cloud.state().deleted)
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_not_there_is_no_reason_to_have_none() {
+async fn missing_requested_load_balancer_keeps_the_old_one() {
     let (town, mut service) = moving().await;
     asks_for(&mut service, "lb-9");
     ensure(&town, &service, &board(&town)).await.unwrap();
@@ -182,7 +182,7 @@ async fn one_that_is_not_there_is_no_reason_to_have_none() {
     assert_eq!(town.cloud.one("lb-2").owner_tags, OwnerTags::default());
 }
 
-/// A Service with a load balancer, `lb-1`, that now asks for one of another kind.
+/// Returns a Service with a load balancer, `lb-1`, that now requests one of another kind.
 async fn changing_kind() -> (Town, Service) {
     let town = Town::default();
     let mut service = town.service("s1", with_targets(&["a"]));

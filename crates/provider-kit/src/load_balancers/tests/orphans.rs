@@ -1,4 +1,4 @@
-//! What is left of Services that are gone.
+//! Orphans: load balancers of Services that no longer exist.
 //!
 //! Rules: P-19, D-207.
 
@@ -10,7 +10,7 @@ use super::super::{Actual, Attributes, OwnerTags, Part};
 use super::small::{Town, with_targets};
 
 #[tokio::test(start_paused = true)]
-async fn what_is_marked_for_a_dead_service_of_this_cluster_is_told_from_what_was_read_anyhow() {
+async fn orphans_are_reported_from_the_cache_without_a_request() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     let of_another_cluster = OwnerTags { cluster: Some("c2".into()), ..town.owner_tags("s2") };
@@ -28,13 +28,13 @@ async fn what_is_marked_for_a_dead_service_of_this_cluster_is_told_from_what_was
     town.cloud.requests();
     assert_eq!(orphans(&cluster), Some(vec![r#"load balancer "left" (lb-1)"#.to_owned()]));
     assert_eq!(orphans(&Cluster { id: None, ..cluster.clone() }), None, "two clusters may have one name");
-    assert!(town.cloud.requests().is_empty(), "nobody is asked for it");
+    assert!(town.cloud.requests().is_empty(), "no request is sent");
 
     town.balancers.delete(town.request(&service)).await.unwrap();
-    assert_eq!(town.balancers.orphans(&cluster, &|_| false).unwrap().len(), 1, "what was deleted is no orphan");
+    assert_eq!(town.balancers.orphans(&cluster, &|_| false).unwrap().len(), 1, "a deleted load balancer is no orphan");
 }
 
-/// A town with a live Service `s1` and the orphan `left`, and the orphan as it is listed.
+/// Returns a town with a live Service `s1` and the orphan `left`, and the orphan as it is listed.
 async fn with_an_orphan() -> (Town, OwnedResource, Vec<Arc<Service>>) {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
@@ -71,7 +71,7 @@ async fn orphan_that_is_not_what_was_listed_is_left_alone() {
     let changes: [(Change, &str); 3] = [
         (|it| it.owner_tags.service = Some("s1".into()), "does not carry the owner tags"),
         (|it| it.owner_tags = OwnerTags::default(), "does not carry the owner tags"),
-        (|it| it.legacy_owner = Some("sign-s1".into()), "may be taken over by Service default/s1"),
+        (|it| it.legacy_owner = Some("sign-s1".into()), "may be adopted by Service default/s1"),
     ];
     for (change, reason) in changes {
         let (town, orphan, services) = with_an_orphan().await;

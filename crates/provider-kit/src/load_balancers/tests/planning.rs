@@ -1,4 +1,4 @@
-//! Every plan, from any state to any other, broken off anywhere.
+//! Plans from any state to any other state, interrupted anywhere.
 
 use proptest::collection::{btree_map, btree_set};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn targets() -> impl Strategy<Value = Targets> {
     btree_set("[a-d]", 0..4).prop_map(|set| set.into_iter().collect())
 }
 
-/// Whole settings; or some, of which one is fixed.
+/// Settings of a part: complete, or partial with one fixed setting.
 fn settings(wanted: bool) -> impl Strategy<Value = Attributes> {
     (0..3_u8, proptest::option::of(0..3_u8), 0..2_u8).prop_map(move |(tier, size, zone)| {
         let attributes = Attributes::default().set("tier", tier).set("zone", zone);
@@ -32,7 +32,7 @@ fn settings(wanted: bool) -> impl Strategy<Value = Attributes> {
     })
 }
 
-/// A load balancer whose listeners lead to pools of its own; a wanted one may leave the targets of a pool open.
+/// A load balancer whose listeners lead to its own pools; a desired one may leave the targets of a pool open.
 pub(super) fn tree(wanted: bool) -> impl Strategy<Value = Tree> {
     let limit = proptest::option::of(1..5_usize);
     let pools = btree_map(0..POOLS.len(), (settings(wanted), targets(), any::<bool>(), limit), 1..=POOLS.len());
@@ -55,7 +55,7 @@ pub(super) fn tree(wanted: bool) -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Whole, nothing at all, only what was made before it, or half removed.
+/// An observed state: complete, empty, with auxiliary resources only, or half deleted.
 pub(super) fn any_actual() -> impl Strategy<Value = Tree> {
     (tree(false), 0..12_usize).prop_map(|(tree, kept)| match kept {
         0 => Tree::default(),
@@ -73,7 +73,7 @@ pub(super) fn check_possible(tree: &Tree, operation: &Operation) {
     let pool = |pool: &String| is_there(&Part::Pool(pool.clone()));
     match operation {
         Operation::Tag | Operation::Untag => {}
-        Operation::Create { part, .. } => assert!(!is_there(part), "made twice: {part}"),
+        Operation::Create { part, .. } => assert!(!is_there(part), "created twice: {part}"),
         Operation::Update { part, .. } | Operation::Delete { part } => assert!(is_there(part), "not there: {part}"),
         Operation::AddTargets { pool: name, targets } => {
             assert!(
@@ -90,7 +90,7 @@ fn is_inside(part: &Part) -> bool {
     matches!(part, Part::Pool(_) | Part::Listener(_))
 }
 
-/// What holds at every moment, if it held at the beginning.
+/// Checks the invariants that hold at every moment if they held at the beginning.
 fn check_state(tree: &Tree) {
     let has_balancer = tree.balancer_attributes().is_some();
     assert!(has_balancer || !tree.parts.keys().any(is_inside), "parts without a load balancer: {tree:?}");
@@ -123,7 +123,7 @@ fn check_step(wanted: &Tree, before: &Tree, operation: &Operation) {
     }
 }
 
-/// Does them all; what it comes to.
+/// Carries out all operations, and returns the resulting state.
 fn run(wanted: &Tree, actual: &Tree, operations: &[Operation]) -> Tree {
     operations.iter().fold(actual.clone(), |tree, operation| {
         check_step(wanted, &tree, operation);
@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn at_a_limit_less_comes_before_more_and_it_is_safe_all_the_same(wanted in tree(true), actual in any_actual()) {
+    fn plan_at_a_limit_removes_first_and_is_safe(wanted in tree(true), actual in any_actual()) {
         let operations = removals_first(plan(&wanted, &actual), &actual);
         check_reached(&wanted, &actual, &run(&wanted, &actual, &operations));
     }
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_kept_carries_traffic_all_the_time(wanted in tree(true), actual in tree(false)) {
+    fn kept_listeners_carry_traffic_all_the_time(wanted in tree(true), actual in tree(false)) {
         let mut state = actual.clone();
         let replaced = |part: &Part| wanted.parts[part].differs_in_fixed(&actual.parts[part]);
         let kept: Vec<_> = actual.listeners().map(|(port, _)| Part::Listener(port.clone()))
@@ -196,12 +196,12 @@ proptest! {
     }
 
     #[test]
-    fn when_only_targets_may_change_nothing_else_does(wanted in tree(true), actual in tree(false)) {
+    fn target_update_changes_only_targets(wanted in tree(true), actual in tree(false)) {
         let operations = plan(&actual.with_targets_of(&wanted), &actual);
         for operation in &operations {
             match operation {
                 Operation::AddTargets { .. } | Operation::RemoveTargets { .. } => {}
-                // What an empty pool cannot show.
+                // Settings that an empty pool cannot show.
                 Operation::Update { part: Part::Pool(pool), changes, .. } => {
                     prop_assert!(actual.targets_of(pool).is_empty() && !wanted.targets_of(pool).is_empty());
                     prop_assert!(changes.iter().all(|change| change.from.is_null()));
@@ -217,7 +217,7 @@ proptest! {
     }
 
     #[test]
-    fn who_has_a_place_keeps_it_however_others_come_and_go(
+    fn present_targets_keep_their_room_when_others_change(
         (first, others, limit) in (targets(), proptest::collection::vec(targets(), 0..6), 1..4_usize)
     ) {
         let mut present = with_room(&first, &Targets::default(), limit);
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn who_is_left_out_is_who_is_wanted_and_not_there_in_the_end(wanted in tree(true), actual in any_actual()) {
+    fn left_out_targets_are_the_desired_ones_that_are_missing(wanted in tree(true), actual in any_actual()) {
         let reached = actual.after(&plan(&wanted, &actual));
         for (pool, left) in left_out(&wanted, &actual) {
             prop_assert_eq!(left, wanted.targets_of(&pool).without(&reached.targets_of(&pool)));
@@ -255,7 +255,7 @@ fn a_shared_load_balancer_stays_when_our_parts_go() {
 }
 
 #[test]
-fn an_operation_says_what_it_is_about() {
+fn operation_names_its_part_pool_and_changes() {
     let thing = Part::created_before(0, "thing", "a");
     let tree = |size: u8| {
         let tree = Tree::default().part(Part::created_before(0, "thing", "a"), Attributes::default().set("size", size));

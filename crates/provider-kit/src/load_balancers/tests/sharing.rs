@@ -1,5 +1,5 @@
-//! One load balancer that several Services share, in a cloud that replaces all tags at once: whoever changes it from what
-//! was there before another one changed it takes that one's tag, or its whole load balancer, away.
+//! Load balancers that several Services share, in a cloud that replaces all tags at once: a change that starts from an
+//! outdated state removes another Service's tag, or its whole load balancer.
 //!
 //! Rules: P-27, D-201.
 
@@ -20,14 +20,14 @@ use super::small::Cached;
 use crate::annotations::{Annotations, Parsed};
 use crate::paging::Reading;
 
-/// How long each change takes.
+/// The duration of each change.
 const TAKES: Duration = Duration::from_millis(40);
 
 #[derive(Default)]
 struct Model {
-    /// Who shares it; nothing: there is none.
+    /// UIDs of the Services that share the load balancer; `None` if there is none.
     tags: Option<BTreeSet<String>>,
-    /// Ports, and whose they are.
+    /// Ports, each with the UID of its Service.
     listeners: BTreeMap<u16, String>,
     wanted: BTreeMap<String, Vec<u16>>,
     is_busy: bool,
@@ -42,7 +42,7 @@ impl Shared {
         self.0.lock().unwrap()
     }
 
-    /// What it is to this Service.
+    /// Returns the load balancer as this Service sees it.
     fn view(&self, uid: &str) -> Option<Actual> {
         let model = self.model();
         let tags = model.tags.as_ref()?;
@@ -179,7 +179,7 @@ impl LoadBalancerCloud for Shared {
 
 const SERVICES: [&str; 3] = ["s1", "s2", "s3"];
 
-/// One Service that comes, changes and goes as the dice want, and comes to stay in the end.
+/// Simulates a Service that is created, changed and deleted at random, and exists at the end.
 async fn life(cloud: &Shared, balancers: &Balancers, cluster: &Cluster, number: usize, seed: u64) {
     let (uid, mut random) = (SERVICES[number], fastrand::Rng::with_seed(seed * 10 + number as u64));
     let service = service(uid);
@@ -199,7 +199,7 @@ async fn life(cloud: &Shared, balancers: &Balancers, cluster: &Cluster, number: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn services_that_come_change_and_go_at_the_same_time_take_nothing_from_each_other() {
+async fn concurrent_services_of_a_shared_load_balancer_do_not_interfere() {
     for seed in 0..40 {
         let cloud = Shared::default();
         let balancers = Balancers::of(cloud.clone(), Arc::new(NoMachines), Options::default());
@@ -208,7 +208,7 @@ async fn services_that_come_change_and_go_at_the_same_time_take_nothing_from_eac
         balancers.set_caches(Arc::new(cached));
         let cluster = Cluster { name: "kubernetes".into(), id: Some("c1".into()) };
         join_all((0..SERVICES.len()).map(|number| life(&cloud, &balancers, &cluster, number, seed))).await;
-        // What failed is tried again.
+        // A failed sync is tried again.
         for uid in SERVICES {
             let service = service(uid);
             let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };

@@ -1,4 +1,4 @@
-//! A small cloud that answers at once, one change with one request; and that has moods.
+//! A small cloud that answers at once and takes one change with one request, with controls for its answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,7 +13,7 @@ use super::super::{
 use crate::annotations::{Annotations, Parsed};
 use crate::paging::Reading;
 
-/// Setting of the load balancer: one that leaves it loses its targets.
+/// Setting of the load balancer: when its value changes, the targets are lost.
 pub(super) const NETWORK: &str = "network";
 /// Setting of the load balancer that the cloud ignores.
 pub(super) const IGNORED: &str = "ignored";
@@ -21,24 +21,25 @@ pub(super) const IGNORED: &str = "ignored";
 #[derive(Default)]
 pub(super) struct State {
     pub(super) balancers: BTreeMap<String, Actual>,
-    /// What a Service wants, by UID.
+    /// The desired state by Service UID.
     pub(super) wanted: BTreeMap<String, Tree>,
-    /// Reads: `find`, `read`, `list`, `machine`; writes: `create`, the operation's name, `delete`.
+    /// Requests. Reads are `find`, `read`, `list` and `machine`; writes are `create`, the operation's name and
+    /// `delete`.
     pub(super) requests: Vec<String>,
     pub(super) protected: BTreeSet<String>,
-    /// Load balancers that somebody else deletes right before we do.
+    /// Load balancers that another client deletes right before our request.
     pub(super) vanishing: BTreeSet<String>,
-    /// Whether those that nobody knows of any more are found all the same.
+    /// If set, a search finds load balancers without an owner, too.
     pub(super) haunted: bool,
     pub(super) most_targets: Option<usize>,
     pub(super) adopts: bool,
-    /// How many times nothing can be made; whether it is made all the same.
+    /// The number of creations that fail, and whether the load balancer is created all the same.
     pub(super) has_no_time: (usize, bool),
     pub(super) machines_are_known: bool,
     pub(super) left_out: Vec<(String, Targets)>,
-    /// Parts that were deleted with a load balancer, as operations tell it.
+    /// Parts that were deleted with a load balancer, as the operations name them.
     pub(super) deleted: Vec<String>,
-    /// Who moved: UID, from and to.
+    /// Reported moves: UID, from and to.
     pub(super) moved: Vec<(String, String, String)>,
     made: usize,
 }
@@ -144,7 +145,7 @@ impl Small {
     }
 
     async fn of_service(&self, identity: &Identity<'_>) -> Vec<Actual> {
-        // One request: what others do meanwhile is not in its answer.
+        // One request: a concurrent change is not in its answer.
         let found = {
             let mut state = self.state();
             state.requests.push("find".into());
@@ -306,7 +307,7 @@ impl Default for Town {
 }
 
 impl Town {
-    /// A Service that the cluster knows, and what it wants.
+    /// Returns a Service that the cluster's cache contains, with its desired state.
     pub(super) fn service(&self, uid: &str, wanted: Tree) -> Service {
         let service: Service = serde_json::from_value(serde_json::json!({
             "metadata": {"namespace": "default", "name": uid, "uid": uid},
@@ -330,14 +331,14 @@ impl Town {
         LoadBalancerRequest { cluster: &self.cluster, service, nodes: &[], observer: &() }
     }
 
-    /// The process starts anew.
+    /// Simulates a restart of the process.
     pub(super) fn restart(&mut self) {
         self.balancers = self.cloud.balancers();
         self.balancers.set_caches(self.cached.clone());
     }
 }
 
-/// A load balancer with one pool and these targets.
+/// Returns a load balancer with one pool and these targets.
 pub(super) fn with_targets(targets: &[&str]) -> Tree {
     Tree::default().balancer(Attributes::default()).pool(
         "main",

@@ -61,9 +61,9 @@ impl LoadBalancerCloud for Decisions {
 /// The cloud's way to answer a request.
 #[derive(Clone, Copy, Debug)]
 enum Mood {
-    /// The first operation is done, and the outcome shown.
+    /// The first operation is carried out, and the outcome shown.
     One,
-    /// All operations are done, and the outcome shown.
+    /// Every operation is carried out, and the outcome shown.
     All,
     /// The first operation is begun.
     Busy,
@@ -73,7 +73,7 @@ enum Mood {
     Conflict,
 }
 
-/// The request at which the process ends, and whether that is carried out.
+/// The request at which the process ends, and whether that request is carried out.
 type End = Option<(usize, bool)>;
 
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ fn owner_tags(cluster: &str, service: &str) -> OwnerTags {
     OwnerTags { cluster: Some(cluster.into()), service: Some(service.into()) }
 }
 
-/// Says whether a load balancer carries the Service's owner tags, or its legacy owner tag and no other.
+/// Returns `true` if a load balancer carries the Service's owner tags, or its legacy owner tag and no owner tags.
 fn is_own(actual: &Actual) -> bool {
     let is_legacy = actual.owner_tags == OwnerTags::default() && actual.legacy_owner.as_deref() == Some("legacy-s1");
     actual.owner_tags == owner_tags("c1", "s1") || is_legacy
@@ -131,7 +131,7 @@ impl Cloud {
     fn check(stored: &Actual, operation: &Operation) {
         let is_shared = !stored.foreign.is_empty();
         check_possible(&stored.known_tree(), operation);
-        assert!(is_own(stored), "{operation:?} for a load balancer of somebody else: {stored:?}");
+        assert!(is_own(stored), "{operation:?} for another owner's load balancer: {stored:?}");
         if operation.deletes(|part| *part == Part::Balancer) {
             assert!(!stored.adopted && !is_shared, "a load balancer that was not ours to delete: {stored:?}");
         }
@@ -171,7 +171,8 @@ impl Cloud {
         Ok(applied.step(change).map(Arc::new))
     }
 
-    /// Syncs until the end, or until the process ends. Returns the outcome, if it came to one, and how many requests were sent.
+    /// Syncs until the end, or until the process ends. Returns the outcome, if there is one, and the number of
+    /// requests.
     fn sync(&mut self, aim: Aim, end: End) -> (Option<Result<()>>, usize) {
         let (cluster, service) = (cluster(), service());
         let legacy_owner = Some("legacy-s1".to_owned());
@@ -215,14 +216,14 @@ impl Cloud {
         panic!("a sync without an end: {self:?}")
     }
 
-    /// Syncs until the end. Returns how many requests were sent.
+    /// Syncs until the end. Returns the number of requests.
     fn finish(&mut self, aim: Aim) -> usize {
         let (outcome, sent) = self.sync(aim, None);
         outcome.unwrap().unwrap();
         sent
     }
 
-    /// Fails unless the Service has exactly the desired load balancer, and nothing is left to do.
+    /// Fails unless the Service has exactly the desired load balancer and no operation is left.
     fn check_reached(&mut self) {
         let own = self.own();
         assert_eq!(own.len(), 1, "{own:?}");
@@ -231,7 +232,8 @@ impl Cloud {
     }
 }
 
-/// Load balancers of the Service: up to two, whole or half made; one may have failed, or carry the legacy owner tag only.
+/// Load balancers of the Service: up to two, complete or half created; one may have failed, or carry the legacy owner
+/// tag only.
 fn own() -> impl Strategy<Value = Vec<Actual>> {
     let one = (any_actual(), any::<bool>(), 0..5_u8).prop_map(|(tree, is_adopted, kind)| {
         let failed = kind == 0 && tree.balancer_attributes().is_some() && !is_adopted;
@@ -256,7 +258,7 @@ fn own() -> impl Strategy<Value = Vec<Actual>> {
     })
 }
 
-/// Load balancers of another cluster, of another Service, and of nobody.
+/// Load balancers of another cluster, of another Service, and of no owner.
 fn others() -> impl Strategy<Value = Vec<Actual>> {
     let owners = vec![owner_tags("c2", "s9"), owner_tags("c1", "s2"), OwnerTags::default()];
     let one = (tree(false), prop::sample::select(owners)).prop_map(|(tree, owner_tags)| Actual {

@@ -1,4 +1,4 @@
-//! Load balancers that take long, fail, or are several Services' business.
+//! Load balancers that take long, fail, or are shared by several Services.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::{Auxiliary, Balancers, OwnerTags, Part, State};
 use super::cloud::{StepByStep, wish};
 
-/// Writes down what it hears.
+/// An observer that records its notifications.
 #[derive(Default)]
 struct Listener(Mutex<Vec<String>>);
 
@@ -79,7 +79,7 @@ fn owner_tags(service: &str) -> OwnerTags {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_wait_for_the_cloud_is_told_before_and_after() {
+async fn observer_is_notified_before_and_after_each_wait() {
     let scene = Scene::new();
     scene.ensure("s1").await.unwrap();
     let writes = scene.writes().len();
@@ -90,17 +90,17 @@ async fn each_wait_for_the_cloud_is_told_before_and_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_cloud_is_at_work_only_the_state_is_read() {
+async fn only_the_state_is_read_while_the_cloud_is_busy() {
     let scene = Scene::new();
     scene.cloud.model().is_read_in_short = true;
     scene.ensure("s1").await.unwrap();
     assert_eq!(scene.writes().len(), 5);
     let reads = scene.reads();
-    assert!(reads.len() > 10 && !reads.contains(&"read lb-1".to_owned()), "what was done is known: {reads:?}");
+    assert!(reads.len() > 10 && !reads.contains(&"read lb-1".to_owned()), "the outcome is cached: {reads:?}");
     scene.ensure("s1").await.unwrap();
     assert_eq!((scene.writes(), scene.reads()), (vec![], vec![]), "the short answers are not taken for the whole");
 
-    // One that is found at work, in the middle of a change that began in an earlier life.
+    // The load balancer is found busy, during a change that began in an earlier run.
     let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
     scene.cloud.model().begin_work("lb-1");
     scene.ensure("s1").await.unwrap();
@@ -110,7 +110,7 @@ async fn while_the_cloud_is_at_work_only_the_state_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn annotations_are_asked_for_whether_it_succeeds_or_not_and_not_where_it_is_removed() {
+async fn annotations_are_requested_on_success_and_failure_but_not_on_deletion() {
     let scene = Scene::new();
     let asked = |scene: &Scene| {
         let mut heard = scene.listener.heard();
@@ -125,14 +125,14 @@ async fn annotations_are_asked_for_whether_it_succeeds_or_not_and_not_where_it_i
     scene.ensure("s1").await.unwrap();
     assert_eq!(asked(&scene), ["example.com/id=lb-1"]);
     scene.ensure("s1").await.unwrap();
-    assert_eq!(asked(&scene), ["example.com/id=lb-1"], "somebody may have taken it off");
+    assert_eq!(asked(&scene), ["example.com/id=lb-1"], "the annotation may have been removed");
     scene.balancers.update_targets(scene.request(&service("s1"))).await.unwrap();
     scene.balancers.delete(scene.request(&service("s1"))).await.unwrap();
     assert_eq!(asked(&scene), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_failed_and_never_worked_is_made_anew_in_the_same_run() {
+async fn failed_new_load_balancer_is_created_again_in_the_same_sync() {
     let scene = Scene::new();
     scene.cloud.model().fails = 1;
     scene.cloud.model().is_replaced = true;
@@ -141,7 +141,7 @@ async fn one_that_failed_and_never_worked_is_made_anew_in_the_same_run() {
     assert_eq!(ids, ["lb-2"]);
     assert_eq!(scene.listener.heard().last().unwrap(), "example.com/id=lb-2");
 
-    // It is found so, as after a restart.
+    // The load balancer is found in this state, as after a restart.
     scene.cloud.model().balancers.get_mut("lb-2").unwrap().state = State::Failed("no compute host".into());
     let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
     scene.ensure("s1").await.unwrap();
@@ -150,7 +150,7 @@ async fn one_that_failed_and_never_worked_is_made_anew_in_the_same_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_fails_again_is_removed_and_the_next_run_starts_clean() {
+async fn load_balancer_that_fails_again_is_deleted_for_the_next_sync() {
     let scene = Scene::new();
     scene.cloud.model().fails = 2;
     scene.cloud.model().is_replaced = true;
@@ -162,7 +162,7 @@ async fn one_that_fails_again_is_removed_and_the_next_run_starts_clean() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_worked_or_is_somebody_elses_too_stays_though_it_failed() {
+async fn failed_load_balancer_stays_if_it_worked_or_is_shared() {
     for is_shared in [false, true] {
         let scene = Scene::new();
         scene.ensure("s1").await.unwrap();
@@ -184,7 +184,7 @@ async fn one_that_worked_or_is_somebody_elses_too_stays_though_it_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_two_services_share_is_changed_for_one_after_the_other() {
+async fn shared_load_balancer_is_changed_for_one_service_at_a_time() {
     let scene = Scene::new();
     for uid in ["s1", "s2"] {
         scene.ensure(uid).await.unwrap();
@@ -201,7 +201,7 @@ async fn what_two_services_share_is_changed_for_one_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_read_before_it_was_changed_for_another_service_is_read_again() {
+async fn shared_load_balancer_is_read_again_after_another_services_change() {
     let scene = Scene::new();
     scene.cloud.model().lock = Some("shared".into());
     for uid in ["s1", "s2"] {
@@ -217,7 +217,7 @@ async fn what_was_read_before_it_was_changed_for_another_service_is_read_again()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wanted_is_fitted_to_what_is_there() {
+async fn desired_state_is_fitted_to_the_observed_one() {
     let scene = Scene::new();
     scene.ensure("s1").await.unwrap();
     scene.writes();
@@ -231,7 +231,7 @@ async fn what_is_wanted_is_fitted_to_what_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_does_a_little_of_an_operation_at_a_time_is_planned_anew_as_long_as_less_is_left() {
+async fn partial_progress_is_planned_again_while_less_is_left() {
     let scene = Scene::new();
     scene.cloud.model().adds_singly = true;
     let targets: Vec<String> = (0..40).map(|n| format!("t{n}")).collect();

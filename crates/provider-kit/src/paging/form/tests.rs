@@ -14,7 +14,7 @@ struct Machine {
 
 type Pages = fn(&str) -> Value;
 
-/// Reads all machines of an API that answers what `pages` says for a query, and the queries that were sent.
+/// Reads all machines of an API that answers queries with `pages`; returns the queries that were sent, too.
 async fn read_all(paging: Paging, pages: Pages) -> (Result<Reading<u32>>, Vec<String>) {
     let queries = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&queries);
@@ -135,11 +135,11 @@ async fn a_list_whose_total_or_next_page_does_not_fit_is_a_partial_one() {
 }
 
 #[test]
-fn a_page_of_more_items_than_anybody_has_is_an_error() {
+fn page_with_too_many_items_is_an_error() {
     let read = |count: usize| {
         let items = format!("{}{}", r#"{"id":1},"#.repeat(count - 1), r#"{"id":1}"#);
         let answer = Answer::of(format!(r#"{{"machines":[{items}]}}"#));
-        read_page(&answer, "machines", |_| false, |machine: Machine| machine.id)
+        read_page::<Json, _, _>(&answer, "machines", |_| false, |machine: Machine| machine.id)
     };
     assert_eq!(read(MOST_ITEMS).unwrap().0.len(), MOST_ITEMS);
     assert!(read(MOST_ITEMS + 1).unwrap_err().to_string().contains("more than 100000 items"));

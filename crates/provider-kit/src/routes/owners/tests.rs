@@ -37,7 +37,7 @@ fn cluster(id: Option<&str>) -> Cluster {
     Cluster { name: "kubernetes".into(), id: id.map(str::to_owned) }
 }
 
-/// Target Node, whether the route is a black hole, and whether it is ours.
+/// Returns the target Node, whether the route is a black hole, and whether it is ours.
 fn judged(nodes: &[Arc<Node>], range: &str, route: &CloudRoute) -> (String, bool, bool) {
     let view = ClusterView::new("test");
     view.learn_ranges(&[range.to_owned()]);
@@ -58,18 +58,18 @@ fn a_route_leads_to_the_node_that_has_the_next_hop_among_its_addresses() {
 }
 
 #[test]
-fn a_route_outside_the_pod_network_is_somebody_elses_unless_it_is_its_nodes_own_range() {
+fn route_outside_the_pod_network_is_foreign_unless_it_is_the_nodes_own() {
     let nodes = [node("a", &[(InternalIP, "10.0.0.1")], &["10.9.1.0/24"])];
     assert!(!judged(&nodes, "10.244.0.0/16", &gateway("0.0.0.0/0", "10.0.0.1")).2);
     assert!(!judged(&nodes, "10.244.0.0/16", &gateway("10.9.2.0/24", "10.0.0.1")).2);
     assert!(judged(&nodes, "10.244.0.0/16", &gateway("10.9.1.0/24", "10.0.0.1")).2);
-    assert!(!judged(&nodes, "10.244.0.0/16", &gateway("10.9.1.0/24", "10.0.0.2")).2, "it leads to somebody else");
+    assert!(!judged(&nodes, "10.244.0.0/16", &gateway("10.9.1.0/24", "10.0.0.2")).2, "the route leads to another Node");
     assert!(!judged(&nodes, "", &gateway("10.244.1.0/24", "10.0.0.2")).2);
 }
 
-/// An address is given to the next server while the Node of the one before is still there.
+/// Regression: an address is given to the next server while the old server's Node still exists.
 #[test]
-fn of_two_nodes_with_an_address_the_route_leads_to_the_one_whose_range_it_is_for() {
+fn route_to_a_shared_address_leads_to_the_node_with_its_range() {
     let old = node("a", &[(InternalIP, "10.0.0.1")], &["10.244.1.0/24"]);
     let new = node("b", &[(InternalIP, "10.0.0.1")], &["10.244.2.0/24"]);
     for nodes in [[Arc::clone(&old), Arc::clone(&new)], [new, old]] {
@@ -85,7 +85,7 @@ fn a_node_without_addresses_keeps_the_route_of_its_range() {
     let nodes = [node("a", &[(Hostname, "a")], &["10.244.1.0/24"])];
     let route = gateway("10.244.1.0/24", "10.0.0.1");
     assert_eq!(judged(&nodes, "10.244.0.0/16", &route), ("a".into(), false, true));
-    // With addresses its next hop is told to be another one.
+    // With addresses, the Node is known to have another next hop.
     let nodes = [node("a", &[(InternalIP, "10.0.0.2")], &["10.244.1.0/24"])];
     assert_eq!(judged(&nodes, "10.244.0.0/16", &route), ("10.0.0.1".into(), true, true));
 }
@@ -118,7 +118,7 @@ fn owner_tag_decides_where_routes_have_tags() {
     view.learn_ranges(&["10.244.0.0/16".to_owned()]);
     let machine = |id: &str| Target::Machine { id: id.into(), name: String::new() };
     let gone = || Target::Gone("7".into());
-    // Owner tag, ID of the cluster, target, destination, ours.
+    // Columns: owner tag, ID of the cluster, target, destination, ours.
     let table = [
         ("", Some("id"), machine("1"), "10.244.1.0/24", false),
         ("id", Some("id"), machine("7"), "10.99.0.0/24", true),

@@ -8,7 +8,7 @@ fn told(limit: u64, remaining: u64, reset: Option<u64>) -> Report {
     Report { limit: Some(limit), remaining: Some(remaining), reset: reset.map(Duration::from_secs) }
 }
 
-/// One that knows what was told by an answer at `now`.
+/// Returns an allowance that knows the report of an answer at `now`.
 fn knowing(budget: Budget, report: Report, now: Instant) -> Allowance {
     let mut allowance = Allowance::new(budget);
     let ticket = allowance.enter(Priority::Urgent);
@@ -17,7 +17,7 @@ fn knowing(budget: Budget, report: Report, now: Instant) -> Allowance {
     allowance
 }
 
-/// Enters, and says whether and when it is this one's turn.
+/// Adds a call and returns its number, or the seconds to wait.
 fn turn(allowance: &mut Allowance, priority: Priority, now: Instant) -> Result<Number, u64> {
     let ticket = allowance.enter(priority);
     let turn = allowance.take(ticket, now);
@@ -87,7 +87,7 @@ fn a_first_request_without_an_answer_holds_up_the_others_for_a_second_only() {
 }
 
 #[test]
-fn what_is_under_way_is_counted() {
+fn requests_in_flight_are_counted() {
     let now = Instant::now();
     let budget = Budget { share_left_to_others: 0.5, refill: HOUR };
     let mut allowance = knowing(budget, told(100, 53, None), now);
@@ -103,7 +103,7 @@ fn what_is_under_way_is_counted() {
 }
 
 #[test]
-fn an_answer_that_was_overtaken_says_nothing() {
+fn overtaken_answer_is_ignored() {
     let now = Instant::now();
     let mut allowance = knowing(Budget { refill: HOUR, ..Budget::default() }, told(3600, 3000, None), now);
     let first = turn(&mut allowance, Priority::Urgent, now).unwrap();
@@ -114,10 +114,10 @@ fn an_answer_that_was_overtaken_says_nothing() {
 }
 
 #[test]
-fn below_its_reserve_each_goes_on_with_a_part_of_what_comes_back() {
+fn calls_below_their_reserve_share_the_returning_requests() {
     let now = Instant::now();
     let budget = Budget { share_left_to_others: 0.2, refill: HOUR };
-    // One a second comes back; four fifths of it are ours.
+    // A request comes back each second; four fifths of them are ours.
     for (priority, milliseconds) in [(Priority::Urgent, 1250), (Priority::Ordinary, 2500), (Priority::Refresh, 5000)] {
         let mut allowance = knowing(budget, told(3600, 5, None), now);
         let after = |milliseconds| now + Duration::from_millis(milliseconds);
@@ -127,7 +127,7 @@ fn below_its_reserve_each_goes_on_with_a_part_of_what_comes_back() {
 }
 
 #[test]
-fn where_all_comes_back_together_one_waits_for_that() {
+fn calls_wait_for_the_reset_where_requests_return_together() {
     let now = Instant::now();
     let mut allowance = knowing(Budget::default(), told(100, 10, Some(30)), now);
     assert_eq!(turn(&mut allowance, Priority::Urgent, now), Err(30));
@@ -137,7 +137,7 @@ fn where_all_comes_back_together_one_waits_for_that() {
 }
 
 #[test]
-fn after_a_429_there_is_a_pause_and_then_one_goes_ahead() {
+fn single_request_goes_ahead_after_the_pause_of_a_429() {
     let now = Instant::now();
     let mut allowance = Allowance::new(Budget::default());
     let number = turn(&mut allowance, Priority::Urgent, now).unwrap();
@@ -150,7 +150,7 @@ fn after_a_429_there_is_a_pause_and_then_one_goes_ahead() {
     assert!(turn(&mut allowance, Priority::Urgent, later).is_ok());
 }
 
-/// A cloud with a bucket that fills evenly, and callers who come, wait, send and get their answers.
+/// A cloud with a bucket that fills evenly, and callers that arrive, wait, send and get their answers.
 struct World {
     limit: f64,
     left: f64,
@@ -175,7 +175,8 @@ impl World {
         Self { limit, left, allowance, began: now, now, waiting, under_way, lowest: f64::INFINITY, refused: 0 }
     }
 
-    /// A step of time: others use `others`, these come, answers take `latency`.
+    /// Simulates a step of time: other users send `others` requests, the calls in `come` arrive, answers take
+    /// `latency`.
     fn step(&mut self, come: &[Priority], others: f64, latency: Duration) -> Result<(), TestCaseError> {
         self.now += STEP;
         self.left = (self.left + self.limit * STEP.as_secs_f64() / 3600.0).min(self.limit);
@@ -189,7 +190,7 @@ impl World {
         for priority in come {
             self.waiting.push(self.allowance.enter(*priority));
         }
-        // The worst order of asking.
+        // The worst order of calls.
         self.waiting.sort_by(|a, b| b.cmp(a));
         let mut at = 0;
         while at < self.waiting.len() {
@@ -228,7 +229,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_others_share_is_never_touched_and_nobody_overtakes_a_more_urgent_one(
+    fn share_of_others_and_order_of_priorities_are_kept(
         share in 0.0..0.6_f64, above in 0.0..0.4_f64, latency in 0..2000_u64,
         arrivals in proptest::collection::vec(priorities(), 1..120),
     ) {
@@ -244,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn everybody_is_served_in_the_end_even_if_others_use_up_everything(
+    fn every_call_is_served_even_if_others_use_up_the_limit(
         share in 0.0..0.6_f64, level in 0.0..1.0_f64, latency in 0..2000_u64,
         arrivals in proptest::collection::vec(priorities(), 1..10), greedy in any::<bool>(),
     ) {
@@ -264,7 +265,7 @@ proptest! {
 }
 
 #[test]
-fn after_five_minutes_of_silence_one_request_goes_ahead_whatever_is_believed() {
+fn single_request_goes_ahead_after_five_idle_minutes() {
     let now = Instant::now();
     let lies = [
         (HOUR, told(1, 0, None), None),
@@ -286,4 +287,29 @@ fn after_five_minutes_of_silence_one_request_goes_ahead_whatever_is_believed() {
             allowance.finish(probe, Outcome::Refused(report, pause), later);
         }
     }
+}
+
+#[test]
+fn adaptive_limit_shrinks_after_refusals_and_grows_after_answers() {
+    let mut now = Instant::now();
+    let mut allowance = Allowance::new(Budget { share_left_to_others: 0.0, refill: Refill::adaptive(10, 10) });
+    let send = |allowance: &mut Allowance, now| {
+        (0..).map_while(|_| turn(allowance, Priority::Urgent, now).ok()).collect::<Vec<_>>()
+    };
+    let first = turn(&mut allowance, Priority::Urgent, now).unwrap();
+    allowance.finish(first, Outcome::Answered(Report::default()), now);
+    let burst = send(&mut allowance, now);
+    assert_eq!(burst.len(), 9);
+    for number in burst {
+        allowance.finish(number, Outcome::Refused(Report::default(), None), now);
+    }
+    assert_eq!(allowance.slowdown.0, 2.0, "requests that were under way count once");
+    now += Duration::from_secs(1);
+    let probe = turn(&mut allowance, Priority::Urgent, now).unwrap();
+    allowance.finish(probe, Outcome::Answered(Report::default()), now);
+    assert_eq!(send(&mut allowance, now).len(), 4, "half of ten came back in a second");
+    for number in 100..120 {
+        allowance.finish(number, Outcome::Answered(Report::default()), now);
+    }
+    assert_eq!(allowance.slowdown.0, 1.0);
 }

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// A cloud that knows some tokens, and the tokens that it was shown.
+/// A cloud that accepts some tokens, and records the tokens that it received.
 #[derive(Clone, Default)]
 struct Cloud {
     valid: Arc<Mutex<BTreeSet<&'static str>>>,
@@ -21,7 +21,7 @@ impl Cloud {
         *self.valid.lock().unwrap() = valid.iter().copied().collect();
     }
 
-    /// What it was shown since it was last asked.
+    /// Returns the tokens that the cloud received since the last call.
     fn shown(&self) -> Vec<String> {
         std::mem::take(&mut self.shown.lock().unwrap())
     }
@@ -55,7 +55,7 @@ impl Drop for File {
     }
 }
 
-/// Whether each new token came into use.
+/// A recorder of whether each new token came into use.
 #[derive(Default)]
 struct Told(Mutex<Vec<bool>>);
 
@@ -65,9 +65,9 @@ impl CloudMetrics for Told {
     }
 }
 
-/// P-39.
+/// Rule P-39: metrics report the outcome of each new token.
 #[tokio::test(start_paused = true)]
-async fn metrics_hear_what_becomes_of_each_new_token() {
+async fn metrics_report_the_outcome_of_each_new_token() {
     let (cloud, file, told) = (Cloud::with(&["a", "ccc"]), File::new("told", "a"), Arc::new(Told::default()));
     let builder = client(cloud.router()).credential(Credential::file(&file.0).unwrap());
     let client = builder.validate(Call::get("/check", &[])).metrics(Arc::clone(&told) as Arc<dyn CloudMetrics>);
@@ -121,7 +121,7 @@ async fn a_new_token_that_is_refused_is_tried_again_after_a_minute_or_a_change()
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_old_token_ends_the_new_one_is_taken_though_it_was_refused_before() {
+async fn rejected_new_token_is_used_when_the_old_one_expires() {
     let (cloud, file) = (Cloud::with(&["a"]), File::new("ended", "a"));
     let (client, _) = validating(&cloud, &file);
     file.write("bb");
@@ -133,7 +133,7 @@ async fn when_the_old_token_ends_the_new_one_is_taken_though_it_was_refused_befo
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_tries_a_new_token_and_the_others_go_on_with_the_old_one() {
+async fn only_one_caller_tries_a_new_token() {
     let (cloud, file) = (Cloud::with(&["a", "bb"]), File::new("one", "a"));
     let (client, _) = validating(&cloud, &file);
     client.send(POST()).await.unwrap();
@@ -146,7 +146,7 @@ async fn one_tries_a_new_token_and_the_others_go_on_with_the_old_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_dropped_while_trying_leaves_it_to_the_next() {
+async fn dropped_trial_of_a_token_is_repeated_by_the_next_caller() {
     let (cloud, file) = (Cloud::with(&["a", "bb"]), File::new("dropped", "a"));
     let credential = Credential::file(&file.0).unwrap();
     let slow = Router::new().route("/check", any(|| tokio::time::sleep(Duration::from_secs(5))));

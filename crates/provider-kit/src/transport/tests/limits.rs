@@ -1,4 +1,4 @@
-//! Callers of several priorities, and a cloud that means its limits.
+//! Callers of several priorities, and a cloud that enforces its limits.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use futures::future::join_all;
 
 use super::*;
 
-/// A bucket of 3,600 that fills in an hour, and what was answered to each path, in order.
+/// A bucket of 3,600 that fills in an hour, and the answers to each path, in order.
 #[derive(Clone)]
 struct Cloud(Arc<Mutex<Bucket>>);
 
@@ -66,7 +66,7 @@ impl Cloud {
 
 const EVENLY: Budget = Budget { share_left_to_others: 0.1, refill: Refill::Evenly(Duration::from_secs(3600)) };
 
-/// Comes back as a controller does: when the error says so.
+/// Retries like a controller: at the time that the error names.
 async fn until_done(client: &Transport, call: Call) {
     while let Err(err) = client.send(call.clone()).await {
         assert!(err.is_rate_limited(), "{err:?}");
@@ -80,7 +80,7 @@ async fn creations_and_joining_nodes(client: &Transport) {
     tokio::join!(join_all((0..200).map(create)), join_all((0..100).map(look_up)));
 }
 
-/// The paths that were answered 429 twice in a row.
+/// Returns the paths that were answered 429 twice in a row.
 fn twice_in_a_row(answered: &[(String, bool)]) -> Vec<&str> {
     let mut last = BTreeMap::new();
     let mut again = |answer: &(String, bool)| last.insert(answer.0.clone(), answer.1) == Some(false) && !answer.1;
@@ -88,7 +88,7 @@ fn twice_in_a_row(answered: &[(String, bool)]) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_nearly_empty_bucket_nodes_come_first_and_nobody_is_refused_twice_in_a_row() {
+async fn nodes_come_first_when_the_bucket_is_nearly_empty() {
     for (longest_pause, overtaken) in [(600, 1), (10, 25)] {
         let cloud = Cloud::with(5.0);
         let client = cloud.transport(EVENLY, Duration::from_secs(longest_pause));
@@ -119,7 +119,7 @@ async fn a_full_bucket_is_used_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_others_use_up_everything_some_get_through_and_nobody_is_refused_twice_in_a_row() {
+async fn some_calls_succeed_while_others_use_up_the_limit() {
     let cloud = Cloud::with(100.0);
     let client = cloud.transport(EVENLY, Duration::from_secs(10));
     let others = async {
@@ -137,21 +137,21 @@ async fn while_others_use_up_everything_some_get_through_and_nobody_is_refused_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_turn_is_far_away_is_told_when_to_come_back_and_sends_nothing() {
+async fn long_deferred_call_fails_with_a_retry_time_and_sends_nothing() {
     let cloud = Cloud::with(2.0);
     let budget = Budget { refill: Refill::AtReset, ..EVENLY };
     let client = cloud.transport(budget, Duration::from_secs(10));
     client.send(GET()).await.unwrap();
     let err = client.send(POST()).await.unwrap_err();
-    // The window ends in an hour, but nobody is silent for longer than five minutes: what was told may be wrong.
+    // The window ends in an hour, but no pause is longer than five minutes: the report may be wrong.
     assert!(
         err.is_rate_limited() && err.retry_after().is_some_and(|it| (299..=300).contains(&it.as_secs())),
         "{err:?}"
     );
     assert!(
         err.to_string().starts_with(
-            "POST /things was held back: about 1 of 3600 requests are left, 522 are kept for others or for what is more \
-             urgent; its turn is in 300s"
+            "POST /things was deferred: about 1 of 3600 requests are left, 522 are reserved for other users or more urgent \
+             calls; it can be sent in 300s"
         ),
         "{err}"
     );
@@ -159,7 +159,7 @@ async fn a_call_whose_turn_is_far_away_is_told_when_to_come_back_and_sends_nothi
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_dropped_while_waiting_holds_up_nobody() {
+async fn dropped_waiting_call_does_not_delay_others() {
     let cloud = Cloud::with(5.0);
     let client = cloud.transport(EVENLY, Duration::from_secs(60));
     client.send(GET()).await.unwrap();
@@ -170,7 +170,7 @@ async fn whoever_is_dropped_while_waiting_holds_up_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn thousands_who_wait_cost_little() {
+async fn thousands_of_waiting_calls_cost_little() {
     let cloud = Cloud::with(3600.0);
     let client = cloud.transport(EVENLY, Duration::from_secs(3600));
     let began = std::time::Instant::now();

@@ -18,7 +18,7 @@ mod sessions;
 mod signatures;
 mod sizes;
 
-/// A service that answers with what `script` says for each request, counted from 1.
+/// Returns a service that answers with the result of `script` for each request, counted from 1.
 fn scripted<R: IntoResponse>(
     script: impl Fn(usize, &HeaderMap) -> R + Clone + Send + Sync + 'static,
 ) -> (Router, Sent) {
@@ -42,7 +42,7 @@ const GET: fn() -> Call = || Call::get("/things/{id}", &["7"]);
 const POST: fn() -> Call = || Call::post("/things", &[]);
 
 #[tokio::test(start_paused = true)]
-async fn a_429_pauses_every_clone_for_as_long_as_the_cloud_asks() {
+async fn pause_of_a_429_holds_for_every_clone() {
     let (router, sent) =
         scripted(|n, _| if n == 1 { (SLOW_DOWN, [("retry-after", "3")]).into_response() } else { "".into_response() });
     let client = client(router).build().unwrap();
@@ -53,13 +53,13 @@ async fn a_429_pauses_every_clone_for_as_long_as_the_cloud_asks() {
     };
     let (first, second) = tokio::join!(client.send(POST()), other);
     first.unwrap();
-    assert!(second.unwrap() >= Duration::from_secs(3), "it was held back");
+    assert!(second.unwrap() >= Duration::from_secs(3), "the second call was deferred");
     assert!(began.elapsed() < Duration::from_secs(4));
     assert_eq!(sent.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_pause_is_the_callers_and_nothing_is_sent_meanwhile() {
+async fn long_pause_is_returned_to_the_caller_and_nothing_is_sent() {
     let (router, sent) = scripted(|_, _| (SLOW_DOWN, [("ratelimit-reset", "120")]));
     let client = client(router).build().unwrap();
     for _ in 0..3 {
@@ -82,7 +82,7 @@ async fn the_last_request_of_a_window_is_followed_by_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_may_be_repeated_is_repeated_and_not_for_ever() {
+async fn only_repeatable_calls_are_retried_a_limited_number_of_times() {
     let table = [(GET(), 4), (POST(), 1), (POST().repeatable(), 4), (Call::delete("/things/{id}", &["7"]), 4)];
     for (call, tries) in table {
         let (router, sent) = scripted(|_, _| StatusCode::BAD_GATEWAY);
@@ -102,7 +102,7 @@ async fn a_call_without_an_answer_ends_in_bounded_time() {
 }
 
 #[tokio::test]
-async fn each_refusal_becomes_an_error_that_says_what_to_do() {
+async fn each_refusal_becomes_an_error_of_its_kind() {
     let own = r#"{"error":{"code":"x","message":"because"}}"#;
     type Says = fn(&Error) -> bool;
     let table: [(u16, &'static str, Says); 11] = [
@@ -160,7 +160,7 @@ async fn a_token_that_the_cloud_repeats_reaches_no_error() {
 }
 
 #[tokio::test]
-async fn nor_does_half_of_it_where_what_is_told_is_cut() {
+async fn half_of_a_token_reaches_no_error_where_a_text_is_cut() {
     let echo = |_: usize, headers: &HeaderMap| {
         let token = headers["authorization"].to_str().unwrap();
         (StatusCode::BAD_REQUEST, format!("<html>{}  {token}</html>", "x".repeat(150)))
@@ -175,7 +175,7 @@ async fn nor_does_half_of_it_where_what_is_told_is_cut() {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_read_again_from_its_file_even_if_the_file_looks_unchanged() {
+async fn refused_token_is_read_again_even_from_an_unchanged_file() {
     let file = std::env::temp_dir().join(format!("provider-kit-reload-{}", std::process::id()));
     std::fs::write(&file, "old").unwrap();
     let time = std::fs::metadata(&file).unwrap().modified().unwrap();
@@ -203,7 +203,7 @@ impl CloudMetrics for Seen {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_hear_of_every_try_by_route_template() {
+async fn metrics_count_every_attempt_by_route_template() {
     let (router, _) = scripted(|n, _| if n == 1 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK });
     let seen = Arc::new(Seen::default());
     client(router).metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>).build().unwrap().send(GET()).await.unwrap();
@@ -212,7 +212,7 @@ async fn metrics_hear_of_every_try_by_route_template() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_hear_how_many_requests_are_left_whatever_the_answer() {
+async fn metrics_report_the_remaining_requests_of_every_answer() {
     #[derive(Default)]
     struct Left(Mutex<Vec<u64>>);
     impl CloudMetrics for Left {
@@ -230,15 +230,15 @@ async fn metrics_hear_how_many_requests_are_left_whatever_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn inv_4_a_closed_fence_holds_back_what_changes_something_even_a_retry() {
+async fn inv_4_a_closed_fence_stops_changes_and_their_retries() {
     let (router, sent) = scripted(|_, _| StatusCode::SERVICE_UNAVAILABLE);
     let counter = Arc::clone(&sent);
-    // It closes as soon as one request has been sent.
+    // The fence closes as soon as one request has been sent.
     let fence = Fence::new(move || counter.load(Ordering::SeqCst) == 0);
     let client = client(router).fence(fence).build().unwrap();
     let delete = || Call::delete("/things/{id}", &["7"]);
     let err = client.send(delete()).await.unwrap_err();
-    assert_eq!(sent.load(Ordering::SeqCst), 1, "the second try was held back");
+    assert_eq!(sent.load(Ordering::SeqCst), 1, "the second attempt was not sent");
     assert!(err.to_string().contains("does not hold the lease"), "{err}");
     client.send(POST()).await.unwrap_err();
     assert_eq!(sent.load(Ordering::SeqCst), 1);
@@ -269,7 +269,7 @@ fn an_endpoint_that_is_no_url_is_refused_without_showing_it() {
 }
 
 #[test]
-fn where_the_api_is_is_told_without_user_and_password() {
+fn base_url_is_shown_without_user_and_password() {
     for base in ["http://cloud/v1", "http://user:s3@cret@cloud/v1"] {
         let (router, _) = scripted(|_, _| StatusCode::OK);
         let client = Transport::builder(base).service(router).build();
@@ -277,7 +277,7 @@ fn where_the_api_is_is_told_without_user_and_password() {
     }
 }
 
-/// A fence, and what opens and closes it.
+/// Returns a fence, and the flag that opens and closes it.
 fn fence(open: bool) -> (Fence, Arc<AtomicBool>) {
     let leads = Arc::new(AtomicBool::new(open));
     let asked = Arc::clone(&leads);
@@ -285,7 +285,7 @@ fn fence(open: bool) -> (Fence, Arc<AtomicBool>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn behind_a_closed_fence_one_may_read_and_nothing_else() {
+async fn closed_fence_allows_reads_only() {
     let (router, sent) = scripted(|_, _| StatusCode::OK);
     let (closed, _) = fence(false);
     let seen = Arc::new(Seen::default());
@@ -318,7 +318,7 @@ async fn a_fence_that_closes_before_the_next_try_or_during_a_pause_stops_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fence_that_closes_while_a_connection_is_made_stops_what_would_be_sent_on_it() {
+async fn fence_that_closes_during_a_connect_stops_the_request() {
     let sent = Sent::default();
     let counter = Arc::clone(&sent);
     let slow = tower::service_fn(move |_: Request<http_body_util::Full<Bytes>>| {

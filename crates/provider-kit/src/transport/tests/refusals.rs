@@ -6,7 +6,7 @@ fn refusal(status: u16, code: &str) -> impl Fn(usize, &HeaderMap) -> (StatusCode
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_applied_is_repeated_whatever_it_is_and_other_refusals_are_not() {
+async fn only_refusals_that_were_not_applied_are_retried() {
     let table = [
         (409, "conflict", 4),
         (423, "locked", 4),
@@ -24,8 +24,8 @@ async fn what_was_not_applied_is_repeated_whatever_it_is_and_other_refusals_are_
 }
 
 #[tokio::test]
-async fn what_found_no_connection_was_not_sent_and_is_repeated_whatever_it_is() {
-    // Held by one who does not listen, so that nobody else does.
+async fn call_without_a_connection_is_retried_in_any_case() {
+    // The port is held by a socket that does not listen, so that no other process listens there.
     let held = tokio::net::TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let base = format!("http://{}", held.local_addr().unwrap());
@@ -37,7 +37,7 @@ async fn what_found_no_connection_was_not_sent_and_is_repeated_whatever_it_is() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_overloaded_says_when_to_try_again() {
+async fn retry_after_of_an_overloaded_server_is_reported() {
     let answer = |n: usize, _: &HeaderMap| match n {
         1 => (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "7")]).into_response(),
         _ => StatusCode::OK.into_response(),
@@ -49,7 +49,7 @@ async fn a_server_that_is_overloaded_says_when_to_try_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_overloaded_server_may_have_done_is_not_repeated_and_nobody_comes_back_too_early() {
+async fn overloaded_server_delays_calls_and_gets_no_unsafe_retry() {
     let answer = |n: usize, _: &HeaderMap| match n {
         1 => (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "40")]).into_response(),
         _ => StatusCode::OK.into_response(),
@@ -59,19 +59,19 @@ async fn what_an_overloaded_server_may_have_done_is_not_repeated_and_nobody_come
     let err = cloud.send(POST()).await.unwrap_err().context("it was not made");
     assert_eq!((err.retry_after(), began.elapsed().as_secs()), (Some(Duration::from_secs(40)), 0));
     assert!(!err.chain().any(Error::is_rate_limited), "{err:?}");
-    // Others are held back, and told, until then.
+    // Other calls are deferred, and fail with the time to retry after, until then.
     let held = cloud.send(GET()).await.unwrap_err();
     assert!(held.retry_after() > Some(Duration::from_secs(39)), "{held:?}");
     tokio::time::sleep(Duration::from_secs(31)).await;
     cloud.send(GET()).await.unwrap();
     assert_eq!((sent.load(Ordering::SeqCst), began.elapsed().as_secs()), (2, 40));
-    // Without a time everything is as it was.
+    // Without a time, no call is deferred.
     let (router, _) = scripted(|_, _| (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "soon")]));
     assert_eq!(client(router).build().unwrap().send(POST()).await.unwrap_err().retry_after(), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_retries_as_patience_allows_take_no_longer_than_it_says() {
+async fn retries_take_no_longer_than_the_policy_allows() {
     let (router, sent) = scripted(|_, _| StatusCode::BAD_GATEWAY);
     let patience = Patience {
         timeout: Duration::from_secs(15),
@@ -89,7 +89,7 @@ async fn as_many_retries_as_patience_allows_take_no_longer_than_it_says() {
 }
 
 #[tokio::test]
-async fn an_error_names_the_fields_that_are_wrong_and_what_support_asks_for() {
+async fn error_names_invalid_fields_and_the_correlation_id() {
     let body = r#"{"error":{"code":"invalid_input","message":"invalid input","details":{"fields":[
         {"name":"http.timeout_idle","messages":["must be at least 30","must be a number"]},{"name":"x","messages":null}]}}}"#;
     let (router, _) = scripted(move |_, _| (StatusCode::UNPROCESSABLE_ENTITY, [("x-correlation-id", "7f3a")], body));
@@ -103,7 +103,7 @@ async fn an_error_names_the_fields_that_are_wrong_and_what_support_asks_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_that_the_cloud_has_another_word_for_pauses_the_client_too() {
+async fn rate_limit_with_its_own_code_pauses_the_client() {
     let (router, sent) = scripted(refusal(403, "RATE_LIMIT_EXCEEDED"));
     let client = client(router).build().unwrap().meaning(|refusal| {
         (refusal.code == "RATE_LIMIT_EXCEEDED").then_some(|text| Error::rate_limited(text, Duration::from_secs(300)))
@@ -119,7 +119,7 @@ async fn a_limit_that_the_cloud_has_another_word_for_pauses_the_client_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_hear_when_a_request_starts_and_when_nobody_waits_for_it_any_more() {
+async fn metrics_report_started_and_abandoned_requests() {
     #[derive(Default)]
     struct Running(Mutex<Vec<&'static str>>);
     impl CloudMetrics for Running {
@@ -143,7 +143,7 @@ async fn metrics_hear_when_a_request_starts_and_when_nobody_waits_for_it_any_mor
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_to_try_again_may_be_a_date_and_the_status_413() {
+async fn retry_after_may_be_a_date_and_the_status_413() {
     let date = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(5);
     let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&date).unwrap();
     let (router, sent) = scripted(move |n, _| match n {

@@ -1,16 +1,16 @@
-//! Tokens that end, and services whose place comes with them.
+//! Sessions: tokens that expire, and services whose URL comes with the token.
 
 use async_trait::async_trait;
 use http::HeaderName;
 
 use super::*;
 
-/// A session that makes tokens `t1`, `t2`, …, for a service that moves with each.
+/// A session that issues tokens `t1`, `t2`, …, for a service that moves with each.
 #[derive(Default)]
 struct Tokens {
     made: AtomicUsize,
     broken: AtomicBool,
-    /// There is nothing to renew.
+    /// If set, there is nothing to renew.
     given: bool,
 }
 
@@ -41,7 +41,7 @@ impl Session for Tokens {
     }
 }
 
-/// A service that accepts these tokens; what it was sent.
+/// Returns a service that accepts these tokens, and the requests that it received.
 fn service(accepted: &'static [&'static str]) -> (Router, Arc<Mutex<Vec<String>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sent = Arc::clone(&seen);
@@ -79,7 +79,7 @@ async fn a_new_token_that_is_refused_too_is_the_answer_without_the_token() {
 }
 
 #[tokio::test]
-async fn where_nothing_can_be_renewed_the_refusal_stands() {
+async fn refusal_stands_without_a_renewable_token() {
     let (router, seen) = service(&[]);
     let (client, _) = client_of(Tokens { given: true, ..Tokens::default() }, router);
     assert!(client.send(GET()).await.unwrap_err().is_unauthorized());
@@ -99,13 +99,13 @@ async fn without_a_token_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn a_call_has_headers_of_its_own_and_what_it_hides_is_in_no_message() {
+async fn call_sends_its_headers_and_hides_its_secrets() {
     let answer = |headers: HeaderMap, body: String| async move {
         let (condition, agent) = (headers["if-match"].to_str().unwrap(), headers["user-agent"].to_str().unwrap());
         (StatusCode::PRECONDITION_FAILED, format!("{condition} {agent} {body}"))
     };
     let client = client(Router::new().fallback(any(answer))).user_agent("cluster/1").user_agent("x").build().unwrap();
-    // The cloud repeats it as JSON has it.
+    // The cloud repeats the value as JSON escapes it.
     let call = Call::put("/things", &[]).header("if-match", "revision_number=7").json(&"pass\"word");
     let error = client.send(call.clone().hide("pass\"word".to_owned().into())).await.unwrap_err();
     let agent = concat!("cluster/1 x ccm-rs/", env!("CARGO_PKG_VERSION"));
@@ -115,14 +115,14 @@ async fn a_call_has_headers_of_its_own_and_what_it_hides_is_in_no_message() {
 }
 
 #[tokio::test]
-async fn several_answers_to_choose_from_are_an_answer() {
+async fn status_300_is_an_answer() {
     let (router, _) = scripted(|_, _| (StatusCode::MULTIPLE_CHOICES, "[1,2]"));
     let answer: Vec<u32> = client(router).build().unwrap().read(GET()).await.unwrap();
     assert_eq!(answer, [1, 2]);
 }
 
 #[test]
-fn tls_files_that_are_none_are_told_before_anything_is_sent() {
+fn invalid_tls_files_are_reported_before_any_request() {
     let directory = std::env::temp_dir().join(format!("provider-kit-tls-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let file = directory.join("ca.pem");

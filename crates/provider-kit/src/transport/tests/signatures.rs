@@ -1,4 +1,4 @@
-//! Requests that are signed: each attempt anew, and over the same body.
+//! Signed requests: each attempt has its own signature over the same body.
 
 use std::sync::atomic::AtomicI64;
 
@@ -37,7 +37,7 @@ fn signer() -> SigV4 {
     SigV4 { credentials, region: "us-east-1".into(), service: "service".into() }
 }
 
-/// Signs what arrived as the cloud does to compare.
+/// Signs a received request as the cloud does to compare the signatures.
 async fn expected(answered: Request<axum::body::Body>, second: i64) -> (String, String) {
     let (mut parts, body) = answered.into_parts();
     let received = parts.headers.remove(http::header::AUTHORIZATION).unwrap().to_str().unwrap().to_owned();
@@ -85,4 +85,67 @@ async fn a_signing_secret_that_the_cloud_repeats_is_shown_in_no_error() {
     let transport = client(router).signer(Arc::new(signer())).build().unwrap();
     let err = transport.send(Call::get("/things", &[])).await.unwrap_err().to_string();
     assert!(err.contains("the key is [redacted]") && !err.contains(SECRET), "{err}");
+}
+
+/// A signer whose first signature is refused by the cloud, and that then has another one.
+struct Renewed(AtomicI64);
+
+#[async_trait]
+impl Signer for Renewed {
+    async fn sign(&self, request: &mut Request<Bytes>, _now: Timestamp) -> Result<()> {
+        let number = self.0.fetch_add(1, Ordering::SeqCst);
+        request.headers_mut().insert("x-signature", HeaderValue::from(number));
+        Ok(())
+    }
+
+    async fn refused(&self, request: &HeaderMap, refusal: &Refusal, answer: &HeaderMap) -> Result<bool> {
+        assert!(answer.contains_key("date") && refusal.code == "ExpiredToken");
+        Ok(request["x-signature"] == "0")
+    }
+
+    fn redact(&self, text: String) -> String {
+        text
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_request_is_signed_again_once_if_the_signer_has_another_signature() {
+    for (accepted, expected) in [("1", 2), ("never", 2)] {
+        let (router, sent) = scripted(move |_, headers| {
+            let status = if headers["x-signature"] == accepted { 200 } else { 403 };
+            let body = json!({"error": {"code": "ExpiredToken", "message": "no"}}).to_string();
+            Response::builder().status(status).header("date", "now").body(axum::body::Body::from(body)).unwrap()
+        });
+        let transport = client(router).signer(Arc::new(Renewed(AtomicI64::new(0)))).build().unwrap();
+        let answer = transport.send(Call::post("/things", &[])).await;
+        assert_eq!((answer.is_ok(), sent.load(Ordering::SeqCst)), (accepted == "1", expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn form_is_sent_in_the_body_to_the_place_that_the_session_says() {
+    let router = axum::Router::new().fallback(|request: Request<axum::body::Body>| async move {
+        let (uri, kind) = (request.uri().to_string(), request.headers()["content-type"].to_str().unwrap().to_owned());
+        let identified = request.headers().contains_key("authorization");
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        axum::Json(json!([uri, kind, identified, String::from_utf8(body.to_vec()).unwrap()]))
+    });
+    let call = Call::post("/", &[]).form().query("Action", "Describe").query("Filter.1", "a b&c");
+    let transport = Transport::of_session(Arc::new(Elsewhere)).service(router).build().unwrap();
+    let seen: serde_json::Value = transport.read(call).await.unwrap();
+    let kind = "application/x-www-form-urlencoded; charset=utf-8";
+    assert_eq!(seen, json!(["http://elsewhere/", kind, false, "Action=Describe&Filter.1=a+b%26c"]));
+}
+
+struct Elsewhere;
+
+#[async_trait]
+impl Session for Elsewhere {
+    async fn access(&self) -> Result<Arc<Access>> {
+        Access::signed("http://elsewhere/").map(Arc::new)
+    }
+
+    async fn renewed(&self, _refused: &Arc<Access>) -> Result<Option<Arc<Access>>> {
+        Ok(None)
+    }
 }

@@ -1,4 +1,4 @@
-//! Answers that are longer than anybody needs: what is read of them is counted.
+//! Answers that are longer than the limit: the bytes that are read are counted.
 
 use axum::body::Body;
 use futures::StreamExt;
@@ -8,7 +8,7 @@ use super::*;
 
 const PART: usize = 64 << 10;
 
-/// A body without an end, and how many bytes of it were taken.
+/// Returns a body without an end, and the number of bytes that were read.
 fn endless() -> (Body, Sent) {
     let taken = Sent::default();
     let counter = Arc::clone(&taken);
@@ -21,7 +21,7 @@ fn endless() -> (Body, Sent) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endless_body_is_read_up_to_its_limit_and_not_asked_for_again() {
+async fn endless_body_is_read_up_to_its_limit_and_not_retried() {
     let list = || Call::get("/things", &[]).list();
     let table = [
         (
@@ -46,14 +46,14 @@ async fn an_endless_body_is_read_up_to_its_limit_and_not_asked_for_again() {
         let err = client(router).build().unwrap().send(call).await.unwrap_err();
         assert!(err.to_string().starts_with(text), "{err}");
         assert!(!err.is_not_found() && err.to_string().len() < 1024, "{err}");
-        assert_eq!(sent.load(Ordering::SeqCst), 1, "{text}: it was sent again at once");
+        assert_eq!(sent.load(Ordering::SeqCst), 1, "{text}: the request was sent again at once");
         let taken = taken.lock().unwrap()[0].load(Ordering::SeqCst);
         assert!((limit..=limit + 2 * PART).contains(&taken), "{text}: {taken} bytes were read");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_is_too_long_still_says_by_its_head_what_to_do() {
+async fn refusal_with_a_long_body_is_classified_by_its_status() {
     let answer = |status: StatusCode| {
         let (router, sent) = scripted(move |_, _| {
             let head = Response::builder().status(status).header("retry-after", "30");
@@ -89,13 +89,13 @@ async fn a_gibibyte_that_is_announced_over_a_socket_is_neither_read_nor_reserved
     });
     let err = Transport::builder(base).build().unwrap().send(GET()).await.unwrap_err();
     assert!(err.to_string().contains("more than 1 MiB"), "{err}");
-    // What sockets and the HTTP library hold is on the way, and not read.
+    // The buffers of sockets and of the HTTP library hold bytes that are not read.
     let written = server.await.unwrap();
     assert!(written < 32 << 20, "{written} bytes were taken");
 }
 
 #[tokio::test]
-async fn what_a_cloud_says_is_told_in_a_kibibyte_and_without_half_of_a_secret() {
+async fn error_shows_a_kibibyte_of_an_answer_and_no_half_secret() {
     let echo = |_: usize, headers: &HeaderMap| {
         let token = headers["authorization"].to_str().unwrap();
         let message = format!("{}{token}{}", "é".repeat(505), "x".repeat(30_000));

@@ -69,7 +69,7 @@ impl Server {
         self.0.lock().unwrap().watches.clear();
     }
 
-    /// Nobody is answered any more.
+    /// Ends all watches and refuses every request from now on.
     pub(super) fn cut_off(&self) {
         let mut state = self.0.lock().unwrap();
         state.watches.clear();
@@ -86,7 +86,7 @@ impl Server {
         state.oldest = state.version;
     }
 
-    /// Every version, also one that it just told, is too old for a watch.
+    /// Makes every version too old for a watch, also the one that was just returned.
     pub(super) fn forget_the_future(&self) {
         self.0.lock().unwrap().oldest = u64::MAX;
     }
@@ -95,12 +95,12 @@ impl Server {
         self.0.lock().unwrap().streams_refused = true;
     }
 
-    /// The n-th page (from 1) of a list fails so many times.
+    /// Lets the n-th page (from 1) of a list fail `times` times.
     pub(super) fn fail_page(&self, page: usize, times: usize) {
         self.0.lock().unwrap().failing = (page, times);
     }
 
-    /// A page for which more objects are asked has no end.
+    /// Makes pages with a higher limit endless.
     pub(super) fn never_end_pages_above(&self, objects: usize) {
         self.0.lock().unwrap().most_per_page = Some(objects);
     }

@@ -17,8 +17,8 @@ use crate::client::{Limits, NoRequestMetrics, wrap};
 
 const CHUNK: usize = 64 << 10;
 
-/// A client over a server that answers everything with this status, and first `start`, then `filler` without an end; and the
-/// number of bytes that were read from it.
+/// Creates a client over a server that answers everything with this status, and first `start`, then `filler` without an
+/// end; and the number of bytes that were read from it.
 fn endless(status: u16, start: &'static str, filler: u8) -> (Client, Arc<AtomicUsize>) {
     let read = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&read);

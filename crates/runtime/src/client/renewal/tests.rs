@@ -1,4 +1,4 @@
-//! Over real TLS: a server that asks for certificates, and files that are replaced.
+//! Tests over real TLS: a server that requires certificates, and files that are replaced.
 
 mod stage;
 
@@ -14,7 +14,7 @@ use crate::client::kubeconfigs::{PAUSE, PERIOD};
 use crate::client::{ClientOptions, NoRequestMetrics, RequestMetrics};
 use crate::node::NodeObject;
 
-/// Wakes who looks at the files.
+/// Advances the time by one period, which wakes the watcher of the files.
 async fn a_period_passes() {
     passes(PERIOD).await;
 }
@@ -25,7 +25,7 @@ async fn passes(time: Duration) {
     tokio::time::resume();
 }
 
-/// Whether each change of the kubeconfig came into use.
+/// Records for each change of the kubeconfig whether it was applied.
 #[derive(Default)]
 struct Told(Mutex<Vec<bool>>);
 
@@ -95,7 +95,7 @@ async fn what_many_clients_need_is_tried_once_and_used_by_all() {
     let tried = || stage.server.asked().iter().filter(|asked| asked.path == "/version").count();
     until("it is tried", || tried() > 0).await;
     for client in &clients {
-        // Until the answer to the try has come back the old one is in use.
+        // The old configuration is used until the server has accepted the new one.
         loop {
             list(client).await.unwrap();
             if stage.server.asked().last().is_some_and(|asked| asked.by == new.der()) {
@@ -291,7 +291,7 @@ async fn a_plugin_is_asked_again_when_what_it_gave_is_refused() {
     list(&client).await.unwrap();
 }
 
-/// The header that a client sends whose kubeconfig has this user.
+/// Returns the header that a client sends whose kubeconfig has this user.
 async fn authorization(user: &str, file: &str) -> String {
     let stage = Stage::new(user).await;
     stage.write_file("token", file);
@@ -386,7 +386,7 @@ async fn a_server_s_address_without_a_scheme_has_that_of_its_certificates() {
     assert!(stage.server.asked().iter().all(|asked| asked.by == b"Bearer one"));
 }
 
-/// Two clusters, and a kubeconfig that comes to lead from the first to the second.
+/// Returns two clusters, and a kubeconfig that changes from the first to the second.
 #[tokio::test]
 async fn a_kubeconfig_that_leads_to_another_cluster_is_never_used() {
     let stage = Stage::new(r#"{client-certificate: client.crt, client-key: client.key}"#).await;

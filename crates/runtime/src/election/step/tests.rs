@@ -13,7 +13,7 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// One election, told times in seconds since its beginning.
+/// An election under test, with times in seconds since its start.
 struct Story {
     election: Election,
     begin: Instant,
@@ -57,7 +57,7 @@ impl Story {
         self.election.deadline().map(|deadline| (deadline - self.begin).as_secs_f64())
     }
 
-    /// A Lease as a server has it, renewed at that time.
+    /// Returns a Lease as a server has it, renewed at that time.
     fn lease(&mut self, holder: &str, duration: i64, at: f64) -> Lease {
         self.version += 1;
         let time: Timestamp = EPOCH.parse().unwrap();
@@ -71,7 +71,7 @@ impl Story {
     }
 }
 
-/// `holder/duration/acquired/renewed/transitions`, times as `minute:second` of the first hour.
+/// Formats a Lease as `holder/duration/acquired/renewed/transitions`, times as `minute:second` of the first hour.
 fn show(lease: &Lease) -> String {
     let record = lease.record();
     let time = |text: &str| text.get(14..21).unwrap_or_default().to_owned();

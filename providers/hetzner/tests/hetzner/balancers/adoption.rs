@@ -1,4 +1,4 @@
-//! Load balancers that were made by other means, and that a Service names.
+//! Adoption of load balancers that other programs created, and that a Service names.
 
 use hetzner_fake::{Fault, FaultKind};
 
@@ -7,7 +7,7 @@ use super::*;
 const ADOPTED: &str = "ccm-rs/adopted";
 const PUT: &str = "PUT /load_balancers/{id}";
 
-/// A Service that names `edge`, which somebody made by hand.
+/// Returns a harness with a Service that names `edge`, which an operator created.
 fn naming_edge() -> Scene {
     let mut scene = Scene::new();
     scene.annotate("name", "edge");
@@ -37,7 +37,7 @@ async fn an_adopted_load_balancer_is_not_deleted_with_its_service() {
         assert_eq!((after.targets, after.services), (before.targets, before.services));
         let events = scene.events();
         assert!(events[0].starts_with("web LoadBalancerNotDeleted: load balancer \"edge\" ("), "{events:?}");
-        // It is nobody's now.
+        // The load balancer has no owner now.
         scene.start().await;
         assert_eq!(scene.try_get().await.unwrap(), None);
         scene.try_delete().await.unwrap();

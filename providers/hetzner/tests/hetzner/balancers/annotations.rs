@@ -1,8 +1,8 @@
-//! What each annotation and variable becomes on the wire.
+//! Requests that result from each annotation and variable.
 
 use super::*;
 
-/// The first service of the request that makes it, without its listen port.
+/// Returns the first service of the creation request, without its listen port.
 async fn sent(env: &[(&str, &str)], annotations: &[(&str, &str)]) -> Value {
     let mut scene = Scene::new();
     env.iter().for_each(|(name, value)| scene.env(name, value));
@@ -20,7 +20,7 @@ async fn sent(env: &[(&str, &str)], annotations: &[(&str, &str)]) -> Value {
     service
 }
 
-/// The default, with more.
+/// Returns the default service with these fields added.
 fn service(more: &Value) -> Value {
     let mut service =
         json!({"protocol": "tcp", "destination_port": 30080, "health_check": {"protocol": "tcp", "port": 30080}});
@@ -69,10 +69,10 @@ async fn each_annotation_of_a_port_is_sent_and_what_is_not_set_is_the_apis_busin
         (&[("health-check-interval", "30")], check(json!({"interval": 30}))),
         (&[("health-check-timeout", "7s")], check(json!({"timeout": 7}))),
         (&[("health-check-retries", "2")], check(json!({"retries": 2}))),
-        // Without a check of HTTP these are ignored, as they are by the reference.
+        // Without an HTTP health check these are ignored, as in the Go cloud-controller-manager.
         (&[("health-check-http-domain", "a.example"), ("health-check-http-path", "/x")], json!({})),
         (&[("http-status-codes", "200"), ("health-check-http-validate-certificate", "true")], json!({})),
-        // Any other annotation of the check makes it speak what the Service speaks.
+        // Any other annotation of the health check gives it the Service's protocol.
         (&[("protocol", "http"), ("health-check-retries", "2")], {
             let mut it = check(json!({"protocol": "http", "retries": 2}));
             it["protocol"] = json!("http");
@@ -153,7 +153,7 @@ async fn the_environment_has_defaults_for_checks_and_the_proxy_protocol() {
     assert_eq!(sent(&zero, &[]).await, service(&json!({})), "zero in a variable is as unset");
 }
 
-/// Reserved, and unused.
+/// Reserved annotations are accepted, and unused.
 #[tokio::test(start_paused = true)]
 async fn reserved_annotations_have_no_effect() {
     let mut scene = Scene::new();
@@ -164,7 +164,7 @@ async fn reserved_annotations_have_no_effect() {
     assert_eq!(scene.events(), [""; 0]);
 }
 
-/// What is empty in a template states nothing, and is not sent at each pass.
+/// Empty values, as templates produce them, state nothing and cause no request at each sync.
 #[tokio::test(start_paused = true)]
 async fn an_empty_annotation_states_nothing() {
     let empty =
@@ -175,7 +175,7 @@ async fn an_empty_annotation_states_nothing() {
     assert_eq!(sent(&[], &annotations).await, service(&json!({"protocol": "http", "health_check": check})));
 }
 
-/// A name that the API server takes into no status makes no load balancer that nobody is shown.
+/// A name that the API server refuses in a status creates no load balancer, which the Service could not show.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_none_in_the_dns_is_a_mistake_before_anything_is_made() {
     for key in ["hostname", "ipv4-rdns", "ipv6-rdns"] {
@@ -200,7 +200,7 @@ async fn a_name_in_the_dns_is_taken_without_capitals_and_final_dot_and_a_blank_o
     }
 }
 
-/// Space around a value does not count.
+/// Surrounding space in a value is ignored.
 #[tokio::test(start_paused = true)]
 async fn type_and_place_may_have_space_around_them() {
     let mut scene = Scene::new();
@@ -211,7 +211,7 @@ async fn type_and_place_may_have_space_around_them() {
     assert_eq!((&sent["load_balancer_type"], &sent["location"]), (&json!("lb21"), &json!("hel1")));
 }
 
-/// The API's words do not tell which annotation is missing.
+/// The API's message does not name the missing annotation.
 #[tokio::test(start_paused = true)]
 async fn https_without_a_certificate_is_told_with_what_is_missing_and_not_sent() {
     let mut scene = Scene::new();
@@ -226,7 +226,7 @@ async fn https_without_a_certificate_is_told_with_what_is_missing_and_not_sent()
     let err = scene.refused().await;
     assert!(err.is_invalid() && err.to_string().contains("http-certificates"), "{err}");
     assert_eq!(scene.changes(), [""; 0]);
-    // One that somebody put there by hand is enough.
+    // A certificate that an operator uploaded is sufficient.
     let id = scene.fake.add_certificate("by-hand").id.to_string();
     scene.annotate("http-certificates", &id);
     scene.ensure().await;

@@ -18,7 +18,7 @@ fn used(scene: &Scene) -> Vec<u64> {
     scene.balancer().services[0].http.as_ref().unwrap().certificates.clone()
 }
 
-/// By id and by name.
+/// Certificates are referenced by ID and by name.
 #[tokio::test(start_paused = true)]
 async fn a_certificate_is_named_by_its_id_or_its_name() {
     let mut scene = Scene::new();
@@ -93,7 +93,7 @@ async fn a_managed_certificate_without_domains_is_an_error() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// It exists, as ours or somebody else's.
+/// The certificate exists, with the Service's owner tags or with those of another owner.
 #[tokio::test(start_paused = true)]
 async fn a_managed_certificate_of_that_name_is_used_if_it_is_the_services_and_refused_otherwise() {
     for is_ours in [true, false] {
@@ -138,7 +138,7 @@ async fn several_certificates_of_a_service_are_an_error_and_other_domains_are_to
     assert!(err.is_invalid() && err.to_string().contains("delete one of them"), "{err}");
 }
 
-/// The reference leaves it behind.
+/// The Go cloud-controller-manager leaves the certificate behind.
 #[tokio::test(start_paused = true)]
 async fn a_managed_certificate_goes_with_its_load_balancer() {
     let mut scene = Scene::new();
@@ -181,7 +181,7 @@ async fn a_managed_certificate_goes_when_an_uploaded_one_takes_its_place() {
     assert_eq!((used(&scene), scene.fake.certificates().len()), (vec![mine], 1));
 }
 
-/// The certificate authority says no.
+/// The certificate authority refuses the certificate.
 #[tokio::test(start_paused = true)]
 async fn a_certificate_that_is_not_issued_is_an_error_in_the_words_of_the_api() {
     let mut scene = Scene::new();

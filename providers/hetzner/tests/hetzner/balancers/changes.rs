@@ -1,8 +1,8 @@
-//! What changes later, and what does not.
+//! Later changes: those that are applied, and those without effect.
 
 use super::*;
 
-/// What is changed for an annotation that is set or replaced after the load balancer was made.
+/// Creates the load balancer, sets or replaces an annotation, and returns the requests of the next sync.
 async fn after(prepare: impl FnOnce(&mut Scene), annotation: &str, value: &str) -> (Scene, Vec<String>) {
     let mut scene = Scene::new();
     prepare(&mut scene);
@@ -112,7 +112,7 @@ async fn a_larger_type_comes_before_what_it_is_needed_for_and_a_smaller_one_afte
     assert_eq!(scene.changes(), [action("delete_service"), action("change_type")]);
 }
 
-/// Detaching takes private targets along; they come back.
+/// Detaching removes private targets, which are then added again.
 #[tokio::test(start_paused = true)]
 async fn it_leaves_a_foreign_network_joins_its_own_and_keeps_its_targets() {
     let mut scene = Scene::new();
@@ -149,7 +149,7 @@ async fn another_address_in_the_network_is_had_by_joining_anew() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// As the reference: it leaves every network if none is configured.
+/// Detaches every network if none is configured, like the Go cloud-controller-manager.
 #[tokio::test(start_paused = true)]
 async fn it_leaves_its_network_when_none_is_configured_any_more() {
     let mut scene = Scene::new();
@@ -161,7 +161,7 @@ async fn it_leaves_its_network_when_none_is_configured_any_more() {
     assert_eq!(scene.changes(), [action("detach_from_network")]);
 }
 
-/// Another protocol: what the API drops along is known.
+/// Changes the protocol and back: the provider restores the settings that the API drops with it.
 #[tokio::test(start_paused = true)]
 async fn http_and_back_again_forgets_no_setting() {
     let http = |scene: &mut Scene| {
@@ -200,7 +200,7 @@ async fn names_in_the_dns_and_sets_are_compared_by_what_they_mean() {
     }
 }
 
-/// Where an API judges by what is there before an action ends, what needs the action must wait for it.
+/// Changes that depend on another action wait for it where the API validates against the state before that action ends.
 #[tokio::test(start_paused = true)]
 async fn what_needs_another_type_or_interface_waits_for_it() {
     let mut scene = Scene::new();

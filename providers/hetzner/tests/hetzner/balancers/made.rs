@@ -43,7 +43,8 @@ async fn nothing_is_read_again_that_the_answer_showed() {
     assert_eq!((counts.get(CREATE), counts.get("GET /load_balancers/{id}")), (Some(&1), None), "{counts:?}");
 }
 
-/// An address in the network, or a subnet, is asked for when it is attached; private targets come after that.
+/// An address in the network, or a subnet, is chosen when the load balancer is attached; private targets come after
+/// that.
 #[tokio::test(start_paused = true)]
 async fn an_address_in_the_network_is_had_by_attaching_it() {
     let mut scene = Scene::new();
@@ -75,7 +76,7 @@ async fn a_subnet_is_chosen_when_it_is_attached_and_never_again() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// Reverse DNS is no part of the request that makes it.
+/// Reverse DNS is not part of the creation request.
 #[tokio::test(start_paused = true)]
 async fn reverse_dns_follows_with_an_action_for_each_address() {
     let mut scene = Scene::new();
@@ -91,7 +92,7 @@ async fn reverse_dns_follows_with_an_action_for_each_address() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// Which addresses are told.
+/// The addresses in the Service's status.
 #[tokio::test(start_paused = true)]
 async fn the_status_tells_the_addresses_that_are_asked_for() {
     let private = "10.0.0";
@@ -194,7 +195,7 @@ async fn type_algorithm_and_public_interface_are_sent() {
     assert_eq!(part, json!(["lb21", {"type": "least_connections"}, true]));
 }
 
-/// Neither annotation nor variable.
+/// Without annotation and variable, the default type is reported once.
 #[tokio::test(start_paused = true)]
 async fn a_type_that_nobody_chose_is_told_when_it_is_made_and_not_at_each_restart() {
     let mut scene = Scene::new();
@@ -211,7 +212,7 @@ async fn a_type_that_nobody_chose_is_told_when_it_is_made_and_not_at_each_restar
     tokio::time::advance(Duration::from_secs(7200)).await;
     scene.ensure().await;
     assert_eq!(scene.events(), [""; 0]);
-    // What changes later is told.
+    // Later changes of the source ranges are reported.
     scene.service.spec.get_or_insert_default().load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
     scene.ensure().await;
     assert_eq!(scene.events().len(), 1);
@@ -280,7 +281,7 @@ async fn an_annotation_that_nobody_reads_is_told_with_what_may_be_meant() {
     assert_eq!(scene.sent(CREATE)[0]["services"][0]["http"], Value::Null);
 }
 
-/// P-31.
+/// Previews name settings by their annotations (P-31).
 #[tokio::test(start_paused = true)]
 async fn plan_names_settings_by_their_annotations_and_changes_nothing() {
     let mut scene = Scene::new();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// One that was made by other means is taken over by its name, and keeps its labels.
+/// A load balancer that another program created is adopted by its name, and keeps its labels.
 #[tokio::test(start_paused = true)]
 async fn one_of_the_right_name_is_taken_over_and_signed() {
     let mut scene = Scene::new();
@@ -37,7 +37,7 @@ async fn a_sign_that_is_missing_or_of_a_service_that_is_gone_is_replaced_and_oth
     }
 }
 
-/// D-11 in the other direction: what the reference looks for is there.
+/// D-11 in the other direction: the load balancer has the label that the Go cloud-controller-manager looks for.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_whose_name_is_no_label_is_marked_by_the_service_alone() {
     let mut scene = Scene::new();
@@ -49,7 +49,7 @@ async fn a_cluster_whose_name_is_no_label_is_marked_by_the_service_alone() {
     assert_eq!((labels.get("ccm-rs/cluster"), labels[SIGN].as_str()), (None, UID));
 }
 
-/// INV-7: its sign says nothing here, its targets do.
+/// INV-7: the legacy owner tag decides nothing here, the targets do.
 #[tokio::test(start_paused = true)]
 async fn one_that_another_cluster_uses_is_refused_until_its_machines_are_gone() {
     let mut scene = Scene::new();

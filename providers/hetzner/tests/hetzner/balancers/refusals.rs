@@ -1,4 +1,4 @@
-//! What the API's refusals mean.
+//! Error codes of the API and their meaning.
 
 use cloud_provider::{Plan, SyncObserver, async_trait};
 use hetzner_fake::Fault;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// What a user must change: an event, and slow retries.
+/// Errors that a user must correct cause an event and slow retries.
 #[tokio::test(start_paused = true)]
 async fn faults_of_configuration_are_the_users_to_mend() {
     for code in [
@@ -33,7 +33,7 @@ async fn faults_of_configuration_are_the_users_to_mend() {
     }
 }
 
-/// The same in the words of an action that failed later.
+/// The error codes are those of an action that failed later.
 #[tokio::test(start_paused = true)]
 async fn an_action_that_fails_is_told_with_its_reason() {
     let mut scene = Scene::new();
@@ -46,13 +46,13 @@ async fn an_action_that_fails_is_told_with_its_reason() {
     assert_eq!(scene.targets(), scene.servers());
 }
 
-/// What is there already is success, once it was read.
+/// Errors for existing objects count as success, once the objects were read.
 #[tokio::test(start_paused = true)]
 async fn what_is_there_already_is_success_after_it_was_read() {
     let mut scene = Scene::new();
     scene.ensure().await;
     let id = scene.add_node("worker-3");
-    // Somebody else was faster, and we do not know.
+    // Another client added the target first, unknown to the provider.
     scene.fake.change_load_balancer(NAME, |it| it.targets.push(Target::Server { id, use_private_ip: false }));
     scene.try_update().await.unwrap();
     assert_eq!(scene.targets(), scene.servers());
@@ -83,7 +83,7 @@ async fn fields_that_the_api_refuses_are_named() {
     assert!(err.is_invalid() && err.to_string().contains("health_check.interval: must be"), "{err}");
 }
 
-/// One Node whose server the load balancer cannot reach, here one that is not attached to the network.
+/// The server of one Node cannot be reached by the load balancer, here because it is not attached to the network.
 #[tokio::test(start_paused = true)]
 async fn one_target_that_cannot_be_had_does_not_keep_the_others_out() {
     let mut scene = Scene::new();

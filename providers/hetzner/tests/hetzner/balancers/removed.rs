@@ -36,7 +36,7 @@ async fn one_that_is_protected_stays_and_is_told() {
     }
 }
 
-/// P-3: both requests of a removal are urgent, so that it waits behind nothing that is being made.
+/// P-3: both requests of a deletion are urgent, so that they do not wait behind creations.
 #[tokio::test(start_paused = true)]
 async fn it_goes_first_when_requests_are_scarce() {
     let mut scene = Scene::new();

@@ -6,7 +6,8 @@ use super::*;
 use crate::harness::WITH_ROBOT;
 
 impl Scene {
-    /// Robot, with or without credentials, and dedicated servers `bm-1`… of these numbers, whose Nodes have these InternalIPs.
+    /// Enables Robot, with or without credentials, and adds dedicated servers `bm-1`… of these numbers, whose Nodes
+    /// have these InternalIPs.
     fn robot(&mut self, has_credentials: bool, servers: &[(u64, Option<&str>)]) {
         self.config.robot = Config::read(&harness::setup(WITH_ROBOT)).unwrap().robot;
         if !has_credentials {
@@ -141,7 +142,7 @@ async fn limit_that_the_api_sees_first_is_reported_on_the_node_and_is_no_error()
     assert!(events[0].contains("as many targets as its type takes"), "{events:?}");
 }
 
-/// At once, or as the outcome of its action.
+/// The refusal comes in the response, or as the outcome of its action.
 #[tokio::test(start_paused = true)]
 async fn target_refused_for_an_unknown_limit_keeps_no_other_out_and_is_tried_again() {
     let (add, code) = (action("add_target"), "resource_limit_exceeded");
@@ -224,7 +225,7 @@ async fn nodes_that_join_together_all_become_targets() {
     }
 }
 
-/// Whose Nodes are nobody's here.
+/// Nodes of another provider are not this provider's concern.
 #[tokio::test(start_paused = true)]
 async fn a_node_of_another_provider_is_told_and_left_out() {
     let mut scene = Scene::new();
@@ -247,7 +248,7 @@ async fn inv_6_a_node_whose_id_is_malformed_is_told_and_keeps_no_other_from_bein
     assert!(events[0].contains("\"hcloud://abc\""), "{events:?}");
 }
 
-/// INV-6: a mistake in what has nothing to do with targets is no reason to serve by machines that are gone.
+/// INV-6: an error in settings unrelated to targets must not keep deleted machines as targets.
 #[tokio::test(start_paused = true)]
 async fn a_mistake_in_an_annotation_keeps_no_node_from_becoming_a_target() {
     let mut scene = Scene::new();
@@ -263,7 +264,7 @@ async fn a_mistake_in_an_annotation_keeps_no_node_from_becoming_a_target() {
     assert_eq!(scene.changes(), [action("add_target"), action("remove_target")]);
 }
 
-/// P-25: whose machines nobody knows yet.
+/// P-25: the machines of these Nodes are not known yet.
 #[tokio::test(start_paused = true)]
 async fn nodes_of_which_nobody_knows_a_machine_take_no_target_away() {
     let mut scene = Scene::new();
@@ -314,7 +315,7 @@ async fn a_dedicated_server_that_robot_does_not_know_is_told_and_left_out() {
     assert!(events.len() == 1 && events[0].starts_with("bm-999 ServerNotFound: "), "{events:?}");
 }
 
-/// As another account's credential does.
+/// The credential shows no dedicated server, as that of another account does.
 #[tokio::test(start_paused = true)]
 async fn a_credential_that_shows_no_dedicated_server_takes_no_target_away() {
     let mut scene = Scene::new();
@@ -336,7 +337,7 @@ async fn dedicated_servers_are_no_targets_where_robot_is_off() {
     assert_eq!((scene.targets(), scene.events()), (scene.servers(), vec![]));
 }
 
-/// Until its Node goes, too.
+/// The target stays until its Node is deleted, too.
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_server_is_gone_keeps_nobody_out() {
     let mut scene = Scene::new();
@@ -351,7 +352,7 @@ async fn a_node_whose_server_is_gone_keeps_nobody_out() {
     assert_eq!((scene.targets(), scene.events()), (scene.servers(), vec![]));
 }
 
-/// As many as the type takes: each makes room for itself.
+/// The load balancer has as many targets as its type permits: each one makes room for its replacement.
 #[tokio::test(start_paused = true)]
 async fn at_the_limit_too_each_target_changes_the_way_it_is_reached_one_by_one() {
     let mut scene = Scene::new();
@@ -366,7 +367,7 @@ async fn at_the_limit_too_each_target_changes_the_way_it_is_reached_one_by_one()
     assert_eq!(scene.changes(), [&*remove, &add, &remove, &add]);
 }
 
-/// What another one did first is no sign of an API that does one thing at a time.
+/// A target that another client added first does not mean that the API serializes changes.
 #[tokio::test(start_paused = true)]
 async fn a_target_that_was_there_already_slows_nobody_down() {
     let mut scene = Scene::new();
@@ -383,7 +384,7 @@ async fn a_target_that_was_there_already_slows_nobody_down() {
     assert!(scene.fake.count("GET /actions") <= 3, "{:?}", scene.fake.counts());
 }
 
-/// INV-3.
+/// Addresses in different spellings are equal (INV-3).
 #[tokio::test(start_paused = true)]
 async fn an_address_in_another_spelling_is_the_same_target() {
     let mut scene = Scene::new();

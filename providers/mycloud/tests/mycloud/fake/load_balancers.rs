@@ -1,4 +1,4 @@
-//! Load balancers.
+//! Load balancers of the fake cloud.
 
 use fake_cloud::Refused;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ impl Mycloud {
         }
         let mut after = found.clone();
         let resource = change(&mut after)?;
-        // What fails in the background is not applied.
+        // A change that fails in the background is not applied.
         if asked.effects.error().is_none() {
             *found = after;
         }
@@ -49,7 +49,7 @@ impl Mycloud {
     }
 }
 
-/// Returns a load balancer as it is shown: its parts only if they are asked for.
+/// Returns a load balancer as the API shows it, with its dependents only on request.
 fn shown(asked: &Asked, it: &Value) -> Value {
     let mut shown = it.clone();
     let expand: Vec<&str> = asked.query("expand").unwrap_or_default().split(',').collect();

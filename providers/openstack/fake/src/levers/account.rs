@@ -1,56 +1,57 @@
-//! Credentials, quotas, behaviour.
+//! Controls of credentials, quotas and behaviour.
 
 use crate::model::Kind;
 use crate::{Fake, Options};
 
-/// Credentials.
+/// Controls of credentials and tokens.
 impl Fake {
-    /// From now on the user has this password; tokens stay good.
+    /// Changes the user's password; tokens stay valid.
     pub fn set_password(&self, password: &str) {
         password.clone_into(&mut self.model().identity.password);
     }
 
-    /// From now on the application credential has this secret; tokens stay good.
+    /// Changes the application credential's secret; tokens stay valid.
     pub fn set_application_secret(&self, secret: &str) {
         secret.clone_into(&mut self.model().identity.application_secret);
     }
 
-    /// No token is good any more, as after a change of Keystone's keys.
+    /// Invalidates all tokens, as after a change of Keystone's keys.
     pub fn expire_tokens(&self) {
         self.model().identity.forget_tokens();
     }
 
-    /// Adds a project for which the user may ask for a token.
+    /// Adds a project for which the user may request tokens.
     pub fn add_project(&self, id: &str, name: &str) {
         self.model().identity.projects.insert(id.to_owned(), name.to_owned());
     }
 
-    /// No token is good any more, and new ones are for the project with this id, whatever is asked for: as if the project was
-    /// deleted, and made again with the same name. `None`: new ones are for the right one again.
+    /// Invalidates all tokens, and issues new ones for the project with this ID, whatever the request asks for: as if
+    /// the project was deleted, and created again with the same name. `None`: new tokens are for the requested project
+    /// again.
     pub fn confuse(&self, project: Option<&str>) {
         let mut model = self.model();
         model.identity.forget_tokens();
         model.identity.confused = project.map(str::to_owned);
     }
 
-    /// From now on the user has these roles in the project. Without `member` or `admin`, it may only read.
+    /// Sets the user's roles in the project. Without `member` or `admin`, it may only read.
     pub fn set_roles(&self, roles: &[&str]) {
         self.model().identity.roles = roles.iter().map(|it| (*it).to_owned()).collect();
     }
 }
 
-/// Behaviour.
+/// Controls of the cloud's behaviour.
 impl Fake {
     /// Changes how the cloud behaves.
     pub fn set_options(&self, change: impl FnOnce(&mut Options)) {
         change(&mut self.model().options);
     }
 
-    /// The project may have so many of a kind: `loadbalancer`, `listener`, `pool`, `healthmonitor`, `floatingip`, `port`,
-    /// `security_group`, `security_group_rule`; `router_route` is for each router.
+    /// Sets the quota of the project for a kind: `loadbalancer`, `listener`, `pool`, `healthmonitor`, `floatingip`,
+    /// `port`, `security_group`, `security_group_rule`; `router_route` applies to each router.
     ///
     /// # Panics
-    /// If there is no such kind.
+    /// If the kind is unknown.
     pub fn set_quota(&self, kind: &str, most: usize) {
         let kinds = [
             Kind::Balancer,

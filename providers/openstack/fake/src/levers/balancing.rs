@@ -11,10 +11,10 @@ fn whole(model: &Model, balancer: &Object) -> Value {
     Value::Object(shown::whole(model, balancer))
 }
 
-/// Load balancers.
+/// Controls of load balancers.
 impl Fake {
-    /// Adds a load balancer from the body of a `POST`, without the outer key, as somebody else's tool does: `ACTIVE` at once.
-    /// Its id.
+    /// Adds a load balancer from the body of a `POST`, without the outer key, as another program does: `ACTIVE` at
+    /// once. Returns its ID.
     ///
     /// # Panics
     /// If Octavia would refuse it.
@@ -29,7 +29,8 @@ impl Fake {
         id
     }
 
-    /// All load balancers, each with all that is in it, as the answer to a `POST` of a tree shows it.
+    /// Returns all load balancers, each with all its resources, as the response to a `POST` of a whole load balancer
+    /// shows them.
     #[must_use]
     pub fn load_balancers(&self) -> Vec<Value> {
         let mut model = self.model();
@@ -37,13 +38,14 @@ impl Fake {
         model.all(Kind::Balancer).map(|it| whole(&model, it)).collect()
     }
 
-    /// A load balancer with all that is in it, by name or id.
+    /// Returns a load balancer with all that is in it, by name or id.
     #[must_use]
     pub fn load_balancer(&self, name: &str) -> Option<Value> {
         self.load_balancers().into_iter().find(|it| it["name"] == name || it["id"] == name)
     }
 
-    /// Changes a load balancer, by name or id, as somebody does in a console: at once, and unchecked. `false` if there is none.
+    /// Changes a load balancer, by name or ID, as an operator does in the console: at once, and unchecked. Returns
+    /// `false` if it does not exist.
     pub fn change_load_balancer(&self, name: &str, change: impl FnOnce(&mut Map<String, Value>)) -> bool {
         self.change(Kind::Balancer, name, change)
     }
@@ -77,7 +79,7 @@ impl Fake {
         found.map(change).is_some()
     }
 
-    /// Adds a listener to a load balancer, by its id, from the body of a `POST`; `ACTIVE` at once. Its id.
+    /// Adds a listener to a load balancer, by its ID, from the body of a `POST`; `ACTIVE` at once. Returns its ID.
     ///
     /// # Panics
     /// If Octavia would refuse it.
@@ -121,14 +123,14 @@ impl Fake {
         self.change_load_balancer(name, |it| set_state(it, status))
     }
 
-    /// Octavia's worker stands still, and everything that is `PENDING_…` stays so; or it goes on.
+    /// Stops Octavia's worker, so that every `PENDING_…` state stays; or continues it.
     pub fn freeze_octavia(&self, is_frozen: bool) {
         self.model().work.is_frozen = is_frozen;
     }
 }
 
 impl Model {
-    /// What the worker would do with a load balancer is done.
+    /// Completes the pending operation of a load balancer at once.
     fn settle_at_once(&mut self, balancer: &str) {
         let time = std::mem::take(&mut self.options.update_time);
         self.begin(balancer, "PENDING_UPDATE", &Effects::default());
@@ -158,7 +160,7 @@ impl Fake {
         id
     }
 
-    /// All floating IPs.
+    /// Returns all floating IPs as the API shows them.
     #[must_use]
     pub fn floating_ips(&self) -> Vec<Value> {
         self.model().all(Kind::FloatingIp).cloned().map(Value::Object).collect()
@@ -189,7 +191,7 @@ impl Fake {
         id
     }
 
-    /// All security groups, with their rules.
+    /// Returns all security groups with their rules.
     #[must_use]
     pub fn security_groups(&self) -> Vec<Value> {
         let model = self.model();

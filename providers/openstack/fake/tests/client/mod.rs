@@ -8,13 +8,13 @@ use openstack_fake::Fake;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-/// With a token of the project.
+/// A client with a token of the project.
 pub(crate) struct Client {
     service: Router,
     token: String,
 }
 
-/// An answer.
+/// A response of the fake.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) body: Value,

@@ -7,7 +7,7 @@ use crate::keys::{MONITOR_MAX_RETRIES_DOWN, MONITOR_TIMEOUT};
 
 const PREFIX: &str = "loadbalancer.openstack.org/";
 
-/// What a Service with these annotations (without their prefix) asks for.
+/// Parses a Service with these annotations (without their prefix).
 fn asked_with(annotations: &[(&str, &str)], config: &Balancers) -> Result<ServiceSpec> {
     let annotations = annotations.iter().map(|(key, value)| {
         let key = if key.contains('/') { (*key).to_owned() } else { format!("{PREFIX}{key}") };
@@ -175,7 +175,7 @@ fn members_are_in_the_annotated_subnet_or_the_classs_or_the_configured_one() {
         error.to_string(),
         "annotation loadbalancer.openstack.org/class: \"silver\" is no [LoadBalancerClass] of the configuration; it has gold"
     );
-    // Where nobody says: where the VIP is.
+    // Without a member subnet, the VIP's subnet applies.
     assert_eq!(asked_with(&[], &configured("subnet-id=subnet")).unwrap().member_subnet, some("subnet"));
     assert_eq!(spec(&[("subnet-id", "mine")]).member_subnet, some("mine"));
     assert_eq!(spec(&[("network-id", "mine")]).member_subnet, None);

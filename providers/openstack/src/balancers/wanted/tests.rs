@@ -5,19 +5,19 @@ use serde_json::Value;
 use super::*;
 use crate::config::Config;
 
-/// A configuration that says nothing about load balancers.
+/// Returns a configuration without settings of load balancers.
 pub(in crate::balancers) fn config() -> Balancers {
     configured("")
 }
 
-/// A configuration with these lines of `[LoadBalancer]`.
+/// Returns a configuration with these lines of `[LoadBalancer]`.
 pub(in crate::balancers) fn configured(lines: &str) -> Balancers {
     let text = "[Global]\nauth-url=http://127.0.0.1:1\nuser-id=u\npassword=p\ntenant-id=t\n[LoadBalancer]\n";
     let file = ConfigFile { path: "cloud.conf".into(), text: format!("{text}{lines}") };
     Config::read(&Setup::of(file)).unwrap().balancers.unwrap()
 }
 
-/// A Service with one port, unless `spec` says otherwise.
+/// Returns a Service with one port, unless `spec` has others.
 pub(in crate::balancers) fn service(metadata: Value, spec: Value) -> Service {
     let mut whole =
         json!({"metadata": {"namespace": "shop", "name": "web", "uid": "u1"}, "spec": {"ports": [port(80, 30080)]}});

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::*;
 
-/// Two fixed private addresses, a floating one, addresses for access, a host name, and a network `public` with both families.
+/// Returns a server with two fixed private addresses, a floating one, addresses for access, a host name, and a network
+/// `public` with both families.
 fn server() -> Wire {
     let entry = |kind: &str, addr: &str| json!({"addr": addr, "OS-EXT-IPS:type": kind});
     let server = json!({
@@ -18,7 +19,7 @@ fn server() -> Wire {
     serde_json::from_value(server).unwrap()
 }
 
-/// Its ports, in the order of the API.
+/// Returns the ports of the server, in the order of the API.
 fn attached() -> Attached {
     Attached { ips: ["10.0.0.32", "10.0.0.31"].map(Box::from).into(), trunk: Vec::new() }
 }
@@ -120,7 +121,7 @@ fn what_a_trunk_carries_stands_with_its_network_after_the_servers_own() {
     assert!(listed.contains(&"ExternalIP 10.1.0.5".to_owned()));
 }
 
-/// What is no range is left out where the key is read, and the others keep their places.
+/// Entries that are not ranges are dropped when the key is read, and the others keep their positions.
 #[test]
 fn addresses_of_named_ranges_come_first_and_in_their_numbers_order() {
     let order = ["50.56.176.0/24", "10.0.0.0/8"].map(|range| range.parse().unwrap());

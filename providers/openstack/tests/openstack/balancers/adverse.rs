@@ -17,7 +17,7 @@ fn internal() -> Scene {
     scene
 }
 
-/// `web` on port 80, and `other` on the same load balancer on port 443.
+/// Returns a harness with `web` on port 80, and `other` on the same load balancer on port 443.
 async fn joined() -> Scene {
     let mut scene = shared().await;
     scene.ensure("other").await;
@@ -44,7 +44,8 @@ fn nothing_is_left(scene: &Scene) -> bool {
         && groups.iter().all(|it| it["name"] == "default")
 }
 
-/// A pool is made before its listener: what an end in between leaves is collected, and there is never more than one.
+/// A pool is created before its listener: after a crash in between the pool is collected, and there is never more than
+/// one.
 #[tokio::test(start_paused = true)]
 async fn ends_between_a_pool_and_its_listener_leave_one_unused_pool_at_most() {
     let mut scene = internal();
@@ -184,7 +185,7 @@ async fn all_who_share_one_that_failed_leave_it_together() {
         scene.fake.set_provisioning_status(NAME, "ERROR");
         scene.start().await;
         assert!(scene.try_delete(first).await.is_err(), "{last} lives");
-        // Its namespace is deleted.
+        // The Service's namespace is deleted.
         scene.try_delete(last).await.unwrap();
         scene.services.remove(last);
         scene.delete(first).await;
@@ -285,7 +286,7 @@ async fn services_whose_names_are_cut_to_the_same_take_nothing_from_each_other()
     assert!(nothing_is_left(&scene));
 }
 
-/// What creates, changes and deletes, each route failing once in each way.
+/// Every route of creations, changes and deletions fails once in each way.
 #[tokio::test(start_paused = true)]
 async fn whatever_request_fails_once_it_ends_as_it_should() {
     let faults: [fn(&str) -> Fault; 4] = [
@@ -299,7 +300,7 @@ async fn whatever_request_fails_once_it_ends_as_it_should() {
     assert!(routes.len() > 12, "{routes:?}");
     for route in routes {
         for fault in faults {
-            // One that is there cannot be gone.
+            // An existing object cannot be missing.
             if route.starts_with("DELETE") && fault(&route) == Fault::refused(&route, 404) {
                 continue;
             }
@@ -309,7 +310,7 @@ async fn whatever_request_fails_once_it_ends_as_it_should() {
     }
 }
 
-/// A life of a Service; each step is tried again until it is through.
+/// Runs through the lifetime of a Service; each step is retried until it succeeds.
 async fn play(scene: &mut Scene, fault: Option<Fault>, routes: &mut std::collections::BTreeSet<String>) {
     scene.conf("manage-security-groups = true");
     scene.conf("create-monitor = true");
@@ -362,7 +363,7 @@ async fn one_that_is_deleted_while_it_is_made_goes() {
         scene.lifetime = Some(Duration::from_millis(tick));
         let _ = scene.try_ensure("web").await;
         scene.start().await;
-        // Of another type now.
+        // The Service has another type now.
         scene.service("web").spec.get_or_insert_default().type_ = Some("ClusterIP".to_owned());
         scene.try_remove("web").await.unwrap();
         assert!(nothing_is_left(&scene), "{tick}");
@@ -412,7 +413,7 @@ async fn one_that_is_asked_for_comes_before_what_a_dead_namesake_left() {
     scene.delete("other").await;
     scene.ensure("web").await;
     let left = scene.annotation("web", "load-balancer-id").unwrap().to_owned();
-    // The Service is gone without a trace, and made anew to share another one.
+    // The Service was deleted without a trace, and created again to share another load balancer.
     let by_hand = scene.fake.add_load_balancer(&json!({"name": "by hand", "vip_subnet_id": scene.network.subnet}));
     let port = scene.fake.load_balancer(&by_hand).unwrap()["vip_port_id"].as_str().unwrap().to_owned();
     scene.fake.add_floating_ip(&scene.public, "mine", Some(&port));

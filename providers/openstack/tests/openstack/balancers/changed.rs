@@ -1,4 +1,4 @@
-//! What changes, and with how many requests.
+//! Changes of load balancers, and the number of their requests.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! How a load balancer is made, and what it costs.
+//! Creation of load balancers, and the number of its requests.
 
 use openstack_fake::Options;
 use serde_json::{Value, json};

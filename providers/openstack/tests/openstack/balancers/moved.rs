@@ -10,7 +10,7 @@ use super::scene::{NAME, Scene};
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 const OTHER: &str = "kube_service_kubernetes_default_other";
 
-/// `web` on port 80 and `other` on port 443, each with a load balancer of its own.
+/// Returns a harness with `web` on port 80 and `other` on port 443, each with a load balancer of its own.
 async fn two(lines: &[&str]) -> Scene {
     let mut scene = Scene::new();
     for line in lines {
@@ -29,7 +29,7 @@ fn id(scene: &Scene, name: &str) -> String {
     scene.fake.load_balancer(name).unwrap()["id"].as_str().unwrap().to_owned()
 }
 
-/// `web` asks for the load balancer of `other`.
+/// Returns a harness in which `web` selects the load balancer of `other`.
 async fn moving(lines: &[&str]) -> Scene {
     let mut scene = two(lines).await;
     let id = id(&scene, OTHER);
@@ -150,7 +150,7 @@ fn take_port(scene: &mut Scene) {
     scene.fake.add_listener(&id(scene, OTHER), &by_hand);
 }
 
-/// Somebody leads that of `other` elsewhere.
+/// Detaches the floating IP of `other`, as an operator might.
 fn lose_floating_ip(scene: &mut Scene) {
     let port = scene.fake.load_balancer(OTHER).unwrap()["vip_port_id"].clone();
     let all = scene.fake.floating_ips();
@@ -183,7 +183,7 @@ async fn where_it_may_not_move_it_serves_on_where_it_is() {
         scene.add_node("worker-4");
         scene.update("web").await;
         assert_eq!(members(&scene), 4, "{text}");
-        // Who thinks better of it stays.
+        // A Service whose annotation is reset stays.
         scene.fake.set_provisioning_status(OTHER, "ACTIVE");
         scene.annotate("web", "load-balancer-id", &own);
         scene.ensure("web").await;
@@ -272,7 +272,8 @@ async fn of_two_that_it_has_one_that_cannot_go_keeps_no_other() {
     assert_eq!((ports(&scene.balancer()), signs(&scene.balancer())), (vec![443], vec![OTHER]));
 }
 
-/// Its address is known by the annotation, which follows only when it has moved.
+/// Services that the Go cloud-controller-manager publishes by a name have their address in the annotation, which
+/// changes only after the move.
 #[tokio::test(start_paused = true)]
 async fn one_of_the_go_program_that_is_shown_by_a_name_alone_is_given_back_too() {
     for is_hindered in [false, true] {

@@ -1,4 +1,4 @@
-//! Clusters, Nodes and wishes that are seldom, and that must work all the same.
+//! Rare clusters, Nodes and settings, which must work as well.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn internal() -> Scene {
     scene
 }
 
-/// Another Node, whose addresses are these.
+/// Adds a Node with these addresses.
 fn add(scene: &mut Scene, name: &str, server: &str, addresses: &[(&str, &str)]) {
     let addresses: Vec<Value> = addresses.iter().map(|(kind, ip)| json!({"type": kind, "address": ip})).collect();
     let node = json!({
@@ -68,7 +68,7 @@ async fn a_cluster_of_a_long_or_foreign_name_has_load_balancers_and_leaves_nothi
     }
 }
 
-/// As where a server took the place, and the address, of one that is gone, whose Node is still there.
+/// A server has taken the address of a deleted server, whose Node still exists.
 #[tokio::test(start_paused = true)]
 async fn two_nodes_of_one_address_are_one_member() {
     for serial in [false, true] {
@@ -166,7 +166,7 @@ async fn ranges_of_the_other_family_are_left_out_where_some_are_of_ours() {
     nothing_changes_after_a_restart(&mut scene).await;
 }
 
-/// A Service's class, or its type, changes while its load balancer is made.
+/// A Service's class, or its type, changes during the creation of its load balancer.
 #[tokio::test(start_paused = true)]
 async fn who_changes_his_mind_while_it_is_made_gets_one_or_none() {
     for tick in [1, 300, 900, 2_000] {

@@ -6,7 +6,7 @@ use super::scene::{NAME, Scene, uid};
 
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
-/// One as the Go program makes it.
+/// Creates a load balancer as the Go cloud-controller-manager does.
 fn as_before(scene: &Scene, name: &str, tags: &Value) -> String {
     let member = |node: &str| {
         json!({
@@ -32,7 +32,7 @@ fn as_before(scene: &Scene, name: &str, tags: &Value) -> String {
     }))
 }
 
-/// The Service's annotations, as the Go program writes them.
+/// Sets the Service's annotations as the Go cloud-controller-manager does.
 fn is_known_as(scene: &mut Scene, id: &str) {
     scene.annotate("web", "load-balancer-id", id);
     scene.annotate("web", "load-balancer-address", "10.6.0.99");
@@ -85,7 +85,7 @@ async fn two_of_one_name_are_refused() {
     as_before(&scene, NAME, &json!([NAME]));
     as_before(&scene, NAME, &json!([NAME]));
     let refused = scene.refused("web").await;
-    assert!(refused.is_invalid() && refused.to_string().contains("both carry the sign"), "{refused}");
+    assert!(refused.is_invalid() && refused.to_string().contains("both carry the legacy owner tag"), "{refused}");
     assert_eq!(scene.changes(), [] as [&str; 0]);
 }
 

@@ -1,4 +1,4 @@
-//! What goes with a Service, in which order, and what is left behind.
+//! Deletion of a Service: the order of the requests, and the objects that remain.
 
 use serde_json::json;
 

@@ -84,9 +84,9 @@ pub(crate) struct Scene {
     pub(crate) cluster: Cluster,
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) services: BTreeMap<String, Service>,
-    /// How often somebody else could work during the last [`ensure`](Self::ensure).
+    /// Number of times at which other work could run during the last [`ensure`](Self::ensure).
     pub(crate) waits: usize,
-    /// How long the process lives in the next [`ensure`](Self::ensure); `None`: for ever.
+    /// Time after which the process ends in the next [`ensure`](Self::ensure); `None`: never.
     pub(crate) lifetime: Option<Duration>,
     conf: String,
     heard: Arc<Heard>,
@@ -95,7 +95,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Two Nodes, an external network, and a Service `web` with port 80.
+    /// Creates a harness with two Nodes, an external network, and a Service `web` with port 80.
     pub(crate) fn new() -> Self {
         Self::with(Options::default())
     }
@@ -126,7 +126,7 @@ impl Scene {
         scene
     }
 
-    /// Another line of `[LoadBalancer]`.
+    /// Adds a line to `[LoadBalancer]`.
     pub(crate) fn conf(&mut self, line: &str) {
         self.conf = format!("{}{line}\n", self.conf);
         self.provider = None;
@@ -205,7 +205,8 @@ impl Scene {
         self.provider.as_ref().unwrap().load_balancers().unwrap()
     }
 
-    /// As the controller does: what is told is written to the Service. The addresses and names of the status.
+    /// Syncs the Service as the controller does, writes the reported annotations to it, and returns the addresses and
+    /// names of the status.
     pub(crate) async fn try_ensure(&mut self, name: &str) -> Result<Vec<String>> {
         let (service, nodes, cluster) = (self.services[name].clone(), self.nodes.clone(), self.cluster.clone());
         let observer = Annotating::default();
@@ -244,7 +245,7 @@ impl Scene {
         self.try_ensure(name).await.unwrap()
     }
 
-    /// Two at the same time.
+    /// Syncs two Services concurrently.
     pub(crate) async fn ensure_both(&mut self, one: &str, two: &str) -> (Result<()>, Result<()>) {
         let (nodes, cluster) = (self.nodes.clone(), self.cluster.clone());
         let (one, two) = (self.services[one].clone(), self.services[two].clone());
@@ -254,7 +255,7 @@ impl Scene {
         (both.0.map(drop), both.1.map(drop))
     }
 
-    /// What is wrong, in one line.
+    /// Syncs the Service and returns the error.
     pub(crate) async fn refused(&mut self, name: &str) -> Error {
         self.try_ensure(name).await.unwrap_err()
     }
@@ -278,20 +279,20 @@ impl Scene {
         self.try_remove(name).await
     }
 
-    /// What there is for it goes, whatever the Service is.
+    /// Deletes the load balancer of a Service of any type.
     pub(crate) async fn try_remove(&mut self, name: &str) -> Result<()> {
         let (service, cluster) = (self.services[name].clone(), self.cluster.clone());
         let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
         self.balancers().await.delete(request).await
     }
 
-    /// Deletes it, and then it is gone.
+    /// Deletes the load balancer and then the Service.
     pub(crate) async fn delete(&mut self, name: &str) {
         self.try_delete(name).await.unwrap();
         self.services.remove(name);
     }
 
-    /// The only load balancer.
+    /// Returns the only load balancer.
     pub(crate) fn balancer(&self) -> Value {
         let all = self.fake.load_balancers();
         assert_eq!(all.len(), 1, "{all:#?}");

@@ -7,7 +7,7 @@ use super::scene::{CREATE, NAME, Scene};
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 const OTHER: &str = "kube_service_kubernetes_default_other";
 
-/// `web` on port 80, and `other`, which asks for the same load balancer for its port 443.
+/// Returns a harness with `web` on port 80, and `other`, which selects the same load balancer for its port 443.
 pub(super) async fn shared() -> Scene {
     let mut scene = Scene::new();
     scene.ensure("web").await;

@@ -1,4 +1,4 @@
-//! What goes wrong: load balancers in ERROR, those that are changed by others, lost answers, stale annotations.
+//! Failures: load balancers in ERROR, concurrent changes by other programs, lost responses, stale annotations.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn error_of_two_failed_creations_advises_no_repair_of_what_is_deleted() {
     let mut scene = internal();
     scene.fake.fail(Fault::ends_in_error(CREATE, "").times(2));
     let error = scene.refused("web").await.to_string();
-    assert!(error.contains("It is deleted, as the one that was created before it"), "{error}");
+    assert!(error.contains("It is deleted, like the one that was created before it"), "{error}");
     assert!(!error.contains("failover"), "{error}");
     assert!(scene.fake.load_balancers().is_empty());
 }
@@ -42,7 +42,7 @@ async fn timeout_names_the_load_balancer_and_whole_seconds() {
     scene.fake.set_provisioning_status(NAME, "PENDING_UPDATE");
     scene.ports("web", json!([{"port": 81, "nodePort": 30080}]));
     let (id, error) = (scene.balancer()["id"].as_str().unwrap().to_owned(), scene.refused("web").await.to_string());
-    let expected = format!("load balancer {NAME:?} ({id}) is not ready after 271s; looking again in 10s");
+    let expected = format!("load balancer {NAME:?} ({id}) is not ready after 271s; checking again in 10s");
     assert!(error.contains(&expected), "{error}");
 }
 

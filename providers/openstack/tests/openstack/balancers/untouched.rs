@@ -1,4 +1,4 @@
-//! What is not the Service's, and stays as it is; what is, though it hardly looks so.
+//! Ownership: objects of others stay unchanged, and the Service's own are recognized even if they look different.
 
 use openstack_fake::Fault;
 use serde_json::json;
@@ -13,7 +13,7 @@ fn internal() -> Scene {
     scene
 }
 
-/// The Service was deleted by force, and made again.
+/// Deletes the Service by force, and creates it again.
 fn made_again(scene: &mut Scene) {
     scene.services.remove("web");
     scene.add_service("web");

@@ -29,7 +29,7 @@ impl Directory {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// `[Global]` with these keys, that uses `clouds.yaml` of this directory.
+    /// Parses `[Global]` with these keys, which uses `clouds.yaml` of this directory.
     fn read(&self, keys: &str) -> Result<Config, String> {
         let text = format!("[Global]\nuse-clouds = yes\nclouds-file = {}\n{keys}\n", self.path("clouds.yaml"));
         Config::read(&setup(&text, &[])).map_err(|err| {
@@ -45,7 +45,7 @@ impl Drop for Directory {
     }
 }
 
-/// One cloud, which is enough.
+/// A file with a single cloud, which is sufficient.
 const ENOUGH: &str = "clouds:\n  k8s:\n    auth:\n      auth_url: http://k/v3\n      user_id: u\n      password: s3cret\n      \
                       project_id: p\n";
 

@@ -36,7 +36,7 @@ const OF_CLASS: [&Key<String>; 7] = [
     &CLASS_MEMBER_SUBNET_ID,
 ];
 
-/// Delay and timeout of health monitors in milliseconds, and both numbers of retries.
+/// Returns delay and time-out of health monitors in milliseconds, and both numbers of retries.
 fn monitor(balancers: &Balancers) -> [u64; 4] {
     let millis = |key| balancers.get::<Duration>(key).unwrap().as_millis().try_into().unwrap();
     let number = |key| balancers.get::<u16>(key).unwrap().into();
@@ -226,7 +226,7 @@ fn the_environment_says_whether_ids_carry_the_region_and_how_long_load_balancers
         (config.regional, config.balancers.unwrap().wait_steps)
     };
     assert_eq!(read(&[("OS_CCM_REGIONAL", "true"), ("OCCM_WAIT_LB_ACTIVE_STEPS", "50")]), (true, 50));
-    // As before us: exactly that word, and what is no number is as if it were not set.
+    // As in the Go cloud-controller-manager: only the exact word counts, and an invalid number is ignored.
     assert_eq!(read(&[("OS_CCM_REGIONAL", "True"), ("OCCM_WAIT_LB_ACTIVE_STEPS", "many")]), (false, 23));
     assert_eq!(read(&[("OS_CCM_REGIONAL", "1"), ("OCCM_WAIT_LB_ACTIVE_STEPS", "0")]), (false, 0));
     assert_eq!(read(&[("OS_CCM_REGIONAL", ""), ("OCCM_WAIT_LB_ACTIVE_STEPS", "-1")]), (false, 23));

@@ -1,4 +1,4 @@
-//! Who we are to the services, and a file that changes (P-39).
+//! Credentials towards the services, and their reload from a changed file (P-39).
 
 use axum::response::IntoResponse;
 use cloud_provider::{CloudProvider, ConfigFile, Reload, Setup};
@@ -20,7 +20,7 @@ async fn a_changed_file_is_used_as_far_as_it_says_who_we_are() {
     let provider = OpenStack::over(config, services.clone(), &setup);
     services.network.send(ports()).await.unwrap();
     cloud.asked();
-    // Another project, and another Keystone, are not even asked for.
+    // Another project, and another Keystone, are refused without a request.
     for other in [GLOBAL.replace("tenant-id = p1", "tenant-id = p2"), GLOBAL.replace("cloud/", "elsewhere/")] {
         assert_eq!(provider.reload(&file(&other)).await.unwrap(), Reload::NeedsRestart, "{other}");
     }
@@ -30,12 +30,12 @@ async fn a_changed_file_is_used_as_far_as_it_says_who_we_are() {
     let newer = GLOBAL.replace("password = right", "password = newer");
     assert!(provider.reload(&file(&newer)).await.unwrap_err().is_unauthorized());
     services.network.send(ports()).await.unwrap();
-    // Its time comes with the end of the one before (P-39).
+    // The new credential is used when the old token expires (P-39).
     cloud.set_password("newer");
     cloud.revoke_all();
     services.network.send(ports()).await.unwrap();
     assert_eq!(provider.reload(&file(&newer)).await.unwrap(), Reload::Done);
-    // What else is in it waits for a restart, the credential does not.
+    // Other changes in the file wait for a restart, the credential does not.
     cloud.set_password("newest");
     let more = newer.replace("newer", "newest") + "[Networking]\nipv6-support-disabled = true\n";
     assert_eq!(provider.reload(&file(&more)).await.unwrap(), Reload::NeedsRestart);
@@ -45,7 +45,7 @@ async fn a_changed_file_is_used_as_far_as_it_says_who_we_are() {
     assert_eq!(last.pointer("/auth/identity/password/user/password").unwrap(), "newest");
 }
 
-// Which project a trust or an application credential is for, only its token says.
+// The project of a trust or an application credential is only known from its token.
 #[tokio::test(start_paused = true)]
 async fn another_way_to_the_same_project_needs_no_restart() {
     let cloud = Cloud::new();
@@ -77,7 +77,7 @@ async fn other_endpoints_wait_for_a_restart_because_everything_would_seem_to_be_
         services.network.send(ports()).await.unwrap();
         assert!(cloud.seen()[0].starts_with("GET /public/network/"), "{other}");
     }
-    // Back again: what is used is what the file says.
+    // The file is restored: its configuration is the one in use.
     assert_eq!(provider.reload(&file(GLOBAL)).await.unwrap(), Reload::Done);
 }
 

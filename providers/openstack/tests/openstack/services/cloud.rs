@@ -1,4 +1,4 @@
-//! A Keystone that makes tokens, and services that know them.
+//! A fake Keystone that issues tokens, and services that accept them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use provider_openstack::services::Services;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// What a service answers, instead of its path, to a request.
+/// Responses of a service; without one, it returns the request's path.
 type Answers = dyn Fn(&str, &HeaderMap) -> Option<Response> + Send + Sync;
 
 /// The cloud. Its token lives for 20 minutes.
@@ -27,14 +27,14 @@ pub(crate) struct Cloud(Arc<Mutex<Inner>>);
 struct Inner {
     began: Instant,
     lifetime: u64,
-    /// The project of those who do not ask for one.
+    /// Project of requests that name none.
     project: &'static str,
     roles: &'static [&'static str],
     regions: &'static [&'static str],
     password: &'static str,
     /// Every request: method, path and query, and the token that it had.
     seen: Vec<String>,
-    /// What Keystone was asked with.
+    /// Bodies of the requests to Keystone.
     asked: Vec<Value>,
     good: BTreeSet<String>,
     /// Keystone gives no answer; or takes this long for one.
@@ -97,20 +97,20 @@ impl Cloud {
     pub(crate) fn revoke_all(&self) {
         self.with(|cloud| cloud.good.clear());
     }
-    /// How many tokens were made.
+    /// Returns the number of issued tokens.
     pub(crate) fn tokens(&self) -> usize {
         self.with(|cloud| cloud.asked.len())
     }
-    /// What Keystone was asked with since the last time.
+    /// Returns the bodies of the requests to Keystone since the last call.
     pub(crate) fn asked(&self) -> Vec<Value> {
         self.with(|cloud| std::mem::take(&mut cloud.asked))
     }
-    /// What was sent since the last time, Keystone aside.
+    /// Returns the requests since the last call, except those to Keystone.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.with(|cloud| std::mem::take(&mut cloud.seen))
     }
 
-    /// The services, reached with this `[Global]`.
+    /// Returns the services, reached with this `[Global]`.
     pub(crate) fn services_of(&self, global: &str) -> Services {
         Services::over(&config(global), &Setup::default(), in_process(self.router())).unwrap()
     }
@@ -160,7 +160,7 @@ impl Inner {
         }
         let token = format!("t{}", self.asked.len() + self.seen.len() * 1000);
         self.good.insert(token.clone());
-        // Its clock is not ours.
+        // Keystone's clock differs from ours.
         let now = Timestamp::UNIX_EPOCH + Duration::from_secs(77) + self.began.elapsed();
         let endpoint = |region: &str, interface: &str, path: &str| json!({"interface": interface, "region": region, "region_id": region, "url": format!("http://cloud/{interface}/{path}")});
         let of_region = |region: &str, path: &str| ["internal", "public"].map(|it| endpoint(region, it, path));
@@ -183,7 +183,7 @@ pub(crate) fn config(global: &str) -> Config {
     Config::read(&Setup::of(ConfigFile { path: "cloud.conf".into(), text })).unwrap()
 }
 
-/// Some request.
+/// Returns an arbitrary request for tests.
 pub(crate) fn ports() -> Call {
     Call::get("/ports", &[])
 }

@@ -1,4 +1,4 @@
-//! What `doctor` is told.
+//! Findings that the provider reports to `doctor`.
 
 use axum::response::IntoResponse;
 use cloud_provider::{CloudProvider, Finding, Setup, Severity};
@@ -13,7 +13,7 @@ use super::cloud::{Cloud, GLOBAL, config};
 const MORE: &str = "[LoadBalancer]\nlb-provider = amphora\nsubnet-id = s1\nfloating-network-id = ext\n\
     [LoadBalancerClass \"internal\"]\nnetwork-id = n1\n[Route]\nrouter-id = r1\n";
 
-/// What a cloud in order answers.
+/// Responses of a healthy cloud.
 fn well(path: &str) -> Option<Value> {
     let path = path.trim_start_matches("/public");
     let server = |id: &str, name: &str| json!({"id": id, "name": name});
@@ -31,7 +31,7 @@ fn well(path: &str) -> Option<Value> {
     })
 }
 
-/// The findings about a cloud that answers `path` with something else.
+/// Returns the findings about a cloud that answers `path` with something else.
 async fn findings(path: &'static str, status: u16, answer: Value, more: &str) -> Vec<Finding> {
     let cloud = Cloud::answering(move |asked, _| {
         if asked.trim_start_matches("/public") == path {
@@ -186,7 +186,7 @@ fn wrong(findings: &[Finding]) -> Vec<String> {
     wrong.map(|it| format!("{}: {}", it.check, it.text)).collect()
 }
 
-/// A key that nobody reads is the likeliest reason for what an administrator does not understand.
+/// An unknown key is the likeliest cause of unexpected behaviour.
 #[tokio::test(start_paused = true)]
 async fn what_is_doubtful_in_the_configuration_is_told_first() {
     let cloud = Cloud::answering(|asked, _| Some(well(asked).unwrap_or_default().to_string().into_response()));

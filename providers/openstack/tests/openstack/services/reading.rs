@@ -42,7 +42,7 @@ async fn what_is_no_list_proves_no_absence() {
     let cloud = Cloud::new();
     let services = cloud.services();
     let reading = services.list(&services.network, ports(), "ports", |port: Port| port.id, Clone::clone).await;
-    assert!(reading.unwrap_err().to_string().contains("it has no \"ports\""));
+    assert!(reading.unwrap_err().to_string().contains("no field \"ports\""));
 }
 
 type Check = fn(&Error) -> bool;

@@ -1,4 +1,4 @@
-//! One token for all services.
+//! Sharing and renewal of the token for all services.
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ fn spec_of(scene: &mut Scene, name: &str, more: &Value) {
     *service = serde_json::from_value(whole).unwrap();
 }
 
-/// A network with subnets of both families, and a Service that wants both.
+/// Creates a network with subnets of both families, and a Service that wants both.
 fn scene() -> (Scene, String) {
     scene_with(Options::default())
 }
@@ -44,7 +44,7 @@ fn cidrs(scene: &Scene) -> Value {
     scene.balancer()["listeners"][0]["allowed_cidrs"].clone()
 }
 
-/// What is told of families, without its beginning.
+/// Returns the events about address families, without their prefix.
 fn told(scene: &Scene) -> Vec<String> {
     let mut events = scene.events();
     events.retain(|it| it.contains(SKIPPED));
@@ -176,7 +176,7 @@ async fn a_load_balancer_with_one_vip_is_accepted_as_it_is_and_shows_what_it_has
     let vip = scene.balancer()["vip_address"].clone();
     assert_eq!(json!(scene.ensure("web").await), json!([vip]));
     assert_eq!((scene.changes(), told(&scene)), (Vec::new(), Vec::new()));
-    // By and by it is told that there will not be another one.
+    // The second sync reports that there will be no second VIP.
     scene.ensure("web").await;
     assert!(told(&scene)[0].contains("gets no other"));
     spec(&mut scene, &json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"]}));

@@ -1,4 +1,4 @@
-//! Floating IPs: made, taken, kept, given back.
+//! Floating IPs: creation, adoption, retention, release.
 
 use openstack_fake::{Fault, Options};
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ async fn without_an_external_network_a_load_balancer_is_internal_and_keeps_what_
     for reason in ["LoadBalancerExternalNetworkSearchFailed", "LoadBalancerForcedInternal"] {
         assert_eq!(events.iter().filter(|it| it.contains(reason)).count(), 1, "{events:?}");
     }
-    // One that is there is not taken away because nobody knows where it came from.
+    // An existing floating IP is not removed because its network is unknown.
     let port = scene.balancer()["vip_port_id"].as_str().unwrap().to_owned();
     let id = scene.fake.add_floating_ip(&scene.public, OURS, Some(&port));
     scene.start().await;
@@ -111,7 +111,7 @@ async fn named_floating_ip_on_the_services_own_load_balancer_is_not_taken() {
     let named = address(&scene, &id);
     spec(&mut scene, "loadBalancerIP", json!(named));
     scene.ensure("web").await;
-    // As after a crash right after the last request: nothing of it is on the Service.
+    // As after a crash right after the last request: the Service has none of the annotations.
     for key in ["load-balancer-id", "load-balancer-address"] {
         scene.forget("web", key);
     }

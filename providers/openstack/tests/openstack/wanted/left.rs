@@ -1,4 +1,4 @@
-//! What is left of a load balancer that somebody else removed.
+//! Remains of a load balancer that another program deleted.
 
 use serde_json::{Value, json};
 

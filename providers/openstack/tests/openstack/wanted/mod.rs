@@ -1,4 +1,4 @@
-//! What a Service wants and what must be found out for it.
+//! Desired state of a Service, and the facts that it needs from the cloud.
 
 mod dual_stack;
 mod floating_ips;

@@ -1,10 +1,10 @@
-//! Where VIPs and members are.
+//! Networks and subnets of VIPs and members.
 
 use serde_json::{Value, json};
 
 use crate::balancers::scene::{CREATE, Scene};
 
-/// With nothing said about places.
+/// Returns a harness whose configuration names no networks.
 fn anywhere() -> Scene {
     let mut scene = Scene::new();
     scene.annotate("web", "subnet-id", "");

@@ -1,4 +1,4 @@
-//! Managed security groups.
+//! Tests of managed security groups.
 
 use openstack_fake::Fault;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn group(scene: &Scene) -> Option<Value> {
     scene.fake.security_groups().into_iter().find(|it| it["name"] == json!(name()))
 }
 
-/// As `protocol port from`, in order.
+/// Returns the rules as `protocol port from`, in order.
 fn rules(scene: &Scene) -> Vec<String> {
     let group = group(scene).unwrap();
     let rules = group["security_group_rules"].as_array().unwrap().iter().map(|rule| {
@@ -175,7 +175,7 @@ async fn with_ovn_source_ranges_are_enforced_at_the_nodes() {
 async fn the_group_of_another_clusters_service_of_the_same_name_is_not_taken_for_this_ones() {
     let mut scene = managed();
     scene.ensure("web").await;
-    // As the Go program leaves it.
+    // The tags are those that the Go cloud-controller-manager leaves.
     scene.fake.change_load_balancer(NAME, |it| drop(it.insert("tags".to_owned(), json!([NAME]))));
     scene.fake.add_security_group("lb-sg-00000000-2d1f-4b52-9d0c-000000000001-default-web");
     scene.start().await;

@@ -1,4 +1,4 @@
-//! What a Service is told of its settings, and references that are checked.
+//! Events about a Service's settings, and validation of references.
 
 use openstack_fake::Options;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ async fn source_ranges_that_have_no_effect_are_told_once() {
         scene.ensure("web").await;
         let events = scene.events();
         assert_eq!(count(&events, "LoadBalancerSourceRangesIgnored"), told, "{conf} {octavia}: {events:?}");
-        // A restart is no news.
+        // A restart reports nothing new.
         scene.start().await;
         scene.ensure("web").await;
         assert_eq!(count(&scene.events(), "LoadBalancerSourceRangesIgnored"), 0);
@@ -89,7 +89,7 @@ async fn a_tls_reference_must_exist_in_barbican() {
     scene.conf("container-store = external");
     scene.annotate("web", "default-tls-container-ref", "http://vault/x");
     scene.start().await;
-    // It is Octavia that does not find it.
+    // Octavia itself does not find it.
     let error = scene.refused("web").await;
     assert!(error.to_string().starts_with("PUT /lbaas/listeners/"), "{error}");
     assert_eq!(scene.fake.count("GET /secrets/{id}"), 0);
@@ -100,7 +100,7 @@ async fn a_tls_reference_needs_a_key_manager() {
     let mut scene = Scene::with(Options { barbican: false, ..Options::default() });
     scene.annotate("web", "default-tls-container-ref", "http://keys/v1/secrets/x");
     let error = scene.refused("web").await;
-    // Whoever wrote the annotation knows no catalogue.
+    // The author of the annotation knows no catalogue.
     for part in ["key-manager", "default-tls-container-ref", "http://keys/v1/secrets/x", "container-store"] {
         assert!(error.to_string().contains(part), "{error}");
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::demo::observed::CloudState;
 
-/// A Service with the finalizer and an address.
+/// Returns a Service with the finalizer and an address.
 fn service(name: &str) -> Service {
     serde_json::from_value(json!({
         "metadata": {"name": name, "uid": format!("uid-{name}"), "finalizers": [FINALIZER_LOAD_BALANCER]},

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Section "Webhook" of `--help`.
+/// Rows of section "Webhook" of `--help`.
 pub(super) const WEBHOOKS: [Row; 11] = [
     row("webhooks", "", &["--webhooks=pvlabel"], Configz("/Webhook/Webhooks", || json!(["pvlabel"]))),
     row(

@@ -65,7 +65,7 @@ pub(super) const GENERIC: [Row; 14] = [
         &["--leader-elect-retry-period=3s"],
         Configz("/Generic/LeaderElection/retryPeriod", || json!("3s")),
     ),
-    // One value is legal, so a changed one has its effect in the error.
+    // Only one value is valid, so a changed one shows in the error.
     row(
         "leader-elect-resource-lock",
         "leases",

@@ -1,4 +1,4 @@
-//! An API server behind TLS that asks for certificates, and a directory with a kubeconfig for it.
+//! Harness: an API server behind TLS that requires certificates, and a directory with a kubeconfig for it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -82,7 +82,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Every request since the last [`forget`](Self::forget).
+    /// Returns every request since the last [`forget`](Self::forget).
     pub(super) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
@@ -91,12 +91,12 @@ impl Server {
         self.asked.lock().unwrap().clear();
     }
 
-    /// From now on who this is gets the answer 401.
+    /// Answers 401 to this client from now on.
     pub(super) fn refuse(&self, who: &[u8]) {
         *self.refused.lock().unwrap() = who.to_vec();
     }
 
-    /// Further connections see a certificate of this authority.
+    /// Presents a certificate of this authority to further connections.
     pub(super) fn serve_as(&self, authority: &Authority) {
         *self.tls.lock().unwrap() = config(authority, &self.users);
     }
@@ -138,13 +138,13 @@ fn config(authority: &Authority, users: &str) -> Arc<ServerConfig> {
 
 pub(super) struct Stage {
     directory: tempfile::TempDir,
-    /// Who issues certificates of clients.
+    /// The authority that issues client certificates.
     pub(super) users: Authority,
     pub(super) server: Arc<Server>,
 }
 
 impl Stage {
-    /// The server runs; `user` is the kubeconfig's, with `DIRECTORY` for where it is.
+    /// Starts the server; `user` is the kubeconfig's, in which `DIRECTORY` stands for its directory.
     pub(super) async fn new(user: &str) -> Self {
         // Another test may have been first.
         _ = rustls::crypto::ring::default_provider().install_default();
@@ -200,7 +200,7 @@ impl Stage {
         }
     }
 
-    /// What nobody looks after but the test.
+    /// Returns a source that only the test reads again, without a watcher.
     pub(super) async fn renewing(&self) -> Arc<Renewing> {
         Renewing::new(self.source(), Arc::default(), Arc::default()).await.unwrap()
     }

@@ -1,14 +1,12 @@
-//! `plan`, `orphans` and the checks at start, as a user runs them: a real process, a Kubernetes API and a cloud on loopback.
+//! Tests of `plan`, `orphans` and the checks at start as a user runs them: a real process, and a Kubernetes API and a
+//! cloud on loopback.
 //!
 //! Rules: FLAG-21, P-31.
 
-#![allow(clippy::unwrap_used)] // helpers are not seen as tests
-
-mod served;
-
 use provider_simulated::cloud::LoadBalancerSpec;
 use serde_json::{Value, json};
-use served::{Served, text};
+
+use crate::served::{Served, text};
 
 fn plan(served: &Served, flags: &[&str]) -> (i32, String, String) {
     let output = served.run(Some("plan"), &[&["--cluster-cidr=10.244.0.0/16"], flags].concat());
@@ -21,18 +19,7 @@ fn the_exit_code_says_whether_there_is_anything_to_do_and_nothing_is_changed() {
     let (code, stdout, stderr) = plan(&served, &[]);
     assert_eq!((code, stdout.as_str(), stderr.as_str()), (0, "Nothing to do: 0 Nodes, 0 Routes, 0 Services.\n", ""));
 
-    served.cloud.create_machines("worker-", 1);
-    let node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"},
-        "spec": {"podCIDRs": ["10.244.1.0/24"], "taints": [
-            {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]},
-    });
-    served.api.seed(node).unwrap();
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]},
-    });
-    served.api.seed(service).unwrap();
+    served.seed_untouched_objects("default");
     let revision = served.api.revision();
     let (code, stdout, stderr) = plan(&served, &[]);
     assert_eq!((code, stderr.as_str()), (2, ""), "{stdout}");
@@ -81,7 +68,7 @@ fn a_start_without_the_ranges_of_the_cluster_fails_at_once_and_names_the_flag() 
     let served = Served::start();
     for flags in [&[][..], &["--cluster-cidr=10.244.0.0"], &["--cluster-cidr=10.0.0.0/8,11.0.0.0/8"]] {
         let output = served.run(None, &[&["--secure-port=0"], flags].concat());
-        // As the reference's, but before anybody is asked and before the lease is taken (FLAG-21).
+        // The exit code of the Go program, but before any request is sent and the lease is acquired (FLAG-21).
         assert_eq!(output.status.code(), Some(255));
         let stderr = text(&output.stderr);
         assert!(stderr.contains("--cluster-cidr=\"") && stderr.contains("--configure-cloud-routes=false"), "{stderr}");
@@ -89,7 +76,7 @@ fn a_start_without_the_ranges_of_the_cluster_fails_at_once_and_names_the_flag() 
     assert_eq!(served.api.requests().all().len(), 0, "nobody was asked");
 }
 
-/// A load balancer with the owner tags of this Service.
+/// Returns a load balancer with the owner tags of this Service.
 fn tagged(name: &str, cluster: &str, service: &str) -> LoadBalancerSpec {
     let labels = [("ccm-rs/cluster", cluster), ("ccm-rs/service", service)];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();

@@ -1,10 +1,11 @@
 //! A Kubernetes API and a cloud on loopback, and the program as a user runs it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use embedded_apiserver::{ApiServer, kubeconfig};
 use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -44,17 +45,43 @@ impl Served {
         Self { api, cloud, directory, shutdown, _runtime: runtime }
     }
 
+    /// Returns the directory with `kubeconfig` and `cloud.yaml`.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Adds a machine with its Node, which is not initialised, and a Service that waits for its load balancer.
+    pub(crate) fn seed_untouched_objects(&self, namespace: &str) {
+        self.cloud.create_machines("worker-", 1);
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"},
+            "spec": {"podCIDRs": ["10.244.1.0/24"], "taints": [
+                {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]},
+        });
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": namespace},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]},
+        });
+        [node, service].into_iter().for_each(|object| drop(self.api.seed(object).unwrap()));
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Runs the program with the flags that lead here, and these.
+    /// Runs the program with the flags for this cluster and cloud, and with `flags`.
     pub(crate) fn run(&self, subcommand: Option<&str>, flags: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager"));
-        command.args(subcommand).arg("--cloud-provider=simulated");
-        command.arg("--kubeconfig").arg(self.path("kubeconfig")).arg("--cloud-config").arg(self.path("cloud.yaml"));
-        command.args(flags).output().unwrap()
+        run(self.directory(), subcommand, flags)
     }
+}
+
+/// Runs the program with `kubeconfig` and `cloud.yaml` of this directory, and these flags.
+pub(crate) fn run(directory: &Path, subcommand: Option<&str>, flags: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager"));
+    command.args(subcommand).arg("--cloud-provider=simulated");
+    command.arg("--kubeconfig").arg(directory.join("kubeconfig"));
+    command.arg("--cloud-config").arg(directory.join("cloud.yaml"));
+    command.args(flags).output().unwrap()
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

@@ -1,16 +1,13 @@
-//! `explain` as a user runs it: a real process, a Kubernetes API and a cloud on loopback.
-
-#![allow(clippy::unwrap_used)] // helpers are not seen as tests
-
-mod served;
+//! Tests of `explain` as a user runs it: a real process, and a Kubernetes API and a cloud on loopback.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use served::{Served, text};
 
-/// The page that names the permissions.
-const PAGE: &str = include_str!("../../../docs/explain.md");
+use crate::served::{Served, text};
+
+/// The page that lists the permissions.
+const PAGE: &str = include_str!("../../../../docs/explain.md");
 
 fn explain(served: &Served, arguments: &str) -> (i32, String, String) {
     let arguments: Vec<&str> = arguments.split(' ').chain(["--cluster-cidr=10.244.0.0/16"]).collect();
@@ -18,21 +15,10 @@ fn explain(served: &Served, arguments: &str) -> (i32, String, String) {
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
-/// A Node and a Service on which no manager has worked yet.
+/// Returns a cluster with a Node and a Service that no manager has handled yet.
 fn untouched() -> Served {
     let served = Served::start();
-    served.cloud.create_machines("worker-", 1);
-    let node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"},
-        "spec": {"podCIDRs": ["10.244.1.0/24"], "taints": [
-            {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]},
-    });
-    served.api.seed(node).unwrap();
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]},
-    });
-    served.api.seed(service).unwrap();
+    served.seed_untouched_objects("shop");
     served
 }
 

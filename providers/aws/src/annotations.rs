@@ -1,0 +1,154 @@
+//! The annotations of a Service. docs/providers/aws.md is generated from these declarations.
+
+use std::collections::BTreeMap;
+
+use provider_kit::declared::{Kind, Value, forms};
+use provider_kit::node_selector::NodeSelector;
+
+/// Prefix of all keys.
+pub const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
+
+/// Kind of load balancer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BalancerKind {
+    /// A classic load balancer.
+    #[default]
+    Classic,
+    /// A network load balancer.
+    Network,
+    /// A load balancer of another controller.
+    Elsewhere,
+}
+
+impl Value for BalancerKind {
+    const KIND: Kind<Self> =
+        Kind::of("`nlb`, `nlb-ip`, `external`; any other text is a classic load balancer", |text| {
+            Some(match text {
+                "nlb" => Self::Network,
+                "nlb-ip" | "external" => Self::Elsewhere,
+                _ => Self::Classic,
+            })
+        });
+}
+
+/// Attributes of target groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupAttributes {
+    /// `preserve_client_ip.enabled`, if it is set.
+    pub client_ip: Option<String>,
+    /// `proxy_protocol_v2.enabled`, if it is set.
+    pub proxy_protocol: Option<String>,
+}
+
+impl Value for GroupAttributes {
+    const KIND: Kind<Self> = Kind::of(
+        "a comma list of preserve_client_ip.enabled and proxy_protocol_v2.enabled, each =true or =false",
+        |text| {
+            let mut all = Self::default();
+            for item in text.split(',') {
+                let (key, value) = item.split_once('=').filter(|(_, value)| matches!(*value, "true" | "false"))?;
+                match key {
+                    "preserve_client_ip.enabled" => all.client_ip = Some(value.to_owned()),
+                    "proxy_protocol_v2.enabled" => all.proxy_protocol = Some(value.to_owned()),
+                    _ => return None,
+                }
+            }
+            Some(all)
+        },
+    )
+    .verbatim();
+}
+
+const INTERNAL: Kind<bool> = Kind::of("empty or `false`, or any other text for an internal load balancer", |text| {
+    Some(!text.is_empty() && text != "false")
+});
+const TAGS: Kind<BTreeMap<String, String>> = Kind::of("a comma list of key=value", |text| {
+    let pairs = forms::items(text).map(|item| item.split_once('=').unwrap_or((item, "")));
+    Some(pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect())
+});
+const LABELS: Kind<NodeSelector> = Kind::explained("a comma list of key=value", |text| {
+    let items: Vec<_> = text.split(',').map(|item| item.trim().trim_end_matches('=')).collect();
+    NodeSelector::parse(&items.join(","))
+});
+const FLAG: Kind<String> = Kind::of("true or false", |text| forms::truth(text).map(|flag| flag.to_string()));
+const COUNT: Kind<String> = Kind::of("a whole number", |text| text.parse().ok().map(|count: u32| count.to_string()));
+const EMIT: Kind<String> = Kind::of("5 or 60", |text| matches!(text, "5" | "60").then(|| text.to_owned()));
+const IDLE: Kind<String> = Kind::of("a whole number from 1 to 4000", |text| {
+    text.parse().ok().filter(|seconds| (1..=4000).contains(seconds)).map(|seconds: u32| seconds.to_string())
+});
+const BACKEND: Kind<String> = Kind::of("a protocol of the Pods", |text| Some(text.to_ascii_lowercase()));
+const PROXY: Kind<bool> = Kind::one_of(&[("*", true), ("", false)]);
+const CHECK: Kind<String> = Kind::of("one of TCP, HTTP, HTTPS, SSL", |text| {
+    Some(text.to_ascii_uppercase()).filter(|text| matches!(&**text, "TCP" | "HTTP" | "HTTPS" | "SSL"))
+});
+const CHECK_PORT_FORM: Kind<String> = Kind::of("`traffic-port` or a port", |text| {
+    (text == "traffic-port" || text.parse::<u16>().is_ok_and(|port| port > 0)).then(|| text.to_owned())
+});
+
+provider_kit::declare! {
+    /// The annotations, in the order of the reference page.
+    pub ALL: "service.beta.kubernetes.io/aws-load-balancer-";
+
+    /// Kind of load balancer. `nlb-ip` and `external` leave the Service to another controller. A Service that changes its kind gets
+    /// a new load balancer before it loses the old one.
+    pub TYPE: BalancerKind = "type", otherwise("a classic load balancer");
+    /// Addresses of the VPC instead of public ones. A later change has no effect.
+    pub INTERNAL_SCHEME: bool = "internal", kind(INTERNAL), default("false");
+    /// Subnets: IDs, or values of the tag `Name`. A network load balancer without the annotation keeps its subnets.
+    pub SUBNETS: Vec<String> = "subnets", otherwise("one tagged subnet in each availability zone");
+    /// Further tags. A tag that is taken out of the annotation stays on what exists.
+    pub TAGS_OF_USER: BTreeMap<String, String> = "additional-resource-tags", kind(TAGS);
+    /// Labels of the Nodes that are targets; a label without value must exist.
+    pub TARGET_LABELS: NodeSelector = "target-node-labels", kind(LABELS), otherwise("all Nodes"), decides_targets();
+    /// Security groups of yours, instead of one that is created. Network: only with `NLBSecurityGroupMode=Managed`.
+    pub SECURITY_GROUPS: Vec<String> = "security-groups", otherwise("a security group for each load balancer");
+    /// Classic: security groups of yours, in addition.
+    pub EXTRA_GROUPS: Vec<String> = "extra-security-groups";
+    /// ARN of the certificate.
+    pub CERTIFICATE: String = "ssl-cert";
+    /// Ports with the certificate, by number or name; `*`: all.
+    pub TLS_PORTS: Vec<String> = "ssl-ports", default("*");
+    /// Name of a predefined TLS policy.
+    pub TLS_POLICY: String = "ssl-negotiation-policy", otherwise("that of AWS");
+    /// Protocol towards Pods. Classic: `http`, `https`, `ssl`, `tcp`; network: `ssl`, or else TCP.
+    pub BACKEND_PROTOCOL: String = "backend-protocol", kind(BACKEND), otherwise("`tcp`");
+    /// Classic: `*` tells Pods the address of the client, by the PROXY protocol.
+    pub PROXY_PROTOCOL: bool = "proxy-protocol", kind(PROXY);
+    /// Writes access logs to a bucket.
+    pub ACCESS_LOG: String = "access-log-enabled", kind(FLAG), default("false");
+    /// Classic: minutes between access logs.
+    pub ACCESS_LOG_INTERVAL: String = "access-log-emit-interval", kind(EMIT);
+    /// Bucket of access logs.
+    pub ACCESS_LOG_BUCKET: String = "access-log-s3-bucket-name";
+    /// Prefix of access logs in the bucket.
+    pub ACCESS_LOG_PREFIX: String = "access-log-s3-bucket-prefix";
+    /// Classic: lets connections end before a Node is no target any more.
+    pub DRAINING: String = "connection-draining-enabled", kind(FLAG), default("false");
+    /// Classic: seconds for that.
+    pub DRAINING_TIMEOUT: String = "connection-draining-timeout", kind(COUNT), otherwise("300");
+    /// Classic: seconds after which an idle connection is closed.
+    pub IDLE_TIMEOUT: String = "connection-idle-timeout", kind(IDLE), default("60");
+    /// Sends traffic to Nodes in all zones.
+    pub CROSS_ZONE: String = "cross-zone-load-balancing-enabled", kind(FLAG), default("false");
+    /// Protocol of health checks. `SSL`: classic only.
+    pub CHECK_PROTOCOL: String = "healthcheck-protocol", kind(CHECK), otherwise("`TCP`; `HTTP` for `externalTrafficPolicy: Local`");
+    /// Port of health checks.
+    pub CHECK_PORT: String = "healthcheck-port", kind(CHECK_PORT_FORM),
+        otherwise("the node port; `healthCheckNodePort` for `externalTrafficPolicy: Local`");
+    /// Path of HTTP and HTTPS health checks.
+    pub CHECK_PATH: String = "healthcheck-path", otherwise("`/`; `/healthz` for `externalTrafficPolicy: Local`");
+    /// Seconds between health checks.
+    pub CHECK_INTERVAL: u32 = "healthcheck-interval", kind(Kind::number(5, 300)), otherwise("10; 30 for network without `Local`");
+    /// Seconds that a health check may take.
+    pub CHECK_TIMEOUT: u32 = "healthcheck-timeout", kind(Kind::number(2, 120)), otherwise("5; network: that of AWS");
+    /// Successful checks until a target is healthy.
+    pub CHECK_HEALTHY: u32 = "healthcheck-healthy-threshold", kind(Kind::number(2, 10)), otherwise("2; 3 for network without `Local`");
+    /// Failed checks until a target is unhealthy.
+    pub CHECK_UNHEALTHY: u32 = "healthcheck-unhealthy-threshold", kind(Kind::number(2, 10)), otherwise("6; network: 3, or 2 for `Local`");
+    /// Network: Elastic IPs, one for each subnet. A later change has no effect.
+    pub EIP_ALLOCATIONS: Vec<String> = "eip-allocations";
+    /// Network: private addresses, one for each subnet. A later change has no effect.
+    pub PRIVATE_ADDRESSES: Vec<String> = "private-ipv4-addresses";
+    /// Network: `preserve_client_ip.enabled` and `proxy_protocol_v2.enabled`, each `=true` or `=false`.
+    pub TARGET_GROUP_ATTRIBUTES: GroupAttributes = "target-group-attributes";
+}

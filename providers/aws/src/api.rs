@@ -1,0 +1,212 @@
+//! The APIs of AWS, and the cluster that they are used for.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_protocol::{Aws, Query};
+use cloud_provider::{Error, Result};
+use provider_kit::catalog::Catalog;
+use provider_kit::inventory::Urgency;
+use serde::Deserialize;
+use tokio::sync::OnceCell;
+
+use crate::config::Config;
+
+/// Prefix of the cluster's tag; the rest is the cluster ID.
+pub(crate) const CLUSTER_TAG: &str = "kubernetes.io/cluster/";
+/// Tag of old clusters; the value is the cluster ID.
+pub(crate) const LEGACY_TAG: &str = "KubernetesCluster";
+/// Availability zones never change their ID.
+const FOREVER: Duration = Duration::from_secs(365 * 86_400);
+/// Items of a page of EC2's lists.
+pub(crate) const PAGE: usize = 1000;
+
+/// Declares the elements of EC2's answers that are read; a missing element is empty.
+macro_rules! wire {
+    ($($(#[$of:meta])* $visible:vis struct $name:ident { $($(#[$doc:meta])* $public:vis $field:ident: $kind:ty),* $(,)? })*) => {
+        $(
+            $(#[$of])*
+            #[derive(Default, serde::Deserialize)]
+            #[serde(rename_all = "camelCase", default)]
+            $visible struct $name { $($(#[$doc])* $public $field: $kind),* }
+        )*
+    };
+}
+pub(crate) use wire;
+
+/// The clients and the configuration. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Api(Arc<Inner>);
+
+/// The things that the parts of the provider share.
+pub(crate) struct Inner {
+    pub(crate) aws: Aws,
+    pub(crate) config: Config,
+    /// Availability zones by name; an unknown name leads to another read.
+    pub(crate) zones: Catalog<Zone>,
+    identity: OnceCell<Identity>,
+}
+
+impl Deref for Api {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+/// The cluster and its place in AWS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Cluster ID; `None` in a cluster without tags.
+    pub(crate) cluster: Option<String>,
+    /// If set, new objects get the legacy tag, too.
+    pub(crate) is_legacy: bool,
+    /// VPC of the cluster.
+    pub(crate) vpc: String,
+    /// Subnet of the program's instance, or of the configuration; may be empty.
+    pub(crate) subnet: String,
+}
+
+/// A tag; EC2 and ELB write its fields differently.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Tag {
+    #[serde(alias = "Key")]
+    pub(crate) key: String,
+    #[serde(alias = "Value")]
+    pub(crate) value: String,
+}
+
+/// An availability, local or wavelength zone.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Zone {
+    pub(crate) zone_name: String,
+    pub(crate) zone_id: String,
+    /// `availability-zone`, `local-zone` or `wavelength-zone`.
+    pub(crate) zone_type: String,
+}
+
+wire! {
+    /// The program's own instance.
+    struct OwnInstance { vpc_id: String, subnet_id: String, tag_set: Vec<Tag> }
+    struct OwnReservation { instances_set: Vec<OwnInstance> }
+    struct OwnReservations { reservation_set: Vec<OwnReservation> }
+}
+
+impl Api {
+    pub(crate) fn new(aws: Aws, config: Config) -> Self {
+        let client = aws.ec2.clone();
+        let zones = Catalog::new("availability zone", FOREVER, move || {
+            let client = client.clone();
+            async move {
+                let (query, urgency) = (Query::new("DescribeAvailabilityZones"), Urgency::default());
+                let (keep, key) = (|it: Zone| it, |it: &Zone| it.zone_name.clone());
+                let all = client.list(query, "availabilityZoneInfo", &urgency, keep, key).await?;
+                Ok(all.complete()?.into_items())
+            }
+        });
+        Self(Arc::new(Inner { aws, config, zones, identity: OnceCell::new() }))
+    }
+
+    /// Returns the cluster, read once: from the configuration, or else from the program's own instance.
+    ///
+    /// # Errors
+    /// *Invalid*, naming the keys to set; the answer of EC2 or of the metadata service.
+    pub(crate) async fn identity(&self) -> Result<&Identity> {
+        self.identity.get_or_try_init(|| self.find_identity()).await
+    }
+
+    /// Returns the cluster if it has been read.
+    pub(crate) fn known_identity(&self) -> Option<&Identity> {
+        self.identity.get()
+    }
+
+    async fn find_identity(&self) -> Result<Identity> {
+        let config = &self.config;
+        let configured = Identity {
+            cluster: config.cluster_id.clone(),
+            is_legacy: config.is_legacy,
+            vpc: config.vpc.clone().unwrap_or_default(),
+            subnet: config.subnet.clone().unwrap_or_default(),
+        };
+        if config.is_elsewhere() {
+            return Ok(configured);
+        }
+        let help = "set VPC, KubernetesClusterID and SubnetID or RoleARN in [Global] to run outside of the VPC";
+        let own = self
+            .own_instance()
+            .await
+            .map_err(|error| error.context(format!("cannot find the instance that the program runs on; {help}")))?;
+        let tagged = match &configured.cluster {
+            Some(_) => None,
+            None => cluster_of(&own.tag_set)?,
+        };
+        let is_legacy = configured.is_legacy || tagged.as_ref().is_some_and(|(_, is_legacy)| *is_legacy);
+        let cluster = configured.cluster.or(tagged.map(|(id, _)| id));
+        let subnet = if configured.subnet.is_empty() { own.subnet_id } else { configured.subnet };
+        let vpc = if configured.vpc.is_empty() { own.vpc_id } else { configured.vpc };
+        Ok(Identity { cluster, is_legacy, vpc, subnet })
+    }
+
+    async fn own_instance(&self) -> Result<OwnInstance> {
+        let id = self.aws.metadata("meta-data/instance-id").await?;
+        let id = id.ok_or_else(|| Error::other("the metadata service has no instance-id"))?;
+        let answer: OwnReservations =
+            self.aws.ec2.read(Query::new("DescribeInstances").set("InstanceId", [&id])).await?;
+        let mut own = answer.reservation_set.into_iter().flat_map(|it| it.instances_set);
+        own.next().ok_or_else(|| Error::other(format!("EC2 does not know instance {id} (yet)")))
+    }
+}
+
+/// Returns the cluster ID that the tags of an instance name, and whether it is in the legacy tag.
+///
+/// # Errors
+/// *Invalid* if the tags name several clusters.
+pub(crate) fn cluster_of(tags: &[Tag]) -> Result<Option<(String, bool)>> {
+    let mut named: Vec<_> = tags.iter().filter_map(|tag| tag.key.strip_prefix(CLUSTER_TAG)).collect();
+    let legacy = tags.iter().find(|tag| tag.key == LEGACY_TAG && !tag.value.is_empty()).map(|tag| &*tag.value);
+    named.extend(legacy);
+    named.sort_unstable();
+    named.dedup();
+    match named[..] {
+        [] => Ok(None),
+        [id] => Ok(Some((id.to_owned(), legacy.is_some()))),
+        _ => Err(Error::invalid(format!(
+            "the instance has tags of several clusters ({}); remove all but one, or set KubernetesClusterID in [Global]",
+            named.join(", ")
+        ))),
+    }
+}
+
+impl Identity {
+    /// Returns the key of the cluster's tag.
+    pub(crate) fn tag_key(&self) -> Option<String> {
+        self.cluster.as_ref().map(|id| format!("{CLUSTER_TAG}{id}"))
+    }
+
+    /// Returns the keys by which EC2 filters the objects of the cluster.
+    pub(crate) fn tag_keys(&self) -> Option<[String; 2]> {
+        Some([self.tag_key()?, LEGACY_TAG.to_owned()])
+    }
+
+    /// Returns `true` if an object with these tags belongs to the cluster. Without a cluster ID all objects do.
+    pub(crate) fn has(&self, tags: &[Tag]) -> bool {
+        self.tag_of(tags).is_none_or(|tag| tag.is_some())
+    }
+
+    /// Returns the cluster's tag among these; `None` without a cluster ID.
+    fn tag_of<'a>(&self, tags: &'a [Tag]) -> Option<Option<&'a Tag>> {
+        let (id, key) = (self.cluster.as_deref()?, self.tag_key()?);
+        let legacy = tags.iter().find(|tag| tag.key == LEGACY_TAG && tag.value == id);
+        Some(legacy.or_else(|| tags.iter().find(|tag| tag.key == key)))
+    }
+
+    /// Returns the tags of objects that the cluster creates.
+    pub(crate) fn owner_tags(&self) -> Vec<(String, String)> {
+        let legacy = self.cluster.iter().filter(|_| self.is_legacy).map(|id| (LEGACY_TAG.to_owned(), id.clone()));
+        self.tag_key().map(|key| (key, "owned".to_owned())).into_iter().chain(legacy).collect()
+    }
+}

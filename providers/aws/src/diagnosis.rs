@@ -1,0 +1,118 @@
+//! Checks of `doctor`: endpoint, credential, cluster, network and permissions. All requests are reads.
+
+use aws_protocol::{Client, Query};
+use cloud_provider::{Error, Finding};
+use provider_kit::checks::reached;
+use serde::de::IgnoredAny;
+
+use crate::api::{Api, Tag, wire};
+use crate::permissions::controllers_of;
+
+const CREDENTIAL: &str =
+    "check the credential: the variables of the environment, the role of the Pod, or the role of the instance";
+
+wire! {
+    struct Subnets { subnet_set: Vec<Subnet> }
+    struct Subnet { tag_set: Vec<Tag> }
+}
+
+/// Returns the findings about the configuration and the account.
+pub(crate) async fn diagnose(api: &Api) -> Vec<Finding> {
+    let warning = |text: &String| Finding::warning("configuration", text.clone(), "correct the file of --cloud-config");
+    let mut findings: Vec<_> = api.config.warnings.iter().map(warning).collect();
+    let region = match api.aws.region().await {
+        Ok(region) => region,
+        Err(error) => {
+            let remedy = "set Region in [Global], or AWS_REGION";
+            findings.push(Finding::failure("region", error.to_string(), remedy));
+            return findings;
+        }
+    };
+    let base = format!("EC2 in region {region}");
+    let zones = api.zones.list().await;
+    let may_not = zones.as_ref().err().filter(|error| error.code() == "UnauthorizedOperation").cloned();
+    let answer = if may_not.is_some() { Ok(()) } else { zones.map(drop) };
+    if reached(&base, "Region in [Global], [ServiceOverride] and AWS_ENDPOINT_URL", CREDENTIAL, answer, &mut findings)
+        .is_none()
+    {
+        return findings;
+    }
+    findings.extend(may_not.map(|error| forbidden("ec2:DescribeAvailabilityZones", &error)));
+    findings.extend(permissions(api).await);
+    findings.extend(cluster(api).await);
+    findings
+}
+
+fn forbidden(action: &str, error: &Error) -> Finding {
+    let remedy = format!("allow {action} in the policy of the role; {} need it", controllers_of(action));
+    match action {
+        "ec2:DescribeInstanceTopology" => Finding::warning("permissions", error.to_string(), remedy),
+        _ => Finding::failure("permissions", error.to_string(), remedy),
+    }
+}
+
+/// Checks each permission to read with one request.
+async fn permissions(api: &Api) -> Vec<Finding> {
+    let reads: [(&Client, &'static str, &str); 8] = [
+        (&api.aws.ec2, "DescribeInstances", "ec2:DescribeInstances"),
+        (&api.aws.ec2, "DescribeInstanceTopology", "ec2:DescribeInstanceTopology"),
+        (&api.aws.ec2, "DescribeNetworkInterfaces", "ec2:DescribeNetworkInterfaces"),
+        (&api.aws.ec2, "DescribeRouteTables", "ec2:DescribeRouteTables"),
+        (&api.aws.ec2, "DescribeSecurityGroups", "ec2:DescribeSecurityGroups"),
+        (&api.aws.ec2, "DescribeSubnets", "ec2:DescribeSubnets"),
+        (&api.aws.elbv2, "DescribeLoadBalancers", "elasticloadbalancing:DescribeLoadBalancers"),
+        (&api.aws.elbv2, "DescribeTargetGroups", "elasticloadbalancing:DescribeTargetGroups"),
+    ];
+    let (mut allowed, mut findings) = (Vec::new(), Vec::new());
+    for (client, action, permission) in reads {
+        let size = if action == "DescribeInstanceTopology" { "MaxResults" } else { "DryRun" };
+        let query = match (size, permission.starts_with("ec2:")) {
+            ("MaxResults", _) => Query::new(action).set(size, 1),
+            (_, true) => Query::new(action).set("MaxResults", 5),
+            (_, false) => Query::new(action).set("PageSize", 1),
+        };
+        match client.read::<IgnoredAny>(query).await {
+            Ok(_) => allowed.push(permission),
+            Err(error) if error.is_unauthorized() => findings.push(forbidden(permission, &error)),
+            Err(error) if error.code() == "UnsupportedOperation" => {}
+            Err(error) => findings.push(Finding::warning("permissions", error.to_string(), "try again")),
+        }
+    }
+    findings.push(Finding::ok("permissions", format!("may call {}", allowed.join(", "))));
+    findings
+}
+
+/// Checks that the cluster is known, and that load balancers find subnets.
+async fn cluster(api: &Api) -> Vec<Finding> {
+    let identity = match api.identity().await {
+        Ok(identity) => identity,
+        Err(error) => {
+            let remedy = "run on an instance of the cluster whose Pods reach the metadata service (hop limit 2), or set VPC, \
+                          KubernetesClusterID and SubnetID or RoleARN in [Global]";
+            return vec![Finding::failure("cluster", error.to_string(), remedy)];
+        }
+    };
+    let mut findings = vec![match &identity.cluster {
+        Some(id) => Finding::ok("cluster", format!("ID {id:?}, VPC {}", identity.vpc)),
+        None => Finding::failure(
+            "cluster",
+            "the instance has no tag kubernetes.io/cluster/<ID>".to_owned(),
+            "tag the instance, or set KubernetesClusterID in [Global]",
+        ),
+    }];
+    let query = Query::new("DescribeSubnets").filter("vpc-id", [&identity.vpc]);
+    let Ok(Subnets { subnet_set }) = api.aws.ec2.read(query).await else { return findings };
+    let has_role = |role: &str| subnet_set.iter().any(|it| it.tag_set.iter().any(|tag| tag.key == role));
+    let usable = subnet_set.iter().filter(|it| identity.has(&it.tag_set)).count();
+    let missing = ["kubernetes.io/role/elb", "kubernetes.io/role/internal-elb"].into_iter().filter(|it| !has_role(it));
+    let missing: Vec<_> = missing.collect();
+    findings.push(match missing[..] {
+        [] => Finding::ok("subnets", format!("{usable} of {} have the cluster's tag", subnet_set.len())),
+        _ => Finding::warning(
+            "subnets",
+            format!("no subnet of VPC {} has the tag {}", identity.vpc, missing.join(" or ")),
+            "tag the subnets of load balancers, so that the choice does not depend on the order of their IDs",
+        ),
+    });
+    findings
+}

@@ -1,0 +1,301 @@
+//! EC2 instances and Fargate Pods behind Nodes.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_protocol::Query;
+use cloud_provider::{Error, InstanceMetadata, Node, Result, async_trait};
+use provider_kit::coalescer::Coalescer;
+use provider_kit::inventory::{Machine, MachineSource, Urgency};
+use provider_kit::paging::Reading;
+use provider_kit::transport::Priority;
+use tokio::time::Instant;
+
+use crate::addresses::{Interface, Named, addresses};
+use crate::api::{Api, PAGE, Tag, wire};
+use crate::config::region_of;
+use crate::fargate;
+
+/// IDs of one request; EC2 takes 1,000, and a filter 200 values.
+pub(crate) const MOST_IDS: usize = 200;
+/// Time for which single reads wait for others, to share a request.
+const WINDOW: Duration = Duration::from_millis(20);
+/// States of instances that exist.
+const EXISTING: [&str; 5] = ["pending", "running", "shutting-down", "stopping", "stopped"];
+
+/// An instance, as far as Nodes, routes and load balancers need it: thousands are kept.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Instance {
+    pub(crate) id: Box<str>,
+    /// State of EC2, such as `running`; empty if EC2 told none.
+    pub(crate) state: Box<str>,
+    pub(crate) kind: Box<str>,
+    pub(crate) zone: Box<str>,
+    pub(crate) names: Named,
+    pub(crate) interfaces: Box<[Interface]>,
+    /// IDs of the security groups.
+    pub(crate) groups: Box<[Box<str>]>,
+    /// If set, the instance drops packets for other addresses than its own.
+    pub(crate) checks_destination: bool,
+    /// Address that cannot be read, if there is one.
+    pub(crate) odd_address: Option<Box<str>>,
+}
+
+impl Instance {
+    /// Returns `true` unless EC2 says that the instance is terminated.
+    pub(crate) fn exists(&self) -> bool {
+        EXISTING.contains(&&*self.state)
+    }
+}
+
+impl Machine for Instance {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.names.private_dns
+    }
+
+    fn is_shut_down(&self) -> bool {
+        &*self.state == "stopped"
+    }
+
+    fn is_settled(&self) -> bool {
+        &*self.state != "pending"
+    }
+}
+
+wire! {
+    struct Reservation { reservation_id: String, instances_set: Vec<InstanceAnswer> }
+    struct InstanceAnswer {
+        instance_id: Box<str>, instance_state: StateAnswer, instance_type: Box<str>, placement: Placement,
+        private_dns_name: Box<str>, dns_name: Box<str>, ip_address: Box<str>, source_dest_check: Option<bool>,
+        group_set: Vec<Group>, tag_set: Vec<Tag>, network_interface_set: Vec<InterfaceAnswer>,
+    }
+    struct StateAnswer { name: Box<str> }
+    struct Placement { availability_zone: Box<str> }
+    struct Group { group_id: Box<str> }
+    /// A network interface of an instance, or of Fargate.
+    pub(crate) struct InterfaceAnswer {
+        pub(crate) network_interface_id: Box<str>, status: Box<str>, attachment: Option<Attachment>,
+        private_ip_addresses_set: Vec<PrivateAddress>, ipv6_addresses_set: Vec<Ipv6Address>,
+        pub(crate) availability_zone: Box<str>, pub(crate) private_ip_address: Box<str>,
+        pub(crate) private_dns_name: Box<str>,
+    }
+    struct Attachment { device_index: u32, network_card_index: u32 }
+    struct PrivateAddress { private_ip_address: Box<str> }
+    struct Ipv6Address { ipv6_address: Box<str> }
+}
+
+impl InterfaceAnswer {
+    /// Returns the interface; an address that cannot be read is noted and left out.
+    pub(crate) fn read(&self, odd: &mut Option<Box<str>>) -> Interface {
+        let mut ip = |text: &str| {
+            let ip = text.parse::<IpAddr>().ok();
+            if ip.is_none() {
+                odd.get_or_insert_with(|| text.into());
+            }
+            ip
+        };
+        // An interface of Fargate may show its address outside of the set.
+        let own =
+            Some(&*self.private_ip_address).filter(|ip| self.private_ip_addresses_set.is_empty() && !ip.is_empty());
+        let ipv4 = self.private_ip_addresses_set.iter().map(|it| &*it.private_ip_address).chain(own);
+        Interface {
+            order: self.attachment.as_ref().map_or((u32::MAX, 0), |it| (it.device_index, it.network_card_index)),
+            ipv4: ipv4.filter_map(&mut ip).collect(),
+            ipv6: self.ipv6_addresses_set.first().and_then(|it| ip(&it.ipv6_address)),
+        }
+    }
+}
+
+impl From<InstanceAnswer> for Instance {
+    fn from(answer: InstanceAnswer) -> Self {
+        let mut odd = None;
+        let in_use = answer.network_interface_set.iter().filter(|it| &*it.status == "in-use");
+        let mut interfaces: Vec<_> = in_use.map(|it| it.read(&mut odd)).collect();
+        interfaces.sort_by_key(|it| it.order);
+        let public_ip = answer.ip_address.parse().ok();
+        if public_ip.is_none() && !answer.ip_address.is_empty() {
+            odd.get_or_insert_with(|| answer.ip_address.clone());
+        }
+        Self {
+            id: answer.instance_id,
+            state: answer.instance_state.name,
+            kind: answer.instance_type,
+            zone: answer.placement.availability_zone,
+            names: Named { private_dns: answer.private_dns_name, public_dns: answer.dns_name, public_ip },
+            interfaces: interfaces.into(),
+            groups: answer.group_set.into_iter().map(|it| it.group_id).collect(),
+            checks_destination: answer.source_dest_check.unwrap_or(true),
+            odd_address: odd,
+        }
+    }
+}
+
+/// Returns the ID in a provider ID: `i-…` or `fargate-…`.
+///
+/// # Errors
+/// *Invalid*, naming the forms.
+pub(crate) fn machine_id(provider_id: &str) -> Result<&str> {
+    let path = match provider_id.split_once("://") {
+        Some(("aws", path)) => path.split_once('/').map(|(_, path)| path),
+        Some(_) => None,
+        None => Some(provider_id),
+    };
+    let id = path.map(|path| path.rsplit('/').next().unwrap_or_default());
+    let is_id = |id: &&str| id.starts_with("i-") || id.starts_with(fargate::PREFIX);
+    id.filter(is_id).ok_or_else(|| {
+        Error::invalid(format!(
+            "provider ID {provider_id:?} is not of the form aws:///<zone>/<instance ID> or aws:///<zone>/fargate-<address>"
+        ))
+    })
+}
+
+/// Returns the instance ID in the name of a Node that is named by its resource, such as `i-0abc.us-west-2.compute.internal`.
+pub(crate) fn id_in_name(name: &str) -> Option<&str> {
+    name.starts_with("i-").then(|| name.split('.').next().unwrap_or(name))
+}
+
+type Batches = Coalescer<(bool, Priority), String, Option<Instance>>;
+
+/// Reads instances and the interfaces of Fargate.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) api: Api,
+    /// Single reads, by whether they are of Fargate: concurrent ones share a request.
+    batches: Arc<Batches>,
+}
+
+impl Source {
+    pub(crate) fn new(api: Api) -> Self {
+        let of_batches = api.clone();
+        let batches = Coalescer::answering_each(move |(is_fargate, priority), ids: Vec<String>| {
+            let api = of_batches.clone();
+            async move {
+                let mut answers = Vec::with_capacity(ids.len());
+                for ids in ids.chunks(MOST_IDS) {
+                    answers.extend(match is_fargate {
+                        true => fargate::by_ids(&api, ids, priority).await,
+                        false => by_ids(&api, ids, priority).await,
+                    });
+                }
+                answers
+            }
+        });
+        Self { api, batches: Arc::new(batches) }
+    }
+}
+
+async fn describe(
+    api: &Api,
+    query: Query,
+    urgency: &Urgency,
+    keep: impl Fn(&[Tag]) -> bool,
+) -> Result<Reading<Instance>> {
+    // A page may end within a reservation: the parts differ in their first instance.
+    let instances = |it: Reservation| -> (String, Vec<Instance>) {
+        let kept = it.instances_set.into_iter().filter(|it| keep(&it.tag_set)).map(Instance::from);
+        (it.reservation_id, kept.collect())
+    };
+    let key = |(id, all): &(String, Vec<Instance>)| (id.clone(), all.first().map(|it| it.id.clone()));
+    let reservations = api.aws.ec2.list(query, "reservationSet", urgency, instances, key).await?;
+    Ok(reservations.flat_map(|(_, all)| all))
+}
+
+/// Reads these instances with one request. EC2 refuses a request with an unknown ID and names it: the others are read again.
+async fn by_ids(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Option<Instance>>> {
+    let mut refused: Vec<(&str, Error)> = Vec::new();
+    let mut open: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let mut found = Ok(Vec::new());
+    while !open.is_empty() {
+        let query = Query::new("DescribeInstances").set("InstanceId", &open).priority(priority);
+        let answer = describe(api, query, &Urgency::of(priority), |_| true).await.and_then(Reading::complete);
+        let error = match answer {
+            Ok(listing) => {
+                found = Ok(listing.into_items());
+                break;
+            }
+            Err(error) => error,
+        };
+        let text = error.to_string();
+        let (named, others): (Vec<&str>, Vec<&str>) = open.iter().copied().partition(|id| text.contains(id));
+        if !error.code().starts_with("InvalidInstanceID") || (named.is_empty() && open.len() > 1) {
+            found = Err(error);
+            break;
+        }
+        let named = if named.is_empty() { open } else { named };
+        refused.extend(named.into_iter().map(|id| (id, error.clone())));
+        open = others;
+    }
+    let answer = |id: &String| match (refused.iter().find(|(refused, _)| refused == id), &found) {
+        (Some((_, error)), _) if error.is_not_found() => Ok(None),
+        (Some((_, error)), _) | (None, Err(error)) => Err(error.clone()),
+        (None, Ok(all)) => Ok(all.iter().find(|it| *it.id == **id).cloned()),
+    };
+    ids.iter().map(answer).collect()
+}
+
+#[async_trait]
+impl MachineSource for Source {
+    type Machine = Instance;
+
+    /// Lists the instances of the cluster. An instance without the cluster's tag is read by its ID.
+    async fn list(&self, urgency: &Urgency) -> Result<Reading<Instance>> {
+        let identity = self.api.identity().await?;
+        let query = Query::new("DescribeInstances").filter("instance-state-name", EXISTING).page(PAGE);
+        let query = identity.tag_keys().into_iter().fold(query, |query, keys| query.filter("tag-key", keys));
+        describe(&self.api, query, urgency, |tags| identity.has(tags)).await
+    }
+
+    async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
+        let key = (id.starts_with(fargate::PREFIX), priority);
+        self.batches.join_at(key, id.to_owned(), |_| Instant::now() + WINDOW).await
+    }
+
+    fn concurrent_reads(&self) -> usize {
+        MOST_IDS
+    }
+
+    /// Finds the instance with this private DNS name. EC2 keeps a terminated one for an hour, which is no answer.
+    async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Instance>> {
+        if id_in_name(name).is_some() {
+            return Ok(Vec::new());
+        }
+        let identity = self.api.identity().await?;
+        let query = Query::new("DescribeInstances").filter("private-dns-name", [name]);
+        let query = query.filter("instance-state-name", EXISTING).page(PAGE);
+        let found = describe(&self.api, query, &Urgency::of(priority), |tags| identity.has(tags)).await?;
+        Ok(found.complete()?.into_items())
+    }
+
+    fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
+        machine_id(provider_id)
+    }
+
+    fn guesses(&self, node: &Node) -> Vec<String> {
+        id_in_name(&node.name).map(str::to_owned).into_iter().collect()
+    }
+
+    fn is_of(&self, machine: &Instance, node: &Node) -> bool {
+        id_in_name(&node.name) == Some(&*machine.id)
+    }
+
+    fn metadata(&self, instance: &Instance, _node: &Node) -> InstanceMetadata {
+        InstanceMetadata {
+            provider_id: format!("aws:///{}/{}", instance.zone, instance.id),
+            instance_type: instance.kind.to_string(),
+            zone: instance.zone.to_string(),
+            region: region_of(&instance.zone).unwrap_or_default(),
+            node_addresses: addresses(&self.api.config.families, instance),
+            ..InstanceMetadata::default()
+        }
+    }
+
+    fn place(&self) -> String {
+        let cluster = self.api.known_identity().and_then(|it| it.cluster.clone());
+        cluster.map_or_else(|| "EC2".to_owned(), |id| format!("EC2, cluster {id:?}"))
+    }
+}

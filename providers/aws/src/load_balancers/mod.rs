@@ -1,0 +1,290 @@
+//! Load balancers of both kinds, classic and network: what a Service wants. The rest is the kit's.
+
+mod apply;
+mod groups;
+mod model;
+mod names;
+mod read;
+mod spec;
+mod subnets;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_protocol::Client;
+use cloud_provider::{Cluster, Error, Node, Result, Service, async_trait, default_load_balancer_name};
+use futures::future::try_join_all;
+use provider_kit::annotations::Parsed;
+use provider_kit::cached::Cached;
+use provider_kit::coalescer::Coalescer;
+use provider_kit::inventory::{Found, Inventory};
+use provider_kit::load_balancers::{
+    Actual, Applied, Attributes, Balancers, Change, Desire, Identity, LoadBalancerCloud, Names, Naming, Options, Part,
+    Query, Recovery, Scope, Targets, Tree,
+};
+use provider_kit::paging::Reading;
+use provider_kit::shared_document::SharedDocuments;
+use provider_kit::status::shown;
+use provider_kit::transport::Priority;
+
+use self::groups::{Group, RuleStore, balancer_rules, chosen, node_rules, read_all, reference, texts};
+use self::model::{GROUP, NODES, RULES, group_part, tagged};
+use self::names::{SERVICE_TAG, security_group, tags};
+use self::read::Objects;
+use self::spec::Spec;
+use self::subnets::{AGE, Subnet, Wanted, choose};
+use crate::annotations::{BalancerKind, EIP_ALLOCATIONS, PRIVATE_ADDRESSES};
+use crate::api::Api;
+use crate::instances::Source;
+
+/// The kind of classic load balancers.
+const CLASSIC: &str = "classic";
+/// The kind of network load balancers.
+const NETWORK: &str = "network";
+/// Address ranges of the subnets of a load balancer, among the settings of [`NODES`].
+const CIDRS: &str = "cidrs";
+/// Age of instances at which they are read again.
+const INSTANCES_AGE: Duration = Duration::from_secs(600);
+
+/// The load balancers of a VPC.
+struct ElasticLoadBalancers {
+    api: Api,
+    inventory: Inventory<Source>,
+    rules: SharedDocuments<RuleStore>,
+    groups: Cached<Vec<Group>>,
+    objects: Coalescer<bool, Api, Objects>,
+    subnets: Cached<Vec<Subnet>>,
+}
+
+/// Returns the load balancers of a VPC.
+pub(crate) fn balancers(api: Api, inventory: Inventory<Source>) -> Balancers {
+    let machines = Arc::new(inventory.source().clone());
+    let cloud = ElasticLoadBalancers {
+        rules: SharedDocuments::new(RuleStore(api.clone())),
+        inventory: inventory.max_age(INSTANCES_AGE),
+        groups: Cached::default(),
+        objects: Coalescer::new(|with_targets, mut callers: Vec<Api>| async move {
+            match callers.pop() {
+                Some(api) => Objects::read(&api, with_targets).await,
+                None => Ok(Objects::default()),
+            }
+        }),
+        subnets: Cached::default(),
+        api,
+    };
+    Balancers::of(cloud, machines, Options { price: &["scheme"], ..Options::default() })
+}
+
+/// Returns the client for load balancers of a kind.
+fn client<'a>(api: &'a Api, kind: &str) -> &'a Client {
+    if kind == NETWORK { &api.aws.elbv2 } else { &api.aws.elb }
+}
+
+impl ElasticLoadBalancers {
+    async fn subnets(&self) -> Result<Arc<Vec<Subnet>>> {
+        Ok(self.subnets.get(AGE, async || subnets::read(&self.api).await).await?.0)
+    }
+
+    /// Returns the targets, and the security groups of them that admit the load balancer; `None` if nobody knows any.
+    async fn targets(&self, spec: &Spec, nodes: &[Arc<Node>]) -> Result<Option<[Targets; 2]>> {
+        let nodes = spec.selector.select(nodes);
+        let mut instances = Vec::new();
+        for (node, found) in nodes.iter().zip(self.inventory.find_all(&nodes, false, Priority::Ordinary).await) {
+            match found {
+                Ok(Found::There(instance)) if instance.exists() && instance.id.starts_with("i-") => {
+                    instances.push(instance);
+                }
+                Ok(_) => {}
+                Err(error) if error.is_invalid() => {
+                    tracing::warn!(node = &*node.name, %error, "this node is no target");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut admitting = BTreeSet::new();
+        if self.api.config.has_node_rules && !instances.is_empty() {
+            let cluster = self.api.identity().await?;
+            let all = self.groups.get(AGE, async || read_all(&self.api).await).await?.0;
+            for instance in &instances {
+                admitting.extend(chosen(&instance.id, &instance.groups, &all, cluster)?);
+            }
+        }
+        let is_known = nodes.is_empty() || !instances.is_empty();
+        let ids = instances.iter().map(|it| &*it.id).collect();
+        Ok(is_known.then(|| [ids, admitting.into_iter().collect()]))
+    }
+
+    /// Returns the security groups of a load balancer, and whether the first one is created for it; `None` leaves them as they are.
+    fn security_groups(&self, spec: &Spec, managed: &str) -> (Option<Vec<String>>, bool) {
+        let config = &self.api.config;
+        let shared = config.elb_security_group.clone().filter(|_| spec.kind == BalancerKind::Classic);
+        let mut groups = if spec.groups.is_empty() { shared.into_iter().collect() } else { spec.groups.clone() };
+        let is_managed = groups.is_empty();
+        if is_managed {
+            groups.push(managed.to_owned());
+        }
+        groups.extend(spec.extra_groups.iter().cloned());
+        match spec.kind {
+            BalancerKind::Network if !config.has_nlb_groups => (None, false),
+            _ => (Some(groups), is_managed),
+        }
+    }
+}
+
+fn kind_of(spec: &Spec) -> &'static str {
+    if spec.kind == BalancerKind::Network { NETWORK } else { CLASSIC }
+}
+
+/// Keeps settings of a part as they are.
+fn keep(desired: &mut Tree, seen: &Tree, part: &Part, settings: &[&'static str]) {
+    let (Some(mut wanted), Some(there)) = (desired.parts.get(part).cloned(), seen.parts.get(part)) else { return };
+    for setting in settings {
+        wanted = wanted.set(*setting, there.get(setting));
+    }
+    desired.parts.insert(part.clone(), wanted);
+}
+
+#[async_trait]
+impl LoadBalancerCloud for ElasticLoadBalancers {
+    type Spec = Spec;
+
+    fn names(&self) -> Names {
+        Names::Unique
+    }
+
+    fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
+        let legacy_owner = Some(default_load_balancer_name(service));
+        Naming { legacy_owner, kind: spec::kind(service), ..Naming::of(service) }
+    }
+
+    fn spec(&self, service: &Service) -> Parsed<Spec> {
+        Spec::of(service, &self.api.config)
+    }
+
+    async fn desired(&self, desire: &Desire<'_, Spec>) -> Result<Tree> {
+        let (spec, request, kind) = (desire.spec, desire.request, kind_of(desire.spec));
+        if spec.kind == BalancerKind::Elsewhere {
+            return Err(Error::implemented_elsewhere());
+        }
+        let targets = self.targets(spec, request.nodes).await?;
+        let [targets, admitting] = targets.map_or([None, None], |it| it.map(Some));
+        let (name, mut tree) = (default_load_balancer_name(request.service), Tree::default());
+        for (name, pool) in &spec.pools {
+            tree = tree.pool(name, Attributes::desired(pool)?, targets.clone());
+        }
+        let managed = security_group(kind, &request.cluster.name, request.service, &name);
+        let (groups, is_managed) = self.security_groups(spec, &managed);
+        let primary = groups.as_ref().and_then(|groups| groups.first());
+        let admit = |tree: Tree, subnets: &[&Subnet]| {
+            let ranges: Vec<_> = subnets.iter().flat_map(|it| it.ranges()).filter_map(|it| it.parse().ok()).collect();
+            let rules = primary.map_or_else(|| node_rules(&name, spec, &ranges), |group| vec![reference(group)]);
+            let attributes = Attributes::default().set(RULES, texts(&rules));
+            if self.api.config.has_node_rules { tree.pool(NODES, attributes, admitting) } else { tree }
+        };
+        if desire.scope == Scope::Targets {
+            return Ok(admit(tree, &[]));
+        }
+        let (cluster, all) = (self.api.identity().await?, self.subnets().await?);
+        let wanted = Wanted { stated: &spec.subnets, is_internal: spec.is_internal, has_ipv6: spec.has_ipv6 };
+        let subnets = choose(&all, &wanted, cluster)?;
+        for (key, addresses) in [
+            (EIP_ALLOCATIONS.key(), &spec.settings.eip_allocations),
+            (PRIVATE_ADDRESSES.key(), &spec.settings.private_addresses),
+        ] {
+            if let Some(addresses) = addresses.as_ref().filter(|it| it.len() != subnets.len()) {
+                let (count, ids) =
+                    (addresses.len(), subnets.iter().map(|it| &*it.subnet_id).collect::<Vec<_>>().join(", "));
+                return Err(Error::invalid(format!(
+                    "annotation {key}: {count} addresses; name one for each of the subnets {ids}"
+                )));
+            }
+        }
+        tree = admit(tree, &subnets);
+        if is_managed {
+            let rules = Attributes::default().set(RULES, texts(&balancer_rules(spec)));
+            tree = tree.part(group_part(&managed), tagged(rules, &tags(cluster, None, &spec.tags)));
+        }
+        let subnets = Some(subnets.iter().map(|it| it.subnet_id.clone()).collect());
+        let settings = model::Settings { subnets, security_groups: groups, ..spec.settings.clone() };
+        let settings = Attributes::desired(&settings)?;
+        tree = tree.balancer(tagged(settings, &tags(cluster, Some(request.service), &spec.tags)));
+        for port in &spec.ports {
+            tree = tree.listener(port.number, port.transport, &port.pool, Attributes::desired(&port.listener)?);
+        }
+        Ok(tree)
+    }
+
+    /// Leaves what nobody has asked for as it is, and what cannot be had later.
+    fn fit(&self, mut desired: Tree, observed: &Actual, _: &Identity<'_>, spec: &Spec) -> Result<Tree> {
+        let Some((seen, balancer)) = observed.tree.as_ref().and_then(|it| Some((it, it.balancer_attributes()?))) else {
+            return Ok(desired);
+        };
+        let list = |attributes: Option<&Attributes>, key: &str| -> Vec<String> {
+            attributes.and_then(|it| serde_json::from_value(it.get(key)?.clone()).ok()).unwrap_or_default()
+        };
+        let (nodes, attached) = (Part::Pool(NODES.to_owned()), list(Some(balancer), "security_groups"));
+        if observed.kind == NETWORK && kind_of(spec) == NETWORK {
+            if spec.subnets.is_empty() {
+                keep(&mut desired, seen, &Part::Balancer, &["subnets"]);
+            }
+            let has_groups = self.api.config.has_nlb_groups && !attached.is_empty();
+            if !has_groups {
+                keep(&mut desired, seen, &Part::Balancer, &["security_groups"]);
+                let is_group = |part: &Part| part.is_of_kind(GROUP);
+                desired.parts.retain(|part, _| !is_group(part));
+                let there = seen.parts.iter().filter(|(part, _)| is_group(part) && !attached.is_empty());
+                desired.parts.extend(there.map(|(part, settings)| (part.clone(), settings.clone())));
+            }
+            let there = seen.parts.get(&nodes);
+            let ranges: Vec<_> = list(there, CIDRS).iter().filter_map(|it| it.parse().ok()).collect();
+            let single = texts(&node_rules(&observed.name, spec, &ranges));
+            // The Go program admits clients one by one also where the load balancer has a security group.
+            if desired.parts.get(&nodes).is_some() && (!has_groups || list(there, RULES) == single) {
+                desired.parts.insert(nodes.clone(), Attributes::default().set(RULES, single));
+            }
+            for (part, settings) in seen.parts.iter().filter(|(part, _)| matches!(part, Part::Pool(_))) {
+                let is_ours = settings.get("is_ours").is_some_and(|it| *it == true);
+                let stays = |setting: &&&str| settings.get(setting).is_none() || !spec.has_attributes && !is_ours;
+                let stay: Vec<_> = ["client_ip", "proxy_protocol"].iter().filter(stays).copied().collect();
+                keep(&mut desired, seen, part, &stay);
+            }
+        }
+        let (wanted, there) = (desired.targets.get(NODES).cloned(), seen.targets_of(NODES));
+        if desired.parts.get(&nodes).is_some() && wanted.as_ref().is_none_or(Targets::is_empty) && there.is_empty() {
+            desired.parts.insert(nodes, Attributes::default());
+        }
+        // Others may use a security group that is not created for one load balancer.
+        let is_shared = attached.first().is_some_and(|group| seen.parts.get(&group_part(group)).is_none());
+        if let Some(wanted) = wanted.filter(|_| is_shared && observed.kind == CLASSIC) {
+            desired.targets.insert(NODES.to_owned(), wanted.with(&there));
+        }
+        Ok(desired)
+    }
+
+    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+        match query {
+            Query::All(_) => self.all().await,
+            Query::Owner(identity) => self.of_service(identity).await.map(Reading::of),
+            Query::Ids(ids, _) => {
+                let found = try_join_all(ids.iter().map(|id| self.by_id(id))).await?;
+                Ok(Reading::of(found.into_iter().flatten().collect()))
+            }
+        }
+    }
+
+    async fn apply(&self, change: Change<'_>, _: &Spec) -> Result<Applied> {
+        self.carry_out(change).await
+    }
+
+    /// Replaces only a load balancer whose address was never published.
+    fn recovery(&self, _: &Actual, service: &Service) -> Recovery {
+        if shown(service).is_empty() { Recovery::Replace } else { Recovery::Never }
+    }
+
+    fn owner_name(&self, observed: &Actual) -> Option<(String, String)> {
+        let settings = observed.tree.as_ref()?.balancer_attributes()?;
+        let (namespace, name) = settings.text(&format!("{}{SERVICE_TAG}", model::TAG))?.split_once('/')?;
+        Some((namespace.to_owned(), name.to_owned()))
+    }
+}

@@ -1,0 +1,62 @@
+//! Answers for Nodes: existence with a grace period, shutdown, and metadata with labels.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{Error, Gone, InstanceState, Instances, Node, Result, Want, WantMetadata, async_trait};
+use jiff::Timestamp;
+use provider_kit::inventory::{Found, Inventory, priority};
+
+use crate::instances::{Instance, Source};
+use crate::labels::Labels;
+
+/// Look-ups of the instances behind Nodes.
+pub(crate) struct Nodes {
+    pub(crate) inventory: Inventory<Source>,
+    pub(crate) labels: Labels,
+    /// EC2 shows new instances late: a Node younger than this keeps its place.
+    pub(crate) grace: Duration,
+}
+
+impl Nodes {
+    fn state(&self, found: Found<Instance>, node: &Node, want: Want) -> Result<InstanceState> {
+        let instance = match found {
+            Found::There(instance) => instance,
+            Found::Gone(gone) if is_young(node, self.grace, Timestamp::now()) => {
+                let (reason, grace) = (gone.reason(), self.grace.as_secs());
+                return Err(Error::other(format!(
+                    "{reason}; Node {} is younger than {grace} s and stays: EC2 shows new instances late",
+                    node.name
+                )));
+            }
+            gone @ Found::Gone(_) => return Ok(self.inventory.state_of(gone, node, want)),
+        };
+        if !instance.exists() {
+            let what = if node.provider_id.is_empty() { &node.name } else { &node.provider_id };
+            let state = if instance.state.is_empty() { "without a state" } else { &*instance.state };
+            return Ok(InstanceState::Gone(Gone::no_such_id(what).with_hint(format!("{} is {state}", instance.id))));
+        }
+        if let Some(odd) = instance.odd_address.as_ref().filter(|_| want.metadata != WantMetadata::No) {
+            return Err(Error::other(format!("instance {} has an address that cannot be read: {odd:?}", instance.id)));
+        }
+        Ok(self.inventory.state_of(Found::There(instance), node, want))
+    }
+}
+
+/// Returns `true` if the Node was created less than `grace` ago.
+pub(crate) fn is_young(node: &Node, grace: Duration, now: Timestamp) -> bool {
+    node.created.is_some_and(|created| now.duration_since(created).unsigned_abs() < grace && now >= created)
+}
+
+#[async_trait]
+impl Instances for Nodes {
+    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
+        let found = self.inventory.find_all(nodes, want.fresh, priority(want)).await;
+        let states = nodes.iter().zip(found).map(|(node, found)| self.state(found?, node, want));
+        let mut states: Vec<_> = states.collect();
+        if want.metadata == WantMetadata::Full {
+            self.labels.add(nodes, &mut states).await;
+        }
+        states
+    }
+}

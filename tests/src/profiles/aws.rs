@@ -1,0 +1,428 @@
+//! AWS, as the proofs need it: the provider over a fake of the APIs, with classic or with network load balancers.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_fake::{ACCOUNT, CLUSTER, Fault, Handle, KEY_ID, Kind, REGION, SECRET, VPC, World, rest};
+use axum::Router;
+use ccm_conformance::{
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, Namesake,
+    ProgramSettings, RouteFacts,
+};
+use cloud_provider::{CloudProvider, ConfigFile, Environment, Fence, Service, Setup, default_load_balancer_name};
+use provider_aws::{Ec2, NAME};
+use serde_json::{Value, json};
+use tower::{ServiceExt, service_fn};
+
+/// The account of others.
+const OTHERS: &str = "444455556666";
+/// The name of their load balancers and security group, the range of their route, and an address that they let through.
+const THEIRS: &str = "theirs";
+const THEIR_RANGE: &str = "192.0.2.0/24";
+const THEIR_ADDRESS: &str = "198.51.100.7/32";
+/// The tag with the UID of a Service, and the one with its name.
+const OWNER: &str = "ccm-rs/service";
+const SERVICE: &str = "kubernetes.io/service-name";
+/// The annotation with the kind of load balancer.
+const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
+/// Pods are in this range.
+const POD_RANGE: &str = "10.244.";
+
+/// A VPC in which Services get load balancers of one kind.
+#[derive(Clone)]
+pub struct AwsCloud {
+    /// The cloud and its state.
+    pub fake: Handle<World>,
+    kind: Kind,
+}
+
+impl AwsCloud {
+    /// Makes a cloud whose Services get classic load balancers.
+    #[must_use]
+    pub fn classic() -> Self {
+        Self { fake: Handle::new(World::default()), kind: Kind::Classic }
+    }
+
+    /// Makes a cloud whose Services get network load balancers with security groups.
+    #[must_use]
+    pub fn network() -> Self {
+        Self { kind: Kind::Network, ..Self::classic() }
+    }
+
+    /// The annotations of Services that ask for load balancers of this kind; `null` removes one.
+    fn annotations(kind: Kind) -> Value {
+        json!({TYPE: if kind == Kind::Network { json!("nlb") } else { Value::Null }})
+    }
+
+    fn cloud_conf() -> String {
+        format!(
+            "[Global]\nZone = {REGION}a\nVPC = {VPC}\nSubnetID = subnet-00000000\nKubernetesClusterID = {CLUSTER}\n\
+             NLBSecurityGroupMode = Managed\n"
+        )
+    }
+
+    fn change(&self, name: &str, change: impl Fn(&mut Value)) {
+        let mut cloud = self.fake.lock();
+        cloud.each(Kind::Instance).iter_mut().filter(|it| it["privateDnsName"] == name).for_each(change);
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn number(value: &Value) -> u16 {
+    value.as_str().and_then(|it| it.parse().ok()).unwrap_or_default()
+}
+
+fn tag(it: &Value, key: &str) -> Option<String> {
+    let of_ec2 = list(&it["tagSet"]).find(|it| it["key"] == key).map(|it| text(&it["value"]));
+    of_ec2.or_else(|| list(&it["_tags"]).find(|it| it["Key"] == key).map(|it| text(&it["Value"])))
+}
+
+fn provider_id(instance: &Value) -> String {
+    format!("aws:///{}/{}", text(&instance["placement"]["availabilityZone"]), text(&instance["instanceId"]))
+}
+
+fn machine_of(cloud: &World, id: &Value) -> String {
+    let found = cloud.all("instance").iter().find(|it| it["instanceId"] == *id);
+    found.map_or_else(|| format!("nobody at {id}"), provider_id)
+}
+
+fn classic(cloud: &World, it: &Value) -> LoadBalancerFacts {
+    let port = |it: &Value| {
+        (number(&it["Listener"]["LoadBalancerPort"]), "TCP".to_owned(), number(&it["Listener"]["InstancePort"]))
+    };
+    LoadBalancerFacts {
+        service_uid: tag(it, OWNER),
+        address: it["DNSName"].as_str().map(str::to_owned),
+        ports: list(&it["ListenerDescriptions"]).map(port).collect(),
+        targets: list(&it["Instances"]).map(|it| machine_of(cloud, &it["InstanceId"])).collect(),
+    }
+}
+
+fn network(cloud: &World, it: &Value) -> LoadBalancerFacts {
+    let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
+    for listener in cloud.all("listener").iter().filter(|listener| listener["LoadBalancerArn"] == it["LoadBalancerArn"])
+    {
+        let arn = &listener["DefaultActions"][0]["TargetGroupArn"];
+        let group = cloud.all("target-group").iter().find(|it| it["TargetGroupArn"] == *arn).unwrap_or(&Value::Null);
+        ports.insert((
+            number(&listener["Port"]),
+            text(&listener["Protocol"]).replace("TLS", "TCP"),
+            number(&group["Port"]),
+        ));
+        sets.insert(list(&group["_targets"]).map(|it| machine_of(cloud, &it["Id"])).collect::<BTreeSet<_>>());
+    }
+    let mut targets = BTreeSet::new();
+    if sets.len() > 1 {
+        targets.insert(format!("not the same behind all ports: {sets:?}"));
+    }
+    targets.extend(sets.into_iter().flatten());
+    let address = it["DNSName"].as_str().map(str::to_owned);
+    LoadBalancerFacts { service_uid: tag(it, OWNER), address, ports, targets }
+}
+
+/// Returns an object without what differs from run to run and concerns nobody: the order of lists, what only the fake needs.
+fn comparable(it: &Value) -> Value {
+    match it {
+        Value::Object(fields) => {
+            let left_out = ["State", "_settings", "_rules", "_held", "_hidden", "networkInterfaceId"];
+            let kept = fields.iter().filter(|(key, value)| !left_out.contains(&key.as_str()) && !value.is_null());
+            kept.map(|(key, value)| (key.clone(), comparable(value))).collect()
+        }
+        Value::Array(items) => {
+            let mut items: Vec<_> = items.iter().map(comparable).collect();
+            items.sort_by_cached_key(|it| (text(&it["Listener"]["LoadBalancerPort"]), it.to_string()));
+            items.into()
+        }
+        other => other.clone(),
+    }
+}
+
+impl CloudProfile for AwsCloud {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { routes: true, accounts: true }
+    }
+    fn api(&self) -> ApiRequests {
+        let [load_balancers, create] = match self.kind {
+            Kind::Network => ["GET /elbv2/DescribeLoadBalancers", "POST /elbv2/CreateLoadBalancer"],
+            _ => ["GET /elb/DescribeLoadBalancers", "POST /elb/CreateLoadBalancer"],
+        };
+        ApiRequests { machines: "GET /ec2/DescribeInstances", load_balancers, create, polls: &[] }
+    }
+    fn effort(&self) -> Effort {
+        Effort { crash_every: 5, chaos_seeds: 20 }
+    }
+
+    fn router(&self) -> Router {
+        aws_fake::router(&self.fake)
+    }
+    fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
+        let file = ConfigFile { path: "cloud.conf".into(), text: Self::cloud_conf() };
+        let variables =
+            [("AWS_ACCESS_KEY_ID", KEY_ID), ("AWS_SECRET_ACCESS_KEY", SECRET), ("AWS_EC2_METADATA_DISABLED", "true")];
+        let setup = Setup { environment: Environment::of(variables), fence: fence.clone(), ..Setup::of(file) };
+        let provider = Ec2::new(&setup, move |http| {
+            let api = api.clone();
+            http.service(service_fn(move |request| {
+                let api = api.clone();
+                async move { api.oneshot(rest(request).await).await }
+            }))
+        });
+        Arc::new(provider.expect("a configuration without mistakes"))
+    }
+    fn program(&self, url: &str) -> ProgramSettings {
+        let variables = [
+            ("AWS_ENDPOINT_URL", url),
+            ("AWS_ACCESS_KEY_ID", KEY_ID),
+            ("AWS_SECRET_ACCESS_KEY", SECRET),
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+        ];
+        let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        ProgramSettings { environment, cloud_config: Some(Self::cloud_conf()) }
+    }
+
+    fn has_session_affinity(&self) -> bool {
+        false
+    }
+    fn service_annotations(&self) -> Value {
+        if self.kind == Kind::Network { Self::annotations(self.kind) } else { Value::Null }
+    }
+
+    fn add_machine(&self, name: &str) -> String {
+        let mut cloud = self.fake.lock();
+        let id = cloud.add_instance(ACCOUNT, name);
+        machine_of(&cloud, &id.into())
+    }
+    fn stop(&self, name: &str) {
+        self.change(name, |it| it["instanceState"] = json!({"code": 80, "name": "stopped"}));
+    }
+    fn start(&self, name: &str) {
+        self.change(name, |it| it["instanceState"] = json!({"code": 16, "name": "running"}));
+    }
+    fn terminate(&self, name: &str) {
+        self.change(name, |it| it["instanceState"] = json!({"code": 48, "name": "terminated"}));
+        let mut cloud = self.fake.lock();
+        let gone: Vec<_> = cloud
+            .all("instance")
+            .iter()
+            .filter(|it| it["privateDnsName"] == name)
+            .map(|it| it["instanceId"].clone())
+            .collect();
+        gone.iter().for_each(|id| cloud.break_routes(id));
+    }
+    fn machines(&self) -> Vec<Machine> {
+        let machine = |it: &Value| Machine {
+            name: text(&it["privateDnsName"]),
+            provider_id: provider_id(it),
+            is_stopped: it["instanceState"]["name"] == "stopped",
+        };
+        let cloud = self.fake.lock();
+        let is_there = |it: &&Value| it["_account"] == ACCOUNT && it["instanceState"]["name"] != "terminated";
+        cloud.all("instance").iter().filter(is_there).map(machine).collect()
+    }
+
+    fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
+        let cloud = self.fake.lock();
+        let all = cloud.all("classic").iter().map(|it| classic(&cloud, it));
+        all.chain(cloud.all("network").iter().map(|it| network(&cloud, it))).collect()
+    }
+    fn leftovers(&self) -> Vec<String> {
+        let served: Vec<_> = self.load_balancers().into_iter().filter_map(|it| it.service_uid).collect();
+        let cloud = self.fake.lock();
+        let owned = cloud.all("group").iter().chain(cloud.all("target-group"));
+        let is_left = |it: &&Value| tag(it, OWNER).is_some_and(|uid| !served.contains(&uid));
+        owned.filter(is_left).map(|it| format!("left over: {}{}", it["groupName"], it["TargetGroupName"])).collect()
+    }
+    fn routes(&self) -> Vec<RouteFacts> {
+        let cloud = self.fake.lock();
+        let all =
+            cloud.all("table").iter().flat_map(|it| list(&it["routeSet"])).filter(|it| it["origin"] == "CreateRoute");
+        let facts = |it: &Value| {
+            let destination = text(&it["destinationCidrBlock"]);
+            RouteFacts {
+                is_ours: destination.starts_with(POD_RANGE),
+                target: machine_of(&cloud, &it["instanceId"]),
+                destination,
+            }
+        };
+        all.map(facts).collect()
+    }
+    fn objects(&self) -> Vec<Value> {
+        let cloud = self.fake.lock();
+        let kinds = ["classic", "network", "target-group", "listener", "group", "table"];
+        let mut all: Vec<_> = kinds.into_iter().flat_map(|kind| cloud.all(kind)).map(comparable).collect();
+        // One by one: IDs and node ports are others in each run, and with them the order.
+        for it in &mut all {
+            it["ipPermissions"] = Value::Null;
+            it["routeSet"] = Value::Null;
+        }
+        let rule = |group: &Value| -> Vec<_> {
+            list(&group["_rules"]).map(|it| json!({"rule of": group["groupName"], "rule": it})).collect()
+        };
+        all.extend(cloud.all("group").iter().flat_map(rule));
+        all.extend(cloud.all("table").iter().flat_map(|it| list(&it["routeSet"])).map(comparable));
+        all
+    }
+    fn aliases(&self) -> Vec<(String, String)> {
+        let (cloud, mut aliases) = (self.fake.lock(), Vec::new());
+        for it in cloud.all("instance") {
+            let name = text(&it["privateDnsName"]);
+            for key in ["instanceId", "ipAddress", "privateIpAddress", "dnsName"] {
+                aliases.push((text(&it[key]), format!("<{key} of {name}>")));
+            }
+            aliases.push((text(&it["placement"]["availabilityZone"]), "<a zone>".to_owned()));
+        }
+        for it in cloud.all("classic").iter().chain(cloud.all("network")) {
+            let name = text(&it["LoadBalancerName"]);
+            for key in ["LoadBalancerArn", "DNSName"].into_iter().filter(|key| it[*key].is_string()) {
+                aliases.push((text(&it[key]), format!("<{key} of {name}>")));
+            }
+        }
+        for it in cloud.all("target-group") {
+            let what = format!("of {} for {}", tag(it, SERVICE).unwrap_or_default(), text(&it["Port"]));
+            aliases.push((text(&it["TargetGroupArn"]), format!("<target group {what}>")));
+            aliases.push((text(&it["TargetGroupName"]), format!("<name of the target group {what}>")));
+        }
+        for it in cloud.all("listener") {
+            let balancer = text(&it["LoadBalancerArn"]);
+            aliases.push((text(&it["ListenerArn"]), format!("<listener {} of {balancer}>", text(&it["Port"]))));
+        }
+        for it in cloud.all("group") {
+            let owner = tag(it, SERVICE).map(|name| format!("<group of {name}>"));
+            aliases.push((
+                text(&it["groupId"]),
+                format!("<ID of {}>", owner.clone().unwrap_or_else(|| text(&it["groupName"]))),
+            ));
+            aliases.extend(owner.map(|owner| (text(&it["groupName"]), owner)));
+        }
+        aliases
+    }
+
+    fn confuse(&self, is_confused: bool) {
+        self.fake.lock().account = if is_confused { OTHERS } else { ACCOUNT };
+    }
+    fn add_machine_of_others(&self, name: &str) {
+        self.fake.lock().add_instance(OTHERS, name);
+    }
+    /// Accounts, route tables and the security groups of Nodes are not the cluster's alone.
+    fn leave_things_of_others(&self) {
+        let mut cloud = self.fake.lock();
+        cloud.add_balancer(Kind::Classic, THEIRS);
+        cloud.add_balancer(Kind::Network, THEIRS);
+        let rule = json!({"ipProtocol": "tcp", "fromPort": 22, "toPort": 22, "cidrIp": THEIR_ADDRESS});
+        cloud.add_rule("sg-nodes", &rule);
+        cloud
+            .each(Kind::Group)
+            .push(json!({"groupId": "sg-theirs", "groupName": THEIRS, "groupDescription": THEIRS, "vpcId": VPC,
+            "ownerId": ACCOUNT, "tagSet": [], "ipPermissions": [], "_rules": [], "_account": ACCOUNT}));
+        cloud.add_rule("sg-theirs", &rule);
+        let hop = cloud.all("instance").first().map(|it| it["instanceId"].clone());
+        let route =
+            json!({"destinationCidrBlock": THEIR_RANGE, "instanceId": hop, "origin": "CreateRoute", "state": "active"});
+        let tables = cloud.each(Kind::Table).iter_mut().filter_map(|it| it["routeSet"].as_array_mut());
+        tables.for_each(|routes| routes.push(route.clone()));
+    }
+    fn things_of_others(&self) -> Vec<Value> {
+        let cloud = self.fake.lock();
+        let named = ["classic", "network", "group"]
+            .into_iter()
+            .flat_map(|kind| cloud.all(kind))
+            .filter(|it| it["LoadBalancerName"] == THEIRS || it["groupName"] == THEIRS);
+        let rules =
+            cloud.all("group").iter().flat_map(|it| list(&it["_rules"])).filter(|it| it["cidrIp"] == THEIR_ADDRESS);
+        let routes = cloud.all("table").iter().flat_map(|it| list(&it["routeSet"]));
+        let mut all: Vec<_> = named.chain(rules).cloned().collect();
+        all.extend(routes.filter(|it| it["destinationCidrBlock"] == THEIR_RANGE).cloned());
+        all
+    }
+
+    fn fail(&self, fault: Fault) {
+        self.fake.gate().fail(fault);
+    }
+    fn clear_faults(&self) {
+        self.fake.gate().clear_faults();
+    }
+    fn list_faults(&self, route: &str) -> Vec<Fault> {
+        let codes = ["RequestLimitExceeded", "Throttling", "InternalError", "AuthFailure", "UnauthorizedOperation"];
+        Fault::of_list(route).into_iter().chain(codes.map(|code| Fault::code("", code))).collect()
+    }
+    fn take_longest_padding(&self) -> Option<usize> {
+        let longest = self.fake.gate().longest_padding();
+        self.fake.gate().forget_requests();
+        Some(longest)
+    }
+    fn quota_fault(&self) -> Option<Fault> {
+        Some(Fault::code(self.api().create, "TooManyLoadBalancers"))
+    }
+    fn protect(&self, is_protected: bool) -> bool {
+        let mut cloud = self.fake.lock();
+        for it in cloud.each(Kind::Network) {
+            let attributes = it["_attributes"].as_array_mut().into_iter().flatten();
+            let protection = attributes.filter(|it| it["Key"] == "deletion_protection.enabled");
+            protection.for_each(|it| it["Value"] = is_protected.to_string().into());
+        }
+        self.kind == Kind::Network
+    }
+    fn tamper(&self) -> bool {
+        let mut cloud = self.fake.lock();
+        cloud.each(Kind::Classic).iter_mut().for_each(|it| it["ListenerDescriptions"] = json!([]));
+        cloud.each(Kind::Listener).clear();
+        cloud.each(Kind::TargetGroup).iter_mut().for_each(|it| it["LoadBalancerArns"] = json!([]));
+        true
+    }
+    fn remove_load_balancers(&self) -> bool {
+        self.tamper();
+        let mut cloud = self.fake.lock();
+        cloud.each(Kind::Classic).clear();
+        cloud.each(Kind::Network).clear();
+        true
+    }
+
+    fn add_namesake(&self, service: &Service) -> Option<Namesake> {
+        self.fake.lock().add_balancer(self.kind, &default_load_balancer_name(service));
+        Some(Namesake::Refused)
+    }
+    /// A Service may ask for a load balancer of the other kind, which is then created.
+    fn add_alternative(&self) -> Option<Value> {
+        let other = if self.kind == Kind::Network { Kind::Classic } else { Kind::Network };
+        Some(json!({"metadata": {"annotations": Self::annotations(other)}}))
+    }
+
+    fn prepare(&mut self, _machines: usize) {
+        let mut cloud = self.fake.lock();
+        (cloud.page, cloud.limits) = (1000, [(1_000_000, 1); 2]);
+        // Reads until load balancers are active depend on time alone.
+        cloud.provisioning = Duration::ZERO;
+    }
+    /// A classic load balancer and its security group are created, completed and filled one after the other; a network load
+    /// balancer also has a target group and a listener for each port. A security group cannot be deleted while the load balancer
+    /// that had it is detached, and is tried again until then.
+    fn cost(&self) -> Cost {
+        const NODES: usize = 240;
+        const SERVICES: usize = 40;
+        let [created, joined, deleted] = if self.kind == Kind::Network { [22, 3, 8] } else { [8, 1, 5] };
+        let reads = if self.kind == Kind::Network { 12 } else { 4 };
+        Cost {
+            nodes: NODES,
+            services: SERVICES,
+            initialised: Limit { changes: 0, reads: 20 },
+            created: Limit { changes: created * SERVICES, reads: 2 * reads * SERVICES },
+            // A few network load balancers are read once more after they are created.
+            unchanged: Limit { changes: 0, reads: if self.kind == Kind::Network { SERVICES } else { 0 } },
+            steady: Limit { changes: 0, reads: 30 },
+            not_ready: Limit { changes: 0, reads: 260 },
+            joined: Limit { changes: joined * SERVICES + 2, reads: 2 * reads * SERVICES },
+            deleted: Limit { changes: deleted * SERVICES, reads: 2 * reads * SERVICES },
+        }
+    }
+}
