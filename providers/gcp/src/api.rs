@@ -8,11 +8,11 @@ use cloud_provider::{Error, Result, Setup, SyncObserver, excerpt};
 use futures::future::try_join_all;
 use http::HeaderMap;
 use provider_kit::cached::Cached;
+use provider_kit::inventory::Urgency;
 use provider_kit::operation::{OperationState, Operations};
-use provider_kit::paging::Paging;
+use provider_kit::paging::{Paging, Reading};
 use provider_kit::tokens::Tokens;
 use provider_kit::transport::{Budget, Call, Leaf, Method, Priority, Refill, Refusal, Transport};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -25,6 +25,19 @@ const POLL: Duration = Duration::from_secs(1);
 const PER_POLL: usize = 40;
 const OPERATION_LIMIT: Duration = Duration::from_secs(120);
 const ALWAYS: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Declares objects of answers, in which each field may be missing.
+macro_rules! wire {
+    ($($(#[$of:meta])* $visible:vis struct $name:ident { $($(#[$doc:meta])* $public:vis $field:ident: $kind:ty),* $(,)? })*) => {
+        $(
+            $(#[$of])*
+            #[derive(Default, serde::Deserialize)]
+            #[serde(rename_all = "camelCase", default)]
+            $visible struct $name { $($(#[$doc])* $public $field: $kind),* }
+        )*
+    };
+}
+pub(crate) use wire;
 
 /// A kind of object: the path of all, and of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,6 +126,11 @@ impl Place {
         Call::new(method, path, &parameters)
     }
 
+    /// Returns the URL of an instance.
+    pub(crate) fn instance(&self, zone: &str, name: &str) -> String {
+        format!("{}/projects/{}/zones/{zone}/instances/{name}", self.base, self.project)
+    }
+
     /// Returns the URL of an object of the region.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}/projects/{}/regions/{}/{path}", self.base, self.project, self.region)
@@ -135,54 +153,38 @@ pub(crate) fn name(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or_default()
 }
 
+/// Returns project, zone and name in the URL of an instance.
+pub(crate) fn instance_of(url: &str) -> [&str; 3] {
+    let parts: Vec<_> = short(url).split('/').collect();
+    [0, 2, 4].map(|at| parts.get(at).copied().unwrap_or_default())
+}
+
+/// Returns a filter for objects with these names.
+pub(crate) fn names_filter<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().map(|name| format!("(name = \"{name}\")")).collect::<Vec<_>>().join(" OR ")
+}
+
 /// Returns the region of a zone.
 pub(crate) fn region(zone: &str) -> &str {
     zone.rsplit_once('-').map_or("", |(region, _)| region)
 }
 
-/// Work that the cloud does in the background.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Operation {
-    #[serde(default)]
-    self_link: String,
-    status: String,
-    error: Option<OperationErrors>,
-    #[serde(default)]
-    http_error_status_code: u16,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct OperationErrors {
-    #[serde(default)]
-    errors: Vec<OperationError>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct OperationError {
-    #[serde(default)]
-    code: String,
-    #[serde(default)]
-    message: String,
-}
-
-#[derive(Deserialize)]
-struct OperationList {
-    /// Required: an answer of something else is no empty list.
-    #[serde(rename = "kind")]
-    _kind: String,
-    #[serde(default)]
-    items: Vec<Operation>,
+wire! {
+    /// Work that the cloud does in the background.
+    #[derive(Clone, Debug)]
+    struct Operation { self_link: String, status: String, error: Option<OperationErrors>, http_error_status_code: u16 }
+    #[derive(Clone, Debug)]
+    struct OperationErrors { errors: Vec<OperationError> }
+    #[derive(Clone, Debug)]
+    struct OperationError { code: String, message: String }
 }
 
 impl Operation {
     fn outcome(&self) -> Option<Result<()>> {
-        let first = self.error.as_ref().map(|it| it.errors.first().cloned());
-        match (&*self.status, first) {
+        match (&*self.status, &self.error) {
             ("DONE", None) => Some(Ok(())),
             ("DONE", Some(error)) => {
-                let OperationError { code, message } =
-                    error.unwrap_or(OperationError { code: String::new(), message: String::new() });
+                let OperationError { code, message } = error.errors.first().cloned().unwrap_or_default();
                 let of_status: fn(String) -> Error = match self.http_error_status_code {
                     400 => Error::invalid,
                     403 => Error::unauthorized,
@@ -271,32 +273,25 @@ impl Api {
 
     async fn find_place(&self) -> Result<Place> {
         let config = &*self.config;
-        let text = async |path: &'static str| -> Result<String> {
-            let answer = self.credentials.metadata(path).await?;
-            Ok(String::from_utf8_lossy(&answer.body).trim().to_owned())
+        let known = async |given: &Option<String>, path: &'static str| match given {
+            Some(text) => Ok(text.clone()),
+            None => {
+                let answer = self.credentials.metadata(path).await?;
+                Ok::<_, Error>(name(String::from_utf8_lossy(&answer.body).trim()).to_owned())
+            }
         };
-        let project = match &config.project {
-            Some(project) => project.clone(),
-            None => text("/computeMetadata/v1/project/project-id").await?,
-        };
-        let zone = match &config.zone {
-            Some(zone) => zone.clone(),
-            None => name(&text("/computeMetadata/v1/instance/zone").await?).to_owned(),
-        };
+        let project = known(&config.project, "/computeMetadata/v1/project/project-id").await?;
+        let zone = known(&config.zone, "/computeMetadata/v1/instance/zone").await?;
+        let network = known(&config.network, "/computeMetadata/v1/instance/network-interfaces/0/network").await?;
         let project = self.project_name(project).await;
         let network_project = match &config.network_project {
             Some(project) => self.project_name(project.clone()).await,
             None => project.clone(),
         };
         let base = config.endpoint.clone().unwrap_or_else(|| "https://www.googleapis.com/compute/v1".to_owned());
-        let network = match &config.network {
-            Some(network) => network.clone(),
-            None => name(&text("/computeMetadata/v1/instance/network-interfaces/0/network").await?).to_owned(),
-        };
-        let network = if network.contains('/') {
-            network
-        } else {
-            format!("{base}/projects/{network_project}/global/networks/{network}")
+        let network = match network.contains('/') {
+            true => network,
+            false => format!("{base}/projects/{network_project}/global/networks/{network}"),
         };
         let region = region(&zone).to_owned();
         let mut place = Place { project, network_project, zone, region, network, subnetwork: None, base };
@@ -346,6 +341,16 @@ impl Api {
         if found.len() == 1 { found[0]["selfLink"].as_str().map(str::to_owned) } else { None }
     }
 
+    /// Returns project, zone and name in the ID of an instance.
+    pub(crate) fn parts<'a>(&self, place: &'a Place, id: &'a str) -> [&'a str; 3] {
+        let (project, rest) = match self.config.is_multi_project {
+            true => id.split_once('/').unwrap_or_default(),
+            false => (&*place.project, id),
+        };
+        let (zone, name) = rest.split_once('/').unwrap_or_default();
+        [project, zone, name]
+    }
+
     /// Reads one object by its name.
     pub(crate) async fn find<T: DeserializeOwned>(&self, place: &Place, kind: Kind, name: &str) -> Result<Option<T>> {
         self.http.find(place.one(Method::GET, kind, name)).await
@@ -389,6 +394,7 @@ async fn poll(http: Transport, ids: Vec<String>) -> Result<Vec<OperationState<St
     for (scope, name) in ids.iter().filter_map(|id| id.split_once("/operations/")) {
         scopes.entry(scope).or_default().push(name);
     }
+    let urgency = Urgency::default();
     let reads = scopes.iter().map(|(scope, names)| {
         let parameters: Vec<&str> =
             scope.split('/').filter(|it| !matches!(*it, "global" | "regions" | "zones")).collect();
@@ -397,10 +403,10 @@ async fn poll(http: Transport, ids: Vec<String>) -> Result<Vec<OperationState<St
             Some("zones") => "/projects/{project}/zones/{zone}/operations",
             _ => "/projects/{project}/global/operations",
         };
-        let filter = names.iter().map(|name| format!("(name = \"{name}\")")).collect::<Vec<_>>().join(" OR ");
-        http.read::<OperationList>(Call::get(path, &parameters).list().query("filter", filter))
+        let call = Call::get(path, &parameters).query("filter", names_filter(names.iter().copied()));
+        http.list(call, "items", &urgency, |it: Operation| it, |it| it.self_link.clone())
     });
-    let found = try_join_all(reads).await?.into_iter().flat_map(|list| list.items);
+    let found = try_join_all(reads).await?.into_iter().flat_map(Reading::into_items);
     Ok(found.map(|it| OperationState { id: short(&it.self_link).to_owned(), outcome: it.outcome() }).collect())
 }
 

@@ -1,21 +1,24 @@
-//! The instances that Nodes are on.
+//! The instances that Nodes run on.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use cloud_provider::{
     AddressType, Error, InstanceMetadata, InstanceState, Instances, Node, NodeAddress, Result, Want, async_trait,
 };
+use provider_kit::coalescer::Coalescer;
 use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, Urgency, priority};
 use provider_kit::paging::{Page, Reading, Rules, read_pages};
 use provider_kit::provider_id::ProviderIds;
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use crate::NAME;
-use crate::api::{Api, Place, name as last_part, region, short};
-use crate::config::StackType;
+use crate::api::{Api, instance_of, name as last_part, names_filter, region, wire};
+use crate::config::{Config, StackType};
 
 /// Provider IDs of Nodes: `gce://project/zone/name`.
 pub(crate) const IDS: ProviderIds = ProviderIds {
@@ -26,98 +29,54 @@ pub(crate) const IDS: ProviderIds = ProviderIds {
 
 /// Pages without an instance that may follow each other.
 const EMPTY_PAGES: usize = 50;
+/// Instances in one filtered list: their names are in its URL.
+const MOST_NAMES: usize = 50;
+/// Time for which single reads wait for others, to share a request.
+const WINDOW: Duration = Duration::from_millis(20);
 const LIST: &str = "/projects/{project}/aggregated/instances";
-const ONE: &str = "/projects/{project}/zones/{zone}/instances/{instance}";
 
 /// An instance, as far as a Node needs it: thousands are kept.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Instance {
     /// Project, zone and name.
     path: Box<str>,
-    /// The beginning of the ID in `path`: without a project, unless there are several.
+    /// Start of the ID in `path`: after the project, unless there are several.
     id_at: usize,
     kind: Box<str>,
-    is_off: bool,
-    is_settled: bool,
+    status: Box<str>,
     addresses: Box<[NodeAddress]>,
     pub(crate) tags: Box<[Box<str>]>,
-    /// Ranges of Pods: alias ranges, with the names of their secondary ranges, and a part of the IPv6 address.
-    pub(crate) pod_ranges: Box<[(Box<str>, Box<str>)]>,
+    /// Alias ranges with the names of their secondary ranges.
+    pub(crate) pod_ranges: Box<[AliasRange]>,
     pub(crate) ipv6: Option<IpAddr>,
 }
 
-/// The answer of the API.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct InstanceAnswer {
-    self_link: String,
-    #[serde(default)]
-    status: String,
-    #[serde(default)]
-    machine_type: String,
-    #[serde(default)]
-    tags: Tags,
-    #[serde(default)]
-    network_interfaces: Vec<Interface>,
-}
-
-#[derive(Default, Deserialize)]
-struct Tags {
-    #[serde(default)]
-    items: Vec<Box<str>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Interface {
-    #[serde(rename = "networkIP")]
-    network_ip: Option<IpAddr>,
-    ipv6_address: Option<String>,
-    ipv6_access_type: String,
-    access_configs: Vec<AccessConfig>,
-    ipv6_access_configs: Vec<Ipv6AccessConfig>,
-    alias_ip_ranges: Vec<AliasRange>,
-}
-
-#[derive(Deserialize)]
-struct AccessConfig {
-    #[serde(rename = "natIP")]
-    nat_ip: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Ipv6AccessConfig {
-    #[serde(rename = "externalIpv6")]
-    address: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AliasRange {
-    #[serde(default)]
-    ip_cidr_range: Box<str>,
-    #[serde(default)]
-    subnetwork_range_name: Box<str>,
-}
-
-/// The instances of one zone in an aggregated list.
-#[derive(Default, Deserialize)]
-struct Zone {
-    #[serde(default)]
-    instances: Vec<InstanceAnswer>,
-    warning: Option<Warning>,
-}
-
-#[derive(Deserialize)]
-struct Warning {
-    #[serde(default)]
-    code: String,
+wire! {
+    struct InstanceAnswer {
+        self_link: String, status: Box<str>, machine_type: String, tags: Tags, network_interfaces: Vec<Interface>,
+    }
+    struct Tags { items: Box<[Box<str>]> }
+    struct Interface {
+        #[serde(rename = "networkIP")] network_ip: String,
+        ipv6_address: String, ipv6_access_type: String, access_configs: Vec<Access>, ipv6_access_configs: Vec<Access>,
+        alias_ip_ranges: Box<[AliasRange]>,
+    }
+    struct Access {
+        #[serde(rename = "natIP")] nat_ip: String,
+        #[serde(rename = "externalIpv6")] external_ipv6: String,
+    }
+    /// A range of addresses that the network sends to an instance.
+    #[derive(Clone, Debug)]
+    pub(crate) struct AliasRange { pub(crate) ip_cidr_range: Box<str>, pub(crate) subnetwork_range_name: Box<str> }
+    struct Zone { instances: Vec<InstanceAnswer>, warning: Option<Warning> }
+    /// A note about a part of an answer.
+    pub(crate) struct Warning { pub(crate) code: String }
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AggregatedList {
-    /// Required: an answer of something else is no empty list.
+    /// Required: an answer of another form is not an empty list.
     #[serde(rename = "kind")]
     _kind: String,
     #[serde(default)]
@@ -127,33 +86,34 @@ struct AggregatedList {
     unreachables: Vec<String>,
 }
 
+/// Returns an address; the API writes some with the length of a prefix.
+fn ip(text: &str) -> Option<IpAddr> {
+    text.split('/').next()?.parse().ok()
+}
+
 impl Interface {
     fn external_ipv6(&self) -> Option<IpAddr> {
-        let is_external = self.ipv6_access_type == "EXTERNAL";
-        let last = self.ipv6_access_configs.last().filter(|_| is_external)?.address.as_deref()?;
-        last.split('/').next()?.parse().ok()
+        let last = self.ipv6_access_configs.last().filter(|_| self.ipv6_access_type == "EXTERNAL")?;
+        ip(&last.external_ipv6)
     }
 
-    fn internal_ipv6(&self) -> Option<IpAddr> {
-        self.ipv6_address.as_deref()?.split('/').next()?.parse().ok()
+    fn ipv6(&self) -> Option<IpAddr> {
+        ip(&self.ipv6_address).or(self.external_ipv6())
     }
 
-    /// An external IPv6 address is shown as internal, as the Go program does, and as external.
+    /// Returns the addresses. An external IPv6 address is internal, as for the Go program, and external.
     fn addresses(&self) -> impl Iterator<Item = (AddressType, IpAddr)> {
-        let nat = self.access_configs.iter().filter_map(|it| it.nat_ip.as_deref()?.parse().ok());
-        let ipv6 = self.internal_ipv6().or(self.external_ipv6());
-        let internal = self.network_ip.into_iter().map(|ip| (AddressType::InternalIP, ip));
-        let external = nat.map(|ip| (AddressType::ExternalIP, ip));
-        let ipv6 = ipv6.into_iter().map(|ip| (AddressType::InternalIP, ip));
-        let external_ipv6 = self.external_ipv6().into_iter().map(|ip| (AddressType::ExternalIP, ip));
-        internal.chain(external).chain(ipv6).chain(external_ipv6)
+        let nat = self.access_configs.iter().filter_map(|it| Some((AddressType::ExternalIP, ip(&it.nat_ip)?)));
+        let internal = ip(&self.network_ip).map(|ip| (AddressType::InternalIP, ip));
+        let ipv6 = self.ipv6().map(|ip| (AddressType::InternalIP, ip));
+        let external_ipv6 = self.external_ipv6().map(|ip| (AddressType::ExternalIP, ip));
+        internal.into_iter().chain(nat).chain(ipv6).chain(external_ipv6)
     }
 }
 
 impl Instance {
-    fn new(answer: InstanceAnswer, config: &crate::config::Config) -> Self {
-        let parts: Vec<_> = short(&answer.self_link).split('/').collect();
-        let [project, zone, name] = [0, 2, 4].map(|at| parts.get(at).copied().unwrap_or_default());
+    fn new(answer: InstanceAnswer, config: &Config) -> Self {
+        let [project, zone, name] = instance_of(&answer.self_link);
         let mut addresses: Vec<_> = answer.network_interfaces.iter().flat_map(Interface::addresses).collect();
         addresses.sort_by_key(|(_, ip)| ip.is_ipv6() == (config.stack == StackType::Ipv4First));
         let mut all: Vec<_> =
@@ -162,21 +122,16 @@ impl Instance {
             let dns = format!("{name}.{zone}.c.{project}.internal");
             all.extend([AddressType::InternalDNS, AddressType::Hostname].map(|kind| NodeAddress::new(kind, &dns)));
         }
-        let first = answer.network_interfaces.first();
-        let ranges = first.into_iter().flat_map(|it| &it.alias_ip_ranges);
+        let first = answer.network_interfaces.into_iter().next().unwrap_or_default();
         Self {
             id_at: if config.is_multi_project { 0 } else { project.len() + 1 },
             path: format!("{project}/{zone}/{name}").into(),
             kind: last_part(&answer.machine_type).into(),
-            is_off: matches!(
-                &*answer.status,
-                "TERMINATED" | "STOPPED" | "SUSPENDED" | "PENDING_STOP" | "DEPROVISIONING"
-            ),
-            is_settled: answer.status == "RUNNING",
+            status: answer.status,
             addresses: all.into(),
-            tags: answer.tags.items.into(),
-            pod_ranges: ranges.map(|it| (it.subnetwork_range_name.clone(), it.ip_cidr_range.clone())).collect(),
-            ipv6: first.and_then(|it| it.internal_ipv6().or(it.external_ipv6())),
+            tags: answer.tags.items,
+            ipv6: first.ipv6(),
+            pod_ranges: first.alias_ip_ranges,
         }
     }
 
@@ -193,30 +148,35 @@ impl Machine for Instance {
         last_part(&self.path)
     }
     fn is_shut_down(&self) -> bool {
-        self.is_off
+        matches!(&*self.status, "TERMINATED" | "STOPPED" | "SUSPENDED" | "PENDING_STOP" | "DEPROVISIONING")
     }
     fn is_settled(&self) -> bool {
-        self.is_settled || self.is_off
+        &*self.status == "RUNNING" || self.is_shut_down()
     }
+}
+
+/// Returns the error of the Nodes in zones that did not answer.
+fn unreachable_zones(zones: &[String]) -> Error {
+    Error::other(format!("the list of instances lacks {}, which did not answer", zones.join(", ")))
 }
 
 impl Api {
     /// Returns `true` if Nodes may be in a zone.
-    fn is_managed(&self, place: &Place, zone: &str) -> bool {
-        if self.config.is_regional { region(zone) == place.region } else { zone == place.zone }
+    fn is_managed(&self, own: &str, zone: &str) -> bool {
+        if self.config.is_regional { region(zone) == region(own) } else { zone == own }
     }
 
-    /// Lists the instances of all zones that Nodes may be in. A zone that does not answer is an error of its Nodes alone.
-    async fn instances(&self, name: Option<&str>, urgency: &Urgency) -> Result<Reading<Instance>> {
-        let (place, unreachable) = (self.place().await?, Mutex::new(Vec::new()));
-        let mut call = Call::get(LIST, &[&place.project]).list().query("maxResults", 500);
-        let filter = match (name, &*self.config.node_prefix) {
-            (Some(name), _) => Some(format!("name = \"{name}\"")),
-            (None, "") => None,
-            (None, prefix) => Some(format!("name eq {prefix}.*")),
-        };
-        call = filter.iter().fold(call, |call, filter| call.query("filter", filter));
-        let rules = Rules { what: "instances", totals: false };
+    /// Lists instances of a project in these zones, and names the zones that did not answer.
+    async fn instances(
+        &self,
+        project: &str,
+        filter: Option<String>,
+        has: impl Fn(&str) -> bool,
+        urgency: &Urgency,
+    ) -> Result<(Reading<Instance>, Vec<String>)> {
+        let call = Call::get(LIST, &[project]).list().query("maxResults", 500);
+        let call = filter.iter().fold(call, |call, filter| call.query("filter", filter));
+        let (rules, unreachable) = (Rules { what: "instances", totals: false }, Mutex::new(Vec::new()));
         let page = async |mut token: String| {
             // Pages without an instance of these zones are common in projects with several regions, and end no list.
             for _ in 0..EMPTY_PAGES {
@@ -224,17 +184,13 @@ impl Api {
                 let read = urgency.carry(|priority| self.http.read(call.clone().priority(priority)));
                 let AggregatedList { items: scopes, next_page_token, unreachables, .. } = read.await?;
                 let (mut items, mut missing) = (Vec::new(), unreachables);
-                for (scope, zone) in scopes {
-                    missing.extend(zone.warning.filter(|it| it.code != "NO_RESULTS_ON_PAGE").map(|_| scope.clone()));
-                    let is_ours = self.is_managed(&place, last_part(&scope));
-                    items.extend(
-                        zone.instances.into_iter().filter(|_| is_ours).map(|it| Instance::new(it, &self.config)),
-                    );
+                for (scope, zone) in scopes.into_iter().filter(|(scope, _)| has(last_part(scope))) {
+                    missing.extend(zone.warning.filter(|it| it.code != "NO_RESULTS_ON_PAGE").map(|_| scope));
+                    items.extend(zone.instances.into_iter().map(|it| Instance::new(it, &self.config)));
                 }
-                missing.retain(|scope| self.is_managed(&place, last_part(scope)));
+                missing.retain(|scope| has(last_part(scope)));
                 unreachable.lock().unwrap_or_else(PoisonError::into_inner).extend(missing);
-                let next = next_page_token.filter(|token| !token.is_empty());
-                match next {
+                match next_page_token.filter(|token| !token.is_empty()) {
                     Some(next) if items.is_empty() => token = next,
                     next => return Ok(Page { items, next, total: None }),
                 }
@@ -242,43 +198,88 @@ impl Api {
             Err(Error::other(format!("the list of instances has {EMPTY_PAGES} pages without an instance")))
         };
         let reading = read_pages(rules, String::new(), |it: &Instance| it.path.clone(), page).await?;
-        let unreachable = unreachable.into_inner().unwrap_or_default();
-        if unreachable.is_empty() {
-            return Ok(reading);
-        }
-        let flaw =
-            Error::other(format!("the list of instances lacks {}, which did not answer", unreachable.join(", ")));
-        let pages = reading.pages();
-        Ok(Reading::Flawed { items: reading.into_items(), pages, flaw })
+        Ok((reading, unreachable.into_inner().unwrap_or_default()))
+    }
+
+    /// Reads instances by their IDs. The absence of one is proved by a list of its zone, whichever zones Nodes may be in.
+    async fn by_ids(&self, project: &str, ids: &[String], priority: Priority) -> Vec<Result<Option<Instance>>> {
+        let filter = names_filter(ids.iter().map(|id| last_part(id)));
+        let found = self.instances(project, Some(filter), |_| true, &Urgency::of(priority)).await;
+        let found = found.and_then(|(reading, missing)| Ok((reading.complete()?.into_items(), missing)));
+        let answer = |id: &String| {
+            let (all, missing) = found.as_ref().map_err(Error::clone)?;
+            let own = all.iter().find(|it| it.id() == *id).cloned();
+            let zone = id.rsplit('/').nth(1).unwrap_or_default();
+            match own.is_none() && missing.iter().any(|scope| last_part(scope) == zone) {
+                true => Err(unreachable_zones(missing)),
+                false => Ok(own),
+            }
+        };
+        ids.iter().map(answer).collect()
+    }
+}
+
+/// Reads instances for the inventory: single reads at the same time share a request.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) api: Api,
+    batches: Arc<Coalescer<(String, Priority), String, Option<Instance>>>,
+}
+
+impl Source {
+    pub(crate) fn new(api: Api) -> Self {
+        let of_batches = api.clone();
+        let batches = Coalescer::answering_each(move |(project, priority): (String, Priority), ids: Vec<String>| {
+            let api = of_batches.clone();
+            async move {
+                let mut answers = Vec::with_capacity(ids.len());
+                for ids in ids.chunks(MOST_NAMES) {
+                    answers.extend(api.by_ids(&project, ids, priority).await);
+                }
+                answers
+            }
+        });
+        Self { api, batches: Arc::new(batches) }
     }
 }
 
 #[async_trait]
-impl MachineSource for Api {
+impl MachineSource for Source {
     type Machine = Instance;
 
+    /// Lists the instances of all zones that Nodes may be in. A zone that does not answer is an error of its Nodes alone.
     async fn list(&self, urgency: &Urgency) -> Result<Reading<Instance>> {
-        self.instances(None, urgency).await
+        let (place, prefix) = (self.api.place().await?, &self.api.config.node_prefix);
+        let filter = (!prefix.is_empty()).then(|| format!("name eq {prefix}.*"));
+        let is_ours = |zone: &str| self.api.is_managed(&place.zone, zone);
+        let (reading, missing) = self.api.instances(&place.project, filter, is_ours, urgency).await?;
+        let pages = reading.pages();
+        Ok(match missing.is_empty() {
+            true => reading,
+            false => Reading::Flawed { items: reading.into_items(), pages, flaw: unreachable_zones(&missing) },
+        })
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
-        let place = self.place().await?;
-        let (project, rest) = match self.config.is_multi_project {
-            true => id.split_once('/').unwrap_or_default(),
-            false => (&*place.project, id),
-        };
-        let (zone, name) = rest.split_once('/').unwrap_or_default();
-        let found = self.http.find(Call::get(ONE, &[project, zone, name]).priority(priority)).await?;
-        Ok(found.map(|answer| Instance::new(answer, &self.config)))
+        let project = self.api.parts(&*self.api.place().await?, id)[0].to_owned();
+        self.batches.join_at((project, priority), id.to_owned(), |_| Instant::now() + WINDOW).await
+    }
+
+    fn concurrent_reads(&self) -> usize {
+        2 * MOST_NAMES
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Instance>> {
-        Ok(self.instances(Some(name), &Urgency::of(priority)).await?.complete()?.into_items())
+        let place = self.api.place().await?;
+        let (filter, is_ours) = (names_filter([name]), |zone: &str| self.api.is_managed(&place.zone, zone));
+        let urgency = Urgency::of(priority);
+        let (reading, missing) = self.api.instances(&place.project, Some(filter), is_ours, &urgency).await?;
+        if missing.is_empty() { Ok(reading.complete()?.into_items()) } else { Err(unreachable_zones(&missing)) }
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
         let path = IDS.read(provider_id)?;
-        Ok(if self.config.is_multi_project { path } else { path.split_once('/').map_or(path, |(_, id)| id) })
+        Ok(if self.api.config.is_multi_project { path } else { path.split_once('/').map_or(path, |(_, id)| id) })
     }
 
     fn metadata(&self, instance: &Instance, node: &Node) -> InstanceMetadata {
@@ -294,27 +295,16 @@ impl MachineSource for Api {
     }
 
     fn place(&self) -> String {
-        format!("project {}", self.config.project.as_deref().unwrap_or("of the metadata server"))
+        format!("project {}", self.api.config.project.as_deref().unwrap_or("of the metadata server"))
     }
 }
 
 /// Answers look-ups of Nodes.
-pub(crate) struct Vms(pub(crate) Inventory<Api>);
-
-impl Vms {
-    fn state(&self, found: Found<Instance>, node: &Node, want: Want) -> Result<InstanceState> {
-        if let Found::There(instance) = &found
-            && instance.addresses.is_empty()
-        {
-            return Err(Error::other(format!("instance {} has no network interface", instance.path)));
-        }
-        Ok(self.0.state_of(found, node, want))
-    }
-}
+pub(crate) struct Vms(pub(crate) Inventory<Source>);
 
 #[async_trait]
 impl Instances for Vms {
-    /// A Node without a provider ID is on the instance whose name is its own up to the first dot.
+    /// Looks Nodes up. One without a provider ID is on the instance whose name is its own up to the first dot.
     async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
         let plain = |node: &Arc<Node>| match node.name.split_once('.') {
             Some((name, _)) if node.provider_id().is_none() => Arc::new(Node { name: name.into(), ..(**node).clone() }),
@@ -322,6 +312,12 @@ impl Instances for Vms {
         };
         let known: Vec<_> = nodes.iter().map(plain).collect();
         let found = self.0.find_all(&known, want.fresh, priority(want)).await;
-        nodes.iter().zip(found).map(|(node, found)| self.state(found?, node, want)).collect()
+        let state = |node: &Arc<Node>, found: Result<Found<Instance>>| match found? {
+            Found::There(it) if it.addresses.is_empty() => {
+                Err(Error::other(format!("instance {} has no network interface", it.path)))
+            }
+            found => Ok(self.0.state_of(found, node, want)),
+        };
+        nodes.iter().zip(found).map(|(node, found)| state(node, found)).collect()
     }
 }

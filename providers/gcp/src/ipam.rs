@@ -12,8 +12,7 @@ use provider_kit::inventory::{Found, Inventory};
 use provider_kit::transport::Priority;
 use serde_json::json;
 
-use crate::api::Api;
-use crate::instances::{IDS, Instance};
+use crate::instances::{AliasRange, IDS, Instance, Source};
 use crate::kubernetes::Kubernetes;
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -25,7 +24,7 @@ const NETWORK_TAINT: &str = "node.kubernetes.io/network-unavailable";
 
 /// Writes ranges to Nodes that have none.
 pub(crate) struct CloudAllocator {
-    pub(crate) instances: Inventory<Api>,
+    pub(crate) instances: Inventory<Source>,
     pub(crate) kubernetes: Kubernetes,
     /// Families of the ranges, `true` for IPv6.
     pub(crate) families: Vec<bool>,
@@ -35,9 +34,9 @@ pub(crate) struct CloudAllocator {
 
 /// Returns the Pod ranges of an instance, in the order of the families; `None` if one is missing.
 fn ranges(instance: &Instance, families: &[bool], secondary: Option<&str>) -> Option<Vec<String>> {
-    let is_named = |(name, _): &&(Box<str>, Box<str>)| secondary.is_none_or(|wanted| **name == *wanted);
+    let is_named = |it: &&AliasRange| secondary.is_none_or(|wanted| *it.subnetwork_range_name == *wanted);
     let range = |is_ipv6: &bool| match (is_ipv6, instance.ipv6) {
-        (false, _) => instance.pod_ranges.iter().find(is_named).map(|(_, range)| range.to_string()),
+        (false, _) => instance.pod_ranges.iter().find(is_named).map(|it| it.ip_cidr_range.to_string()),
         (true, Some(IpAddr::V6(ip))) => part(ip),
         (true, _) => None,
     };
@@ -78,7 +77,7 @@ impl CloudAllocator {
 
     async fn write(&self, node: &Arc<Node>, found: Result<Found<Instance>>) -> Result<()> {
         let Found::There(instance) = found? else { return Ok(()) };
-        let secondary = self.instances.source().config.secondary_range.as_deref();
+        let secondary = self.instances.source().api.config.secondary_range.as_deref();
         let Some(ranges) = ranges(&instance, &self.families, secondary) else {
             let text = "the first network interface of the instance lacks an alias range or an IPv6 address";
             self.kubernetes.cluster.events().warning(About::Node(node), "CIDRNotAvailable", text);

@@ -1,5 +1,6 @@
 //! The Kubernetes objects that the provider keeps: the ID of the cluster, finalizers of Services, and fields of Nodes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +10,17 @@ use provider_kit::cached::Cached;
 use provider_kit::cluster::ClusterView;
 use serde_json::{Value, json};
 
+use crate::config::Config;
+use crate::load_balancers::Spec;
+
 const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const CONFIG_MAP: &str = "ingress-uid";
 /// Longest age of the ID of the cluster.
 const ID_AGE: Duration = Duration::from_secs(600);
-const FINALIZER_AGE: Duration = Duration::from_secs(5);
+/// Interval of the look at Services.
+const SERVICE_INTERVAL: Duration = Duration::from_secs(5);
+/// Condition of a Service whose ports a load balancer cannot have.
+const PORTS_CONDITION: &str = "LoadBalancerPortsError";
 /// The finalizer that the framework removes when the load balancer is deleted.
 const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The finalizers of the Go program: of external and of internal load balancers.
@@ -38,21 +45,22 @@ impl Kubernetes {
         Ok((answer.status().as_u16(), serde_json::from_slice(answer.body()).unwrap_or_default()))
     }
 
-    /// Sends a merge patch; `false`: the object has changed meanwhile, or does not exist any more.
+    /// Sends a merge patch. Returns `false` if the object has changed meanwhile, or does not exist any more.
     pub(crate) async fn patch(&self, path: &str, patch: Value) -> Result<bool> {
-        let request = Request::patch(path).header("content-type", "application/merge-patch+json");
-        match self.send(request, Some(patch)).await?.0 {
-            200..300 => Ok(true),
-            404 | 409 | 422 => Ok(false),
-            status => Err(Error::other(format!("patch of {path} answered {status}"))),
-        }
+        self.patch_as("application/merge-patch+json", path, patch).await
     }
 
     /// Merges conditions by their types into the status of an object.
     pub(crate) async fn patch_status(&self, path: &str, patch: Value) -> Result<()> {
-        let request = Request::patch(format!("{path}/status"));
-        let request = request.header("content-type", "application/strategic-merge-patch+json");
-        self.send(request, Some(patch)).await.map(drop)
+        self.patch_as("application/strategic-merge-patch+json", &format!("{path}/status"), patch).await.map(drop)
+    }
+
+    async fn patch_as(&self, form: &str, path: &str, patch: Value) -> Result<bool> {
+        match self.send(Request::patch(path).header("content-type", form), Some(patch)).await?.0 {
+            200..300 => Ok(true),
+            404 | 409 | 422 => Ok(false),
+            status => Err(Error::other(format!("patch of {path} answered {status}"))),
+        }
     }
 
     /// Returns the ID of the cluster in names of shared objects, from ConfigMap `kube-system/ingress-uid`.
@@ -61,33 +69,27 @@ impl Kubernetes {
     }
 
     async fn read_id(&self) -> Result<String> {
+        let odd = |text: String| Error::other(format!("ConfigMap kube-system/{CONFIG_MAP}: {text}"));
         for _ in 0..3 {
             let (status, found) = self.send(Request::get(format!("{CONFIG_MAPS}/{CONFIG_MAP}")), None).await?;
             let text = |key: &str| found["data"][key].as_str().filter(|id| !id.is_empty()).map(str::to_owned);
             match (status, text("provider-uid").or(text("uid"))) {
                 (200, Some(id)) => return Ok(id),
-                (200, None) => {
-                    return Err(Error::invalid(format!(
-                        "ConfigMap kube-system/{CONFIG_MAP} has neither provider-uid nor uid"
-                    )));
-                }
-                (404, _) => {
-                    let id = format!("{:016x}", fastrand::u64(..));
-                    let body = json!({"metadata": {"name": CONFIG_MAP}, "data": {"uid": id, "provider-uid": id}});
-                    let request = Request::post(CONFIG_MAPS).header("content-type", "application/json");
-                    match self.send(request, Some(body)).await?.0 {
-                        201 => return Ok(id),
-                        // Another program was faster.
-                        409 => {}
-                        status => {
-                            return Err(Error::other(format!("creation of ConfigMap {CONFIG_MAP} answered {status}")));
-                        }
-                    }
-                }
-                (status, _) => return Err(Error::other(format!("read of ConfigMap {CONFIG_MAP} answered {status}"))),
+                (200, None) => return Err(odd("it has neither provider-uid nor uid; add one".to_owned())),
+                (404, _) => {}
+                (status, _) => return Err(odd(format!("the read was answered with {status}"))),
+            }
+            let id = format!("{:016x}", fastrand::u64(..));
+            let body = json!({"metadata": {"name": CONFIG_MAP}, "data": {"uid": id, "provider-uid": id}});
+            let request = Request::post(CONFIG_MAPS).header("content-type", "application/json");
+            match self.send(request, Some(body)).await?.0 {
+                201 => return Ok(id),
+                // Another program created the map.
+                409 => {}
+                status => return Err(odd(format!("the creation was answered with {status}"))),
             }
         }
-        Err(Error::other(format!("ConfigMap kube-system/{CONFIG_MAP} does not stay")))
+        Err(odd("it was created and deleted again".to_owned()))
     }
 
     /// Adds the finalizer of the Go program to a Service, so that it leaves the Service to its own kind after a migration back.
@@ -101,25 +103,57 @@ impl Kubernetes {
     }
 
     async fn set_finalizers(&self, service: &Service, all: &[String]) -> Result<bool> {
-        let meta = &service.metadata;
-        let [namespace, name] = [&meta.namespace, &meta.name].map(|it| it.as_deref().unwrap_or_default());
-        let patch = json!({"metadata": {"resourceVersion": meta.resource_version, "finalizers": all}});
-        self.patch(&format!("/api/v1/namespaces/{namespace}/services/{name}"), patch).await
+        let patch = json!({"metadata": {"resourceVersion": service.metadata.resource_version, "finalizers": all}});
+        self.patch(&path(service), patch).await
     }
 
-    /// Removes the finalizers of the Go program from Services whose load balancer the framework has deleted.
-    pub(crate) async fn remove_finalizers(self, caches: Arc<dyn Caches>) {
+    /// Removes the finalizers of the Go program from Services whose load balancer the framework has deleted, and sets the
+    /// condition of Services with several protocols.
+    pub(crate) async fn tend_services(self, caches: Arc<dyn Caches>, config: Arc<Config>) {
         loop {
-            tokio::time::sleep(FINALIZER_AGE).await;
-            for service in caches.services().iter().filter(|service| is_done(service)) {
-                let rest: Vec<_> =
-                    finalizers(service).filter(|it| !FINALIZERS.contains(it)).map(str::to_owned).collect();
-                if let Err(error) = self.set_finalizers(service, &rest).await {
-                    tracing::warn!(%error, "finalizers of a Service are not removed");
+            tokio::time::sleep(SERVICE_INTERVAL).await;
+            for service in caches.services() {
+                if let Err(error) = self.tend(&service, &config).await {
+                    tracing::warn!(%error, service = service.metadata.name, "Service not updated");
                 }
             }
         }
     }
+
+    async fn tend(&self, service: &Service, config: &Config) -> Result<()> {
+        if is_done(service) {
+            let rest: Vec<_> = finalizers(service).filter(|it| !FINALIZERS.contains(it)).map(str::to_owned).collect();
+            self.set_finalizers(service, &rest).await?;
+        }
+        let Some(status) = ports_condition(service).filter(|_| !Spec::of(service, config).spec.is_elsewhere) else {
+            return Ok(());
+        };
+        let (reason, message) = match status {
+            "True" => ("LoadBalancerMixedProtocolNotSupported", "TCP and UDP in one Service are not supported"),
+            _ => ("LoadBalancerPortsSupported", "all ports have the same protocol"),
+        };
+        let condition = json!({"type": PORTS_CONDITION, "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": jiff::Timestamp::now().to_string()});
+        self.patch_status(&path(service), json!({"status": {"conditions": [condition]}})).await
+    }
+}
+
+/// Returns the path of a Service.
+fn path(service: &Service) -> String {
+    let [namespace, name] =
+        [&service.metadata.namespace, &service.metadata.name].map(|it| it.as_deref().unwrap_or_default());
+    format!("/api/v1/namespaces/{namespace}/services/{name}")
+}
+
+/// Returns the status that the condition about ports should have; `None` if nothing needs to be written.
+fn ports_condition(service: &Service) -> Option<&'static str> {
+    let spec = service.spec.as_ref().filter(|spec| spec.type_.as_deref() == Some("LoadBalancer"))?;
+    let protocols: BTreeSet<_> =
+        spec.ports.iter().flatten().map(|it| it.protocol.as_deref().unwrap_or("TCP")).collect();
+    let conditions = service.status.iter().flat_map(|it| it.conditions.iter().flatten());
+    let before = conditions.filter(|it| it.type_ == PORTS_CONDITION).map(|it| &*it.status).next();
+    let status = if protocols.len() > 1 { "True" } else { "False" };
+    (before.unwrap_or("False") != status).then_some(status)
 }
 
 fn finalizers(service: &Service) -> impl Iterator<Item = &str> {

@@ -12,13 +12,13 @@ use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::{Inventory, Urgency};
 use provider_kit::load_balancers::Balancers;
 use provider_kit::routes::RouteTable;
-use provider_kit::transport::{Call, Leaf, Tls, network};
+use provider_kit::transport::{Call, Leaf, Method, Tls, network};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::api::Api;
+use crate::api::{Api, BACKEND_SERVICE, CHECK, FIREWALL, ROUTE, RULE, TARGET_POOL};
 use crate::config::Config;
-use crate::instances::Vms;
+use crate::instances::{Source, Vms};
 use crate::ipam::CloudAllocator;
 use crate::kubernetes::Kubernetes;
 use crate::load_balancers::load_balancers;
@@ -64,7 +64,8 @@ impl Gce {
         let api = Api::new(config, setup, leaf)?;
         let cluster = ClusterView::new(EVENT_SOURCE);
         let (kubernetes, cluster_name, caches) = (Kubernetes::new(cluster.clone()), Arc::default(), Arc::default());
-        let inventory = Inventory::new(api.clone()).max_age(api.config.max_age).measured(api.http.metrics());
+        let inventory =
+            Inventory::new(Source::new(api.clone())).max_age(api.config.max_age).measured(api.http.metrics());
         let routes = NodeRoutes { instances: inventory.clone(), cluster_name: Arc::clone(&cluster_name) };
         Ok(Self {
             load_balancers: load_balancers(&inventory, &kubernetes, &caches),
@@ -107,19 +108,22 @@ impl CloudProvider for Gce {
             return findings;
         }
         let Ok(place) = self.api.place().await else { return findings };
-        let (own, network, region) = (&*place.project, &*place.network_project, &*place.region);
-        let lists = [
-            ("instances", Call::get("/projects/{project}/aggregated/instances", &[own])),
-            ("forwarding rules", Call::get("/projects/{project}/regions/{region}/forwardingRules", &[own, region])),
-            ("target pools", Call::get("/projects/{project}/regions/{region}/targetPools", &[own, region])),
-            ("backend services", Call::get("/projects/{project}/regions/{region}/backendServices", &[own, region])),
-            ("health checks", Call::get("/projects/{project}/global/healthChecks", &[own])),
-            ("firewalls", Call::get("/projects/{project}/global/firewalls", &[network])),
-            ("routes", Call::get("/projects/{project}/global/routes", &[network])),
+        let kinds = [
+            ("forwarding rules", RULE),
+            ("target pools", TARGET_POOL),
+            ("backend services", BACKEND_SERVICE),
+            ("health checks", CHECK),
+            ("firewalls", FIREWALL),
+            ("routes", ROUTE),
         ];
-        let first = lists.map(|(what, call)| (what, call.list().query("maxResults", 1)));
-        findings.extend(permissions(&self.api.http, first).await);
-        let zones = Call::get("/projects/{project}/zones", &[own]);
+        let first = |call: Call| call.list().query("maxResults", 1);
+        let instances = Call::get("/projects/{project}/aggregated/instances", &[&place.project]);
+        let mut lists: Vec<(&'static str, Call)> = vec![("instances", first(instances))];
+        for (what, kind) in kinds {
+            lists.push((what, first(place.all(Method::GET, kind, ""))));
+        }
+        findings.extend(permissions(&self.api.http, lists).await);
+        let zones = Call::get("/projects/{project}/zones", &[&place.project]);
         let zones = self.api.list(zones, &Urgency::default(), |it: &Zone| it.name.clone()).await;
         findings.push(match zones {
             Ok(known) => unavailable("zone", "`local-zone`", &place.zone, known.iter().map(|it| &*it.name))
@@ -138,7 +142,7 @@ impl CloudProvider for Gce {
             let stop = context.shutdown.clone();
             tokio::spawn(async move { stop.run_until_cancelled(task).await });
         };
-        until(Box::pin(self.kubernetes.clone().remove_finalizers(caches)));
+        until(Box::pin(self.kubernetes.clone().tend_services(caches, Arc::clone(&self.api.config))));
         if let Some(families) = self.api.config.pod_families.clone() {
             let (instances, kubernetes) = (self.instances.0.clone(), self.kubernetes.clone());
             until(Box::pin(CloudAllocator { instances, kubernetes, families, waiting: HashMap::new() }.run()));

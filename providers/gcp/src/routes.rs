@@ -4,10 +4,10 @@ use cloud_provider::{Error, Node, Result, Route, async_trait};
 use provider_kit::inventory::{Found, Inventory, Key, Machine as _, MachineSource as _, Urgency};
 use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, Target};
 use provider_kit::transport::{Call, Method, Priority};
-use serde::Deserialize;
 use serde_json::json;
 
-use crate::api::{Api, Place, ROUTE, name, short};
+use crate::api::{Api, Place, ROUTE, instance_of, name, short, wire};
+use crate::instances::{Source, Warning};
 
 /// The description of routes to Nodes, as the Go program writes it.
 const DESCRIPTION: &str = "k8s-node-route";
@@ -16,34 +16,20 @@ const CLUSTER_NAME: usize = 26;
 
 /// The routes of one cluster.
 pub(crate) struct NodeRoutes {
-    pub(crate) instances: Inventory<Api>,
+    pub(crate) instances: Inventory<Source>,
     pub(crate) cluster_name: std::sync::Arc<std::sync::OnceLock<String>>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RouteAnswer {
-    name: String,
-    #[serde(default)]
-    dest_range: String,
-    next_hop_instance: Option<String>,
-    #[serde(default)]
-    network: String,
-    #[serde(default)]
-    description: String,
-    #[serde(default)]
-    warnings: Vec<Warning>,
-}
-
-#[derive(Deserialize)]
-struct Warning {
-    #[serde(default)]
-    code: String,
+wire! {
+    struct RouteAnswer {
+        name: String, dest_range: String, next_hop_instance: Option<String>, network: String, description: String,
+        warnings: Vec<Warning>,
+    }
 }
 
 impl NodeRoutes {
     fn api(&self) -> &Api {
-        self.instances.source()
+        &self.instances.source().api
     }
 
     /// Returns the beginning of the names of the cluster's routes.
@@ -54,8 +40,7 @@ impl NodeRoutes {
 
     /// Returns the ID of the instance that a route leads to, as provider IDs have it.
     fn machine_of(&self, url: &str) -> String {
-        let parts: Vec<_> = short(url).split('/').collect();
-        let [project, zone, name] = [0, 2, 4].map(|at| parts.get(at).copied().unwrap_or_default());
+        let [project, zone, name] = instance_of(url);
         let id = format!("{zone}/{name}");
         if self.api().config.is_multi_project { format!("{project}/{id}") } else { id }
     }
@@ -66,16 +51,6 @@ impl NodeRoutes {
         let id = self.machine_of(&url);
         let target = if is_gone { Target::Gone(id) } else { Target::Machine { id, name: name(&url).to_owned() } };
         Some(CloudRoute { name: answer.name, destination: answer.dest_range, target, ..CloudRoute::default() })
-    }
-
-    /// Returns the URL of the instance that a route leads to.
-    fn instance_url(&self, place: &Place, id: &str) -> String {
-        let (project, rest) = match self.api().config.is_multi_project {
-            true => id.split_once('/').unwrap_or_default(),
-            false => (&*place.project, id),
-        };
-        let (zone, name) = rest.split_once('/').unwrap_or_default();
-        format!("{}/projects/{project}/zones/{zone}/instances/{name}", place.base)
     }
 }
 
@@ -91,12 +66,15 @@ impl RouteCloud for NodeRoutes {
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Option<&'a str> {
-        self.api().machine_id(provider_id).ok()
+        self.instances.source().machine_id(provider_id).ok()
     }
 
     async fn lead(&self, node: &Node, _: &Route, _: IpNet) -> Result<(Vec<String>, Target)> {
-        let key =
-            node.provider_id().map(|id| self.api().machine_id(id)).transpose()?.map_or(Key::Name(&node.name), Key::Id);
+        let key = node
+            .provider_id()
+            .map(|id| self.instances.source().machine_id(id))
+            .transpose()?
+            .map_or(Key::Name(&node.name), Key::Id);
         match self.instances.find(key, false, Priority::Ordinary).await? {
             Found::There(it) => {
                 Ok((Vec::new(), Target::Machine { id: it.id().to_owned(), name: it.name().to_owned() }))
@@ -116,11 +94,13 @@ impl RouteCloud for NodeRoutes {
         let Target::Machine { id, .. } = &route.target else {
             return Err(Error::invalid(format!("the route to {} leads to no instance", route.destination)));
         };
+        let [project, zone, instance] = api.parts(&place, id);
+        let url = Place { project: project.to_owned(), ..(*place).clone() }.instance(zone, instance);
         // The name follows from the range: a route that was created and not reported is not created again.
         let range = route.destination.replace(['.', '/', ':'], "-").trim_matches('-').to_owned();
         let body = json!({
             "name": self.prefix() + &range, "description": DESCRIPTION, "destRange": route.destination,
-            "nextHopInstance": self.instance_url(&place, id), "network": place.network, "priority": 1000,
+            "nextHopInstance": url, "network": place.network, "priority": 1000,
         });
         match api.change(place.all(Method::POST, ROUTE, "").json(&body)).await {
             Err(error) if error.is_conflict() && self.list().await?.iter().any(|it| it.is_same(route)) => Ok(()),

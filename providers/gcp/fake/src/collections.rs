@@ -8,7 +8,7 @@ use crate::references::{check, check_users, complete};
 use crate::{Answer, Asked, Gcp, invalid, not_found, refuse, singular};
 
 /// Returns `true` if an object fits a filter: `name eq REGEX`, `(a = "x") OR (a = "y")`, `(a eq x) (b eq y)`.
-fn fits(object: &Value, filter: &str) -> Result<bool, Refused> {
+pub(crate) fn fits(object: &Value, filter: &str) -> Result<bool, Refused> {
     if filter.contains(" OR ") {
         return filter.split(" OR ").map(|part| fits(object, part)).try_fold(false, |any, part| Ok(any || part?));
     }

@@ -3,7 +3,7 @@
 use fake_cloud::Reply;
 use serde_json::{Value, json};
 
-use crate::collections::{cut, shown, token};
+use crate::collections::{cut, fits, shown, token};
 use crate::{Answer, Asked, Gcp, PROJECT, REGION};
 
 impl Gcp {
@@ -63,15 +63,14 @@ pub(crate) fn aggregated(cloud: &mut Gcp, asked: &Asked) -> Answer {
     let prefix = format!("{}/zones/", asked.id());
     let is_its = |path: &str| path.starts_with(&prefix) && path.rsplit('/').nth(1) == Some(&collection);
     let is_reachable = |path: &str| !cloud.unreachable.iter().any(|zone| path.contains(&format!("/zones/{zone}/")));
-    let filter = asked.query("filter").unwrap_or_default();
-    let name = filter.strip_prefix("name = ").map(|it| it.trim_matches('"'));
-    let pattern = filter.strip_prefix("name eq ").and_then(|it| regex_lite::Regex::new(&format!("^(?:{it})$")).ok());
-    let fits = |it: &Value| {
-        let own = it["name"].as_str().unwrap_or_default();
-        name.is_none_or(|name| own == name) && pattern.as_ref().is_none_or(|it| it.is_match(own))
-    };
-    let found = cloud.objects.iter().filter(|(path, it)| is_its(path) && is_reachable(path) && fits(it));
-    let page = cut(cloud, asked, found.map(|(path, it)| (path.clone(), it.clone())).collect())?;
+    let filter = asked.query("filter").filter(|it| !it.is_empty());
+    let mut found = Vec::new();
+    for (path, it) in cloud.objects.iter().filter(|(path, _)| is_its(path) && is_reachable(path)) {
+        if filter.map_or(Ok(true), |filter| fits(it, filter))? {
+            found.push((path.clone(), it.clone()));
+        }
+    }
+    let page = cut(cloud, asked, found)?;
     let mut scopes = json!({});
     let next = token(&page, asked);
     for (path, it) in page.items {

@@ -3,13 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{
-    Actual, Applied, Attributes, Change, Difference, Machines, Operation, Part, Targets,
-};
+use provider_kit::load_balancers::{Applied, Attributes, Change, Difference, Machines, Operation, Part, Targets};
 use provider_kit::transport::{Call, Method};
 use serde_json::{Value, json};
 
-use super::firewalls::FirewallChange;
 use super::names::{ADDRESSES, FIREWALLS, LbNames, object};
 use super::objects::{Address, Description, Rule, body, service_description};
 use super::spec::Spec;
@@ -107,76 +104,70 @@ impl Session<'_> {
         }
         match operation {
             Operation::Create { part: Part::Listener(_), attributes } => {
-                self.replace_rule(attributes, &[]).await.map(Some)
+                return self.replace_rule(attributes, &[]).await.map(Some);
             }
             Operation::Update { part: Part::Listener(_), attributes, changes } => {
-                self.replace_rule(attributes, changes).await.map(Some)
+                return self.replace_rule(attributes, changes).await.map(Some);
             }
-            Operation::Create { part, attributes } => self.create(part, attributes).await.map(|()| None),
-            Operation::Update { part, attributes, changes } => {
-                self.update(part, attributes, changes).await.map(|()| None)
-            }
-            Operation::Delete { part } => self.delete(part).await.map(|()| None),
-            Operation::AddTargets { pool, targets } => self.add(pool, targets).await.map(|()| None),
-            Operation::RemoveTargets { pool, targets } => self.remove(pool, targets).await.map(|()| None),
-            Operation::Tag => self.tag().await.map(|()| None),
-            Operation::Untag => Ok(None),
+            Operation::Create { part, attributes } => self.create(part, attributes).await?,
+            Operation::Update { part, attributes, changes } => self.update(part, attributes, changes).await?,
+            Operation::Delete { part } => self.delete(part).await?,
+            Operation::AddTargets { pool, targets } => self.add(pool, targets).await?,
+            Operation::RemoveTargets { pool, targets } => self.remove(pool, targets).await?,
+            Operation::Tag => self.tag().await?,
+            Operation::Untag => {}
         }
+        Ok(None)
     }
 
-    /// Returns what there is after the first operations, with a forwarding rule as the cloud shows it.
+    /// Returns the load balancer after the first operations, with a forwarding rule as the cloud shows it.
     async fn planned_again(mut self, at: usize, rule: Rule) -> Result<Applied> {
         self.finish().await?;
-        let mut outcome = self.change.outcome(at + 1).unwrap_or_default();
-        let held: Option<Address> = self.cloud.api.find(self.place, ADDRESS, &self.names.name).await?;
-        let mut tree = outcome.tree.take().unwrap_or_default();
+        let mut tree = self.change.outcome(at + 1).and_then(|it| it.tree).unwrap_or_default();
         if let Some(Part::Listener(port)) = self.change.operations[at].part() {
             tree.parts.retain(|part, _| !matches!(part, Part::Listener(_)));
             let pool = rule.backend().map(crate::api::tail).unwrap_or_default().to_owned();
             tree = tree.listener(port.number, port.protocol.clone(), &pool, rule.observed()?);
         }
-        if let Some(address) = held {
-            tree = tree.part(Part::created_after(ADDRESSES, &*self.names.name), Attributes::observed(&address)?);
+        if let Some(held) = self.cloud.api.find::<Address>(self.place, ADDRESS, &self.names.name).await? {
+            tree = tree.part(Part::created_after(ADDRESSES, &*self.names.name), Attributes::observed(&held)?);
         }
-        let service = rule.description().service;
-        Ok(Applied::PlanAgain(Box::new(Actual {
-            id: self.names.name.clone(),
-            name: self.names.name.clone(),
-            owner_tags: rule.owner_tags(),
-            labels: [(snapshot::SERVICE.to_owned(), service)].into(),
-            legacy_owner: Some(self.names.name.clone()),
-            ingress: rule.ip.as_deref().map(Actual::ip).into_iter().collect(),
-            tree: Some(tree),
-            ..Actual::default()
-        })))
+        Ok(Applied::PlanAgain(Box::new(snapshot::load_balancer(&self.names.name, Some(&rule), tree))))
+    }
+
+    /// Begins a change of a firewall.
+    async fn firewall(&mut self, method: Method, name: &str, settings: &Attributes) -> Result<()> {
+        let operation = self.cloud.change_firewall(method, name, settings, self.change.identity.service).await?;
+        self.pending.extend(operation);
+        Ok(())
+    }
+
+    /// Returns the request for a new pool with these targets: a target pool takes the first of them, a backend service all.
+    async fn new_pool(&mut self, kind: Kind, name: &str, settings: &Attributes, targets: &Targets) -> Result<Call> {
+        let mut body = body(name, settings);
+        if kind == TARGET_POOL {
+            self.created = targets.iter().take(AT_CREATION).collect();
+            body["instances"] = self.created.iter().map(|it| self.instance(it)).collect();
+            body["description"] = service_description(&self.spec.service).into();
+        } else {
+            self.created = targets.clone();
+            body["backends"] = self.fill_groups(targets).await?;
+            body["loadBalancingScheme"] = "INTERNAL".into();
+        }
+        self.expand_checks(&mut body);
+        Ok(self.place.all(Method::POST, kind, "").json(&body))
     }
 
     async fn create(&mut self, part: &Part, settings: &Attributes) -> Result<()> {
         let own = self.names.name.clone();
         let Some((kind, name)) = object(part, &own) else { return Ok(()) };
-        let mut body = body(name, settings);
         let sent = match part {
-            Part::Pool(_) if kind == TARGET_POOL => {
-                let targets = self.targets_to_add(part);
-                self.created = targets.iter().take(AT_CREATION).collect();
-                body["instances"] = self.created.iter().map(|it| self.instance(it)).collect();
-                body["description"] = service_description(&self.spec.service).into();
-                self.expand_checks(&mut body);
-                self.begin(self.place.all(Method::POST, kind, "").json(&body)).await
-            }
             Part::Pool(_) => {
-                self.created = self.targets_to_add(part);
-                body["backends"] = self.fill_groups(&self.created.clone()).await?;
-                body["loadBalancingScheme"] = "INTERNAL".into();
-                self.expand_checks(&mut body);
-                self.begin(self.place.all(Method::POST, kind, "").json(&body)).await
+                let call = self.new_pool(kind, name, settings, &self.targets_to_add(part)).await?;
+                self.begin(call).await
             }
-            _ if part.is_of_kind(FIREWALLS) => {
-                let service = self.change.identity.service;
-                let operation = self.cloud.change_firewall(FirewallChange::Create, name, settings, service).await;
-                operation.map(|operation| self.pending.extend(operation))
-            }
-            _ => self.begin(self.place.all(Method::POST, kind, "").json(&body)).await,
+            _ if part.is_of_kind(FIREWALLS) => self.firewall(Method::POST, name, settings).await,
+            _ => self.begin(self.place.all(Method::POST, kind, "").json(&body(name, settings))).await,
         };
         match sent {
             // Another Service was faster to create what they share.
@@ -189,10 +180,7 @@ impl Session<'_> {
         let own = self.names.name.clone();
         let Some((kind, name)) = object(part, &own) else { return Ok(()) };
         if part.is_of_kind(FIREWALLS) {
-            let service = self.change.identity.service;
-            let operation = self.cloud.change_firewall(FirewallChange::Update, name, settings, service).await?;
-            self.pending.extend(operation);
-            return Ok(());
+            return self.firewall(Method::PATCH, name, settings).await;
         }
         if kind == TARGET_POOL || changes.iter().any(|it| it.key == "protocol") {
             return self.replace_pool(part, kind, name, settings).await;
@@ -215,19 +203,11 @@ impl Session<'_> {
         }
         self.delete_object(kind, name).await?;
         let Part::Pool(pool) = part else { return Ok(()) };
-        let mut body = body(name, settings);
         let targets = tree.map(|tree| tree.targets_of(pool)).unwrap_or_default();
-        self.expand_checks(&mut body);
+        let call = self.new_pool(kind, name, settings, &targets).await?;
+        self.cloud.api.change(call).await?;
         if kind == TARGET_POOL {
-            let (first, rest): (Vec<_>, Vec<_>) = targets.iter().enumerate().partition(|(at, _)| *at < AT_CREATION);
-            body["instances"] = first.iter().map(|(_, it)| self.instance(it)).collect();
-            body["description"] = service_description(&self.spec.service).into();
-            self.cloud.api.change(self.place.all(Method::POST, kind, "").json(&body)).await?;
-            self.add(pool, &rest.iter().map(|(_, it)| *it).collect()).await?;
-        } else {
-            body["backends"] = self.fill_groups(&targets).await?;
-            body["loadBalancingScheme"] = "INTERNAL".into();
-            self.cloud.api.change(self.place.all(Method::POST, kind, "").json(&body)).await?;
+            self.add(pool, &targets).await?;
         }
         self.finish().await?;
         Err(Error::conflict(format!("{part} was replaced; its forwarding rule is created again")))
@@ -330,10 +310,7 @@ impl Session<'_> {
             return Ok(());
         }
         if part.is_of_kind(FIREWALLS) {
-            let (change, service) = (FirewallChange::Delete, self.change.identity.service);
-            let operation = self.cloud.change_firewall(change, name, &Attributes::default(), service).await?;
-            self.pending.extend(operation);
-            return Ok(());
+            return self.firewall(Method::DELETE, name, &Attributes::default()).await;
         }
         if is_of_check && is_internal && !self.cloud.groups.store().delete(&self.names.cluster_id).await? {
             self.is_kept = true;
@@ -377,17 +354,14 @@ impl Session<'_> {
     /// Returns the URL of the instance that a target is.
     fn instance(&self, target: &str) -> String {
         let (zone, name) = target.split_once(':').unwrap_or_default();
-        format!("{}/projects/{}/zones/{zone}/instances/{name}", self.place.base, self.place.project)
+        self.place.instance(zone, name)
     }
 
     /// Replaces the short names of health checks by their URLs.
     fn expand_checks(&self, body: &mut Value) {
-        for check in body["healthChecks"].as_array_mut().into_iter().flatten() {
+        for check in body.get_mut("healthChecks").and_then(Value::as_array_mut).into_iter().flatten() {
             let path = check.as_str().unwrap_or_default();
             *check = format!("{}/projects/{}/global/{path}", self.place.base, self.place.project).into();
-        }
-        if body["healthChecks"].is_null() {
-            body.as_object_mut().map(|it| it.remove("healthChecks"));
         }
     }
 
@@ -399,7 +373,7 @@ impl Session<'_> {
         match self.add_all(pool, &rest).await {
             // The Node of an instance that does not exist must not keep others from being served.
             Err(refused) if refused.is_not_found() || refused.is_invalid() => {
-                let known = Machines::ids(&self.cloud.api).await?;
+                let known = Machines::ids(self.cloud.instances.source()).await?;
                 let known: BTreeSet<_> = known.iter().filter_map(super::target).collect();
                 let existing: Targets = rest.iter().filter(|it| known.contains(*it)).collect();
                 if existing.len() == rest.len() || known.is_empty() {
@@ -435,12 +409,7 @@ impl Session<'_> {
             return self.change_instances(REMOVE, pool, targets).await;
         }
         for (zone, names) in by_zone(targets) {
-            let key = (zone, self.names.group());
-            let edit = move |group: &mut super::groups::Group| {
-                group.members.retain(|it| !names.contains(it));
-                Ok(())
-            };
-            self.cloud.groups.edit(&key, edit).await?;
+            self.edit_group(zone, move |members| members.retain(|it| !names.contains(it))).await?;
         }
         Ok(())
     }
@@ -454,6 +423,18 @@ impl Session<'_> {
         Ok(())
     }
 
+    async fn edit_group(
+        &self,
+        zone: String,
+        edit: impl Fn(&mut BTreeSet<String>) + Send + Sync + 'static,
+    ) -> Result<()> {
+        let edit = move |group: &mut super::groups::Group| {
+            edit(&mut group.members);
+            Ok(())
+        };
+        self.cloud.groups.edit(&(zone, self.names.group()), edit).await.map(drop)
+    }
+
     /// Adds instances to the groups of their zones, and returns these as backends of a backend service.
     async fn fill_groups(&self, targets: &Targets) -> Result<Value> {
         let (mut backends, group) = (Vec::new(), self.names.group());
@@ -462,11 +443,7 @@ impl Session<'_> {
                 "{}/projects/{}/zones/{zone}/instanceGroups/{group}", self.place.base, self.place.project
             )}));
             if !self.cloud.api.config.skips_groups {
-                let edit = move |group: &mut super::groups::Group| {
-                    group.members.extend(names.iter().cloned());
-                    Ok(())
-                };
-                self.cloud.groups.edit(&(zone, group.clone()), edit).await?;
+                self.edit_group(zone, move |members| members.extend(names.iter().cloned())).await?;
             }
         }
         Ok(backends.into())

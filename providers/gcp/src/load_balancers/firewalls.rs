@@ -1,6 +1,8 @@
 //! Changes of firewalls. Those of a shared network may be another team's business: then an event has the command.
 
-use cloud_provider::{About, Error, Result, Service};
+use std::sync::PoisonError;
+
+use cloud_provider::{About, Result, Service};
 use provider_kit::load_balancers::Attributes;
 use provider_kit::transport::Method;
 use serde_json::Value;
@@ -8,14 +10,6 @@ use serde_json::Value;
 use super::GceLoadBalancers;
 use super::objects::body;
 use crate::api::{FIREWALL, Place, name};
-
-/// A change of a firewall.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FirewallChange {
-    Create,
-    Update,
-    Delete,
-}
 
 fn texts(value: &Value) -> Vec<String> {
     let mut texts: Vec<_> =
@@ -39,13 +33,13 @@ fn specs(effects: &Value) -> Vec<String> {
 }
 
 /// Returns the gcloud command that makes a change.
-pub(super) fn command(change: FirewallChange, firewall: &str, settings: &Value, place: &Place) -> String {
+pub(super) fn command(method: &Method, firewall: &str, settings: &Value, place: &Place) -> String {
     let project = format!("--project {}", place.network_project);
     let mut words = vec!["gcloud compute firewall-rules".to_owned()];
-    match change {
-        FirewallChange::Delete => return format!("{} delete {firewall} {project}", words[0]),
-        FirewallChange::Create => words.push(format!("create {firewall} --network {}", name(&place.network))),
-        FirewallChange::Update => words.push(format!("update {firewall}")),
+    match *method {
+        Method::DELETE => return format!("{} delete {firewall} {project}", words[0]),
+        Method::POST => words.push(format!("create {firewall} --network {}", name(&place.network))),
+        _ => words.push(format!("update {firewall}")),
     }
     words.push(format!("--description {:?}", settings["description"].as_str().unwrap_or_default()));
     let lists = [
@@ -68,33 +62,35 @@ impl GceLoadBalancers {
     /// to its administrator, whom an event tells the command.
     pub(super) async fn change_firewall(
         &self,
-        change: FirewallChange,
+        method: Method,
         firewall: &str,
         settings: &Attributes,
         service: &Service,
     ) -> Result<Option<String>> {
         let place = self.api.place().await?;
         let mut body = body(firewall, settings);
-        let text = || {
-            let command = command(change, firewall, &body, &place);
-            format!("Firewall change required by security admin: `{command}`")
-        };
-        let (text, reason) = (text(), "LoadBalancerManualChange");
+        let command = command(&method, firewall, &body, &place);
+        let (text, reason) =
+            (format!("Firewall change required by security admin: `{command}`"), "LoadBalancerManualChange");
         body["network"] = place.network.as_str().into();
-        let call = match change {
-            FirewallChange::Create => place.all(Method::POST, FIREWALL, "").json(&body),
-            FirewallChange::Update => place.one(Method::PATCH, FIREWALL, firewall).json(&body),
-            FirewallChange::Delete => place.one(Method::DELETE, FIREWALL, firewall),
+        let is_deletion = method == Method::DELETE;
+        let call = match method {
+            Method::POST => place.all(method, FIREWALL, "").json(&body),
+            Method::DELETE => place.one(method, FIREWALL, firewall),
+            _ => place.one(method, FIREWALL, firewall).json(&body),
         };
         match self.api.begin(call).await {
             Err(error) if place.is_shared() && error.is_unauthorized() => {
                 if self.notices.is_first(About::Service(service), reason, &text) {
                     self.kubernetes.cluster.events().normal(About::Service(service), reason, &text);
                 }
+                if is_deletion {
+                    self.kept_firewalls.lock().unwrap_or_else(PoisonError::into_inner).insert(firewall.to_owned());
+                }
                 Ok(None)
             }
-            Err(error) if change == FirewallChange::Delete && error.is_not_found() => Ok(None),
-            Err(error) if error.is_unauthorized() => Err(Error::context(error, "the role needs compute.firewalls.*")),
+            Err(error) if is_deletion && error.is_not_found() => Ok(None),
+            Err(error) if error.is_unauthorized() => Err(error.context("the role needs compute.firewalls.*")),
             outcome => outcome,
         }
     }
@@ -116,13 +112,13 @@ mod tests {
         let settings = json!({"description": "{\"a\":\"b\"}", "allowed": [{"IPProtocol": "tcp", "ports": ["80", "443"]}],
             "sourceRanges": ["0.0.0.0/0"], "destinationRanges": ["1.2.3.4"], "targetTags": ["b", "a"], "priority": 1000});
         assert_eq!(
-            command(FirewallChange::Create, "fw", &settings, &place),
+            command(&Method::POST, "fw", &settings, &place),
             "gcloud compute firewall-rules create fw --network net --description \"{\\\"a\\\":\\\"b\\\"}\" \
              --allow tcp:443,tcp:80 --source-ranges 0.0.0.0/0 --destination-ranges 1.2.3.4 --target-tags a,b \
              --priority 1000 --project host"
         );
         assert_eq!(
-            command(FirewallChange::Delete, "fw", &settings, &place),
+            command(&Method::DELETE, "fw", &settings, &place),
             "gcloud compute firewall-rules delete fw --project host"
         );
     }

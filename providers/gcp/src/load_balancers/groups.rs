@@ -110,7 +110,7 @@ impl Groups {
                 outcome => outcome?,
             }
         }
-        let url = |it: &String| json!({"instance": format!("{}/projects/{}/zones/{zone}/instances/{it}", place.base, place.project)});
+        let url = |it: &String| json!({"instance": place.instance(zone, it)});
         let removed = group.seen.difference(&group.members);
         for (action, changed) in [(ACTIONS[2], removed), (ACTIONS[1], group.members.difference(&group.seen))] {
             let instances: Vec<Value> = changed.map(url).collect();

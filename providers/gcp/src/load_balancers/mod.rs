@@ -9,7 +9,7 @@ mod snapshot;
 mod spec;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cloud_provider::{
     Caches, Cluster, Error, Node, Result, Service, TargetHealth, async_trait, default_load_balancer_name,
@@ -33,9 +33,10 @@ use self::groups::Groups;
 use self::names::{ADDRESSES, CHECKS, FIREWALLS, HTTP_CHECKS, LbNames};
 use self::objects::{Check, Firewall, Pool, Ports, Rule, firewall_description, service_description};
 use self::snapshot::Snapshot;
-use self::spec::{MOST_PORTS, Spec};
+use self::spec::MOST_PORTS;
+pub(crate) use self::spec::Spec;
 use crate::api::{Api, Place, TARGET_POOL, short};
-use crate::instances::IDS;
+use crate::instances::{IDS, Source};
 use crate::kubernetes::Kubernetes;
 
 /// The path and the port at which kube-proxy says whether a Node takes traffic.
@@ -48,24 +49,26 @@ const MOST_OF_A_GROUP: usize = 1000;
 /// The load balancers of a region.
 pub(crate) struct GceLoadBalancers {
     api: Api,
-    instances: Inventory<Api>,
+    instances: Inventory<Source>,
     kubernetes: Kubernetes,
     notices: Notices,
     groups: SharedDocuments<Groups>,
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
+    /// Names of firewalls of a shared network that may not be deleted: they keep no Service.
+    kept_firewalls: Mutex<BTreeSet<String>>,
 }
 
 pub(crate) fn load_balancers(
-    instances: &Inventory<Api>,
+    instances: &Inventory<Source>,
     kubernetes: &Kubernetes,
     caches: &Arc<OnceLock<Arc<dyn Caches>>>,
 ) -> Balancers {
-    let api = instances.source().clone();
+    let (api, machines) = (instances.source().api.clone(), Arc::new(instances.source().clone()));
     let groups = SharedDocuments::new(Groups { api: api.clone(), members: Cached::default() });
     let notices = Notices::new(kubernetes.cluster.events().clone());
     let (instances, kubernetes, caches) = (instances.clone(), kubernetes.clone(), Arc::clone(caches));
-    let machines = Arc::new(api.clone());
-    let cloud = GceLoadBalancers { api, instances, kubernetes, notices, groups, caches };
+    let kept_firewalls = Mutex::default();
+    let cloud = GceLoadBalancers { api, instances, kubernetes, notices, groups, caches, kept_firewalls };
     Balancers::of(cloud, machines, Options::default())
 }
 
@@ -240,10 +243,13 @@ impl GceLoadBalancers {
             let (place, names) = (self.api.place().await?, self.names(name).await?);
             let snapshot = Snapshot::of_one(self, &place, &names, leaving).await?;
             let found = snapshot.actual(&names, self.api.config.removes_denials)?;
-            // Firewalls of a shared network may be its administrator's to delete, and keep no Service.
-            let is_more =
-                |it: &Actual| it.tree.iter().any(|tree| tree.parts.keys().any(|part| !part.is_of_kind(FIREWALLS)));
-            Ok(found.filter(|actual| leaving.is_none() || !place.is_shared() || is_more(actual)))
+            let kept = self.kept_firewalls.lock().unwrap_or_else(PoisonError::into_inner);
+            let counts = |part: &Part| match part {
+                Part::CreatedBefore(it) | Part::CreatedAfter(it) if it.kind == FIREWALLS => !kept.contains(&*it.name),
+                _ => true,
+            };
+            let is_more = |it: &Actual| it.tree.iter().any(|tree| tree.parts.keys().any(counts));
+            Ok(found.filter(|actual| leaving.is_none() || is_more(actual)))
         };
         read.boxed()
     }
@@ -374,7 +380,7 @@ impl LoadBalancerCloud for GceLoadBalancers {
         let place = self.api.place().await?;
         let health = async |target: &str| {
             let (zone, instance) = target.split_once(':').unwrap_or_default();
-            let body = json!({"instance": format!("{}/projects/{}/zones/{zone}/instances/{instance}", place.base, place.project)});
+            let body = json!({"instance": place.instance(zone, instance)});
             let path = "/projects/{project}/regions/{region}/targetPools/{name}/getHealth";
             let call = place.action(Method::POST, TARGET_POOL, path, "", name).json(&body).reading();
             let state = self.api.http.read::<Value>(call).await?;

@@ -18,49 +18,95 @@ const TIMEOUT: u32 = 1;
 const HEALTHY: u32 = 1;
 const UNHEALTHY: u32 = 3;
 
-/// A forwarding rule. Each change replaces it.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Rule {
-    #[serde(skip_serializing)]
-    pub(super) name: String,
-    #[serde(rename = "IPAddress")]
-    pub(super) ip: Option<String>,
-    #[serde(rename = "IPProtocol")]
-    pub(super) protocol: Option<String>,
-    pub(super) port_range: Option<String>,
-    pub(super) ports: Option<Vec<String>>,
-    pub(super) all_ports: Option<bool>,
-    pub(super) load_balancing_scheme: Option<String>,
-    pub(super) network_tier: Option<String>,
-    pub(super) allow_global_access: Option<bool>,
-    pub(super) subnetwork: Option<String>,
-    #[serde(skip_serializing)]
-    pub(super) target: Option<String>,
-    #[serde(skip_serializing)]
-    pub(super) backend_service: Option<String>,
-    #[serde(skip_serializing)]
-    pub(super) description: String,
-    #[serde(skip_serializing)]
-    pub(super) labels: BTreeMap<String, String>,
-    pub(super) label_fingerprint: Option<String>,
-    pub(super) creation_timestamp: Option<String>,
+/// Declares objects of the API with the rules by which their fields change.
+macro_rules! resources {
+    ($($(#[$of:meta])* struct $name:ident { $($(#[$meta:meta])* $field:ident: $kind:ty $(= [$($rule:expr),*])?),* $(,)? })*) => {
+        $(
+            $(#[$of])*
+            #[derive(Clone, Debug, Default, Deserialize, Serialize)]
+            #[serde(rename_all = "camelCase", default)]
+            pub(super) struct $name { $($(#[$meta])* pub(super) $field: $kind),* }
+
+            impl Resource for $name {
+                const FIELDS: &'static [Field] = &[$($($($rule,)*)?)*];
+            }
+        )*
+    };
 }
 
-impl Resource for Rule {
-    const FIELDS: &'static [Field] = &[
-        Field::update("IPAddress"),
-        Field::update("IPProtocol"),
-        Field::update("portRange").clears(),
-        Field::update("ports").set().clears(),
-        Field::update("allPorts").clears(),
-        Field::update("loadBalancingScheme").setting(&key::TYPE),
-        Field::update("networkTier").setting(&key::NETWORK_TIER),
-        Field::update("allowGlobalAccess").setting(&key::GLOBAL_ACCESS).clears(),
-        Field::update("subnetwork").setting(&key::SUBNET),
-        Field::observed("labelFingerprint"),
-        Field::observed("creationTimestamp"),
-    ];
+resources! {
+    /// A forwarding rule. Each change replaces it.
+    struct Rule {
+        #[serde(skip_serializing)] name: String,
+        #[serde(rename = "IPAddress")] ip: Option<String> = [Field::update("IPAddress")],
+        #[serde(rename = "IPProtocol")] protocol: Option<String> = [Field::update("IPProtocol")],
+        port_range: Option<String> = [Field::update("portRange").clears()],
+        ports: Option<Vec<String>> = [Field::update("ports").set().clears()],
+        all_ports: Option<bool> = [Field::update("allPorts").clears()],
+        load_balancing_scheme: Option<String> = [Field::update("loadBalancingScheme").setting(&key::TYPE)],
+        network_tier: Option<String> = [Field::update("networkTier").setting(&key::NETWORK_TIER)],
+        allow_global_access: Option<bool> = [Field::update("allowGlobalAccess").setting(&key::GLOBAL_ACCESS).clears()],
+        subnetwork: Option<String> = [Field::update("subnetwork").setting(&key::SUBNET)],
+        #[serde(skip_serializing)] target: Option<String>,
+        #[serde(skip_serializing)] backend_service: Option<String>,
+        #[serde(skip_serializing)] description: String,
+        #[serde(skip_serializing)] labels: BTreeMap<String, String>,
+        label_fingerprint: Option<String> = [Field::observed("labelFingerprint")],
+        creation_timestamp: Option<String> = [Field::observed("creationTimestamp")],
+    }
+
+    /// A target pool, or a regional backend service.
+    struct Pool {
+        #[serde(skip_serializing)] name: String,
+        session_affinity: Option<String> = [Field::update("sessionAffinity")],
+        health_checks: Vec<String> = [Field::update("healthChecks").set()],
+        protocol: Option<String> = [Field::update("protocol")],
+        description: Option<String> = [Field::update("description")],
+        fingerprint: Option<String> = [Field::observed("fingerprint")],
+        #[serde(skip_serializing)] instances: Vec<String>,
+        #[serde(skip_serializing)] backends: Vec<Backend>,
+    }
+
+    /// An instance group of a backend service.
+    struct Backend { group: String = [Field::update("group")] }
+
+    /// A health check, of the legacy kind or with its settings for HTTP in a part of their own.
+    struct Check {
+        #[serde(skip_serializing)] name: String,
+        port: Option<i32> = [Field::update("port")],
+        request_path: Option<String> = [Field::update("requestPath")],
+        http_health_check: HttpCheck = [
+            Field::update("httpHealthCheck.port"), Field::update("httpHealthCheck.requestPath")
+        ],
+        #[serde(rename = "type")] kind: Option<String> = [Field::create_only("type")],
+        description: Option<String> = [Field::update("description")],
+        check_interval_sec: u32 = [Field::update("checkIntervalSec")],
+        timeout_sec: u32 = [Field::update("timeoutSec")],
+        healthy_threshold: u32 = [Field::update("healthyThreshold")],
+        unhealthy_threshold: u32 = [Field::update("unhealthyThreshold")],
+    }
+
+    /// The settings for HTTP of a health check.
+    struct HttpCheck { port: Option<i32>, request_path: Option<String> }
+
+    /// A firewall rule of the network.
+    struct Firewall {
+        #[serde(skip_serializing)] name: String,
+        description: Option<String> = [Field::update("description")],
+        source_ranges: Vec<String> = [Field::update("sourceRanges").set()],
+        destination_ranges: Option<Vec<String>> = [Field::update("destinationRanges").set()],
+        target_tags: Vec<String> = [Field::update("targetTags").set()],
+        allowed: Option<Vec<Ports>> = [Field::update("allowed").set()],
+        denied: Option<Vec<Ports>> = [Field::update("denied").set()],
+        priority: Option<u32> = [Field::update("priority")],
+    }
+
+    /// An address that is held while a forwarding rule is replaced.
+    struct Address {
+        #[serde(skip_serializing)] name: String,
+        address: Option<String> = [Field::observed("address")],
+        network_tier: Option<String> = [Field::observed("networkTier")],
+    }
 }
 
 /// The JSON in a forwarding rule's description: the Service, as the Go program writes it, and owner tags.
@@ -112,41 +158,6 @@ impl Rule {
     }
 }
 
-/// A target pool, or a regional backend service.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Pool {
-    #[serde(skip_serializing)]
-    pub(super) name: String,
-    pub(super) session_affinity: Option<String>,
-    pub(super) health_checks: Vec<String>,
-    pub(super) protocol: Option<String>,
-    pub(super) description: Option<String>,
-    pub(super) fingerprint: Option<String>,
-    #[serde(skip_serializing)]
-    pub(super) load_balancing_scheme: Option<String>,
-    #[serde(skip_serializing)]
-    pub(super) instances: Vec<String>,
-    #[serde(skip_serializing)]
-    pub(super) backends: Vec<Backend>,
-}
-
-/// An instance group of a backend service.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub(super) struct Backend {
-    pub(super) group: String,
-}
-
-impl Resource for Pool {
-    const FIELDS: &'static [Field] = &[
-        Field::update("sessionAffinity"),
-        Field::update("healthChecks").set(),
-        Field::update("protocol"),
-        Field::update("description"),
-        Field::observed("fingerprint"),
-    ];
-}
-
 impl Pool {
     pub(super) fn observed(&self, is_target_pool: bool) -> Result<Attributes> {
         let mut it = self.clone();
@@ -156,46 +167,6 @@ impl Pool {
         it.session_affinity = it.session_affinity.or(Some("NONE".to_owned()));
         Attributes::observed(&it)
     }
-}
-
-/// A health check, of the legacy kind or with its settings for HTTP in a part of their own.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Check {
-    #[serde(skip_serializing)]
-    pub(super) name: String,
-    pub(super) port: Option<i32>,
-    pub(super) request_path: Option<String>,
-    pub(super) http_health_check: HttpCheck,
-    #[serde(rename = "type")]
-    pub(super) kind: Option<String>,
-    pub(super) description: Option<String>,
-    pub(super) check_interval_sec: u32,
-    pub(super) timeout_sec: u32,
-    pub(super) healthy_threshold: u32,
-    pub(super) unhealthy_threshold: u32,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct HttpCheck {
-    pub(super) port: Option<i32>,
-    pub(super) request_path: Option<String>,
-}
-
-impl Resource for Check {
-    const FIELDS: &'static [Field] = &[
-        Field::update("port"),
-        Field::update("requestPath"),
-        Field::update("httpHealthCheck.port"),
-        Field::update("httpHealthCheck.requestPath"),
-        Field::create_only("type"),
-        Field::update("description"),
-        Field::update("checkIntervalSec"),
-        Field::update("timeoutSec"),
-        Field::update("healthyThreshold"),
-        Field::update("unhealthyThreshold"),
-    ];
 }
 
 impl Check {
@@ -230,21 +201,6 @@ impl Check {
     }
 }
 
-/// A firewall rule of the network.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Firewall {
-    #[serde(skip_serializing)]
-    pub(super) name: String,
-    pub(super) description: Option<String>,
-    pub(super) source_ranges: Vec<String>,
-    pub(super) destination_ranges: Option<Vec<String>>,
-    pub(super) target_tags: Vec<String>,
-    pub(super) allowed: Option<Vec<Ports>>,
-    pub(super) denied: Option<Vec<Ports>>,
-    pub(super) priority: Option<u32>,
-}
-
 /// Ports of a protocol in a firewall.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
@@ -253,18 +209,6 @@ pub(super) struct Ports {
     pub(super) protocol: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) ports: Vec<String>,
-}
-
-impl Resource for Firewall {
-    const FIELDS: &'static [Field] = &[
-        Field::update("description"),
-        Field::update("sourceRanges").set(),
-        Field::update("destinationRanges").set(),
-        Field::update("targetTags").set(),
-        Field::update("allowed").set(),
-        Field::update("denied").set(),
-        Field::update("priority"),
-    ];
 }
 
 impl Ports {
@@ -306,20 +250,6 @@ impl Firewall {
         it.description = Some(it.description.unwrap_or_default());
         Attributes::observed(&it)
     }
-}
-
-/// An address that is held while a forwarding rule is replaced.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Address {
-    #[serde(skip_serializing)]
-    pub(super) name: String,
-    pub(super) address: Option<String>,
-    pub(super) network_tier: Option<String>,
-}
-
-impl Resource for Address {
-    const FIELDS: &'static [Field] = &[Field::observed("address"), Field::observed("networkTier")];
 }
 
 /// Returns the description by which the Go program names a Service.

@@ -222,21 +222,7 @@ impl Snapshot {
         if tree.parts.is_empty() {
             return Ok(None);
         }
-        let owner_tags = rule.map(Rule::owner_tags).unwrap_or_default();
-        let service = rule.map(|rule| rule.description().service).filter(|it| !it.is_empty());
-        let created = rule.and_then(|rule| rule.creation_timestamp.as_deref()?.parse().ok());
-        Ok(Some(Actual {
-            id: names.name.clone(),
-            name: names.name.clone(),
-            owner_tags,
-            labels: service.map(|it| (SERVICE.to_owned(), it)).into_iter().collect(),
-            legacy_owner: Some(names.name.clone()),
-            state: if rule.is_some_and(|rule| rule.ip.is_none()) { State::Busy } else { State::Ready },
-            ingress: rule.iter().filter_map(|rule| rule.ip.as_deref()).map(Actual::ip).collect(),
-            created,
-            tree: Some(tree),
-            ..Actual::default()
-        }))
+        Ok(Some(load_balancer(&names.name, rule, tree)))
     }
 
     fn targets(&self, pool: &Pool) -> Targets {
@@ -245,6 +231,23 @@ impl Snapshot {
         let grouped = zones.filter_map(|zone| Some((zone, self.members.get(zone)?)));
         let grouped = grouped.flat_map(|(zone, members)| members.iter().map(move |name| format!("{zone}:{name}")));
         direct.chain(grouped).collect()
+    }
+}
+
+/// Returns the load balancer of this name with these parts.
+pub(super) fn load_balancer(name: &str, rule: Option<&Rule>, tree: Tree) -> Actual {
+    let service = rule.map(|rule| rule.description().service).filter(|it| !it.is_empty());
+    Actual {
+        id: name.to_owned(),
+        name: name.to_owned(),
+        owner_tags: rule.map(Rule::owner_tags).unwrap_or_default(),
+        labels: service.map(|it| (SERVICE.to_owned(), it)).into_iter().collect(),
+        legacy_owner: Some(name.to_owned()),
+        state: if rule.is_some_and(|rule| rule.ip.is_none()) { State::Busy } else { State::Ready },
+        ingress: rule.iter().filter_map(|rule| rule.ip.as_deref()).map(Actual::ip).collect(),
+        created: rule.and_then(|rule| rule.creation_timestamp.as_deref()?.parse().ok()),
+        tree: Some(tree),
+        ..Actual::default()
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Spec {
     pub(super) service: String,
     pub(super) is_internal: bool,
     /// If set, another controller serves the Service.
-    pub(super) is_elsewhere: bool,
+    pub(crate) is_elsewhere: bool,
     pub(super) protocol: &'static str,
     pub(super) ports: Vec<u16>,
     pub(super) ranges: Vec<String>,
@@ -43,7 +43,7 @@ pub(crate) struct Spec {
 
 impl Spec {
     /// Parses a Service into wishes.
-    pub(super) fn of(service: &Service, config: &Config) -> Parsed<Self> {
+    pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut asked = Annotations::of(service).over(&config.defaults);
         for prefix in ["networking.gke.io/internal-load-balancer-", "networking.gke.io/load-balancer-"] {
             asked.unknown(prefix, key::ALL);

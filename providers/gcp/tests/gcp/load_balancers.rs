@@ -1,5 +1,8 @@
 //! Load balancers: what is created, changed and deleted, and how.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use cloud_provider::Service;
 use gcp_fake::{Fault, PROJECT, REGION};
 use serde_json::{Value, json};
@@ -380,5 +383,20 @@ async fn cluster_id_is_created_if_the_config_map_is_missing() {
     assert_eq!(
         (map["data"]["uid"].as_str().map(str::len), &map["data"]["uid"]),
         (Some(16), &map["data"]["provider-uid"])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn condition_tells_that_protocols_are_mixed() {
+    let harness = Harness::new();
+    let _provider = harness.started().await;
+    let both = json!([{"name": "a", "port": 53, "protocol": "TCP"}, {"name": "b", "port": 53, "protocol": "UDP"}]);
+    harness.objects.services.lock().unwrap().push(Arc::new(service(&[], json!({"ports": both}))));
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let patches = harness.objects.patches.lock().unwrap().clone();
+    let condition = &patches[0].1["status"]["conditions"][0];
+    assert_eq!(
+        (&*patches[0].0, &condition["type"], &condition["status"]),
+        ("/api/v1/namespaces/default/services/web/status", &json!("LoadBalancerPortsError"), &json!("True"))
     );
 }

@@ -148,6 +148,18 @@ async fn a_thousand_nodes_are_initialised_by_a_few_lists() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hundred_nodes_without_an_instance_need_a_few_lists() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let node = |it: usize| Arc::new(with_id(&format!("gce://{PROJECT}/{ZONE}/gone-{it}")));
+    let nodes: Vec<_> = (0..100).map(node).collect();
+    let found = provider.instances().unwrap().lookup(&nodes, EVERYTHING).await;
+    assert!(found.iter().all(|it| matches!(it, Ok(InstanceState::Gone(_)))), "{found:?}");
+    let requests = harness.fake.gate().requests().len();
+    assert!(requests <= 3 + 5, "{requests} requests for 1 page");
+}
+
+#[tokio::test(start_paused = true)]
 async fn routes_are_named_and_described_as_the_go_program_does() {
     let harness = Harness::new();
     let provider = harness.started().await;
