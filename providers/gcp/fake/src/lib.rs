@@ -52,7 +52,7 @@ struct Pending {
 
 /// The state of the cloud.
 pub struct Gcp {
-    /// All objects of all projects, by path.
+    /// Objects of every project, by path.
     pub objects: BTreeMap<Path, Value>,
     /// Zones that do not answer in aggregated lists.
     pub unreachable: Vec<String>,

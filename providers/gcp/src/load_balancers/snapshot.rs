@@ -60,27 +60,22 @@ fn read<'a, T: DeserializeOwned + Send + 'static>(
     async move { Ok(read.await?.into_iter().map(|it| (name(&it), it)).collect()) }.boxed()
 }
 
+/// Reads objects of several kinds at the same time: all, or those of these names.
+macro_rules! reads {
+    ($cloud:ident, $place:ident, $($field:ident: $object:ident $kind:ident $names:expr),* $(,)?) => {{
+        let ($($field),*) =
+            futures::try_join!($(read($cloud, $place, $kind, $names, |it: &$object| it.name.clone())),*)?;
+        Self { $($field),*, ..Self::default() }
+    }};
+}
+
 impl Snapshot {
     /// Reads everything of load balancers, with one list for each kind.
     pub(super) async fn of_all(cloud: &GceLoadBalancers, place: &Place, cluster_id: &str) -> Result<Self> {
-        let (rules, addresses, target_pools, backend_services, checks, http_checks, firewalls) = futures::try_join!(
-            read(cloud, place, RULE, None, |it: &Rule| it.name.clone()),
-            read(cloud, place, ADDRESS, None, |it: &Address| it.name.clone()),
-            read(cloud, place, TARGET_POOL, None, |it: &Pool| it.name.clone()),
-            read(cloud, place, BACKEND_SERVICE, None, |it: &Pool| it.name.clone()),
-            read(cloud, place, CHECK, None, |it: &Check| it.name.clone()),
-            read(cloud, place, HTTP_CHECK, None, |it: &Check| it.name.clone()),
-            read(cloud, place, FIREWALL, None, |it: &Firewall| it.name.clone()),
-        )?;
-        let found = Self {
-            rules,
-            addresses,
-            target_pools,
-            backend_services,
-            checks,
-            http_checks,
-            firewalls,
-            ..Self::default()
+        let found = reads! { cloud, place,
+            rules: Rule RULE None, addresses: Address ADDRESS None, target_pools: Pool TARGET_POOL None,
+            backend_services: Pool BACKEND_SERVICE None, checks: Check CHECK None, http_checks: Check HTTP_CHECK None,
+            firewalls: Firewall FIREWALL None,
         };
         found.with_members(cloud, cluster_id, Duration::ZERO).await
     }
@@ -95,20 +90,16 @@ impl Snapshot {
         let own = [names.name.clone()];
         let mut firewalls = vec![names.firewall()];
         firewalls.extend(cloud.api.config.removes_denials.then(|| names.denial()));
-        let (rules, addresses, target_pools, mut backend_services, firewalls) = futures::try_join!(
-            read(cloud, place, RULE, Some(&own), |it: &Rule| it.name.clone()),
-            read(cloud, place, ADDRESS, Some(&own), |it: &Address| it.name.clone()),
-            read(cloud, place, TARGET_POOL, Some(&own), |it: &Pool| it.name.clone()),
-            read(cloud, place, BACKEND_SERVICE, Some(&own), |it: &Pool| it.name.clone()),
-            read(cloud, place, FIREWALL, Some(&firewalls), |it: &Firewall| it.name.clone()),
-        )?;
-        let shared = rules.values().filter_map(|rule| Some(tail(rule.backend_service.as_deref()?)));
-        let shared: Vec<_> = shared.filter_map(|path| path.split_once('/')).map(|(_, name)| name.to_owned()).collect();
-        if shared.iter().any(|name| !backend_services.contains_key(name)) {
+        let mut found = reads! { cloud, place,
+            rules: Rule RULE Some(&own), addresses: Address ADDRESS Some(&own), target_pools: Pool TARGET_POOL Some(&own),
+            backend_services: Pool BACKEND_SERVICE Some(&own), firewalls: Firewall FIREWALL Some(&firewalls),
+        };
+        let shared = found.rules.values().filter_map(|rule| tail(rule.backend_service.as_deref()?).split_once('/'));
+        let shared: Vec<_> = shared.map(|(_, name)| name.to_owned()).collect();
+        if shared.iter().any(|name| !found.backend_services.contains_key(name)) {
             let more = read(cloud, place, BACKEND_SERVICE, Some(&shared), |it: &Pool| it.name.clone()).await?;
-            backend_services.extend(more);
+            found.backend_services.extend(more);
         }
-        let mut found = Self { rules, addresses, target_pools, backend_services, firewalls, ..Self::default() };
         found.read_checks(cloud, place, names, leaving).await?;
         found.with_members(cloud, &names.cluster_id, Duration::from_secs(5)).await
     }
