@@ -525,8 +525,8 @@ fn a_provider_without_plans_is_said_to_be_one_and_a_defect_of_it_costs_one_answe
         }
     });
     let report = world.plan_of(&Planless, |_| {});
-    assert!(report.notes.iter().any(|note| note.contains("makes no plans")), "{:?}", report.notes);
-    assert!(report.notes.iter().any(|note| note.contains("no machines to offer")), "{:?}", report.notes);
+    assert!(report.notes.iter().any(|note| note.contains("does not support plans")), "{:?}", report.notes);
+    assert!(report.notes.iter().any(|note| note.contains("does not support instances")), "{:?}", report.notes);
     assert!(steps(&report, Kind::Service, "new").iter().any(|step| step.starts_with("cloud create load balancer")));
     assert!(!steps(&report, Kind::Service, "there").iter().any(|step| step.starts_with("cloud")));
     assert_eq!(errors(&report, Kind::Service, "broken"), ["cloud provider planless panicked"]);

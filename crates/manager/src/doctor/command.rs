@@ -20,8 +20,8 @@ use crate::{logging, start};
 
 const COMMAND: ReportCommand = ReportCommand {
     name: super::SUBCOMMAND,
-    about: "Looks at the API server, permissions, DNS, clock, lease, cloud, Nodes and Services as the cloud \
-                     controller manager would with these flags, tells what is wrong and what to do, and changes nothing.",
+    about: "Checks the API server, permissions, DNS, clock, lease, cloud, Nodes and Services with the flags of the \
+                     cloud controller manager, and prints each problem with its remedy. doctor is read-only.",
     after_help: "Exit code: 0 nothing fails (there may be warnings), 1 something fails.\n\
                           JSON: {\"version\": 1, \"findings\": [{\"check\", \"severity\": \"ok|warning|failure\", \"text\", \
                           \"remedy\"}], \"summary\": {\"ok\", \"warnings\", \"failures\", \"exitCode\"}}",

@@ -54,7 +54,7 @@ pub(super) async fn check(
     if findings.is_empty() {
         let others = match count - nodes.len() {
             0 => String::new(),
-            others => format!("; {others} more are another provider's, or going"),
+            others => format!("; {others} more belong to another provider, or are being deleted"),
         };
         report.add(Finding::ok(
             "nodes",
@@ -134,7 +134,7 @@ fn judge(node: &Node, state: &InstanceState, now: Timestamp) -> Option<Finding> 
                     "{name} has a machine, but waits for its initialisation for {} (taint {TAINT_UNINITIALIZED})",
                     seconds(age)
                 ),
-                "see that a manager leads (lease) and runs cloud-node-controller, and look at the Node's events",
+                "check that a manager leads (lease) and runs cloud-node-controller, and read the Node's events",
             )
         }),
         InstanceState::Present { shutdown: Some(true), .. } => Some(Finding::warning(
@@ -160,7 +160,7 @@ pub(super) fn add_some(mut findings: Vec<Finding>, what: &str, report: &mut Find
     findings.truncate(SHOWN);
     report.extend(findings);
     if let Some(severity) = severity {
-        let rest = Finding::warning(check, format!("{more} more {what} have something wrong"), "mend these first");
+        let rest = Finding::warning(check, format!("{more} more {what} have problems"), "fix these first");
         report.add(Finding { severity, ..rest });
     }
 }
