@@ -9,7 +9,7 @@ use runtime::cache::Cache;
 use runtime::loops::sliding;
 use tokio_util::sync::CancellationToken;
 
-/// Interval of counts.
+/// Interval between two counts.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
 
 /// Counter of load balancers whose Service no longer exists. Uses the Service cache and the provider's cached list, so
