@@ -83,7 +83,7 @@ const IDLE: Kind<u64> = Kind::of("a duration from 30s to 5m", |text| {
 /// A text without surrounding space.
 const WORD: Kind<String> = Kind::of("a text", |text| Some(text.to_owned()));
 
-/// Kubernetes takes nothing else into a status. An empty one is none.
+/// A DNS name, the only form that the API server accepts in a status. An empty value counts as unset.
 const HOST: Kind<String> = Kind::of("a DNS name such as lb.example.com", |text| {
     let name = text.trim_end_matches('.').to_ascii_lowercase();
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';

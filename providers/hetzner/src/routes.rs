@@ -70,7 +70,8 @@ impl NetworkRoutes {
         }
     }
 
-    /// Warns of a range outside of the network, which is a frequent mistake, and not this Node's.
+    /// Warns if a Pod CIDR is outside of the cluster CIDR, a frequent mistake in the configuration of the cluster
+    /// rather than of this Node.
     fn warn_of_ranges(&self, destination: &IpNet, node: &Node) {
         let ranges = self.cluster.ranges();
         if !ranges.is_empty() && !ranges.iter().any(|range| range.contains(destination)) {

@@ -1,9 +1,8 @@
 //! The annotations of a Service. docs/providers/openstack.md is generated from these declarations.
 //!
-//! A truth value or a number that cannot be read is a warning, and the default holds: the Go cloud-controller-manager
-//! created load
-//! balancers so, and they must not change with the program. An empty text cancels the value of the configuration
-//! ([`text`]).
+//! An invalid truth value or number causes a warning, and the default applies: the Go cloud-controller-manager created
+//! load balancers this way, and these must not change when ccm-rs takes over. An empty text cancels the value of the
+//! configuration ([`text`]).
 
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ impl Value for ProxyProtocol {
         Kind::one_of(&[("false", Self::Off), ("true", Self::V1), ("v1", Self::V1), ("v2", Self::V2)]).verbatim();
 }
 
-/// Exactly these two words, as in the Go cloud-controller-manager.
+/// A truth value; only `true` and `false` are accepted, as in the Go cloud-controller-manager.
 const TRUTH: Kind<bool> = Kind::one_of(&[("true", true), ("false", false)]).verbatim();
 const SECONDS: Kind<Duration> = Kind::of("a whole number of seconds", |text| {
     text.parse().ok().map(|seconds: u32| Duration::from_secs(seconds.into()))

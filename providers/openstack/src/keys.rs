@@ -29,7 +29,7 @@ const SEARCH_ORDER: Kind<String> = Kind::of("a comma list of one or both of conf
     (text.split(',').count() <= 2 && text.split(',').all(is_known)).then(|| text.to_owned())
 });
 const POLLS: Kind<u32> = Kind::number(0, 10_000);
-/// The comma list without a check of its items: those that are no range are left out with a warning.
+/// A comma list whose items are not checked here: items that are not address ranges are left out later, with a warning.
 const RANGES: Kind<String> = Kind::of("a comma list of address ranges", |text| Some(text.to_owned()));
 
 /// The truth values of `[LoadBalancer]`, which are true without a value.

@@ -165,7 +165,7 @@ impl Catalogue {
 }
 
 impl BalancerType {
-    /// Returns the time from which the API creates no load balancers of this type.
+    /// Returns the time from which load balancers of this type can no longer be created.
     pub(crate) fn unavailable_after(&self) -> Option<Timestamp> {
         self.deprecation.as_ref().map(|it| it.unavailable_after)
     }

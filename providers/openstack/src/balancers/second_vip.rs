@@ -12,7 +12,7 @@ use super::published::{is_made, is_published};
 use super::spec::{ServiceSpec, Vip, has};
 use crate::features::Features;
 
-/// Reason why ports of UDP and SCTP have no use for a second VIP.
+/// Reason why a Service with UDP or SCTP ports gets no second VIP.
 const DATAGRAMS: &str = "Octavia leads UDP and SCTP only to members of the VIP's own family";
 
 /// Returns the subnet of the second VIP, if the Service requests both families and may have one. If the Service

@@ -57,7 +57,8 @@ pub(super) struct Group {
 pub(super) fn wanted(spec: &ServiceSpec, config: &Balancers, facts: Facts) -> Tree {
     let mut tree = Tree::default().balancer(balancer(spec, config, &facts));
     for port in &spec.ports {
-        // All that cannot be changed on a pool is in its name.
+        // The name of a pool contains the settings that Octavia cannot change, so that a change of them creates a new
+        // pool.
         let name = format!("{}/{} {}", port.number, port.protocol, spec.pool_protocol(port));
         // A port for which the Service allocates no node port has no members.
         let targets = if port.node_port == 0 { Targets::default() } else { facts.targets.clone() };
@@ -77,7 +78,7 @@ pub(super) fn wanted(spec: &ServiceSpec, config: &Balancers, facts: Facts) -> Tr
 
 fn balancer(spec: &ServiceSpec, config: &Balancers, facts: &Facts) -> Attributes {
     let Facts { features, vip, .. } = facts;
-    // Otherwise the address is that of the floating IP.
+    // For an external load balancer, `spec.loadBalancerIP` is the address of the floating IP, not of the VIP.
     let address = spec.address.as_ref().filter(|_| spec.internal || spec.is_ipv6());
     let second = facts.second_subnet.as_ref().map(|subnet| json!([{"subnet_id": subnet}]));
     let settings = Attributes::default()
