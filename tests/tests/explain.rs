@@ -313,7 +313,7 @@ fn a_node_that_is_kept_says_what_holds_its_deletion() {
     }
     world.run(30);
     let it = world.of_node("worker-1");
-    names(&it, State::DeletionHeld, "3 of 4 Nodes are gone together");
+    names(&it, State::DeletionHeld, "3 of 4 Nodes are without a machine");
     let held = it.causes.iter().find(|cause| cause.state == State::DeletionHeld).expect("named");
     assert!(held.since.is_some(), "the event tells since when");
     assert!(it.unknown.iter().any(|text| text.contains("the end of the hold")), "{:?}", it.unknown);

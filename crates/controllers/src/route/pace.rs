@@ -22,7 +22,7 @@ pub enum Step {
     Rest(Instant),
 }
 
-/// The reasons for and against a pass.
+/// Inputs of the decision whether a pass is due.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
     /// Digest of a pass's inputs except the routes.

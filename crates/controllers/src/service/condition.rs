@@ -17,25 +17,25 @@ const LONGEST: usize = 2048;
 /// Reason of the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// The load balancer is as its Service asks for.
+    /// The load balancer is in sync with its Service.
     Ensured,
     /// The sync failed for an unknown cause; it is retried.
     EnsureFailed,
     /// The deletion failed for an unknown cause; it is retried.
     DeletionFailed,
-    /// The cloud is at work, or asked for a pause.
+    /// The cloud is still changing the load balancer, or throttles requests.
     Waiting,
-    /// The cloud is at work on the deletion, or asked for a pause.
+    /// The cloud is still deleting the load balancer, or throttles requests.
     Deleting,
-    /// The deletion needs a person.
+    /// The deletion fails until an operator removes the cause.
     DeletionBlocked,
     /// A lock or protection must be lifted.
     Protected,
-    /// The credential is refused, or may not do this.
+    /// The cloud refuses the credential, or the credential lacks a permission.
     Unauthorized,
     /// A quota is used up.
     QuotaExceeded,
-    /// The Service or the cloud must be changed.
+    /// The Service or a resource in the cloud must be corrected.
     Invalid,
 }
 

@@ -76,9 +76,9 @@ impl ServiceController {
             return Ok(cached);
         }
         match self.read(key, &known).await? {
-            Some(fresh) if fresh.metadata.uid == *uid => {
-                Err(Error::other(format!("service {key} is there, though the cache of the API does not show it yet")))
-            }
+            Some(fresh) if fresh.metadata.uid == *uid => Err(Error::other(format!(
+                "service {key} exists, but the cache does not have it yet; the sync is retried"
+            ))),
             _ => Ok(cached),
         }
     }

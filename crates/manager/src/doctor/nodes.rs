@@ -103,7 +103,7 @@ fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>], has_failed
             true if has_failed => {
                 Finding::warning("nodes", format!("{whose}: not checked, because the cloud does not answer"), remedy)
             }
-            true => Finding::failure("nodes", format!("{whose}: the cloud could not be asked: {error}"), remedy),
+            true => Finding::failure("nodes", format!("{whose}: the lookup in the cloud failed: {error}"), remedy),
             false => Finding::failure("nodes", format!("{whose}: {error}"), remedy),
         }
     };
@@ -218,7 +218,7 @@ mod tests {
         let told = |answers: &[Result<InstanceState>], has_failed| -> Vec<_> {
             unanswered(&nodes, answers, has_failed).into_iter().map(|it| (it.severity, it.text)).collect()
         };
-        let lost = "c: the cloud could not be asked: GET / was not answered: timed out".to_owned();
+        let lost = "c: the lookup in the cloud failed: GET / was not answered: timed out".to_owned();
         let failed = (Severity::Failure, "a, b, e: 503".to_owned());
         assert_eq!(told(&answers, false), [failed.clone(), (Severity::Failure, lost)]);
         let unchecked = "c: not checked, because the cloud does not answer".to_owned();

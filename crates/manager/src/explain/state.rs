@@ -61,7 +61,7 @@ states! {
         "Give `explain` the flags of the manager; if they are the same, change --controllers.";
     CapabilityMissing, Waits, "The cloud provider does not support this kind of object.",
         "Check --cloud-provider.";
-    CloudUnreachable, Waits, "The cloud did not answer.",
+    CloudUnreachable, Waits, "The cloud did not answer, or refused the request.",
         "Read the cloud's answer; `doctor` checks the credential and the connection.";
 
     // States of Services.

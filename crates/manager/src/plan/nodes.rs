@@ -109,7 +109,7 @@ fn ahead(plan: &mut ObjectPlan, outlook: &Outlook) {
         }
         Outlook::Untaint => plan.kubernetes(PlanAction::Delete, format!("taint {TAINT_SHUTDOWN}"), "it is ready"),
         Outlook::Held(held) => {
-            plan.notes.push(format!("it is kept although the cloud does not show its machine: {held}"));
+            plan.notes.push(format!("the Node is kept although its machine is not found: {held}"));
         }
     }
 }

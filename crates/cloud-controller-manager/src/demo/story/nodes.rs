@@ -64,7 +64,10 @@ pub(super) fn trouble(nodes: usize, ports: &[(String, u16)]) -> Vec<Step> {
             "revoke",
             &format!("{silent} goes silent, the cloud revokes the token, {joining} joins: nothing is deleted"),
             &[Action::Silence(vec![silent.clone()]), Action::RevokeToken, Action::AddMachine(joining.clone())],
-            &[kept(std::slice::from_ref(&silent), "could not be asked", Some(joining.clone())), balanced.clone()],
+            &[
+                kept(std::slice::from_ref(&silent), "the lookup in the cloud failed", Some(joining.clone())),
+                balanced.clone(),
+            ],
         ),
         step(
             "restore",
@@ -90,7 +93,7 @@ pub(super) fn trouble(nodes: usize, ports: &[(String, u16)]) -> Vec<Step> {
             "landslide",
             &format!("{} of {nodes} machines vanish together: nothing is deleted", most.len()),
             &[Action::Settle, Action::Silence(most.clone()), Action::Vanish(most.clone())],
-            &[kept(&most, "gone together", None), balanced.clone(), nothing_moves.clone()],
+            &[kept(&most, "without a machine", None), balanced.clone(), nothing_moves.clone()],
         ),
         step(
             "heal",
