@@ -72,7 +72,7 @@ impl Robot {
         match list.flaw() {
             Some(flaw) => Err(flaw.clone()),
             None if list.machines().is_empty() => Err(Error::unauthorized(
-                "ROBOT_USER shows no server at all: nothing is concluded from that; check the credential",
+                "ROBOT_USER shows no server at all, so no Node counts as deleted; check the credential",
             )),
             None => Ok(list),
         }

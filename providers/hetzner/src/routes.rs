@@ -109,7 +109,7 @@ impl RouteCloud for NetworkRoutes {
             is_any_lost = self.set_targets(routes, &servers)?;
         }
         match servers.flaw().filter(|_| is_any_lost) {
-            Some(flaw) => Err(flaw.clone().context("whether routes lead nowhere cannot be told")),
+            Some(flaw) => Err(flaw.clone().context("cannot find out which routes have no server any more")),
             None => Ok(()),
         }
     }

@@ -138,7 +138,7 @@ impl HcloudLoadBalancers {
         let mut outcome = Ok(());
         for (target, err) in refused {
             let text = format!(
-                "load balancer {:?} of Service {} with {count} targets takes no more: {err}; it is tried again",
+                "load balancer {:?} of Service {} with {count} targets accepts no more: {err}; retried later",
                 shown.name,
                 service.metadata.name.as_deref().unwrap_or_default()
             );
@@ -214,7 +214,7 @@ impl HcloudLoadBalancers {
 
     fn kept(&self, identity: &Identity<'_>, actual: &Actual) -> Applied {
         let text = format!(
-            "load balancer {:?} ({}) is protected from deletion, and stays; lift the protection and delete it by hand",
+            "load balancer {:?} ({}) is protected and was not deleted; remove the protection, and delete it by hand",
             actual.name, actual.id
         );
         self.notices.warn(true, About::Service(identity.service), "LoadBalancerProtected", &text);
@@ -232,8 +232,8 @@ impl HcloudLoadBalancers {
             outcome => drop(outcome?),
         }
         let text = format!(
-            "load balancer {:?} ({}) was not made for this Service but taken over by its name: it is not deleted, and only loses \
-             its owner labels; delete it by hand if nobody needs it",
+            "load balancer {:?} ({}) was adopted by its name, not created for this Service, so only its owner \
+             labels were removed; delete it by hand if it is no longer needed",
             actual.name, actual.id
         );
         self.notices.warn(true, About::Service(change.identity.service), "LoadBalancerNotDeleted", &text);

@@ -44,7 +44,7 @@ pub(super) async fn create(
     let setting = |key| json!(settings.get(key));
     if settings.text("location").or(settings.text("network_zone")).is_none() {
         return Err(Error::invalid(format!(
-            "nothing says where to make load balancer {:?}: set annotation {} or {}, or HCLOUD_LOAD_BALANCERS_LOCATION or \
+            "load balancer {:?} has no location: set annotation {} or {}, or HCLOUD_LOAD_BALANCERS_LOCATION or \
              HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
             identity.name,
             key::LOCATION.key(),

@@ -119,7 +119,7 @@ impl HcloudLoadBalancers {
         let name = spec.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
         if spec.balancer_type.is_none() {
             let text = format!(
-                "no load balancer type is chosen: a new load balancer is a {DEFAULT_TYPE}; choose with annotation {} or \
+                "no load balancer type is configured, so a new load balancer gets {DEFAULT_TYPE}; set annotation {} or \
                  HCLOUD_LOAD_BALANCERS_TYPE",
                 key::TYPE.key()
             );
@@ -197,8 +197,8 @@ impl HcloudLoadBalancers {
         let mut notes = Notes::default();
         if let Some((key, wanted, place)) = stated.filter(|(_, wanted, place)| wanted != place) {
             let text = format!(
-                "annotation {key}: {wanted:?} has no effect any more: load balancer {:?} ({}) stands in {place}, and cannot be \
-                 moved; set {place:?}, or create the Service again",
+                "annotation {key}: {wanted:?} has no effect: load balancer {:?} ({}) is in {place}, and cannot be \
+                 moved; set {place:?}, or delete and create the Service again",
                 actual.name, actual.id
             );
             notes.warn("QuestionableAnnotation", text);
@@ -208,8 +208,8 @@ impl HcloudLoadBalancers {
 
     fn report_left_out(&self, service: &Service, nodes: &[Arc<Node>], targets: &Targets) {
         let text = format!(
-            "this Node is no target of Service {}: its load balancer has as many targets as its type takes; choose a larger one \
-             with annotation {}",
+            "this Node is not a target of Service {}: the load balancer has the maximum number of targets of its type; \
+             choose a larger type with annotation {}",
             service.metadata.name.as_deref().unwrap_or_default(),
             key::TYPE.key()
         );

@@ -79,7 +79,7 @@ fn deny<M>(answers: &mut [cloud_provider::Result<Found<M>>], why: &str) {
     for answer in answers {
         if let Ok(Found::Gone(gone)) = answer {
             let text = format!(
-                "{}, but {why}: nothing is concluded from that. Check the credential; if it is right, delete the node",
+                "{}, but {why}, so the Node is kept. Check the credential; if it is correct, delete the Node",
                 gone.reason()
             );
             *answer = Err(Error::unauthorized(text));

@@ -137,13 +137,13 @@ pub(super) fn repair(actual: &Actual) -> String {
 fn cannot_change(failed: &Actual, text: &str) -> Error {
     let (place, repair) = (failed.place(), repair(failed));
     if failed.foreign.is_empty() {
-        return Error::invalid(format!("{place}: {text}. {repair}; or delete it, and another one is created"));
+        return Error::invalid(format!("{place}: {text}. {repair}; or delete it to get a new one"));
     }
     let others: BTreeSet<&str> = failed.foreign.values().map(String::as_str).collect();
     let others = others.into_iter().collect::<Vec<_>>().join(", ");
     Error::invalid(format!(
-        "{place} has the provisioning status ERROR, in which Octavia lets no part of it be changed or removed; others have parts \
-         in it, so that it stays ({others}). {repair}"
+        "{place} has the provisioning status ERROR, in which Octavia refuses all changes of its parts; it is not \
+         deleted, because others use it ({others}). {repair}"
     ))
 }
 

@@ -16,7 +16,7 @@ use crate::annotations as key;
 pub(super) fn fitted(mut wanted: Tree, actual: &Actual, spec: &ServiceSpec) -> Result<Tree> {
     if actual.id.contains('/') && !actual.foreign.is_empty() && spec.internal {
         return Err(Error::invalid(format!(
-            "{} is another Service's, and may be reached from everywhere; a Service that shares it cannot be internal ({})",
+            "{} belongs to another Service and may be external, so a Service that shares it cannot be internal ({})",
             actual.place(),
             key::INTERNAL.key()
         )));

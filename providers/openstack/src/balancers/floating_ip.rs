@@ -191,7 +191,7 @@ async fn give(
     // Without other users, this Service is the owner.
     if actual.id.contains('/') && !actual.foreign.is_empty() {
         return Err(Error::invalid(format!(
-            "{} is another Service's and has no floating IP; only that one can give it one: set annotation {} to \"true\" \
+            "{} has no floating IP, and only the Service that owns it can add one: set annotation {} to \"true\" \
              here, or remove it there",
             actual.place(),
             key::INTERNAL.key()

@@ -154,7 +154,7 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
             let address = it.ingress.iter().find_map(|it| it.ip.as_deref()).unwrap_or("no address");
             format!("load balancer {} ({address})", balancer_id(&it.id))
         };
-        let text = format!("is reached by {} now; {} is given back", place(to), place(from));
+        let text = format!("the Service has moved to {}; {} is deleted or released", place(to), place(from));
         self.0.notices.warn(true, About::Service(service), "LoadBalancerMoved", &text);
     }
 }

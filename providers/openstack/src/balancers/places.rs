@@ -187,7 +187,7 @@ impl Places {
         }
         let Some((name, (_, ip))) = placed.first() else { return Ok(None) };
         Err(Error::invalid(format!(
-            "where the load balancer shall be cannot be found out: no port of node {name} has its address {ip}; set subnet-id or network-id"
+            "the load balancer has no subnet: no port of node {name} has its address {ip}; set subnet-id or network-id"
         )))
     }
 

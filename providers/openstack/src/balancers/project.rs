@@ -64,7 +64,7 @@ impl Project {
         let place = format!("load balancer {id}");
         let settled = until_done(&place, self.polling, || async {
             match self.balancer(id).await?.as_ref().and_then(state) {
-                None => Err(Error::conflict(format!("load balancer {id} went away while it was changed"))),
+                None => Err(Error::conflict(format!("load balancer {id} was deleted while it was being changed"))),
                 Some(State::Failed(text)) => Err(Error::other(format!("load balancer {id}: {text}"))),
                 Some(state) => Ok((state == State::Ready).then_some(())),
             }

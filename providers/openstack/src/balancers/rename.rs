@@ -104,7 +104,7 @@ fn check_share(project: &Project, actual: &Actual, balancer: &Value, has_tags: b
     }
     if !has_tags {
         return Err(Error::invalid(format!(
-            "{place} cannot be shared: this Octavia has no tags, so nothing would tell whose its listeners are"
+            "{place} cannot be shared: this Octavia has no tags, which would name the owners of listeners"
         )));
     }
     if others.len() >= most {
