@@ -61,7 +61,7 @@ struct Request<T, R> {
 enum Start<'a> {
     /// After the previous request.
     Next,
-    /// After the previous request; a request in flight answers too.
+    /// After the previous request; the answer to a request in flight is accepted, too.
     NextUnlessUnderWay,
     /// At this time, computed from the time of the previous request, even if that is still in flight.
     At(&'a dyn Fn(Option<Instant>) -> Instant),

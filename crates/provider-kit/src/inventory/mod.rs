@@ -191,7 +191,8 @@ struct State<M> {
     pages: Option<usize>,
     /// The Node that a machine was matched to: hash of the machine's ID → hash of the Node's UID.
     claims: HashMap<u64, u64>,
-    /// The number of single reads since the last list that a list would have saved, and the time of the last one.
+    /// The number of single reads since the last list, which one list would have replaced, and the time of the last
+    /// single read.
     spent: usize,
     spent_at: Option<Instant>,
     /// The number of machines that lists lacked and that were read on their own: the start of the next confirmations.
