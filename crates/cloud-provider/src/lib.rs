@@ -22,8 +22,8 @@
 //! Providers written for the older Go interfaces are ported with the adapters [`V1`] and [`V2`]. This crate does no
 //! I/O; building blocks for HTTP APIs are in `provider-kit`.
 //!
-//! IDs in comments, such as `PROV-19` or `INV-1`, name the rules in `docs/rules`; `D-n` names a decision in
-//! `docs/decisions.md`.
+//! Comments cite rules by their IDs, such as `PROV-n`. `docs/rules/README.md` lists the prefixes, and the page of each;
+//! `D-n` is a decision in `docs/decisions.md`.
 //!
 //! # A whole provider
 //!

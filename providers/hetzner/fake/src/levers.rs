@@ -216,7 +216,7 @@ impl Fake {
         self.model().tokens.insert(token.to_owned(), project.to_owned());
     }
 
-    /// Makes `token` invalid.
+    /// Makes `token` invalid for all requests.
     pub fn revoke_token(&self, token: &str) {
         self.model().tokens.remove(token);
     }
