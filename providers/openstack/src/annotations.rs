@@ -77,9 +77,9 @@ provider_kit::declare! {
     pub MEMBER_SUBNET_ID: String = "member-subnet-id", or(&keys::CLASS_MEMBER_SUBNET_ID), otherwise("the class, `member-subnet-id`, else the subnet of the VIP");
     /// ID of a Neutron port that becomes the port of the VIP; subnet and network are then ignored. Applies at creation.
     pub PORT_ID: String = "port-id";
-    /// ID of the load balancer. Set by this program; set it on another Service to share the load balancer.
+    /// ID of the load balancer. The controller sets it. Set it yourself on another Service to share the load balancer.
     pub LOAD_BALANCER_ID: String = "load-balancer-id";
-    /// Published address. Set by this program.
+    /// Address that the Service's status shows. The controller sets it.
     pub LOAD_BALANCER_ADDRESS: String = "load-balancer-address";
     /// Name that the Service's status shows instead of addresses.
     pub HOSTNAME: String = "hostname";
@@ -97,8 +97,8 @@ provider_kit::declare! {
     /// Algorithm by which a member is chosen: `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP` or `SOURCE_IP_PORT`. An
     /// unknown value causes an event, and the configured algorithm applies.
     pub LB_METHOD: String = "lb-method", otherwise("`lb-method`");
-    /// Milliseconds without data from the client after which a connection is closed. Like the next three, not with
-    /// `ovn`.
+    /// Milliseconds without data from the client after which a connection is closed. This and the next three timeouts
+    /// have no effect with `ovn`.
     pub TIMEOUT_CLIENT_DATA: u64 = "timeout-client-data", kind(MILLISECONDS), default("50000"), lenient();
     /// Time-out in milliseconds of a connection to a member.
     pub TIMEOUT_MEMBER_CONNECT: u64 = "timeout-member-connect", kind(MILLISECONDS), default("5000"), lenient();

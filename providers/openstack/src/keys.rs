@@ -86,7 +86,7 @@ provider_kit::declare! {
     pub APPLICATION_CREDENTIAL_NAME: String = "application-credential-name";
     /// Secret of the application credential.
     pub APPLICATION_CREDENTIAL_SECRET: String = "application-credential-secret", secret();
-    /// A token that you issued, in place of all of these. When the token expires, requests fail until you replace it
+    /// A token that you issued, instead of all keys above. When the token expires, requests fail until you replace it
     /// here.
     pub TOKEN: String = "token", secret();
     /// Region of the catalogue, and the Nodes' region label.
@@ -182,7 +182,8 @@ provider_kit::declare! {
     pub CONTAINER_STORE: String = "container-store", default("barbican");
     /// Maximum number of Services that share a load balancer.
     pub MAX_SHARED_LB: u16 = "max-shared-lb", kind(Kind::number(1, 1000)), default("2");
-    /// Creates and changes load balancers object by object, for providers that support nothing else.
+    /// Creates and changes load balancers with one request for each object, for Octavia providers that do not accept
+    /// several in one request.
     pub PROVIDER_REQUIRES_SERIAL_API_CALLS: bool = "provider-requires-serial-api-calls", kind(TRUTH), default("false");
 }
 

@@ -217,8 +217,8 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                             doubtful.push(question);
                             continue;
                         }
-                        // The list proves the absence. For a name, the proof is of another form, because controllers wait
-                        // longer before they act on it.
+                        // The list proves the absence. For a name, the proof is of another form, because controllers
+                        // wait longer before they act on it.
                         (Ok(_), Key::Name(name)) => Ok(Gone::no_such_name(name)),
                         (gone, _) => gone,
                     };
