@@ -22,7 +22,7 @@ pub(crate) struct SharedCaches {
 pub(crate) struct Source {
     pub(crate) client: Client,
     pub(crate) config: WatchConfig,
-    /// The cluster whose objects they are.
+    /// Identity of the cluster that the caches list and watch.
     pub(crate) identity: ClusterIdentity,
     /// Options and observer of the hold on mass deletions: Nodes that a list suddenly lacks stay cached for a while.
     /// `None` disables the hold.

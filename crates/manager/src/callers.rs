@@ -27,8 +27,8 @@ pub(crate) async fn access(flags: &Flags, settings: &Settings, stop: &Cancellati
     };
     if reviewers.authentication.is_none() || reviewers.authorization.is_none() {
         tracing::info!(
-            "callers are known only where --authentication-kubeconfig and --authorization-kubeconfig name an identity to ask \
-             with (--kubeconfig is not used for it); a kubeconfig for both may be the same"
+            "to authenticate and authorize callers, pass --authentication-kubeconfig and --authorization-kubeconfig, \
+             which may be the same file; --kubeconfig is not used for that"
         );
     }
     let asked = reviewers.authentication.clone();

@@ -78,8 +78,8 @@ impl CloudConfig {
                 Ok(Reload::NeedsRestart) => {
                     tracing::warn!(
                         path,
-                        "the cloud configuration has changed, and not all of it is used before a restart: restart the \
-                         process (--cloud-config-change=exit makes it end by itself)"
+                        "cloud configuration changed, but parts of it need a restart: restart the process, or set \
+                         --cloud-config-change=exit to end it automatically"
                     );
                 }
                 Err(error) => {

@@ -82,7 +82,7 @@ pub(crate) fn provider(flags: &Flags, settings: &Settings, providers: &Registry)
     let Some(provider) = providers.init(name, flags.cloud.cloud_config.as_deref(), setup)? else {
         let known: Vec<_> = providers.names().collect();
         bail!(
-            "cloud provider is nil: --cloud-provider={name} names nothing that this binary runs; it has: {}",
+            "cloud provider is nil: --cloud-provider={name} is not a provider of this binary; valid providers are {}",
             known.join(", ")
         );
     };

@@ -77,7 +77,7 @@ async fn run(
         match providers.init(&flags.cloud.cloud_provider, flags.cloud.cloud_config.as_deref(), closed(flags, timeout)) {
             Ok(Some(provider)) => Ok(provider),
             Ok(None) => {
-                Err(format!("--cloud-provider={} names nothing that this binary runs", flags.cloud.cloud_provider))
+                Err(format!("--cloud-provider={} is not a provider of this binary", flags.cloud.cloud_provider))
             }
             Err(error) => Err(error.to_string()),
         };
