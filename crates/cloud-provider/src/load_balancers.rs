@@ -221,7 +221,9 @@ impl ServiceReview {
 #[async_trait]
 pub trait LoadBalancers: Send + Sync {
     /// Returns the load balancer of this Service, or `None` *without an error* if no part of it exists (PROV-30, D-16).
-    /// An error means that this is unknown, and stops a deletion.
+    ///
+    /// # Errors
+    /// The cloud's answer, if it is unknown whether the load balancer exists; an error stops a deletion.
     async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>>;
 
     /// Returns the name that this provider gives the load balancer of this Service; by default
@@ -240,10 +242,17 @@ pub trait LoadBalancers: Send + Sync {
 
     /// Sets the targets of an existing load balancer to the Nodes of the request, and changes nothing else. Idempotent
     /// (PROV-33).
+    ///
+    /// # Errors
+    /// The cloud's answer; the call is repeated later.
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()>;
 
     /// Deletes the load balancer and everything that was created for it. Succeeds if it no longer exists or never
-    /// existed (PROV-34). Never returns *implemented elsewhere*.
+    /// existed (PROV-34).
+    ///
+    /// # Errors
+    /// *Protected* if a user must remove a protection first; else the cloud's answer. Never *implemented elsewhere*.
+    /// The Service keeps its finalizer until the call succeeds.
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()>;
 
     /// Returns `true` if the targets of this Service depend on labels or provider IDs of Nodes, such as by a selector

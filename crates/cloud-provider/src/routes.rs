@@ -56,7 +56,8 @@ pub struct Route {
 /// ```
 #[async_trait]
 pub trait Routes: Send + Sync {
-    /// Returns all routes of the cluster, including black holes (PROV-57).
+    /// Returns all routes of the cluster, including black holes (PROV-57). A partial list must be an error, because
+    /// missing routes would be created again.
     async fn list(&self, cluster: &Cluster) -> Result<Vec<Route>>;
     /// Creates a route. `hint` is the Node's UID, the same for both CIDRs of a dual-stack Node (PROV-58).
     async fn create(&self, cluster: &Cluster, hint: &str, route: &Route) -> Result<()>;
