@@ -18,7 +18,8 @@ use tokio::time::Instant;
 pub trait Check: Send + Sync {
     /// Returns `Ok` if the component is healthy.
     ///
-    /// # Errors The reason for which it is unhealthy. The reason is logged; callers only see that the check failed.
+    /// # Errors
+    /// The reason why the component is unhealthy. The reason is logged; callers only see that the check failed.
     fn check(&self) -> Result<(), String>;
 }
 

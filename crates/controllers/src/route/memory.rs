@@ -75,7 +75,7 @@ impl Default for Memory {
 
 impl Memory {
     /// Records the plan of a pass and removes the destinations in `ended`, whose work was still in progress when the
-    /// list was requested. Returns the routes that somebody else changed since the last pass.
+    /// list was requested. Returns the routes that another writer changed since the last pass.
     pub(super) fn planned(&mut self, now: Instant, plan: &mut Plan, ended: &HashSet<Destination>) -> Vec<Contested> {
         self.lists.succeeded(&());
         self.look_again = None;

@@ -258,8 +258,8 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Adds annotations to a patch. Annotations that somebody changed since the Service was read are left to the sync
-    /// that this change triggers.
+    /// Adds annotations to a patch. Annotations that another writer changed since the Service was read are skipped;
+    /// that change triggers another sync.
     fn put_annotations(&self, key: &str, service: &Service, annotations: &Annotations, patch: &mut Value) {
         let mut annotations = annotations.clone();
         if let Some(latest) = self.services.get(key).filter(|latest| !self.writes.are_missing_in(key, latest)) {

@@ -168,7 +168,7 @@ impl Vanished {
         state.absent.entry(id(key, &absence.service)).or_insert(absence);
     }
 
-    /// Records that another Service has the name of this one by now.
+    /// Records that another Service now has the name of this missing Service.
     pub(super) fn is_replaced(&self, key: &str, service: &Service) {
         if let Some(mut state) = self.state()
             && let Some(absence) = state.absent.get_mut(&id(key, service))

@@ -116,7 +116,7 @@ fn is_open(server: &str) -> bool {
 
 pub(super) fn unreachable(error: &kube::Error, situation: &Situation) -> Finding {
     let text = explain(error, situation);
-    // The paragraph has the remedy after its first sentence.
+    // The explanation has the remedy after its first sentence.
     let (text, remedy) = match text.split_once(". ") {
         Some((what, remedy)) => (what.to_owned(), uncapitalized(remedy)),
         None => (text, "look at the API server's log".to_owned()),

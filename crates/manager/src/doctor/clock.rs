@@ -7,7 +7,8 @@ use k8s_openapi::jiff::SignedDuration;
 
 /// Clock skew that is not reported.
 const TOLERATED: Duration = Duration::from_secs(2);
-/// Limit for the clock skew without leader election.
+/// Clock skew above which the finding is a failure, without leader election; with leader election, the lease duration
+/// is the limit.
 const MARGIN: Duration = Duration::from_secs(15);
 
 /// Judges the clock skew. Leader election tolerates a wrong clock; certificates, tokens, leases of other programs and

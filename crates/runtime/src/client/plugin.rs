@@ -92,7 +92,7 @@ fn command(exec: &ExecConfig, is_interactive: bool) -> Result<Command, String> {
     if is_interactive {
         command.stdin(Stdio::inherit()).stderr(Stdio::inherit());
     } else {
-        // A group of its own, so that what the plugin started ends with it.
+        // A separate process group, so that child processes of the plugin are killed with it.
         command.stdin(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     }
     let value =

@@ -39,7 +39,8 @@ impl Bundle {
 
     /// Verifies that the chain (leaf first) leads to one of the authorities, is valid at `now`, and is for clients.
     ///
-    /// # Errors The reason for which the chain is rejected.
+    /// # Errors
+    /// The reason why the chain is rejected.
     pub(super) fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), String> {
         let Some((leaf, intermediates)) = chain.split_first() else { return Err("there is no certificate".to_owned()) };
         self.verifier.verify_client_cert(leaf, intermediates, now).map(drop).map_err(|error| error.to_string())
