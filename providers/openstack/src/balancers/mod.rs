@@ -145,7 +145,7 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
         if !observed.id.contains('/') && !is_published(service) {
             return Recovery::Replace;
         }
-        Recovery::ByHand(format!("{}; or delete it, and another one is created", apply::repair(observed)))
+        Recovery::ByHand(format!("{}; or delete it to get a new one", apply::repair(observed)))
     }
 
     fn report(&self, notice: Notice<'_>) {
