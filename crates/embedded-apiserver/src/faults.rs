@@ -55,7 +55,8 @@ pub enum Action {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Matcher {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; several separated by commas; `write` is all that change.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; several are separated by
+    /// commas; `write` stands for all verbs that change objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verb: Option<String>,
     /// Plural name of the resource (`nodes`).
