@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{Caches, ClientBuilder, Context, Error, KubernetesApi, Node, Result};
+use http::Request;
 use ipnet::IpNet;
+use serde_json::Value;
 
 use crate::events::EventWriter;
 
@@ -57,6 +59,22 @@ impl ClusterView {
         let missing = || Error::other("no access to the Kubernetes API yet");
         let api = self.clients.get().ok_or_else(missing)?.client(self.events.component())?;
         Ok(&**self.api.get_or_init(|| api))
+    }
+
+    /// Sends a merge patch of a Node. `false`: the Node has changed meanwhile, or does not exist any more.
+    ///
+    /// # Errors
+    /// *Other*, with the status, for every other refusal; the errors of [`api`](Self::api).
+    pub async fn patch_node(&self, name: &str, patch: &Value) -> Result<bool> {
+        let request = Request::patch(format!("/api/v1/nodes/{name}"))
+            .header("content-type", "application/merge-patch+json")
+            .body(patch.to_string().into_bytes())
+            .map_err(|error| Error::other(error.to_string()))?;
+        match self.api()?.send(request).await?.status() {
+            status if status.is_success() => Ok(true),
+            status if [404, 409, 422].contains(&status.as_u16()) => Ok(false),
+            status => Err(Error::other(format!("patch of Node {name} was answered {status}"))),
+        }
     }
 
     /// Sets the ranges of Pods; texts that are not ranges are ignored.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use aws_protocol::Query;
 use cloud_provider::{CloudMetrics, Error, Node, Result};
-use http::Request;
 use jiff::Timestamp;
 use md5::{Digest, Md5};
 use provider_kit::cluster::ClusterView;
@@ -200,15 +199,8 @@ impl Tagger {
     /// Notes on the Node that its instance has the tags.
     async fn label(&self, node: &Node) -> Result<()> {
         let patch = json!({"metadata": {"uid": node.uid, "labels": {LABEL: self.checksum}}});
-        let request = Request::patch(format!("/api/v1/nodes/{}", node.name))
-            .header("content-type", "application/merge-patch+json")
-            .body(patch.to_string().into_bytes())
-            .map_err(|error| Error::other(error.to_string()))?;
-        match self.cluster.api()?.send(request).await?.status() {
-            // The Node has changed meanwhile, or does not exist any more.
-            status if status.is_success() || [404, 409, 422].contains(&status.as_u16()) => Ok(()),
-            status => Err(Error::other(format!("patch of Node {} was answered {status}", node.name))),
-        }
+        // A Node that has changed meanwhile, or does not exist any more, is looked at again in the next round.
+        self.cluster.patch_node(&node.name, &patch).await.map(drop)
     }
 
     fn name_of(&self, id: &str) -> Option<Box<str>> {

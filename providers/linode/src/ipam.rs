@@ -12,7 +12,6 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::linodes::IDS;
-use crate::metadata::patch_node;
 use crate::vpcs::{VpcAddress, Vpcs};
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -116,7 +115,7 @@ impl NodeIpam {
             };
             let ranges: Vec<_> = std::iter::once(IpNet::V4(block)).chain(part).map(|it| it.to_string()).collect();
             let patch = json!({"metadata": {"uid": node.uid}, "spec": {"podCIDR": ranges[0], "podCIDRs": ranges}});
-            match patch_node(&self.cluster, &node.name, &patch).await {
+            match self.cluster.patch_node(&node.name, &patch).await {
                 Ok(is_written) => {
                     tracing::info!(node = &*node.name, ?ranges, is_written, "Pod ranges assigned");
                     let state = if is_written { (Some(block), None) } else { (None, Some(now + PAUSE)) };

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Error, Node, Result};
-use http::Request;
+use cloud_provider::{Node, Result};
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::Inventory;
 use provider_kit::transport::Priority;
@@ -68,21 +67,8 @@ impl NodeMetadata {
         for node in nodes {
             let linode = IDS.read(&node.provider_id).ok().and_then(|id| list.by_id(id));
             let Some(patch) = linode.and_then(|linode| patch(node, linode)) else { continue };
-            patch_node(&self.cluster, &node.name, &patch).await?;
+            self.cluster.patch_node(&node.name, &patch).await?;
         }
         Ok(())
-    }
-}
-
-/// Patches a Node; `false`: the Node has changed meanwhile, or does not exist any more.
-pub(crate) async fn patch_node(cluster: &ClusterView, name: &str, patch: &Value) -> Result<bool> {
-    let request = Request::patch(format!("/api/v1/nodes/{name}"))
-        .header("content-type", "application/merge-patch+json")
-        .body(patch.to_string().into_bytes())
-        .map_err(|error| Error::other(error.to_string()))?;
-    match cluster.api()?.send(request).await?.status() {
-        status if status.is_success() => Ok(true),
-        status if [404, 409, 422].contains(&status.as_u16()) => Ok(false),
-        status => Err(Error::other(format!("patch of Node {name} answered {status}"))),
     }
 }
