@@ -4,8 +4,7 @@
 //! cargo bench -p ccm-tests --bench process
 //! ```
 //!
-//! The binary is the release build of README.md, which this program builds first, or the value of `CCM_TEST_BINARY`: in CI
-//! the binary of the image, without the demo. It runs with its default controllers, election and endpoints. The API server
+//! The binary is that of the image, without the demo, which this program builds first, or the value of `CCM_TEST_BINARY`. It runs with its default controllers, election and endpoints. The API server
 //! (the embedded one) and the fake of Hetzner Cloud are in this process. Each line is a figure with its requirement; the
 //! exit code is 1 if one is missed.
 
@@ -29,6 +28,8 @@ const BINARY_WITHOUT_CLOUDS: f64 = 14.2;
 const BINARY_PER_CLOUD: f64 = 0.5;
 /// The clouds that are built in.
 const CLOUDS: u8 = 6;
+/// Features of the image: all clouds, without the demo.
+const IMAGE: [&str; 3] = ["--no-default-features", "--features", "clouds"];
 /// Processes whose idle memory is taken: the median counts.
 const IDLE: usize = 3;
 /// Time after a start in which the process has settled.
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
 }
 
 async fn measure() -> Result<bool> {
-    let binary = release::binary()?;
+    let binary = release::binary(&IMAGE)?;
     let size = std::fs::metadata(&binary)?.len() as f64 / 1e6;
     let mut starts = Vec::new();
     for _ in 0..TIMES {

@@ -46,7 +46,7 @@ fn race() -> Result<bool> {
     let arguments = Arguments::of_process()?;
     let ours = match &arguments.binary {
         Some(binary) => binary.clone(),
-        None => release::binary()?,
+        None => release::binary(&[])?,
     };
     let peer = arguments.peer.as_deref().map(|peer| phases::run(&arguments, peer, None)).transpose()?;
     let then = arguments.then.as_deref().unwrap_or(&ours);

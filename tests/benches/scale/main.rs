@@ -95,7 +95,7 @@ fn main() -> ExitCode {
 async fn run(arguments: &Arguments) -> Result<bool> {
     ccm_tests::install_crypto();
     let mut cloud = profiles::by_name(&arguments.cloud)?;
-    let binary = arguments.binary.clone().map_or_else(release::binary, Ok)?;
+    let binary = arguments.binary.clone().map_or_else(|| release::binary(&[]), Ok)?;
     let then = arguments.then.clone().unwrap_or_else(|| binary.clone());
     let directory = TempDir::with_prefix("ccm-scale-")?;
     cloud.prepare(arguments.nodes + 1);

@@ -6,18 +6,19 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use ccm_tests::binary;
 
-/// Builds the controller as README.md does, unless `CCM_TEST_BINARY` names one.
+/// Builds the controller in release mode, with these features as arguments of cargo, unless `CCM_TEST_BINARY` names one.
 ///
 /// # Errors
 /// The build failed.
-pub(crate) fn binary() -> Result<PathBuf> {
+pub(crate) fn binary(features: &[&str]) -> Result<PathBuf> {
     if std::env::var_os(binary::VARIABLE).is_some_and(|path| !path.is_empty()) {
         return binary::path();
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    eprintln!("scale: cargo build --release -p cloud-controller-manager");
+    eprintln!("cargo build --release -p cloud-controller-manager {}", features.join(" "));
     let status = Command::new(cargo)
         .args(["build", "--release", "-p", "cloud-controller-manager"])
+        .args(features)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stdout(Stdio::null())
         .status()
