@@ -8,10 +8,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    About, AddressType, Caches, ClientBuilder, CloudMetrics, CloudProvider, Cluster, ConfigFile, Context, Environment,
-    Error, EventKind, Events, KubernetesApi, LoadBalancerRequest, Node, NodeAddress, Result, Route, Service, Setup,
-    Want,
+    AddressType, Caches, CloudMetrics, CloudProvider, Cluster, ConfigFile, Context, Environment, Error,
+    LoadBalancerRequest, Node, NodeAddress, Result, Route, Service, Setup, Want,
 };
 use provider_aws::Ec2;
 use serde_json::{Value, json};
@@ -37,44 +37,10 @@ impl Requests {
     }
 }
 
-/// The objects of the cluster.
-struct Objects {
-    nodes: Vec<Arc<Node>>,
-    services: Mutex<Vec<Arc<Service>>>,
-}
-
-impl Caches for Objects {
-    fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.clone()
-    }
-
-    fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.nodes.iter().find(|node| &*node.name == name).cloned()
-    }
-
-    fn services(&self) -> Vec<Arc<Service>> {
-        self.services.lock().unwrap().clone()
-    }
-}
-
-impl Events for Objects {
-    fn record(&self, _: &str, _: About<'_>, _: EventKind, reason: &str, message: &str) {
-        println!("{reason}: {message}");
-    }
-}
-
-struct NoApi;
-
-impl ClientBuilder for NoApi {
-    fn client(&self, _component: &str) -> Result<Arc<dyn KubernetesApi>> {
-        Err(Error::not_implemented())
-    }
-}
-
 /// A provider that has just started, over a seeded moto.
 struct Started {
     provider: Ec2,
-    objects: Arc<Objects>,
+    cluster: ScriptedCluster,
     requests: Arc<Requests>,
 }
 
@@ -106,7 +72,8 @@ async fn start() -> Started {
         addresses: [NodeAddress::new(AddressType::InternalIP, &text_of(it, "private_ip"))].into(),
         ..Node::default()
     };
-    let nodes = nodes.map(|it| Arc::new(node(it))).collect();
+    let objects = ScriptedCluster::default();
+    nodes.for_each(|it| objects.set_node(node(it)));
     let (requests, environment) = (Arc::new(Requests::default()), Environment::of_process());
     let setup = Setup {
         environment,
@@ -114,19 +81,15 @@ async fn start() -> Started {
         ..Setup::of(ConfigFile { path: "cloud.conf".into(), text })
     };
     let provider = Ec2::new(&setup, |http| http).unwrap();
-    let objects = Arc::new(Objects { nodes, services: Mutex::default() });
-    let events = Arc::clone(&objects) as Arc<dyn Events>;
-    let (clients, shutdown) = (Arc::new(NoApi), Default::default());
-    let context =
-        Context { cluster: cluster(), cluster_cidrs: vec!["10.244.0.0/16".to_owned()], clients, events, shutdown };
+    let context = Context { cluster_cidrs: vec!["10.244.0.0/16".to_owned()], ..objects.context(cluster()) };
     provider.initialize(&context).await.unwrap();
-    provider.set_caches(Arc::clone(&objects) as Arc<dyn Caches>);
-    Started { provider, objects, requests }
+    provider.set_caches(Arc::new(objects.clone()));
+    Started { provider, cluster: objects, requests }
 }
 
 impl Started {
     async fn ensure(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<String> {
-        *self.objects.services.lock().unwrap() = vec![Arc::new(service.clone())];
+        self.cluster.set_services([service.clone()]);
         let cluster = cluster();
         let request = LoadBalancerRequest { cluster: &cluster, service, nodes, observer: &() };
         let balancers = self.provider.load_balancers().unwrap();
@@ -178,7 +141,7 @@ async fn life(uid: &str, first: &Value, second: &Value) {
     for (annotations, ports, nodes) in steps {
         let service = service(uid, annotations, ports);
         let started = start().await;
-        let nodes = &started.objects.nodes[..nodes];
+        let nodes = &started.cluster.nodes()[..nodes];
         let hostname = started.ensure(&service, nodes).await.unwrap();
         let changes = started.requests.changes();
         assert!(hostname.contains("elb") && !changes.is_empty(), "{hostname} {changes:?}");
@@ -227,7 +190,7 @@ async fn network_load_balancers_live_and_die_on_moto() {
 #[ignore = "needs a seeded moto: AWS_TESTBED, AWS_ENDPOINT_URL, AWS_REGION and keys"]
 async fn nodes_and_routes_are_those_of_moto() {
     let started = start().await;
-    let (provider, nodes) = (&started.provider, &started.objects.nodes);
+    let (provider, nodes) = (&started.provider, &started.cluster.nodes());
     let states = provider.instances().unwrap().lookup(nodes, Want::METADATA).await;
     for (node, state) in nodes.iter().zip(states) {
         println!("{} {:?}", node.name, state.unwrap());

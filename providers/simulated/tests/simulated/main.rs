@@ -13,9 +13,8 @@ mod thousand_services;
 
 use std::sync::Arc;
 
-use cloud_provider::{
-    Caches, CloudProvider, Cluster, Error, InstanceState, KubernetesApi, Node, Result, Service, Want,
-};
+use cloud_provider::scripted::ScriptedCluster;
+use cloud_provider::{CloudProvider, Cluster, Context, InstanceState, Node, Result, Service, Want};
 use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN};
 use provider_simulated::provider::Simulated;
@@ -70,33 +69,13 @@ fn cluster() -> Cluster {
     Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
 }
 
-fn context() -> cloud_provider::Context {
-    struct NoKubernetes;
-    impl cloud_provider::ClientBuilder for NoKubernetes {
-        fn client(&self, _component: &str) -> Result<Arc<dyn KubernetesApi>> {
-            Err(Error::not_implemented())
-        }
-    }
-    let (clients, shutdown) = (Arc::new(NoKubernetes), tokio_util::sync::CancellationToken::new());
-    cloud_provider::Context {
-        cluster: cluster(),
-        cluster_cidrs: Vec::new(),
-        clients,
-        events: std::sync::Arc::new(cloud_provider::NoEvents),
-        shutdown,
-    }
+fn context() -> Context {
+    ScriptedCluster::default().context(cluster())
 }
 
-struct TheseNodes(Vec<Arc<Node>>);
-
-impl Caches for TheseNodes {
-    fn nodes(&self) -> Vec<Arc<Node>> {
-        self.0.clone()
-    }
-    fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.0.iter().find(|node| &*node.name == name).cloned()
-    }
-    fn services(&self) -> Vec<Arc<Service>> {
-        Vec::new()
-    }
+/// Returns the caches of a cluster with these Nodes.
+fn caches(nodes: &[Arc<Node>]) -> Arc<ScriptedCluster> {
+    let cluster = ScriptedCluster::default();
+    nodes.iter().for_each(|node| cluster.set_node((**node).clone()));
+    Arc::new(cluster)
 }

@@ -14,7 +14,7 @@ async fn routes_are_made_marked_listed_and_removed() {
     let cloud = Cloud::default();
     let ids = cloud.create_machines("w-", 60);
     let provider = provider(&cloud);
-    provider.set_caches(Arc::new(TheseNodes(nodes(&ids))));
+    provider.set_caches(caches(&nodes(&ids)));
     for (n, id) in ids.iter().enumerate() {
         let wanted = Route {
             target_node: format!("node-{id}"),
@@ -54,7 +54,7 @@ async fn a_foreign_route_is_shown_as_such_and_never_removed() {
     let machine = cloud.create_machines("w-", 1).remove(0);
     cloud.add_route(NewRoute { destination: "10.244.0.0/24".into(), machine, ..NewRoute::default() });
     let provider = provider(&cloud);
-    provider.set_caches(Arc::new(TheseNodes(Vec::new())));
+    provider.set_caches(caches(&[]));
     let routes = provider.routes().unwrap().list(&cluster()).await.unwrap();
     assert_eq!((routes[0].owned, &*routes[0].target_node), (Some(false), ""));
     assert_eq!(routes[0].target_node_addresses[0].kind, AddressType::InternalIP);
@@ -67,7 +67,7 @@ async fn a_route_that_exists_already_is_made_once_and_a_foreign_one_in_its_way_i
     let cloud = Cloud::default();
     let ids = cloud.create_machines("w-", 2);
     let provider = provider(&cloud);
-    provider.set_caches(Arc::new(TheseNodes(nodes(&ids))));
+    provider.set_caches(caches(&nodes(&ids)));
     let route = |machine: &str, hop: &str| Route {
         target_node: format!("node-{machine}"),
         target_node_addresses: vec![internal(hop)],
