@@ -121,7 +121,7 @@ async fn all_but_one_gone_is_held_for_five_minutes_and_then_believed() {
         world.passes_for(Duration::from_secs(295)).await;
         assert_eq!(world.node_count(), count);
         let held = world.events_of("NodeDeletionHeld");
-        assert!(held.len() == count - 1 && held[0].contains("gone together"), "once for each: {held:?}");
+        assert!(held.len() == count - 1 && held[0].contains("without a machine"), "once for each: {held:?}");
         world.passes_for(Duration::from_secs(15)).await;
         assert_eq!(world.node_count(), 1);
     }

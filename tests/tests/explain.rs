@@ -157,7 +157,7 @@ fn a_service_that_waits_is_explained_in_the_words_of_the_cloud() {
     world.service("web");
     world.run(60);
     let it = world.of_service("web");
-    names(&it, State::QuotaExceeded, "Free something or have the limit raised in the cloud");
+    names(&it, State::QuotaExceeded, "Delete unused resources or have the quota raised in the cloud");
     let shown = it.causes.iter().find(|cause| cause.state == State::QuotaExceeded).expect("named");
     assert!(shown.since.is_some() && shown.detail.contains("has 0 load balancers, its limit"), "{shown:?}");
     assert!(it.last_errors.iter().any(|error| error.text.contains("its limit")), "{:?}", it.last_errors);
@@ -183,7 +183,7 @@ fn a_cloud_that_fails_is_named_and_the_rest_is_explained() {
     world.cloud.inject(Fault::status(503).on("PUT /v1/load-balancers/{id}"));
     world.run_while(60, async |harness, _| _ = harness.user.set_ports("web", &[80, 443, 8080]).await);
     let it = world.of_service("web");
-    names(&it, State::EnsureFailed, "when the next try is: only the leading manager has it");
+    names(&it, State::EnsureFailed, "the time of the next retry, which only the leading manager knows");
     assert!(it.plan.steps.iter().any(|step| step.step.what.contains("8080")), "{:?}", it.plan);
 
     for route in ["GET /v1/machines", "GET /v1/machines/{id}", "GET /v1/load-balancers", "GET /v1/routes"] {
@@ -313,10 +313,10 @@ fn a_node_that_is_kept_says_what_holds_its_deletion() {
     }
     world.run(30);
     let it = world.of_node("worker-1");
-    names(&it, State::DeletionHeld, "3 of 4 Nodes are gone together");
+    names(&it, State::DeletionHeld, "3 of 4 Nodes are without a machine");
     let held = it.causes.iter().find(|cause| cause.state == State::DeletionHeld).expect("named");
     assert!(held.since.is_some(), "the event tells since when");
-    assert!(it.unknown.iter().any(|text| text.contains("how long it is still held")), "{:?}", it.unknown);
+    assert!(it.unknown.iter().any(|text| text.contains("the end of the hold")), "{:?}", it.unknown);
 
     let mut world = World::with_options(3, |options| options.lifecycle.deletion = NodeDeletion::DryRun);
     world.run(30);

@@ -311,8 +311,8 @@ async fn an_affinity_that_is_there_stays_and_the_labels_come() {
     assert_eq!(world.get("a")["spec"]["nodeAffinity"], own["spec"]["nodeAffinity"]);
     assert_eq!(world.labels("b"), Value::Null);
     let told = format!(
-        "Warning VolumeTopologyConflict b: the node affinity demands {ZONE} In [z8, z9], but the cloud says \"z1\": it \
-         cannot be changed, create the PersistentVolume anew. Nothing was changed"
+        "Warning VolumeTopologyConflict b: the node affinity demands {ZONE} In [z8, z9], but the cloud says \"z1\": \
+         the affinity cannot be changed, so create the PersistentVolume again. Nothing was changed"
     );
     assert_eq!(controller.events(), [told]);
     assert_eq!((world.writes(), world.cloud_reads()), (1, 2));

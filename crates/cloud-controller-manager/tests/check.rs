@@ -459,7 +459,7 @@ fn input_that_cannot_be_used_ends_with_2_and_the_rest_is_checked() {
         (&["-f", "/nowhere.yaml"], "Error: cannot read /nowhere.yaml: No such file or directory"),
         (&[], "Error: no files: name files or directories with -f, or - for standard input"),
         (&["-f", &all, "--cloud-provider=nowhere"], "unknown cloud provider \"nowhere\""),
-        (&["-f", &all, "--cloud-provider=external"], "--cloud-provider=external names nothing that this binary runs"),
+        (&["-f", &all, "--cloud-provider=external"], "--cloud-provider=external is not a provider of this binary"),
         (&["-f", &all, "--strikt"], "did you mean --strict?"),
     ];
     for (arguments, expected) in table {

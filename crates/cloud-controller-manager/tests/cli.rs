@@ -65,7 +65,7 @@ fn an_unknown_flag_fails_with_a_suggestion() {
         (&["plan", "--cloud-provider=nowhere"], "unknown cloud provider \"nowhere\"; this binary has: "),
         (&["plan", "--nods"], "did you mean"),
         (&["demo", "--nods", "9"], "did you mean --nodes?"),
-        (&["demo", "--nodes", "3"], "the story needs at least 5"),
+        (&["demo", "--nodes", "3"], "the demo needs at least 5 Nodes"),
     ];
     for (arguments, expected) in table {
         let wrong = run(arguments);

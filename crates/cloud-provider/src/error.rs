@@ -28,7 +28,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// accepted values; never put a secret into it.
 ///
 /// A predicate checks this error alone, not its causes: an error that merely *mentions* a missing instance somewhere in
-/// its chain must never pass for "the instance is gone" (PROV-69). [`chain`](Self::chain) walks the causes.
+/// its chain must never pass for "the instance is gone" (PROV-69). Exceptions are
+/// [`is_unanswered`](Self::is_unanswered) and [`retry_after`](Self::retry_after), which also check the causes.
+/// [`chain`](Self::chain) walks the causes.
 ///
 /// ```
 /// use cloud_provider::Error;
@@ -107,7 +109,7 @@ impl Error {
         Self::of(Kind::NotImplemented, "unimplemented")
     }
 
-    /// Returns an error for an object that another controller runs (PROV-66, PROV-35).
+    /// Returns an error for an object that another controller manages (PROV-66, PROV-35).
     #[must_use]
     pub fn implemented_elsewhere() -> Self {
         Self::of(Kind::ImplementedElsewhere, "implemented by alternate to cloud provider")
@@ -118,7 +120,7 @@ impl Error {
         Self::of(Kind::RetryAfter(delay), message)
     }
 
-    /// Returns an error for a credential that the cloud throttles; send nothing for `pause`.
+    /// Returns an error for a credential that the cloud throttles: no request may be sent for `pause`.
     pub fn rate_limited(message: impl Into<Cow<'static, str>>, pause: Duration) -> Self {
         Self::of(Kind::RateLimited(pause), message)
     }
@@ -143,8 +145,8 @@ impl Error {
         Self::of(Kind::Invalid, message)
     }
 
-    /// Returns an error for an object that is locked or protected until a user lifts that (P-20). Name in the text what
-    /// to lift. Becomes an event and a condition on the object.
+    /// Returns an error for an object that a user has locked or protected against changes (P-20). Name the lock or
+    /// protection in the text, so that the user can remove it. Becomes an event and a condition on the object.
     pub fn protected(message: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Kind::Protected, message)
     }
@@ -199,7 +201,7 @@ impl Error {
         &self.0.code
     }
 
-    /// Returns `true` if the object is locked or protected, and a user must lift that.
+    /// Returns `true` if the object is locked or protected, and a user must remove the lock or protection.
     #[must_use]
     pub fn is_protected(&self) -> bool {
         self.0.kind == Kind::Protected
@@ -220,7 +222,7 @@ impl Error {
     pub fn is_not_implemented(&self) -> bool {
         self.0.kind == Kind::NotImplemented
     }
-    /// Returns `true` if another controller runs this object.
+    /// Returns `true` if another controller manages this object.
     #[must_use]
     pub fn is_implemented_elsewhere(&self) -> bool {
         self.0.kind == Kind::ImplementedElsewhere
@@ -275,8 +277,7 @@ impl Error {
         self.chain().any(|error| error.0.kind == Kind::Unanswered)
     }
 
-    /// Returns the time to wait before the next attempt, if the provider names it. Causes count, too (PROV-69: a
-    /// wrapped retry-after error counts).
+    /// Returns the time to wait before the next attempt, if this error or one of its causes has one (PROV-69).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.chain().find_map(|e| match e.0.kind {

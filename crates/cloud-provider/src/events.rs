@@ -20,8 +20,8 @@ pub enum EventKind {
     Warning,
 }
 
-/// A recorder of events on behalf of a provider, in the background. Equal events are counted on one object, as
-/// `kubectl` shows them.
+/// A recorder of events on behalf of a provider. Events are written in the background; repetitions of an event increase
+/// the `count` of one Event object.
 ///
 /// ```
 /// use cloud_provider::{About, EventKind, Events, Node};

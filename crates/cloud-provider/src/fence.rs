@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{Error, Result};
 
-/// A fence that tells if this process may change anything now (INV-4): only while it leads.
+/// A fence that allows requests that change the cloud only while this process is the leader (INV-4).
 ///
 /// A client of the cloud calls [`check`](Self::check) immediately before each request that changes something, retries
 /// included. `provider-kit`'s transport does so; a provider with a client of its own has to do it as well.
@@ -64,7 +64,8 @@ impl Fence {
     /// Returns an error unless the fence [is open](Self::is_open).
     ///
     /// # Errors
-    /// *Other*: this process does not lead, and a retry is of no use before it does; or the reason why it never may.
+    /// *Other*, if this process is not the leader (a retry is useless until it is), or with the reason of a
+    /// [closed](Self::closed) fence.
     pub fn check(&self) -> Result<()> {
         if self.is_open() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Machines of Nodes: one batched lookup with three possible answers (D-6).
+//! Machines of Nodes: one batched lookup, which returns *present*, *gone* or an error for each Node (D-6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Want {
     }
 }
 
-/// The state of the instance of one Node. An error is the third answer: the state is unknown.
+/// The state of the instance of one Node. If the state is unknown, a lookup returns an [`Error`] instead.
 ///
 /// ```
 /// use cloud_provider::{Error, Gone, InstanceState, Result};
@@ -175,7 +175,8 @@ pub trait Instances: Send + Sync {
     /// instance that is stopped, asleep or moving exists. A call may be dropped at any await point.
     async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>>;
 
-    /// Returns the provider ID of one Node: its own if it has one, or else the cloud's (LIFE-24). May be empty.
+    /// Returns the provider ID of one Node: `spec.providerID` if it is set, or else the ID that the cloud reports for
+    /// the instance (LIFE-24). Empty if the cloud reports none.
     ///
     /// # Errors
     /// The cloud's answer; "instance not found" if it has no such instance.
@@ -189,8 +190,8 @@ pub trait Instances: Send + Sync {
         }
     }
 
-    /// Returns `true` if a Node may be initialized without a provider ID. Only providers of `InstancesV1` have none
-    /// (NODE-47).
+    /// Returns `true` if a Node may be initialized without a provider ID. Only for providers ported from `InstancesV1`,
+    /// whose clouds may have no instance IDs (NODE-47).
     fn provider_id_is_optional(&self) -> bool {
         false
     }

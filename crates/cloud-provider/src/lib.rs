@@ -12,14 +12,18 @@
 //!
 //! Three rules keep clusters alive:
 //!
-//! * **An error is not an answer.** [`Instances::lookup`] returns *present*, *gone* or an error, and [`Gone`] can only
-//!   be created from the cloud's own "no such ID" or from a list that was read to its end ([`Listing`]).
+//! * **An error does not mean "gone".** [`Instances::lookup`] returns *present*, *gone* or an error, which means
+//!   "unknown". [`Gone`] can only be created from the cloud's own "no such ID" or "no such name", or from a list that
+//!   was read to its end ([`Listing`]).
 //! * **Every call may be repeated.** Calls are idempotent and may be dropped at any await point; objects that were
 //!   created are found again by their owner tags.
 //! * **Objects are shared.** Nodes and Services come from the cache and are read-only.
 //!
 //! Providers written for the older Go interfaces are ported with the adapters [`V1`] and [`V2`]. This crate does no
 //! I/O; building blocks for HTTP APIs are in `provider-kit`.
+//!
+//! Comments cite rules by their IDs, such as `PROV-n`. `docs/rules/README.md` lists the prefixes, and the page of each;
+//! `D-n` is a decision in `docs/decisions.md`.
 //!
 //! # A whole provider
 //!

@@ -89,7 +89,8 @@ impl<T> Default for Listing<T> {
 }
 
 impl<T> Listing<T> {
-    /// Returns an empty listing, before its first page is requested.
+    /// Returns an empty listing. Call it before you request the first page: the age of the list is counted from this
+    /// call.
     #[must_use]
     pub fn new() -> Self {
         Self { items: Vec::new(), pages: 0, more: true, announced: None, began: Instant::now() }
@@ -166,7 +167,8 @@ impl<T> CompleteListing<T> {
         self.items
     }
 
-    /// Returns the list of what each item holds, such as the machines of a reservation, as old as this one.
+    /// Returns a complete list of the elements inside each item, such as the machines of each reservation, with the age
+    /// of this list.
     #[must_use]
     pub fn flat_map<U, I: IntoIterator<Item = U>>(self, inner: impl Fn(T) -> I) -> CompleteListing<U> {
         let items = self.items.into_iter().flat_map(inner).collect();
@@ -185,7 +187,8 @@ impl<T> CompleteListing<T> {
         self.began
     }
 
-    /// Returns the proof that an item does not exist. The caller has searched the list.
+    /// Returns the proof that an item does not exist. Call it only after you have searched the list for the item: the
+    /// method does not search. `what` names the item in the reason.
     ///
     /// # Errors
     /// An error if the list is empty: a wrong project, account or region gives an empty list, too, so it proves nothing

@@ -27,11 +27,12 @@ pub struct LoadBalancerRequest<'a> {
     pub service: &'a Service,
     /// The Nodes that traffic goes to, possibly none. Empty for `get` and `delete`.
     pub nodes: &'a [Arc<Node>],
-    /// Observer that is notified of changes before they are made.
+    /// Observer of the sync, which is notified of the plan, of annotations to write and of waits.
     pub observer: &'a dyn SyncObserver,
 }
 
-/// The observer of a sync: the controller that syncs one Service, which is notified of the progress.
+/// The observer of a sync of one Service. The controller implements it: it writes events, annotations and addresses for
+/// the provider, and lends out the worker permit while the provider waits.
 ///
 /// ```
 /// use cloud_provider::{Plan, SyncObserver};
@@ -52,16 +53,18 @@ pub trait SyncObserver: Send + Sync {
     /// from it (D-4).
     fn planned(&self, plan: &Plan);
 
-    /// Requests this annotation on the Service; `None` removes it. All annotations are written after the call, even if
-    /// it fails, in one request, and only if they differ.
+    /// Requests this annotation on the Service; `None` removes it. The controller writes all requested annotations in
+    /// one request after [`ensure`](LoadBalancers::ensure) has returned, even if it failed, and only if they differ
+    /// from those of the Service.
     fn annotate(&self, _key: &'static str, _value: Option<String>) {}
 
-    /// Reports the ID of the Service's load balancer, if no annotation of the provider names it. The controller shows
-    /// it in `ccm-rs/load-balancer-id`, and sends no request for it alone.
+    /// Reports the ID of the Service's load balancer, for a provider without an annotation of its own for the ID. The
+    /// controller writes it to the annotation `ccm-rs/load-balancer-id`, together with other changes of the Service: no
+    /// request is sent for this annotation alone.
     fn identified(&self, _id: &str) {}
 
-    /// Shows these addresses on the Service now, with the annotations that were requested: the load balancer behind the
-    /// old addresses is about to be deleted.
+    /// Writes these addresses to the Service's status now, and the annotations that were requested so far. Called
+    /// before the load balancer behind the old addresses is deleted.
     ///
     /// # Errors
     /// An error if the addresses could not be written. Then nothing may be deleted.
@@ -218,10 +221,13 @@ impl ServiceReview {
 #[async_trait]
 pub trait LoadBalancers: Send + Sync {
     /// Returns the load balancer of this Service, or `None` *without an error* if no part of it exists (PROV-30, D-16).
-    /// An error means that this is unknown, and stops a deletion.
+    ///
+    /// # Errors
+    /// The cloud's answer, if it is unknown whether the load balancer exists; an error stops a deletion.
     async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>>;
 
-    /// Returns the name that this provider gives the load balancer (PROV-31).
+    /// Returns the name that this provider gives the load balancer of this Service; by default
+    /// [`default_load_balancer_name`] (PROV-31).
     fn name(&self, _cluster: &Cluster, service: &Service) -> String {
         default_load_balancer_name(service)
     }
@@ -230,15 +236,23 @@ pub trait LoadBalancers: Send + Sync {
     /// `status.loadBalancer.ingress`; success without a status is an error of the provider (SVC-51).
     ///
     /// # Errors
-    /// *Implemented elsewhere* if another controller runs the load balancer (PROV-35); a *retry-after* error requests a
-    /// fixed delay (PROV-37); *invalid* becomes an event on the Service.
+    /// *Implemented elsewhere* if another controller manages the load balancer (PROV-35); a *retry-after* error
+    /// requests a fixed delay (PROV-37); *invalid* becomes an event on the Service.
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>>;
 
-    /// Changes only the targets of the load balancer (PROV-33).
+    /// Sets the targets of an existing load balancer to the Nodes of the request, and changes nothing else. Idempotent
+    /// (PROV-33).
+    ///
+    /// # Errors
+    /// The cloud's answer; the call is repeated later.
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()>;
 
     /// Deletes the load balancer and everything that was created for it. Succeeds if it no longer exists or never
-    /// existed (PROV-34). Never returns *implemented elsewhere*.
+    /// existed (PROV-34).
+    ///
+    /// # Errors
+    /// *Protected* if a user must remove a protection first; else the cloud's answer. Never *implemented elsewhere*.
+    /// The Service keeps its finalizer until the call succeeds.
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()>;
 
     /// Returns `true` if the targets of this Service depend on labels or provider IDs of Nodes, such as by a selector
@@ -247,9 +261,9 @@ pub trait LoadBalancers: Send + Sync {
         false
     }
 
-    /// Returns `true` if targets are the addresses in the status of Nodes and not machines: then
-    /// [`update_targets`](Self::update_targets) is called when those change, too. A Node that joins gets its addresses
-    /// after its provider ID.
+    /// Returns `true` if targets are addresses from the status of Nodes instead of machines: then
+    /// [`update_targets`](Self::update_targets) is also called when these addresses change, for example when a new Node
+    /// gets its addresses, which happens after it got its provider ID.
     fn targets_follow_addresses(&self) -> bool {
         false
     }
@@ -261,22 +275,22 @@ pub trait LoadBalancers: Send + Sync {
         &[]
     }
 
-    /// Returns the load balancers with the owner tags of a deleted Service of this cluster, as of the last list: a text
-    /// that names each of them for people (P-19). `lives` returns `true` if a Service with this UID exists. Sends
-    /// nothing, because it is called for each scrape of the metrics. `None` if there was no list yet.
+    /// Returns the orphans as of the last list, one text for people for each: load balancers whose owner tags name a
+    /// deleted Service of this cluster (P-19). `lives` returns `true` if a Service with the given UID exists. Called
+    /// for each scrape of the metrics, so it must send no request. `None` before the first list.
     fn orphans(&self, _cluster: &Cluster, _lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
         None
     }
 
-    /// Finds mistakes in a Service without calling the cloud. Sends nothing, and needs no credential: called for each
-    /// write of a Service, and for files in pipelines. The Service has no status, and its node ports may be
-    /// placeholders.
+    /// Finds mistakes in a Service without calling the cloud. Must work without a credential: the admission webhook
+    /// calls it for each write of a Service, and `check` for manifests in pipelines. The Service may lack its status,
+    /// and its node ports may be placeholders.
     fn review(&self, _service: &Service) -> ServiceReview {
         ServiceReview::default()
     }
 
-    /// Reads all load balancers with owner tags of this cluster, by its ID or by its name, whether their Services exist
-    /// or not. From a complete list, or not at all.
+    /// Reads all load balancers whose owner tags name this cluster, by its ID or by its name, whether their Services
+    /// exist or not. A partial list is an error.
     ///
     /// # Errors
     /// *Not implemented* by default.
@@ -285,8 +299,8 @@ pub trait LoadBalancers: Send + Sync {
     }
 
     /// Reads one of the cluster's load balancers by its ID, with all details. `services` are all Services of the
-    /// cluster, among which the [heir](OwnedResource::heir) is searched. `None` if the load balancer no longer exists,
-    /// or carries no owner tags of this cluster.
+    /// cluster; one that may adopt the load balancer is returned as its [heir](OwnedResource::heir). `None` if the load
+    /// balancer no longer exists, or carries no owner tags of this cluster.
     ///
     /// # Errors
     /// *Not implemented* by default.

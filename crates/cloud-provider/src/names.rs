@@ -27,7 +27,8 @@ pub const LABEL_EXCLUDE_BALANCER: &str = "node.kubernetes.io/exclude-from-extern
 pub const LABEL_EXCLUDE_LIFECYCLE: &str = "node.kubernetes.io/exclude-from-lifecycle-management";
 /// Label of the instance type (PROV-54).
 pub const LABEL_INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
-/// Deprecated label of the instance type (PROV-54). For reconciliation it is the source of truth (NODE-50).
+/// Deprecated label of the instance type (PROV-54). If both labels exist and differ, the stable label gets the value of
+/// this one (NODE-50).
 pub const LABEL_INSTANCE_TYPE_BETA: &str = "beta.kubernetes.io/instance-type";
 /// Label of the zone (PROV-54).
 pub const LABEL_ZONE: &str = "topology.kubernetes.io/zone";
@@ -61,8 +62,8 @@ pub const SECURE_PORT: u16 = 10258;
 pub const DEFAULT_CLUSTER_NAME: &str = "kubernetes";
 /// Value of the label `manager` of `running_managed_controllers` (PROV-78).
 pub const MANAGER_NAME: &str = "cloud-controller-manager";
-/// Name of the provider that means "an external component is responsible"; a cloud controller manager refuses it
-/// (PROV-4, PROV-6).
+/// Value of `--cloud-provider` that means "an external component is responsible". `Registry` returns no provider for
+/// it, so the program exits (PROV-4, PROV-6).
 pub const PROVIDER_EXTERNAL: &str = "external";
 
 /// The names of one controller, in all visible places (PROV-78).
@@ -135,7 +136,8 @@ pub const VOLUME_LABEL_CONTROLLER: ControllerNames = ControllerNames {
 pub const CONTROLLERS: [ControllerNames; 5] =
     [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER, VOLUME_LABEL_CONTROLLER];
 
-/// Feature gate: routes are synced by Node events (ROUTE-11) or periodically (ROUTE-10). For the default, see D-5.
+/// Feature gate: if enabled, Node events trigger the sync of routes (ROUTE-11); if disabled, routes are synced
+/// periodically (ROUTE-10). For the default, see D-5.
 pub const GATE_WATCH_BASED_ROUTES: &str = "CloudControllerManagerWatchBasedRoutesReconciliation";
 
 #[cfg(test)]

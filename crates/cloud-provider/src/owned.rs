@@ -23,11 +23,12 @@ pub struct OwnedResource {
     pub kind: &'static str,
     /// ID, as the provider knows it.
     pub id: String,
-    /// Name and ID in the cloud, if they differ from `name` and `id`: a share in a load balancer has those of the load balancer.
+    /// Name and ID in the cloud, if they differ from `name` and `id`: for one Service's share of a load balancer, those
+    /// of the load balancer.
     pub shown_as: Option<(String, String)>,
     /// Name, as the provider knows it.
     pub name: String,
-    /// Cluster in the owner tags: the cluster's ID; or its name, where the ID could not be read when the tags were written.
+    /// Cluster in the owner tags: its ID, or its name if the ID could not be read when the tags were written.
     pub cluster: String,
     /// Owner in the owner tags.
     pub owner: Owner,
@@ -41,9 +42,11 @@ pub struct OwnedResource {
     pub facts: Vec<(String, String)>,
     /// Auxiliary resources that are deleted with it: `security group "lb-sg-web"`.
     pub auxiliaries: Vec<String>,
-    /// If set, the resource was adopted and not created for its owner: it is released, and stays.
+    /// If set, the resource was adopted and not created for its owner. Instead of being deleted, it loses its owner
+    /// tags.
     pub is_adopted: bool,
-    /// Service of the cluster that may adopt the resource, such as by its name: `shop/web`.
+    /// Namespace and name of an existing Service that may adopt the resource, for example because of its name:
+    /// `shop/web`. Such a resource is not deleted.
     pub heir: Option<String>,
 }
 
@@ -71,8 +74,8 @@ pub enum Owner {
 pub enum Removal {
     /// The resource was deleted.
     Deleted,
-    /// The owner tags were removed, together with all parts that were only the owner's. The resource stays: it was
-    /// adopted, or has other users.
+    /// The owner tags were removed, together with all parts that only the owner used. The resource still exists,
+    /// because it was adopted or has other users.
     Released,
     /// The resource did not exist any more.
     NotFound,

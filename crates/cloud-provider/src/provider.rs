@@ -156,7 +156,8 @@ pub struct Cluster {
     /// The value of `--cluster-name`. Part of resource names in many clouds; two clusters may have the same name by
     /// mistake (P-21).
     pub name: String,
-    /// UID of the namespace `kube-system`, which distinguishes clusters. `None` where it may not be read (D-11).
+    /// UID of the namespace `kube-system`, which distinguishes clusters. `None` if the process is not permitted to read
+    /// that namespace (D-11).
     pub id: Option<String>,
 }
 
@@ -230,7 +231,11 @@ pub trait ClientBuilder: Send + Sync {
 /// ```
 #[async_trait]
 pub trait KubernetesApi: Send + Sync {
-    /// Sends a request; the URI is a path such as `/api/v1/namespaces/kube-system/secrets/cloud`.
+    /// Sends a request; the URI is a path such as `/api/v1/namespaces/kube-system/secrets/cloud`. An answer with an
+    /// error status, such as 404, is returned as a response.
+    ///
+    /// # Errors
+    /// An error if the API server did not answer.
     async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>>;
 }
 

@@ -23,8 +23,9 @@ pub struct Route {
     pub name: String,
     /// Name of the Node that the route leads to; empty if its target is no known Node.
     pub target_node: String,
-    /// If set, the provider fills and honors [`target_node_addresses`](Self::target_node_addresses), so that the
-    /// controller replaces the route when its next hop changes. Providers of this project always set it (D-5).
+    /// If set, the provider supports [`target_node_addresses`](Self::target_node_addresses): `list` fills the field,
+    /// and `create` uses it. Then the controller replaces the route when its next hop changes. Providers of this
+    /// project always set it (D-5).
     pub enable_node_addresses: bool,
     /// Addresses of the next hop. If [`owned`](Self::owned) is set, each must be an address of the Node of the same
     /// type; otherwise they are compared with all of the Node's addresses (ROUTE-23).
@@ -33,8 +34,9 @@ pub struct Route {
     pub destination_cidr: String,
     /// If set, the route leads nowhere, because its machine no longer exists.
     pub blackhole: bool,
-    /// If set, whether the route is this cluster's: `Some(false)` is never deleted (P-32, INV-7). `None` is decided by
-    /// the route's range, as in the Go cloud controller manager.
+    /// `Some(true)` if the route is this cluster's, `Some(false)` if it belongs to another owner and must never be
+    /// deleted (P-32, INV-7). `None` if the cloud cannot tell. A route is only deleted if its range also lies in
+    /// `--cluster-cidr`, which alone decides for `None`, as in the Go cloud controller manager.
     pub owned: Option<bool>,
 }
 
@@ -54,7 +56,8 @@ pub struct Route {
 /// ```
 #[async_trait]
 pub trait Routes: Send + Sync {
-    /// Returns all routes of the cluster, including black holes (PROV-57).
+    /// Returns all routes of the cluster, including black holes (PROV-57). A partial list must be an error, because
+    /// missing routes would be created again.
     async fn list(&self, cluster: &Cluster) -> Result<Vec<Route>>;
     /// Creates a route. `hint` is the Node's UID, the same for both CIDRs of a dual-stack Node (PROV-58).
     async fn create(&self, cluster: &Cluster, hint: &str, route: &Route) -> Result<()>;
@@ -70,7 +73,8 @@ pub trait Routes: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Deletes one of these routes, after reading it again.
+    /// Deletes a route that [`owned`](Self::owned) returned. The route is read again first, and deleted only if its
+    /// owner tag is still the same.
     ///
     /// # Errors
     /// The cloud's answer; *not implemented* by default.

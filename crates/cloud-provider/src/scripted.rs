@@ -1,4 +1,4 @@
-//! A provider that answers from a script: the cloud of tests (PROV-85, PROV-86).
+//! A provider that answers from a script, for tests of controllers and adapters (PROV-85, PROV-86).
 //!
 //! A test scripts the cloud's answers to each method, lets a controller or an adapter work with them, and then checks
 //! which calls were made, in which order and with which arguments. **A method that is not scripted must not be

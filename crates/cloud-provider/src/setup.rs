@@ -20,13 +20,13 @@ pub struct Setup {
     pub config: Option<ConfigFile>,
     /// Environment variables; empty unless the program passes its own.
     pub environment: Environment,
-    /// Value of `--cluster-cidr` as it was given, even if empty; `None` if flags were not parsed. For a provider that
-    /// has routes only for certain values; [`Context`](crate::Context) has the ranges.
+    /// Value of `--cluster-cidr` as it was given, even if empty; `None` if flags were not parsed. Only for a provider
+    /// that offers routes depending on this flag; others read the parsed ranges from [`Context`](crate::Context).
     pub cluster_cidr: Option<String>,
-    /// Product names of the user in the User-Agent of requests to the cloud, before the provider's own.
+    /// Products that the user adds to the User-Agent of requests to the cloud, before the provider's own.
     pub user_agent: Vec<String>,
-    /// Timeout of a call to the cloud, which is then sent only once; `None` for the provider's default. Set if a person
-    /// waits for the answer.
+    /// Timeout of a call to the cloud. If set, a failed call is not retried; set it if a person waits for the answer.
+    /// `None` for the provider's default timeout, with retries.
     pub call_timeout: Option<Duration>,
     /// Flags of this cloud's Go cloud-controller-manager that were set, by name with its dashes: `--vpc-names`.
     pub flags: Environment,
@@ -93,8 +93,9 @@ pub trait CloudMetrics: Send + Sync {
     fn cached(&self, _hit: bool) {}
     /// Reports that the credential in a file changed: the new one is in use, or was rejected. Called for each attempt.
     fn credential_changed(&self, _is_in_use: bool) {}
-    /// Adds `value` to a series of the provider's own, for dashboards of the Go program that managed this cloud before.
-    /// `labels` has one value for each of the series' labels, with few distinct values.
+    /// Adds `value` to a counter or gauge of the provider's own, or observes it in a histogram, for dashboards that
+    /// were made for the Go cloud controller manager of this cloud. `labels` has one value for each of the series'
+    /// labels, with few distinct values.
     fn record(&self, _series: &'static ProviderSeries, _labels: &[&str], _value: f64) {}
 }
 

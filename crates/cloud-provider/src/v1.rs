@@ -184,7 +184,7 @@ impl V1 {
         Ok((!exists).then(|| Gone::no_such_id(&id)))
     }
 
-    /// Checks if the instance is shut down, looking up its ID again (LIFE-41).
+    /// Checks if the instance is shut down. The ID is looked up again, as in the Go cloud controller manager (LIFE-41).
     async fn shutdown(&self, node: &Node) -> Result<bool> {
         let id = match self.own_or_by_name(node).await {
             Ok(id) => id,

@@ -54,7 +54,8 @@ pub trait InstancesV2: Send + Sync {
     async fn instance_exists(&self, node: &Node) -> Result<bool>;
     /// Returns `true` if the instance is shut down. Called only for instances that exist (PROV-52).
     async fn instance_shutdown(&self, node: &Node) -> Result<bool>;
-    /// Returns the instance's metadata; `None` means "not yet" or "not mine" (PROV-53).
+    /// Returns the instance's metadata; `None` if the cloud has none yet, or if the Node belongs to another provider
+    /// (PROV-53).
     async fn instance_metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>>;
 }
 

@@ -25,6 +25,9 @@ use crate::Result;
 #[async_trait]
 pub trait Volumes: Send + Sync {
     /// Returns the zone and region labels of this volume, from which its node affinity is derived. Several zones are
-    /// joined by [`ZONE_DELIMITER`](crate::names::ZONE_DELIMITER). `None` if the volume is not of this cloud.
+    /// joined by [`ZONE_DELIMITER`](crate::names::ZONE_DELIMITER). `None` if the volume does not belong to this cloud.
+    ///
+    /// # Errors
+    /// The cloud's answer, if the volume could not be read.
     async fn labels(&self, volume: &PersistentVolume) -> Result<Option<BTreeMap<String, String>>>;
 }

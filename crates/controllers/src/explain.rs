@@ -9,10 +9,11 @@ use tokio::time::Instant;
 
 /// Time after which the same cause is repeated.
 const REPEAT: Duration = Duration::from_secs(600);
-/// Minimum time between different causes that a person must remove. The text of a cause that may heal often varies with
-/// every attempt (a request ID, the seconds left), so such a cause waits as long as a repeated one.
+/// Minimum time between two events about different causes that an operator must remove. Causes that may pass by
+/// themselves wait for [`REPEAT`] even if their text changes, because it often contains a request ID or the remaining
+/// seconds.
 const PAUSE: Duration = Duration::from_secs(30);
-/// Number of failures from which a cause that may heal is reported.
+/// Number of failures after which a cause that may pass by itself is reported.
 const PATIENCE: u32 = 4;
 
 /// Remembers the last explanation of each object, by UID.
@@ -28,7 +29,7 @@ struct Told {
 }
 
 impl Explainer {
-    /// Returns `true` if this failure is worth an event now.
+    /// Returns `true` if an event about this failure is due now, and records the event.
     ///
     /// A cause that a person must remove (no such machine, an invalid annotation, a refused credential) is reported at
     /// once; a cause that may heal, such as a 503, only after some attempts.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// Time that work in progress may take after the shutdown. The next run finds what is left.
+/// Time that work in progress may take after the shutdown. The next run of the process continues unfinished work.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Returns the output of `work`; `None` if the work did not end within the grace period and was cancelled.

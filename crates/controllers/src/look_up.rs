@@ -7,8 +7,8 @@ use std::time::Duration;
 use cloud_provider::{CloudProvider, Error, InstanceState, Node, Result, Want};
 use futures::FutureExt;
 
-/// Timeout of a look-up. Providers have shorter timeouts for each of their requests; a provider that looks up Node by
-/// Node, several at a time, needs time for each of them.
+/// Base timeout of a lookup, to which [`DEADLINE_PER_NODE`] is added for each Node, because some providers look up each
+/// Node with a request of its own. Providers have shorter timeouts for each request.
 const DEADLINE: Duration = Duration::from_secs(120);
 const DEADLINE_PER_NODE: Duration = Duration::from_secs(8);
 

@@ -6,9 +6,9 @@ use ipnet::IpNet;
 
 /// Settings of all controllers.
 ///
-/// There are two sets (D-1): [`Options::reference`] behaves exactly like the controllers that this project replaces;
-/// [`Options::default`] has a deletion guard (D-2), explanations (D-3) and more concurrency (D-10). The case
-/// suites run with the first, everything else with the second.
+/// There are two sets (D-1). With [`Options::reference`], the controllers behave exactly like those of the Go program;
+/// the case suites in tests/cases use this set. [`Options::default`], which everything else uses, adds a deletion guard
+/// (D-2), explanations (D-3) and more concurrency (D-10).
 ///
 /// ```
 /// use controllers::Options;
@@ -96,7 +96,7 @@ pub struct GuardOptions {
 }
 
 impl GuardOptions {
-    /// Minimum number of Nodes, or Services, that make a mass deletion.
+    /// Minimum number of Nodes or Services that must be missing together to count as a mass deletion (landslide).
     pub const SMALLEST_LANDSLIDE: usize = 4;
 }
 

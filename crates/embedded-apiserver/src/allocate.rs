@@ -37,7 +37,7 @@ impl Allocators {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks what a seeded Service has.
+    /// Reserves the cluster IPs and node ports of a seeded Service.
     pub(crate) fn reserve(&self, resource: &Resource, service: &Value) {
         if resource.plural == "services" {
             let mut taken = self.lock();
@@ -46,7 +46,7 @@ impl Allocators {
         }
     }
 
-    /// Gives back what a Service had.
+    /// Releases the cluster IPs and node ports of a Service.
     pub(crate) fn release(&self, resource: &Resource, service: &Value) {
         if resource.plural == "services" {
             let mut taken = self.lock();
@@ -59,7 +59,7 @@ impl Allocators {
         }
     }
 
-    /// Gives the Service the addresses and ports it needs, and takes back what `old` had and `new` has not.
+    /// Allocates the addresses and ports that the Service needs, and releases those that only `old` has.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Fault injection: rules that make requests fail, wait or lose their response. They may be changed while the server
-//! runs, from the program ([`Faults`]) or over HTTP (`/_faults`).
+//! Fault injection: rules that make requests fail, wait or lose their response. Rules can be changed while the server
+//! runs, with [`Faults`] or over HTTP (`/_faults`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,27 +40,29 @@ pub enum Action {
         /// Latency in milliseconds, added to the request.
         millis: u64,
     },
-    /// A watch is cut: those that are open at once, further ones after their first events.
+    /// Watches are cut: open watches at once, later ones after their first events.
     DropWatch,
     /// The request is never answered.
     Hang,
     /// The request is carried out, but the connection is cut before the response.
     AnswerLost,
-    /// The connection is cut before it is carried out.
+    /// The connection is cut before the request is carried out.
     Refused,
 }
 
-/// Requests that a rule applies to, and how often. An empty or missing field matches everything.
+/// Requests that a rule applies to. A missing field matches everything. An empty string matches requests without that
+/// part; in `verb` and `path` it matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Matcher {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; several separated by commas; `write` is all that change.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; several are separated by
+    /// commas; `write` stands for all verbs that change objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verb: Option<String>,
     /// Plural name of the resource (`nodes`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// `status`; an empty string matches the main resource only.
+    /// Subresource, such as `status`; an empty string matches requests without a subresource only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subresource: Option<String>,
     /// Namespace of the request.
@@ -72,10 +74,10 @@ pub struct Matcher {
     /// Prefix of the path, for what is no resource (`/version`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Number of matches to which the rule applies, from the first; without it, the rule applies forever.
+    /// Maximum number of matches to which the rule applies, from the first on; without this field there is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
-    /// The rule applies to every so-manyth match only.
+    /// The rule applies only to every `every`th match: with 3, to the third, the sixth and so on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<u64>,
 }
@@ -142,7 +144,7 @@ impl Matcher {
     }
 }
 
-/// A rule as it is listed: what it matches, what it does, how often it has.
+/// A fault rule with its counters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
@@ -154,10 +156,10 @@ pub struct Rule {
     pub matcher: Matcher,
     /// Effect on these requests.
     pub action: Action,
-    /// Requests that matched so far.
+    /// Number of requests that matched so far.
     #[serde(default)]
     pub seen: u64,
-    /// Requests it was applied to so far.
+    /// Number of requests that the rule was applied to so far.
     #[serde(default)]
     pub applied: u64,
 }
@@ -220,7 +222,7 @@ impl Faults {
         id
     }
 
-    /// Removes a rule; whether it was there.
+    /// Removes a rule. Returns `false` if there is no rule with this ID.
     pub fn remove(&self, id: u64) -> bool {
         let mut rules = self.lock();
         let before = rules.1.len();

@@ -1,4 +1,4 @@
-//! The file with which kubectl finds the server.
+//! Generates a kubeconfig for the server.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -5,7 +5,7 @@
 //! validation, discovery and tables, so that kube-rs and kubectl work against it. There is no etcd, no authentication
 //! beyond tokens, no controller and no garbage collector.
 //!
-//! In a test it is used in the process, without a socket, also under a paused clock:
+//! Tests use the server in their process, without a socket, also with a paused clock:
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,8 +29,8 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 //! ```
 //!
-//! Over the network it is served by [`ApiServer::serve_tcp`] or [`ApiServer::serve_tls`]; [`kubeconfig`] writes the file
-//! that kubectl reads. A person breaks it over HTTP:
+//! Over the network it is served by [`ApiServer::serve_tcp`] or [`ApiServer::serve_tls`]; [`kubeconfig`] writes the
+//! file that kubectl reads. Faults can be injected over HTTP:
 //!
 //! ```text
 //! curl -X POST $SERVER/_faults -d '{"match":{"verb":"patch","resource":"nodes","times":3},"action":{"status":{"code":500}}}'

@@ -11,7 +11,8 @@ const MAX_BODY: usize = 16 * 1024;
 /// A request in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedRequest {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `other` for what is no resource.
+    /// Verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `other` for
+    /// non-resource requests.
     pub verb: &'static str,
     /// Plural name (`nodes`); empty for what is no resource.
     pub resource: String,
@@ -91,7 +92,7 @@ impl RequestLog {
         }
     }
 
-    /// Returns the requests, oldest first: as many as `Options::request_log` allows.
+    /// Returns the last requests, oldest first, at most [`Options::request_log`](crate::Options::request_log).
     #[must_use]
     pub fn all(&self) -> Vec<LoggedRequest> {
         self.lock().requests.iter().cloned().collect()

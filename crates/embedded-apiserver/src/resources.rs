@@ -1,4 +1,4 @@
-//! The resources the server serves: one row each.
+//! Table of the resources that the server serves.
 
 /// A resource: its path and its entry in discovery.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) enum Verbs {
     /// Objects that are never stored, so that lists are empty (Pods and other resources that `kubectl describe` and
     /// `get all` read).
     ReadOnly,
-    /// A question: created, answered, not stored.
+    /// Reviews, which are created and answered, but not stored.
     CreateOnly,
 }
 

@@ -1,4 +1,4 @@
-//! The server: its options, its state, and what a test does with it directly.
+//! The server: its options, its state, and direct access to objects for tests.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -21,9 +21,9 @@ use crate::store::{Expect, Store, Stored};
 pub struct Options {
     /// `gitVersion` of `/version`.
     pub version: String,
-    /// Changes kept per resource; a watch or list that needs older ones is answered 410.
+    /// Number of changes kept per resource. Watches and lists that need older ones are answered 410 Gone.
     pub history: usize,
-    /// Requests kept in the log.
+    /// Number of requests kept in the log.
     pub request_log: usize,
     /// First address of the range of cluster IPs.
     pub service_network: Ipv4Addr,
@@ -31,9 +31,10 @@ pub struct Options {
     pub service_prefix: u8,
     /// Time between bookmarks of an idle watch.
     pub bookmark_interval: Duration,
-    /// Bearer tokens and whose they are: what TokenReviews answer and who a request is from.
+    /// Bearer tokens and their users, for TokenReviews and for the authentication of requests.
     pub tokens: HashMap<String, User>,
-    /// Refuse requests without a known token with 401. Without it they are an administrator's.
+    /// If set, requests without a known token are refused with 401; otherwise they are authenticated as an
+    /// administrator.
     pub require_token: bool,
     /// Taint new Nodes `node.kubernetes.io/not-ready`, as the real server's admission does.
     pub taint_new_nodes: bool,
@@ -113,7 +114,7 @@ pub(crate) struct Inner {
     pub(crate) allocators: Allocators,
     pub(crate) faults: Faults,
     pub(crate) requests: RequestLog,
-    /// Service account tokens and whose they are.
+    /// Issued ServiceAccount tokens and their users.
     issued: Mutex<HashMap<String, Value>>,
     started: Instant,
     started_at: jiff::Timestamp,
@@ -150,7 +151,7 @@ pub struct ApiServer {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// Revision of an empty server; a plausible one, as no real cluster starts at zero.
+/// Revision of an empty server. Real clusters do not start at zero either.
 const FIRST_REVISION: u64 = 200;
 
 impl Default for ApiServer {
@@ -254,7 +255,7 @@ impl ApiServer {
         }
     }
 
-    /// Removes an object at once, finalizers or not; whether it was there.
+    /// Removes an object at once, even if it has finalizers. Returns `false` if the object does not exist.
     pub fn remove(&self, resource: &str, namespace: Option<&str>, name: &str) -> bool {
         let Some(resource) = resources::by_plural(resource) else { return false };
         let key = crate::store::key(namespace, name);
@@ -267,7 +268,7 @@ impl ApiServer {
         false
     }
 
-    /// Returns the object called `name` of a resource (`nodes`); core/v1 for Events.
+    /// Returns the object `name` of a resource such as `nodes`. Events are returned as core/v1.
     #[must_use]
     pub fn get(&self, resource: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
         let resource = resources::by_plural(resource)?;
@@ -297,15 +298,15 @@ impl ApiServer {
         }
     }
 
-    /// Shows again what was [forgotten](Self::forget), with the same UIDs, as after a restore. Open watches end with 410.
-    /// Objects whose names were taken meanwhile stay forgotten.
+    /// Restores the objects that [`forget`](Self::forget) removed, with the same UIDs, as after a restore of the
+    /// storage. Open watches end with 410. Objects whose names are in use by now are not restored.
     pub fn remember(&self, resource: &str) {
         if let Some(resource) = resources::by_plural(resource) {
             self.inner.store.show(resource.plural);
         }
     }
 
-    /// Forgets all history: watches and continued lists from before are answered 410.
+    /// Removes the history of changes, so that older watches and continued lists are answered 410 Gone.
     pub fn compact(&self) {
         self.inner.store.compact();
     }

@@ -58,7 +58,7 @@ impl ApiService {
         Self { inner }
     }
 
-    /// Returns a response; if the connection is to be cut, one whose body breaks off.
+    /// Returns the response. If a fault rule cuts the connection, the response has a body that breaks off.
     pub(crate) async fn answer_or_break(&self, request: axum::extract::Request) -> Response<Body> {
         match answer(self.inner.clone(), request).await {
             Ok(response) => response,

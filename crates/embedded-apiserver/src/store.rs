@@ -1,4 +1,4 @@
-//! Objects, one revision counter, and per resource a bounded history of changes.
+//! In-memory storage: objects, one revision counter, and for each resource a bounded history of changes.
 //!
 //! An object is serialised once, when it is written; lists, reads and watchers share those bytes. The bytes lack `kind`
 //! and `apiVersion`, because items of a list do not carry them; [`Stored::single`] puts them in front.
@@ -72,7 +72,7 @@ pub(crate) enum Expect {
     Revision(u64),
 }
 
-/// The object is not as the writer expected.
+/// Error for a write whose precondition on the stored object does not hold.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch;
 
@@ -95,9 +95,10 @@ struct Collection {
     /// Objects that are forgotten for a while.
     hidden: BTreeMap<Arc<str>, Arc<Stored>>,
     history: VecDeque<Arc<Event>>,
-    /// A watch that starts before this revision may have missed changes.
+    /// Oldest revision from which a watch can start without missing changes.
     oldest: u64,
-    /// Revision of the newest change that is forgotten: a watch that has seen it has missed nothing.
+    /// Revision of the newest change that was removed from the history. A watch that has received this change has
+    /// missed nothing.
     lost: u64,
     changed: watch::Sender<u64>,
 }
@@ -167,7 +168,7 @@ impl Store {
         Ok(stored)
     }
 
-    /// Removes the object if it is still at `revision`; answers its last state, which `last` may have changed.
+    /// Removes the object if it is still at `revision`, and returns its last state, after `last` has changed it.
     pub(crate) fn remove(
         &self,
         resource: &'static str,
@@ -258,7 +259,7 @@ impl Store {
         });
     }
 
-    /// Brings back what was hidden, as it was, but for names that are taken by now. Watches end with 410.
+    /// Restores the hidden objects unchanged, except those whose names are in use by now. Watches end with 410.
     pub(crate) fn show(&self, resource: &'static str) {
         self.replace(resource, |collection| {
             for (key, stored) in std::mem::take(&mut collection.hidden) {
@@ -292,7 +293,7 @@ impl Store {
 }
 
 impl Collection {
-    /// Returns index of the first change after `revision`.
+    /// Returns the index of the first change after `revision`.
     fn after(&self, revision: u64) -> usize {
         self.history.partition_point(|event| event.revision <= revision)
     }

@@ -1,4 +1,4 @@
-//! A certificate of the server's own.
+//! Self-signed certificate of the server.
 
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};

@@ -10,7 +10,7 @@ use runtime::loops::restarting;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The shared caches of one process. A kind that no controller needs stays empty.
+/// The shared caches of one process. The cache of a kind that no controller needs stays empty.
 #[derive(Clone)]
 pub(crate) struct SharedCaches {
     pub(crate) nodes: Cache<Node>,
@@ -22,9 +22,10 @@ pub(crate) struct SharedCaches {
 pub(crate) struct Source {
     pub(crate) client: Client,
     pub(crate) config: WatchConfig,
-    /// The cluster whose objects they are.
+    /// Identity of the cluster that the caches list and watch.
     pub(crate) identity: ClusterIdentity,
-    /// Options and observer that hold back the deletion of many Nodes at once; `None` if mass deletions are not held.
+    /// Options and observer of the hold on mass deletions: Nodes that a list suddenly lacks stay cached for a while.
+    /// `None` disables the hold.
     pub(crate) hold: Option<(HoldOptions, Arc<dyn HoldObserver<Node>>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Authentication and authorization of callers of the endpoints (APP-8, APP-121).
+//! Authentication and authorization of the clients that call the HTTPS endpoints (APP-8, APP-121).
 
 use serving::access::lookup::LookupError;
 use serving::access::{Access, Reviewers};
@@ -27,8 +27,8 @@ pub(crate) async fn access(flags: &Flags, settings: &Settings, stop: &Cancellati
     };
     if reviewers.authentication.is_none() || reviewers.authorization.is_none() {
         tracing::info!(
-            "callers are known only where --authentication-kubeconfig and --authorization-kubeconfig name an identity to ask \
-             with (--kubeconfig is not used for it); a kubeconfig for both may be the same"
+            "to authenticate and authorize callers, pass --authentication-kubeconfig and --authorization-kubeconfig, \
+             which may be the same file; --kubeconfig is not used for that"
         );
     }
     let asked = reviewers.authentication.clone();
@@ -46,7 +46,7 @@ pub(crate) async fn access(flags: &Flags, settings: &Settings, stop: &Cancellati
 /// Returns the reason why the API server does not answer: network, DNS or address (P-40).
 async fn why(client: &kube::Client, settings: &Settings) -> String {
     match client.apiserver_version().await {
-        Ok(_) => "It answers by now".to_owned(),
+        Ok(_) => "The API server answers now".to_owned(),
         Err(error) => explain(&error, &situation(settings)),
     }
 }

@@ -1,4 +1,5 @@
-//! The leases under which this process works (APP-60, APP-75, APP-79).
+//! The leases that this process competes for: the main lease and, with leader migration, a second one (APP-60, APP-75,
+//! APP-79).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +62,8 @@ impl Candidacy {
         })
     }
 
-    /// Runs leader election, works while this process leads, and releases the lease when the work has ended.
+    /// Runs leader election, runs the controllers while this process leads, and releases the lease when they have
+    /// ended.
     ///
     /// # Errors
     /// A lost lease, at once: the fence is closed and the work in progress is not awaited (APP-65). Errors of the work.
@@ -95,7 +97,7 @@ impl Candidacy {
     }
 }
 
-/// Works while this process leads.
+/// Runs the controllers while this process leads.
 async fn lead(
     means: Means,
     leads: &Leadership,
@@ -146,7 +148,7 @@ impl Elections {
             Ok(Outcome::Lost(_)) => Err(Failure::LostLease(LostLease::Main)),
             Ok(Outcome::Released | Outcome::Stopped) => Ok(()),
             Err(error) => {
-                tracing::error!(%error, leads = leads.is_open(), "the election ended by a defect");
+                tracing::error!(%error, leads = leads.is_open(), "the leader election panicked");
                 Ok(())
             }
         }

@@ -29,7 +29,7 @@ pub(crate) struct CloudConfig {
     path: PathBuf,
     on_change: OnCloudConfigChange,
     known: Option<u64>,
-    /// The same of the files that the provider read beside it.
+    /// Hash of the files that the provider reads in addition to this file.
     known_beside: u64,
     /// Last error of reading the file, so that each error is logged once.
     trouble: Option<String>,
@@ -59,7 +59,10 @@ impl CloudConfig {
             }
             let Some(text) = self.changed(config_files(&*provider)).await else { continue };
             if self.on_change == OnCloudConfigChange::Exit {
-                tracing::info!(path, "the cloud configuration has changed: ending, to be started again with it");
+                tracing::info!(
+                    path,
+                    "cloud configuration changed, ending the process so that it is restarted with the new one"
+                );
                 return;
             }
             pause = if is_again { (pause * 2).min(AGAIN_AT_MOST) } else { AGAIN };
@@ -71,12 +74,12 @@ impl CloudConfig {
                 Err(_) => CloudConfigChange::Unusable,
             });
             match reloaded {
-                Ok(Reload::Done) => tracing::info!(path, "the changed cloud configuration is in use"),
+                Ok(Reload::Done) => tracing::info!(path, "cloud configuration reloaded"),
                 Ok(Reload::NeedsRestart) => {
                     tracing::warn!(
                         path,
-                        "the cloud configuration has changed, and not all of it is used before a restart: restart the \
-                         process (--cloud-config-change=exit makes it end by itself)"
+                        "cloud configuration changed, but parts of it need a restart: restart the process, or set \
+                         --cloud-config-change=exit to end it automatically"
                     );
                 }
                 Err(error) => {
@@ -86,15 +89,15 @@ impl CloudConfig {
                     tracing::error!(
                         path,
                         reason,
-                        "the changed cloud configuration cannot be used; going on with the one before"
+                        "cannot use the changed cloud configuration; keeping the previous one"
                     );
                 }
             }
         }
     }
 
-    /// Returns the text if the file or one of the files in `beside` has changed. A file that is missing or unreadable
-    /// counts as unchanged.
+    /// Returns the content of the file if the file, or one of the provider's further files (`beside`), has changed. A
+    /// file that is missing or unreadable counts as unchanged.
     async fn changed(&mut self, beside: Vec<PathBuf>) -> Option<String> {
         let path = self.path.clone();
         let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await;
@@ -104,7 +107,8 @@ impl CloudConfig {
                 let trouble = error.to_string();
                 if self.trouble.as_ref() != Some(&trouble) {
                     let path = self.path.display();
-                    tracing::warn!(%path, reason = trouble, "the cloud configuration can no longer be read; the last one stays in use");
+                    tracing::warn!(%path, reason = trouble, "cannot read the cloud configuration any more; keeping \
+                                                             the previous one");
                     self.trouble = Some(trouble);
                 }
                 return None;
@@ -145,7 +149,7 @@ async fn reload(provider: &dyn CloudProvider, file: &ConfigFile) -> cloud_provid
         Ok(Err(_)) => Err(Error::invalid(format!("cloud provider {} panicked", provider.name()))),
         Err(_) => {
             let (name, seconds) = (provider.name(), PATIENCE.as_secs());
-            Err(Error::other(format!("cloud provider {name} did not take it over within {seconds} s")))
+            Err(Error::other(format!("cloud provider {name} did not reload it within {seconds} s")))
         }
     }
 }

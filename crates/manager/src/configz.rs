@@ -11,8 +11,9 @@ pub const GROUP: &str = "cloudcontrollermanager.config.k8s.io";
 impl Flags {
     /// Returns the configuration that these flags result in, in the format of `/configz`.
     ///
-    /// The keys have the mixed case of the Go program. Without a rate limit (D-10), `qps` is -1, which means just
-    /// that there, and `burst` 0. `migration` is what was read for leader migration, if that is on.
+    /// The keys have the mixed case of the Go program. Without a rate limit (D-10), `qps` is -1, which means "no limit"
+    /// in the Go program too, and `burst` is 0. Leader migration from a file is missing; see
+    /// [`configz_with`](Self::configz_with).
     ///
     /// ```
     /// use manager::flags::{Flags, Parsed};

@@ -51,7 +51,7 @@ pub struct Settings {
     pub identity: ClusterIdentity,
     /// Fence that permits or refuses changes (INV-4); `None` leaves the decision to the clients' own options.
     pub fence: Option<Fence>,
-    /// Timeout of a call to the cloud in interactive commands; `None` for the default.
+    /// Timeout of a call to the cloud, which subcommands shorten; `None` for the provider's default.
     pub call_timeout: Option<Duration>,
     /// Notified when the cloud accepts the credential again.
     pub credential_accepted: Arc<Notify>,
@@ -146,7 +146,8 @@ pub async fn start_controllers(
     Fleet::new(settings.clone(), provider, cluster, shutdown).start_everything().await
 }
 
-/// The controllers that have been started, in one group or in several (APP-81), and their shared caches.
+/// The set of started controllers and their shared caches. With leader migration there are two groups, one for each
+/// lease (APP-81).
 pub(crate) struct Fleet {
     starter: Starter,
     caches: SharedCaches,
@@ -156,7 +157,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Returns a set without controllers, and gives the caches to the provider (PROV-20).
+    /// Creates a set without controllers, and passes the shared caches to the provider (PROV-20).
     pub(crate) fn new(
         settings: Settings,
         provider: Arc<dyn CloudProvider>,
@@ -216,7 +217,7 @@ impl Fleet {
         Ok(all)
     }
 
-    /// Starts one controller. The list is closed, because each controller is built in its own way.
+    /// Starts one controller. A new controller needs an arm here, because each one is constructed differently.
     async fn start_one(&mut self, names: ControllerNames) -> Result<Option<Started>> {
         let started = match names {
             NODE_CONTROLLER => self.starter.node().await?,

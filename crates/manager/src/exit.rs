@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use runtime::cluster::OtherCluster;
 
-/// The reason why the process ended without being asked to.
+/// Error that ends the process. Its exit code is [`code`](Failure::code).
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The start failed before the provider was created: flags, ports, certificates or API server. Exit code 1.
@@ -13,18 +13,18 @@ pub enum Failure {
     /// The lease was lost (APP-65, APP-81). The fence is closed. Exit code 1.
     #[error("{0}")]
     LostLease(LostLease),
-    /// A second signal stopped the process in the middle of its work. Exit code 1.
+    /// A second SIGTERM or SIGINT ended the process without a graceful shutdown. Exit code 1.
     #[error("stopped at once by a second signal")]
     Impatience,
     /// The main task panicked. Exit code 2, like the Go program's.
-    #[error("the program ends because of a defect: {0}")]
+    #[error("the process ends because of a panic: {0}")]
     Defect(String),
     /// The provider or a controller cannot work, or the API server did not become healthy in time. Exit code 255.
     #[error("{}", paragraph(.0))]
     Fatal(anyhow::Error),
 }
 
-/// The lease that was lost. Operators search logs for these texts.
+/// The lost lease. The texts are those of the Go program, because alerts match them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LostLease {
     /// The lease of the process.
@@ -36,7 +36,7 @@ pub enum LostLease {
 }
 
 impl Failure {
-    /// The process's exit code.
+    /// Returns the exit code of the process: 1, 2 or 255.
     ///
     /// ```
     /// use manager::{Failure, LostLease};

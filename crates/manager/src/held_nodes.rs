@@ -11,7 +11,7 @@ use runtime::events::{EventRecorder, EventType, ObjectRef};
 /// Maximum number of Nodes that get an event; the log record counts all of them.
 const EVENTS: usize = 20;
 
-/// Records events on Nodes that are held. The cache logs them.
+/// Records events on Nodes whose deletion is held. The log records come from the cache.
 pub(crate) struct HeldNodes {
     events: EventRecorder,
     delay: Duration,

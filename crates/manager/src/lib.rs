@@ -1,4 +1,5 @@
-//! The process around the controllers: flags, start-up, shutdown.
+//! The process of a cloud controller manager: flags, start-up, endpoints, leader election, shutdown, and the
+//! subcommands.
 //!
 //! A vendor's whole `main` lists its providers and calls [`run`]:
 //!

@@ -22,7 +22,7 @@ const WEDGED_AFTER: Duration = Duration::from_secs(20 * 60);
 /// Creates a vendor's webhook for the provider that runs.
 pub type WebhookFactory = fn(Arc<dyn CloudProvider>) -> Webhook;
 
-/// The cloud controller manager with these providers, and what a vendor changes of it.
+/// Builder of a cloud controller manager with the given providers and a vendor's settings.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -48,27 +48,28 @@ pub struct Manager<'a> {
 }
 
 impl<'a> Manager<'a> {
-    /// Returns the standard program with these providers.
+    /// Creates a builder for these providers with the standard settings.
     #[must_use]
     pub fn new(providers: &'a Registry) -> Self {
         Self { providers, program: None, clients: None, webhooks: Vec::new(), wedged_after: WEDGED_AFTER, log: None }
     }
 
-    /// Sets the name and the defaults, instead of those that follow from the name of the executable (D-12).
+    /// Sets the name of the program and the defaults of its flags. Without this call, both follow from the name of the
+    /// executable (D-12).
     #[must_use]
     pub fn program(mut self, program: Program) -> Self {
         self.program = Some(program);
         self
     }
 
-    /// Adds a webhook. It is served, without authentication, where `--webhooks` names it (APP-140).
+    /// Adds a webhook, which is served without authentication if `--webhooks` selects it (APP-140).
     #[must_use]
     pub fn webhook(mut self, name: &'static str, webhook: WebhookFactory) -> Self {
         self.webhooks.push((name, webhook));
         self
     }
 
-    /// Returns the program for the name of the executable.
+    /// Returns the program with its providers and webhooks, for the executable `name`.
     pub(crate) fn called(&self, name: &OsStr) -> Program {
         let program = self.program.clone().unwrap_or_else(|| Program::called(name));
         let program = program.with_providers(self.providers.names());
@@ -91,7 +92,8 @@ impl<'a> Manager<'a> {
         self
     }
 
-    /// The log, whose verbosity callers may change; [`run`](Self::run) starts one itself.
+    /// Sets the log whose verbosity `/debug/flags/v` changes. [`run`](Self::run) starts a log of its own, so this is
+    /// for callers of [`prepare`](Self::prepare).
     #[must_use]
     pub fn log(mut self, log: logging::Handle) -> Self {
         self.log = Some(log);
@@ -114,11 +116,10 @@ impl<'a> Manager<'a> {
         }
     }
 
-    /// Prepares everything that precedes serving and leader election: ports, callers and provider (APP-4 up to
-    /// APP-11). Starts no controller and changes nothing in the cluster or the cloud.
+    /// Binds the ports, sets up authentication and creates the provider: the start-up before serving and leader
+    /// election (APP-4 to APP-11). Starts no controller and changes nothing in the cluster or the cloud.
     ///
-    /// # Errors
-    /// The reason why the process cannot start; [`Failure::code`] tells which part of the start failed.
+    /// # Errors The reason why the process cannot start; [`Failure::code`] is its exit code.
     pub async fn prepare(&self, flags: &Flags, stop: &CancellationToken) -> Result<Prepared, Failure> {
         Prepared::new(self, flags, stop).await
     }

@@ -1,4 +1,4 @@
-//! Preparation of the process up to serving and leader election, and the run from there (APP-1 to APP-13).
+//! Start-up of the process before serving and leader election, and its run from then on (APP-1 to APP-13).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ use crate::start;
 use crate::webhooks;
 use crate::work::{Means, Work};
 
-/// Suffix of the `User-Agent` of the client for events and for everything else without a component of its own.
+/// Suffix of the `User-Agent` of the client for requests that belong to no component, such as events of the election.
 const GENERAL: &str = cloud_provider::names::MANAGER_NAME;
 /// Suffix of the `User-Agent` of the client for the lease (APP-40).
 const LEASE: &str = "leader-election";
@@ -209,7 +209,7 @@ fn identify(metrics: &Metrics, flags: &Flags) {
     metrics.gates(acting.collect());
 }
 
-/// Works without leader election (APP-69).
+/// Runs the controllers without leader election (APP-69).
 async fn alone(means: Means, stop: &CancellationToken) -> Result<(), Failure> {
     let identity = means.settings.identity.clone();
     let Some(work) = Work::begin(means, |_| true, stop).await? else { return Ok(()) };
@@ -261,7 +261,7 @@ async fn candidacy(
         let config = ElectionConfig { name: migration.leader_name.clone(), ..main.clone() };
         let assignment = Assignment::new(migration, &CONTROLLERS.map(Into::into));
         for name in assignment.unknown() {
-            tracing::warn!(name, "leader migration: no controller has this name, so nothing migrates by this entry");
+            tracing::warn!(name, "leader migration: no controller has this name, so the entry has no effect");
         }
         (elector(config).for_migration(), assignment)
     });
@@ -278,8 +278,8 @@ pub(crate) fn migration(election: Option<&ElectionSettings>) -> Result<Option<Le
     };
     if migration.leader_name == election.name {
         return Err(Failure::Setup(anyhow::anyhow!(
-            "the lease of leader migration is the main one, {}/{}: name another in leaderName of --leader-migration-config, or \
-             in --leader-elect-resource-name",
+            "leader migration and leader election use the same lease, {}/{}: change leaderName in the file of \
+             --leader-migration-config, or --leader-elect-resource-name",
             election.namespace,
             election.name
         )));

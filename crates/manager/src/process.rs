@@ -16,8 +16,8 @@ use crate::{check, core_dumps, doctor, explain, logging, orphans, plan};
 /// Maximum number of worker threads. More threads only cost memory.
 const MAX_THREADS: usize = 4;
 
-/// Runs the cloud controller manager, or one of its subcommands, with the process's arguments. Returns when the run has
-/// ended.
+/// Runs the cloud controller manager, or one of its subcommands, with the arguments of the process, and returns its
+/// exit code.
 #[must_use]
 pub fn run(providers: &cloud_provider::Registry) -> ExitCode {
     Manager::new(providers).run()
@@ -69,7 +69,7 @@ async fn caught(run: impl Future<Output = Result<(), Failure>>) -> Result<(), Fa
     ended.unwrap_or_else(|panic| Err(Failure::Defect(what(&*panic))))
 }
 
-/// Returns the text of a panic. The panic hook has logged its location already.
+/// Returns the message of a panic, whose location the panic hook has logged already.
 fn what(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
@@ -104,7 +104,8 @@ fn subcommand(manager: &Manager<'_>, program: &Program, arguments: &[OsString]) 
     }
 }
 
-/// Prints to standard output and returns `code`. A closed pipe, as of `| head`, is no error; a full disk is.
+/// Prints to standard output and returns `code`. A closed pipe (`| head`) is not an error; any other failure, such as a
+/// full disk, returns [`ExitCode::FAILURE`].
 #[must_use]
 pub fn print(text: &str, code: ExitCode) -> ExitCode {
     let mut output = std::io::stdout().lock();
@@ -117,7 +118,8 @@ pub fn print(text: &str, code: ExitCode) -> ExitCode {
     }
 }
 
-/// Runs a future on the program's runtime, whose number of threads does not depend on the machine.
+/// Runs a future on a new tokio runtime with one thread per CPU, at most four. Prints an error and returns
+/// `T::from(ExitCode::FAILURE)` if the threads cannot be started.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T
 where
     T: From<ExitCode>,
@@ -144,7 +146,7 @@ pub fn install_crypto() {
     _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Cancels `stop` on SIGTERM or SIGINT; a second signal ends the process at once (APP-162).
+/// Cancels `stop` on SIGTERM or SIGINT; a second signal ends the process at once with exit code 1 (APP-162).
 fn stop_on_signal(stop: CancellationToken, log: logging::Handle) {
     tokio::spawn(async move {
         let (Ok(mut term), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
@@ -163,7 +165,7 @@ fn stop_on_signal(stop: CancellationToken, log: logging::Handle) {
                 log.flush();
                 std::process::exit(failure.code().into());
             }
-            tracing::info!("stopping: what is in work is finished, then the lease is released");
+            tracing::info!("stopping: work in progress is finished, then the lease is released");
             stop.cancel();
         }
     });

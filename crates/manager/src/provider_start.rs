@@ -82,7 +82,7 @@ impl Check for ProviderStart {
         match &*self.phase() {
             Phase::Idle => Ok(()),
             Phase::Initialising => Err("the cloud provider is being initialised".to_owned()),
-            Phase::Waiting(error) => Err(format!("the cloud does not answer, and is asked again: {error}")),
+            Phase::Waiting(error) => Err(format!("the cloud does not answer; retrying: {error}")),
         }
     }
 }

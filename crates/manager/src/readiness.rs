@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum age of the API server's last answer.
 const CONTACT: Duration = Duration::from_secs(60);
-/// Interval of probes if the process sends no other requests.
+/// Interval of probes while no other request is answered.
 const PROBE: Duration = Duration::from_secs(20);
 /// Timeout of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);

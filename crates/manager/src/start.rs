@@ -18,7 +18,7 @@ use crate::credential_watch::CredentialWatch;
 use crate::flags::Flags;
 use crate::provider_events;
 
-/// Time that the API server may take to answer at the start (D-15).
+/// Maximum time to wait for the API server at the start (D-15).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Name of the provider's client (PROV-10).
 pub(crate) const PROVIDER_CLIENT: &str = "cloud-provider";
@@ -82,7 +82,7 @@ pub(crate) fn provider(flags: &Flags, settings: &Settings, providers: &Registry)
     let Some(provider) = providers.init(name, flags.cloud.cloud_config.as_deref(), setup)? else {
         let known: Vec<_> = providers.names().collect();
         bail!(
-            "cloud provider is nil: --cloud-provider={name} names nothing that this binary runs; it has: {}",
+            "cloud provider is nil: --cloud-provider={name} is not a provider of this binary; valid providers are {}",
             known.join(", ")
         );
     };
@@ -112,7 +112,7 @@ fn check_cluster_id(provider: &dyn CloudProvider, is_allowed: bool) -> Result<()
             "no ClusterID found: the cloud's resources cannot be told from another cluster's; mark them as the provider's documentation says, or pass --allow-untagged-cloud"
         );
     }
-    tracing::warn!("the cloud provider has no cluster id; going on because of --allow-untagged-cloud");
+    tracing::warn!("the cloud provider has no cluster ID; continuing because --allow-untagged-cloud is set");
     Ok(())
 }
 
@@ -146,8 +146,9 @@ pub(crate) async fn cluster_of(
         if is_forbidden(&error) || is_not_found(&error) {
             tracing::warn!(
                 error = %api_error(&error), name,
-                "namespace kube-system cannot be read; the cluster is known by its name alone, and another one of that name in the \
-                 same account is not told from it: allow to get that namespace, or give each cluster a --cluster-name of its own"
+                "namespace kube-system cannot be read, so only --cluster-name identifies this cluster, and the \
+                 resources of another cluster of that name in the same account count as its own: allow this identity \
+                 to get the namespace, or give each cluster a different --cluster-name"
             );
             return Ok(named(None));
         }
@@ -155,8 +156,8 @@ pub(crate) async fn cluster_of(
             let asked = if patience.is_zero() { String::new() } else { format!(" within {} s", patience.as_secs()) };
             let problem = if is_answer(&error) {
                 format!(
-                    "namespace kube-system, whose UID tells clusters apart, could not be read{asked}; check this process's \
-                     identity, and what stands between it and the API server"
+                    "namespace kube-system, whose UID tells clusters apart, could not be read{asked}; check the \
+                     permissions of this process, and any proxy between it and the API server"
                 )
             } else {
                 format!("the Kubernetes API server gave no answer{asked}; check its address, the network and the DNS")

@@ -45,7 +45,7 @@ pub(crate) struct Starter {
     stop_events: CancellationToken,
 }
 
-/// The parts that one controller is built from, and the task that sends its events.
+/// Arguments that every controller's constructor takes, and the task that sends the controller's events.
 struct Parts {
     context: ControllerContext,
     pulse: Pulse,
@@ -99,8 +99,7 @@ impl Starter {
         }
     }
 
-    /// Starts the cloud-node-controller. Like all of these functions, returns `None` if the provider does not support
-    /// the controller.
+    /// Starts the cloud-node-controller. Returns `None` if the provider does not support instances.
     pub(crate) async fn node(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(NODE_CONTROLLER).await?;
         let (nodes, provider) = (self.caches.nodes.clone(), Arc::clone(&self.provider));
@@ -236,8 +235,8 @@ impl Starter {
         self.tasks.spawn(end_for_another_cluster(self.settings.identity.clone(), self.shutdown.clone()));
     }
 
-    /// Returns the options that hold back the deletion of many Nodes at once (INV-9, D-221), and the observer that
-    /// reports them.
+    /// Returns the options of the hold on mass deletions of Nodes (INV-9, D-221), and the observer that records it in
+    /// events.
     fn hold(&self, guard: GuardOptions, client: &Client) -> (HoldOptions, Arc<dyn HoldObserver<Node>>) {
         let (events, sender) = recorder(client.clone(), MANAGER_NAME, Arc::new(SystemClock));
         self.send_events(sender);
@@ -262,7 +261,8 @@ impl Starter {
     }
 }
 
-/// Ends the controllers if the API server turns out to belong to another cluster. The fence is closed by then.
+/// Stops the controllers if the API server belongs to another cluster. The fence, which permits writes, is closed
+/// before.
 async fn end_for_another_cluster(identity: ClusterIdentity, shutdown: CancellationToken) {
     tokio::select! {
         _ = identity.refused() => shutdown.cancel(),

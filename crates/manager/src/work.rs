@@ -21,7 +21,7 @@ use crate::start;
 use crate::starter::Started;
 use crate::{api_health, callers};
 
-/// The parts that the work is started with. None of them is used before.
+/// The process context that work is started with: settings, provider, health checks and leases.
 #[derive(Clone)]
 pub(crate) struct Means {
     pub(crate) settings: Settings,
@@ -49,8 +49,8 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Initializes the provider once for the whole process (APP-15, APP-82 *ours*) and starts the controllers that
-    /// `belong`. Returns `None` if `stop` is cancelled before.
+    /// Initializes the provider once for the whole process (APP-15, APP-82 *ours*) and starts the controllers for which
+    /// `belongs` returns `true`. Returns `None` if `stop` is cancelled before.
     pub(crate) async fn begin(
         means: Means,
         belongs: impl Fn(ControllerNames) -> bool,
@@ -79,8 +79,8 @@ impl Work {
         }
     }
 
-    /// Starts the controllers that `belong`, registers their health checks and starts the caches that they need. A
-    /// cancelled `stop` interrupts this and is no error.
+    /// Starts the controllers for which `belongs` returns `true`, registers their health checks and starts the caches
+    /// that they need. A cancelled `stop` interrupts this and is no error.
     pub(crate) async fn start(&mut self, belongs: impl Fn(ControllerNames) -> bool) -> Result<(), Failure> {
         let stop = self.shutdown.clone();
         match stop.run_until_cancelled(self.start_all(belongs)).await {
@@ -113,7 +113,7 @@ impl Work {
         let given_up: Vec<_> = self.started.iter().filter(|one| one.pulse.gave_up()).collect();
         if !ended {
             tracing::warn!(
-                "what was in work did not end within {} s; it is left to whoever leads next: {}",
+                "work in progress did not end within {} s; the next leader takes over: {}",
                 self.means.grace.as_secs(),
                 busy(&self.started)
             );
@@ -122,8 +122,8 @@ impl Work {
             let names: Vec<_> = given_up.iter().map(|one| one.names.canonical).collect();
             tracing::warn!(
                 given_up_by = names.join(", "),
-                "the cloud may still be carrying out what was given up; the lease is not released, so that nobody works on \
-                 the same before it expires"
+                "the cloud may still be carrying out abandoned changes; the lease is left to expire, so that no other \
+                 replica works on the same objects before"
             );
             self.means.leases.iter().for_each(Leadership::leave_to_expire);
         }
@@ -147,7 +147,7 @@ async fn reach(means: &Means, shutdown: &CancellationToken) -> Result<(Cluster, 
 fn busy(started: &[Started]) -> String {
     let busy = started.iter().filter_map(|one| Some((one.names.canonical, one.pulse.oldest()?)));
     let texts: Vec<_> = busy.map(|(name, oldest)| format!("{name} ({}, {:.1?})", oldest.what, oldest.age)).collect();
-    if texts.is_empty() { "nothing that is known".to_owned() } else { texts.join(", ") }
+    if texts.is_empty() { "no known work".to_owned() } else { texts.join(", ") }
 }
 
 /// The health check of a controller: fails if the controller makes no progress (P-35). An idle controller is healthy.
@@ -160,12 +160,12 @@ struct Alive {
 impl Check for Alive {
     fn check(&self) -> Result<(), String> {
         if self.started.ended.load(Ordering::Relaxed) && !self.stop.is_cancelled() {
-            return Err("it has ended by itself, which is a defect; restart the process".to_owned());
+            return Err("the controller's loop has ended, which is a defect; restart the process".to_owned());
         }
         match self.started.pulse.oldest().filter(|oldest| oldest.age > self.wedged_after) {
             None => Ok(()),
             Some(oldest) => Err(format!(
-                "{} has been at one piece of work for {} s (at most {} s are expected): a call to the cloud never ended, most likely",
+                "work of kind {:?} has run for {} s (at most {} s are expected): a call to the cloud probably hangs",
                 oldest.what,
                 oldest.age.as_secs(),
                 self.wedged_after.as_secs()

@@ -1,4 +1,4 @@
-//! Figures about the Nodes and Services in the caches (MET-50), as pure functions.
+//! Gauges computed from the Nodes and Services in the caches (MET-50), as pure functions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -25,7 +25,7 @@ impl Metrics {
             forgotten.reset_slis();
             std::future::ready("metrics reset\n")
         };
-        // Every method reads `/metrics`, and none resets it (APP-99).
+        // Every HTTP method reads `/metrics`, and none resets the series (APP-99).
         Router::new().route(METRICS, any(metrics)).route(SLIS, get(slis).delete(reset))
     }
 

@@ -31,7 +31,7 @@ fn result(well: bool) -> &'static str {
     if well { "success" } else { "error" }
 }
 
-/// Returns the value of the label `code` of a request: its HTTP status, or a mark for no answer.
+/// Returns the value of the label `code` of a request: its HTTP status, or `<error>` without a response.
 fn code(status: Option<u16>) -> String {
     status.map_or_else(|| "<error>".to_owned(), |status| status.to_string())
 }

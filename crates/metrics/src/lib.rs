@@ -15,8 +15,8 @@
 //! # }
 //! ```
 //!
-//! Updates take no lock and copy nothing, because the metric for a set of labels is looked up once and kept. Figures
-//! that other components hold already (the process, the caches, health checks) are computed at each scrape.
+//! Updates take no lock and copy nothing, because the metric for a set of labels is looked up once and kept. Values
+//! that other components hold (the process, the caches, health checks) are computed at each scrape.
 
 pub mod census;
 mod endpoint;
@@ -305,7 +305,7 @@ impl Metrics {
         text::write(&self.0.registry.gather(), &computed.sorted())
     }
 
-    /// Returns the series about health, which are served at a path of their own (MET-2).
+    /// Returns the series about health checks as text, for `/metrics/slis` (MET-2).
     #[must_use]
     pub fn render_slis(&self, health: &Health) -> String {
         let mut computed = Samples::default();

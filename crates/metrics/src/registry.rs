@@ -10,7 +10,7 @@ use prometheus::{
 use crate::hooks::Family;
 use crate::series::{PROVIDER, Series};
 
-/// Message for errors that cannot occur.
+/// Panic message for errors that cannot occur, because a test registers every series.
 const SOUND: &str = "the tables of series are sound, and each series is made once: a test makes all of them";
 
 /// The registry, which creates metrics from declarations and collects them. Clones share all metrics.

@@ -50,7 +50,7 @@ pub struct Series {
     pub buckets: &'static [f64],
     /// Stability of the series.
     pub stability: Stability,
-    /// Time from which samples exist.
+    /// Time from which the series has samples; see [`Presence`].
     pub presence: Presence,
     /// Meaning of the series in one sentence.
     pub help: &'static str,
@@ -87,7 +87,7 @@ pub enum Presence {
     Start,
     /// From the creation of the controller, therefore only on the leader.
     Leader,
-    /// From the first use of the series.
+    /// From the first value that is recorded.
     Use,
 }
 

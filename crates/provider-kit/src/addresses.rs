@@ -35,8 +35,8 @@ impl Value for AddressFamily {
         Kind::one_of(&[("ipv4", Self::Ipv4), ("ipv6", Self::Ipv6), ("dualstack", Self::Dualstack)]);
 }
 
-/// A builder of the list of a Node's addresses. Consumers depend on the order within a type and on the first type; each
-/// address is listed once per type.
+/// A builder of the list of a Node's addresses. Other components depend on which type comes first and on the order
+/// within a type, so the order of the calls is kept; each address is listed once per type.
 ///
 /// ```
 /// use cloud_provider::{AddressType::*, NodeAddress};

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use crate::transport::Credential;
 
-/// A circuit breaker that sends no request for a while after a refusal: for APIs that count requests over a long time,
-/// or that block the address of a client that repeats a wrong password. Only one request is sent at a time, so that
-/// none is in flight after a refusal.
+/// A circuit breaker that sends no request for a while after a refusal: for APIs that limit requests per hour, or that
+/// block the IP address of a client after repeated wrong passwords. Requests are sent one at a time, so that no other
+/// request is in flight when one is refused.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct Breaker {
 /// The pauses after refusals.
 #[derive(Clone, Copy, Debug)]
 pub struct Pauses {
-    /// Pause after a refusal for too many requests, or for any other forbidden request; zero means no pause.
+    /// Pause after a *rate limited* or *quota* error, and after a 403; zero means no pause.
     pub limited: Duration,
     /// Pause after the credential was rejected (401), unless the credential changes before.
     pub unauthorized: Duration,
@@ -53,7 +53,7 @@ impl Breaker {
         Self { api, pauses, credential, open: Mutex::new(None), turn: tokio::sync::Mutex::new(()) }
     }
 
-    /// Sends a request after earlier ones have ended, unless there is a pause.
+    /// Sends a request once all earlier ones have ended. During a pause, the request is not sent.
     ///
     /// # Errors
     /// The error of the request; *rate limited* or *unauthorized* during a pause.

@@ -42,13 +42,13 @@ impl<T> Default for Cached<T> {
 }
 
 impl<T> Cached<T> {
-    /// Returns the value whose read began at most `age` before this call, and `true` if this call did not have to read
-    /// it.
+    /// Returns a value whose read began at most `age` before this call, and `true` if it came from the cache, so that
+    /// this call did not read it.
     ///
-    /// A dropped call does not fail the others: the next one reads instead.
+    /// If a call is dropped while it reads, the next waiting call reads instead.
     ///
     /// # Errors
-    /// The error of `read`, or of a read that began while this call waited. The last value stays.
+    /// The error of `read`, or of another caller's read that began while this call waited. The last value stays cached.
     pub async fn get(&self, age: Duration, read: impl AsyncFnOnce() -> Result<T>) -> Result<(Arc<T>, bool)> {
         let called = Instant::now();
         let mut state = self.0.lock().await;

@@ -1,4 +1,5 @@
-//! Lists of a cloud's objects that rarely change, and the one error about an object that does not exist.
+//! Cached lists of a cloud's objects that rarely change, and the error for an object that does not exist, which names
+//! the existing ones.
 
 use std::sync::Arc;
 use std::time::Duration;

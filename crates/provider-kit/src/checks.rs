@@ -81,7 +81,8 @@ pub fn refused(check: &'static str, setting: &str, credential: &str, error: &Err
     Finding::failure(check, error.to_string(), remedy)
 }
 
-/// Returns the failure of a choice that does not exist; `None` if `chosen` is one of `available`.
+/// Returns a failure if the configured value `chosen` is not among the `available` ones of the cloud, else `None`.
+/// `setting` names the setting in the remedy.
 ///
 /// ```
 /// use provider_kit::checks::unavailable;
@@ -104,15 +105,16 @@ pub fn unavailable<'a>(
     (!available.contains(&chosen)).then(|| Finding::failure(check, format!("{chosen:?} does not exist"), remedy()))
 }
 
-/// Returns a warning about a choice that is not configured although there are several; `None` if there is one or none.
+/// Returns a warning if nothing is configured although the cloud has several `available` values, and `None` if it has
+/// at most one.
 #[must_use]
 pub fn undecided(check: &'static str, available: &[String], remedy: &str) -> Option<Finding> {
     let text = || format!("none is configured, and there are several: {}", available.join(", "));
     (available.len() > 1).then(|| Finding::warning(check, text(), remedy))
 }
 
-/// Checks how many requests are left, if the answer reports `ratelimit-limit` and `ratelimit-remaining`. Less than a
-/// tenth is a warning.
+/// Checks how many requests are left of the rate limit. Less than a tenth is a warning. `None` if the answer lacks the
+/// header `ratelimit-limit` or `ratelimit-remaining`.
 #[must_use]
 pub fn rate_limit(headers: &HeaderMap, remedy: &str) -> Option<Finding> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();

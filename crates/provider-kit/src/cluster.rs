@@ -1,4 +1,5 @@
-//! The provider's view of the cluster: Nodes, ranges of Pods, and the recorder of events about both.
+//! The provider's view of the cluster: Nodes, Pod CIDRs of `--cluster-cidr`, the Kubernetes API, and the recorder of
+//! events.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,8 +10,8 @@ use serde_json::Value;
 
 use crate::events::EventWriter;
 
-/// The knowledge of the controllers about the cluster. Created with the provider, for all of its parts, before anything
-/// is known; clones share their state.
+/// A view of the cluster that all parts of a provider share. Created with the provider, empty until
+/// [`connect`](Self::connect) and [`set_caches`](Self::set_caches) are called; clones share their state.
 ///
 /// ```
 /// use provider_kit::cluster::ClusterView;
@@ -33,15 +34,15 @@ pub struct ClusterView {
 }
 
 impl ClusterView {
-    /// Returns a view without any knowledge. `component` is the source of events.
+    /// Returns an empty view. `component` is the source of events.
     #[must_use]
     pub fn new(component: &'static str) -> Self {
         let (caches, ranges) = (Arc::default(), Arc::default());
         Self { events: EventWriter::new(component), caches, ranges, clients: Arc::default(), api: Arc::default() }
     }
 
-    /// Connects the view: from now on, events are recorded, the ranges of Pods are known, and the Kubernetes API can be
-    /// used if there is access.
+    /// Connects the view to the process: from now on, events are recorded, and the Pod CIDRs and the Kubernetes API are
+    /// available. Call it from [`CloudProvider::initialize`](cloud_provider::CloudProvider::initialize).
     pub fn connect(&self, context: &Context) {
         self.events.connect(&context.events);
         self.learn_ranges(&context.cluster_cidrs);
@@ -82,7 +83,8 @@ impl ClusterView {
         self.ranges.get_or_init(|| cluster_cidrs.iter().filter_map(|range| range.parse().ok()).collect());
     }
 
-    /// Sets the caches, from which Nodes are read.
+    /// Sets the caches, from which Nodes are read. Call it from
+    /// [`CloudProvider::set_caches`](cloud_provider::CloudProvider::set_caches).
     pub fn set_caches(&self, caches: Arc<dyn Caches>) {
         self.caches.get_or_init(|| caches);
     }
@@ -93,7 +95,8 @@ impl ClusterView {
         &self.events
     }
 
-    /// Returns all Nodes; `None` while they are not known, which is not the same as an empty list.
+    /// Returns all Nodes; `None` before [`set_caches`](Self::set_caches), when the Nodes are unknown. An empty list
+    /// means that the cluster has none.
     #[must_use]
     pub fn nodes(&self) -> Option<Vec<Arc<Node>>> {
         self.caches.get().map(|caches| caches.nodes())

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::inventory::Urgency;
 use crate::transport::Priority;
 
-/// Merges the items that concurrent callers submit for a key into one request. No caller waits for others: the first
-/// item is sent at once, and all items that are submitted while that request is in flight form the next one.
+/// Merges the items that concurrent callers submit for a key into few requests. The first item is sent at once, without
+/// waiting for others; all items that are submitted while that request is in flight form the next one.
 ///
 /// A request ends when the last of its callers is dropped. The item of a caller that is dropped earlier may still be sent.
 ///
@@ -61,7 +61,7 @@ struct Request<T, R> {
 enum Start<'a> {
     /// After the previous request.
     Next,
-    /// After the previous request; a request in flight answers too.
+    /// After the previous request; the answer to a request in flight is accepted, too.
     NextUnlessUnderWay,
     /// At this time, computed from the time of the previous request, even if that is still in flight.
     At(&'a dyn Fn(Option<Instant>) -> Instant),

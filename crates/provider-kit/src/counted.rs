@@ -45,7 +45,7 @@ pub struct Counted<T> {
 type Ended = dyn Fn(Called, Duration, bool) + Send + Sync;
 
 impl<T> Counted<T> {
-    /// Returns a capability that reports its calls to `tell`, which must not block.
+    /// Returns `inner` as a capability that reports each call to `tell` before it is made; `tell` must not block.
     pub fn new(inner: T, tell: impl Fn(Called) + Send + Sync + 'static) -> Self {
         Self { inner, tell: Box::new(tell), ended: None }
     }

@@ -103,8 +103,8 @@ impl Notes {
     }
 }
 
-/// Warnings that are found again in each pass over an object: each is written once per run of the process, and a
-/// warning that is found in the first pass over an object that already works is not written at all.
+/// A recorder for warnings that each sync finds again. Each warning is written once per run of the process. A warning
+/// of the first sync of an object that already works is not written at all, because an earlier run has reported it.
 ///
 /// ```
 /// use cloud_provider::{About, Node};
@@ -141,15 +141,15 @@ impl Notices {
         is_written
     }
 
-    /// Writes the notes that are new. A condition that existed before this process started is not news for a Service
-    /// that already has an address; otherwise, each restart would report all of them. `look` names the part of the
-    /// Service that was evaluated, if it was not all of it.
+    /// Writes the notes that are new. The first evaluation of a Service that already has an address writes nothing:
+    /// these notes existed before this process started, and each restart would report all of them again. `look` names
+    /// the part of the Service that was evaluated; empty if all of it was.
     pub fn tell(&self, service: &Service, look: &str, notes: &Notes) {
         let is_first_look = self.is_first(About::Service(service), "", look);
         self.tell_now(!is_first_look || shown(service).is_empty(), service, notes);
     }
 
-    /// Writes the notes that are new, where the caller knows whether they are news.
+    /// Writes the notes that are new, if `is_news` is set; otherwise, only remembers them.
     pub fn tell_now(&self, is_news: bool, service: &Service, notes: &Notes) {
         for (node, reason, text) in &notes.0 {
             let about = node.as_deref().map_or(About::Service(service), About::Node);

@@ -24,8 +24,8 @@ pub struct HealthCheck {
 }
 
 impl HealthCheck {
-    /// Returns the Service's own health check, if it has one (HELP-55). Without it, a load balancer checks the node
-    /// ports.
+    /// Returns the health check of kube-proxy for a Service with a health check node port (HELP-55). `None` if there is
+    /// none: then a load balancer checks the Service's node ports.
     #[must_use]
     pub fn of(service: &Service) -> Option<Self> {
         let port = service.spec.as_ref()?.health_check_node_port.filter(|port| *port != 0)?;

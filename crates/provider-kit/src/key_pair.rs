@@ -60,8 +60,8 @@ impl KeyPair {
         hexadecimal(&SHA256, content.as_bytes())
     }
 
-    /// Returns the digest of the first certificate's DER by which clouds and browsers name it, in lower-case hexadecimal digits;
-    /// `None` if it cannot be decoded.
+    /// Returns the fingerprint of the first certificate, as clouds and browsers show it: the digest of its DER form, in
+    /// lower-case hexadecimal digits. `None` if the PEM cannot be decoded.
     #[must_use]
     pub fn fingerprint(&self, algorithm: &'static Algorithm) -> Option<String> {
         let (_, rest) = self.certificate.split_once("-----BEGIN CERTIFICATE-----")?;

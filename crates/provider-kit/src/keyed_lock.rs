@@ -9,7 +9,7 @@ use tokio::sync::OwnedMutexGuard;
 /// The number of keys from which unused ones are removed.
 const MANY: usize = 256;
 
-/// A lock for each key, with a state that each holder leaves to the next one.
+/// A lock for each key, which protects a state of the type `S`: each holder finds the state that the previous one left.
 ///
 /// ```
 /// use provider_kit::keyed_lock::KeyedLock;
@@ -35,8 +35,8 @@ impl<K: Eq + Hash, S: Default> Default for KeyedLock<K, S> {
 }
 
 impl<K: Eq + Hash, S: Default> KeyedLock<K, S> {
-    /// Returns locks that keep the state of an unused key for as long as `keeps` returns `true`. Other states may start
-    /// again from their default.
+    /// Returns locks that keep the state of an unused key for as long as `keeps` returns `true` for it. Otherwise, the
+    /// state may be dropped, and starts again from its default.
     #[must_use]
     pub fn keeping(keeps: fn(&S) -> bool) -> Self {
         Self { locks: Mutex::default(), keeps }

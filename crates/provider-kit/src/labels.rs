@@ -43,7 +43,8 @@ pub fn value_from(text: &str) -> String {
     value[..value.len().min(LONGEST)].trim_end_matches(is_end).to_owned()
 }
 
-/// Returns `true` for letters, digits and `middle`, with a letter or digit at both ends.
+/// Returns `true` if a text consists of ASCII letters, digits and the characters in `middle`, and begins and ends with
+/// a letter or digit.
 pub(crate) fn is_word(text: &str, middle: &str) -> bool {
     let is_edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     let mut chars = text.chars();

@@ -19,7 +19,7 @@
 //! | [`cached`] | values that are cached for a while and shared by all callers |
 //! | [`streamed`] | long lists in an answer, read item by item |
 //! | [`shared_document`] | cloud objects that many Services change: one writer, many edits in one write |
-//! | [`coalescer`] | requests that concurrent callers share, such as many small changes of one object |
+//! | [`coalescer`] | merging of requests of concurrent callers, such as many small changes of one object |
 //! | [`key_pair`] | certificates with their keys, from Secrets |
 //! | [`keyed_lock`] | locks by key: callers that change the same object take turns |
 //! | [`routes`] | [`Routes`](cloud_provider::Routes) for any cloud that can list, add and remove routes |

@@ -59,7 +59,8 @@ pub enum Reading<T> {
         /// Number of requests for the list.
         pages: usize,
     },
-    /// A partial list, or one that changed while it was read. An item that it lacks may exist all the same.
+    /// A partial list: a page is missing, or the list changed while it was read. An item that is not in it may still
+    /// exist.
     Flawed {
         /// The items that were read.
         items: Vec<T>,
@@ -88,7 +89,7 @@ impl<T> Reading<T> {
         self.flat_map(|item| Some(item).filter(&keep))
     }
 
-    /// Returns what each item holds, such as the machines of a reservation; a list that is not whole stays one.
+    /// Returns the elements inside each item, such as the machines of each reservation; a partial list stays partial.
     #[must_use]
     pub fn flat_map<U, I: IntoIterator<Item = U>>(self, inner: impl Fn(T) -> I) -> Reading<U> {
         match self {

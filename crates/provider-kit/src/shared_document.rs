@@ -2,8 +2,8 @@
 //!
 //! A router's list of routes, a security group or an Azure load balancer is read and written as a whole. Each caller
 //! submits an *edit*; the first caller reads the document, applies all waiting edits, and writes it once. If another
-//! client changed the document meanwhile, it is read again, and the same edits are applied again. No caller waits for
-//! others to come.
+//! client changed the document meanwhile, it is read again, and the same edits are applied again. The first caller does
+//! not wait for further edits.
 //!
 //! Keep fields that the program does not know (`#[serde(flatten)]`), or a write deletes settings that a user made by
 //! hand.

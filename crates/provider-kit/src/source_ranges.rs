@@ -32,8 +32,8 @@ pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>> {
     Ok(if stated.is_empty() { [ALL].into() } else { stated })
 }
 
-/// Returns the networks that the Service states, and none if it states none; items of the annotation may be separated
-/// by blanks, too.
+/// Returns the source ranges that the Service's field or annotation states; empty if there are none. Unlike in
+/// [`source_ranges`], items of the annotation may also be separated by blanks.
 ///
 /// ```
 /// use cloud_provider::Service;

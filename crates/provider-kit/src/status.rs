@@ -33,9 +33,9 @@ impl Status {
         Self { hostname: name.filter(|name| !name.is_empty()).map(str::to_owned), ..self }
     }
 
-    /// Sets whether traffic from inside the cluster must go through the load balancer too, because it speaks the PROXY
-    /// protocol to Pods (`ipMode: Proxy`), or may take a shortcut (`VIP`). By default, no mode is shown, which means
-    /// `VIP`.
+    /// Sets the `ipMode` of all addresses: `Proxy` if traffic from inside the cluster must also go through the load
+    /// balancer, because Pods expect the PROXY protocol from it; else `VIP`. If the method is not called, the status
+    /// has no `ipMode`, which means `VIP`.
     #[must_use]
     pub fn proxied(self, is_proxied: bool) -> Self {
         Self { ip_mode: Some(if is_proxied { "Proxy" } else { "VIP" }), ..self }

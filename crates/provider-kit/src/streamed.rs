@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 /// The maximum number of items of a list in one answer. Small items take many times as much memory as their JSON.
 pub const MOST_ITEMS: usize = 100_000;
 
-/// Collects a list while it is deserialized, so that its items never exist all at once.
+/// Collects a list into `C` while it is deserialized, so that the items never exist as a list of their own in memory.
 ///
 /// ```
 /// use std::collections::BTreeSet;

@@ -14,9 +14,9 @@ const DIGITS: usize = 32;
 
 /// Writes the owner of an object as tags of the form `key:value`, and reads it from them.
 ///
-/// Tags consist of lower-case letters, digits, `:`, `-` and `_`, which every cloud accepts. Any other byte of a cluster's ID or of a
-/// Service's UID becomes `_` and its two hexadecimal digits. A value that is too long becomes a hash, which
-/// is read back as it is [stored](Self::stored).
+/// Tags consist of lower-case letters, digits, `:`, `-` and `_`, which every cloud accepts. Any other byte of a
+/// cluster's ID or of a Service's UID becomes `_` and its two hexadecimal digits. A value that is too long is replaced
+/// by a hash; [`stored`](Self::stored) returns the form to compare with.
 ///
 /// ```
 /// use provider_kit::load_balancers::OwnerTags;
@@ -50,8 +50,8 @@ impl TextTags {
         others
     }
 
-    /// Removes the owner tags from an object's tags and returns them; the other tags stay. Two tags with the same key
-    /// name no owner.
+    /// Removes the owner tags from an object's tags and returns them; the other tags stay. If two tags have the same
+    /// key, the owner is unknown.
     #[must_use]
     pub fn take_from(self, tags: &mut Vec<String>) -> OwnerTags {
         let mut owner = OwnerTags::default();

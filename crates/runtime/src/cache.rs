@@ -4,8 +4,8 @@
 //! Subscribers receive an event for every change ([`CacheEvent`]), and one for every object at each of their own resync
 //! periods (RT-20). After a lost watch the objects are listed again: known objects are reported as updates, missing
 //! ones as deletions (RT-22). An object that did not change meanwhile keeps its `Arc`, so the cache never exists twice
-//! in memory. A [`Watch`] can keep all objects that a new list lacks ([`HoldOptions`]), and refuse lists of another
-//! cluster ([`ClusterIdentity`](crate::cluster::ClusterIdentity)).
+//! in memory. A [`Watch`] can hold objects that a new list lacks ([`HoldOptions`]), and refuse lists of another cluster
+//! ([`ClusterIdentity`](crate::cluster::ClusterIdentity)).
 
 mod hold;
 mod store;
@@ -43,8 +43,7 @@ pub trait Cached: Send + Sync + Sized + 'static {
 impl Cached for Service {
     type Wire = Self;
 
-    /// Shrinks the object's lists to their length: cached objects never grow, and a cluster may have thousands of
-    /// Services.
+    /// Shrinks the capacity of the object's lists to their length, because cached objects never grow.
     fn from_wire(mut wire: Self) -> Self {
         wire.metadata.managed_fields = None;
         if let Some(spec) = &mut wire.spec {
@@ -104,7 +103,7 @@ pub enum CacheEvent<T> {
 }
 
 impl<T> CacheEvent<T> {
-    /// Returns the object as it is now, or was last.
+    /// Returns the current object; for a deletion the last known state.
     #[must_use]
     pub fn object(&self) -> &Arc<T> {
         match self {

@@ -1,7 +1,7 @@
 //! Wall-clock time that can be set.
 //!
-//! Only what is shown or stored (timestamps of events, conditions, leases) reads a [`Clock`]. Whatever measures
-//! how long something takes uses [`tokio::time::Instant`], which a test pauses and advances.
+//! Use a [`Clock`] only for timestamps that are shown or stored (events, conditions, leases). Measure durations with
+//! [`tokio::time::Instant`], which tests can pause and advance.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

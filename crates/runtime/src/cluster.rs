@@ -15,7 +15,7 @@ use crate::api_error::{api_error, is_forbidden};
 
 /// The namespace whose UID identifies a cluster (D-11).
 pub const IDENTIFYING_NAMESPACE: &str = "kube-system";
-/// A server that takes longer has not answered.
+/// Timeout of reading the identifying namespace.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The identity of the cluster that a process works for: the UID of namespace `kube-system`. Clones share it.
@@ -133,13 +133,13 @@ impl ClusterIdentity {
         self.other().unwrap_or(other)
     }
 
-    /// Returns the other cluster that was met, if one was.
+    /// Returns the mismatch that was found, if any.
     #[must_use]
     pub fn other(&self) -> Option<OtherCluster> {
         self.0.other.borrow().clone()
     }
 
-    /// Returns when another cluster is met.
+    /// Waits until a server of another cluster is found, and returns the mismatch.
     pub async fn refused(&self) -> OtherCluster {
         let mut other = self.0.other.subscribe();
         match other.wait_for(Option::is_some).await.map(|other| other.clone()) {
@@ -149,7 +149,7 @@ impl ClusterIdentity {
         }
     }
 
-    /// Returns a fence that lets through what `below` lets through, until another cluster is met.
+    /// Returns a fence that is open while `below` is open and no server of another cluster was found.
     #[must_use]
     pub fn fence(&self, below: Fence) -> Fence {
         let this = self.clone();

@@ -1,9 +1,9 @@
-//! Leader election: of several replicas one works, and the others know within a second when it stops.
+//! Leader election: one of several replicas leads, and the others learn within a second when the leader stops.
 //!
-//! The Lease, its timings and its events are those of client-go (APP-60 to APP-70), so that a replica of this program and
-//! one of the program that it replaces can stand for the same Lease. Every decision is a pure step ([`Election`]: what was
-//! observed, when, and what the last request brought → the next request, or how long to wait); the [`Elector`] carries
-//! requests and time to it.
+//! The Lease, its timings and its events are those of client-go (APP-60 to APP-70), so that replicas of this program
+//! and of the Go program that it replaces can compete for the same Lease. Every decision is a pure step of a state
+//! machine ([`Election`]), from an observation and the time to the next request or wait. The [`Elector`] sends the
+//! requests and passes the answers and the time to the state machine.
 //!
 //! Differences from client-go, with their reasons:
 //!

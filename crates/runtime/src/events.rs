@@ -1,6 +1,6 @@
 //! Kubernetes Events: reports about objects, for people.
 //!
-//! An [`EventRecorder`] never waits: it puts the event into a queue of 10,000 and returns (RT-25). A task of its own
+//! An [`EventRecorder`] never waits: it puts the event into a queue of 10,000 and returns (RT-25). A separate task
 //! ([`EventSender`]) merges, counts and limits as client-go does (RT-26), and sends core/v1 Events (RT-27).
 
 mod correlator;

@@ -1,4 +1,4 @@
-//! Periodic passes, and many items with few workers.
+//! Periodic loops, and bounded concurrency over many items.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, PoisonError};
@@ -16,10 +16,11 @@ use crate::workers::panic_text;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Runs `f` now and then each `period` after the *end* of the last run (RT-15), until `shutdown`.
+/// Runs `f` at once, and then `period` after the *end* of each run (RT-15), until `shutdown`, like client-go's sliding
+/// `wait.JitterUntil`.
 ///
-/// A run that has begun is finished; none begins after the cancellation. `f` watches the token itself if it can stop
-/// half-way. A run that panics is logged, and the next one comes as if it had ended (RT-6).
+/// A run that has begun is finished; no run begins after `shutdown`. `f` may watch the token to stop earlier. A panic
+/// of `f` is logged, and the next run begins as usual (RT-6).
 pub async fn sliding<F, Fut>(period: Duration, shutdown: CancellationToken, mut f: F)
 where
     F: FnMut() -> Fut,
@@ -31,7 +32,7 @@ where
     }
 }
 
-/// Runs `f` now and then each `period` after the *start* of the last run (RT-15), until `shutdown`.
+/// Runs `f` at once, and then `period` after the *start* of each run (RT-15), until `shutdown`.
 ///
 /// If a run takes longer than the period, the next one follows at once; missed runs are skipped.
 pub async fn fixed<F, Fut>(period: Duration, shutdown: CancellationToken, mut f: F)
@@ -117,8 +118,8 @@ async fn pause_until(at: Option<Instant>, shutdown: &CancellationToken) {
 
 /// Calls `f` for each item, in order, at most `workers` at a time, and returns when all are done (RT-16).
 ///
-/// After `shutdown` no further item is begun. No workers: nothing is done. All of it runs on the calling task, so `f`
-/// may borrow; it is meant for work that waits (requests), not for work that computes.
+/// After `shutdown`, no further item is begun. With 0 workers, no item is begun. All calls run on the calling task, so
+/// `f` may borrow; use this for work that waits (requests), not for work that computes.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {

@@ -1,4 +1,4 @@
-//! A small map that forgets what was not used for longest.
+//! Map of bounded size that evicts the least recently used entry.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;

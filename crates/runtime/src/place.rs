@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Mutex as Coming, OwnedSemaphorePermit, Semaphore};
 
 /// A worker permit of a queue. A worker that waits for another system for long [releases](Self::leave) it, so that
-/// another key is processed meanwhile, and [reacquires](Self::come_back) it to continue (INV-6). Dropping it gives the
-/// permit back.
+/// another key is processed meanwhile, and [reacquires](Self::come_back) it to continue (INV-6). Dropping this value
+/// releases the permit.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -35,7 +35,7 @@ struct Taken {
 }
 
 impl Place {
-    /// Returns a permit of no pool, which never has to wait.
+    /// Creates a permit without a semaphore, which can be reacquired without waiting.
     #[must_use]
     pub fn own() -> Self {
         Self::default()
@@ -49,14 +49,14 @@ impl Place {
         place
     }
 
-    /// Lets others have it.
+    /// Releases the permit, so that another key can be processed.
     pub fn leave(&self) {
         if let Some(taken) = &self.0 {
             taken.put(None);
         }
     }
 
-    /// Waits for a free one, unless it was never left.
+    /// Reacquires a permit, waiting until one is free. Returns at once if this value still holds one.
     pub async fn come_back(&self) {
         let Some(taken) = &self.0 else { return };
         let _coming = taken.coming.lock().await;

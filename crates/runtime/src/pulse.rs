@@ -1,5 +1,5 @@
-//! Liveness of work: reports work that was begun and does not end. Controllers carry a [`Pulse`] and report each pass
-//! and each key to it; the process's health check reads [`Pulse::oldest`].
+//! Liveness of work: detects work that began and does not end. Controllers carry a [`Pulse`] and report each pass and
+//! each key to it; the process's health check reads [`Pulse::oldest`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,7 +45,7 @@ pub struct Oldest {
     pub age: Duration,
 }
 
-/// Work under way; its end is when this is dropped, also by a panic or because it was given up.
+/// Guard of work in progress. The work counts as ended when the guard is dropped, also by a panic or a cancellation.
 #[derive(Debug)]
 #[must_use]
 pub struct Busy {
@@ -70,7 +70,7 @@ impl Pulse {
         self.lock().busy.values().next().map(|(what, since)| Oldest { what, age: since.elapsed() })
     }
 
-    /// Records that a change was abandoned midway, because the process stops: the other side may still be carrying it
+    /// Records that a change was cancelled before it ended, because the process stops. The cloud may still carry it
     /// out.
     pub fn give_up(&self) {
         self.lock().gave_up = true;

@@ -1,4 +1,5 @@
-//! Keys to work on: each at most once, never two workers on one key, in order, with delays and back-off.
+//! Work queue of keys, like client-go's: each key is queued at most once and processed by one worker at a time, with
+//! delays and back-off.
 //!
 //! The semantics are those of client-go's rate-limiting work queue (RT-1 … RT-6), plus taking many ready keys at once
 //! ([`Queue::next_batch`]): a controller that queries a cloud takes a burst of Nodes together and pays for pages, not
@@ -27,9 +28,9 @@ use state::{Added, State};
 /// A work queue. Clones are handles to the same queue.
 ///
 /// A worker takes a key with [`next`](Self::next) or [`next_batch`](Self::next_batch) and returns it with
-/// [`done`](Self::done), after success and failure alike; until then no other worker receives it. A success also
-/// [`forget`](Self::forget)s the key's failures; a failure adds the key again with
-/// [`add_rate_limited`](Self::add_rate_limited). [`workers`](crate::workers) does the first part.
+/// [`done`](Self::done), after success and failure alike; until then no other worker receives it. After a success the
+/// worker also calls [`forget`](Self::forget), after a failure [`add_rate_limited`](Self::add_rate_limited).
+/// [`workers`](crate::workers) does all of this.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -143,7 +144,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 // A worker may sleep beyond the new due time.
                 self.shared.changed.notify_one();
             }
-            None => tracing::error!(queue = self.name(), ?delay, "delay beyond the end of time, key not added"),
+            None => tracing::error!(queue = self.name(), ?delay, "delay is too long, key not added"),
         }
         self.note(inner, added);
     }
@@ -187,7 +188,8 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.next_batch(1).await?.pop()
     }
 
-    /// Waits until there is a ready key, and leaves it there; `false` once the queue is shut down and empty. Cancel-safe.
+    /// Waits until a key is ready, without taking the key. Returns `false` once the queue is shut down and empty.
+    /// Cancel-safe.
     pub async fn is_ready(&self) -> bool {
         loop {
             let mut changed = pin!(self.shared.changed.notified());
@@ -298,7 +300,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         }
     }
 
-    /// Tells the metrics the ages of the keys being worked on. Workers do it twice a second.
+    /// Reports the ages of the keys in progress to the metrics. Workers call this twice a second.
     pub fn report_running(&self) {
         let inner = self.lock();
         let (sum, max) = inner.state.running_ages(Instant::now());
@@ -306,7 +308,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.shared.metrics.longest_running(&self.shared.name, max);
     }
 
-    /// Metrics and wake-ups after a change.
+    /// Updates metrics and wakes workers after a change.
     fn note(&self, inner: &MutexGuard<'_, Inner<K>>, added: Added) {
         if added.0 > 0 {
             self.shared.metrics.added(&self.shared.name, added.0);

@@ -1,4 +1,4 @@
-//! The tasks that empty a queue.
+//! Worker tasks that process the keys of a queue.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -26,12 +26,13 @@ const REPORT_PERIOD: Duration = Duration::from_millis(500);
 /// another system.
 const WAITING: usize = 200;
 
-/// Empties `queue` at `workers` places, one key each at a time, until `shutdown` or until the queue is shut down and empty;
-/// returns when the last work has ended.
+/// Processes the keys of `queue`, at most `workers` at a time, until `shutdown` or until the queue is shut down and
+/// empty. Returns when the last key has been processed.
 ///
-/// `f` ends the claim with success or failure. While it only waits it may leave its [place](Claim::place) to another key. A
-/// panic of `f` is logged, its key comes again after its back-off, and its place is free after a second. After `shutdown`
-/// what is under way is finished, and nothing else is begun; the queue is shut down.
+/// `f` ends the claim with success or failure. While `f` waits for another system, it may release its [worker
+/// permit](Claim::place) to another key. If `f` panics, the panic is logged, the key is retried after its back-off, and
+/// the permit is free after a second. After `shutdown`, keys in progress are finished, no further key is taken, and the
+/// queue is shut down.
 pub async fn run_workers<K, F, Fut>(queue: &Queue<K>, workers: usize, shutdown: CancellationToken, f: F)
 where
     K: Eq + Hash + Clone + Debug + Send + Sync + 'static,
@@ -43,7 +44,7 @@ where
     until_ended(queue, &tracker, &shutdown).await;
 }
 
-/// Gives each key a place and a task of its own.
+/// Takes keys from the queue, and spawns a task with a worker permit for each.
 async fn hand_out<K, F, Fut>(
     queue: Queue<K>,
     workers: usize,
@@ -82,10 +83,10 @@ async fn hand_out<K, F, Fut>(
     }
 }
 
-/// Runs `workers` tasks like [`run_workers`], each of which takes all ready keys, up to `max_batch`, at once and gives
-/// each back when its [`Claim`] ends.
+/// Processes keys like [`run_workers`], with `workers` tasks that each take up to `max_batch` ready keys at once. A key
+/// is returned to the queue when its [`Claim`] ends.
 ///
-/// A panic drops the claims that are left, so their keys come again after their back-off.
+/// A panic drops the remaining claims, so their keys are retried after their back-off.
 pub async fn run_batch_workers<K, F, Fut>(
     queue: &Queue<K>,
     workers: usize,
@@ -104,7 +105,8 @@ pub async fn run_batch_workers<K, F, Fut>(
     until_ended(queue, &tracker, &shutdown).await;
 }
 
-/// Waits for the end of all tasks, shuts the queue down when it is time, and reports meanwhile.
+/// Waits until all tasks have ended, and reports the ages of running keys meanwhile. Shuts the queue down at
+/// `shutdown`.
 async fn until_ended<K: Eq + Hash + Clone>(queue: &Queue<K>, tracker: &TaskTracker, shutdown: &CancellationToken) {
     tracker.close();
     let mut ticks = tokio::time::interval(REPORT_PERIOD);

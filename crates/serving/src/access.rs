@@ -82,7 +82,7 @@ struct Inner {
     follow: Follow,
 }
 
-/// Errors of the set-up of authentication and authorization.
+/// Error of setting up authentication and authorization.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// A CA file cannot be loaded.
@@ -132,19 +132,21 @@ impl Access {
         self.0.follow.look_up(shutdown).await
     }
 
-    /// Follows the ConfigMap by a watch, and reads the CA files again every few seconds (APP-114), until `shutdown`.
+    /// Watches the ConfigMap, and reloads the CA files every 10 seconds (APP-114), until `shutdown`.
     pub async fn follow(self, shutdown: CancellationToken) {
         self.0.follow.run(shutdown).await;
     }
 
-    /// Returns the authorities of the moment, for [`Listener::with_client_authorities`](crate::server::Listener).
+    /// Returns the current CAs for client certificates, for
+    /// [`Listener::with_client_authorities`](crate::server::Listener).
     #[must_use]
     pub fn authorities(&self) -> Authorities {
         self.0.follow.authorities()
     }
 
-    /// Puts this before everything that `router` has, its fallback included: who may not is answered 401 or 403, and a
-    /// path that is not served is 404 only for those who may (APP-104). Handlers find the [`User`] in the extensions.
+    /// Returns `router` behind authentication and authorization, which cover its fallback too. Unauthenticated requests
+    /// are answered 401, unauthorized ones 403; authorized requests to unknown paths are answered 404 (APP-104).
+    /// Handlers find the [`User`] in the request's extensions.
     pub fn guard(&self, router: Router) -> Router {
         router.layer(from_fn_with_state(self.clone(), guard::guard))
     }

@@ -18,7 +18,8 @@ use tokio::time::Instant;
 pub trait Check: Send + Sync {
     /// Returns `Ok` if the component is healthy.
     ///
-    /// # Errors The reason for which it is unhealthy. The reason is logged; callers only see that the check failed.
+    /// # Errors
+    /// The reason why the component is unhealthy. The reason is logged; callers only see that the check failed.
     fn check(&self) -> Result<(), String>;
 }
 
@@ -28,7 +29,7 @@ impl<F: Fn() -> Result<(), String> + Send + Sync> Check for F {
     }
 }
 
-/// A check that never fails: what has no health of its own (APP-105).
+/// Check that never fails, for components without a health of their own (APP-105).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysWell;
 
@@ -116,7 +117,7 @@ impl Health {
         Self::default()
     }
 
-    /// Adds a check to all probes, after those that are there; one of the same name is replaced where it stands.
+    /// Adds a check to all probes, after the existing ones. A check of the same name is replaced in its position.
     pub fn add(&self, name: impl Into<String>, check: Arc<dyn Check>) {
         put(&mut self.inner().checks, name.into(), check);
     }
@@ -129,7 +130,7 @@ impl Health {
     /// Runs the checks of a probe in their order and counts the results.
     #[must_use]
     pub fn report(&self, probe: Probe, excluded: &[String]) -> Report {
-        // The checks run without the lock: they are others' code.
+        // The checks run without the lock, because they are code of other crates.
         let results: Vec<_> = self
             .named(probe)
             .into_iter()
@@ -160,7 +161,7 @@ impl Health {
         self.inner().slis.values().cloned().collect()
     }
 
-    /// Forgets what was found (`DELETE /metrics/slis`, MET-30).
+    /// Resets the results (`DELETE /metrics/slis`, MET-30).
     pub fn reset_slis(&self) {
         self.inner().slis.clear();
     }

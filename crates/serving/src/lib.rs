@@ -1,14 +1,14 @@
 //! HTTPS endpoints of a Kubernetes component: listeners, authentication, authorization, and health (APP-95 to APP-143).
 //!
-//! | module | what it is |
+//! | module | content |
 //! |---|---|
-//! | [`server`] | a port with TLS, limits against slow and greedy callers, and a graceful end |
+//! | [`server`] | a port with TLS, limits against slow and abusive clients, and a graceful shutdown |
 //! | [`tls`] | versions, cipher suites and curves as flags write them; certificates and their reload |
 //! | [`access`] | authentication (front proxy, certificate, token, anonymous) and authorization, as a layer over all routes |
-//! | [`health`] | named checks: `/healthz`, `/livez`, `/readyz`, and what they found so far |
+//! | [`health`] | named checks: `/healthz`, `/livez`, `/readyz`, and their results so far |
 //! | [`webhook`] | admission webhooks |
 //! | [`debug`] | CPU profiles, and the verbosity of the log |
-//! | [`options`] | what operators choose |
+//! | [`options`] | options of servers, authentication and authorization |
 //!
 //! Metrics are reported to hooks ([`access::AccessMetrics`], [`webhook::WebhookMetrics`]); this crate depends on no
 //! metrics library and no flags.

@@ -1,4 +1,4 @@
-//! Rate limits for log lines that callers can cause as often as they like.
+//! Rate limit for log records that any client can cause.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

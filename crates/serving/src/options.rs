@@ -7,17 +7,17 @@ use std::time::Duration;
 /// Options of an HTTPS server: its address and its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingOptions {
-    /// Address to listen on; an unspecified one means all interfaces.
+    /// Address to listen on; `0.0.0.0` and `::` mean all interfaces.
     pub bind_address: IpAddr,
-    /// Port; 0: no server at all (APP-107).
+    /// Port; 0 disables the server (APP-107).
     pub port: u16,
-    /// Directory of the generated pair; in memory only if `None` (APP-112).
+    /// Directory of the generated certificate and key; `None` keeps them in memory (APP-112).
     pub cert_dir: Option<PathBuf>,
-    /// Name of the generated pair's files, without their endings.
+    /// Base name of the generated files, without `.crt` and `.key`.
     pub pair_name: &'static str,
-    /// The serving pair, if one is given.
+    /// Files of the serving certificate and its key; `None` generates a certificate.
     pub certificate: Option<CertificateFiles>,
-    /// Further pairs by server name (FLAG-33).
+    /// Further certificates, selected by server name (FLAG-33).
     pub sni: Vec<SniPair>,
     /// The lowest TLS version.
     pub min_version: TlsVersion,
@@ -25,9 +25,9 @@ pub struct ServingOptions {
     pub cipher_suites: Vec<String>,
     /// TLS NamedGroup ids of the key exchanges; empty: the library's (FLAG-32).
     pub curve_preferences: Vec<u16>,
-    /// HTTP/2 streams of one connection; 0: 10.
+    /// Maximum number of HTTP/2 streams of a connection; 0 means 10.
     pub http2_max_streams: u32,
-    /// Offers HTTP/1.1 only.
+    /// If set, the server offers HTTP/1.1 only.
     pub disable_http2: bool,
     /// If set, the listener has the socket option `SO_REUSEPORT`.
     pub permit_port_sharing: bool,
@@ -92,9 +92,9 @@ pub enum TlsVersion {
 pub struct AuthenticationOptions {
     /// Identity for TokenReview and the front-proxy ConfigMap; `None`: the Pod's.
     pub kubeconfig: Option<PathBuf>,
-    /// Does not read ConfigMap `kube-system/extension-apiserver-authentication`.
+    /// If set, ConfigMap `kube-system/extension-apiserver-authentication` is not read.
     pub skip_lookup: bool,
-    /// Failing to read it is a warning.
+    /// If set, a failure to read that ConfigMap is only a warning.
     pub tolerate_lookup_failure: bool,
     /// TTL of cached TokenReview answers; zero disables the cache.
     pub token_cache_ttl: Duration,
@@ -122,7 +122,7 @@ impl Default for AuthenticationOptions {
 pub struct RequestHeaderOptions {
     /// CA bundle of the proxy.
     pub client_ca_file: Option<PathBuf>,
-    /// Common names that it may present; empty: any.
+    /// Common names that a front proxy's certificate may have; any if empty.
     pub allowed_names: Vec<String>,
     /// Headers with the user's name; the first that is there counts.
     pub username_headers: Vec<String>,

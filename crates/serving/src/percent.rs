@@ -1,6 +1,6 @@
 //! Percent-encoding, as in URLs.
 
-/// Returns the text that `%XX` codes stand for; what is no valid code stays as it is.
+/// Decodes `%XX` codes. Invalid codes are kept unchanged.
 pub(crate) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

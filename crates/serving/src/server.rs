@@ -55,11 +55,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Opens the port, and loads or generates the certificates, so that whatever is wrong with them is known before
-    /// anything else is done (APP-4, APP-7).
+    /// Opens the port, and loads or generates the certificates, so that their errors are reported before anything else
+    /// is done (APP-4, APP-7).
     ///
-    /// Port 0 opens any free port: whether there is a server at all (APP-107) is the caller's to decide. To be called
-    /// within a runtime.
+    /// Port 0 opens any free port; callers that treat 0 as "disabled" (APP-107) must not call this function. Must be
+    /// called within a tokio runtime.
     ///
     /// # Errors
     /// [`ServingError`] names the remedy; for a port that is in use it names the flag (P-36).
@@ -100,7 +100,7 @@ impl Listener {
         self
     }
 
-    /// Counts what exceeds a limit.
+    /// Sets the metrics that count exceeded limits.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Arc<dyn ServerMetrics>) -> Self {
         self.metrics = metrics;

@@ -39,7 +39,7 @@ pub trait Handler: Send + Sync {
     async fn handle(&self, request: AdmissionRequest) -> Result<Value, String>;
 }
 
-/// A webhook: its name in flags and metrics, its path, and what answers.
+/// Admission webhook: its name in flags and metrics, its path and its handler.
 #[derive(Clone)]
 pub struct Webhook {
     /// The name in `--webhooks` and in metrics.
@@ -53,7 +53,7 @@ pub struct Webhook {
 /// Limits of the size of a request and of the time in which it has to arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebhookLimits {
-    /// Bytes of a body. An object of etcd's default limit, twice, in JSON, fits.
+    /// Maximum size of a body in bytes. Two objects of etcd's default limit fit as JSON.
     pub body: usize,
     /// Time-out until the whole body has arrived.
     pub body_read: Duration,

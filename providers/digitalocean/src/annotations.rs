@@ -72,7 +72,7 @@ const ALGORITHMS: Kind<String> = Kind::of("one of round_robin, least_connections
     ["round_robin", "least_connections"].contains(&text).then(|| text.to_owned())
 });
 
-/// A name that the API takes.
+/// The names of load balancers that the API accepts.
 const NAMES: Kind<String> =
     Kind::of("1 to 255 letters, digits, dots and dashes, with a letter or digit at both ends", |text| {
         let is_end = |it: u8| it.is_ascii_alphanumeric();
@@ -83,7 +83,7 @@ const NAMES: Kind<String> =
         (is_name || text.is_empty()).then(|| text.to_owned())
     });
 
-/// Kubernetes takes nothing else into a status. An empty one is none.
+/// A DNS name, the only form that the API server accepts in a status. An empty value counts as unset.
 const HOST: Kind<String> = Kind::of("a DNS name such as lb.example.com", |text| {
     let name = text.trim_end_matches('.').to_ascii_lowercase();
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -118,7 +118,8 @@ provider_kit::declare! {
     /// The annotations with other prefixes.
     pub OTHERS: "";
 
-    /// UUID of the load balancer, set when a load balancer is created. Set it yourself to hand over an existing one.
+    /// UUID of the load balancer. The controller sets it when it creates one. Set it yourself to have an existing load
+    /// balancer adopted.
     pub ID: String = "kubernetes.digitalocean.com/load-balancer-id";
     /// Stops managing the load balancer: it is no longer created, changed or deleted.
     pub DISOWN: bool = "service.kubernetes.io/do-loadbalancer-disown", default("false");
@@ -180,9 +181,11 @@ provider_kit::declare! {
     pub STICKY_NAME: String = "sticky-sessions-cookie-name";
     /// Lifetime of the cookie in seconds; required with `cookies`.
     pub STICKY_TTL: u32 = "sticky-sessions-cookie-ttl";
-    /// Algorithm by which a new load balancer chooses a target; the API ignores it.
+    /// Algorithm by which a load balancer chooses a target. Sent when the load balancer is created, but the API ignores
+    /// it.
     pub ALGORITHM: String = "algorithm", kind(ALGORITHMS), default("round_robin"), lenient();
-    /// Checks the Service instead of kube-proxy, by `healthcheck-port`, `-path` and `-protocol`. Any value enables it.
+    /// Checks a port of the Service instead of kube-proxy's health check; `healthcheck-port`, `-path` and `-protocol`
+    /// configure the check. Any value enables it.
     pub CHECK_OVERRIDE: String = "override-health-check";
     /// Port of the Service for health checks.
     pub CHECK_PORT: u16 = "healthcheck-port", kind(Kind::number(1, 65535)), otherwise("the first TCP port");

@@ -1,4 +1,4 @@
-//! The HTTP API: how it is reached, how lists are paged, and what refusals mean.
+//! The HTTP API: connection, paging of lists, and meaning of refusals.
 
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
@@ -75,7 +75,8 @@ impl Api {
         Self { http: http.meaning(meaning).paging(PAGING), region: Arc::default() }
     }
 
-    /// Reads a list to its end at the usual urgency. The last part of its path is the field of the answer.
+    /// Reads a complete list with ordinary priority. The last segment of the path is also the field of the answer that
+    /// holds the items.
     ///
     /// # Errors
     /// The cloud's error; *other* for a partial list.
@@ -97,7 +98,8 @@ impl Api {
     /// Determines the region of the cluster: the configured one, or that of the metadata service.
     ///
     /// # Errors
-    /// *Invalid* for a region that does not exist, with those that do; else what the API or the metadata service answered.
+    /// *Invalid*, with the existing regions, for a region that does not exist; the error of the API or of the metadata
+    /// service.
     pub(crate) async fn find_region(&self, configured: Option<&str>, metadata: &Transport) -> Result<()> {
         let region = if let Some(region) = configured {
             let known = self.regions().await?;
@@ -124,7 +126,8 @@ impl Api {
     }
 }
 
-/// Returns the meaning of a refusal: a busy load balancer refuses changes as if they were invalid.
+/// Returns the meaning of a refusal. The API refuses changes of a busy load balancer as invalid; they are mapped to
+/// *conflict* by the text of the message.
 fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
     let message = refusal.message.to_ascii_lowercase();
     if message.contains("previous actions") || message.contains("pending") {

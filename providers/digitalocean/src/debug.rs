@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(15);
 /// Maximum length of a request in bytes.
 const MOST: usize = 8 << 10;
 
-/// Answers until it is dropped. An address that is taken costs a warning.
+/// Serves requests until the future is dropped. If the address is in use, a warning is logged, and nothing is served.
 pub(crate) async fn serve(address: String, api: Api) {
     let address = if address.starts_with(':') { format!("0.0.0.0{address}") } else { address };
     let listener = match TcpListener::bind(&address).await {

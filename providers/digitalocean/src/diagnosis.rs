@@ -10,7 +10,7 @@ use crate::config::Config;
 
 const CREDENTIAL: &str = "put a valid API token into DO_ACCESS_TOKEN, or into the file of DO_ACCESS_TOKEN_FILE";
 
-/// Reads what the configuration names; what fails hides what is behind it.
+/// Checks endpoint and token first; if one of these checks fails, the checks that depend on it are left out.
 pub(crate) async fn findings(api: &Api, config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     let answer = api.http.send(Call::get("/v2/account", &[])).await;

@@ -57,7 +57,7 @@ struct Networks {
     v6: Vec<NetworkAddress>,
 }
 
-/// The address is a text: one odd address must not hide all droplets.
+/// An address as text, so that an address that cannot be parsed does not fail the list of all droplets.
 #[derive(Deserialize)]
 struct NetworkAddress {
     ip_address: Box<str>,
@@ -89,7 +89,8 @@ impl From<DropletAnswer> for Droplet {
     }
 }
 
-/// Returns `true` for addresses from which anchors of reserved addresses are.
+/// Returns `true` for an address from 10.10.0.0 to 10.19.255.255: the range of the anchor IPs to which DigitalOcean
+/// routes reserved IPs.
 fn is_anchor(ip: &Ipv4Addr) -> bool {
     matches!(ip.octets(), [10, 10..=19, ..])
 }
@@ -170,8 +171,8 @@ impl MachineSource for Api {
 pub(crate) struct Droplets(pub(crate) Inventory<Api>);
 
 impl Droplets {
-    /// Returns the Nodes with the provider ID of a droplet that has the Node's name as an address: a Node's name may be
-    /// an address of its droplet.
+    /// Returns the Nodes, each with the provider ID of its droplet if the Node's name is not the name but an address of
+    /// a droplet.
     async fn known_by_address(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Arc<Node>> {
         let address = |node: &Node| node.provider_id().is_none().then(|| node.name.parse::<IpAddr>().ok()).flatten();
         let mut nodes = nodes.to_vec();

@@ -89,10 +89,10 @@ fn admit(rules: &mut Rules, protocol: &'static str, port: u16, peers: Peers) {
     rule.load_balancer_uids.extend(peers.load_balancer_uids);
 }
 
-/// Adds what a Service needs.
+/// Adds the rules that a Service needs.
 ///
 /// # Errors
-/// *Invalid*, naming what is wrong with the Service; then it needs nothing.
+/// *Invalid*, with the mistake in the Service; then no rules are added for it.
 fn admit_service(rules: &mut Rules, service: &Service, default: LoadBalancerType) -> Result<()> {
     let kind = service.spec.as_ref().and_then(|spec| spec.type_.as_deref()).unwrap_or_default();
     let mut asked = Annotations::of(service);
@@ -129,7 +129,7 @@ fn admit_service(rules: &mut Rules, service: &Service, default: LoadBalancerType
     Ok(())
 }
 
-/// Keeps the firewall as the Services need it.
+/// A background task that keeps the rules of the firewall up to date with the Services.
 pub(crate) struct WorkerFirewall {
     pub(crate) api: Api,
     pub(crate) config: FirewallConfig,
@@ -139,7 +139,7 @@ pub(crate) struct WorkerFirewall {
 }
 
 impl WorkerFirewall {
-    /// Compares whenever a Service has changed, and every five minutes; never ends.
+    /// Reconciles the firewall when a Service has changed, and every five minutes. Never returns.
     pub(crate) async fn run(self, caches: Arc<dyn Caches>) {
         let (mut known, mut id, mut pause) = (None::<(Firewall, Instant)>, None, FIRST_PAUSE);
         loop {
@@ -196,7 +196,7 @@ impl WorkerFirewall {
         }
     }
 
-    /// Brings the firewall about. Returns `true` if it had to be changed.
+    /// Creates or updates the firewall. Returns `true` if a change was needed.
     pub(crate) async fn reconcile(&self, desired: &Firewall, id: &mut Option<String>) -> Result<bool> {
         let current = self.current(id).await?;
         *id = current.as_ref().map(|it| it.id.clone());

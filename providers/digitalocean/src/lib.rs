@@ -33,5 +33,5 @@ pub use provider::{DigitalOcean, factory};
 /// The provider's name, and the scheme of its provider IDs.
 pub const NAME: &str = "digitalocean";
 
-/// The source of its events.
+/// The source of the provider's events: the component name of the Go cloud controller manager.
 pub const EVENT_SOURCE: &str = "digitalocean-cloud-controller-manager";

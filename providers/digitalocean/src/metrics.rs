@@ -1,4 +1,4 @@
-//! The series that dashboards know from DigitalOcean's own program.
+//! The metric series of DigitalOcean's Go cloud controller manager, under their old names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ provider_kit::series! {
     RECONCILE_DURATION: Histogram(CONVENTIONAL) = "firewall_reconcile_duration_seconds", "result", "error_type";
 }
 
-/// Counts what the worker firewall does.
+/// Metrics of the worker firewall.
 pub(crate) struct FirewallMetrics(pub(crate) Arc<dyn CloudMetrics>);
 
 impl FirewallMetrics {

@@ -22,7 +22,7 @@ use crate::{EVENT_SOURCE, NAME, debug, diagnosis};
 /// Creates the provider from the environment variables.
 ///
 /// # Errors
-/// *Invalid*, with everything that is wrong with them.
+/// *Invalid*, with all mistakes in the variables.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let config = Config::read(setup)?;
     let cloud = api::cloud(&config, setup)?.build()?;

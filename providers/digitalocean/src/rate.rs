@@ -1,4 +1,4 @@
-//! `DO_API_RATE_LIMIT_QPS`: requests leave one after the other, at this rate.
+//! `DO_API_RATE_LIMIT_QPS`: a connector that sends requests one after the other, at this rate.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! `DO_CLUSTER_ID`: all load balancers of the cluster have its tag, also those that were created without.
+//! `DO_CLUSTER_ID`: a background task that adds the cluster's tag to all load balancers of the cluster, including those
+//! that were created without it.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -45,7 +46,7 @@ pub(crate) struct ClusterTag {
 }
 
 impl ClusterTag {
-    /// Compares again and again; never ends.
+    /// Adds missing tags at an interval. Never returns.
     pub(crate) async fn run(self, caches: Arc<dyn Caches>) {
         loop {
             match timeout(LONGEST, self.synchronize(&caches.services())).await {

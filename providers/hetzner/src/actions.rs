@@ -1,4 +1,4 @@
-//! Actions: what the cloud does in the background, and what it refuses while it does something else.
+//! Actions: background operations of the cloud, each of which locks its object against other changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ const IDS_PER_POLL: usize = 25;
 const ATTEMPTS: u32 = 6;
 /// Pause before the second attempt; doubled for each further one.
 const LOCKED: Duration = Duration::from_secs(1);
-/// Time until the next sync, after the last attempt.
+/// Delay of the *retry after* error after the last attempt.
 const COME_BACK: Duration = Duration::from_secs(30);
 
 /// A background operation of the cloud.
@@ -82,7 +82,7 @@ impl Actions {
         Self { http, operations, is_locking: Arc::default() }
     }
 
-    /// Sends a request, and again after a pause while the API answers that something else changes the object. The worker
+    /// Sends a request. While the API refuses it because the object is locked, pauses and sends it again. The worker
     /// permit is released during a pause (INV-6).
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Actions {
     /// Sends a request that starts an action, and waits until the action has ended.
     ///
     /// # Errors
-    /// *Conflict* if the object stays locked: the caller decides when it tries again.
+    /// *Conflict* if the object stays locked; the caller decides when to retry.
     pub(crate) async fn run(&self, call: Call, observer: &dyn SyncObserver) -> Result<()> {
         let mut batch = self.batch(observer);
         let started = batch.start(call, None).await;
@@ -114,13 +114,13 @@ impl Actions {
         Batch { running, ..self.batch(observer) }.finish().await
     }
 
-    /// Starts actions of one object side by side.
+    /// Returns an empty batch, which starts actions of one object concurrently.
     pub(crate) fn batch<'a>(&'a self, observer: &'a dyn SyncObserver) -> Batch<'a> {
         Batch { actions: self, observer, running: Vec::new(), refused: Vec::new() }
     }
 }
 
-/// Actions of one object that run side by side, each with the target that it adds.
+/// Concurrent actions of one object, each with the target that it adds, if any.
 pub(crate) struct Batch<'a> {
     actions: &'a Actions,
     observer: &'a dyn SyncObserver,
@@ -146,7 +146,7 @@ impl Batch<'_> {
                 Err(err) if is_locked(&err) => attempts.pause(&err, self.observer).await?,
                 Err(err) => return self.note(adds, Err(err)),
                 Ok(action) => {
-                    // A lock that did not end by waiting for the others is not theirs.
+                    // The actions of this batch have ended, so another client holds the lock.
                     if was_own && attempts.0 == 1 {
                         self.actions.is_locking.store(true, Ordering::Relaxed);
                     }
@@ -212,7 +212,7 @@ impl Attempts {
     }
 }
 
-/// Returns `true` if the request was refused because something else is being done to the object.
+/// Returns `true` if the request was refused because the object is locked.
 fn is_locked(err: &Error) -> bool {
     err.is_conflict() && is_lock(err)
 }

@@ -83,7 +83,7 @@ const IDLE: Kind<u64> = Kind::of("a duration from 30s to 5m", |text| {
 /// A text without surrounding space.
 const WORD: Kind<String> = Kind::of("a text", |text| Some(text.to_owned()));
 
-/// Kubernetes takes nothing else into a status. An empty one is none.
+/// A DNS name, the only form that the API server accepts in a status. An empty value counts as unset.
 const HOST: Kind<String> = Kind::of("a DNS name such as lb.example.com", |text| {
     let name = text.trim_end_matches('.').to_ascii_lowercase();
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -101,11 +101,11 @@ provider_kit::declare! {
 
     /// Name of the load balancer. A later change renames it.
     pub NAME: String = "name", otherwise("`a` and the Service's UID");
-    /// Size of the load balancer, such as `lb21`. A later change changes the size; removing the annotation only does if the
-    /// variable is set.
+    /// Size of the load balancer, such as `lb21`. A later change resizes the load balancer. If the annotation is
+    /// removed, the size stays, unless the variable is set.
     pub TYPE: String = "type", kind(WORD), or(&var::LOAD_BALANCERS_TYPE);
-    /// Location of the load balancer. A later change has no effect. An empty value cancels the variable. Takes
-    /// precedence over the network zone.
+    /// Location of the load balancer. A later change has no effect. An empty value cancels the variable. The location
+    /// takes precedence over the network zone.
     pub LOCATION: String = "location", kind(WORD), or(&var::LOAD_BALANCERS_LOCATION);
     /// Network zone of the load balancer; Hetzner chooses the location. A later change has no effect. An empty value
     /// cancels the variable.
@@ -122,7 +122,7 @@ provider_kit::declare! {
     pub IPV6_RDNS: String = "ipv6-rdns", kind(HOST), otherwise("left as it is");
     /// Leaves the IPv6 address out of the Service's status.
     pub IPV6_DISABLED: bool = "ipv6-disabled", or(&var::LOAD_BALANCERS_DISABLE_IPV6);
-    /// Turns the public interface off, or on.
+    /// If true, disables the public interface of the load balancer; if false, enables it.
     pub DISABLE_PUBLIC_NETWORK: bool = "disable-public-network", or(&var::LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK),
         otherwise("`HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK`; else left as it is");
     /// Leaves private addresses out of the Service's status.
@@ -159,7 +159,7 @@ provider_kit::declare! {
         otherwise("`ccm-managed-certificate-` and the Service's UID");
     /// Domains of the managed certificate; required for the type `managed`. Hetzner must serve their DNS.
     pub HTTP_MANAGED_CERTIFICATE_DOMAINS: Vec<String> = "http-managed-certificate-domains";
-    /// Requests a certificate that no browser trusts, for Hetzner's own tests.
+    /// Requests the managed certificate from a staging CA, which browsers do not trust. For tests.
     pub HTTP_MANAGED_CERTIFICATE_ACME_STAGING: bool = "http-managed-certificate-acme-staging", default("false"), lenient();
     /// Protocol of health checks.
     pub HEALTH_CHECK_PROTOCOL: Protocol = "health-check-protocol",

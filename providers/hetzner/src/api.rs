@@ -22,7 +22,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// The API behind `http`, whose base is the endpoint.
+    /// Returns the API that `http` sends requests to; the base URL of `http` is the endpoint.
     pub(crate) fn new(http: Transport) -> Self {
         let paging = Paging::next_page("/meta/pagination/next_page").size("per_page", PAGE_SIZE);
         let http = http.meaning(meaning).paging(paging.total("/meta/pagination/total_entries"));
@@ -42,7 +42,7 @@ impl Api {
         self.http.list(call, collection, &urgency, keep, key).await
     }
 
-    /// Performs the start-up check.
+    /// Checks endpoint and token with one request.
     pub(crate) async fn check(&self) -> Result<()> {
         let _: Value = self.http.read(Call::get("/locations", &[]).priority(Priority::Urgent)).await?;
         Ok(())

@@ -33,9 +33,10 @@ pub struct Config {
     pub network: Option<Network>,
     /// Settings of Nodes' machines.
     pub instances: Instances,
-    /// `HCLOUD_METRICS_ADDRESS`, unless `HCLOUD_METRICS_ENABLED` is false.
+    /// Value of `HCLOUD_METRICS_ADDRESS`; `None` if `HCLOUD_METRICS_ENABLED` is false.
     pub metrics_address: Option<String>,
-    /// Defaults of annotations and what else concerns load balancers, unless `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
+    /// Variables with the prefix `HCLOUD_LOAD_BALANCERS_`, mostly defaults of annotations; `None` if
+    /// `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<Defaults>,
     /// Dedicated servers, if `ROBOT_ENABLED`.
     pub robot: Option<Robot>,
@@ -66,13 +67,13 @@ pub struct Instances {
 /// Values of `HCLOUD_SERVER_CACHE_MODE` and `HCLOUD_SERVER_CACHE_MAX_AGE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
-    /// Unset: the inventory that all loops share decides what is cheapest.
+    /// Mode unset: controllers share one cached list, and the inventory chooses the cheapest read.
     Shared,
     /// Mode `all`: reads always list all servers; holds the TTL.
     All(Duration),
     /// Mode `one`: reads always get one server, cached separately; holds the TTL.
     One(Duration),
-    /// `off`: nothing is kept.
+    /// Mode `off`: nothing is cached.
     Off,
 }
 
@@ -86,7 +87,8 @@ pub struct Robot {
     pub endpoint: String,
     /// Value of the variable `ROBOT_CACHE_TIMEOUT`.
     pub cache_timeout: Duration,
-    /// `ROBOT_RATE_LIMIT_WAIT_TIME`; zero: no pause.
+    /// Value of `ROBOT_RATE_LIMIT_WAIT_TIME`: pause after Robot refused a request because of its rate limit; zero means
+    /// no pause.
     pub rate_limit_wait: Duration,
     /// Value of the variable `ROBOT_FORWARD_INTERNAL_IPS`.
     pub forward_internal_ips: bool,

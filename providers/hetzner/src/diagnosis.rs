@@ -19,7 +19,7 @@ struct Location {
 }
 
 impl Hetzner {
-    /// Checks from the outside in; a failure hides what is behind it.
+    /// Checks endpoint and token first; if one of these checks fails, the checks that depend on it are left out.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let Some(locations) = self.locations(&mut findings).await else { return findings };

@@ -3,7 +3,7 @@
 //! Drop-in replacement for `hcloud-cloud-controller-manager`: the same environment variables, annotations, labels,
 //! provider IDs, events and metrics. `docs/providers/hetzner.md` lists the differences and their reasons.
 //!
-//! | module | what for |
+//! | module | purpose |
 //! |---|---|
 //! | [`config`], [`variables`] | the environment variables |
 //! | [`annotations`] | the annotations of a Service |
@@ -46,5 +46,5 @@ pub use provider::{Hetzner, factory};
 /// The provider's name, and the scheme of the provider ids of cloud servers.
 pub const NAME: &str = "hcloud";
 
-/// The source of its events.
+/// The source of the provider's events: the component name of the Go cloud controller manager.
 pub const EVENT_SOURCE: &str = "hcloud-cloud-controller-manager";

@@ -85,16 +85,16 @@ impl PrivateNetwork {
     /// Returns `true` if this machine is attached to the network `id`, according to the `metadata` service.
     pub(crate) async fn is_attached(metadata: &Transport, id: u64) -> Result<bool> {
         let answer = metadata.send(Call::get("/private-networks", &[])).await?;
-        // YAML of which one line counts.
+        // The answer is YAML; only the line with the ID of this network matters.
         let line = format!("network_id: {id}");
         let text = String::from_utf8_lossy(&answer.body);
         Ok(text.lines().any(|it| it.trim().trim_start_matches("- ") == line))
     }
 
-    /// Refuses to start on a machine that the Pods' routes would not reach.
+    /// Checks that this machine is attached to the network, because routes to Pods do not work on other machines.
     ///
     /// # Errors
-    /// *Invalid* if the machine is not attached; what the metadata service failed with.
+    /// *Invalid* if the machine is not attached; the error of the metadata service.
     pub(crate) async fn check_attached(&self, metadata: &Transport) -> Result<()> {
         const SKIP: &str = "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true skips this check";
         if !self.config.check_attached {

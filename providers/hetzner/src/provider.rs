@@ -23,10 +23,10 @@ use crate::routes::{self, NetworkRoutes};
 use crate::servers::Servers;
 use crate::{EVENT_SOURCE, NAME, transports};
 
-/// Makes the provider from the environment variables.
+/// Builds the provider from the environment variables.
 ///
 /// # Errors
-/// *Invalid*, with everything that is wrong with them.
+/// *Invalid*, with all mistakes in the variables.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let config = Config::read(setup)?;
     let cloud = transports::cloud(&config, setup).build()?;
@@ -49,8 +49,8 @@ pub struct Hetzner {
 }
 
 impl Hetzner {
-    /// Creates a provider that talks over these: to the cloud's API, to that of dedicated servers if its credential is
-    /// known, to the metadata service of the machine that it runs on.
+    /// Returns a provider with one client for each API: `cloud` for the Cloud API, `robot` for dedicated servers
+    /// (`None` without a credential), `metadata` for the metadata service of this machine.
     #[must_use]
     pub fn over(config: Config, cloud: Transport, robot: Option<Transport>, metadata: Transport) -> Self {
         let api = Api::new(cloud);
@@ -89,7 +89,7 @@ impl CloudProvider for Hetzner {
         NAME
     }
 
-    /// Servers and networks carry no mark of a cluster.
+    /// Returns `false`, because servers and networks have no tags that name their cluster.
     fn has_cluster_id(&self) -> bool {
         false
     }

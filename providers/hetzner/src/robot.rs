@@ -1,5 +1,5 @@
-//! Robot, the web service for dedicated servers: about 200 requests an hour, and none at all for a while after it
-//! refused one.
+//! Robot, the web service for dedicated servers. Robot allows about 200 requests per hour, and after it has refused
+//! one, no request is sent for a while.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::config::{self, AddressFamily};
 use crate::id::{MachineId, digits};
 use crate::servers::dedicated::{DedicatedServer, Telling};
 
-/// Several unauthorized requests in a row block the caller's address; after this time a request starts a new row.
+/// Pause after an unauthorized request. Robot blocks the IP address of a client that sends several of them in a row;
+/// after this time, the count starts again.
 const AFTER_UNAUTHORIZED: Duration = Duration::from_secs(15 * 60);
 
 /// The number of lists that are read without a pause, and the time after which one more may be read. Robot answers about 200
@@ -43,7 +44,7 @@ struct Reset {
 }
 
 impl Robot {
-    /// The servers behind `http`, whose base is the web service.
+    /// Returns the dedicated servers of the account that `http` reads.
     #[must_use]
     pub(crate) fn new(
         http: Transport,
@@ -71,13 +72,13 @@ impl Robot {
         match list.flaw() {
             Some(flaw) => Err(flaw.clone()),
             None if list.machines().is_empty() => Err(Error::unauthorized(
-                "ROBOT_USER shows no server at all: nothing is concluded from that; check the credential",
+                "ROBOT_USER shows no server at all, so no Node counts as deleted; check the credential",
             )),
             None => Ok(list),
         }
     }
 
-    /// Asks whether a server is shut down. A server that does not support the question counts as running.
+    /// Returns `true` if a server is shut down. A server whose power state cannot be read counts as running.
     ///
     /// # Errors
     /// Errors of [`servers`](Self::servers); *not found* if the server does not exist.
@@ -107,7 +108,8 @@ impl Account {
         self.breaker.pass(self.http.read(call)).await
     }
 
-    /// Waits until a list may be read. A missing server would cause one at each pass of the lifecycle controller.
+    /// Waits until a list may be read, so that a missing server does not cause a new list at each pass of the lifecycle
+    /// controller.
     async fn turn(&self) -> Result<()> {
         self.breaker.check()?;
         let wait = {

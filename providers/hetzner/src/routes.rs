@@ -70,7 +70,8 @@ impl NetworkRoutes {
         }
     }
 
-    /// Warns of a range outside of the network, which is a frequent mistake, and not this Node's.
+    /// Warns if a Pod CIDR is outside of the cluster CIDR, a frequent mistake in the configuration of the cluster
+    /// rather than of this Node.
     fn warn_of_ranges(&self, destination: &IpNet, node: &Node) {
         let ranges = self.cluster.ranges();
         if !ranges.is_empty() && !ranges.iter().any(|range| range.contains(destination)) {
@@ -108,7 +109,7 @@ impl RouteCloud for NetworkRoutes {
             is_any_lost = self.set_targets(routes, &servers)?;
         }
         match servers.flaw().filter(|_| is_any_lost) {
-            Some(flaw) => Err(flaw.clone().context("whether routes lead nowhere cannot be told")),
+            Some(flaw) => Err(flaw.clone().context("cannot find out which routes have no server any more")),
             None => Ok(()),
         }
     }

@@ -38,7 +38,8 @@ provider_kit::declare! {
     pub RATE_LIMIT_LEFT_TO_OTHERS: u16 = "RATE_LIMIT_LEFT_TO_OTHERS", kind(Kind::number(0, 90)), default("10");
     /// Name or id of the private network. It must exist.
     pub NETWORK: String = "NETWORK";
-    /// Starts also on a machine that is not attached to the network or is not a cloud server.
+    /// Skips the check at the start that this machine is attached to the network. Needed on a machine that is not a
+    /// cloud server.
     pub NETWORK_DISABLE_ATTACHED_CHECK: bool = "NETWORK_DISABLE_ATTACHED_CHECK", default("false");
     /// Creates routes for Pod CIDRs in the network.
     pub NETWORK_ROUTES_ENABLED: bool = "NETWORK_ROUTES_ENABLED", otherwise("`true` with a network");
@@ -78,7 +79,7 @@ provider_kit::declare! {
     pub LOAD_BALANCERS_DISABLE_IPV6: bool = "LOAD_BALANCERS_DISABLE_IPV6", default("false");
     /// Default of the annotation `uses-proxyprotocol`.
     pub LOAD_BALANCERS_USES_PROXYPROTOCOL: bool = "LOAD_BALANCERS_USES_PROXYPROTOCOL", otherwise("left as it is");
-    /// A label (`KEY` or `KEY=VALUE`) that a load balancer needs before it is taken over by its name. (Not known to the Go
+    /// A label (`KEY` or `KEY=VALUE`) that a load balancer must have to be adopted by its name. (Not known to the Go
     /// program.)
     pub LOAD_BALANCERS_ADOPTION_LABEL: AdoptionLabel = "LOAD_BALANCERS_ADOPTION_LABEL", otherwise("none is needed");
     /// Default of the annotation `health-check-interval`.

@@ -39,7 +39,7 @@ impl Value for Protocol {
 /// The clients of an ACL firewall.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acl {
-    /// If set, these clients and no others are admitted; otherwise all but these.
+    /// If set, only these clients are admitted; otherwise, all clients except these.
     pub allows: bool,
     /// Address ranges of the clients.
     pub ranges: Vec<IpNet>,
@@ -95,13 +95,13 @@ const V4_RANGE: Kind<IpNet> =
 const V6_RANGE: Kind<IpNet> =
     Kind::of("an IPv6 range", |text| text.parse::<Ipv6Net>().ok().map(|range| IpNet::V6(range.trunc())));
 
-/// Returns the choice that a text is.
+/// Returns the text, if it is one of `choices`.
 pub(crate) fn one_of(text: &str, choices: &[&str]) -> Option<String> {
     choices.iter().find(|it| **it == text).map(|it| (*it).to_owned())
 }
 
 provider_kit::declare! {
-    /// The annotations but `port-<number>`, in the order of the reference page.
+    /// The annotations except `port-<number>`, in the order of the reference page.
     pub ALL: "service.beta.kubernetes.io/linode-loadbalancer-";
 
     /// ID of the NodeBalancer that the Service uses, instead of one that is created.

@@ -1,4 +1,4 @@
-//! The HTTP API: how it is reached, how lists are paged, and what refusals mean.
+//! The HTTP API: connection, paging of lists, and meaning of refusals.
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::metrics::Requests;
 
 const PAGING: Paging = Paging::page_count("/pages").size("page_size", 500).required_total("/results");
 
-/// Prepares a connection to the API. Lists have a limit of their own (200 requests a minute; all others 1,600), and so they
-/// have a connection of their own.
+/// Returns the builder of a client for the API. The API has a rate limit for lists (200 requests per minute) and one
+/// for all other requests (1,600 per minute), so the provider uses two clients.
 #[must_use]
 pub fn cloud(config: &Config, setup: &Setup) -> Builder {
     let patience = Patience {

@@ -97,7 +97,7 @@ provider_kit::declare! {
     pub BACKEND_SUBNET_ID: u64 = "nodebalancer-backend-ipv4-subnet-id";
     /// Label of a subnet for the backend ranges of NodeBalancers. Not together with its ID.
     pub BACKEND_SUBNET_NAME: String = "nodebalancer-backend-ipv4-subnet-name";
-    /// Sends traffic to private addresses even if the Nodes are in a VPC.
+    /// Sends traffic to the private addresses of Nodes instead of their VPC addresses, even if the Nodes are in a VPC.
     pub NO_VPC_BACKENDS: bool = "disable-nodebalancer-vpc-backends", default("false");
     /// Default of the annotation `enable-ipv6-ingress`.
     pub IPV6_INGRESS: bool = "enable-ipv6-for-loadbalancers", default("false");
@@ -105,7 +105,8 @@ provider_kit::declare! {
     pub IPV6_BACKENDS: bool = "enable-ipv6-for-nodebalancer-backends", default("false");
     /// Only Linodes with a tag that contains this text are Nodes.
     pub TAG_FILTER: String = "linode-tag-filter";
-    /// Assigns Pod ranges of `--cluster-cidr` to Nodes, in the place of kube-controller-manager.
+    /// Assigns Pod CIDRs from `--cluster-cidr` to Nodes, instead of kube-controller-manager, which must not do so as
+    /// well.
     pub IPAM: bool = "allocate-node-cidrs", default("false");
     /// Length of the IPv4 range of a Node.
     pub IPV4_LENGTH: u32 = "node-cidr-mask-size-ipv4", kind(Kind::number(8, 30)), default("24");
@@ -135,7 +136,7 @@ pub struct VpcSelection {
     pub vpcs: Vec<String>,
     /// Labels or IDs of the subnets.
     pub subnets: Vec<String>,
-    /// If set, these are IDs.
+    /// If set, `vpcs` and `subnets` are IDs; otherwise, labels.
     pub by_id: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Pod ranges of Nodes (`--allocate-node-cidrs`): a block of the cluster's range, and a part of the IPv6 range of the Linode.
+//! Node IPAM (`--allocate-node-cidrs`): assigns each Node a Pod CIDR, and with a VPC a part of its Linode's IPv6 range.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv6Addr;
@@ -57,8 +57,9 @@ pub(crate) struct NodeIpam {
     pub(crate) ranges: PodRanges,
     pub(crate) vpcs: Arc<Vpcs>,
     pub(crate) cluster: ClusterView,
-    /// Pending assignments by UID of a Node: the range that was sent, and the time of the next attempt; `None`: it was
-    /// written, and the cache will show it. Until then no other Node gets the range.
+    /// Pending assignments by UID of a Node: the range that was sent, and the time of the next attempt, which is `None`
+    /// if the range was written. An entry stays until the cache shows the range, so that no other Node gets it
+    /// meanwhile.
     pub(crate) pending: HashMap<Box<str>, (Option<Ipv4Net>, Option<Instant>)>,
 }
 
@@ -121,7 +122,7 @@ impl NodeIpam {
                     let state = if is_written { (Some(block), None) } else { (None, Some(now + PAUSE)) };
                     self.pending.insert(node.uid.clone(), state);
                 }
-                // The write may have arrived nevertheless: the range stays taken.
+                // The write may have been applied although it failed, so the range stays reserved for this Node.
                 Err(error) => {
                     self.fail(&node, "CIDRAssignmentFailed", &error.to_string());
                     self.pending.insert(node.uid.clone(), (Some(block), Some(now + PAUSE)));

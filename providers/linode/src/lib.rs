@@ -30,5 +30,5 @@ pub use provider::{Linode, factory};
 /// The provider's name, and the scheme of its provider IDs.
 pub const NAME: &str = "linode";
 
-/// The source of its events.
+/// The source of the provider's events: the component name of the Go cloud controller manager.
 pub const EVENT_SOURCE: &str = "linode-cloud-controller-manager";

@@ -41,7 +41,8 @@ pub(crate) struct Linode {
     vpc_ipv6: Box<[(IpAddr, bool)]>,
 }
 
-/// The answer of the API. Addresses are texts: one odd address must not hide all Linodes.
+/// The answer of the API. Addresses are texts, so that an address that cannot be parsed does not fail the list of all
+/// Linodes.
 #[derive(Deserialize)]
 struct LinodeAnswer {
     id: u64,
@@ -128,7 +129,8 @@ impl Source {
         }
     }
 
-    /// Returns a Linode. Its addresses are read again if it is younger than those that are known.
+    /// Returns a Linode with its VPC addresses. If the cached list of addresses lacks the Linode, the list is read
+    /// again.
     async fn with_vpc(&self, answer: LinodeAnswer) -> Result<Linode> {
         let mut vpc = self.vpc_addresses(self.config.instances_age).await?;
         if !self.config.vpc.vpcs.is_empty() && !vpc.iter().any(|it| it.linode_id == Some(answer.id)) {

@@ -1,4 +1,4 @@
-//! The label and the annotations of Nodes that users know from Linode's own program.
+//! The label and the annotations that Linode's Go cloud controller manager writes to Nodes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The series that dashboards know from Linode's own program.
+//! The metric series of Linode's Go cloud controller manager, under their old names.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -31,7 +31,7 @@ const CREDENTIAL: &str = "put a valid API token into LINODE_API_TOKEN, or into t
 /// Creates the provider from the environment variables and flags.
 ///
 /// # Errors
-/// *Invalid*, with everything that is wrong with them.
+/// *Invalid*, with all mistakes in the variables or flags.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let config = Config::read(setup)?;
     let [http, lists] = [api::cloud(&config, setup).build()?, api::cloud(&config, setup).build()?];

@@ -18,7 +18,8 @@ pub(crate) struct InterfaceRanges {
     linodes: Inventory<Source>,
     /// Changes of one Linode go one after the other: each writes the whole list of its ranges.
     locks: KeyedLock<String>,
-    /// IPv6 ranges, with the IDs of their Linodes: the addresses of a Linode's own range need no route.
+    /// IPv6 routes, as the ID of a Linode and a Pod CIDR. They exist only in memory: a Pod CIDR in the Linode's own
+    /// range needs no route in the cloud.
     ipv6: Mutex<BTreeSet<(String, String)>>,
 }
 
@@ -50,7 +51,8 @@ impl InterfaceRanges {
         };
         if shown["interface_generation"] == "linode" {
             let answer: Value = http.read(Call::get("/linode/instances/{id}/interfaces", &[linode]).list()).await?;
-            // The description has one form, and the vendor's client reads the other.
+            // The API description and the vendor's client disagree about the form of this answer, so both forms are
+            // accepted.
             let list = answer["interfaces"].as_array().or(answer["data"].as_array());
             let found = list.into_iter().flatten().find(|it| is_ours(&it["vpc"]["vpc_id"]));
             let found = found.ok_or_else(|| not_in_vpc(linode))?;

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::api::Api;
 use crate::config::Config;
 
-/// Longest age of the labels and IDs of VPCs.
+/// Maximum age of the cached list of VPCs.
 const MAX_AGE: Duration = Duration::from_secs(300);
 
 /// A VPC of the account.
@@ -73,7 +73,7 @@ pub(crate) struct Vpcs {
     config: Arc<Config>,
     catalog: Catalog<Vpc>,
     addresses: Cached<Vec<VpcAddress>>,
-    /// Addresses, and the Linodes that had some when these were read.
+    /// Cached IPv6 addresses, and the IDs of the Linodes with an address in a VPC when they were read.
     ipv6: Cached<(HashSet<Option<u64>>, Vec<VpcAddress>)>,
 }
 
@@ -112,7 +112,8 @@ impl Vpcs {
         self.config.vpc.subnets.iter().any(|wanted| wanted == if by_id { &id } else { &subnet.label })
     }
 
-    /// Returns the ID of a subnet; what is not named is the first one of the configuration.
+    /// Returns the ID of a subnet. Without a name for the VPC or the subnet, the first one of the configuration is
+    /// used.
     ///
     /// # Errors
     /// *Invalid*, if none has the label; the message lists the existing ones.
@@ -143,8 +144,8 @@ impl Vpcs {
         self.addresses.forget().await;
     }
 
-    /// Reads addresses of both families. IPv6 addresses hardly ever change, and are read less often; but a Linode that
-    /// joined since then has some, too.
+    /// Reads addresses of both families. IPv6 addresses hardly ever change, so they are read less often, but at once if
+    /// there is a new Linode.
     async fn read_both(&self) -> Result<Vec<VpcAddress>> {
         let mut found = self.read_addresses("/vpcs/{id}/ips").await?;
         let joined: HashSet<_> = found.iter().map(|it| it.linode_id).collect();

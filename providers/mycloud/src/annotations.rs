@@ -1,4 +1,5 @@
-//! The annotations of a Service. The configuration sets a default for each that has no key of its own there.
+//! The annotations of a Service. Section `[LoadBalancerDefaults]` of the configuration sets defaults, except for
+//! annotations with a key of their own in `[LoadBalancer]`.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,7 +15,8 @@ provider_kit::declare! {
     /// Annotations that concern one load balancer, so that the configuration has no defaults for them.
     pub OWN: "service.beta.kubernetes.io/dlb-";
 
-    /// ID of the load balancer. Written by the controller; together with `dlb-adopt`, chosen by the user.
+    /// ID of the load balancer. The controller writes it. To have an existing load balancer adopted, set it together
+    /// with `dlb-adopt`.
     pub ID: String = "id";
     /// Adopts the load balancer of `dlb-id`, or of the Service's name, if it has no owner. It is not deleted with the
     /// Service.
@@ -26,7 +28,7 @@ provider_kit::declare! {
     pub IP: IpAddr = "ip";
     /// Address families of the load balancer. Default: those of the Service.
     pub IP_FAMILY: Word = "ip-family", kind(words!("ipv4", "ipv6", "dual")), decides_targets();
-    /// Name in the DNS that the status of the Service shows instead of addresses.
+    /// DNS name that the Service's status shows instead of addresses.
     pub HOSTNAME: String = "hostname";
     /// Existing access list. Not together with source ranges.
     pub ACL_ID: String = "acl-id";
@@ -88,13 +90,13 @@ settings! {
     TAGS: Vec<String> = "tags", LIST;
     /// Protocol of the listener. Default: that of the port.
     LISTENER_PROTOCOL: Word = "listener-protocol", words!("tcp", "udp", "http", "https", "tls");
-    /// Requests each second, or new connections for tcp and udp. 0: no limit.
+    /// Maximum number of requests per second; for tcp and udp, of new connections per second. 0: no limit.
     LISTENER_MAX_QPS: u32 = "listener-maxqps", Kind::number(0, 1_000_000), default("0");
-    /// Connections at once. 0: no limit.
+    /// Maximum number of concurrent connections. 0: no limit.
     LISTENER_MAX_CONNECTIONS: u32 = "listener-maxconn", Kind::number(0, 5_000_000), default("0");
-    /// Bandwidth of the listener in Mbit/s. 0: no limit.
+    /// Maximum bandwidth of the listener in Mbit/s. 0: no limit.
     LISTENER_BANDWIDTH: u32 = "listener-bandwidth-mbps", Kind::number(0, 10_000), default("0");
-    /// Choice of the backend.
+    /// Algorithm by which a backend is chosen.
     LISTENER_SCHEDULER: Word = "listener-scheduler", words!("wrr", "wlc", "source-hash"), default("wrr");
     /// Seconds after which an idle connection is closed. Default: 60 for http and https, else 900.
     LISTENER_IDLE_TIMEOUT: u32 = "listener-idle-timeout", Kind::number(10, 4000);
@@ -131,11 +133,11 @@ settings! {
     HEALTH_CHECK_PATH: String = "health-check-path", TEXT;
     /// Host name of an http check.
     HEALTH_CHECK_HOST: String = "health-check-host", TEXT;
-    /// Answers of a healthy backend to an http check.
+    /// Status codes of a healthy backend in an http check.
     HEALTH_CHECK_CODES: Vec<String> = "health-check-codes", LIST, default("2xx,3xx");
     /// Seconds between two checks.
     HEALTH_CHECK_INTERVAL: u32 = "health-check-interval", Kind::number(1, 50), default("5");
-    /// Seconds until a check has failed.
+    /// Timeout of a check, in seconds.
     HEALTH_CHECK_TIMEOUT: u32 = "health-check-timeout", Kind::number(1, 300), default("3");
     /// Checks that succeed before a backend is healthy.
     HEALTHY_THRESHOLD: u32 = "health-check-healthy-threshold", Kind::number(2, 10), default("3");

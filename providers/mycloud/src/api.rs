@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::config::{ACTION_TIMEOUT, Config};
 
-/// Interval between two reads of unfinished tasks, number of tasks in one read, and pause after a wait that was too long.
+/// Interval between two polls of unfinished tasks, number of tasks in one poll, and delay of the *retry after* error
+/// when a wait has timed out.
 const POLL: Duration = Duration::from_millis(500);
 const TASKS_PER_POLL: usize = 50;
 const COME_BACK: Duration = Duration::from_secs(5);
@@ -118,7 +119,8 @@ impl Api {
     }
 }
 
-/// Reads the state of tasks. A task that the cloud has forgotten has ended: its resource says how.
+/// Reads the state of tasks. A task that the cloud no longer knows counts as ended; its result is seen when the
+/// resource is read.
 async fn poll(http: Transport, call: Call, ids: Vec<String>) -> Result<Vec<OperationState<String>>> {
     let tasks: Vec<Task> = http.read(call.list().inside("items")).await?;
     let state = |id: String| {
@@ -128,7 +130,7 @@ async fn poll(http: Transport, call: Call, ids: Vec<String>) -> Result<Vec<Opera
     Ok(ids.into_iter().map(state).collect())
 }
 
-/// Returns a text that nothing else has.
+/// Returns a random text, for request IDs.
 fn token() -> String {
     format!("{:032x}", fastrand::u128(..))
 }

@@ -1,4 +1,5 @@
-//! The configuration file: sections and keys in the form of git's, each of which a variable overrides.
+//! The configuration file, in the format of git's configuration. For each key there is an environment variable that
+//! overrides it.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::annotations::defaults;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Word(pub &'static str);
 
-/// Every use declares its words.
+/// Without words, because each declaration sets its own.
 impl Value for Word {
     const KIND: Kind<Self> = Kind::one_of(&[]);
 }
@@ -46,13 +47,13 @@ provider_kit::declare! {
     pub INSECURE: bool = "Global] insecure-skip-verify", kind(TRUTH), default("false");
     /// Time limit of one request.
     pub TIMEOUT: Duration = "Global] timeout", default("30s");
-    /// Requests each second, after `burst` at once.
+    /// Maximum number of requests per second, after a burst of `burst` requests.
     pub QPS: u32 = "Global] qps", kind(Kind::number(1, 1000)), default("10");
-    /// Number of requests at once, above the rate.
+    /// Number of requests that may be sent at once before `qps` limits the rate.
     pub BURST: u32 = "Global] burst", kind(Kind::number(1, 1000)), default("20");
-    /// Age up to which the list of instances answers.
+    /// Maximum age of the cached list of instances.
     pub CACHE_TTL: Duration = "Instances] cache-ttl", default("10s");
-    /// Field of an instance that is the name of its Node.
+    /// Field of an instance that equals the name of its Node.
     pub NODE_NAME: Word = "Instances] node-name", kind(words!("hostname", "name", "id", "private-ip")), default("hostname");
     /// Address families of Nodes, in the order of their addresses.
     pub ADDRESS_FAMILIES: Word = "Instances] address-families",
@@ -69,7 +70,7 @@ provider_kit::declare! {
     pub SPEC: Word = "LoadBalancer] spec", kind(words!("small", "medium", "large", "xlarge")), default("small");
     /// Annotation that makes a Node a backend.
     pub BACKEND_ANNOTATION: String = "LoadBalancer] backend-annotation", default("node.mycloud.io/ingress");
-    /// Backends of a Service that selects no Node: those that it has, all Nodes, or none.
+    /// Policy for a Service that selects no Node: keep its present backends, use all Nodes, or use none.
     pub EMPTY_BACKEND_POLICY: Word = "LoadBalancer] empty-backend-policy", kind(words!("keep", "all", "none")), default("keep");
     /// Protects load balancers against deletion by others.
     pub DELETE_PROTECTION: bool = "LoadBalancer] delete-protection", kind(TRUTH), default("false");

@@ -1,4 +1,5 @@
-//! The provider of mycloud: an in-house cloud with instances, route tables and "DLB" load balancers. It is the provider to copy.
+//! The provider of mycloud: an in-house cloud with instances, route tables and "DLB" load balancers. Copy this crate
+//! for a cloud with a large API; `templates/new-provider` creates a smaller one.
 //!
 //! ```text
 //! [Global]

@@ -1,9 +1,8 @@
 //! The annotations of a Service. docs/providers/openstack.md is generated from these declarations.
 //!
-//! A truth value or a number that cannot be read is a warning, and the default holds: the Go cloud-controller-manager
-//! created load
-//! balancers so, and they must not change with the program. An empty text cancels the value of the configuration
-//! ([`text`]).
+//! An invalid truth value or number causes a warning, and the default applies: the Go cloud-controller-manager created
+//! load balancers this way, and these must not change when ccm-rs takes over. An empty text cancels the value of the
+//! configuration ([`text`]).
 
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ impl Value for ProxyProtocol {
         Kind::one_of(&[("false", Self::Off), ("true", Self::V1), ("v1", Self::V1), ("v2", Self::V2)]).verbatim();
 }
 
-/// Exactly these two words, as in the Go cloud-controller-manager.
+/// A truth value; only `true` and `false` are accepted, as in the Go cloud-controller-manager.
 const TRUTH: Kind<bool> = Kind::one_of(&[("true", true), ("false", false)]).verbatim();
 const SECONDS: Kind<Duration> = Kind::of("a whole number of seconds", |text| {
     text.parse().ok().map(|seconds: u32| Duration::from_secs(seconds.into()))
@@ -78,9 +77,9 @@ provider_kit::declare! {
     pub MEMBER_SUBNET_ID: String = "member-subnet-id", or(&keys::CLASS_MEMBER_SUBNET_ID), otherwise("the class, `member-subnet-id`, else the subnet of the VIP");
     /// ID of a Neutron port that becomes the port of the VIP; subnet and network are then ignored. Applies at creation.
     pub PORT_ID: String = "port-id";
-    /// ID of the load balancer. Set by this program; set it on another Service to share the load balancer.
+    /// ID of the load balancer. The controller sets it. Set it yourself on another Service to share the load balancer.
     pub LOAD_BALANCER_ID: String = "load-balancer-id";
-    /// Published address. Set by this program.
+    /// Address that the Service's status shows. The controller sets it.
     pub LOAD_BALANCER_ADDRESS: String = "load-balancer-address";
     /// Name that the Service's status shows instead of addresses.
     pub HOSTNAME: String = "hostname";
@@ -98,8 +97,8 @@ provider_kit::declare! {
     /// Algorithm by which a member is chosen: `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP` or `SOURCE_IP_PORT`. An
     /// unknown value causes an event, and the configured algorithm applies.
     pub LB_METHOD: String = "lb-method", otherwise("`lb-method`");
-    /// Milliseconds without data from the client after which a connection is closed. Like the next three, not with
-    /// `ovn`.
+    /// Milliseconds without data from the client after which a connection is closed. This and the next three timeouts
+    /// have no effect with `ovn`.
     pub TIMEOUT_CLIENT_DATA: u64 = "timeout-client-data", kind(MILLISECONDS), default("50000"), lenient();
     /// Time-out in milliseconds of a connection to a member.
     pub TIMEOUT_MEMBER_CONNECT: u64 = "timeout-member-connect", kind(MILLISECONDS), default("5000"), lenient();

@@ -10,13 +10,13 @@ use crate::config::Interface;
 /// A service that the provider uses, at the base of its paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
-    /// Nova: as the catalogue has it.
+    /// Nova, at the URL in the catalogue.
     Compute,
     /// Neutron: `/v2.0`.
     Network,
     /// Octavia: `/v2.0`.
     Balancer,
-    /// Octavia's root, where its versions are.
+    /// Octavia without a version, where the API lists its versions.
     BalancerRoot,
     /// Barbican, API version `/v1`.
     Keys,
@@ -30,7 +30,8 @@ impl Service {
         self.names().0
     }
 
-    /// Returns its type in the catalogue, and the version that follows the catalogue's URL, unless that ends with it.
+    /// Returns the service's type in the catalogue, and the version to append to the catalogue's URL, unless the URL
+    /// already ends with it.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Compute => ("compute", ""),

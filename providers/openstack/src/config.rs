@@ -45,7 +45,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns `true` if only the credential differs.
+    /// Returns `true` if at most the credential and the TLS files differ, which can be reloaded without a restart.
     #[must_use]
     pub fn differs_in_access_only(&self, other: &Self) -> bool {
         let beyond = |it: &Self| (it.region.clone(), it.interface, it.regional, it.request_timeout, it.router.clone());
@@ -161,7 +161,7 @@ pub struct Networking {
     pub public: Vec<String>,
     /// Values of `internal-network-name`; empty: all networks.
     pub internal: Vec<String>,
-    /// `address-sort-order`, in order of priority; what is no CIDR is left out.
+    /// Values of `address-sort-order`, in order of priority; items that are not CIDRs are left out.
     pub sort_order: Vec<IpNet>,
 }
 
@@ -172,7 +172,7 @@ pub struct Balancers {
     pub settings: Defaults,
     /// `[LoadBalancerClass "name"]`.
     pub classes: BTreeMap<String, Defaults>,
-    /// Unset only where the cloud is never called, and the file with the classes is not at hand.
+    /// If not set, no configuration file was given, as in an offline `check`, so the names of classes are unknown.
     pub has_file: bool,
     /// `OCCM_WAIT_LB_ACTIVE_STEPS`: number of polls of a load balancer that changes.
     pub wait_steps: u32,

@@ -19,17 +19,18 @@ pub struct Features {
     pub timeouts: bool,
     /// If set, objects have tags.
     pub tags: bool,
-    /// Load balancers have flavors.
+    /// If set, load balancers have flavors.
     pub flavors: bool,
     /// If set, listeners have `allowed_cidrs`.
     pub allowed_cidrs: bool,
-    /// Load balancers are in availability zones.
+    /// If set, load balancers can be created in an availability zone.
     pub availability_zones: bool,
     /// If set, health monitors may use HTTP.
     pub http_monitors: bool,
-    /// Health of UDP pools too.
+    /// If set, members of UDP pools can be checked by HTTP, too.
     pub udp_http_monitors: bool,
-    /// A load balancer may have more than one VIP. Only amphorae are known to lead one to members of another family.
+    /// If set, a load balancer may have more than one VIP. Only set for the provider amphora, the only one known to
+    /// send traffic of a second VIP to members of the other IP family.
     pub additional_vips: bool,
 }
 

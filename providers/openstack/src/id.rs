@@ -40,7 +40,7 @@ impl<'a> ServerId<'a> {
             None => provider_id,
         };
         let (region, server) = rest.split_once('/').ok_or_else(|| unread(true))?;
-        // A dot or two would lead elsewhere as a part of a path.
+        // `.` and `..` would change the URL path of a request.
         let is_id = !server.is_empty() && !server.contains('/') && !matches!(server, "." | "..");
         is_id.then_some(Self { region, server }).ok_or_else(|| unread(true))
     }

@@ -29,7 +29,7 @@ const SEARCH_ORDER: Kind<String> = Kind::of("a comma list of one or both of conf
     (text.split(',').count() <= 2 && text.split(',').all(is_known)).then(|| text.to_owned())
 });
 const POLLS: Kind<u32> = Kind::number(0, 10_000);
-/// The comma list without a check of its items: those that are no range are left out with a warning.
+/// A comma list whose items are not checked here: items that are not address ranges are left out later, with a warning.
 const RANGES: Kind<String> = Kind::of("a comma list of address ranges", |text| Some(text.to_owned()));
 
 /// The truth values of `[LoadBalancer]`, which are true without a value.
@@ -86,7 +86,7 @@ provider_kit::declare! {
     pub APPLICATION_CREDENTIAL_NAME: String = "application-credential-name";
     /// Secret of the application credential.
     pub APPLICATION_CREDENTIAL_SECRET: String = "application-credential-secret", secret();
-    /// A token that you issued, in place of all of these. When the token expires, requests fail until you replace it
+    /// A token that you issued, instead of all keys above. When the token expires, requests fail until you replace it
     /// here.
     pub TOKEN: String = "token", secret();
     /// Region of the catalogue, and the Nodes' region label.
@@ -182,7 +182,8 @@ provider_kit::declare! {
     pub CONTAINER_STORE: String = "container-store", default("barbican");
     /// Maximum number of Services that share a load balancer.
     pub MAX_SHARED_LB: u16 = "max-shared-lb", kind(Kind::number(1, 1000)), default("2");
-    /// Creates and changes load balancers object by object, for providers that support nothing else.
+    /// Creates and changes load balancers with one request for each object, for Octavia providers that do not accept
+    /// several in one request.
     pub PROVIDER_REQUIRES_SERIAL_API_CALLS: bool = "provider-requires-serial-api-calls", kind(TRUTH), default("false");
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Identity {
 pub(crate) struct Token {
     /// The access to each service, in the order of [`Service::ALL`].
     accesses: [Result<Arc<Access>>; Service::ALL.len()],
-    /// The ID of the project, if it is for one.
+    /// The ID of the project, if the scope of the token is a project.
     pub(crate) project: Option<String>,
     /// The names of the roles in it.
     pub(crate) roles: Vec<String>,

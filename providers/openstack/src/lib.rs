@@ -28,5 +28,5 @@ pub use provider::{OpenStack, factory};
 /// The provider's name, and the scheme of its provider ids.
 pub const NAME: &str = "openstack";
 
-/// The source of its events.
+/// The source of the provider's events: the component name of the Go cloud-controller-manager.
 pub const EVENT_SOURCE: &str = "cloud-provider-openstack";

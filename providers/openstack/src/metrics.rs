@@ -1,4 +1,4 @@
-//! The series that dashboards know from the program that ran OpenStack before.
+//! The metric series of the Go cloud-controller-manager for OpenStack, under their old names.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Neutron's ports: the addresses of servers, their security groups, and what else may come from them.
+//! Neutron's ports: the addresses of servers, their security groups, and their allowed address pairs.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ const MORE_FIELDS: &str = "allowed_address_pairs tags revision_number";
 pub(crate) struct Ports {
     pub(crate) services: Services,
     cached: Arc<Cached<Vec<Port>>>,
-    /// Locks by port ID. Neutron takes two changes of the same moment for one, whatever revision they are based on.
+    /// Locks by port ID, because Neutron may lose one of two concurrent changes of a port, even if they name the
+    /// revision that they are based on.
     locks: Arc<KeyedLock<Box<str>>>,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Ports {
 #[serde(default)]
 pub(crate) struct Port {
     pub(crate) id: Box<str>,
-    /// Device that it is plugged into: a server's ID; empty without one.
+    /// ID of the server that the port is attached to; empty if there is none.
     #[serde(rename = "device_id")]
     pub(crate) device: Box<str>,
     #[serde(rename = "device_owner", deserialize_with = "may_be_a_server")]

@@ -45,7 +45,7 @@ struct Shared {
     config: Config,
     setup: Setup,
     line: Arc<Line>,
-    /// If set, the line is the network, whose TLS may change.
+    /// If set, the connector sends over the network, so its TLS settings can be reloaded.
     is_network: bool,
 }
 
@@ -58,7 +58,8 @@ impl Services {
         Self::on(config, setup, network(&config.tls, &config.auth.url)?, true)
     }
 
-    /// Returns the services, reached by `leaf` whatever their addresses: see [`provider_kit::transport::in_process`].
+    /// Returns the services, with all requests sent through the connector `leaf`: see
+    /// [`provider_kit::transport::in_process`].
     ///
     /// # Errors
     /// *Invalid* if `auth-url` is no URL.
@@ -87,8 +88,8 @@ impl Services {
         Ok(Self { compute, network, balancer, keys, shared: Arc::new(shared) })
     }
 
-    /// Replaces credential and TLS files, if Keystone gives a token for the new ones (P-39). Everything else stays: with other
-    /// endpoints all objects of this cluster would seem to be deleted.
+    /// Replaces credential and TLS files, if Keystone issues a token for the new ones (P-39). All other settings stay,
+    /// because with other endpoints all objects of this cluster would seem to be deleted.
     ///
     /// # Errors
     /// Keystone's answer; the credential in use stays in use.

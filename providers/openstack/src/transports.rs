@@ -18,7 +18,7 @@ use crate::metrics::Requests;
 /// Version of Nova's API from which on a server has the name of its flavor.
 const MICROVERSION: &str = "compute 2.47";
 
-/// Sets the properties that all services share.
+/// Applies the settings that the clients of all services share: timeouts, refusals, metrics, connector.
 pub(crate) fn furnished(builder: Builder, config: &Config, setup: &Setup, leaf: Arc<dyn Leaf>) -> Builder {
     builder
         .setup(setup)
@@ -35,7 +35,7 @@ fn patience(timeout: Duration) -> Patience {
     Patience { timeout, total, longest_pause, backoff: Duration::from_millis(500), ..Patience::default() }
 }
 
-/// Requests a later version of Nova's API, until Nova refuses it (406).
+/// A connector that requests a later microversion of Nova's API, and stops doing so once Nova refuses it (406).
 pub(crate) struct Microversion {
     leaf: Arc<dyn Leaf>,
     is_refused: Arc<AtomicBool>,

@@ -1,7 +1,7 @@
 //! A simulated cloud as an HTTP service ([`cloud`]), and the provider that talks to it ([`provider`]).
 //!
-//! The cloud is there for tests, for the demo, and for a person who wants to see what a cluster does when its cloud
-//! misbehaves. The example for vendors is `templates/provider`.
+//! Use the cloud in tests, in the demo, and to see how a cluster reacts to failures of its cloud. The example for
+//! vendors is `templates/provider`.
 //!
 //! # A cloud in a test
 //!

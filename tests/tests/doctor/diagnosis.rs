@@ -95,7 +95,7 @@ async fn the_certificate_is_not_of_the_ca_that_is_trusted() {
         &error,
         &situation,
         &cause,
-        &["not signed by the CA that is trusted here", "certificate-authority"],
+        &["not signed by the CA that this process trusts", "certificate-authority"],
     );
     assert_explained(&error, &in_pod(&url), &cause, &["serviceaccount/ca.crt"]);
 }
@@ -153,9 +153,9 @@ async fn the_credential_is_not_known() {
         &error,
         &situation,
         &Cause::Unauthorized,
-        &["does not know who asks (401)", "make a new one", "clock"],
+        &["does not know who asks (401)", "create a new one", "clock"],
     );
-    assert_explained(&error, &in_pod(&url), &Cause::Unauthorized, &["serviceaccount/token", "start the Pod anew"]);
+    assert_explained(&error, &in_pod(&url), &Cause::Unauthorized, &["serviceaccount/token", "restart the Pod"]);
     assert!(!explain(&error, &situation).contains("\"expired\""), "no secret");
 }
 

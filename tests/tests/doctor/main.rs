@@ -67,7 +67,7 @@ async fn load_balancer_of_a_deleted_service_is_a_warning() {
     let labels = [("ccm-rs/cluster", cluster), ("ccm-rs/service", "dead")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     world.cloud.add_load_balancer(LoadBalancerSpec { name: "left".into(), labels, ..LoadBalancerSpec::default() });
-    let parts = ["warn load balancer \"left\" (lb-", "its owner no longer exists", "delete them with orphans --delete"];
+    let parts = ["warn load balancer \"left\" (lb-", "its owner no longer exists", "orphans --delete to delete them"];
     expect(&world, "orphans", &parts).await;
 }
 
@@ -138,7 +138,7 @@ async fn a_clock_that_is_off_warns_and_far_off_fails() {
 async fn a_lease_that_nobody_renews_or_holds_warns() {
     let world = World::well();
     world.seed_lease("kube-system", "cloud-controller-manager", "ccm-1_x", 3600);
-    expect(&world, "lease", &["warn", "ccm-1_x, who has not renewed it for 60 min: nobody leads"]).await;
+    expect(&world, "lease", &["warn", "ccm-1_x, which has not renewed it for 60 min: no replica leads"]).await;
     world.seed_lease("kube-system", "cloud-controller-manager", "", 1);
     expect(&world, "lease", &["warn", "held by nobody"]).await;
     world.api.remove("leases", Some("kube-system"), "cloud-controller-manager");
@@ -234,7 +234,7 @@ async fn a_service_that_waits_warns_with_the_reason_that_is_written_on_it() {
     expect(&world, "services", &["warn default/shop has no address for 30 min: Unauthorized; The token is refused"])
         .await;
     world.seed_service("shop", 30, None);
-    expect(&world, "services", &["warn default/shop has no address for 30 min, and no reason is written on it"]).await;
+    expect(&world, "services", &["warn default/shop has no address for 30 min, and no condition says why"]).await;
     world.seed_service("shop", 3, None);
     expect(&world, "services", &["ok"]).await;
 }

@@ -141,7 +141,7 @@ pub(crate) async fn a_credential_of_another_project_deletes_nothing(environment:
         // The other project has servers of the same names; these are not the Nodes' servers.
         scene.configure_for(&other.name, other.password(), &other.name)?;
         until("another project waits for a restart", SOON, async || {
-            ensure!(scene.program()?.log().contains("not all of it is used before a restart"), "it does not say so");
+            ensure!(scene.program()?.log().contains("parts of it need a restart"), "it does not say so");
             Ok(())
         })
         .await?;

@@ -174,7 +174,7 @@ async fn what_is_wrong_with_a_migration_file_is_told_before_a_port_is_bound() {
         ("controllers: [".to_owned(), "failed to parse leader migration configuration"),
         (kind.replace("/v1", "/v7"), "is not known"),
         (format!("{kind}controllerLeaders: [{{name: route-controller}}]\n"), "leaderName: Required value"),
-        (format!("{kind}leaderName: cloud-controller-manager\n"), "name another in leaderName"),
+        (format!("{kind}leaderName: cloud-controller-manager\n"), "change leaderName in the file of"),
         (format!("{kind}leaderName: other\n"), "--secure-port"),
     ] {
         std::fs::write(file.path(), &text).unwrap();

@@ -8,7 +8,7 @@ use ccm_tests::controller::Controller;
 /// Log messages of a process: it stands for election, leads, is asked to stop, and has lost leadership.
 pub(crate) const WAITS: &str = "Attempting to acquire leader lease";
 const ACQUIRED: &str = "Successfully acquired lease";
-pub(crate) const STOPPING: &str = "stopping: what is in work is finished";
+pub(crate) const STOPPING: &str = "stopping: work in progress is finished";
 pub(crate) const LOST: &str = "leaderelection lost";
 pub(crate) const RELEASED: &str = "Released the lease";
 

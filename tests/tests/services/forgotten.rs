@@ -24,8 +24,8 @@ async fn with_services(count: usize) -> World {
 fn held(count: usize, of: usize) -> String {
     format!(
         "LoadBalancerDeletionHeld Service vanished from the Kubernetes API without being deleted; its load balancer is kept: \
-         {count} of {of} Services with load balancers are missing together; check the API server and its storage. Load \
-         balancers of Services that are really gone are to be deleted in the cloud"
+         {count} of {of} Services with load balancers are missing together; check the API server and its storage. If \
+         Services were deleted on purpose, delete their load balancers in the cloud"
     )
 }
 

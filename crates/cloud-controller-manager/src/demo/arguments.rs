@@ -8,7 +8,7 @@ use clap::{ArgAction, Parser, ValueEnum};
 
 const COMMAND: &str = "cloud-controller-manager demo";
 
-/// Minimum number of Nodes that the story needs.
+/// Minimum number of Nodes for the story.
 const FEWEST: usize = 5;
 /// Maximum number of Nodes. More would only measure the speed of this machine.
 const MOST: usize = 20_000;
@@ -37,8 +37,8 @@ pub(super) struct Arguments {
     /// Keep running after the story, for kubectl and curl, until Ctrl-C.
     #[arg(long)]
     pub(super) serve: bool,
-    /// Run no story and start no controllers: API server, cloud, kubelets and Services keep running for your own
-    /// manager.
+    /// Run no story and start no controllers: API server, cloud and kubelets keep running, with the Services, for your
+    /// own manager.
     #[arg(long)]
     pub(super) no_controllers: bool,
     /// Path of the kubeconfig, instead of a temporary directory. The file must not exist, and is removed at the end.
@@ -53,7 +53,7 @@ pub(super) struct Arguments {
     /// Port of the simulated cloud; a free port if unset.
     #[arg(long, value_name = "PORT")]
     pub(super) cloud_port: Option<u16>,
-    /// Show the controllers' log on standard error; twice: with debug records; three times: with all records.
+    /// Show the controllers' log on standard error; -vv adds debug records, -vvv all records.
     #[arg(short = 'v', action = ArgAction::Count)]
     pub(super) verbosity: u8,
 }
@@ -93,11 +93,11 @@ fn node_count(text: &str) -> Result<usize, String> {
     let nodes: usize = text.parse().map_err(|_| "it must be a whole number".to_owned())?;
     match nodes {
         0..FEWEST => Err(format!(
-            "the story needs at least {FEWEST}: one is terminated, and of fewer than four that are left, no loss counts \
-             as a landslide"
+            "the demo needs at least {FEWEST} Nodes: one is terminated, and at least four must be left to count as a \
+             mass deletion"
         )),
         FEWEST..=MOST => Ok(nodes),
-        _ => Err(format!("at most {MOST}; API server, cloud and controllers share this process")),
+        _ => Err(format!("at most {MOST} Nodes, because API server, cloud and controllers share this process")),
     }
 }
 
@@ -105,10 +105,10 @@ fn service_count(text: &str) -> Result<usize, String> {
     let services: usize = text.parse().map_err(|_| "it must be a whole number".to_owned())?;
     match services {
         0..FEWEST_SERVICES => Err(format!(
-            "the story needs at least {FEWEST_SERVICES}: one changes its port, one its type, and one is deleted"
+            "the demo needs at least {FEWEST_SERVICES} Services: one changes its port, one its type, and one is deleted"
         )),
         FEWEST_SERVICES..=MOST_SERVICES => Ok(services),
-        _ => Err(format!("at most {MOST_SERVICES}; a cluster has 2768 node ports")),
+        _ => Err(format!("at most {MOST_SERVICES} Services, because a cluster has 2768 node ports")),
     }
 }
 

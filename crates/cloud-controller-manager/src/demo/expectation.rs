@@ -112,10 +112,11 @@ impl Expectation {
     /// Returns the expectation as text, for messages.
     pub(super) fn text(&self) -> String {
         match self {
-            Self::Registered { nodes } => format!("{nodes} Nodes with the start-up taint"),
+            Self::Registered { nodes } => format!("{nodes} Nodes with the uninitialized taint"),
             Self::Initialised { nodes, .. } => {
                 format!(
-                    "{nodes} Nodes with provider id, internal address, zone, region and type, without the start-up taint"
+                    "{nodes} Nodes with provider id, internal address, zone, region and type, without the \
+                     uninitialized taint"
                 )
             }
             Self::ShutDown { node } => format!("Node {node} not ready, with the shutdown taint"),

@@ -1,4 +1,4 @@
-//! The changes of a step in the cloud, in a few lines.
+//! Changes in the cloud during a step, as a few lines of text.
 
 use std::collections::BTreeMap;
 

@@ -115,7 +115,7 @@ impl Observer {
         }
     }
 
-    /// Discards the last read of the cloud, after the cloud was changed.
+    /// Discards the cached state of the cloud, after the demo changed the cloud.
     pub(super) fn look_again(&self) {
         *lock(&self.seen) = None;
     }

@@ -184,7 +184,7 @@ mod tests {
     async fn a_step_that_does_not_happen_says_what_was_expected_and_what_was_seen() {
         let outcome = run_step(&mut script(2), &step(3), |_| {}).await;
         let failure = outcome.result.unwrap_err();
-        assert_eq!(failure.expected, "3 Nodes with the start-up taint");
+        assert_eq!(failure.expected, "3 Nodes with the uninitialized taint");
         assert_eq!(failure.seen, "2 of 2 Nodes are so, after 30 s");
         assert_eq!(outcome.took.as_secs(), 30);
     }
@@ -208,8 +208,8 @@ mod tests {
         let error = tell(&story, [3, 0], &mut script(2), &mut timeline).await.unwrap_err();
         assert_eq!(
             error,
-            "step \"impossible\" did not happen: expected 3 Nodes with the start-up taint; seen: 2 of 2 Nodes are so, \
-             after 30 s; the kubelet of n2: refused"
+            "step \"impossible\" did not happen: expected 3 Nodes with the uninitialized taint; seen: 2 of 2 Nodes \
+             are so, after 30 s; the kubelet of n2: refused"
         );
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

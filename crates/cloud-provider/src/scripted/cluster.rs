@@ -1,4 +1,4 @@
-//! A cluster in memory: what a provider under test is started with, and what it writes there.
+//! A cluster in memory, for tests of a provider: the objects that the provider reads, and a record of its writes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -84,7 +84,7 @@ impl ScriptedCluster {
         self.objects().documents.insert(path.to_owned(), json);
     }
 
-    /// Has `GET path` answered 404 again.
+    /// Removes the document at `path`: `GET path` is answered 404 again.
     pub fn remove_document(&self, path: &str) {
         self.objects().documents.remove(path);
     }
@@ -161,7 +161,7 @@ impl KubernetesApi for ScriptedCluster {
     }
 }
 
-/// The annotations that a provider asks for while it syncs a Service.
+/// The annotations that a provider requests while it syncs a Service.
 #[derive(Debug, Default)]
 pub struct RecordedAnnotations(Mutex<Vec<(&'static str, Option<String>)>>);
 

@@ -147,7 +147,7 @@ impl NodeLifecycleController {
         look_up(&*self.context.provider, nodes, want, "instances interface not supported in the cloud provider").await
     }
 
-    /// Returns the suspects that may be deleted now (D-2).
+    /// Returns those of `suspects`, the Nodes without an instance, that may be deleted now (D-2).
     async fn condemn(&self, nodes: &[Arc<Node>], seen: &[Arc<Node>], suspects: Vec<Arc<Node>>) -> Vec<Arc<Node>> {
         let passes = {
             let mut memory = self.memory();
@@ -312,7 +312,8 @@ impl NodeLifecycleController {
     /// Logs one line for all unanswered look-ups, and with the guard records an event if they continue (LIFE-15).
     fn note_unanswered(&self, unanswered: &[(Arc<Node>, Error)]) {
         if let Some((node, error)) = unanswered.first() {
-            tracing::error!(node = &*node.name, %error, nodes = unanswered.len(), "could not find out about instances; nothing is changed");
+            tracing::error!(node = &*node.name, %error, nodes = unanswered.len(), "cannot look up instances; their \
+                                                                                   nodes are not changed");
         }
         if self.options.guard.is_none() {
             return;

@@ -1,5 +1,6 @@
-//! The deletion guard: a Node is deleted only if the absence of its instance is confirmed, witnessed and not part of a
-//! landslide (D-2, INV-1).
+//! The deletion guard (D-2, INV-1). A Node is deleted only if a second read confirms that its instance does not exist,
+//! if another Node of the cluster (a witness) is found with the same credential, and if no mass deletion (a landslide)
+//! is suspected.
 //!
 //! The guard is a state machine without a clock of its own. A pass that finds instances absent calls
 //! [`open`](Guard::open), which holds the Nodes that must wait in any case without a further request. The other Nodes
@@ -18,17 +19,17 @@ use crate::options::GuardOptions;
 /// The reason why a Node without an instance is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// The same read found no other Node of the cluster.
+    /// The second read found no witness, that is, no other Node of the cluster.
     NoWitness,
-    /// Too many Nodes have no instance at the same time.
+    /// Mass deletion: too many Nodes have no instance at the same time.
     Landslide {
         /// Number of Nodes without an instance.
         gone: usize,
         /// Number of Nodes in total.
         of: usize,
-        /// Number of further Nodes that were deleted within the delay and count as well (D-102).
+        /// Number of Nodes that were deleted within the last `delay`, which count as well (D-102).
         deleted: usize,
-        /// Time that the landslide must last.
+        /// Time for which the landslide must last before Nodes are deleted.
         delay: Duration,
     },
     /// The Node never had a provider ID, so that only its name identifies the machine.
@@ -78,22 +79,23 @@ impl fmt::Display for Held {
             ),
             Self::Landslide { gone, of, deleted, delay } => {
                 let seconds = delay.as_secs();
-                write!(f, "{gone} of {of} Nodes are gone together")?;
+                write!(f, "{gone} of {of} Nodes are without a machine")?;
                 if *deleted > 0 {
                     write!(f, ", {deleted} more were deleted within the last {seconds} s")?;
                 }
-                write!(f, "; they are deleted if that is still so after {seconds} s")
+                write!(f, "; they are deleted if this lasts for {seconds} s")
             }
             Self::NeverIdentified { delay } => write!(
                 f,
-                "it never had a provider id, so its machine may have another name; it is deleted if still gone after {} s",
+                "it never had a provider id, so its machine may have another name; the Node is deleted if no machine \
+                 is found for {} s",
                 delay.as_secs()
             ),
             Self::Unconfirmed(error) => write!(f, "a second read failed: {error}"),
             Self::Contradicted => f.write_str("a second read found its instance"),
-            Self::Unsettled => f.write_str("further Nodes disappeared while the cloud was asked"),
-            Self::Unknown(error) => write!(f, "the cloud could not be asked: {error}"),
-            Self::DryRun => f.write_str("--node-deletion=dry-run; otherwise it would be deleted now"),
+            Self::Unsettled => f.write_str("more Nodes lost their machine during the second read"),
+            Self::Unknown(error) => write!(f, "the lookup in the cloud failed: {error}"),
+            Self::DryRun => f.write_str("--node-deletion=dry-run; without this flag the Node would be deleted now"),
             Self::Off => f.write_str("--node-deletion=off"),
         }
     }
@@ -119,8 +121,9 @@ impl Testimony {
         }
     }
 
-    /// Returns the result, without present witnesses if none was found before the suspects were read again. A witness
-    /// that was found only later may have been read with another credential than the suspects.
+    /// Returns the result, but with `present` set to 0 if `before`, a read of the witnesses that preceded that of the
+    /// suspects, found none. A witness that was found only later may have been read with another credential than the
+    /// suspects.
     #[must_use]
     pub fn borne_out_by(self, before: &[Result<InstanceState>]) -> Self {
         let was_found = before.iter().any(|answer| matches!(answer, Ok(InstanceState::Present { .. })));
@@ -172,7 +175,7 @@ impl Guard {
             .map(|node| {
                 let lasted = self.lasted(self.gone_since.get(&node.uid), now);
                 match &landslide {
-                    // Both must have lasted: the landslide, and this Node's part in it.
+                    // Both the landslide and the absence of this Node's instance must have lasted for the delay.
                     Some(held) if !(lasted && self.lasted(self.landslide_since.as_ref(), now)) => Err(held.clone()),
                     _ if node.provider_id().is_none() && !lasted => {
                         Err(Held::NeverIdentified { delay: self.options.delay })
@@ -375,7 +378,7 @@ mod tests {
     #[test]
     fn every_cause_says_what_it_is_about() {
         let held = |deleted| Held::Landslide { gone: 6, of: 10, deleted, delay: DELAY }.to_string();
-        assert_eq!(held(0), "6 of 10 Nodes are gone together; they are deleted if that is still so after 300 s");
+        assert_eq!(held(0), "6 of 10 Nodes are without a machine; they are deleted if this lasts for 300 s");
         assert!(held(2).contains("together, 2 more were deleted within the last 300 s; they"), "{}", held(2));
     }
 

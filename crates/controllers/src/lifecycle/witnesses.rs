@@ -1,11 +1,11 @@
-//! The witnesses: Nodes that show that the credential sees this cluster (D-2, 3.).
+//! Choice of witnesses: Nodes whose instances prove that the credential can see this cluster (D-2, 3.).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use cloud_provider::{CloudProvider, ConditionStatus, Node};
 
-/// Number of witnesses. A single one might just have been deleted itself.
+/// Number of witnesses. The instance of a single witness might have been deleted as well.
 pub(super) const WITNESSES: usize = 3;
 
 /// Number of witnesses that are not ready but were found a moment ago, because these would be the next to be lost in a

@@ -43,7 +43,7 @@ impl NodeController {
             }
         }
         if let Some((node, error)) = failures.first() {
-            tracing::error!(node, %error, nodes = failures.len(), "no addresses from the cloud");
+            tracing::error!(node, %error, nodes = failures.len(), "cannot look up addresses in the cloud");
         }
         parallel_for(changes, workers(self.options.status_workers()), shutdown, |(node, metadata)| async move {
             // The Node may have been replaced during the look-up; only the Node that was looked up is written (P-10).

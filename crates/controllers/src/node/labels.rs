@@ -37,7 +37,7 @@ pub fn from_metadata(metadata: &InstanceMetadata, current: &StringMap) -> BTreeM
     }
     for (key, value) in &metadata.additional_labels {
         if is_reserved(key) {
-            tracing::warn!(key, "discarding an additional label of the cloud: its key belongs to Kubernetes");
+            tracing::warn!(key, "ignoring a label from the cloud: its key is reserved for Kubernetes");
             continue;
         }
         if !is_key(key) || !is_value(value) {

@@ -1,4 +1,4 @@
-//! Nodes whose initialization began a moment ago.
+//! Nodes whose initialization began within the last seconds.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

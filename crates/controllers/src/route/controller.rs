@@ -179,7 +179,7 @@ impl RouteController {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => tracing::error!(%error, "could not reconcile routes"),
             Err(_) => {
-                tracing::error!("a pass over the routes panicked, the next one comes in its time");
+                tracing::error!("a pass over the routes panicked, the next one runs on schedule");
                 self.memory().list_failed(Instant::now());
             }
         }

@@ -48,7 +48,7 @@ pub(super) struct Memory {
     superseded: HashSet<Destination>,
 }
 
-/// A route of this cluster that somebody else changed.
+/// A route of this cluster that another writer changed.
 pub(super) struct Contested {
     pub(super) creation: Creation,
     /// Time for which the route is left alone, if it is changed repeatedly.
@@ -75,7 +75,7 @@ impl Default for Memory {
 
 impl Memory {
     /// Records the plan of a pass and removes the destinations in `ended`, whose work was still in progress when the
-    /// list was requested. Returns the routes that somebody else changed since the last pass.
+    /// list was requested. Returns the routes that another writer changed since the last pass.
     pub(super) fn planned(&mut self, now: Instant, plan: &mut Plan, ended: &HashSet<Destination>) -> Vec<Contested> {
         self.lists.succeeded(&());
         self.look_again = None;
@@ -83,7 +83,7 @@ impl Memory {
         if self.set_aside(plan, ended) {
             self.look_again(now);
         }
-        // A route that leads nowhere was not changed by anybody: its machine was deleted.
+        // No writer changed a route whose target is missing: its machine was deleted.
         let blackholes: HashSet<&Destination> = plan
             .deletes
             .iter()
@@ -152,8 +152,8 @@ impl Memory {
         self.superseded = in_flight.iter().filter(is_old).map(|(destination, _)| destination.clone()).collect();
     }
 
-    /// Returns `true` if the work in progress leads to the wanted state. `wanted` is the plan for the destination after
-    /// the last list.
+    /// Returns `true` if the item in progress (`under_way`) still leads to the wanted state. `wanted` is the plan for
+    /// the destination after the last list.
     fn still_stands(&self, under_way: &Item, wanted: Option<&&Item>) -> bool {
         let is_right = |creation: &Creation| {
             let record = self.records.get(&creation.node.name).filter(|record| record.is_of(&creation.node));
@@ -200,8 +200,8 @@ impl Memory {
         self.lists.failed(now, ());
     }
 
-    /// Returns the time at which something that failed is due again. If the list failed, only the list counts, because
-    /// nothing can be done without it.
+    /// Returns the time at which a failed route or condition is due again; after a failed list, the time of the next
+    /// list, which all other work needs.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.lists.next_due().or_else(|| [self.routes.next_due(), self.look_again].into_iter().flatten().min())
     }

@@ -22,12 +22,12 @@ pub enum Step {
     Rest(Instant),
 }
 
-/// The reasons for and against a pass.
+/// Inputs of the decision whether a pass is due.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
     /// Digest of a pass's inputs except the routes.
     pub inputs: u64,
-    /// Time at which a failed route, or one that somebody else changed, is due again.
+    /// Time at which a failed route, or a route that another writer changed, is due again.
     pub again: Option<Instant>,
     /// Time until which the cloud throttles.
     pub not_before: Option<Instant>,

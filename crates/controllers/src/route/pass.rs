@@ -271,8 +271,8 @@ impl RouteController {
         result.map_err(Refused::Failed)
     }
 
-    /// Schedules an early pass for routes that were changed by somebody else; holds back routes that are changed
-    /// repeatedly (P-33).
+    /// Schedules an early pass for routes that another writer changed, and stops changing routes that another writer
+    /// changes repeatedly (P-33).
     fn face(&self, contested: Vec<Contested>, items: &[Item]) {
         let now = Instant::now();
         for Contested { creation, rest } in contested {
@@ -284,12 +284,12 @@ impl RouteController {
             };
             self.metrics.flapping();
             let mut message = format!(
-                "Somebody else keeps changing the route {destination} to node {}; look for another controller, or another \
-                 cluster, that manages the same routes",
+                "Another writer keeps changing the route {destination} to node {}; find the other controller, or the \
+                 other cluster, that manages the same routes",
                 node.name
             );
             if self.is_adaptive() {
-                message += &format!(". It is left alone for {}", GoDuration::from(rest));
+                message += &format!(". The route is not changed for {}", GoDuration::from(rest));
                 if let Some(item) = items.iter().find(|item| item.creates.contains(&creation)) {
                     self.memory().hold(now + rest, item.key());
                 }
@@ -300,8 +300,8 @@ impl RouteController {
         }
     }
 
-    /// Reports each Pod CIDR outside the cluster's CIDRs once. Its route is created, and never deleted (ROUTE-37,
-    /// P-33).
+    /// Records an event for each Pod CIDR outside `--cluster-cidr`, once. The route of such a CIDR is created, but
+    /// never deleted (ROUTE-37, P-33).
     fn tell_ranges(&self, nodes: &[Arc<Node>]) {
         for node in nodes.iter().filter(|node| !self.waits(node)) {
             for cidr in &node.pod_cidrs {

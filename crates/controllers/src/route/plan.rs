@@ -80,8 +80,8 @@ pub struct Creation {
 pub struct Record {
     /// UID of the Node, so that a new Node of the same name does not inherit the record.
     pub uid: Box<str>,
-    /// Digest of the Node's fields that determine its routes. If the digest is unchanged but a route differs, somebody
-    /// else changed the route.
+    /// Digest of the Node's fields that determine its routes. If the digest is unchanged but a route differs, another
+    /// writer changed the route.
     pub inputs: u64,
     /// Decisions by Pod CIDR; empty if the Node lost its Pod CIDRs but a route still leads to it (ROUTE-41).
     pub decisions: BTreeMap<Destination, Decision>,
@@ -295,7 +295,8 @@ impl<'a> Table<'a> {
         ours.next().or_else(|| from_there().find(|route| leads_to(route, node)))
     }
 
-    /// Returns `true` if a route leads to this Node that is not known to be somebody else's (ROUTE-40).
+    /// Returns `true` if a route leads to this Node, unless the provider reports the route as another owner's
+    /// (ROUTE-40).
     fn leads_to(&self, node: &str) -> bool {
         self.to(node).iter().any(|(route, _)| route.owned != Some(false))
     }

@@ -26,7 +26,8 @@ pub fn is_in_range(destination: &Destination, cluster_cidrs: &[IpNet]) -> bool {
 }
 
 /// Returns `true` if the controller may delete a route: the route is in the cluster's CIDRs, and the provider does not
-/// report it as somebody else's. Proof of ownership does not extend the CIDRs; both conditions are needed (P-32).
+/// report the route as another owner's. Proof of ownership does not extend the CIDRs; both conditions are needed
+/// (P-32).
 #[must_use]
 pub fn is_responsible(route: &Route, cluster_cidrs: &[IpNet]) -> bool {
     route.owned != Some(false) && is_in_range(&Destination::new(&route.destination_cidr), cluster_cidrs)

@@ -1,5 +1,5 @@
-//! Control read for an empty list of routes: that no Node has a route any more is believed only if the cloud still
-//! shows one of the Nodes' machines to the same credential.
+//! Control read for an empty list of routes: the list is trusted only if the same credential still finds one of the
+//! Nodes' machines.
 //!
 //! A credential of another project or account lists no routes, and returns no error. If that were believed, every Node
 //! of the cluster would be marked as without a network, and no Pod could be scheduled.
@@ -16,8 +16,7 @@ const QUESTIONS: usize = 3;
 
 /// Checks that a list of routes may be believed. Only the adaptive mode does this.
 ///
-/// # Errors
-/// If no Node has a route any more though some had theirs, and none of their machines is found either.
+/// # Errors If no Node has a route any more although some had routes, and none of their machines is found either.
 pub async fn list_is_believed(provider: &dyn CloudProvider, routes: &[Route], nodes: &[Arc<Node>]) -> Result<()> {
     let had_theirs = nodes.iter().filter(|node| is_witness(provider, node) && had_its_routes(node)).count();
     let is_empty = !routes.iter().any(|route| nodes.iter().any(|node| *node.name == *route.target_node));
@@ -31,7 +30,8 @@ pub async fn list_is_believed(provider: &dyn CloudProvider, routes: &[Route], no
     }
     let names: Vec<&str> = asked.iter().map(|node| &*node.name).collect();
     Err(Error::unauthorized(format!(
-        "the cloud lists no route to any of {} nodes that had theirs, and does not show the machines of {} either: nothing is concluded from that. Check that the credential is for this cluster's project or account",
+        "the cloud lists no routes for {} nodes that had routes before, and does not find the machines of {} either, \
+         so no route is changed; check that the credential is for this cluster's project or account",
         had_theirs,
         names.join(", "),
     )))

@@ -28,7 +28,7 @@ const SLOW: Duration = Duration::from_secs(2);
 /// Timeout of a plan, which changes nothing.
 const QUESTION: Duration = Duration::from_secs(2 * 60);
 
-/// The load balancers in the cloud of one cluster's Services.
+/// Client of the provider's load balancers for one cluster. Adds deadlines, catches panics and stops at a shutdown.
 pub(super) struct Cloud {
     provider: Arc<dyn CloudProvider>,
     cluster: Cluster,
@@ -67,7 +67,8 @@ impl Cloud {
         Self { provider, cluster, metrics, stopping: CancellationToken::new(), pulse }
     }
 
-    /// Stops the calls: calls in progress may end within seconds, and no further call begins.
+    /// Stops the calls: calls in progress have the grace period to end, then they are cancelled; no further call
+    /// begins.
     pub(super) fn stop(&self) {
         self.stopping.cancel();
     }
@@ -81,7 +82,7 @@ impl Cloud {
         self.provider.load_balancers().is_some_and(LoadBalancers::has_plans)
     }
 
-    /// Returns the fields of Nodes that this Service's targets depend on.
+    /// Returns the fields of Nodes that the Service's targets depend on, in addition to the set of Nodes.
     pub(super) fn follows(&self, service: &Service) -> Follows<'_> {
         let ask = || {
             let balancers = self.provider.load_balancers()?;
@@ -162,7 +163,7 @@ impl Cloud {
             return Err(Error::other("the cloud provider does not support external load balancers"));
         };
         if self.is_stopping() {
-            return Err(Error::other("not begun: the process is stopping"));
+            return Err(Error::other("not started: the process is stopping"));
         }
         // The call is inside the future, so that a panic before the first await is caught too.
         let deadline = ask.deadline();

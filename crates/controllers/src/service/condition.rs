@@ -17,25 +17,25 @@ const LONGEST: usize = 2048;
 /// Reason of the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// The load balancer is as its Service asks for.
+    /// The load balancer is in sync with its Service.
     Ensured,
     /// The sync failed for an unknown cause; it is retried.
     EnsureFailed,
     /// The deletion failed for an unknown cause; it is retried.
     DeletionFailed,
-    /// The cloud is at work, or asked for a pause.
+    /// The cloud is still changing the load balancer, or throttles requests.
     Waiting,
-    /// The cloud is at work on the deletion, or asked for a pause.
+    /// The cloud is still deleting the load balancer, or throttles requests.
     Deleting,
-    /// The deletion needs a person.
+    /// The deletion fails until an operator removes the cause.
     DeletionBlocked,
     /// A lock or protection must be lifted.
     Protected,
-    /// The credential is refused, or may not do this.
+    /// The cloud refuses the credential, or the credential lacks a permission.
     Unauthorized,
     /// A quota is used up.
     QuotaExceeded,
-    /// The Service or the cloud must be changed.
+    /// The Service or a resource in the cloud must be corrected.
     Invalid,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Condition {
 impl Condition {
     /// Returns the condition of a load balancer in sync.
     pub(super) fn ready() -> Self {
-        let message = "The load balancer is as this service asks for.".to_owned();
+        let message = "The load balancer is in sync with this Service.".to_owned();
         Self { is_ready: true, reason: Reason::Ensured.as_str(), message }
     }
 
@@ -200,13 +200,15 @@ impl Cause {
             Self::Unauthorized => {
                 "Give the cloud controller manager a valid credential that may do this; see its configuration."
             }
-            Self::Quota => "Free something or have the limit raised in the cloud.",
-            Self::Invalid => "Change what is named here, on this service or in the cloud.",
+            Self::Quota => "Delete unused resources or have the quota raised in the cloud.",
+            Self::Invalid => "Correct what the error names, in this Service or in the cloud.",
             Self::Waiting | Self::Passing => return String::new(),
         };
         if is_deletion {
             format!(
-                "A person must act: {}{} Or annotate this service, once it is being deleted, with {ANNOTATION_ABANDON_LOAD_BALANCER}=true to let it go and leave the load balancer behind.",
+                "A person must act: {}{} Or annotate this service, once it is being deleted, with \
+                 {ANNOTATION_ABANDON_LOAD_BALANCER}=true to delete the Service and leave the load balancer in the \
+                 cloud.",
                 what[..1].to_lowercase(),
                 &what[1..]
             )
@@ -257,8 +259,8 @@ mod tests {
         assert_eq!(
             locked.message,
             "load balancer lb-7 is locked. A person must act: lift the lock or protection in the cloud. Or annotate this \
-             service, once it is being deleted, with ccm-rs/abandon-load-balancer=true to let it go and leave the load \
-             balancer behind."
+             service, once it is being deleted, with ccm-rs/abandon-load-balancer=true to delete the Service and leave \
+             the load balancer in the cloud."
         );
         let unavailable = failed(&Error::other("503"), Operation::Ensure);
         assert_eq!(unavailable.message, "503. It is retried at growing intervals of up to 5 minutes.");

@@ -1,4 +1,4 @@
-//! The service controller: its parts, writes and events.
+//! The service controller: construction, work on one key, writes and events.
 
 use std::sync::Arc;
 
@@ -123,8 +123,8 @@ impl ServiceController {
         running::run(self, service_queue, node_queue, shutdown).await;
     }
 
-    /// Processes a key of the queue of Services: syncs the Service, reports a failure on it, and returns the key to the
-    /// queue as the result asks (SVC-31, D-3).
+    /// Processes a key of the queue `service`: syncs the Service, writes a failure to its condition, and retries the
+    /// key as the result requires (SVC-31, D-3).
     pub async fn work(&self, claim: Claim<String>) {
         let cached = self.services.get(claim.key());
         self.work_as(claim, cached).await;
@@ -213,7 +213,8 @@ impl ServiceController {
         Api::namespaced(self.context.client.clone(), service.metadata.namespace.as_deref().unwrap_or_default())
     }
 
-    /// Reports on the Service why its sync failed, if the reason differs from that of the condition (D-3).
+    /// Writes the reason of a failed sync to the Service's condition, unless the condition has that reason already
+    /// (D-3).
     async fn explain(&self, key: &str, error: &Error, retry: Retry) {
         let Some(service) = self.services.get(key).filter(|_| self.explain && !self.cloud.is_stopping()) else {
             return;
@@ -230,7 +231,7 @@ impl ServiceController {
             Err(error) if is_not_found(&error) => {}
             Err(error) => {
                 let error = runtime::api_error::api_error(&error);
-                tracing::warn!(service = key, %error, "cannot say on the service why its load balancer waits");
+                tracing::warn!(service = key, %error, "cannot write the condition that explains the failed sync");
             }
         }
     }
@@ -261,6 +262,6 @@ impl ServiceController {
 }
 
 fn made_anew(name: &str) -> kube::Error {
-    let message = format!("service {name:?} was deleted and created again meanwhile; the new one is synced");
+    let message = format!("service {name:?} was deleted and created again; the new Service is synced next");
     kube::Error::Api(Status::failure(&message, reason::CONFLICT).with_code(409).boxed())
 }

@@ -77,7 +77,8 @@ impl News {
             ),
             Self::DeleteFailed(error) => format!("Error deleting load balancer: {error}"),
             Self::Abandoned(name) => format!(
-                "Load balancer {name:?} was not deleted, as ccm-rs/abandon-load-balancer asks: it is left in the cloud, and nothing here will remove it"
+                "Load balancer {name:?} stays in the cloud, as ccm-rs/abandon-load-balancer requests; delete it in \
+                 the cloud when it is no longer needed"
             ),
             Self::DeletionHeld(why) => {
                 format!(
@@ -85,10 +86,11 @@ impl News {
                 )
             }
             Self::Drift { steps, is_repaired: true } => {
-                format!("Load balancer differs from what this service asks for, and is put right: {steps}")
+                format!("Load balancer differs from this Service's spec and is repaired: {steps}")
             }
             Self::Drift { steps, is_repaired: false } => format!(
-                "Load balancer differs from what this service asks for: {steps}. It is left as it is until the service changes; --load-balancer-drift=repair puts it right by itself"
+                "Load balancer differs from this Service's spec: {steps}. It is not changed until the Service \
+                 changes; --load-balancer-drift=repair repairs drift automatically"
             ),
         }
     }

@@ -11,8 +11,9 @@ use crate::service::patch::Annotations;
 use crate::service::targets::{Follows, Given, TargetSet};
 use crate::service::wants::{has_finalizer, is_abandoned, is_deleting, wants_load_balancer};
 
-/// The service cache of the rules: for each key the Service as last synced, the targets of its load balancer, and the
-/// reported condition (SVC-37, SVC-64). An entry is removed as a whole (SVC-69).
+/// Ledger of the Services that this run has synced (the "service cache" of docs/rules): for each key the Service as
+/// last synced, the targets of its load balancer, and the reported condition (SVC-37, SVC-64). An entry is removed as a
+/// whole (SVC-69).
 #[derive(Default)]
 pub(super) struct Ledger(Mutex<BTreeMap<Box<str>, Entry>>);
 
@@ -27,7 +28,7 @@ struct Entry {
     drift: Option<String>,
     /// If set, the last event reported a failure.
     failed: bool,
-    /// Annotations that the provider asked for.
+    /// Annotations that the provider requested during the last sync.
     annotations: Annotations,
 }
 
@@ -99,8 +100,8 @@ impl Ledger {
         entry.is_some_and(|entry| !entry.differs(old, new, |old, new| is_news(old, new, options)))
     }
 
-    /// Stores the last version of a deleted Service if that asks to keep the load balancer, however late the annotation
-    /// was set.
+    /// Stores the last version of a deleted Service if its annotation `ccm-rs/abandon-load-balancer` is set, even if
+    /// the annotation was set after the last sync.
     pub(super) fn remember_deleted(&self, key: &str, last: &Arc<Service>) {
         self.change(key, |entry| {
             if entry.service.metadata.uid == last.metadata.uid && is_abandoned(last) {
@@ -119,7 +120,7 @@ impl Ledger {
         self.entries().remove(key);
     }
 
-    /// Returns the targets that the load balancer was last given, or was to be given.
+    /// Returns the targets of the last call to the cloud, whether the call succeeded or not.
     pub(super) fn targets(&self, key: &str) -> Option<Given> {
         self.entries().get(key)?.targets.clone()
     }

@@ -122,7 +122,8 @@ impl ServiceController {
         let verdict = match self.cloud.find(service).await {
             Ok(found) => Verdict::of(found.as_ref(), service, waited, delay),
             Err(error) => {
-                tracing::debug!(service = key, %error, "cannot look up the own load balancer of a service of another class");
+                tracing::debug!(service = key, %error, "cannot look up this controller's load balancer of a service \
+                                                        of another class");
                 Verdict::Wait(AGAIN)
             }
         };
@@ -132,7 +133,8 @@ impl ServiceController {
             Verdict::Remove => match self.remove_leftover(key, service, place).await {
                 Ok(()) => self.leftovers.forget(key),
                 Err(error) => {
-                    tracing::warn!(service = key, %error, "the own load balancer of a service of another class cannot be deleted");
+                    tracing::warn!(service = key, %error, "cannot delete this controller's load balancer of a service \
+                                                           of another class");
                     self.leftovers.look_again(key, service, waited, AGAIN);
                 }
             },
@@ -152,7 +154,8 @@ impl ServiceController {
         if let Err(error) = self.write(key, service, &patch).await {
             // The condition is only outdated.
             let error = runtime::api_error::api_error(&error);
-            tracing::debug!(service = key, %error, "our condition stays on a service of another class");
+            tracing::debug!(service = key, %error, "cannot remove this controller's condition from a service of \
+                                                    another class");
         }
         Ok(())
     }

@@ -30,10 +30,10 @@ pub fn needs_update(old: &Service, new: &Service, options: &ServiceOptions) -> b
         || list(&a.ip_families).len() != list(&b.ip_families).len()
 }
 
-/// Returns `true` if the change is worth a sync: it is one of SVC-20, or the Service needs cleanup and the change
-/// concerns the cleanup, or somebody removed the finalizer from a living Service. (By SVC-21 the finalizer would stay
-/// off, and nothing would hold the Service until its load balancer is deleted.) A Service that waits for cleanup keeps
-/// its back-off over resyncs and over this controller's own status writes (SVC-18).
+/// Returns `true` if the change requires a sync: [`needs_update`] returns `true`, the change concerns the cleanup of a
+/// Service that needs cleanup, or another writer removed the finalizer of a Service that is not being deleted (by
+/// SVC-21 alone the finalizer would not be added again). A Service that waits for cleanup keeps its back-off across
+/// resyncs and this controller's own status writes (SVC-18).
 #[must_use]
 pub fn is_news(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
     needs_update(old, new, options) || (needs_cleanup(new) && cleanup_differs(old, new)) || is_let_go(old, new, options)

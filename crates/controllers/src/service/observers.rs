@@ -12,7 +12,7 @@ use crate::service::controller::ServiceController;
 use crate::service::events::News;
 use crate::service::patch::{self, Annotations};
 
-/// An observer that releases the worker permit while the provider only waits (INV-6).
+/// Observer of a sync that releases the worker permit while the provider waits for its cloud (INV-6).
 pub(super) struct Waits<'a>(pub(super) &'a Place);
 
 #[async_trait]
@@ -28,7 +28,7 @@ impl SyncObserver for Waits<'_> {
     }
 }
 
-/// An observer that records whether anything changes.
+/// Observer of a sync that records whether the provider changes anything.
 pub(super) struct Changes<'a> {
     any: AtomicBool,
     place: Waits<'a>,
@@ -106,7 +106,7 @@ impl<'a> Narrator<'a> {
         }
     }
 
-    /// Returns the annotations that the provider asked for so far.
+    /// Returns the annotations that the provider has requested so far.
     pub(super) fn annotations(&self) -> Annotations {
         self.annotations.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

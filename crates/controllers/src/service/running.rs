@@ -191,7 +191,8 @@ impl Running {
         match self.controller.confirmed(&key).await {
             Ok(cached) => self.controller.work_as(claim, cached).await,
             Err(error) => {
-                tracing::warn!(service = key, %error, "nothing is changed for a service that may or may not exist");
+                tracing::warn!(service = key, %error, "cannot verify whether the service was deleted; its load \
+                                                       balancer is kept until a retry");
                 claim.fail();
             }
         }

@@ -13,9 +13,9 @@ use crate::service::vanished::Step;
 use crate::service::wants::{has_finalizer, is_abandoned, is_deleting, wants_load_balancer};
 
 impl ServiceController {
-    /// Records a Service that the API no longer shows, if it cannot have been deleted: it had the finalizer and was not
-    /// being deleted. `is_written` is `true` if the cache lacked this controller's last write, which may be the
-    /// finalizer.
+    /// Records a Service as vanished if the API no longer shows it although it had the finalizer and no deletion
+    /// timestamp, so that it cannot have been deleted. `is_written` is `true` if the cache lacked this controller's
+    /// last write, which may be the finalizer.
     pub(super) fn note_vanished(&self, key: &str, last: &Arc<Service>, is_written: bool, is_replaced: bool) {
         let held = has_finalizer(last) || is_written;
         if self.vanished.is_on()
@@ -28,7 +28,7 @@ impl ServiceController {
         }
     }
 
-    /// Records a Service that the API shows.
+    /// Records that the API shows a Service, which ends its absence.
     pub(super) fn note_there(&self, key: &str, service: &Service) {
         if self.vanished.is_there(key, service) {
             tracing::info!(service = key, "the vanished service exists again; its load balancer was kept");

@@ -76,9 +76,9 @@ impl ServiceController {
             return Ok(cached);
         }
         match self.read(key, &known).await? {
-            Some(fresh) if fresh.metadata.uid == *uid => {
-                Err(Error::other(format!("service {key} is there, though the cache of the API does not show it yet")))
-            }
+            Some(fresh) if fresh.metadata.uid == *uid => Err(Error::other(format!(
+                "service {key} exists, but the cache does not have it yet; the sync is retried"
+            ))),
             _ => Ok(cached),
         }
     }
@@ -258,8 +258,8 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Adds annotations to a patch. Annotations that somebody changed since the Service was read are left to the sync
-    /// that this change triggers.
+    /// Adds annotations to a patch. Annotations that another writer changed since the Service was read are skipped;
+    /// that change triggers another sync.
     fn put_annotations(&self, key: &str, service: &Service, annotations: &Annotations, patch: &mut Value) {
         let mut annotations = annotations.clone();
         if let Some(latest) = self.services.get(key).filter(|latest| !self.writes.are_missing_in(key, latest)) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runtime::queue::Queue;
 
-/// The kind of work that calls the cloud about a Service.
+/// Kind of work that locks a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     /// A sync of the Service. It has priority, because it updates the targets as well.
@@ -22,7 +22,7 @@ pub(super) struct Turns {
     services: Mutex<HashMap<String, State>>,
 }
 
-/// A Service in work, or whose sync comes next.
+/// Lock state of a Service that is in work or has a pending sync.
 #[derive(Default)]
 struct State {
     is_busy: bool,
@@ -69,7 +69,7 @@ impl Turns {
         self.take(key, Lane::Sync)
     }
 
-    /// Returns `true` if the Service is in work, or its sync comes next.
+    /// Returns `true` if the Service is locked, or a sync waits for the lock.
     pub(super) fn is_taken(&self, key: &str) -> bool {
         self.services().contains_key(key)
     }
@@ -80,7 +80,7 @@ impl Turns {
 }
 
 impl Turn {
-    /// Makes a sync the next work on this Service.
+    /// Adds a sync to the queue when the lock is released.
     pub(super) fn then_sync(&self) {
         if let Some(state) = self.turns.services().get_mut(&self.key) {
             state.sync_waits = true;
@@ -93,7 +93,8 @@ impl Drop for Turn {
         let mut services = self.turns.services();
         let Some(state) = services.get_mut(&self.key) else { return };
         let next = if state.sync_waits {
-            // The lock is kept for the sync. A waiting update of targets comes after it, and will find nothing to do.
+            // The lock stays reserved for the sync. A waiting update of targets runs after the sync and finds nothing
+            // to do.
             state.is_busy = false;
             Some(&self.turns.syncs)
         } else {

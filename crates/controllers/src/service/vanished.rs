@@ -56,18 +56,18 @@ impl fmt::Display for Held {
             Self::Landslide { gone, of } => write!(
                 f,
                 "{gone} of {of} Services with load balancers are missing together; check the API server and its storage. \
-                 Load balancers of Services that are really gone are to be deleted in the cloud"
+                 If Services were deleted on purpose, delete their load balancers in the cloud"
             ),
         }
     }
 }
 
-/// The next step for a Service that is missing.
+/// Next step for a Service that the API no longer shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Keeps the load balancer without a report.
     Keep,
-    /// Keeps the load balancer, and reports the reason.
+    /// Keeps the load balancer, and reports the reason in an event.
     Tell(Held),
     /// Reads the Service from the API.
     Read,
@@ -168,7 +168,7 @@ impl Vanished {
         state.absent.entry(id(key, &absence.service)).or_insert(absence);
     }
 
-    /// Records that another Service has the name of this one by now.
+    /// Records that another Service now has the name of this missing Service.
     pub(super) fn is_replaced(&self, key: &str, service: &Service) {
         if let Some(mut state) = self.state()
             && let Some(absence) = state.absent.get_mut(&id(key, service))

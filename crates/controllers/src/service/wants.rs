@@ -14,8 +14,8 @@ pub enum Operation {
     TearDown,
     /// The finalizer is removed and the load balancer stays, as an annotation of the Service asks (P-20).
     Abandon,
-    /// No action: the Service is being deleted and lacks the finalizer, so nothing may be created for it (SVC-54). A
-    /// load balancer that the ledger knows is deleted.
+    /// No action: the Service is being deleted and lacks the finalizer, so no load balancer may be created (SVC-54). If
+    /// the ledger has a load balancer for the Service, it is deleted nevertheless.
     Nothing,
 }
 
@@ -45,8 +45,8 @@ impl Operation {
 
 /// Returns `true` if a Service wants a load balancer from this controller (SVC-10).
 ///
-/// Without settings, Services with any class, even an empty one, are ignored; with `--load-balancer-classes`, Services
-/// of those classes are handled, and with `--default-load-balancer=false`, Services without a class are ignored (P-29).
+/// By default, Services with a class, even an empty one, are ignored; with `--load-balancer-classes`, Services of those
+/// classes are handled, and with `--default-load-balancer=false`, Services without a class are ignored (P-29).
 #[must_use]
 pub fn wants_load_balancer(service: &Service, options: &ServiceOptions) -> bool {
     is_load_balancer(service) && is_our_class(service, options)

@@ -134,8 +134,8 @@ impl fmt::Display for Conflict {
             }
             Self::Affinity { key, is, cloud } => write!(
                 f,
-                "the node affinity demands {key} {is}, but the cloud says {cloud:?}: it cannot be changed, create the \
-                 PersistentVolume anew"
+                "the node affinity demands {key} {is}, but the cloud says {cloud:?}: the affinity cannot be changed, \
+                 so create the PersistentVolume again"
             ),
         }
     }

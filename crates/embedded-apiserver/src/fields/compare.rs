@@ -68,7 +68,7 @@ fn is_blank(value: &Value) -> bool {
     is_empty(value) || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// Walks what is below; false if the value is a leaf.
+/// Compares the children of two values. Returns `false` if the value is a leaf.
 fn descend(old: Option<&Value>, new: Option<&Value>, ty: &Type, atomic: bool, cursor: &mut Cursor<'_>) -> bool {
     let schema = Schema::get();
     match ty {

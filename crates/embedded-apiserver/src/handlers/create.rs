@@ -12,7 +12,7 @@ use crate::status::ApiError;
 use crate::store::{Expect, Stored, key};
 use crate::{admission, defaults, events, strategy, validation};
 
-/// Tries for a free generated name.
+/// Maximum number of attempts to generate a free name.
 const NAME_TRIES: usize = 8;
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 

@@ -1,4 +1,4 @@
-//! Questions about identity and permission: answered, not stored.
+//! Handlers of TokenReviews, access reviews and token requests, which are answered and not stored.
 
 use axum::body::Body;
 use http::{Response, header};

@@ -22,10 +22,10 @@ use crate::service::ConnectionCut;
 use crate::status::ApiError;
 use crate::store::{Change, Compacted, Event, Stored};
 
-/// The shortest time a watch runs if the client names none.
+/// Minimum duration of a watch without `timeoutSeconds`.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// Changes that are written at once: a slow reader holds no more than these in memory.
+/// Maximum number of changes that are buffered for a slow reader.
 const BATCH: usize = 64;
 
 /// Time before the end of a watch at which it receives its last bookmark.
@@ -81,7 +81,7 @@ fn next_bookmark(inner: &Inner, ends: Instant) -> Instant {
 #[derive(Debug, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// The pending events are the last.
+    /// The watch ends after the pending events.
     Ending,
     Done,
 }
@@ -107,7 +107,7 @@ struct Watcher {
     phase: Phase,
 }
 
-/// Reasons for which the wait ended.
+/// Reason why the wait ended.
 enum Woken {
     Changed,
     Faults,
@@ -197,7 +197,7 @@ impl Watcher {
         }
     }
 
-    /// Queues the next changes since the cursor; whether there are more.
+    /// Queues the next changes after the cursor. Returns `true` if there are more.
     fn collect(&mut self) -> bool {
         match self.inner.store.since(self.storage, self.cursor, self.is_new, BATCH) {
             Ok((revision, events)) => {

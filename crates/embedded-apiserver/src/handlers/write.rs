@@ -12,7 +12,7 @@ use crate::status::{ApiError, Cause};
 use crate::store::{Expect, Stored};
 use crate::{events, strategy, validation};
 
-/// Tries of a write that meets others.
+/// Maximum number of attempts of a write that conflicts with other writers.
 const TRIES: usize = 5;
 
 /// Checks that the `dryRun` option is `All`, if present.
@@ -45,7 +45,7 @@ pub(super) fn manager(call: &Call<'_>, operation: Operation) -> Manager {
     }
 }
 
-/// Writes into `new` who owns its fields now.
+/// Updates the field ownership (`managedFields`) in `new`.
 pub(super) fn record_update(call: &Call<'_>, old: Option<&Value>, new: &mut Value, reset: bool) {
     let schema = Schema::get();
     let ty = schema.type_of(call.resource().type_name);
@@ -73,13 +73,13 @@ pub(super) fn record_update(call: &Call<'_>, old: Option<&Value>, new: &mut Valu
 /// Result of a requested change on the existing object.
 pub(super) struct Wish {
     pub(super) object: Value,
-    /// managedFields are already right.
+    /// If set, `managedFields` are already up to date.
     pub(super) managed: bool,
     pub(super) resets_managers: bool,
     pub(super) warnings: Vec<String>,
 }
 
-/// Applies `change` to the object that exists, again if another writer came between.
+/// Applies `change` to the existing object, and retries if another writer changed the object meanwhile.
 pub(super) fn modify(
     call: &Call<'_>,
     change: &dyn Fn(&Stored, &Value) -> Result<Wish, ApiError>,
@@ -157,7 +157,7 @@ fn check_identity(call: &Call<'_>, stored: &Stored, old: &Value, new: &Value) ->
     Ok(())
 }
 
-/// Fields that only the server sets and that the writer wants otherwise.
+/// Returns an error for each field that only the server sets and that the writer tries to change.
 fn fixed_fields(old: &Value, new: &Value) -> Vec<Cause> {
     let (before, metadata) = (&old["metadata"], &new["metadata"]);
     let fields = ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"];
@@ -165,7 +165,7 @@ fn fixed_fields(old: &Value, new: &Value) -> Vec<Cause> {
     changed.map(|f| Cause::invalid(format!("metadata.{f}"), &metadata[f], "field is immutable")).collect()
 }
 
-/// Fields that only the server sets stay as they are.
+/// Restores the fields that only the server sets.
 fn keep_system_fields(old: &Value, new: &mut Value) {
     let before = &old["metadata"];
     let Some(metadata) = new["metadata"].as_object_mut() else { return };
@@ -218,7 +218,7 @@ fn commit(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, mut new: Value) ->
         if let Some(namespace) = &call.target.namespace {
             super::delete::finish_namespace(call.inner, namespace);
         }
-        // The answer is the object as it was wished for, at the version that was read.
+        // The response is the requested object at the version that was read.
         let body = crate::negotiate::to_bytes(&object);
         return Ok(Some(Arc::new(Stored { key: stored.key.clone(), revision: stored.revision, body })));
     }

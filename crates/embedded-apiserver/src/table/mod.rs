@@ -103,7 +103,7 @@ pub(crate) fn row(view: &View, object: &Value) -> Value {
     row
 }
 
-/// Returns the row of a bookmark: nothing but the revision.
+/// Returns the row of a bookmark, which has only the revision.
 pub(crate) fn bookmark_row(view: &View, metadata: &Value) -> Value {
     let object = json!({"metadata": metadata});
     json!({"cells": rows::cells(view.resource, &object, view.now), "object": partial(metadata)})

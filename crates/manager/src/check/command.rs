@@ -55,7 +55,7 @@ fn provider(flags: &Flags, providers: &Registry) -> Result<Arc<dyn CloudProvider
     };
     let name = &flags.cloud.cloud_provider;
     let provider = providers.init(name, flags.cloud.cloud_config.as_deref(), setup).map_err(|err| err.to_string())?;
-    let provider = provider.ok_or_else(|| format!("--cloud-provider={name} names nothing that this binary runs"))?;
+    let provider = provider.ok_or_else(|| format!("--cloud-provider={name} is not a provider of this binary"))?;
     match provider.load_balancers() {
         Some(_) => Ok(provider),
         None => Err(format!("cloud provider {name:?} runs no load balancers with this configuration")),

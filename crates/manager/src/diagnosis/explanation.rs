@@ -21,28 +21,28 @@ pub fn explain(error: &kube::Error, situation: &Situation) -> String {
         Cause::Dns => dns(situation, &tried, &words),
         Cause::Refused => not_there(situation, &format!("nothing listens at {server} (from {from}){tried}: {words}")),
         Cause::Unreachable => {
-            not_there(situation, &format!("there is no way to {server} (from {from}){tried}: {words}"))
+            not_there(situation, &format!("there is no route to {server} (from {from}){tried}: {words}"))
         }
         Cause::TimedOut => {
             not_there(situation, &format!("the API server at {server} (from {from}) gave no answer{tried}: {words}"))
         }
         Cause::Cut => format!(
             "the connection to the API server at {server} was cut{tried}: {words}. A proxy, a load balancer or a firewall \
-             in between does that, or an API server that stops: look whether another client gets an answer there"
+             in between does that, or an API server that stops: check whether another client gets an answer there"
         ),
         Cause::Tls(problem) => tls(&problem, situation, &server, &words),
         Cause::Credential => format!(
-            "the credential in {from} cannot be had: {words}. Run what it names (an exec plugin, a file) by hand, as \
-             this user"
+            "the credential in {from} cannot be read: {words}. Run the exec plugin, or read the file, that it names \
+             by hand, as this user"
         ),
         Cause::Unauthorized => unauthorized(situation, &server, &words),
         Cause::Forbidden => format!(
-            "the API server at {server} knows who asks and does not allow it: {words}. Its role lacks a rule; \
+            "the API server at {server} does not allow the request: {words}. The role of this identity lacks a rule; \
              `cloud-controller-manager doctor` lists all that are missing, with the text to add"
         ),
         Cause::Busy(code) => format!(
             "the API server at {server} answers {code}{tried}: {words}. It is starting, overloaded or has lost its \
-             storage: look at {server}/readyz?verbose and at its log"
+             storage: read {server}/readyz?verbose and its log"
         ),
         Cause::NotAnApi => format!(
             "the server at {server} (from {from}) is no Kubernetes API server: {words}. Check scheme, host and port \
@@ -103,10 +103,10 @@ fn tls(problem: &TlsProblem, situation: &Situation, server: &str, words: &str) -
     };
     let (what, remedy) = match problem {
         TlsProblem::UnknownIssuer => (
-            "is not signed by the CA that is trusted here",
+            "is not signed by the CA that this process trusts",
             format!(
-                "The CA comes from {authority}: it is another cluster's, or from before the CA was changed; or something in between (a \
-                 proxy) shows a certificate of its own"
+                "The CA comes from {authority}: it belongs to another cluster, or is older than the server's CA; or a \
+                 proxy in between presents a certificate of its own"
             ),
         ),
         TlsProblem::Expired => (
@@ -137,14 +137,15 @@ fn unauthorized(situation: &Situation, server: &str, words: &str) -> String {
     let remedy = match &situation.origin {
         Origin::Pod => format!(
             "The token in {POD_CREDENTIAL}/token has expired, or is another cluster's, or its ServiceAccount was deleted: see \
-             that the Pod's ServiceAccount exists, and start the Pod anew"
+             that the Pod's ServiceAccount exists, and restart the Pod"
         ),
         Origin::Kubeconfig(path) => format!(
-            "The token or client certificate in {} has expired, is another cluster's, or is not there: make a new one",
+            "The token or client certificate in {} has expired, belongs to another cluster, or does not exist: create \
+             a new one",
             path.display()
         ),
         Origin::Master => {
-            "--master alone brings no credential, or an expired one: pass --kubeconfig with one as well".to_owned()
+            "--master alone provides no credential: pass --kubeconfig with a valid one as well".to_owned()
         }
     };
     format!(

@@ -85,9 +85,7 @@ pub(super) fn judge(version: &Version, situation: &Situation) -> Vec<Finding> {
     if is_open(&situation.server) {
         findings.push(Finding::warning(
             "api transport",
-            format!(
-                "the connection to {server} is not encrypted: everybody on the way can read and use the credential"
-            ),
+            format!("the connection to {server} is not encrypted: anybody on the network path can read the credential"),
             "write https:// in the server's URL",
         ));
     }
@@ -101,7 +99,7 @@ pub(super) fn judge(version: &Version, situation: &Situation) -> Vec<Finding> {
         ),
         None => Finding::warning(
             "api version",
-            format!("{text:?} tells no version"),
+            format!("{text:?} is not a version"),
             "check that this is a Kubernetes API server",
         ),
     });
@@ -118,7 +116,7 @@ fn is_open(server: &str) -> bool {
 
 pub(super) fn unreachable(error: &kube::Error, situation: &Situation) -> Finding {
     let text = explain(error, situation);
-    // The paragraph has the remedy after its first sentence.
+    // The explanation has the remedy after its first sentence.
     let (text, remedy) = match text.split_once(". ") {
         Some((what, remedy)) => (what.to_owned(), uncapitalized(remedy)),
         None => (text, "look at the API server's log".to_owned()),

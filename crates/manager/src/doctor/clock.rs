@@ -7,7 +7,8 @@ use k8s_openapi::jiff::SignedDuration;
 
 /// Clock skew that is not reported.
 const TOLERATED: Duration = Duration::from_secs(2);
-/// Limit for the clock skew without leader election.
+/// Clock skew above which the finding is a failure, without leader election; with leader election, the lease duration
+/// is the limit.
 const MARGIN: Duration = Duration::from_secs(15);
 
 /// Judges the clock skew. Leader election tolerates a wrong clock; certificates, tokens, leases of other programs and
@@ -15,11 +16,11 @@ const MARGIN: Duration = Duration::from_secs(15);
 pub(super) fn judge(skew: Option<SignedDuration>, lease: Option<Duration>) -> Finding {
     let margin = lease.unwrap_or(MARGIN);
     let Some(skew) = skew else {
-        return Finding::ok("clock", "not compared: the API server does not tell the time");
+        return Finding::ok("clock", "not compared: the API server's answer has no Date header");
     };
     let size = skew.unsigned_abs();
     if size <= TOLERATED {
-        return Finding::ok("clock", "as the API server's");
+        return Finding::ok("clock", "equal to the API server's");
     }
     let (seconds, side) = (size.as_secs_f64(), if skew.is_negative() { "ahead of" } else { "behind" });
     let text = format!("this machine's clock is {seconds:.0} s {side} the API server's");

@@ -40,7 +40,7 @@ pub(super) async fn check(
         report.add(Finding::warning(
             "cloud configuration",
             format!("cloud provider {name:?} cannot tell this cluster's resources from another's"),
-            "mark them as the provider's documentation says; --allow-untagged-cloud lets the manager start nevertheless",
+            "tag them as the provider's documentation says, or start the manager with --allow-untagged-cloud",
         ));
     }
     let deadline = subject.timeout * REQUESTS;

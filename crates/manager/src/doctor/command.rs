@@ -20,8 +20,8 @@ use crate::{logging, start};
 
 const COMMAND: ReportCommand = ReportCommand {
     name: super::SUBCOMMAND,
-    about: "Looks at the API server, permissions, DNS, clock, lease, cloud, Nodes and Services as the cloud \
-                     controller manager would with these flags, tells what is wrong and what to do, and changes nothing.",
+    about: "Checks the API server, permissions, DNS, clock, lease, cloud, Nodes and Services with the flags of the \
+                     cloud controller manager, and prints each problem with its remedy. doctor is read-only.",
     after_help: "Exit code: 0 nothing fails (there may be warnings), 1 something fails.\n\
                           JSON: {\"version\": 1, \"findings\": [{\"check\", \"severity\": \"ok|warning|failure\", \"text\", \
                           \"remedy\"}], \"summary\": {\"ok\", \"warnings\", \"failures\", \"exitCode\"}}",
@@ -77,7 +77,7 @@ async fn run(
         match providers.init(&flags.cloud.cloud_provider, flags.cloud.cloud_config.as_deref(), closed(flags, timeout)) {
             Ok(Some(provider)) => Ok(provider),
             Ok(None) => {
-                Err(format!("--cloud-provider={} names nothing that this binary runs", flags.cloud.cloud_provider))
+                Err(format!("--cloud-provider={} is not a provider of this binary", flags.cloud.cloud_provider))
             }
             Err(error) => Err(error.to_string()),
         };

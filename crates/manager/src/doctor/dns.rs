@@ -33,7 +33,7 @@ pub(super) async fn check(situation: &Situation, names: &dyn Names, timeout: Dur
         return Finding::ok("dns", "not checked: the API server's address is not known");
     }
     if host.parse::<IpAddr>().is_ok() {
-        return Finding::ok("dns", format!("the API server's address {host} needs none"));
+        return Finding::ok("dns", format!("not needed: the API server's address {host} is an IP address"));
     }
     let answer = tokio::time::timeout(timeout, names.resolve(&host)).await;
     match answer.unwrap_or_else(|_| Err(io::Error::other(format!("no answer within {timeout:?}")))) {
@@ -50,8 +50,8 @@ pub(super) async fn check(situation: &Situation, names: &dyn Names, timeout: Dur
             Finding::failure(
                 "dns",
                 format!("the API server's name {host:?} cannot be resolved ({asked}): {why}"),
-                "correct the name, or set `dnsPolicy: Default` (with `hostNetwork: true`) in the Pod, so that the node's own \
-                 DNS is asked and not the cluster's",
+                "correct the name, or set `dnsPolicy: Default` (with `hostNetwork: true`) in the Pod, so that the \
+                 node's DNS servers are used instead of the cluster's",
             )
         }
     }

@@ -40,7 +40,7 @@ pub struct Subject<'a> {
     pub clock: &'a dyn Clock,
 }
 
-/// Runs all checks and calls `told` with each finding as soon as it is available.
+/// Runs all checks, and calls `told` with each finding as soon as the finding is available.
 pub async fn examine(subject: &Subject<'_>, told: &mut (dyn FnMut(&Finding) + Send)) -> Report {
     let mut report = Findings::new(told);
     let clients = clients(subject).await;

@@ -21,15 +21,15 @@ pub struct ElectedBy {
 
 pub(super) async fn check(client: &Client, lease: Option<&ElectedBy>, now: Timestamp) -> Finding {
     let Some(ElectedBy { namespace, name, .. }) = lease else {
-        return Finding::ok("lease", "none is used (--leader-elect=false): see that there is one replica only");
+        return Finding::ok("lease", "not used (--leader-elect=false): make sure that only one replica runs");
     };
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
     match api.get(name).await {
         Ok(lease) => judge(&format!("{namespace}/{name}"), &lease, now),
         Err(error) if is_not_found(&error) => Finding::warning(
             "lease",
-            format!("{namespace}/{name} is not there: no replica has led yet"),
-            "start the manager; if it runs, look into its log",
+            format!("{namespace}/{name} does not exist: no replica has led yet"),
+            "start the manager; if it runs, read its log",
         ),
         Err(error) => Finding::warning(
             "lease",
@@ -53,15 +53,15 @@ fn judge(name: &str, lease: &Lease, now: Timestamp) -> Finding {
         None => Finding::warning(
             "lease",
             format!("{name} is held by nobody: the last holder has released it"),
-            "start the manager; if it runs, look into its log",
+            "start the manager; if it runs, read its log",
         ),
         Some((holder, age, lasts)) if age <= lasts => {
             Finding::ok("lease", format!("{name} is held by {holder}, renewed {} ago", seconds(age)))
         }
         Some((holder, age, _)) => Finding::warning(
             "lease",
-            format!("{name} is held by {holder}, who has not renewed it for {}: nobody leads", seconds(age)),
-            "see that the manager runs and reaches the API server; whoever starts next takes over by itself",
+            format!("{name} is held by {holder}, which has not renewed it for {}: no replica leads", seconds(age)),
+            "check that the manager runs and reaches the API server; the next replica that starts takes over",
         ),
     }
 }
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!((fresh.severity, &*fresh.text), (Severity::Ok, "kube-system/x is held by a_1, renewed 2 s ago"));
         let old = judged("a_1", "2026-01-01T00:00:00.000000Z");
         assert_eq!(old.severity, Severity::Warning);
-        assert!(old.text.contains("not renewed it for 10 min: nobody leads"), "{}", old.text);
+        assert!(old.text.contains("not renewed it for 10 min: no replica leads"), "{}", old.text);
         assert!(judged("", "2026-01-01T00:09:58.000000Z").text.contains("held by nobody"));
         let ahead = judged("a_1", "2026-01-01T00:10:05.000000Z");
         assert_eq!(ahead.severity, Severity::Ok, "its clock is ahead");

@@ -54,7 +54,7 @@ pub(super) async fn check(
     if findings.is_empty() {
         let others = match count - nodes.len() {
             0 => String::new(),
-            others => format!("; {others} more are another provider's, or going"),
+            others => format!("; {others} more belong to another provider, or are being deleted"),
         };
         report.add(Finding::ok(
             "nodes",
@@ -103,7 +103,7 @@ fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>], has_failed
             true if has_failed => {
                 Finding::warning("nodes", format!("{whose}: not checked, because the cloud does not answer"), remedy)
             }
-            true => Finding::failure("nodes", format!("{whose}: the cloud could not be asked: {error}"), remedy),
+            true => Finding::failure("nodes", format!("{whose}: the lookup in the cloud failed: {error}"), remedy),
             false => Finding::failure("nodes", format!("{whose}: {error}"), remedy),
         }
     };
@@ -134,7 +134,7 @@ fn judge(node: &Node, state: &InstanceState, now: Timestamp) -> Option<Finding> 
                     "{name} has a machine, but waits for its initialisation for {} (taint {TAINT_UNINITIALIZED})",
                     seconds(age)
                 ),
-                "see that a manager leads (lease) and runs cloud-node-controller, and look at the Node's events",
+                "check that a manager leads (lease) and runs cloud-node-controller, and read the Node's events",
             )
         }),
         InstanceState::Present { shutdown: Some(true), .. } => Some(Finding::warning(
@@ -160,7 +160,7 @@ pub(super) fn add_some(mut findings: Vec<Finding>, what: &str, report: &mut Find
     findings.truncate(SHOWN);
     report.extend(findings);
     if let Some(severity) = severity {
-        let rest = Finding::warning(check, format!("{more} more {what} have something wrong"), "mend these first");
+        let rest = Finding::warning(check, format!("{more} more {what} have problems"), "fix these first");
         report.add(Finding { severity, ..rest });
     }
 }
@@ -218,7 +218,7 @@ mod tests {
         let told = |answers: &[Result<InstanceState>], has_failed| -> Vec<_> {
             unanswered(&nodes, answers, has_failed).into_iter().map(|it| (it.severity, it.text)).collect()
         };
-        let lost = "c: the cloud could not be asked: GET / was not answered: timed out".to_owned();
+        let lost = "c: the lookup in the cloud failed: GET / was not answered: timed out".to_owned();
         let failed = (Severity::Failure, "a, b, e: 503".to_owned());
         assert_eq!(told(&answers, false), [failed.clone(), (Severity::Failure, lost)]);
         let unchecked = "c: not checked, because the cloud does not answer".to_owned();

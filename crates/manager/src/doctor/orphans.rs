@@ -31,15 +31,16 @@ pub(super) async fn check(
         Ok(found) if found.is_supported => add_some(judge(&found), "orphans", report),
         Ok(_) => {}
         Err(_) => {
-            let text = format!("what deleted Services left could not be listed within {} s", deadline.as_secs());
-            report.add(Finding::warning("orphans", text, "give more time with --timeout"));
+            let text =
+                format!("resources of deleted Services and Nodes could not be listed within {} s", deadline.as_secs());
+            report.add(Finding::warning("orphans", text, "raise --timeout"));
         }
     }
 }
 
 fn judge(found: &OrphanReport) -> Vec<Finding> {
     if let Some(error) = found.errors.first() {
-        return vec![Finding::warning("orphans", error.clone(), "look at what else fails here")];
+        return vec![Finding::warning("orphans", error.clone(), "fix the other failures in this report first")];
     }
     if found.orphans.is_empty() {
         return vec![Finding::ok("orphans", "no load balancer of a deleted Service is left")];
@@ -51,5 +52,5 @@ fn finding(Orphan { resource, .. }: &Orphan, now: Timestamp) -> Finding {
     let age = resource.created.map(|created| Duration::try_from(now.duration_since(created)).unwrap_or_default());
     let age = age.map(|age| format!(", created {} ago", seconds(age))).unwrap_or_default();
     let text = format!("{resource} carries owner tags of this cluster, and its owner no longer exists{age}");
-    Finding::warning("orphans", text, "list such with the subcommand orphans, and delete them with orphans --delete")
+    Finding::warning("orphans", text, "run the subcommand orphans to list them, and orphans --delete to delete them")
 }

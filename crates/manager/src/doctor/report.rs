@@ -69,7 +69,7 @@ impl Lines {
         let remedy = match remedy.as_ref().filter(|remedy| !remedy.is_empty()) {
             None => String::new(),
             Some(remedy) if self.remedies.insert(remedy.clone()) => format!("; {remedy}"),
-            Some(_) => "; what to do is said above".to_owned(),
+            Some(_) => "; remedy as above".to_owned(),
         };
         // Texts from elsewhere may have line breaks; a finding is one line.
         let said = format!("{text}{remedy}");
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(
             text(&Report { findings }),
             "warn  nodes: a; start the instance\n\
-             warn  nodes: b; what to do is said above\n\
+             warn  nodes: b; remedy as above\n\
              0 failures, 2 warnings, 0 ok. Nothing was changed.\n"
         );
     }

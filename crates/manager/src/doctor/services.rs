@@ -55,7 +55,7 @@ fn judge(service: &Service, options: &ServiceOptions, now: Timestamp) -> Option<
     let what = match operation {
         Operation::Ensure if is_pending => format!("{name} has no address for {}", seconds(waits)),
         Operation::Ensure => format!("{name}: its load balancer could not be brought up to date"),
-        _ => format!("{name} waits for the end of its load balancer for {}", seconds(waits)),
+        _ => format!("{name} has waited for the deletion of its load balancer for {}", seconds(waits)),
     };
     if let Some(condition) = condition(service).filter(|condition| condition.status == "False") {
         let text = format!("{what}: {}", condition.reason);
@@ -64,8 +64,8 @@ fn judge(service: &Service, options: &ServiceOptions, now: Timestamp) -> Option<
     (is_pending && operation != Operation::Nothing && waits > LONG).then(|| {
         Finding::warning(
             "services",
-            format!("{what}, and no reason is written on it"),
-            "see that a manager leads (lease) and runs service-lb-controller, and look at the Service's events",
+            format!("{what}, and no condition says why"),
+            "check that a manager leads (lease) and runs service-lb-controller, and read the Service's events",
         )
     })
 }
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(judged(|_| {}), None);
         assert_eq!(judged(|it| it["spec"]["loadBalancerClass"] = json!("other")), None);
         let pending = |it: &mut Value| it["status"] = json!({});
-        assert_eq!(judged(pending).unwrap(), "default/web has no address for 11 min, and no reason is written on it");
+        assert_eq!(judged(pending).unwrap(), "default/web has no address for 11 min, and no condition says why");
         let with_reason = |it: &mut Value| it["status"] = json!({"conditions": failed});
         assert_eq!(judged(with_reason).unwrap(), "default/web has no address for 11 min: QuotaExceeded");
         assert!(
@@ -119,6 +119,6 @@ mod tests {
         };
         assert_eq!(judged(young), None);
         let deleted = |it: &mut Value| it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
-        assert!(judged(deleted).unwrap().starts_with("default/web waits for the end of its load balancer for 10 min"));
+        assert!(judged(deleted).unwrap().contains("has waited for the deletion of its load balancer for 10 min"));
     }
 }

@@ -28,7 +28,7 @@ impl Reader<'_> {
                     Leader::Leads { holder: holder.to_owned(), renewed }
                 }
                 Some((holder, renewed, _)) => Leader::Nobody(format!(
-                    "lease {namespace}/{name} is held by {holder}, who has not renewed it for {}",
+                    "lease {namespace}/{name} is held by {holder}, which has not renewed it for {}",
                     seconds(renewed)
                 )),
                 None => Leader::Nobody(format!("lease {namespace}/{name} is held by nobody")),

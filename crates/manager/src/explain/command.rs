@@ -24,9 +24,9 @@ use crate::{logging, start};
 
 const COMMAND: ReportCommand = ReportCommand {
     name: super::SUBCOMMAND,
-    about: "Tells why a Node or Service is as it is: what Kubernetes and the cloud have, what waits or is held and since when, \
-            what would change next, and what to do. It changes nothing. Name the object as `node NAME`, `service NAME` or \
-            `service NAMESPACE/NAME`.",
+    about: "Explains the state of a Node or Service: its objects in Kubernetes and in the cloud, the reason why it \
+            waits or is held and since when, the next changes, and the remedy. explain is read-only. Name the object \
+            as `node NAME`, `service NAME` or `service NAMESPACE/NAME`.",
     after_help: "Exit code: 0 nothing waits and nothing would change, 2 something does, 1 error (the object does not exist, or \
                  something could not be read; the rest is printed all the same).\n\
                  JSON: {\"version\": 1, \"kind\", \"namespace\", \"name\", \"exists\", \"causes\": [{\"state\", \"waits\", \"since\", \

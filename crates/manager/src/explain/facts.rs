@@ -124,7 +124,7 @@ pub(super) enum Balancers {
     Described(Vec<LoadBalancerDescription>),
     /// The provider describes no load balancers: only the addresses of an existing load balancer are known.
     Found(Option<Vec<String>>),
-    /// The cloud could not be asked.
+    /// The request to the cloud failed.
     Failed(String),
     /// The cloud was not asked.
     NotAsked,

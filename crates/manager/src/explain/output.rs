@@ -94,7 +94,7 @@ fn why(it: &Explanation, page: &mut Page) {
         if !cause.detail.is_empty() {
             page.line(4, &cause.detail);
         }
-        // The text of a condition includes the advice already.
+        // The message of a condition includes the advice already.
         let is_said = cause.detail.contains(cause.state.advice()) || cause.detail.contains("A person must act");
         if !is_said {
             page.line(4, &format!("To do: {}", cause.state.advice()));

@@ -29,7 +29,7 @@ pub struct Explanation {
     pub kubernetes: Vec<Row>,
     /// The object in the cloud, as rows.
     pub cloud: Vec<Row>,
-    /// Load balancers that belong to the Service, or that stand in the way of its own.
+    /// Load balancers that belong to the Service, or whose name or ID conflicts with the Service's own.
     pub balancers: Vec<LoadBalancerDescription>,
     /// Claims of other controllers on the object or on its resources.
     pub claims: Vec<String>,

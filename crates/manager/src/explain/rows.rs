@@ -54,7 +54,7 @@ pub(super) fn of_service(it: &ServiceFacts, service: &Service) -> Vec<Row> {
         false => name,
     };
     let excluded = it.excluded.iter().take(NAMED).map(|(node, why)| format!("not {node}: {why}"));
-    let more = it.excluded.len().checked_sub(NAMED + 1).map(|more| format!("and {} more that cannot", more + 1));
+    let more = it.excluded.len().checked_sub(NAMED + 1).map(|more| format!("and {} more Nodes", more + 1));
     let count = match it.targets {
         1 => "1 Node can be a target".to_owned(),
         count => format!("{count} Nodes can be targets"),
@@ -141,7 +141,7 @@ pub(super) fn of_machine(it: &NodeFacts) -> Vec<Row> {
     };
     rows.extend(it.named.iter().map(|id| Row::of("Of this name", [id])));
     if let Some(routes) = &it.routes {
-        let none = routes.is_empty().then(|| "none leads to it".to_owned());
+        let none = routes.is_empty().then(|| "no route leads to the Node".to_owned());
         rows.push(Row::of("Routes", routes.iter().cloned().chain(none)));
     }
     rows

@@ -56,25 +56,25 @@ macro_rules! states {
 states! {
     // States of both kinds.
     NobodyLeads, Waits, "No manager leads, so nothing is synced.",
-        "Start the manager, or look into the log of the one that runs; `doctor` tells more.";
+        "Start the manager, or read the log of the running one; `doctor` finds the cause.";
     ControllerOff, Waits, "The controller for this object is not selected with these flags.",
         "Give `explain` the flags of the manager; if they are the same, change --controllers.";
-    CapabilityMissing, Waits, "The cloud provider has nothing to offer for this object.",
+    CapabilityMissing, Waits, "The cloud provider does not support this kind of object.",
         "Check --cloud-provider.";
-    CloudUnreachable, Waits, "The cloud could not be asked.",
+    CloudUnreachable, Waits, "The cloud did not answer, or refused the request.",
         "Read the cloud's answer; `doctor` checks the credential and the connection.";
 
     // States of Services.
-    NotALoadBalancer, Informs, "The Service does not ask for a load balancer.",
-        "Set spec.type to LoadBalancer if it shall have one.";
+    NotALoadBalancer, Informs, "The Service is not of type LoadBalancer.",
+        "Set spec.type to LoadBalancer if the Service shall have a load balancer.";
     OtherClass, Waits, "The Service belongs to another controller: its class is not one of this manager's.",
-        "Ask the controller of that class; or name the class in --load-balancer-classes.";
+        "See the events and the log of that class's controller, or add the class to --load-balancer-classes.";
     LeftOnOtherClass, Waits, "A load balancer of this manager is left on a Service of another class.",
-        "Nothing: it is deleted once the Service has not shown its address for some minutes.";
+        "Wait: the load balancer is deleted some minutes after its address is gone from the Service's status.";
     ImplementedElsewhere, Informs, "The provider says that another controller runs this load balancer.",
-        "Ask that controller.";
+        "See the events and the log of that controller.";
     NotWorkedOnYet, Waits, "No manager has worked on the Service yet: it has neither finalizer nor condition.",
-        "See that a manager leads and runs service-lb-controller with the same classes.";
+        "Check that a manager leads, and that it runs service-lb-controller with the same classes.";
     NoNodes, Waits, "No Node can be a target of the load balancer.",
         "A target must be initialised, and neither excluded nor about to be removed.";
     EnsureFailed, Waits, "The last sync failed; it is retried with growing pauses of at most 5 minutes.",
@@ -85,36 +85,38 @@ states! {
         "Wait. Nothing is wrong unless it lasts much longer than usual.";
     DeletionIsBusy, Waits, "The cloud is at work on the deletion, or asked for a pause.",
         "Wait. Nothing is wrong unless it lasts much longer than usual.";
-    DeletionBlocked, Waits, "The load balancer cannot be deleted, and that does not heal by itself.",
-        "Remove the cause that the error names; or annotate the Service with ccm-rs/abandon-load-balancer=true to let it \
-         go and leave the load balancer in the cloud.";
-    Protected, Waits, "The load balancer is locked or protected, and that does not heal by itself.",
+    DeletionBlocked, Waits, "The load balancer cannot be deleted, and retries do not help.",
+        "Remove the cause that the error names; or annotate the Service with ccm-rs/abandon-load-balancer=true to \
+         delete the Service and leave the load balancer in the cloud.";
+    Protected, Waits, "The load balancer is locked or protected; retries do not help.",
         "Lift the lock or protection in the cloud.";
-    Unauthorized, Waits, "The cloud refuses the credential, and that does not heal by itself.",
+    Unauthorized, Waits, "The cloud refuses the credential; retries do not help.",
         "Give the cloud controller manager a valid credential that may do this; see its configuration.";
-    QuotaExceeded, Waits, "A quota of the cloud is used up, and that does not heal by itself.",
-        "Free something or have the limit raised in the cloud.";
-    Invalid, Waits, "The Service asks for something that is not possible, and that does not heal by itself.",
-        "Change what is named here, on this service or in the cloud.";
+    QuotaExceeded, Waits, "A quota of the cloud is used up; retries do not help.",
+        "Delete unused resources or have the quota raised in the cloud.";
+    Invalid, Waits, "The cloud cannot do what the Service's spec or annotations request; retries do not help.",
+        "Correct what the error names, in this Service or in the cloud.";
     SyncFailed, Waits, "The last sync failed.",
         "If it lasts, remove the cause that the error names.";
     ForeignOwner, Waits, "A load balancer of another owner stands where the Service's own would be; it is left alone.",
-        "Decide whose it is; the text says how to hand it over.";
+        "Decide which Service owns the load balancer; the message says how to transfer it.";
     TargetsNotUpdated, Waits, "The targets of the load balancer could not be changed; that is retried.",
         "If it lasts, remove the cause that the error names.";
     TargetsUnhealthy, Informs, "The cloud reports targets of the load balancer as unhealthy, so they get no traffic.",
         "Look at the Nodes behind them, and at the Pods and the health check of the Service.";
     FinalizerHeld, Waits, "The Service is being deleted, and the finalizer stays until its load balancer is deleted.",
         "Wait. Removing the finalizer by hand leaves the load balancer in the cloud.";
-    OtherFinalizers, Waits, "The Service is being deleted and waits for finalizers of others.",
-        "Ask their owners; this manager has nothing left to do.";
-    ForeignFinalizer, Waits, "The Service is being deleted; its load balancer, and the finalizer, are another controller's.",
-        "Ask the controller of its class.";
-    Abandoning, Informs, "The Service is being let go without its load balancer, as ccm-rs/abandon-load-balancer asks.",
+    OtherFinalizers, Waits, "The Service is being deleted and waits for finalizers of other controllers.",
+        "Check the controllers of these finalizers; this manager has removed its own.";
+    ForeignFinalizer, Waits, "The Service is being deleted; its load balancer and the finalizer belong to another \
+                              controller.",
+        "See the events and the log of its class's controller.";
+    Abandoning, Informs, "The Service is being deleted without its load balancer, as ccm-rs/abandon-load-balancer \
+                          requests.",
         "Delete the load balancer in the cloud if nothing else uses it.";
-    Abandoned, Informs, "The Service was let go without its load balancer, as ccm-rs/abandon-load-balancer asked.",
+    Abandoned, Informs, "The Service was deleted without its load balancer, as ccm-rs/abandon-load-balancer requested.",
         "Delete the load balancer in the cloud if nothing else uses it.";
-    Drifted, Informs, "The load balancer differs from what the Service asks for, and is left as it is.",
+    Drifted, Informs, "The load balancer differs from the Service's spec and is not repaired.",
         "Change the Service, or run the manager with --load-balancer-drift=repair.";
     ServiceVanished, Waits, "The Service vanished from the API without being deleted, so its load balancer is kept.",
         "Check the API server and its storage. If the Service is really gone and was not alone, delete the load balancer in the \
@@ -137,12 +139,12 @@ states! {
     AmbiguousIdentity, Waits, "Name and provider ID of the Node do not name exactly one machine.",
         "Rename one of the machines, or correct the kubelet's --provider-id.";
     OtherProvider, Informs, "The Node belongs to another cloud provider, and is left alone.",
-        "Ask the controller of that provider.";
+        "See the log of that provider's controller manager.";
     MachineMissing, Waits, "The cloud has no such machine, but the kubelet reports the Node as ready, so the Node is kept.",
         "Check that the credential is for the right project. If the machine is really gone, the Node turns not ready by itself.";
     DeletionAhead, Waits, "The machine no longer exists; the Node is deleted once a second read confirms that.",
-        "Wait. If the machine does exist, check the credential's project at once.";
-    DeletionHeld, Waits, "The Node would be deleted, and is kept.",
+        "Wait. If the machine does exist, check now that the credential is for its project.";
+    DeletionHeld, Waits, "The deletion of the Node is held.",
         "If the machine does exist, check the credential and its project; otherwise wait, or delete the Node by hand.";
     DeletionRefused, Waits, "The API server refused to delete the Node.",
         "Remove the cause that the error names.";
@@ -153,11 +155,11 @@ states! {
     NotReady, Waits, "The Node is not ready although the cloud has its machine and reports it as running.",
         "Look at the kubelet and the network of that machine: kubectl describe node shows the condition.";
     Terminating, Waits, "The Node is being deleted and waits for finalizers.",
-        "Ask the owners of the finalizers; this manager has none on Nodes.";
+        "Check the controllers of the finalizers; this manager sets none on Nodes.";
     NodeVanished, Waits, "The Node vanished from the API together with others, and is kept as a target until that is confirmed.",
         "Check the API server and its storage.";
     LabelsLeftOut, Informs, "The cloud gives the Node labels that the API does not accept.",
-        "Rename them in the cloud.";
+        "Rename the labels in the cloud.";
     ExcludedFromLifecycle, Informs, "A label keeps the Node from being deleted or tainted because of its machine.",
         "Remove node.kubernetes.io/exclude-from-lifecycle-management if that is not intended.";
     ExcludedFromLoadBalancers, Informs, "A label keeps the Node out of load balancers.",
@@ -180,10 +182,10 @@ states! {
         "Look for another controller, or another cluster, that manages the same routes.";
     PodCidrOutside, Informs, "A Pod CIDR of the Node lies outside --cluster-cidr: its route is never deleted.",
         "Correct --cluster-cidr.";
-    RoutesUnknown, Waits, "The cloud's routes are not known or not believed, so none is changed.",
+    RoutesUnknown, Waits, "The cloud's routes cannot be listed, or the list is not trusted, so no route is changed.",
         "Remove the cause that the error names.";
     NetworkUnavailable, Waits, "Another component reports the Node's network as unavailable.",
-        "Ask the network plug-in that the reason names.";
+        "Check the network plug-in that the reason names.";
 }
 
 impl State {
@@ -277,10 +279,10 @@ impl State {
             | Self::InitializationFailed
             | Self::RouteFailed
             | Self::RouteStays
-            | Self::RouteContested => Some("when the next try is: only the leading manager has it, in its memory"),
-            Self::DeletionHeld | Self::ServiceVanished | Self::NodeVanished | Self::LeftOnOtherClass => Some(
-                "how long it is still held: the leading manager counts in its memory, from its own start at the latest",
-            ),
+            | Self::RouteContested => Some("the time of the next retry, which only the leading manager knows"),
+            Self::DeletionHeld | Self::ServiceVanished | Self::NodeVanished | Self::LeftOnOtherClass => {
+                Some("the end of the hold, which only the leading manager knows")
+            }
             _ => None,
         }
     }

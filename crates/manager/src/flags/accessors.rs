@@ -165,14 +165,15 @@ impl Flags {
         self.given.values().get(name).map(String::as_str)
     }
 
-    /// Returns all values of `--user-agent`, which are added to requests to the cloud.
+    /// Returns all values of `--user-agent`, which the provider appends to the `User-Agent` of its requests to the
+    /// cloud.
     #[must_use]
     pub fn cloud_user_agent(&self) -> Vec<String> {
         let given = self.value(USER_AGENT).filter(|_| self.given.has(USER_AGENT)).unwrap_or_default();
         given.split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Returns the flags of the cloud's Go cloud-controller-manager that are set and that its provider reads.
+    /// Returns the vendor flags that are set and that this provider reads, such as `--linodego-debug`, by name.
     #[must_use]
     pub fn cloud_flags(&self) -> Environment {
         let given = provider_flags::all()
@@ -187,7 +188,7 @@ impl Flags {
         self.cloud.cloud_provider == "linode"
     }
 
-    /// Returns `true` if the cloud's provider is asked to tag instances.
+    /// Returns `true` if `--controllers` selects the tagging of instances, which only provider `aws` does.
     pub(super) fn has_tagging(&self) -> bool {
         self.cloud.cloud_provider == "aws" && self.controllers.reserved().any(|name| name == TAGGING)
     }

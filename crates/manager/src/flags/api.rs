@@ -11,11 +11,12 @@ use super::values::{PathFlag, duration, go_bool, go_float, go_int, path};
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Generic")]
 pub struct ApiFlags {
-    /// Requests per second to the API server, for each client. Without this flag there is no limit: the API server's
-    /// priority and fairness decides, and the clients obey its 429 answers.
+    /// Maximum number of requests per second to the API server, for each client. Without this flag there is no limit:
+    /// the API server throttles with API Priority and Fairness, and the clients respect its 429 responses.
     #[arg(long, value_parser = go_float)]
     pub kube_api_qps: Option<f32>,
-    /// Burst of requests if --kube-api-qps sets a limit; 30 by default.
+    /// Number of requests above --kube-api-qps that a client may send at once; 30 by default. No effect without
+    /// --kube-api-qps.
     #[arg(long, value_parser = go_int)]
     pub kube_api_burst: Option<i32>,
     /// Accepted with any value: requests to the API server always use JSON.
@@ -24,7 +25,7 @@ pub struct ApiFlags {
     /// Interval of full resyncs of all objects, multiplied by a random factor from 1 to 2.
     #[arg(long, default_value = "12h0m0s", value_parser = duration)]
     pub min_resync_period: GoDuration,
-    /// Use a ServiceAccount of its own in kube-system for each controller, instead of this process's identity.
+    /// Use a separate ServiceAccount in kube-system for each controller, instead of the identity of the process.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub use_service_account_credentials: bool,
 }
@@ -39,7 +40,7 @@ pub struct MiscFlags {
     /// URL of the API server; overrides the kubeconfig's.
     #[arg(long, default_value = "", value_name = "URL")]
     pub master: String,
-    /// Interval between passes over the addresses of all Nodes.
+    /// Interval between updates of the addresses of all Nodes from the cloud.
     #[arg(long, default_value = "5m0s", value_parser = duration)]
     pub node_status_update_frequency: GoDuration,
 }

@@ -24,7 +24,7 @@ pub struct AuthenticationFlags {
     /// Start even if ConfigMap kube-system/extension-apiserver-authentication cannot be read.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub authentication_tolerate_lookup_failure: bool,
-    /// Time that the authentication of a bearer token is cached; negative to disable the cache.
+    /// Time for which the result of a bearer token's authentication is cached; 0 or negative to disable the cache.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub authentication_token_webhook_cache_ttl: GoDuration,
     /// CA bundle for client certificates, instead of the ConfigMap's.
@@ -33,7 +33,7 @@ pub struct AuthenticationFlags {
     /// CA bundle of the front proxy; the --requestheader flags take effect only with it.
     #[arg(long, default_value = "", value_parser = path())]
     pub requestheader_client_ca_file: PathFlag,
-    /// Common names that the front proxy may present; any if empty.
+    /// Common names of client certificates that the front proxy may present; any if empty.
     #[arg(long, default_value = "", value_parser = list)]
     pub requestheader_allowed_names: Vec<List>,
     /// Headers with the user's name; the first header present is used.

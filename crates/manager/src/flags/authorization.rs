@@ -17,10 +17,10 @@ pub struct AuthorizationFlags {
     /// so include /healthz if probes need it.
     #[arg(long, default_value = "/healthz,/readyz,/livez", value_parser = list)]
     pub authorization_always_allow_paths: Vec<List>,
-    /// Time that the permission of a caller is cached.
+    /// Time for which the answer that a caller is allowed is cached.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub authorization_webhook_cache_authorized_ttl: GoDuration,
-    /// Time that the refusal of a caller is cached.
+    /// Time for which the answer that a caller is denied is cached.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub authorization_webhook_cache_unauthorized_ttl: GoDuration,
 }

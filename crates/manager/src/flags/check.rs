@@ -14,9 +14,10 @@ const SECTION: &str = "Check";
 const CONCERNED: [&str; 6] =
     ["cloud-provider", "cloud-config", "load-balancer-classes", "default-load-balancer", "v", "help"];
 
-const ABOUT: &str = "Finds mistakes in Services of type LoadBalancer that are in files: unknown annotations, values and ports that \
-                     the provider does not take, annotations that contradict each other. Needs no cluster, no network and no \
-                     credential; without --cloud-config or the provider's variables, its defaults hold.";
+const ABOUT: &str = "Finds mistakes in manifests of Services of type LoadBalancer: unknown annotations, values and \
+                     ports that the provider does not accept, annotations that contradict each other. Needs no \
+                     cluster, no network and no credential; without --cloud-config or the provider's variables, the \
+                     provider's defaults apply.";
 const AFTER_HELP: &str = "\
 Exit code: 0 nothing to correct (there may be warnings), 1 errors (with --strict also warnings), 2 input that cannot be used.
 JSON: {\"version\": 1, \"provider\", \"findings\": [{\"file\", \"line\", \"document\", \"service\", \"severity\": \"error|warning\", \

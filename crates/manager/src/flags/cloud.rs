@@ -41,8 +41,8 @@ pub struct CloudFlags {
     /// Configuration file of the provider.
     #[arg(long, default_value = "", value_parser = path())]
     pub cloud_config: PathFlag,
-    /// Reaction to a change of that file: reload passes it to the provider (a provider that cannot reload is not
-    /// restarted, which is logged), exit ends the process with code 0, ignore does nothing.
+    /// Reaction to a change of the file of --cloud-config: reload passes it to the provider (if the provider cannot
+    /// reload, a warning is logged), exit ends the process with code 0, ignore does nothing.
     #[arg(long, default_value = "reload", value_name = "WHAT", value_parser = str::parse::<OnCloudConfigChange>)]
     pub cloud_config_change: OnCloudConfigChange,
     /// Name of the cluster; part of the names of cloud resources, so it must not change.

@@ -59,7 +59,7 @@ fn by_type(argument: Arg) -> Arg {
     }
 }
 
-/// Lets a Boolean flag stand without a value (FLAG-2).
+/// Allows a Boolean flag without a value, which means `true` (FLAG-2).
 fn switch(argument: Arg) -> Arg {
     argument.num_args(0..=1).require_equals(true).default_missing_value("true")
 }

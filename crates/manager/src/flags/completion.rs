@@ -56,12 +56,12 @@ fn described(program: &Program) -> Command {
     })
 }
 
-/// Returns the flags that are offered: not those that are only accepted.
+/// Returns the flags to complete: all except hidden ones, which are accepted for compatibility only.
 fn offered(command: &Command) -> Vec<Arg> {
     command.get_arguments().filter(|flag| !flag.is_hide_set()).cloned().collect()
 }
 
-/// Offers the values of a flag that has few.
+/// Adds the fixed values of a flag to its completion.
 fn with_values(flag: Arg, program: &Program) -> Arg {
     let name = flag.get_long().unwrap_or_default();
     let values = VALUES.into_iter().find(|(flag, _)| *flag == name).map(|(_, values)| values.to_vec());

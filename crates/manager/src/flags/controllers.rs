@@ -36,17 +36,17 @@ pub struct ControllersFlags {
     /// persistent-volume-label-controller).
     #[arg(long, default_value = "*", value_parser = list)]
     pub controllers: Vec<List>,
-    /// Pause after starting each controller, times a random factor from 1 to 2.
+    /// Pause after the start of each controller, multiplied by a random factor from 1 to 2.
     #[arg(long, default_value = "0s", value_parser = duration)]
     pub controller_start_interval: GoDuration,
-    /// Optional behaviour, as NAME=true|false, separated by commas.
+    /// Feature gates to set, as NAME=true|false, separated by commas.
     #[arg(long, value_name = "MAP", value_parser = str::parse::<FeatureGates>)]
     pub feature_gates: Vec<FeatureGates>,
     /// Explain in events and conditions why an object is pending.
     #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub explain: bool,
-    /// Time that work in progress may take to finish at a shutdown, before the lease is released. Must be shorter than
-    /// the Pod's termination grace period.
+    /// Maximum time to wait at a shutdown for work in progress before the lease is released. Must be shorter than the
+    /// Pod's terminationGracePeriodSeconds.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub shutdown_timeout: GoDuration,
 }

@@ -58,12 +58,17 @@ pub const GATES: [Gate; 8] = [
         GATE_WATCH_BASED_ROUTES,
         Stage::Alpha,
         false,
-        "true: routes follow the Nodes' events, without a period; false: always at the period. Unset: events, and the \
-         period after a change.",
+        "true: routes are compared after Node events only; false: at a fixed interval only. Unset: after Node events, \
+         within --route-reconciliation-period.",
     ),
     gate(GATE_WEBHOOK, Stage::Alpha, false, "Admission webhooks may be served: those of --webhooks."),
     gate(GATE_RELEASE_LEASE, Stage::Alpha, false, "Set to false: the lease is not handed over at a graceful stop."),
-    gate(GATE_LOGGING_ALPHA, Stage::Alpha, false, "Permits --log-text-split-stream and its kin."),
+    gate(
+        GATE_LOGGING_ALPHA,
+        Stage::Alpha,
+        false,
+        "Permits the flags --log-{text,json}-split-stream and --log-{text,json}-info-buffer-size.",
+    ),
     gate(GATE_LOGGING_BETA, Stage::Beta, true, "Permits --logging-format=json."),
     gate(GATE_UID_HEADER, Stage::Beta, true, "Permits --requestheader-uid-headers."),
 ];

@@ -13,7 +13,8 @@ use super::gates::FeatureGates;
 use super::values::List;
 use super::{historic, provider_flags};
 
-/// The flags that are set on the command line. Declares the flags that are accepted without effect.
+/// Names and values of the flags on the command line. Its clap implementation declares the historic and the vendor
+/// flags.
 #[derive(Clone, Default, PartialEq)]
 pub struct Given {
     /// Names of the flags that are set.

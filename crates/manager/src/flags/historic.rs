@@ -1,4 +1,5 @@
-//! Flags that former cloud controller managers had. They are accepted so that old manifests still start (P-41).
+//! Flags that older cloud controller managers had. This program accepts them so that it starts with old manifests
+//! (P-41).
 
 use clap::{Arg, ArgAction};
 

@@ -42,7 +42,7 @@ impl NodeFlags {
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Cloud-node-lifecycle-controller")]
 pub struct LifecycleFlags {
-    /// Interval between passes over all Nodes that are not ready.
+    /// Interval at which the machines of all Nodes that are not ready are looked up in the cloud.
     #[arg(long, default_value = "5s", value_parser = duration, help_heading = "Generic")]
     pub node_monitor_period: GoDuration,
     /// Delete Nodes whose machine no longer exists: on, dry-run (log only) or off.
@@ -52,10 +52,12 @@ pub struct LifecycleFlags {
     /// machine, and no mass deletion is suspected.
     #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub node_deletion_guard: bool,
-    /// Share of Nodes without a machine above which a mass deletion is suspected and held.
+    /// Share of Nodes without a machine, from 0 to 1, above which a mass deletion is suspected and held. Also applies
+    /// to Services that vanish from the API.
     #[arg(long, default_value = "0.5")]
     pub node_deletion_guard_share: f64,
-    /// Time that a suspected mass deletion must last before Nodes are deleted.
+    /// Time that a suspected mass deletion must last before Nodes are deleted. Also applies to load balancers of
+    /// Services that vanish from the API.
     #[arg(long, default_value = "5m0s", value_parser = duration)]
     pub node_deletion_guard_delay: GoDuration,
 }

@@ -69,14 +69,14 @@ impl Flags {
 
     /// Returns notices about flags that are set and have no effect.
     fn inert_flags(&self) -> Vec<String> {
-        let ranges = "kube-controller-manager gives Nodes their Pod ranges";
+        let ranges = "kube-controller-manager assigns Pod CIDRs to Nodes";
         let table = [
             ("allocate-node-cidrs", self.route.allocate_node_cidrs && !self.has_node_ipam(), ranges),
             ("cidr-allocator-type", self.given.has("cidr-allocator-type"), ranges),
             (
                 "external-cloud-volume-plugin",
                 !self.cloud.external_cloud_volume_plugin.is_empty(),
-                "volumes are the CSI drivers' work",
+                "CSI drivers manage volumes",
             ),
             (
                 "contention-profiling",
@@ -110,7 +110,7 @@ impl Flags {
         let mut risks = self.authentication.warnings();
         let reserved = self.controllers.reserved().filter(|name| !(*name == TAGGING && self.has_tagging()));
         risks.extend(reserved.map(|name| {
-            format!("--controllers: {name} is no controller of this program; it is accepted for existing manifests")
+            format!("--controllers: this program has no controller {name}; the name is accepted for existing manifests")
         }));
         if self.serving().port != 0 {
             risks.extend(self.authorization.warnings());

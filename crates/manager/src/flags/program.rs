@@ -22,7 +22,7 @@ pub struct VendorFlag {
     pub secret: bool,
 }
 
-/// The program under its name, with the defaults for that name.
+/// Name of the program, and the defaults and flags that depend on it.
 ///
 /// A vendor who embeds the manager sets a name and defaults (APP-171):
 ///
@@ -169,7 +169,7 @@ impl Program {
         self
     }
 
-    /// Sets a function that changes the flags after they are parsed and before they are validated (FLAG-16).
+    /// Sets a function that changes the flags between parsing and validation (FLAG-16).
     #[must_use]
     pub fn adjusted(mut self, adjust: impl Fn(&mut Flags) + Send + Sync + 'static) -> Self {
         self.adjust = Some(Arc::new(adjust));

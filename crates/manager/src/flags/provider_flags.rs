@@ -1,4 +1,5 @@
-//! Flags that only some vendors' programs have. They are accepted so that their manifests start unchanged (FLAG-70).
+//! Flags that only some vendors' programs have. This program accepts these flags so that it starts with those vendors'
+//! manifests unchanged (FLAG-70).
 
 use super::historic::Kind;
 

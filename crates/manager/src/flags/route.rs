@@ -17,15 +17,16 @@ pub struct RouteFlags {
     /// Create routes to the Nodes' Pod CIDRs in the cloud, if the provider supports routes; requires --cluster-cidr.
     #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub configure_cloud_routes: bool,
-    /// Assign Pod CIDRs to Nodes, on linode. No effect on other clouds, where kube-controller-manager assigns them.
+    /// Assign Pod CIDRs to Nodes, with --cloud-provider=linode only. On other clouds kube-controller-manager assigns
+    /// them.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub allocate_node_cidrs: bool,
-    /// Accepted without effect, like --allocate-node-cidrs.
+    /// Accepted without effect: kube-controller-manager assigns Pod CIDRs.
     #[arg(long, default_value = "RangeAllocator", value_name = "TYPE")]
     pub cidr_allocator_type: String,
     /// Maximum time between a change and the next comparison of routes. Without changes, routes are compared every five
-    /// minutes; with the feature gate CloudControllerManagerWatchBasedRoutesReconciliation=false always at this
-    /// interval, with =true never.
+    /// minutes. With the feature gate CloudControllerManagerWatchBasedRoutesReconciliation=false, routes are compared
+    /// at this interval; with =true, this flag has no effect.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub route_reconciliation_period: GoDuration,
 }

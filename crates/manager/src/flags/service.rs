@@ -19,7 +19,7 @@ pub struct ServiceFlags {
     /// Handle Services without a spec.loadBalancerClass.
     #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub default_load_balancer: bool,
-    /// Interval between checks of all load balancers for drift, multiplied by a random factor; 0 disables the checks.
+    /// Interval between two checks of a load balancer for drift, varied by up to a tenth; 0 disables the checks.
     #[arg(long, default_value = "0s", value_parser = duration)]
     pub load_balancer_drift_check_period: GoDuration,
     /// Reaction to drift of a load balancer: report (with an event) or repair.

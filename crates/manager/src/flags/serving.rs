@@ -24,10 +24,10 @@ pub struct SecureServingFlags {
     /// Directory of a generated certificate; empty to keep it in memory. Not used with --tls-cert-file.
     #[arg(long, default_value = "", value_parser = path())]
     pub cert_dir: PathFlag,
-    /// Serving certificate, leaf first, then its chain; reloaded when it changes.
+    /// File with the serving certificate, leaf first, then its chain, in PEM; reloaded when the file changes.
     #[arg(long, default_value = "", value_parser = path())]
     pub tls_cert_file: PathFlag,
-    /// Private key of --tls-cert-file.
+    /// File with the private key of --tls-cert-file, in PEM.
     #[arg(long, default_value = "", value_parser = path())]
     pub tls_private_key_file: PathFlag,
     /// Additional certificate as CERT,KEY[:NAME,...], for these server names or those in the certificate; repeat for
@@ -52,7 +52,7 @@ pub struct SecureServingFlags {
     /// Let several processes listen on the port (SO_REUSEPORT).
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub permit_port_sharing: bool,
-    /// Listen on an address that is still in use by a connection that ends (SO_REUSEADDR).
+    /// Listen on an address even if closing connections still use it (SO_REUSEADDR).
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub permit_address_sharing: bool,
 }

@@ -4,11 +4,11 @@ use super::KUBERNETES_VERSION;
 
 /// Names and descriptions of the subcommands.
 pub(super) const SUBCOMMANDS: &[(&str, &str)] = &[
-    ("plan", "print what would change, without changing it"),
-    ("check", "print mistakes in Services that are in files, without a cluster or a cloud"),
-    ("doctor", "check this installation, and print what is wrong and what to do"),
-    ("explain", "tell why a Node or Service is as it is: explain node NAME, explain service NAME"),
-    ("orphans", "list what the cloud has left of deleted Services and Nodes, and delete it on demand"),
+    ("plan", "print the changes that the manager would make, without making them"),
+    ("check", "find mistakes in Service manifests, without a cluster or a cloud"),
+    ("doctor", "check this installation, and print each problem with its remedy"),
+    ("explain", "explain the state of a Node or Service: explain node NAME, explain service NAME"),
+    ("orphans", "list resources in the cloud whose Service or Node was deleted, and delete them on demand"),
     #[cfg(feature = "demo")]
     ("demo", "run a whole cluster and cloud in this process"),
     ("version", "print the versions of this program and of Kubernetes"),

@@ -121,7 +121,7 @@ pub struct WebhookServingFlags {
     /// Like --tls-cert-file, for the webhooks.
     #[arg(long, default_value = "", value_parser = path())]
     pub webhook_tls_cert_file: PathFlag,
-    /// Private key of --webhook-tls-cert-file.
+    /// File with the private key of --webhook-tls-cert-file, in PEM.
     #[arg(long, default_value = "", value_parser = path())]
     pub webhook_tls_private_key_file: PathFlag,
     /// Like --tls-sni-cert-key, for the webhooks.

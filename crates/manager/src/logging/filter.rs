@@ -32,7 +32,7 @@ impl Filter {
         if metadata.is_span() {
             return false;
         }
-        // The record reports each attempt without the server's name; this program explains the failure instead.
+        // kube_client logs each failed attempt without the server's name; this program logs an explanation instead.
         if metadata.target() == "kube_client::client::builder" && self.highest(metadata) < DEBUG {
             return false;
         }

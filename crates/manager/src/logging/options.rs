@@ -96,11 +96,11 @@ pub struct Streams {
     pub info_buffer_size: usize,
 }
 
-/// Verbosity of some source files: `pattern=N,…`, the first pattern that fits counts.
+/// Verbosity of some source files: `pattern=N,…`. The first matching pattern applies.
 ///
-/// A pattern (`*` and `?` as in a shell) is compared with the file's name without `.rs` and with each part of the
-/// module's path; one with a `::` in it with the whole path, one with a `/` with the whole path of the file. It can only
-/// raise the verbosity that `-v` gives.
+/// A pattern (`*` and `?` as in a shell) is matched against the file name without `.rs` and against each part of the
+/// module path. A pattern with `::` is matched against the whole module path, a pattern with `/` against the whole file
+/// path. Patterns can only raise the verbosity of `-v`.
 ///
 /// ```
 /// use manager::logging::Vmodule;

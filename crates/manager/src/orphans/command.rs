@@ -43,7 +43,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
         Parsed::Wrong(text) => return wrong(&text),
     };
     if flags.delete && flags.report.output == Output::Json && !flags.yes {
-        return wrong("--delete with --output=json asks nobody: add --yes");
+        return wrong("--delete with --output=json cannot ask for confirmation: add --yes");
     }
     logging::init_for_output(flags.report.flags.verbosity);
     block_on(async { run(&flags, providers).await.unwrap_or_else(|error| failed(&flags, paragraph(&error))) })
@@ -158,7 +158,7 @@ async fn delete_all(client: &Client, provider: &dyn CloudProvider, report: &mut 
     let signalled = stop.clone();
     let signals = tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
-            eprintln!("stopping after the deletion that is under way; a second signal ends it at once");
+            eprintln!("stopping after the deletion in progress; a second signal ends the process at once");
             signalled.cancel();
         }
         if tokio::signal::ctrl_c().await.is_ok() {

@@ -15,8 +15,8 @@ use crate::start::cluster_of;
 /// Timeout of one deletion. Clouds take minutes to delete some load balancers.
 const DEADLINE: Duration = Duration::from_secs(15 * 60);
 
-/// Deletes the deletable orphans of a report, up to the first failure or until `stop`. `client` is used for reads only;
-/// `ended` is called with each orphan when its result is known. Nothing is deleted if the report has errors.
+/// Deletes the deletable orphans of a report one after the other, until the first failure or `stop`. Deletes nothing if
+/// the report has errors. `client` is used for reads only; `ended` is called with each orphan and its result.
 pub async fn delete(
     client: &Client,
     provider: &dyn CloudProvider,

@@ -30,15 +30,15 @@ impl Owners {
     pub(super) async fn read(client: &Client, has_routes: bool) -> Result<Self, String> {
         let services = list::<Service>(client).await?;
         if services.is_empty() {
-            return Err(
-                "the API server lists no Service at all, not even default/kubernetes: nothing is concluded from \
-                        that; check that --kubeconfig leads to the cluster itself"
-                    .to_owned(),
-            );
+            return Err("the API server lists no Service at all, not even default/kubernetes, so nothing is treated \
+                        as an orphan; check that --kubeconfig leads to the right cluster"
+                .to_owned());
         }
         let nodes = if has_routes { list::<Node>(client).await? } else { Vec::new() };
         if has_routes && nodes.is_empty() {
-            return Err("the API server lists no Nodes: nothing is concluded about routes from that".to_owned());
+            return Err("the API server lists no Nodes, so no route is treated as an orphan; check that --kubeconfig \
+                        leads to the right cluster"
+                .to_owned());
         }
         Ok(Self::new(services, &nodes))
     }

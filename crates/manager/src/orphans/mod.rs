@@ -1,7 +1,7 @@
 //! Resources in the cloud that have owner tags of the cluster, but whose owner in Kubernetes no longer exists.
 //!
-//! The running manager counts orphaned load balancers from data that it has read anyway (`watch`);
-//! `cloud-controller-manager orphans` lists orphaned load balancers and routes, and deletes them on demand.
+//! The running manager counts orphaned load balancers from its caches (`watch`); `cloud-controller-manager orphans`
+//! lists orphaned load balancers and routes, and deletes them on demand.
 //!
 //! # Certainty
 //!

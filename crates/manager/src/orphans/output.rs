@@ -148,14 +148,14 @@ fn list_one(text: &mut String, report: &OrphanReport, Orphan { resource, state }
         line("addresses", &resource.addresses.join(", "));
     }
     if !resource.auxiliaries.is_empty() {
-        line("goes along", &resource.auxiliaries.join(", "));
+        line("auxiliaries", &resource.auxiliaries.join(", "));
     }
     text.push('\n');
 }
 
 fn owner(resource: &OwnedResource) -> String {
     match (&resource.owner, &resource.owner_name) {
-        (Owner::Unnamed, _) => "none is named".to_owned(),
+        (Owner::Unnamed, _) => "not named in the owner tags".to_owned(),
         (Owner::Service(uid), Some(name)) => format!("Service {name} with UID {uid}, which no longer exists"),
         (Owner::Service(uid), None) => format!("Service with UID {uid}, which no longer exists"),
         (Owner::PodCidr(cidr), _) => format!("Node with Pod CIDR {cidr}, which no longer exists"),
@@ -169,9 +169,9 @@ pub(super) fn ended(state: &OrphanState) -> String {
         OrphanState::Kept(reason) => format!("kept: {reason}"),
         OrphanState::Deleted => "deleted".to_owned(),
         OrphanState::Released => "released: its owner tags are removed".to_owned(),
-        OrphanState::NotFound => "no longer existed".to_owned(),
+        OrphanState::NotFound => "already deleted".to_owned(),
         OrphanState::Failed(error) => format!("not deleted: {error}"),
-        OrphanState::NotTried => "not deleted: the deletion ended before".to_owned(),
+        OrphanState::NotTried => "not deleted: the run ended earlier".to_owned(),
     }
 }
 

@@ -9,10 +9,11 @@ use runtime::cache::Cache;
 use runtime::loops::sliding;
 use tokio_util::sync::CancellationToken;
 
-/// Interval of counts. A count costs no request, because the load balancers were read for other reasons.
+/// Interval between two counts.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
 
-/// The load balancers of a cluster whose Service no longer exists, according to data that was read for other reasons.
+/// Counter of load balancers whose Service no longer exists. Uses the Service cache and the provider's cached list, so
+/// a count sends no request.
 pub(crate) struct Orphans {
     provider: Arc<dyn CloudProvider>,
     cluster: Cluster,

@@ -19,9 +19,10 @@ pub struct Features {
     pub election: Option<Election>,
     /// Value of the flag `--use-service-account-credentials`.
     pub service_account_credentials: bool,
-    /// Callers of the secure port are authenticated and authorised by the API server: the port is not 0.
+    /// If set, the API server authenticates and authorizes callers of the secure port: `--secure-port` is not 0.
     pub caller_reviews: bool,
-    /// The ConfigMap `extension-apiserver-authentication` is read: not with `--authentication-skip-lookup`.
+    /// If set, the ConfigMap `extension-apiserver-authentication` is read, which `--authentication-skip-lookup`
+    /// prevents.
     pub authentication_lookup: bool,
     /// Value of `--authentication-tolerate-lookup-failure`: an unreadable ConfigMap is only a warning.
     pub tolerate_lookup_failure: bool,
@@ -34,7 +35,7 @@ pub struct Election {
     pub namespace: String,
     /// Names of the leases: `--leader-elect-resource-name` and, with leader migration, the lease of the migration.
     pub leases: Vec<String>,
-    /// If set, candidates watch the lease where they are permitted to (D-13).
+    /// If set, candidates watch the lease if RBAC permits (D-13).
     pub watch: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Permissions at the Kubernetes API: what the selected features need, as data, and whether the identity has it (DEP-31).
 //!
-//! [`needed`] is the one list: the self-check at start, `doctor` and the test that compares our manifests with it all
-//! read it. It holds what this program sends and no more; what a reference role grants beyond that is not missed.
+//! [`needed`] lists every permission. The self-check at the start, `doctor` and the test of the manifests use this
+//! list. The list has only the requests that this program sends; the roles of the Go programs may grant more.
 //!
 //! ```
 //! use cloud_provider::names::{NODE_CONTROLLER, SERVICE_CONTROLLER};

@@ -41,7 +41,7 @@ fn process(features: &Features, rules: &mut Vec<Rule>) {
         let why = "the volume controller works on PersistentVolumes";
         rules.push(Rule::cluster("D-14", "persistentvolumes", &["list", "watch"], why));
     }
-    let why = "its UID tells this cluster's cloud resources from another's; without it the name has to do";
+    let why = "its UID identifies this cluster in the cloud; without it, only the cluster name does";
     rules.push(Rule::cluster("D-11", "namespaces", &["get"], why).named([KUBE_SYSTEM]).optional());
     let why = "waiting for the API server";
     rules.push(
@@ -60,10 +60,10 @@ fn election(features: &Features, rules: &mut Vec<Rule>) {
         Rule { scope, namespace: election.namespace.clone(), ..rule }
     };
     // RBAC cannot restrict "create" to object names.
-    rules.push(lease(&["create"], "the first election makes the lease"));
+    rules.push(lease(&["create"], "the first leader election creates the lease"));
     rules.push(lease(&["get", "update"], "election").named(&election.leases).vital());
     if election.watch {
-        let why = "a standby sees at once that the lease is free; without it, it asks every few seconds";
+        let why = "a standby notices a free lease at once; without the permission, it polls every few seconds";
         rules.push(Rule { id: "D-13", ..lease(&["watch"], why).named(&election.leases).optional() });
     }
     rules.push(Rule::cluster("DEP-2", "events", &["create", "patch"], "events of the election").optional());
@@ -139,7 +139,7 @@ fn controller(names: ControllerNames) -> Vec<Rule> {
                 "DEP-22",
                 "services",
                 &["get"],
-                "a Service that the cache does not show any more; without it, it is looked for in a list",
+                "reading a Service that left the cache; without the permission, all Services are listed",
             )
             .optional(),
             Rule::cluster(

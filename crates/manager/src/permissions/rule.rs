@@ -37,7 +37,7 @@ impl fmt::Display for Identity {
 /// An RBAC rule that the program needs, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Id of the project's rule that asks for the permission, such as `DEP-20`.
+    /// ID of the rule in docs/rules that requires the permission, such as `DEP-20`.
     pub id: &'static str,
     /// Identity that needs the permission.
     pub identity: Identity,
@@ -55,7 +55,7 @@ pub struct Rule {
     pub names: Vec<String>,
     /// Short reason why the permission is needed.
     pub why: &'static str,
-    /// If set, nothing works without the permission; otherwise one feature does not work.
+    /// If set, the manager cannot work at all without the permission; otherwise only one feature fails.
     pub vital: bool,
     /// If set, everything works without the permission, but less well.
     pub optional: bool,

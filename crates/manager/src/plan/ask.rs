@@ -1,5 +1,5 @@
-//! Calls to the provider with a deadline, so that a hanging or panicking provider costs one answer and not the whole
-//! plan.
+//! Calls to the provider with a deadline. If the provider hangs or panics, the plan lacks one answer instead of failing
+//! as a whole.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;

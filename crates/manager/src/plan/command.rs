@@ -19,8 +19,8 @@ use crate::{logging, start};
 
 const COMMAND: ReportCommand = ReportCommand {
     name: super::SUBCOMMAND,
-    about: "Tells what the cloud controller manager would change in Kubernetes and in the cloud if it ran with \
-                     these flags, and changes nothing.",
+    about: "Prints the changes that the cloud controller manager would make in Kubernetes and in the cloud with \
+                     these flags. plan is read-only.",
     after_help: "Exit code: 0 nothing to do, 2 changes, 1 error (of one object too; the rest is printed all the same).\n\
                           JSON: {\"version\": 1, \"provider\", \"cluster\", \"objects\": [{\"kind\", \"namespace\", \"name\", \
                           \"steps\": [{\"side\", \"action\", \"what\", \"detail\"}], \"notes\", \"errors\"}], \"notes\", \

@@ -39,7 +39,7 @@ pub(super) async fn ask_cloud(
     if provider.instances().is_none() {
         report
             .notes
-            .push(format!("cloud provider {:?} has no machines to offer: Nodes stay as they are", provider.name()));
+            .push(format!("cloud provider {:?} does not support instances: Nodes are not changed", provider.name()));
         return None;
     }
     let want = if node { Want::METADATA } else { Want::EXISTENCE };
@@ -95,8 +95,8 @@ pub(super) fn plan(
 
 fn gone_text(settings: &Settings) -> &'static str {
     match settings.options.lifecycle.guard {
-        Some(_) => "its machine is gone; deleted once a second read confirms it",
-        None => "its machine is gone",
+        Some(_) => "its machine no longer exists; deleted once a second read confirms this",
+        None => "its machine no longer exists",
     }
 }
 
@@ -109,7 +109,7 @@ fn ahead(plan: &mut ObjectPlan, outlook: &Outlook) {
         }
         Outlook::Untaint => plan.kubernetes(PlanAction::Delete, format!("taint {TAINT_SHUTDOWN}"), "it is ready"),
         Outlook::Held(held) => {
-            plan.notes.push(format!("it is kept although the cloud does not show its machine: {held}"));
+            plan.notes.push(format!("the Node is kept although its machine is not found: {held}"));
         }
     }
 }

@@ -12,7 +12,7 @@ use tower::{BoxError, service_fn};
 /// Maximum number of objects per page. The client also limits the size of a page in bytes.
 const PAGE: u32 = 500;
 
-/// Returns a client that refuses, before sending, every request that is not a read, including events.
+/// Returns a client that refuses every request that is not a read, including events, before it is sent.
 pub(super) fn read_only(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let guarded = service_fn(move |request: Request<Body>| {
@@ -25,7 +25,7 @@ pub(super) fn read_only(client: Client) -> Client {
 async fn forward(client: Client, request: Request<Body>) -> Result<Response<Body>, BoxError> {
     if ![Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method()) {
         let (method, path) = (request.method(), request.uri().path());
-        return Err(format!("{method} {path} is not sent: a plan changes nothing").into());
+        return Err(format!("{method} {path} is not sent: this subcommand is read-only").into());
     }
     Ok(client.send(request).await?)
 }

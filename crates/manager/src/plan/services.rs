@@ -40,7 +40,7 @@ pub(super) async fn plan(
     if !ours.is_empty() && !balancers.has_plans() {
         let name = provider.name();
         report.notes.push(format!(
-            "cloud provider {name:?} makes no plans: of a load balancer that exists nobody knows whether it would change"
+            "cloud provider {name:?} does not support plans: changes of existing load balancers are not shown"
         ));
     }
     let targets = TargetSet::eligible(nodes);
@@ -94,7 +94,7 @@ async fn of_one(
             Ok(())
         }
         Operation::Nothing => {
-            plan.notes.push("it is being deleted and lacks the finalizer: nothing is added to it".to_owned());
+            plan.notes.push("it is being deleted and lacks the finalizer, so no load balancer is created".to_owned());
             Ok(())
         }
     }

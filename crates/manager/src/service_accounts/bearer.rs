@@ -32,10 +32,7 @@ async fn send(below: Client, source: Arc<TokenSource>, mut request: Request<Body
     let Some(mut request) = again.filter(|_| token.lifetime().may_be_outdated(Instant::now())) else {
         return Ok(answer);
     };
-    tracing::debug!(
-        account = source.account().name(),
-        "the API server does not know the token any more, asking for a new one"
-    );
+    tracing::debug!(account = source.account().name(), "the API server refused the token, requesting a new one");
     request.headers_mut().insert(AUTHORIZATION, source.token().await?.header());
     Ok(below.send(request).await?)
 }

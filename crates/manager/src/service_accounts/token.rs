@@ -24,7 +24,7 @@ pub(super) struct Lifetime {
     end: Instant,
 }
 
-/// The action that a token's age calls for.
+/// Action that follows from the age of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// The token is valid and not due for renewal.

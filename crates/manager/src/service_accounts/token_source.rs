@@ -137,7 +137,8 @@ impl TokenSource {
             Err(error) => {
                 let old = state.token.as_mut().filter(|token| token.lifetime.need(now) == Need::Renew);
                 if let Some(old) = old {
-                    tracing::warn!(%error, "the service account's token cannot be renewed; the old one is good for a while");
+                    tracing::warn!(%error, "cannot renew the service account's token; the current one stays in use \
+                                            until it expires");
                     old.lifetime = old.lifetime.postponed(now);
                     return Ok(old.clone());
                 }

@@ -15,7 +15,7 @@ use crate::series::{
     CLOUD_REQUEST_DURATION, CLOUD_REQUEST_ERRORS, CLOUD_THROTTLED,
 };
 
-/// Label value that stands for all operations above the limit (MET-41).
+/// Label value of all operations beyond the limit of distinct label values (MET-41).
 const OTHER: &str = "other";
 /// HTTP status "Too Many Requests".
 const THROTTLED: u16 = 429;
@@ -101,7 +101,7 @@ impl CloudMetrics for Cloud {
         let made;
         let operation = match self.operation(operation) {
             Some(known) => known,
-            // Rare: the provider uses IDs as label values.
+            // Occurs only if the provider uses IDs as label values.
             None => {
                 made = Arc::new(self.make(OTHER));
                 made

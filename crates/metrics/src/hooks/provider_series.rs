@@ -9,15 +9,15 @@ use prometheus::{CounterVec, GaugeVec, HistogramVec};
 use crate::registry::Registry;
 use crate::resolved::Resolved;
 
-/// Label value that stands for all label values above the limit (MET-41).
+/// Label value that replaces further label values once a series has 256 children (MET-41).
 const OTHER: &str = "other";
 
 /// The series of a provider.
 pub(crate) struct OwnSeries {
     registry: Registry,
     known: Resolved<&'static str, Kept>,
-    /// Families by name. The lock registers a series once even if two threads record its first value at the same time.
-    /// `None` if the name or the labels are invalid.
+    /// Registered families by name; `None` if the name or the labels are invalid. The lock ensures that a series is
+    /// registered only once if two threads record its first value at the same time.
     made: Mutex<HashMap<&'static str, Option<Family>>>,
 }
 

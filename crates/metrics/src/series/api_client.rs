@@ -20,5 +20,5 @@ table!(API_CLIENT {
     RESPONSE_SIZE = Series::histogram("rest_client_response_size_bytes", SIZES).by(&["verb", "host"]).from(Use)
         .help("Size of a response's body, without watches, in bytes.");
     REQUEST_RETRIES = Series::counter("rest_client_request_retries_total").by(&["code", "verb", "host"]).from(Use)
-        .help("Requests that were retried because the response asked for it.");
+        .help("Requests that were retried because of the response (429, 503 or 504).");
 });

@@ -165,7 +165,7 @@ pub struct Row {
     pub default: Unset,
     /// The variable or key that applies if nothing is set.
     pub fallback: Option<&'static str>,
-    /// If set, the default is accepted or is no value: for a test of the provider.
+    /// If set, the default is a valid value, or there is none. A provider's test checks that it is always set.
     pub default_is_accepted: bool,
     /// Deprecated names of the setting.
     pub aliases: &'static [&'static str],

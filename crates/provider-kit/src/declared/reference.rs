@@ -41,7 +41,7 @@ fn meaning(row: &Row) -> String {
         _ = write!(out, " Formerly `{alias}`.");
     }
     if row.if_wrong == IfWrong::Warn {
-        out.push_str(" Another value is a warning, and the default holds.");
+        out.push_str(" An invalid value causes a warning, and the default applies.");
     }
     out
 }

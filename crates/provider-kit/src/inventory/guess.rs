@@ -6,9 +6,9 @@ use cloud_provider::{Node, Result};
 use super::{Inventory, MachineSource, Snapshot};
 use crate::transport::Priority;
 
-/// Returns a Node's system UUID in the form of machine IDs, for clouds that use one as the other. Some firmware has the
-/// bytes of the first three groups in reverse order: both forms are returned, the literal one first. Empty if the Node
-/// has no system UUID.
+/// Returns a Node's system UUID in the form of machine IDs, for clouds whose machines have their ID as system UUID.
+/// Some firmware has the bytes of the first three groups in reverse order: both forms are returned, the literal one
+/// first. Empty if the Node has no system UUID.
 ///
 /// ```
 /// use cloud_provider::Node;

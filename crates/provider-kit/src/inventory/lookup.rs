@@ -13,8 +13,9 @@ use crate::transport::Priority;
 
 /// The number of single reads that are prepared at a time, because a mode may need thousands.
 const PREPARED_READS: usize = 256;
-/// The number of machines that are missing in a list without proof and are read one by one in a lookup; the others
-/// follow in the next lookups.
+/// The maximum number of machines per lookup that a list lacks without [proving their
+/// absence](MachineSource::lists_prove_absence), and that are therefore read one by one. The others follow in the next
+/// lookups.
 const CONFIRMATIONS: usize = 50;
 /// The number of Nodes of a lookup for which the closest names are searched: each costs a comparison with all machines.
 const HINTS: usize = 8;
@@ -148,8 +149,8 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         open
     }
 
-    /// Answers for machines that are in the snapshot, and returns the questions that stay open. `trusted`: the snapshot
-    /// was requested after the lookup began.
+    /// Answers for machines that are in the snapshot, and returns the questions that stay open. `trusted` is set if the
+    /// snapshot was requested after the lookup began.
     fn answer_those_in<'n>(
         &mut self,
         snapshot: &Arc<Snapshot<S::Machine>>,
@@ -216,7 +217,8 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                             doubtful.push(question);
                             continue;
                         }
-                        // The list is the proof; for a name, the text of the proof names the name.
+                        // The list proves the absence. For a name, the proof is of another form, because controllers
+                        // wait longer before they act on it.
                         (Ok(_), Key::Name(name)) => Ok(Gone::no_such_name(name)),
                         (gone, _) => gone,
                     };

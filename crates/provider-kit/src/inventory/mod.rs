@@ -8,7 +8,7 @@
 //!   that is not in the list is searched in the cloud.
 //! * A lookup that must be fresh is answered from requests that are sent after the call began. A list in flight does
 //!   not count; all callers that arrive meanwhile share the next one.
-//! * Few machines are read one by one, many with one list; the threshold is the number of pages of the last list.
+//! * A lookup of fewer machines than the last list had pages reads them one by one; a larger lookup reads a list.
 //! * A machine is *gone* if the cloud answers that it does not exist, or if a complete list that is not empty lacks it,
 //!   where such a list [is a proof](MachineSource::lists_prove_absence).
 //! * Nodes without a provider ID are matched by their firmware, where the cloud [allows it](MachineSource::guesses),
@@ -56,7 +56,7 @@ const SINGLE_READS_AT_FIRST: usize = 4;
 pub trait Machine: Send + Sync + 'static {
     /// Returns the machine's ID in the cloud, without a scheme.
     fn id(&self) -> &str;
-    /// Returns the name that a Node without a provider ID is matched by.
+    /// Returns the machine's name, which must equal the name of its Node if the Node has no provider ID.
     fn name(&self) -> &str;
     /// Returns `true` if the machine is shut down.
     fn is_shut_down(&self) -> bool;
@@ -94,13 +94,14 @@ pub trait MachineSource: Send + Sync + 'static {
         self.by_id(id, priority).await
     }
 
-    /// Returns `true` if a missing page would be noticed: the cloud announces a total, or has no pages. Otherwise, a
-    /// machine that a list lacks is read on its own before it counts as gone.
+    /// Returns `true` if a missing page would be noticed, because the cloud announces a total or has no pages. If
+    /// `false`, the default, a machine that a list lacks is read on its own before it counts as gone.
     fn lists_prove_absence(&self) -> bool {
         false
     }
 
-    /// Returns how many machines are read by themselves at the same time: more than a few where such reads share requests.
+    /// Returns how many single reads may be in flight at the same time; 8 by default. Return more if concurrent reads
+    /// share requests.
     fn concurrent_reads(&self) -> usize {
         8
     }
@@ -130,10 +131,10 @@ pub trait MachineSource: Send + Sync + 'static {
         false
     }
 
-    /// Returns the metadata that the machine gives its Node.
+    /// Returns the metadata of the machine, which is written to its Node.
     fn metadata(&self, machine: &Self::Machine, node: &Node) -> InstanceMetadata;
 
-    /// Returns the place where machines are searched, for messages: `project "demo"`.
+    /// Returns the project, account or region in which machines are searched, for messages: `project "demo"`.
     fn place(&self) -> String;
 }
 
@@ -190,7 +191,8 @@ struct State<M> {
     pages: Option<usize>,
     /// The Node that a machine was matched to: hash of the machine's ID → hash of the Node's UID.
     claims: HashMap<u64, u64>,
-    /// The number of single reads since the last list that a list would have saved, and the time of the last one.
+    /// The number of single reads since the last list, which one list would have replaced, and the time of the last
+    /// single read.
     spent: usize,
     spent_at: Option<Instant>,
     /// The number of machines that lists lacked and that were read on their own: the start of the next confirmations.
@@ -337,8 +339,8 @@ impl<S: MachineSource> Inventory<S> {
     }
 }
 
-/// Returns the priority of a lookup: a Node that waits for its initialization, and a Node that may have to be deleted,
-/// go first.
+/// Returns the priority of a lookup: [`Urgent`](Priority::Urgent) for the initialization of a Node and for a fresh
+/// check of existence, which may lead to a deletion; else [`Refresh`](Priority::Refresh).
 #[must_use]
 pub fn priority(want: Want) -> Priority {
     if want.metadata == WantMetadata::Full || (want.existence && want.fresh) {

@@ -8,7 +8,8 @@ use tokio::sync::watch;
 
 use crate::transport::Priority;
 
-/// The time for which a request in flight may take to be answered before it is sent again with a higher priority.
+/// The time that a request in flight gets to be answered after its urgency has risen, before it is sent again with the
+/// higher priority.
 const UNDER_WAY: Duration = Duration::from_millis(500);
 
 /// The urgency of a shared read: the urgency of its most urgent caller. Clones rise together.
@@ -44,7 +45,8 @@ impl Urgency {
         *self.0.borrow()
     }
 
-    /// Sends a request that changes nothing, and sends it again if its urgency rises while there is no answer.
+    /// Sends a read-only request. If the urgency rises before the answer, the request is sent again with the new
+    /// priority.
     pub async fn carry<T, F: Future<Output = T>>(&self, mut send: impl FnMut(Priority) -> F) -> T {
         let mut changes = self.0.subscribe();
         loop {

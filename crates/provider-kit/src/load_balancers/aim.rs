@@ -17,8 +17,8 @@ pub(super) enum Aim {
     Tagged,
     /// The load balancer is deleted.
     Deleted,
-    /// The load balancer is deleted, but not what [outlives](super::Options::outlives) it, because the Service keeps another
-    /// one.
+    /// The load balancer is deleted, except for parts that [outlive](super::Options::outlives) it, because the Service
+    /// keeps another load balancer.
     Superseded,
 }
 

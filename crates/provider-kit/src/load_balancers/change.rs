@@ -74,8 +74,8 @@ pub enum Applied {
     /// chooses an object of its own. Repetition is limited: a plan that comes out the same again is an error that names
     /// the differences.
     PlanAgain(Box<Actual>),
-    /// The load balancer was not found, or its fate is unknown; no operation is left. Nothing is left of it, if a
-    /// control read verifies that.
+    /// The load balancer was not found, so no operation is left. The engine counts it as deleted only after a control
+    /// read.
     Gone,
     /// The cloud confirmed the deletion; no operation is left, and no control read is needed.
     Removed,

@@ -213,8 +213,8 @@ pub enum Notice<'a> {
         /// The new load balancer.
         to: &'a Actual,
     },
-    /// Targets found no room in a pool with a [limit](Tree::limit). Reported once per run of the process, for as long
-    /// as they find none.
+    /// Targets were left out because their pool is at its [limit](Tree::limit). Reported once per run of the process,
+    /// and again after they were targets in between.
     TargetsLeftOut {
         /// The Service and the Nodes that may be targets.
         request: &'a LoadBalancerRequest<'a>,
@@ -236,8 +236,8 @@ pub struct Options {
     /// If set, an annotation in [`Published`] names the load balancer's ID, and the Service needs no other annotation
     /// for it.
     pub annotates_id: bool,
-    /// Returns `true` for parts that belong to the Service and not to one load balancer: they stay where one of two is
-    /// deleted.
+    /// Returns `true` for parts that belong to the Service rather than to one of its load balancers, such as a security
+    /// group: they stay if the Service keeps another load balancer.
     pub outlives: fn(&Part) -> bool,
     /// Settings of the load balancer itself that decide about its price, such as type and size; `orphans` shows them.
     pub price: &'static [&'static str],

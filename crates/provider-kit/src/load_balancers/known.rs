@@ -28,7 +28,8 @@ pub const SETTLING: Duration = Duration::from_secs(60);
 /// it right after.
 const RIGHT_BEFORE: Duration = Duration::from_secs(5);
 
-/// The time for which a deferred creation counts: nothing existed, and the cloud limited the rate of the creation.
+/// The time for which a deferred creation is remembered: the Service had no load balancer, and the cloud refused its
+/// creation because of the rate limit.
 const DEFERRED: Duration = Duration::from_secs(60 * 60);
 
 /// The time that a poll of one load balancer waits for other polls to join.
@@ -128,8 +129,8 @@ impl Known {
         }
     }
 
-    /// Returns the load balancers of a Service that is about to lose them. A read that is necessary is a certain one,
-    /// so that the deletion needs no further read; after a list it would.
+    /// Returns the load balancers of a Service that are to be deleted. If the cache is too old, they are read by name
+    /// and ID instead of by a list, because a deletion would need that certain read anyway.
     pub(super) async fn look_up_to_remove(&self, identity: &Identity<'_>) -> Result<Found> {
         let recalled = self.state().recall(identity);
         match recalled {
@@ -138,7 +139,8 @@ impl Known {
         }
     }
 
-    /// Returns the result of a certain read from a moment ago, unless there was none or something was changed since.
+    /// Returns the result of a certain read that is at most [`RIGHT_BEFORE`] old; `None` if there was none, or if the
+    /// load balancer was changed since.
     pub(super) async fn found_right_before(&self, identity: &Identity<'_>) -> Result<Option<Found>> {
         let found = self.state().found_right_before(identity);
         match found {

@@ -18,8 +18,8 @@ struct Memory {
 }
 
 impl LeftOut {
-    /// Stores the targets that find no room now, and returns the ones to report. `changes`: the load balancer is
-    /// changed.
+    /// Stores the targets that are left out now, and returns the ones to report. `changes` is set if the sync changes
+    /// the load balancer.
     pub(super) fn news(&self, uid: &str, pool: &str, left: Targets, changes: bool) -> Targets {
         let mut services = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pools = services.entry(uid.to_owned()).or_default();

@@ -1,7 +1,7 @@
 //! Load balancers for any cloud: ordered, idempotent operations that lead from the observed to the desired state.
 //!
 //! A provider describes its cloud in a [`LoadBalancerCloud`], with [`Resource`]s; [`Balancers`] implements
-//! [`LoadBalancers`](cloud_provider::LoadBalancers) on top of it. The engine takes care of:
+//! [`LoadBalancers`](cloud_provider::LoadBalancers) on top of it. This implementation, the *engine*, takes care of:
 //!
 //! * **Order.** [`plan`] compares two [`Tree`]s of [`Part`]s. The operations are safe at every step, and may be
 //!   interrupted after any of them: the next plan continues from there (INV-2). A plan after all operations is empty.
@@ -23,9 +23,9 @@
 //! * **Sharing.** A load balancer that several Services share ([`LoadBalancerCloud::lock`]) is changed for one Service
 //!   after the other, each time from its current state. The parts of other Services ([`Actual::foreign`]) stay, and the
 //!   desired state can be [fitted](LoadBalancerCloud::fit) to the observed one.
-//! * **Moves.** A Service may [request a load balancer](Naming::requested_id). The load balancer that it has serves on
-//!   until the requested one works and its address is on the Service; then the old one is deleted, as far as the
-//!   Service owns it.
+//! * **Moves.** A Service may [request a load balancer](Naming::requested_id). The old load balancer stays in use until
+//!   the requested one works and its address is in the Service's status; then the parts of the old one that the Service
+//!   owns are deleted.
 //! * **Targets.** The controller decides which Nodes are targets, and an empty set is applied. An unknown set is not
 //!   empty: see [`machine_ids`] (P-25).
 //!

@@ -339,9 +339,9 @@ pub struct Actual {
     /// Parts that belong to another owner, with the name of that owner. They stay, and with them the load balancer
     /// itself (INV-7).
     pub foreign: BTreeMap<Part, String>,
-    /// Owner tags of all who have parts in the load balancer, if all of them are known by owner tags. Needed for a
-    /// shared load balancer that has [failed](State::Failed) for good, so that no Service can leave it: it is deleted
-    /// when its last Service is.
+    /// Owner tags of all Services that share the load balancer; `None` if one of them has no owner tags. Used for a
+    /// shared load balancer that has [failed](State::Failed): its parts cannot be removed, so it is deleted as a whole
+    /// when the last of these Services is deleted.
     pub sharers: Option<Vec<OwnerTags>>,
     /// Time of creation, if the cloud shows it. For display only.
     pub created: Option<Timestamp>,

@@ -53,7 +53,7 @@ pub enum Operation {
 /// Returns the operations that lead from `actual` to `wanted`; empty if the states agree.
 ///
 /// 0. A surplus pool that no listener leads to is left over from an interrupted change: it is deleted before others are
-///    created, or each end of a process would leave one more.
+///    created. Otherwise, each process that is killed in between would leave one more.
 /// 1. In the order of [`Part`], missing parts are created and differing parts are changed. A pool gets its new targets
 ///    before it loses its old ones, and both before any listener is changed. So a listener never leads to a pool that
 ///    does not exist or has no targets yet, and a pool with targets before and after is never empty in between.

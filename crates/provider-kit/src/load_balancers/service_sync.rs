@@ -42,7 +42,7 @@ enum Phase {
     },
     /// The load balancer that counts is brought to the aim.
     Ensuring(Sorted),
-    /// The desired load balancer failed: the others serve on, with current targets.
+    /// The desired load balancer failed: the Service's other load balancers stay in use, and get the current targets.
     ServingOn {
         rest: IntoIter<Shared>,
         failure: Failure,
@@ -154,7 +154,7 @@ impl<'a> ServiceSync<'a> {
         }
         match found.for_changes().map(Option::<&Shared>::cloned) {
             Err(error) => self.not_ensured(&found, error.into()),
-            // There is nothing to move; the Service's own sync creates one.
+            // There is no load balancer whose targets could be set; a later `ensure` creates one.
             Ok(None) if self.aim == Aim::Targets => Action::Done(Ok(None)),
             Ok(actual) => match found.to_take_over().cloned() {
                 Some(free) => {
@@ -291,7 +291,8 @@ impl<'a> ServiceSync<'a> {
             }
             (Phase::Tagging { kept, surplus, rest }, Ok(_)) => self.tag_surplus(kept, surplus, rest),
             (Phase::DeletingSurplus { kept, rest }, Ok(_)) => self.read_surplus(kept, rest),
-            // A second failure in one sync is no accident: the next sync starts clean.
+            // A new load balancer that fails as well is not replaced again in this sync; the next sync starts from the
+            // state of the cloud.
             (Phase::DeletingFailed(failed), Ok(_)) if std::mem::replace(&mut self.has_replaced, true) => {
                 Action::Done(Err(failed_twice(&failed)))
             }

@@ -15,15 +15,16 @@ use crate::coalescer::Coalescer;
 /// The intervals and the timeout of polling.
 #[derive(Clone, Copy, Debug)]
 pub struct Polling {
-    /// Delay before the first poll.
+    /// Delay before the first poll; 250 ms by default.
     pub first: Duration,
     /// Factor between one delay and the next; 2 by default.
     pub growth: f64,
-    /// The longest delay between two polls.
+    /// The longest delay between two polls; 5 s by default.
     pub longest: Duration,
-    /// Timeout of the wait. Work that takes longer is polled again later, so that it does not hold a worker.
+    /// Timeout of the wait; 30 s by default. Then the caller gets a *retry after* error, so that slow work does not
+    /// occupy a worker.
     pub limit: Duration,
-    /// Delay after the timeout until the caller tries again.
+    /// Delay in that *retry after* error, after which the caller tries again; 10 s by default.
     pub come_back: Duration,
 }
 
@@ -134,7 +135,7 @@ impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
         Self { interval, patience: (Duration::from_secs(60), Duration::from_secs(10)), reads }
     }
 
-    /// Sets the timeout of a caller, one minute by default, and the time after which it tries again, 10 s by default.
+    /// Sets the timeout of a caller, one minute by default, and the delay in its *retry after* error, 10 s by default.
     #[must_use]
     pub fn patience(mut self, limit: Duration, come_back: Duration) -> Self {
         self.patience = (limit, come_back);
@@ -143,6 +144,7 @@ impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
 
     /// Waits until all operations have ended, for a limited time.
     ///
+    /// # Errors
     /// The error of the first operation that failed; *other* if the cloud does not know an operation; *retry after* on
     /// timeout; the error of reading the states.
     pub async fn wait(&self, ids: &[I]) -> Result<()> {

@@ -25,7 +25,7 @@ use crate::load_balancers::OwnerTags;
 pub struct CloudRoute {
     /// Name or ID in the cloud. Two routes of different names may be the same route.
     pub name: String,
-    /// Range of addresses that the route is for.
+    /// Destination of the route, as a CIDR.
     pub destination: String,
     /// Addresses that the route leads to.
     pub next_hops: Vec<String>,
@@ -36,7 +36,7 @@ pub struct CloudRoute {
     pub owner: Option<String>,
 }
 
-/// The destination of the traffic of a route.
+/// The machine to which a route leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Target {
     /// The Node that has one of the next hops among its addresses.
@@ -49,7 +49,7 @@ pub enum Target {
         /// Name that a Node without a provider ID is found by; may be empty.
         name: String,
     },
-    /// A machine of this ID, perhaps unknown and then empty, that no longer exists: the route is a black hole.
+    /// A machine that no longer exists, so the route is a black hole; with the machine's ID, empty if unknown.
     Gone(String),
 }
 
@@ -89,8 +89,8 @@ pub trait RouteCloud: Send + Sync + 'static {
         None
     }
 
-    /// Returns the next hops and the target of a new route to `node`: the first InternalIP of the destination's family,
-    /// unless overridden.
+    /// Returns the next hops and the target of a new route to `node`; by default, the first InternalIP of the
+    /// destination's IP family and [`Target::Address`].
     ///
     /// # Errors
     /// *Invalid* if no route can lead to the Node.
@@ -105,8 +105,9 @@ pub trait RouteCloud: Send + Sync + 'static {
         Ok((vec![hop.to_string()], Target::Address))
     }
 
-    /// Changes other objects that a route needs, such as the addresses that a port lets through, before the route
-    /// changes. Returns `true` if anything was changed: the opposite change reverts it if the route stays as it was.
+    /// Changes other objects that a route needs, such as the allowed addresses of a port, before the route is changed.
+    /// Returns `true` if anything was changed. If changing the route then fails, the method is called with the opposite
+    /// [`Change`], to revert it.
     ///
     /// # Errors
     /// The cloud's answer.

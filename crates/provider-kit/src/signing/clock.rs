@@ -7,7 +7,7 @@ use http::header::DATE;
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 
-/// A difference of clocks up to this is left alone, in seconds.
+/// The largest difference of clocks that is not corrected, in seconds.
 const TOLERANCE: i64 = 60;
 
 /// The time of the cloud, for signatures: the clock of this machine, corrected by the date of an answer that refused a signature.

@@ -88,7 +88,8 @@ pub struct Issued<T> {
     pub scope: String,
     /// Lifetime of the token, counted from the request.
     pub lifetime: Duration,
-    /// If set, a new token would live longer.
+    /// If set, the token is renewed some minutes before it expires. Not set if a new token would expire at the same
+    /// time. --
     pub is_renewable: bool,
 }
 
@@ -172,7 +173,8 @@ impl<I: Issuer> Tokens<I> {
         Arc::new(Reached { tokens: Arc::clone(self), access })
     }
 
-    /// The token to use after `refused` was not accepted: the one that took its place, or a new one.
+    /// Returns the token to use after a service has refused a token: the current one if it is another, or else a new
+    /// one. `refused` returns `true` for the token that was refused.
     ///
     /// # Errors
     /// Like [`current`](Self::current).
@@ -282,7 +284,7 @@ impl<I: Issuer> State<I> {
     }
 }
 
-/// A service that is accessed with the tokens.
+/// A session for a service that is accessed with the tokens.
 struct Reached<I: Issuer, F> {
     tokens: Arc<Tokens<I>>,
     access: F,

@@ -9,8 +9,9 @@ use tokio::time::Instant;
 use super::Priority;
 use super::failure::{LONGEST_PAUSE, Report};
 
-/// The distribution of the requests that a cloud allows. Unless a limit is [stated](Refill::Stated), no request is
-/// deferred until the cloud has reported how many are left (`RateLimit-Limit`, `-Remaining`, `-Reset`, also with `X-`).
+/// The distribution of the requests that a cloud's rate limit allows. Unless a limit is [stated](Refill::Stated), no
+/// request is deferred until the cloud has reported how many are left (`RateLimit-Limit`, `-Remaining`, `-Reset`, also
+/// with `X-`).
 ///
 /// | part of the limit | used by |
 /// |---|---|
@@ -71,12 +72,13 @@ const SLOWEST: f64 = 64.0;
 const RECOVERY: f64 = 0.95;
 
 impl Refill {
-    /// Returns a limit of this many requests each second, at least one, after this many at once.
+    /// Returns a limit of `rate` requests per second (0 counts as 1), with bursts of up to `burst` requests.
     pub fn per_second(rate: u32, burst: u32) -> Self {
         Self::Stated { interval: Duration::from_secs(1) / rate.max(1), burst: burst.max(1) }
     }
 
-    /// Returns a limit of this many requests each second, after this many at once, that shrinks after refusals.
+    /// Returns a limit of `rate` requests per second (0 counts as 1), with bursts of up to `burst` requests, that
+    /// shrinks after refusals.
     pub fn adaptive(rate: u32, burst: u32) -> Self {
         Self::Adaptive { interval: Duration::from_secs(1) / rate.max(1), burst: burst.max(1) }
     }

@@ -237,7 +237,7 @@ impl Call {
         self.operation.clone().unwrap_or_else(|| format!("{} {}", self.method, self.template))
     }
 
-    /// Returns method and path, for messages. Without the query, which may be long.
+    /// Returns method and path, for messages, without the query, which may be long.
     pub(super) fn place(&self) -> String {
         self.operation.clone().unwrap_or_else(|| format!("{} {}", self.method, self.path))
     }
@@ -315,10 +315,10 @@ impl Answer {
         self.read_as::<Json, T>()
     }
 
-    /// The body in another format, or its field that was [asked for](Call::inside).
+    /// Deserializes the body, or the field that was [selected](Call::inside), from another format.
     ///
     /// # Errors
-    /// *Other*, naming the route, if it is something else.
+    /// *Other*, naming the route, if the body has another form.
     pub fn read_as<F: Format, T: DeserializeOwned>(&self) -> Result<T> {
         match self.field {
             None => self.decoded::<F, _>(PhantomData),

@@ -21,8 +21,9 @@
 //! | 400, 422 | *invalid* | no |
 //! | 429, 413 with `Retry-After` | *rate limited*, and a pause for the whole client | yes: it was not applied |
 //! | 503 with `Retry-After` | an error with the [time to retry after](cloud_provider::Error::retry_after), and that pause for the whole client | if the call is idempotent |
-//! | no connection | *other* | yes: it was not sent |
-//! | 5xx, 408, no answer, timeout | *other* | if the call is idempotent; not before `Retry-After` |
+//! | no connection | *unanswered* | yes: it was not sent |
+//! | no answer, timeout | *unanswered* | if the call is idempotent |
+//! | 5xx, 408 | *other* | if the call is idempotent; not before `Retry-After` |
 //! | any with a body that is too long | by its status; *other* for a success | no |
 //! | any whose code means that it was [not applied](Builder::not_applied) | by its status | yes |
 //! | any whose code has its own [meaning](Transport::meaning) | that meaning | by its status |
@@ -172,8 +173,8 @@ impl Builder {
         self
     }
 
-    /// Reports each request to `own` as well, which records it under the names that the cloud's users know. Call it after
-    /// [`setup`](Self::setup).
+    /// Reports each request to `own` as well, which records it under the metric names of the cloud's Go cloud
+    /// controller manager. Call it after [`setup`](Self::setup).
     #[must_use]
     pub fn own_series(self, own: impl CloudMetrics + 'static) -> Self {
         let all = Arc::clone(&self.metrics);
@@ -203,8 +204,9 @@ impl Builder {
         self
     }
 
-    /// Declares which refusals mean that nothing was applied and that a retry soon may help, such as `locked`: these
-    /// calls are retried even if they are not idempotent. A 429 always is one.
+    /// Declares which refusals mean that nothing was applied and that a retry soon may help, such as `locked`:
+    /// `says_so` returns `true` for them. Refused calls of this kind are retried even if they are not idempotent. A 429
+    /// always counts as such a refusal.
     #[must_use]
     pub fn not_applied(mut self, says_so: fn(&Refusal) -> bool) -> Self {
         self.words.not_applied = says_so;
@@ -398,7 +400,8 @@ impl Transport {
         Builder { session: Some(session), ..Self::builder(String::new()) }
     }
 
-    /// Returns the same client for an API whose codes tell more than the status.
+    /// Returns the client with rules that map an API's error codes to errors, for codes that are more specific than the
+    /// HTTP status.
     ///
     /// ```
     /// use cloud_provider::Error;

@@ -21,20 +21,21 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Timeout of one attempt, including the body.
+    /// Timeout of one attempt, including the body; 30 s by default.
     pub timeout: Duration,
-    /// Maximum number of attempts, including the first.
+    /// Maximum number of attempts, including the first; 4 by default.
     pub tries: u32,
-    /// Timeout of one call with all its attempts and pauses. A call that would take longer fails at once.
+    /// Timeout of one call with all its attempts and pauses; 60 s by default. A call fails at once if the delay before
+    /// its next attempt would exceed the timeout.
     pub total: Duration,
-    /// Delay before the second attempt; doubled for each further one, and jittered.
+    /// Delay before the second attempt, 250 ms by default; doubled for each further one, and jittered.
     pub backoff: Duration,
-    /// The longest delay between two attempts, unless the cloud requests a longer one.
+    /// The longest delay between two attempts, unless the cloud requests a longer one; 10 s by default.
     pub longest_backoff: Duration,
     /// Jitter of the delays.
     pub jitter: Jitter,
-    /// The longest pause, or wait in the [budget](super::Budget), that a call waits for; a longer one is returned to
-    /// the caller, which schedules it.
+    /// The longest time that a call waits for the end of a pause or for the [budget](super::Budget); 10 s by default. A
+    /// call that would wait longer fails at once with the time to retry after.
     pub longest_pause: Duration,
 }
 

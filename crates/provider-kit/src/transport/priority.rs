@@ -10,7 +10,7 @@
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Refreshing reads of objects that are probably unchanged.
+    /// Periodic reads of objects that are probably unchanged.
     Refresh,
     /// Creation and change of load balancers and routes.
     #[default]

@@ -1,4 +1,5 @@
-//! XML, read into serde structs: the type says which elements are lists and which texts are numbers.
+//! A deserializer from XML to serde structs. The type of a field decides if its element is read as a list, a number or
+//! a text.
 
 use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::Event;
@@ -9,7 +10,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-/// Elements within elements, after which a body is taken for an attack.
+/// The maximum nesting depth of elements; a deeper body is refused, because it may be an attack on the parser.
 const DEEPEST: usize = 64;
 
 /// Reads the content of the root element.
@@ -31,7 +32,7 @@ pub(super) fn read<'a, S: DeserializeSeed<'a>>(body: &'a [u8], seed: S) -> Resul
         content.next()?;
     }
     let value = seed.deserialize(&mut content)?;
-    // What follows the result is of no interest, but a body that was cut off is no answer.
+    // The rest of the body is not used, but is read to its end, so that a body that was cut off is refused.
     if is_wrapped {
         content.skip()?;
     }

@@ -1,4 +1,5 @@
-//! Objects that a new list lacks all together are kept until a second list confirms it (INV-9, D-221).
+//! Hold on mass deletions: if a new list lacks many objects at once, they stay cached until a second list lacks them
+//! too (INV-9, D-221).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use tokio::time::Instant;
 pub struct HoldOptions {
     /// Share of the objects, from 0 to 1, that may go missing together without being held.
     pub share: f64,
-    /// Smallest number of objects of which `share` means anything.
+    /// Minimum number of cached objects for `share` to apply.
     pub smallest: usize,
     /// Time for which objects are held.
     pub delay: Duration,

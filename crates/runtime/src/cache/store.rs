@@ -41,7 +41,7 @@ struct Shared<T> {
 
 struct Slot<T> {
     object: Arc<T>,
-    /// The last list in which it was seen.
+    /// Number of the last list that contained the object.
     list: u32,
 }
 
@@ -53,12 +53,12 @@ struct Subscribers<T> {
     hold: Hold,
 }
 
-/// Changes by a complete list, in addition to those that subscribers receive.
+/// Result of a complete list: the objects that it put on hold or confirmed as deleted.
 #[derive(Debug)]
 pub(super) struct Listed<T> {
     /// Objects of the list.
     pub(super) present: usize,
-    /// Objects that it lacks and that are held from now on.
+    /// Objects that the list lacks and that are held from now on.
     pub(super) held: Vec<Arc<T>>,
     /// Objects that were held until now and are removed, because this list confirmed their deletion.
     pub(super) confirmed: Vec<Arc<T>>,
@@ -101,7 +101,7 @@ impl<T: Cached> Cache<T> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Creates a synced cache that holds the given objects; for tests, and for decisions over a fixed world.
+    /// Creates a synced cache with the given objects, for tests and for the subcommand `plan`.
     #[must_use]
     pub fn with(objects: impl IntoIterator<Item = T>) -> Self {
         let cache = Self::new();
@@ -196,7 +196,7 @@ impl<T: Cached> Cache<T> {
         }
     }
 
-    /// Tells every subscriber of every object, as a resync does.
+    /// Sends every object to every subscriber as an update, like a resync.
     pub fn resync(&self) {
         let subscribers = self.subscribers();
         for object in self.list() {
@@ -230,12 +230,12 @@ impl<T: Cached> Cache<T> {
         self.subscribers().hold.len()
     }
 
-    /// Returns the time at which what is held must be read again, if anything is.
+    /// Returns the time at which the held objects must be listed again; `None` if no object is held.
     pub(super) fn hold_ends(&self) -> Option<Instant> {
         self.subscribers().hold.ends()
     }
 
-    /// Completes a list: removes what was not in it, but for what is held.
+    /// Completes a list: removes the objects that the list lacks, except those that are held.
     pub(super) fn end_list(&self, now: Instant) -> Listed<T> {
         let mut subscribers = self.subscribers();
         let (list, was_synced) = (subscribers.list, self.is_synced());
@@ -245,7 +245,7 @@ impl<T: Cached> Cache<T> {
             let present = objects.len() - missing.len();
             (missing, present)
         });
-        // An object of a cache that was never complete is no loss that could be compared with anything.
+        // A cache that was never complete has no objects that could have been lost.
         let verdict = if was_synced { subscribers.hold.judge(now, missing, present) } else { missing.into() };
         let take = |key: &str| self.write(|objects| objects.remove(key)).map(|slot| slot.object);
         let confirmed: Vec<_> = verdict.confirmed.iter().filter_map(|key| take(key)).collect();

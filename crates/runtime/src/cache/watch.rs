@@ -1,4 +1,4 @@
-//! Keeps a [`Cache`] fresh from the API.
+//! Keeps a [`Cache`] in sync with the API server by list and watch, like client-go's Reflector.
 
 use std::future::pending;
 use std::pin::pin;
@@ -28,10 +28,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Options of the list and watch requests that fill a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchConfig {
-    /// Objects per page where pages are read. Small pages keep the peak of memory low.
+    /// Number of objects per page of a paged list. Small pages reduce the peak of memory.
     pub page_size: u32,
-    /// Read the first state through the watch, too (`sendInitialEvents`), one object at a time instead of in pages. A
-    /// server that refuses it is read in pages.
+    /// If set, objects are listed with a streaming list (`sendInitialEvents`), one object at a time. If the server
+    /// refuses this, paged lists are used.
     pub streaming: bool,
     /// Label selector of the objects; all if `None`.
     pub label_selector: Option<String>,
@@ -57,15 +57,16 @@ impl WatchConfig {
     }
 }
 
-/// Fills `cache` from `api` and keeps it fresh until `shutdown`. Also does the subscribers' resyncs.
+/// Fills `cache` from `api`, keeps the cache in sync until `shutdown`, and sends the subscribers' periodic resyncs.
 ///
-/// Lost connections are taken up again where they broke off, or with a new list where the server forgot (410), with
-/// the back-off of client-go (0.8 to 30 s). [`Watch`] does the same with protection against lists that lie.
+/// A broken watch continues at the last resourceVersion, or with a new list if that version is too old (410 Gone),
+/// after the back-off of client-go (0.8 to 30 s). [`Watch`] also protects the cache against incomplete lists and lists
+/// of another cluster.
 pub async fn watch<T: Cached>(api: Api<T::Wire>, config: WatchConfig, cache: Cache<T>, shutdown: CancellationToken) {
     Watch::new(api, config, cache).run(shutdown).await;
 }
 
-/// The task that keeps a [`Cache`] fresh, and what it does not believe.
+/// List-and-watch task of a [`Cache`], with optional protection against mass deletions and other clusters.
 pub struct Watch<T: Cached> {
     api: Api<T::Wire>,
     config: WatchConfig,
@@ -97,7 +98,7 @@ impl<T: Cached> Watch<T> {
         self
     }
 
-    /// Holds objects that a list lacks all together, and reports that to `observer`.
+    /// Holds objects if a new list lacks many of them at once, and notifies `observer`.
     #[must_use]
     pub fn holding(mut self, options: HoldOptions, observer: Arc<dyn HoldObserver<T>>) -> Self {
         self.cache.hold(options);
@@ -105,7 +106,7 @@ impl<T: Cached> Watch<T> {
         self
     }
 
-    /// Fills the cache and keeps it fresh until `shutdown`.
+    /// Fills the cache and keeps it in sync until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
         let Self { api, mut config, cache, identity, observer } = self;
         let kind = <T::Wire as kube::Resource>::kind(&()).into_owned();
@@ -144,13 +145,13 @@ impl<T: Cached> Watch<T> {
     }
 }
 
-/// Reasons for which a watcher ends.
+/// Reason why a watcher ended.
 enum End {
     Shutdown,
     StreamingRefused,
-    /// The server does not know the version any more at which the watch is to begin: only a list helps.
+    /// The resourceVersion of the watch is too old (410 Gone), so the objects are listed again.
     Expired,
-    /// A page, or an object of the first state, is larger than the client accepts.
+    /// A page of a list, or an object of a streaming list, is larger than the client accepts.
     TooLarge,
     /// The hold timeout has passed: the objects have to be listed again.
     HoldIsOver,
@@ -172,7 +173,7 @@ struct Follower<T: Cached> {
     is_listing: bool,
 }
 
-/// Time at which reads began to fail, and time of the last log line about it.
+/// Time since when reads have failed, and time of the last log record about the failure.
 struct Trouble {
     since: Instant,
     said: Instant,
@@ -217,7 +218,7 @@ impl<T: Cached> Follower<T> {
                         tracing::info!(
                             kind = self.kind,
                             error = error_text(&error),
-                            "no streaming lists, reading pages"
+                            "the API server refused a streaming list; using paged lists"
                         );
                         return End::StreamingRefused;
                     }
@@ -236,7 +237,7 @@ impl<T: Cached> Follower<T> {
         }
     }
 
-    /// Applies an event; whether a list was completed by it.
+    /// Applies an event. Returns `true` if the event completed a list.
     fn apply(&mut self, event: Event<T::Wire>) -> bool {
         match event {
             Event::Init => {
@@ -267,8 +268,8 @@ impl<T: Cached> Follower<T> {
         false
     }
 
-    /// Returns `false` if the server belongs to another cluster. Before a cache was filled there is nothing to protect.
-    /// Waits until the server reports its cluster; the cached objects stay meanwhile.
+    /// Returns `false` if the server belongs to another cluster. Waits until the server identifies its cluster, while
+    /// the cached objects stay. Returns `true` at once if the cache was never filled.
     async fn is_same_cluster(&self, shutdown: &CancellationToken) -> bool {
         let Some((identity, client)) = self.identity.as_ref().filter(|_| self.cache.is_synced()) else { return true };
         let mut pause = FIRST_PAUSE;
@@ -280,7 +281,7 @@ impl<T: Cached> Follower<T> {
                     tracing::warn!(
                         kind = self.kind,
                         problem,
-                        "not listing again before the API server's cluster is verified"
+                        "cannot verify the cluster of the API server; listing again after that"
                     );
                 }
             }
@@ -291,7 +292,7 @@ impl<T: Cached> Follower<T> {
         }
     }
 
-    /// Reports what a list that is complete means for the hold.
+    /// Logs the objects that a complete list put on hold or removed, and notifies the observer.
     fn note_hold(&mut self, listed: &Listed<T>) {
         let (kind, before) = (&self.kind, self.held);
         self.held = self.cache.held();
@@ -301,7 +302,8 @@ impl<T: Cached> Follower<T> {
                 kind,
                 missing = listed.held.len(),
                 present = listed.present,
-                "a new list lacks many objects that nobody deleted; they are held until a second list confirms it"
+                "a new list lacks many objects without a deletion event; keeping them until a second list confirms \
+                 the deletion"
             );
             self.observed(|observer| observer.held(&listed.held, listed.present));
         }
@@ -309,7 +311,7 @@ impl<T: Cached> Follower<T> {
             tracing::warn!(
                 kind,
                 gone = listed.confirmed.len(),
-                "a second list lacks the held objects, too: they are removed"
+                "a second list lacks the held objects too; removing them from the cache"
             );
             self.observed(|observer| observer.ended(&listed.confirmed));
         } else if before > 0 && self.held == 0 {
@@ -339,11 +341,12 @@ impl<T: Cached> Follower<T> {
 
     fn recover(&mut self) {
         if let Some(trouble) = self.trouble.take() {
-            tracing::debug!(kind = self.kind, after = ?trouble.since.elapsed(), "reading again");
+            tracing::debug!(kind = self.kind, after = ?trouble.since.elapsed(), "watch recovered");
         }
     }
 
-    /// Logs a warning now and then while the watch makes no progress; a single broken watch is normal.
+    /// Logs a warning once a minute while the watch makes no progress. A single broken watch is normal and logged at
+    /// debug level.
     fn complain(&mut self, error: &watcher::Error) {
         let (now, text) = (Instant::now(), error_text(error));
         match &mut self.trouble {

@@ -48,10 +48,7 @@ pub struct AnswerTooLarge {
 impl fmt::Display for AnswerTooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { request, what, limit } = self;
-        write!(
-            f,
-            "{request}: the API server's answer is too large: {what} may have {limit} bytes; the rest was not read"
-        )
+        write!(f, "{request}: the API server's response is too large: {what} may have at most {limit} bytes")
     }
 }
 
@@ -103,7 +100,7 @@ type Limit = (&'static str, usize);
 
 fn limit_of(info: &RequestInfo, status: StatusCode) -> Limit {
     match info.verb {
-        _ if !status.is_success() => ("a refusal", REFUSAL),
+        _ if !status.is_success() => ("an error response", REFUSAL),
         Verb::List | Verb::DeleteCollection => ("a page of a list", LIST_PAGE),
         _ => ("an object", OBJECT),
     }

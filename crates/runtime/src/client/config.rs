@@ -24,29 +24,30 @@ use super::token_file;
 use super::unanswered::naming_urls;
 use crate::cluster::ClusterIdentity;
 
-/// The environment variable that replaces `--master` if there is neither that nor a kubeconfig.
+/// Environment variable with the API server's URL, used if neither `--master` nor `--kubeconfig` is set.
 const MASTER_VARIABLE: &str = "KUBERNETES_MASTER";
 
 /// Address, credential and limits of an API client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The kubeconfig file; `None`: the identity of the Pod.
+    /// Path of the kubeconfig; `None` for the Pod's service account.
     pub kubeconfig: Option<PathBuf>,
     /// The kubeconfig watcher. Clients of one process share one watcher.
     pub kubeconfigs: Kubeconfigs,
-    /// A context of the kubeconfig other than its current one.
+    /// Context of the kubeconfig; `None` for its current context.
     pub context: Option<String>,
-    /// The server's URL; overrides the kubeconfig's.
+    /// URL of the API server, which overrides that of the kubeconfig; `None` to use the kubeconfig's.
     pub master: Option<String>,
     /// Program, version and commit, for the `User-Agent`.
     pub user_agent: UserAgent,
     /// Requests per second, shared by all users of one client; `None` or at most zero: no limit (D-10).
     pub qps: Option<f32>,
-    /// Requests that may be saved up where there is a limit; 30 if `None`.
+    /// Burst: number of requests above `qps` that may be sent at once; 30 if `None`. No effect without `qps`.
     pub burst: Option<u32>,
-    /// Longest time from sending a request to the end of its answer; watches only need to begin in that time.
+    /// Timeout of a request, from sending it to the end of the response; for a watch, to its first byte. `None` for no
+    /// timeout.
     pub request_timeout: Option<Duration>,
-    /// Send nothing again, whatever the server answers.
+    /// If set, no request is retried, whatever the server answers.
     pub single_attempt: bool,
     /// The fence that permits requests which change objects (INV-4): a leader's
     /// [`fence`](crate::election::Leadership::fence), checked immediately before each attempt. The objects that a
@@ -175,7 +176,8 @@ pub async fn connect_as(
     Ok(wrap(&credential(&bare), &host, &agent, &options.limits(), metrics))
 }
 
-/// Creates a client without our layers, and the server's name for metrics.
+/// Creates a client without this crate's middleware (retries, limits, fence, metrics), and returns the server's name
+/// for metrics.
 async fn open(
     options: &ClientOptions,
     with_credential: bool,
@@ -203,9 +205,9 @@ async fn open(
     Ok((client, host))
 }
 
-/// Creates a client without our layers.
+/// Creates a client without this crate's middleware.
 pub(super) fn build(mut config: Config, origin: &str) -> Result<Client, ClientError> {
-    // Our layer retries: it counts the attempts and stops on shutdown.
+    // The middleware of this crate retries instead: it counts the attempts and stops on shutdown.
     config.default_retry = false;
     config.disable_compression = true;
     let server = shown_url(&config.cluster_url.to_string());

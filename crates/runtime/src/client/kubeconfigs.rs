@@ -132,7 +132,7 @@ impl Followed {
         self.in_use().find(|renewing| renewing.source == *source)
     }
 
-    /// Returns the entries to check. If none is left, the watcher task is released.
+    /// Returns the entries to check. If there are none, the watcher task ends.
     fn looked_after(&mut self) -> Vec<Arc<Renewing>> {
         self.all.retain(|renewing| renewing.strong_count() > 0);
         let all: Vec<_> = self.in_use().collect();

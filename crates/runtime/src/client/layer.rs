@@ -1,4 +1,4 @@
-//! Identity, limit, retries, fence, time-out and metrics over any client.
+//! Middleware of a client: `User-Agent`, rate limit, retries, fence, timeout and metrics.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -26,22 +26,23 @@ use crate::limiter::TokenBucket;
 /// Request rate and time-outs of a client.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
-    /// Requests per second and saved-up requests, shared by all uses of one client (RT-35); `None`: no limit (D-10).
-    /// Watches pass without waiting and take nothing.
+    /// Rate limit as requests per second and burst, shared by all uses of one client (RT-35); `None` for no limit
+    /// (D-10). Watches are not limited and do not count.
     pub rate: Option<(f32, u32)>,
     /// Time-out from sending a request to the end of the response, for each attempt; a watch only needs to begin in
     /// that time.
     pub request_timeout: Option<Duration>,
-    /// Send nothing again, whatever the server answers: for who has its own clock, as an election has.
+    /// If set, no request is retried, whatever the server answers. Leader election needs this, because it retries on
+    /// its own schedule.
     pub single_attempt: bool,
     /// The fence that permits requests which change objects (INV-4); open by default.
     pub fence: Fence,
 }
 
-/// Puts identity, limit, bounded retries, fence, time-out and metrics over a client.
+/// Wraps a client in middleware: `User-Agent`, rate limit, bounded retries, fence, timeout and metrics.
 ///
-/// The client below must not retry by itself. `host` is the label of the metrics. Tests put this over an in-process
-/// server: `wrap(&Client::new(router, "default"), …)`.
+/// `below` must not retry by itself. `host` is the value of the metrics' label `host`. Tests wrap a client of an
+/// in-process server: `wrap(&Client::new(router, "default"), …)`.
 #[must_use]
 pub fn wrap(below: &Client, host: &str, user_agent: &str, limits: &Limits, metrics: Arc<dyn RequestMetrics>) -> Client {
     let bucket = limits.rate.filter(|(qps, _)| *qps > 0.0).map(|(qps, burst)| {
@@ -145,8 +146,8 @@ impl Sender {
     }
 }
 
-/// Goes on with an exchange only while the fence is open. Whatever it waits for first (a connection, a new token), it is
-/// the fence of the moment after that decides; and a process that was frozen in between sends nothing (INV-4).
+/// Polls a request only while the fence is open. The fence is checked after every wait, such as for a connection or a
+/// token, so a process that was frozen meanwhile sends nothing (INV-4).
 async fn while_open<T, E: Into<BoxError>>(
     fence: &Fence,
     exchange: impl Future<Output = Result<T, E>>,
@@ -159,7 +160,7 @@ async fn while_open<T, E: Into<BoxError>>(
     .await
 }
 
-/// Returns a second copy of a request, to be sent if the first is turned away.
+/// Returns a copy of a request for a retry.
 fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     let mut copy = Request::new(request.body().try_clone()?);
     *copy.method_mut() = request.method().clone();
@@ -170,7 +171,7 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// Returns size of a body that is known in advance, as those of all requests are.
+/// Returns the size of a request's body, which is always known in advance.
 fn body_size(body: &Body) -> usize {
     usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX)
 }

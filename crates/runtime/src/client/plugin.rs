@@ -61,7 +61,9 @@ fn parse(printed: &[u8]) -> Result<Given, String> {
 fn output(exec: &ExecConfig, patience: Duration) -> Result<Vec<u8>, String> {
     let is_interactive = exec.interactive_mode != Some(ExecInteractiveMode::Never) && io::stdin().is_terminal();
     if !is_interactive && exec.interactive_mode == Some(ExecInteractiveMode::Always) {
-        return Err("its interactiveMode is Always, and the standard input is no terminal".to_owned());
+        return Err(
+            "its interactiveMode is Always, which needs a terminal; use a plugin that needs no input".to_owned()
+        );
     }
     let mut command = command(exec, is_interactive)?;
     let child = command.spawn().map_err(|error| {
@@ -72,8 +74,8 @@ fn output(exec: &ExecConfig, patience: Duration) -> Result<Vec<u8>, String> {
     let ended = running.wait(Instant::now() + patience);
     running.end();
     let Ended { printed, said, status } = ended.map_err(|why| match why {
-        Failure::TooLong => format!("it printed more than {LONGEST} bytes, and was ended"),
-        Failure::TooLate => format!("it gave no answer within {} s, and was ended", patience.as_secs()),
+        Failure::TooLong => format!("it printed more than {LONGEST} bytes and was killed"),
+        Failure::TooLate => format!("it did not finish within {} s and was killed", patience.as_secs()),
         Failure::Io(error) => format!("its answer cannot be read: {error}"),
     })?;
     if !status.success() {
@@ -90,21 +92,24 @@ fn command(exec: &ExecConfig, is_interactive: bool) -> Result<Command, String> {
     if is_interactive {
         command.stdin(Stdio::inherit()).stderr(Stdio::inherit());
     } else {
-        // A group of its own, so that what the plugin started ends with it.
+        // A separate process group, so that child processes of the plugin are killed with it.
         command.stdin(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     }
     let value =
         |variable: &HashMap<String, String>| Some((variable.get("name")?.clone(), variable.get("value")?.clone()));
     command.envs(exec.env.iter().flatten().filter_map(value));
     let cluster = match exec.provide_cluster_info {
-        true => {
-            Some(exec.cluster.as_ref().ok_or("the kubeconfig tells nothing of the cluster, which the plugin wants")?)
-        }
+        true => Some(
+            exec.cluster
+                .as_ref()
+                .ok_or("provideClusterInfo is set, but the kubeconfig has no cluster for the plugin")?,
+        ),
         false => None,
     };
     let mut spec = json!({"interactive": is_interactive});
     if let Some(cluster) = cluster {
-        spec["cluster"] = serde_json::to_value(cluster).map_err(|_| "what it is to know of the cluster is no JSON")?;
+        spec["cluster"] = serde_json::to_value(cluster)
+            .map_err(|_| "the cluster information for the plugin cannot be encoded as JSON")?;
     }
     let info = json!({"kind": "ExecCredential", "apiVersion": exec.api_version, "spec": spec});
     command.env("KUBERNETES_EXEC_INFO", info.to_string());
@@ -154,7 +159,7 @@ impl Running {
         }
     }
 
-    /// Kills what still runs, and waits for its end, which is near then.
+    /// Kills the plugin and its child processes if they still run, and waits for their end.
     fn end(&mut self) {
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return;
@@ -167,8 +172,8 @@ impl Running {
     }
 }
 
-/// Reads to the end, or one byte more than is accepted, in a thread of its own: whatever the plugin started may keep its
-/// output open.
+/// Reads an output to its end, but at most one byte more than is accepted. Uses a separate thread, because child
+/// processes of the plugin may keep the output open.
 fn read(from: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || send_all(from, &sender));
@@ -221,7 +226,7 @@ mod tests {
         let script = format!("sleep 3600 & echo $! > {}; wait", file.path().display());
         // Long enough for the shell to write the number of its child.
         let problem = problem(run_script(&script, Duration::from_secs(2)).await);
-        assert_eq!(problem, "exec plugin: it gave no answer within 2 s, and was ended");
+        assert_eq!(problem, "exec plugin: it did not finish within 2 s and was killed");
         let child = std::fs::read_to_string(file.path()).unwrap();
         let state = || std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
         // An orphan remains a zombie until its new parent has reaped it.
@@ -233,7 +238,7 @@ mod tests {
     #[tokio::test]
     async fn a_plugin_that_prints_without_an_end_is_ended() {
         let problem = problem(run_script("cat /dev/zero", PATIENCE).await);
-        assert_eq!(problem, "exec plugin: it printed more than 1048576 bytes, and was ended");
+        assert_eq!(problem, "exec plugin: it printed more than 1048576 bytes and was killed");
     }
 
     #[tokio::test]

@@ -1,9 +1,9 @@
 //! Clients that follow changes of their kubeconfig and of the files that it names (APP-48, P-39).
 //!
 //! Certificates, tokens and authorities are replaced in their files while a process runs. All of them are read again
-//! every ten seconds ([`kubeconfigs`](super::kubeconfigs)). A new configuration is tried on the API server first; then
-//! every further request uses it, and the watches over the old connections are ended, to be resumed over new ones. A
-//! configuration that is invalid, or that the server does not accept, is logged once and changes nothing.
+//! every ten seconds ([`kubeconfigs`](super::kubeconfigs)). A new configuration is verified with a request to the API
+//! server. Then all further requests use it, and watches on the old connections are ended so that they resume on new
+//! ones. A configuration that is invalid, or that the server does not accept, is logged once and changes nothing.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -37,10 +37,10 @@ use crate::loops::caught;
 
 /// Time before its expiry at which a plugin's credential is replaced.
 const BEFORE_END: SignedDuration = SignedDuration::from_secs(60);
-/// A server that takes longer has not accepted what is tried on it.
+/// Timeout of the request that verifies a new configuration.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A kubeconfig, and what of it counts.
+/// A kubeconfig and the options that override parts of it.
 #[derive(Clone, PartialEq)]
 pub(super) struct Source {
     pub(super) kubeconfig: PathBuf,
@@ -71,26 +71,26 @@ impl<B> AnswerBody for B where
 {
 }
 
-/// A source, and what of it is in use.
+/// Client configuration of a kubeconfig that is reloaded when its files change.
 pub(super) struct Renewing {
     pub(super) source: Source,
     current: Mutex<Arc<Generation>>,
     /// If set, the server has refused the plugin's credential since the last check.
     is_refused: AtomicBool,
-    /// Hears at once that a credential from a file is refused.
+    /// Notified when the server refuses a credential that was read from a file.
     refusal: Arc<Notify>,
-    /// The cluster that it must lead to.
+    /// Cluster that the kubeconfig must lead to.
     required: Arc<Required>,
     /// Reason for which the files' content is not in use, as last logged.
     trouble: Mutex<Option<String>>,
-    /// Held while something new is tried.
+    /// Lock held while a new configuration is verified.
     trying: TryLock<()>,
 }
 
-/// Reasons to read the files or run the plugin again.
+/// Reason to read the files or run the plugin again.
 #[derive(Clone, Copy)]
 pub(super) enum Cause {
-    /// A file is another one.
+    /// A file has changed.
     Changed,
     /// The server refused the plugin's credential.
     Refused,
@@ -98,7 +98,7 @@ pub(super) enum Cause {
     Ends,
 }
 
-/// Configuration and client of one state of the files.
+/// Client for one state of the files.
 struct Generation {
     client: Client,
     host: String,
@@ -108,7 +108,7 @@ struct Generation {
     has_plugin: bool,
     /// Expiry of the plugin's credential.
     valid_until: Option<Timestamp>,
-    /// Set when a later generation exists: watches end.
+    /// Cancelled when a newer generation is in use, which ends watches of this one.
     over: CancellationToken,
 }
 
@@ -146,7 +146,7 @@ impl Renewing {
         let generation = self.current();
         let over = if is_watch(request.uri()) { generation.over.clone() } else { CancellationToken::new() };
         let answer = generation.client.send(request).await?;
-        // Without a credential it is another one that was refused.
+        // Without a credential of this kubeconfig, the refused credential belongs to the layer above.
         if answer.status() == StatusCode::UNAUTHORIZED && self.source.with_credential {
             match generation.has_plugin {
                 true => self.is_refused.store(true, Ordering::Relaxed),
@@ -191,11 +191,12 @@ impl Renewing {
         }
     }
 
-    /// Reads the files, and uses what is new in them if the server accepts it. Whether there was anything.
+    /// Reads the files, and switches to the new configuration if the server accepts it. Returns `false` if nothing
+    /// changed.
     async fn renew(&self, cause: Cause) -> Result<bool, String> {
         let current = self.current();
         let next = self.source.open().await.map_err(|error| error.to_string())?;
-        // A plugin may give the same until its very end.
+        // A plugin may return the same credential until it expires.
         if matches!(cause, Cause::Ends) && next.valid_until == current.valid_until {
             return Ok(false);
         }
@@ -208,7 +209,7 @@ impl Renewing {
 }
 
 impl Renewing {
-    /// Fails unless what is new leads to the cluster that it must lead to (INV-9).
+    /// Fails unless the new configuration leads to the required cluster (INV-9).
     async fn require_cluster(&self, next: &Generation) -> Result<(), String> {
         let Source { kubeconfig, context, .. } = &self.source;
         let Some(identity) = self.required.of(kubeconfig, context.as_deref()) else { return Ok(()) };

@@ -6,16 +6,16 @@ use http::{HeaderMap, Method, StatusCode, header};
 
 /// Attempts in all, the first included.
 pub(super) const ATTEMPTS: u32 = 5;
-/// A server that wants to be left alone for longer gets its answer passed on; the work queue waits then.
+/// Longest `Retry-After` that the client waits for. A response with a longer one is returned to the caller, which
+/// retries through its work queue.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Returns the pause before the next attempt, after `attempt` of them (from 1) and an answer; `None` if the answer
-/// stands.
+/// Returns the pause before the next attempt; `None` if the response is returned to the caller. `attempt` is the number
+/// of attempts so far, from 1.
 ///
-/// Returns the pause before a retry, if the request is retried. A request that is answered with 429 was not executed,
-/// so every method is retried. After 503 and 504 the request may have been executed: only reads are retried, and
-/// requests whose response has `Retry-After`.
+/// A request that was answered with 429 was not executed, so every method is retried. After 503 and 504 the request may
+/// have been executed: only reads are retried, and requests whose response has `Retry-After`.
 pub(super) fn pause(attempt: u32, method: &Method, status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     let asked = headers.get(header::RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse().ok());
     let asked = asked.map(Duration::from_secs);

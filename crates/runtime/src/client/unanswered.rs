@@ -11,7 +11,7 @@ use tower::service_fn;
 use super::discreet::discreet;
 use crate::api_error::api_error;
 
-/// A request that the API server at this URL did not answer.
+/// Error for a request that the API server at this URL did not answer.
 #[derive(Debug)]
 struct Unanswered {
     method: Method,

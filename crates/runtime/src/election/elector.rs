@@ -1,4 +1,4 @@
-//! Carries requests and time to an [`Election`].
+//! Driver of an [`Election`]: sends its requests, waits, and reports the result.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::api_error::api_error;
 use crate::clock::{Clock, SystemClock};
 use crate::events::{EventRecorder, EventType};
 
-/// Stands for a Lease, and keeps it.
+/// Candidate for a Lease: acquires, renews and releases it.
 pub struct Elector {
     config: ElectionConfig,
     api: LeaseApi,
@@ -29,9 +29,9 @@ pub struct Elector {
 }
 
 impl Elector {
-    /// Stands for the Lease of `config`. `client` is its own ([`ElectionConfig::client_options`]): it must not retry, and
-    /// neither it nor the sender of `events` may have a fence. Events are on the Lease (APP-66); their component is
-    /// `cloud-controller-manager`.
+    /// Creates a candidate for the Lease of `config`. `client` must not retry ([`ElectionConfig::client_options`]), and
+    /// neither `client` nor the sender of `events` may have a fence. Events are recorded on the Lease (APP-66) with the
+    /// component `cloud-controller-manager`.
     #[must_use]
     pub fn new(
         client: Client,
@@ -64,10 +64,10 @@ impl Elector {
     }
 
     /// Runs the election until the Lease is lost, or until a graceful `stop`: then the fence closes and the Lease is
-    /// released (unless that is disabled). Stop the election last, when no more work needs the Lease. It ends within
-    /// half the renew deadline in any case.
+    /// released (unless that is disabled). Stop the election last, when no more work needs the Lease. After `stop`,
+    /// this method returns within half the renew deadline.
     ///
-    /// If this is dropped, the fence closes, which counts as a loss; the Lease is left to expire.
+    /// If the future is dropped, the fence closes, leadership counts as lost, and the Lease is left to expire.
     pub async fn run(self, stop: CancellationToken) -> Outcome {
         let unended = Unended(self.leadership.clone());
         self.metrics.leading(&self.config.name, false);
@@ -112,7 +112,7 @@ impl Running {
         loop {
             if matches!(input, Input::Stop) {
                 give_up = Some(Instant::now() + self.elector.config.renew_deadline / 2);
-                // Before the Lease is free for others.
+                // The fence closes before the Lease is released.
                 self.elector.leadership.close();
                 if self.elector.leadership.is_left_to_expire() {
                     self.elector.config.release_on_stop = false;
@@ -122,9 +122,9 @@ impl Running {
             let action = self.election.step(input, Instant::now(), self.elector.clock.now(), fastrand::f64());
             self.tell(&action);
             if self.election.deadline().is_some() && self.elector.leadership.is_closed_for_good() {
-                // The deadline passed between two lines: a leader behind a closed fence would keep the Lease for
-                // nothing.
-                return Outcome::Lost("the fence had closed before a renewal was heard of".to_owned());
+                // The deadline passed just now. A leader with a closed fence would hold the Lease without being able to
+                // work.
+                return Outcome::Lost("the renew deadline passed before a renewal was answered".to_owned());
             }
             input = match (action, give_up) {
                 (Action::End(outcome), _) => return outcome,

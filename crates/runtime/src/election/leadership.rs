@@ -1,4 +1,4 @@
-//! Leadership handle: tells the rest of the process whether it leads.
+//! Leadership handle: reports to the rest of the process whether this process leads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::config::ElectionConfig;
 use super::step::Election;
 
-/// A leader's health is questioned when its last renewal is older than the lease duration and this (APP-68).
+/// Time beyond the lease duration after which a leader without a renewal is unhealthy (APP-68).
 const HEALTH_SLACK: Duration = Duration::from_secs(20);
 
 /// Outcome of an election for this process.
@@ -45,7 +45,7 @@ struct Facts {
     closed: bool,
     renewed: Option<Instant>,
     read: Option<Instant>,
-    /// A graceful stop does not give the Lease back.
+    /// If set, a graceful stop does not release the Lease.
     left_to_expire: bool,
 }
 
@@ -70,13 +70,14 @@ impl Leadership {
         self.0.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns once this process leads; never if it never does.
+    /// Waits until this process leads.
     pub async fn acquired(&self) {
         self.wait_for(|phase| *phase == Phase::Leading).await;
     }
 
-    /// Returns once this process led and has lost the Lease, with the reason, or once its election was broken off, by a
-    /// panic most likely: it will never lead again, and must end. Never if that never happens. The fence was closed before.
+    /// Waits until this process has lost the Lease, or until its election was aborted, for example by a panic, and
+    /// returns the reason. The process must then end, because it never leads again. The fence is closed before this
+    /// method returns.
     pub async fn lost(&self) -> String {
         match self.wait_for(|phase| matches!(phase, Phase::Over(Outcome::Lost(_)))).await {
             Phase::Over(Outcome::Lost(reason)) => reason,
@@ -99,7 +100,7 @@ impl Leadership {
     pub fn is_open(&self) -> bool {
         let mut facts = self.facts();
         let is_open = !facts.closed && facts.until.is_some_and(|until| Instant::now() < until);
-        // Once late, always late: a renewal that comes to light afterwards does not help.
+        // A fence that was closed once stays closed, even if a late renewal turns out to have succeeded.
         facts.closed |= !is_open && facts.until.is_some();
         is_open
     }
@@ -154,7 +155,7 @@ impl Leadership {
         self.facts().read = Some(Instant::now());
     }
 
-    /// Takes over where the election stands. Whether this is when it became leader.
+    /// Copies the deadline of the election. Returns `true` if this process has just become the leader.
     pub(super) fn follow(&self, election: &Election) -> bool {
         let Some(deadline) = election.deadline() else { return false };
         let mut facts = self.facts();
@@ -177,7 +178,7 @@ impl Leadership {
         self.facts().closed = true;
     }
 
-    /// Ends what has not ended.
+    /// Marks the election as lost unless it has ended already.
     pub(super) fn break_off(&self) {
         self.close();
         self.0.phase.send_if_modified(|phase| {
@@ -190,13 +191,13 @@ impl Leadership {
         });
     }
 
-    /// Says how it ended. The fence must have been closed.
+    /// Publishes the outcome of the election. The fence must have been closed before.
     pub(super) fn end(&self, outcome: Outcome) {
         self.0.phase.send_replace(Phase::Over(outcome));
     }
 }
 
-/// Returns the fence for what needs two Leases (migration, APP-81): open while both are held.
+/// Returns the fence for controllers under the migration Lease (APP-81): open while both Leases are held.
 #[must_use]
 pub fn fence_of_both(main: &Leadership, migration: &Leadership) -> Fence {
     let (main, migration) = (main.clone(), migration.clone());

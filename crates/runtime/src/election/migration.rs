@@ -65,7 +65,7 @@ pub enum MigrationError {
     Invalid(Vec<String>),
 }
 
-/// The file as it is written.
+/// Fields of a leader migration file.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct File {

@@ -12,7 +12,7 @@ use super::lease::{Lease, Record, api_time};
 #[cfg(test)]
 mod tests;
 
-/// State of an election as one process sees it, and its next action.
+/// State machine of an election from the view of one process.
 ///
 /// The driver carries out each [`Action`] and passes the outcome to [`step`](Self::step); meanwhile, it gives up a
 /// leader's request at its [`deadline`](Self::deadline).
@@ -39,12 +39,13 @@ pub struct Election {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Candidate,
-    /// Leads; when the last successful renewal was sent.
+    /// Leads. `renewed` is the time at which the last successful renewal was sent; `direct` is `false` if renewals read
+    /// the Lease first.
     Leader {
         renewed: Instant,
         direct: bool,
     },
-    /// Gives the Lease back; whether it may read once more if that fails.
+    /// Releases the Lease. If `again` is set, the Lease may be read once more after a failed release.
     Leaving {
         again: bool,
     },
@@ -60,7 +61,7 @@ enum Unsure {
 /// Input of the state machine.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// The time that [`Action::Wait`] named has come, or the beginning.
+    /// The wait of [`Action::Wait`] is over, or the election begins.
     Due,
     /// The Lease was read; `None`: it does not exist.
     Read(Result<Option<Lease>, Failure>),
@@ -68,7 +69,7 @@ pub enum Input {
     Written(Result<Lease, Failure>),
     /// A watch reported the Lease; `None`: it was deleted. Watches may lag behind.
     Seen(Option<Lease>),
-    /// The process stops in good order. An outstanding request is given up.
+    /// The process stops gracefully. A pending request is cancelled.
     Stop,
 }
 
@@ -90,9 +91,9 @@ pub enum Action {
     Read,
     /// Create this Lease in the API.
     Create(Lease),
-    /// Replace it, with the UID and resource version that it carries.
+    /// Replace the Lease; its UID and resource version are preconditions.
     Update(Lease),
-    /// Wait until then, or until a watch shows something.
+    /// Wait until this time, or until the watch reports a change.
     Wait(Instant),
     /// The election has ended with this outcome.
     End(Outcome),
@@ -151,7 +152,7 @@ impl Election {
     }
 
     /// Returns the action that follows `input`. `now` is the monotonic time, `time` the time of day, which is only
-    /// written down, and `dice` a random number from 0 to 1.
+    /// written into the Lease, and `dice` a random number from 0 to 1.
     pub fn step(&mut self, input: Input, now: Instant, time: Timestamp, dice: f64) -> Action {
         if self.deadline().is_some_and(|deadline| now >= deadline) {
             return self.lose(format!("it could not be renewed for {:?}", self.config.renew_deadline));
@@ -286,7 +287,7 @@ impl Election {
         self.unsure = None;
         self.observe(lease, now);
         if now >= self.sent + self.config.renew_deadline {
-            // The answer came too late to lead by it; a leader would have lost before.
+            // The answer came after the deadline, so this process does not lead.
             return self.pause(now, dice);
         }
         self.rival_until = None;
@@ -310,8 +311,8 @@ impl Election {
         }
     }
 
-    /// Waits for the next attempt; a candidate for longer, and by chance, so that not all come at once, but not beyond the
-    /// end of the holder's time.
+    /// Waits for the next attempt. A candidate adds jitter, so that candidates do not retry together, but does not wait
+    /// beyond the expiry of the Lease.
     fn pause(&mut self, now: Instant, dice: f64) -> Action {
         let period = self.config.retry_period;
         self.next_attempt = match self.deadline() {
@@ -340,7 +341,7 @@ impl Election {
     fn left(&mut self, released: bool, again: bool) -> Action {
         match (released, again) {
             (true, _) => self.end(Outcome::Released),
-            // A renewal may have been under way: what it left is read, and released.
+            // A renewal may have been in progress, so the Lease is read before it is released.
             (false, true) => {
                 self.role = Role::Leaving { again: false };
                 Action::Read
@@ -380,7 +381,8 @@ fn released(lease: &Lease, time: Timestamp) -> Lease {
     })
 }
 
-/// Returns `time` as text, different from `before`: a holder whose clock stands still must not look dead.
+/// Formats `time`, and makes the text different from `before`, so that a holder whose clock stands still does not seem
+/// to have stopped renewing.
 fn fresh(time: Timestamp, before: &str) -> String {
     let text = api_time(time);
     if text != before {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::api::{LeaseApi, WatchTrouble};
 use super::lease::Lease;
 
-/// The API server ends every watch after some minutes; a new one begins at once, but not more often than this.
+/// Minimum interval between the starts of two watches. The API server ends every watch after some minutes.
 const APART: Duration = Duration::from_secs(1);
 /// The pause after an error.
 const AFTER_ERROR: Duration = Duration::from_secs(5);
@@ -74,7 +74,8 @@ impl LeaseWatch {
                 if !std::mem::replace(&mut self.is_forbidden, true) {
                     tracing::debug!(
                         lock = self.lock,
-                        "the lease may not be watched, polling it; allow `watch` for a hand-over within a second"
+                        "RBAC forbids to watch the lease, polling instead; allow the verb watch for a handover within \
+                         a second"
                     );
                 }
                 Instant::now() + AFTER_FORBIDDEN

@@ -12,7 +12,7 @@ use super::record::RecordedEvent;
 use crate::limiter::TokenBucket;
 use crate::lru::Lru;
 
-/// Groups that are remembered, of each sort.
+/// Maximum number of groups that are remembered in each table.
 const GROUPS: usize = 4096;
 /// A group ends if nothing is added for that long.
 const GROUP_LIFE: Duration = Duration::from_secs(600);
@@ -46,7 +46,7 @@ pub enum Outcome {
         /// default.
         event: Value,
     },
-    /// Too many about this object.
+    /// The event is dropped, because too many concern this object.
     Drop,
 }
 
@@ -95,7 +95,7 @@ impl Correlator {
 
         let seen = self.seen.get_or_insert_with(seen_key, || Seen { count: 0, first: event.time });
         seen.count = seen.count.saturating_add(1);
-        // Also what is dropped below has been counted: the next one that passes shows the true number.
+        // Dropped events are counted too, so the next event that is sent has the true count.
         let bucket = self
             .spam
             .get_or_insert_with(key(&(&object, event.type_)), || TokenBucket::new(SPAM_INTERVAL, SPAM_BURST, None));

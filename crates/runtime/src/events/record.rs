@@ -10,7 +10,7 @@ use kube::Resource;
 pub enum EventType {
     /// Normal operation, nothing to do.
     Normal,
-    /// A problem that an operator should look into.
+    /// A problem that an operator should investigate.
     Warning,
 }
 

@@ -20,7 +20,8 @@ use crate::clock::Clock;
 /// Length of the queue; further events are dropped (D-112; RT-25 has 1000: a client without a rate limit initialises
 /// thousands of Nodes faster than the API server accepts their events, none of which should be lost).
 const QUEUE: usize = 10_000;
-/// Requests in flight; events about one object keep their order. Few, so that in a burst the writes that matter go first.
+/// Number of lanes, each with one request in flight; events about one object are in one lane and keep their order. Few,
+/// so that a burst of events does not delay more important writes.
 const LANES: usize = 2;
 /// Decided events that wait in each lane.
 const LANE: usize = 16;
@@ -51,8 +52,7 @@ impl std::fmt::Debug for EventRecorder {
 }
 
 impl EventRecorder {
-    /// Records that something happened to an object. If too many events wait already it is dropped and logged, and the
-    /// answer is `false`.
+    /// Records an event on an object. Returns `false` if the queue is full; the event is then dropped and logged.
     pub fn event(&self, regarding: &ObjectRef, type_: EventType, reason: &str, message: impl Into<String>) -> bool {
         let event = RecordedEvent {
             component: self.component.to_string(),

@@ -101,14 +101,14 @@ impl<K: Eq + Hash + Clone> State<K> {
         Some(now.saturating_duration_since(since))
     }
 
-    /// Accepts nothing any more; what waits is dropped, what is ready stays.
+    /// Stops accepting keys. Waiting keys are dropped; ready keys stay.
     pub(super) fn shut_down(&mut self) {
         self.shut_down = true;
         self.waiting.clear();
         self.due.clear();
     }
 
-    /// Drops what is ready or pending, but not what is being worked on.
+    /// Drops ready and pending keys, but not keys in progress.
     pub(super) fn discard(&mut self) {
         self.ready.clear();
         self.pending.clear();
@@ -118,7 +118,7 @@ impl<K: Eq + Hash + Clone> State<K> {
         self.shut_down
     }
 
-    /// Keys to be worked on, those that are still being worked on included if they were added again.
+    /// Returns the number of keys that wait for a worker, including keys in progress that were added again.
     pub(super) fn depth(&self) -> usize {
         self.pending.len()
     }

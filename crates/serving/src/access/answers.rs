@@ -1,4 +1,5 @@
-//! Cache of the API server's answers, with one pending request for each question.
+//! Cache of the API server's answers to TokenReviews and SubjectAccessReviews. Concurrent equal reviews share one
+//! request.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 
 use super::lru::Lru;
 
-/// Answers of type `V` to questions of type `K`; clones share them.
+/// Cached results of type `V` for reviews with key `K`. Clones share the cache.
 pub(super) struct Answers<K, V>(Arc<Mutex<State<K, V>>>);
 
 impl<K, V> Clone for Answers<K, V> {
@@ -75,13 +76,13 @@ where
         if state.pending.len() >= MOST_PENDING {
             return Asked::Full;
         }
-        // Asked for under the lock, which the question does not need: it only begins in its task.
+        // The closure is called under the lock, but its future runs only in the spawned task, without the lock.
         let Some(question) = question() else { return Asked::Full };
         let (answered, pending) = oneshot::channel();
         let pending = pending.shared();
         state.pending.insert(key.clone(), pending.clone());
         drop(state);
-        // Before the task: a task that panics, or is dropped with its runtime, must not leave the question pending.
+        // Created before the task, so that the entry is removed even if the task panics or is dropped with its runtime.
         let place = Place { answers: self.clone(), key };
         tokio::spawn(async move {
             let answer = question.await;
@@ -96,7 +97,7 @@ where
     }
 }
 
-/// The place of a question among those that are pending.
+/// Guard of a pending review, which removes its entry on drop.
 struct Place<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> {
     answers: Answers<K, V>,
     key: K,

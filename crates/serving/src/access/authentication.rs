@@ -20,7 +20,7 @@ pub(super) struct Authentication {
     metrics: Arc<dyn AccessMetrics>,
 }
 
-/// Proof that is not accepted, or could not be checked.
+/// Error for a request whose credentials are invalid or could not be verified.
 #[derive(Debug)]
 pub(super) struct Unauthorized;
 
@@ -33,8 +33,7 @@ impl Authentication {
     /// of them. All credentials are removed from the headers, whether or not they were needed, so that no handler
     /// relies on them.
     ///
-    /// # Errors
-    /// All credentials were invalid, which differs from a request without any.
+    /// # Errors The request has credentials, but none is valid. A request without credentials is anonymous instead.
     pub(super) async fn user(
         &self,
         certificates: &[CertificateDer<'_>],

@@ -22,11 +22,11 @@ use crate::options::AuthorizationOptions;
 use crate::quote::shortened;
 use crate::server::Limit;
 
-/// Group that may do everything.
+/// Group whose members are authorized for every request.
 const MASTERS: &str = "system:masters";
-/// Answers that are kept.
+/// Maximum number of cached results.
 const CAPACITY: usize = 8192;
-/// Questions that are longer than this are not kept.
+/// Maximum size in bytes of a review whose result is cached.
 const LARGEST: usize = 10_000;
 
 /// Result of a SubjectAccessReview, or the reason for which it failed.

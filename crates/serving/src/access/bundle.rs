@@ -1,4 +1,4 @@
-//! A bundle of authorities, and what they vouch for.
+//! Bundle of CA certificates, and verification of client certificates against it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,8 +18,7 @@ pub(super) struct Bundle {
 impl Bundle {
     /// Reads the certificates of a PEM file.
     ///
-    /// # Errors
-    /// No PEM, no certificate in it, or one that is none.
+    /// # Errors The text is not PEM, has no certificate, or has an invalid one.
     pub(super) fn parse(pem: &[u8]) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -40,7 +39,8 @@ impl Bundle {
 
     /// Verifies that the chain (leaf first) leads to one of the authorities, is valid at `now`, and is for clients.
     ///
-    /// # Errors The reason for which the chain is rejected.
+    /// # Errors
+    /// The reason why the chain is rejected.
     pub(super) fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), String> {
         let Some((leaf, intermediates)) = chain.split_first() else { return Err("there is no certificate".to_owned()) };
         self.verifier.verify_client_cert(leaf, intermediates, now).map(drop).map_err(|error| error.to_string())

@@ -215,8 +215,8 @@ impl Follow {
         }
     }
 
-    /// Applies the ConfigMap's content. A deletion changes nothing: deletions are accidents more often than intended,
-    /// and a compromised key is revoked by a new bundle.
+    /// Applies the ConfigMap's content. A deletion of the ConfigMap is ignored, because it is usually an accident; a
+    /// compromised CA is revoked by a new bundle.
     fn take(&self, config_map: Option<&ConfigMap>) {
         let Some(config_map) = config_map else { return };
         let data = config_map.data.clone().unwrap_or_default();
@@ -251,7 +251,8 @@ impl Follow {
         }
     }
 
-    /// Files go before the ConfigMap; the headers' flags count only together with their file (FLAG-40).
+    /// Publishes the CAs. Files take precedence over the ConfigMap, and the --requestheader flags apply only with
+    /// --requestheader-client-ca-file (FLAG-40).
     fn publish(&self, sources: &Sources) {
         let file = |file: &Option<File>| file.as_ref().map(|file| Arc::clone(&file.bundle));
         let clients = file(&sources.client_file).or_else(|| sources.found_clients.clone());

@@ -1,4 +1,4 @@
-//! The layer before all routes: 401, 403, or on (APP-106).
+//! Middleware that authenticates and authorizes each request, and answers 401 or 403 otherwise (APP-106).
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -17,7 +17,7 @@ pub(super) async fn guard(State(access): State<Access>, mut request: Request, ne
     };
     let (verb, path) = (request.method().as_str().to_ascii_lowercase(), request.uri().path());
     if !access.0.authorization.allows(&user, &verb, path).await {
-        // The caller chose both, and need not take the answer.
+        // User name and path are chosen by the caller, so they are shortened before they are held in memory.
         let (name, path) = (shortened(&user.name), shortened(path));
         let message = format!("forbidden: User {name:?} cannot {verb} path {path:?}");
         return refusal(StatusCode::FORBIDDEN, "Forbidden", &message);

@@ -1,4 +1,5 @@
-//! ConfigMap `kube-system/extension-apiserver-authentication`: whom the API server itself trusts (APP-122).
+//! ConfigMap `kube-system/extension-apiserver-authentication`, with the CAs of client certificates and front proxies
+//! that the API server trusts (APP-122).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub enum LookupError {
          its service account), or start with --authentication-skip-lookup"
     )]
     Unauthenticated(String),
-    /// The API server did not answer in all that time, or not sensibly.
+    /// The API server did not return the ConfigMap within the timeout.
     #[error(
         "cannot read ConfigMap {NAMESPACE}/{NAME} of the Kubernetes API server within {} s: {problem}; check the \
          server's address, the network and the DNS, or start with --authentication-tolerate-lookup-failure",
@@ -95,7 +96,7 @@ pub async fn read(client: &Client, shutdown: &CancellationToken) -> Result<Optio
     }
 }
 
-/// Returns the status of an answer after which asking again is of no use.
+/// Returns the HTTP status of an error that a retry cannot fix: 401 or 403.
 fn refusal(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) if matches!(status.code, 401 | 403) => Some(status.code),
@@ -115,8 +116,7 @@ pub(super) struct Found {
 impl Found {
     /// Reads the keys that are there.
     ///
-    /// # Errors
-    /// A key that is not as it should be.
+    /// # Errors The key that is invalid, and the problem.
     pub(super) fn parse(data: &BTreeMap<String, String>) -> Result<Self, String> {
         let text = |key: &str| data.get(key).filter(|text| !text.trim().is_empty()).cloned();
         let list = |key: &str| match data.get(key).filter(|text| !text.trim().is_empty()) {

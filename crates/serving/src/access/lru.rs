@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use tokio::time::Instant;
 
-/// Keeps at most `capacity` entries; what was not used for longest goes first.
+/// Map of at most `capacity` entries that evicts the least recently used one.
 pub(super) struct Lru<K, V> {
     capacity: usize,
     entries: HashMap<K, Entry<V>>,

@@ -1,4 +1,4 @@
-//! Asking the API server about tokens and permissions (APP-125, APP-127).
+//! Sends TokenReviews and SubjectAccessReviews to the API server, with retries (APP-125, APP-127).
 
 use std::error::Error as _;
 use std::io;
@@ -21,11 +21,11 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
 const JITTER: f64 = 0.2;
 
-/// Maximum bytes of pending questions: tokens, or paths and users. A question is in memory about four times (object,
-/// JSON, request, retry), and continues after its caller has disconnected.
+/// Maximum bytes of pending reviews (tokens, or paths and users). A review is in memory about four times (object, JSON,
+/// request, retry), and continues after its caller has disconnected.
 const BYTES_UNDER_WAY: u32 = 1 << 20;
 
-/// Questions that wait for their answers, by their bytes.
+/// Limit on the bytes of all pending reviews.
 pub(super) struct UnderWay(Arc<Semaphore>);
 
 impl Default for UnderWay {
@@ -42,11 +42,11 @@ impl UnderWay {
     }
 }
 
-/// The permission for a question, while it exists.
+/// Permit for the bytes of a review, released on drop.
 pub(super) struct Permit(#[allow(dead_code, reason = "held")] OwnedSemaphorePermit);
 
 impl Permit {
-    /// Holds the permission until the question is answered.
+    /// Holds the permit until the review is answered.
     pub(super) async fn hold<F: Future>(self, question: F) -> F::Output {
         question.await
     }

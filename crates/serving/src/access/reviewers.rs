@@ -10,7 +10,7 @@ use runtime::client::{ClientError, ClientOptions, Limits, RequestMetrics, UserAg
 use super::review::TIMEOUT;
 use crate::options::{AuthenticationOptions, AuthorizationOptions};
 
-/// Requests per second, and saved-up ones (APP-40).
+/// Rate limit: requests per second, and burst (APP-40).
 const RATE: (f32, u32) = (200.0, 400);
 
 /// Clients for TokenReview and SubjectAccessReview; `None` without an identity to send them with: tokens are then
@@ -78,7 +78,7 @@ async fn connect(
     metrics: Arc<dyn RequestMetrics>,
 ) -> Result<Option<Client>, ReviewersError> {
     let Some(path) = path else { return in_a_pod(purpose, &general.user_agent, metrics) };
-    // Each question has its own tries (`review`).
+    // Each review is retried by `review` instead.
     let options = ClientOptions {
         kubeconfig: Some(path.clone()),
         kubeconfigs: general.kubeconfigs.clone(),

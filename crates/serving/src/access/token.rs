@@ -16,7 +16,7 @@ use super::review::{Reviewed, UnderWay, review};
 use super::user::User;
 use crate::server::Limit;
 
-/// Answers that are kept.
+/// Maximum number of cached results.
 const CAPACITY: usize = 4096;
 /// Longest token that is sent to the API server, in bytes. A service account's token has about 1 KiB, one of an
 /// identity provider with many groups somewhat more.
@@ -34,11 +34,11 @@ type Verdict = Result<Arc<User>, Arc<str>>;
 /// Verdict of the API server, or the reason for which there is none.
 type Answer = Result<Verdict, Arc<str>>;
 
-/// Asks the API server whose a token is.
+/// Authenticator of bearer tokens by TokenReview, with a cache.
 pub(super) struct Tokens {
     client: Client,
     ttl: Duration,
-    /// Keyed by a code of the token under a key that only this process has: a token is not kept anywhere.
+    /// Results by the HMAC of the token with a random key of this process, so that no token is kept in memory.
     answers: Answers<[u8; 32], Answer>,
     key: hmac::Key,
     under_way: UnderWay,
@@ -50,7 +50,8 @@ impl Tokens {
     /// Creates the cache. `ttl` is the time for which answers are cached, whether the token was accepted or not; errors
     /// are not cached.
     pub(super) fn new(client: Client, ttl: Duration, metrics: Arc<dyn AccessMetrics>) -> Self {
-        // Without randomness no TLS works either; a fixed key is then no worse.
+        // Fails only without a source of randomness, in which case TLS does not work either, so a fixed key does no
+        // harm.
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())
             .unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, &[]));
         let (answers, under_way) = (Answers::new(CAPACITY), UnderWay::default());
@@ -124,7 +125,7 @@ fn user(status: TokenReviewStatus) -> Verdict {
     }))
 }
 
-/// Counted while it exists.
+/// Counts a fetch in the gauge of active fetches until dropped.
 struct Active {
     metrics: Arc<dyn AccessMetrics>,
     status: Fetch,

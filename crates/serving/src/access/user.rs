@@ -7,7 +7,7 @@ const ANONYMOUS: &str = "system:anonymous";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// The user that sent a request; an extension of each request that was let through.
+/// User that sent a request. The middleware adds it to the extensions of each authorized request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     /// Name of the user.

@@ -17,8 +17,7 @@ const HANDLER: &str = "perf_signal_handler";
 /// Samples the CPU use for this time, and encodes the profile. Without symbols in the program, the profile has
 /// addresses, which the pprof tools convert to names with the unstripped program.
 ///
-/// # Errors
-/// A profile is being taken already, or the timer cannot be had.
+/// # Errors Another profile is in progress, or the profiling timer cannot be set.
 pub async fn record(length: Duration) -> Result<Vec<u8>, String> {
     let begun = SystemTime::now();
     let guard = ProfilerGuardBuilder::default()

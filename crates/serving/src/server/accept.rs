@@ -19,7 +19,7 @@ use super::share::Client;
 use crate::log_limit::LogLimit;
 use crate::tls::Tls;
 
-/// A rest when there are no descriptors left: the next attempt fails just as well.
+/// Pause after a failed accept, because without free file descriptors the next attempt would fail as well.
 const REST: Duration = Duration::from_millis(100);
 /// Time-out for a caller without TLS to read the response.
 const TOLD: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ pub(super) async fn accept(listener: &TcpListener, tls: Option<&Tls>, service: &
         }
         let Ok(admitted) = admitted else { continue };
         prepare(&stream, &service.limits);
-        // Each connection has the configuration of its time: certificates and authorities change.
+        // Each connection uses the TLS configuration at its start, because certificates and CAs may change later.
         let (acceptor, service) = (tls.map(|tls| TlsAcceptor::from(tls.config())), service.clone());
         tracker.spawn(async move {
             let (evicted, activity) = (admitted.evicted.clone(), admitted.activity.clone());
@@ -93,7 +93,7 @@ async fn serve_stream(
 }
 
 fn prepare(stream: &TcpStream, limits: &Limits) {
-    // Neither is vital: a kernel that refuses does without.
+    // Both options are optional, so errors are ignored.
     _ = stream.set_nodelay(true);
     let keep_alive = TcpKeepalive::new().with_time(limits.tcp_keep_alive).with_interval(limits.tcp_keep_alive);
     _ = SockRef::from(stream).set_tcp_keepalive(&keep_alive);

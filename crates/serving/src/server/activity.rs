@@ -29,7 +29,7 @@ struct State {
     phase: Phase,
     /// Start of the phase.
     since: Instant,
-    /// Requests that are being answered, and until when each of them may be.
+    /// Requests that are being answered, with their deadlines.
     requests: BTreeMap<u64, Instant>,
     next: u64,
     /// Time since which the peer has not read the written data, if it has not.
@@ -37,14 +37,14 @@ struct State {
     lifetime: Lifetime,
 }
 
-/// Share of its allowance of bytes that a connection has sent.
+/// State of a connection with respect to its limit of received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lifetime {
-    /// Less than half of the allowance.
+    /// The connection has sent less than half of the limit.
     Open,
-    /// Half: it is drained.
+    /// The connection has sent half of the limit and is drained.
     Ending,
-    /// The whole allowance: the connection is closed.
+    /// The connection has sent the whole limit and is closed.
     Over,
 }
 
@@ -63,7 +63,7 @@ impl State {
     /// Returns the time at which the connection is closed unless it makes progress.
     fn deadline(&self, limits: &Limits) -> Option<Instant> {
         let blocked = self.blocked.and_then(|since| since.checked_add(limits.busy));
-        // Each request has its own time: one that is stuck is not helped by others that come and go.
+        // Each request has its own deadline, so that other requests do not extend the time of a stuck one.
         let own = match (self.requests.values().min(), self.phase) {
             (Some(first), _) => Some(*first),
             (None, Phase::Fresh | Phase::Header) => self.since.checked_add(limits.header_read),
@@ -110,7 +110,7 @@ impl Activity {
         self.0.changed.notified().await;
     }
 
-    /// Returns when the connection is closed if nothing changes.
+    /// Returns the time at which the connection is closed if it makes no progress.
     pub(super) fn deadline(&self, limits: &Limits) -> Option<Instant> {
         self.state().deadline(limits)
     }
@@ -121,12 +121,12 @@ impl Activity {
         !state.requests.is_empty() || state.blocked.is_some()
     }
 
-    /// Returns how much the connection has sent.
+    /// Returns the state of the connection with respect to its byte limit.
     pub(super) fn lifetime(&self) -> Lifetime {
         self.state().lifetime
     }
 
-    /// Returns since when no request is being answered, if none is.
+    /// Returns the time since when the connection has been idle; `None` while a request is being answered.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
         state.requests.is_empty().then_some(state.since)
@@ -138,7 +138,7 @@ impl Activity {
         Answering { activity: self.clone(), request }
     }
 
-    /// Changes the state, and has the deadline computed again.
+    /// Changes the state, and recomputes the deadline.
     fn change<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
         let changed = f(&mut self.state());
         self.0.changed.notify_one();
@@ -157,7 +157,7 @@ pub(super) struct Answering {
 }
 
 impl Answering {
-    /// Returns the handle by which a handler takes more time.
+    /// Returns the handle with which a handler extends its deadline.
     pub(super) fn timeout(&self) -> RequestTimeout {
         RequestTimeout { activity: self.activity.clone(), request: self.request }
     }
@@ -219,7 +219,7 @@ impl<S> Watched<S> {
         self.remaining = self.remaining.saturating_sub(bytes);
         if self.remaining == 0 {
             self.activity.change(|state| state.lifetime = Lifetime::Over);
-            return Err(std::io::Error::other("the connection has sent all that it may"));
+            return Err(std::io::Error::other("the connection exceeded its byte limit"));
         }
         if self.remaining <= HTTP2_CONNECTION_BYTES / 2 {
             self.activity.change(|state| state.lifetime = Lifetime::Ending);

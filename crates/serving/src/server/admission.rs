@@ -27,7 +27,7 @@ struct Open {
     evicted: CancellationToken,
 }
 
-/// A connection that was admitted; its place is free again when this is dropped.
+/// Admitted connection, whose slot is released on drop.
 pub(super) struct Admitted {
     connections: Connections,
     id: u64,

@@ -48,7 +48,7 @@ impl Budget {
     }
 }
 
-/// A request in flight, given back when this is dropped.
+/// Share of the budget of a request in flight, released on drop.
 #[derive(Debug)]
 pub(super) struct InFlight {
     budget: Budget,
@@ -57,7 +57,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Counts `bytes` from now on: those of the answer in the place of those of the headers.
+    /// Replaces the counted bytes: those of the headers by those of the response.
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Limit> {
         let mut accounts = self.budget.accounts();
         accounts.bytes.give_back(self.client, std::mem::take(&mut self.bytes));

@@ -71,7 +71,7 @@ pub(super) async fn serve<S>(
     let answers = {
         let activity = activity.clone();
         hyper::service::service_fn(move |request| {
-            // Not in the future, which waits for its turn: a request that is refused must not take memory until then.
+            // Called before the future is polled, so that a refused request does not hold memory while it waits.
             let admitted = admit(&request, client, &service);
             let admitted = admitted.map(|in_flight| (request, in_flight, activity.begin(service.limits.busy)));
             let (peer, service) = (peer.clone(), service.clone());
@@ -257,7 +257,7 @@ async fn answer(
     })
 }
 
-/// Refuses a request for a limit. There is no body: a caller that takes no bodies would keep it in memory.
+/// Answers a request that exceeds a limit. The response has no body, which a slow caller would keep in memory.
 fn refused(status: StatusCode) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
@@ -267,7 +267,7 @@ fn refused(status: StatusCode) -> Response {
     response
 }
 
-/// An answer that was not taken completely.
+/// Response that the caller has not received completely.
 struct Untaken {
     _answering: Answering,
     _in_flight: InFlight,

@@ -30,7 +30,7 @@ impl Client {
     }
 }
 
-/// A limit and what is used of it.
+/// Limit with its current use, in total and by client.
 #[derive(Debug)]
 pub(super) struct Shares {
     limit: usize,
@@ -44,9 +44,9 @@ pub(super) struct Shares {
 /// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exhausted {
-    /// The one of all clients.
+    /// The limit of all clients together.
     All,
-    /// The one of this client.
+    /// The limit of this client.
     Client,
 }
 
@@ -74,7 +74,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Gives back what was taken.
+    /// Releases an amount that was taken.
     pub(super) fn give_back(&mut self, client: Client, amount: usize) {
         self.taken = self.taken.saturating_sub(amount);
         if let Some(own) = self.by_client.get_mut(&client) {
@@ -85,12 +85,12 @@ impl Shares {
         }
     }
 
-    /// Returns what this client has.
+    /// Returns the amount that this client uses.
     pub(super) fn of(&self, client: Client) -> usize {
         self.by_client.get(&client).copied().unwrap_or_default()
     }
 
-    /// Returns what all clients have.
+    /// Returns the amount that all clients use.
     pub(super) fn taken(&self) -> usize {
         self.taken
     }

@@ -1,4 +1,4 @@
-//! The pairs of a server: where they come from (APP-110), and how they are renewed without a restart (APP-114).
+//! Certificates and keys of a server: their source (APP-110), and their renewal without a restart (APP-114).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -126,7 +126,8 @@ impl Loaded {
                     if there { (&files.certificate, &files.key) } else { (&files.key, &files.certificate) };
                 let (one, other) = (one.display(), other.display());
                 Err(ServingError::Generate(format!(
-                    "there is {one} but no {other}: put the other file there, or remove this one to have both made"
+                    "{one} exists but {other} does not: add the missing file, or remove the existing one to generate \
+                     both"
                 )))
             }
         }

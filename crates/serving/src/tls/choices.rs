@@ -180,7 +180,7 @@ pub(crate) struct TlsChoices {
 }
 
 impl TlsChoices {
-    /// Takes checked options; what is not available is left out.
+    /// Creates the choices from validated options, without values that this build does not support.
     pub(crate) fn new(options: &ServingOptions) -> Self {
         let mut provider = default_provider();
         let chosen: Vec<_> = options.cipher_suites.iter().filter_map(|name| suite(name)).collect();

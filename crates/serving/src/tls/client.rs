@@ -6,8 +6,8 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-/// Takes any certificate whose key the client has. Whether it proves anything is found out per request, where the
-/// answer can be 401 and where the authorities of the moment are known.
+/// Verifier that accepts any certificate whose key the client has. Each request verifies the certificate against the
+/// current CAs, so that the answer can be 401.
 #[derive(Debug)]
 pub(super) struct AnyCertificate {
     pub(super) algorithms: WebPkiSupportedAlgorithms,

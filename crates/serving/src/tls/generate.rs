@@ -1,4 +1,4 @@
-//! A pair of our own, for those who bring none (APP-111, APP-112).
+//! Generates a self-signed CA and serving certificate if the operator provides none (APP-111, APP-112).
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -25,7 +25,7 @@ const HOLD_TRIES: u32 = 100;
 const HOLD_PAUSE: Duration = Duration::from_millis(50);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Makes an authority and a leaf that it signs; the certificate file has both.
+/// Generates a CA and a serving certificate signed by it; the certificate file has both.
 pub(super) fn generate(bind_address: IpAddr, now: Timestamp) -> Result<PemPair, ServingError> {
     make(bind_address, now).map_err(|error| ServingError::Generate(error.to_string()))
 }
@@ -85,7 +85,8 @@ pub(super) fn hold(files: &CertificateFiles) -> Result<Option<fs::File>, Serving
 }
 
 fn failed(path: &Path, error: &io::Error) -> ServingError {
-    let remedy = "make the directory writable, name another one, or none, to keep the pair in memory";
+    let remedy = "make the directory writable, or choose another one with --cert-dir (--webhook-cert-dir); an empty \
+                  value keeps the certificate in memory";
     ServingError::Generate(format!("cannot write {}: {error}; {remedy}", path.display()))
 }
 

@@ -4,8 +4,8 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// Object, and what is to be done with it, of an AdmissionReview. Objects are kept as text: parsed, one of many small parts
-/// takes thirty times as much memory, and most reviews are decided by their kind.
+/// Request of an AdmissionReview. Objects are kept as JSON text, because a parsed object may take thirty times as much
+/// memory, and most reviews are decided by the kind alone.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AdmissionRequest {

@@ -103,7 +103,7 @@ async fn collect(
         let permit = u32::try_from(data.len()).ok().and_then(|n| Arc::clone(memory).try_acquire_many_owned(n).ok());
         match (permit, &mut held) {
             (None, _) => {
-                let text = "too much is being reviewed at a time; ask again later";
+                let text = "too many reviews in progress; retry later";
                 return Err(refused(StatusCode::SERVICE_UNAVAILABLE, text));
             }
             (Some(more), Some(held)) => held.merge(more),

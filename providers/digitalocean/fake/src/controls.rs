@@ -1,4 +1,4 @@
-//! Controls: the cloud as a test sets it up, breaks and reads it.
+//! Controls for tests: set-up of objects, changes as by an operator, and queries of the state.
 
 use serde_json::{Value, json};
 

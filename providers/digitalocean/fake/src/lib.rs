@@ -1,5 +1,5 @@
-//! A stateful fake of DigitalOcean's API, for tests: one axum router over one small model, with controls; faults and the
-//! account of requests are the [`Gate`]'s.
+//! A stateful fake of DigitalOcean's API, for tests: one axum router over one small model, with controls for tests. A
+//! [`Gate`] injects faults and counts requests.
 //!
 //! ```
 //! use digitalocean_fake::{Fake, Fault};
@@ -31,7 +31,7 @@ pub use droplets::Droplet;
 pub use fake_cloud::{Fault, FaultKind, Gate, Port, Recorded, Refused, Served};
 use model::Model;
 
-/// The token of the account in which everything is. A fake's token is no secret.
+/// The token of the account that owns all objects. A fake's token is no secret.
 pub const TOKEN: &str = "dop_v1_fake-token-which-nobody-else-would-ever-use";
 /// The account of [`TOKEN`].
 pub const ACCOUNT: &str = "default";

@@ -41,7 +41,7 @@ impl Model {
         }
     }
 
-    /// Ends what the cloud did in the background.
+    /// Completes the background operations that are due.
     pub(crate) fn finish_operations(&mut self) {
         for (id, operation) in self.running.finished() {
             self.busy.remove(&id);
@@ -53,7 +53,7 @@ impl Model {
         }
     }
 
-    /// Returns the load balancer that a path names, to be changed: one that the cloud is at work on refuses.
+    /// Returns the load balancer in a path, for a change. A load balancer with a background operation refuses changes.
     fn changeable(&self, asked: &Asked) -> Result<&Value, Refused> {
         let found = named(&self.load_balancers, asked)?;
         if self.busy.contains(asked.id()) {

@@ -34,7 +34,7 @@ pub(crate) struct Model {
     pub(crate) firewalls: All,
     pub(crate) certificates: All,
     pub(crate) tags: BTreeSet<(String, String)>,
-    /// Load balancers that the cloud is at work on.
+    /// Load balancers with a background operation.
     pub(crate) running: Operations,
     pub(crate) busy: BTreeSet<String>,
     made: u64,

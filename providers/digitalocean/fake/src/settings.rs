@@ -12,7 +12,7 @@ use crate::{REGION, VPC};
 
 /// Settings that a load balancer has from its creation on.
 const FIXED: [&str; 6] = ["region", "type", "network", "network_stack", "vpc_uuid", "subnet_uuid"];
-/// Keys of a request that are no settings, or that only a creation obeys.
+/// Keys of a request that are not settings, or that apply only at creation.
 const OTHER: [&str; 5] = ["validate_only", "ip", "tags", "tag", "project_id"];
 /// Ports that network load balancers keep for themselves.
 const RESERVED: std::ops::RangeInclusive<u64> = 50053..=50055;

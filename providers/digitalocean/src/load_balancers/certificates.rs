@@ -30,7 +30,8 @@ struct CertificateAnswer {
 pub(super) struct Certificates {
     api: Api,
     catalog: Catalog<CertificateAnswer>,
-    /// IDs on a load balancer and in the annotation, of which the first is a renewal of the second.
+    /// Known renewals: the ID of the certificate on a load balancer, and the ID in the annotation, of which the first
+    /// is a renewal.
     renewals: Mutex<HashSet<(String, String)>>,
 }
 
@@ -59,8 +60,8 @@ impl Certificates {
         }
     }
 
-    /// Finds out whether the certificate on a load balancer is a renewal of the one that its Service states. Returns `true` if
-    /// that was not known before and is so.
+    /// Checks if the certificate on a load balancer is a renewal of the one in the Service's annotation. Returns `true`
+    /// if it is, and this was not known before.
     pub(super) async fn decide(&self, stated: &str, observed: &Actual) -> Result<bool> {
         let Some(has) = certificate_on(observed).filter(|has| has != stated) else { return Ok(false) };
         let pair = (has, stated.to_owned());
@@ -86,7 +87,8 @@ impl Certificates {
         self.renewals().contains(&pair).then_some(pair.0)
     }
 
-    /// Leaves a renewed certificate where it is.
+    /// Puts the renewed certificate of the observed state into the desired state, so that the annotation's old ID does
+    /// not replace it.
     pub(super) fn keep_renewed(&self, desired: &mut Tree, observed: &Actual) {
         let Some(stated) = certificate_in(desired) else { return };
         let Some(renewed) = self.renewed(&stated, observed) else { return };

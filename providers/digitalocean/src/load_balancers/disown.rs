@@ -13,7 +13,7 @@ use crate::annotations::DISOWN;
 /// Load balancers, except for those of disowned Services.
 pub(crate) struct Disownable<T>(pub(crate) T);
 
-/// Returns `true` if the Service wants its load balancer left alone.
+/// Returns `true` if the annotation [`DISOWN`](crate::annotations::DISOWN) of the Service is `true`.
 ///
 /// # Errors
 /// *Invalid*, for a value that is not a truth value: nothing is changed then, and nothing deleted.

@@ -194,7 +194,8 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
             Some(_) => Vec::new(),
             None => observed.ingress.clone(),
         };
-        // Pods reach a proxy by its address, or its PROXY header and its TLS would be left out.
+        // With a proxy, Pods must connect to its address (`ipMode: Proxy`), because a shortcut would omit its TLS and
+        // its PROXY header.
         let is_proxy = spec.load_balancer.kind == LoadBalancerType::Regional
             && (spec.load_balancer.enable_proxy_protocol || spec.needs_certificate());
         let mode = |mut it: cloud_provider::LoadBalancerIngress| {
@@ -219,18 +220,18 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
                 return Ok(Applied::all(change, after));
             }
         }
-        // The API wants another load balancer for these.
+        // The API cannot change these settings in place.
         let differs = |field: &&str| text(before.tree.as_ref(), field) != text(after.tree.as_ref(), field);
         if !["type", "network"].iter().any(differs) {
             return self.objects.apply(change).await;
         }
         tracing::warn!(id = before.id, name = before.name, "a load balancer is replaced: its type or network changed");
         self.api().http.remove(Call::delete(LoadBalancer::PATHS.item, &[&before.id])).await?;
-        // Read and planned again, it is created.
+        // After a *conflict*, the engine reads and plans again, and creates the new load balancer.
         Err(Error::conflict(format!("load balancer {} was deleted to be created again", before.name)))
     }
 
-    /// Permits a replacement only of a load balancer that never worked: it has no address to lose.
+    /// Replaces only a load balancer that never worked, because users would lose the address of any other.
     fn recovery(&self, observed: &Actual, service: &Service) -> Recovery {
         let shows_none = provider_kit::status::shown(service).is_empty();
         if shows_none && observed.ingress.is_empty() { Recovery::Replace } else { Recovery::Never }

@@ -58,7 +58,7 @@ pub(crate) struct LoadBalancer {
     pub(crate) tags: Vec<String>,
 }
 
-/// A port that clients see, and where its traffic goes.
+/// A port of the load balancer, and the port of the targets that its traffic goes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ForwardingRule {
@@ -161,10 +161,10 @@ impl Object for LoadBalancer {
         if self.name.is_empty() {
             self.name.clone_from(&head.name);
         }
-        // Owner tags of before.
+        // Earlier owner tags are replaced.
         let _ = OWNER_TAGS.take_from(&mut self.tags);
         self.tags = OWNER_TAGS.among(&head.owner_tags, std::mem::take(&mut self.tags));
-        // Only a new one can have an address of one's own.
+        // The user's own address can only be set at creation.
         if !head.id.is_empty() {
             self.ip = None;
         }

@@ -22,7 +22,7 @@ pub(crate) struct Spec {
     pub(crate) load_balancer: LoadBalancer,
     /// The certificate of the rules that end TLS.
     pub(crate) certificate: Option<Certificate>,
-    /// If set, the user stated the type; and so for the network.
+    /// If set, an annotation sets the type; the next flag is the same for the network.
     pub(crate) states_type: bool,
     pub(crate) states_network: bool,
     /// The name that the Service shows instead of addresses.
@@ -222,8 +222,8 @@ fn warn_of_proxy_settings(asked: &mut Annotations<'_>) {
     }
 }
 
-/// Returns the rule of a network load balancer, which leaves the port unchanged: targets see its own address as the
-/// destination.
+/// Returns the rule of a network load balancer. Such a load balancer changes neither the port nor the destination
+/// address of packets.
 fn network_rule(port: ServicePort, asked: &mut Annotations<'_>) -> ForwardingRule {
     if RESERVED_PORTS.contains(&port.number) {
         asked.mistake(format!("port {} is reserved: network load balancers do not take 50053 to 50055", port.number));

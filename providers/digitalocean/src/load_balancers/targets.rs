@@ -44,7 +44,7 @@ fn class(node: &Node, allows_private: bool) -> Class {
     }
 }
 
-/// Chooses among the Nodes.
+/// Returns the targets among the Nodes, and the address families that these support.
 ///
 /// # Errors
 /// *Invalid*, if the Nodes cannot be targets of such a load balancer at all.

@@ -23,7 +23,7 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    /// Creates an account with two droplets, and the Nodes that they are.
+    /// Creates an account with two droplets, and a Node for each.
     pub(crate) fn new() -> Self {
         let fake = Fake::new(Options { change_time: std::time::Duration::ZERO, ..Options::default() });
         let variables = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", "http://digitalocean"), ("REGION", REGION)];

@@ -15,7 +15,7 @@ pub struct Action {
     pub id: u64,
     /// Command of the action, such as `add_target`.
     pub command: String,
-    /// Kind and id of what it is done to.
+    /// Kind and ID of the object that the action changes.
     pub resource: (&'static str, u64),
     /// The operation, with its end and its outcome.
     pub operation: Operation,

@@ -47,7 +47,7 @@ pub struct BalancerType {
     pub max_services: usize,
     /// Maximum number of certificates.
     pub max_assigned_certificates: usize,
-    /// Deprecated: announced, unavailable after; RFC 3339.
+    /// Times of a deprecation in RFC 3339: its announcement, and the time after which the type is unavailable.
     pub deprecation: Option<(String, String)>,
 }
 

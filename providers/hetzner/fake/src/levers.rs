@@ -34,12 +34,12 @@ impl Fake {
         self.model().add_server(project, name)
     }
 
-    /// Changes a server, by name; the changed one.
+    /// Changes a server, by name, and returns the changed server.
     pub fn change_server(&self, name: &str, change: impl FnOnce(&mut Server)) -> Option<Server> {
         changed(&mut self.model().servers, |it| it.name == name, change)
     }
 
-    /// Attaches a server, by name, to a network; its address there.
+    /// Attaches a server, by name, to a network, and returns its address in the network.
     ///
     /// # Panics
     /// If the server or network does not exist, or no address is left.
@@ -82,7 +82,7 @@ impl Fake {
 
 /// Controls of private networks.
 impl Fake {
-    /// Adds a network with one subnet, a /16 at its beginning; its id.
+    /// Adds a network with one subnet, a /16 at its beginning, and returns its ID.
     ///
     /// # Panics
     /// If `range` is no range.
@@ -211,17 +211,17 @@ impl Fake {
 
 /// Controls of tokens, limits and behaviour.
 impl Fake {
-    /// Makes `token` good for `project`: another project has other objects. A new one has none.
+    /// Makes `token` valid for `project`. Each project has its own objects; a new project is empty.
     pub fn set_token(&self, token: &str, project: &str) {
         self.model().tokens.insert(token.to_owned(), project.to_owned());
     }
 
-    /// Makes `token` good for nothing.
+    /// Makes `token` invalid for all requests.
     pub fn revoke_token(&self, token: &str) {
         self.model().tokens.remove(token);
     }
 
-    /// Makes `token` good for reading only, or for everything again.
+    /// Makes `token` read-only, or restores its write permission.
     pub fn set_read_only(&self, token: &str, is_read_only: bool) {
         let mut model = self.model();
         match is_read_only {

@@ -1,5 +1,5 @@
-//! A stateful fake of Hetzner's APIs, for tests: the cloud's, Robot's and the metadata service, as one axum router over one
-//! small model, with levers; faults and the account of requests are the [`Gate`]'s.
+//! A stateful fake of Hetzner's APIs, for tests: Cloud API, Robot and metadata service, as one axum router over one
+//! small model, with controls for tests. A [`Gate`] injects faults and counts requests.
 //!
 //! ```
 //! use hetzner_fake::{Fake, Fault};
@@ -64,7 +64,7 @@ pub const ROBOT_PASSWORD: &str = "fake-robot-password";
 pub struct Options {
     /// Duration of an action; zero: the action has ended when the response is sent. Its changes apply at once.
     pub action_time: Duration,
-    /// Requests an hour; one is refilled in each 3600th of an hour's share.
+    /// Rate limit in requests per hour, which are refilled evenly.
     pub limit: u32,
     /// Requests that are left at the start.
     pub remaining: u32,

@@ -1,4 +1,4 @@
-//! Lists: their pages, and what is selected for them.
+//! Paging and filters of lists.
 
 use std::collections::BTreeMap;
 

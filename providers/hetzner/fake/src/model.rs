@@ -107,7 +107,7 @@ impl Model {
         self.buckets.insert(project.to_owned(), Bucket::new(self.options.limit, HOUR, remaining));
     }
 
-    /// Counts a request to Robot; whether it is one too many of its kind.
+    /// Counts a request to Robot, and returns `true` if it exceeds the limit of its kind.
     pub(crate) fn is_robot_limited(&mut self, route: &str) -> bool {
         let used = self.robot_used.entry(route.to_owned()).or_default();
         *used += 1;
@@ -169,7 +169,7 @@ pub(crate) fn one_mut<T>(all: &mut All<T>, id: u64) -> Option<&mut T> {
     all.get_mut(&id).map(|it| &mut it.object)
 }
 
-/// Does to its object what an action is for, unless the action fails.
+/// Applies the change of an action to its object, unless the action fails.
 pub(crate) fn changed<T>(all: &mut All<T>, action: &Action, change: impl FnOnce(&mut T)) {
     if let Some(object) = one_mut(all, action.resource.1).filter(|_| action.operation.error.is_none()) {
         change(object);

@@ -1,5 +1,5 @@
-//! Adoption of load balancers that were created by other means, by their name. The name comes from an annotation, and so does
-//! not prove that a load balancer was created for its Service.
+//! Adoption by name of load balancers that were not created by a cloud controller manager. Users choose the name in an
+//! annotation, so the name alone does not prove that a load balancer was created for the Service.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use provider_kit::load_balancers::{Actual, Identity, OwnerTags};
 /// was created for its Service.
 pub(super) const ADOPTED: &str = "ccm-rs/adopted";
 
-/// A label that a load balancer needs before it is taken over by its name.
+/// A label that a load balancer must have to be adopted by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptionLabel {
     key: String,
@@ -27,7 +27,7 @@ impl AdoptionLabel {
         self.is_on(&actual.labels) || !is_adoption(actual, identity)
     }
 
-    /// Says what a user may do so that a load balancer is taken over.
+    /// Returns the end of an error that tells the user how to have the load balancer adopted.
     pub(super) fn hint(&self) -> String {
         format!("or give it the label {self}, which HCLOUD_LOAD_BALANCERS_ADOPTION_LABEL requires")
     }
@@ -55,8 +55,9 @@ impl fmt::Display for AdoptionLabel {
     }
 }
 
-/// Returns `true` if a load balancer without owner labels of this Service was not created for the Service either. Only
-/// a cloud controller manager chooses a name with the Service's UID in it.
+/// Returns `true` if the Service would adopt the load balancer, because it was not created for the Service: it has no
+/// owner labels of the Service, and its name does not contain the Service's UID, as the names that cloud controller
+/// managers choose do.
 pub(super) fn is_adoption(actual: &Actual, identity: &Identity<'_>) -> bool {
     let is_unmarked = actual.owner_tags == OwnerTags::default()
         && (actual.legacy_owner.is_none() || actual.legacy_owner != identity.legacy_owner);

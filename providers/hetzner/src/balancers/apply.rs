@@ -1,4 +1,4 @@
-//! Changes of a load balancer: the order of requests, and what their answers mean.
+//! Changes of a load balancer: the order of requests, and the handling of answers.
 
 use cloud_provider::{About, Error, Result, SyncObserver};
 use jiff::Timestamp;
@@ -90,12 +90,13 @@ impl HcloudLoadBalancers {
         batch.finish().await?;
         let refused = std::mem::take(&mut batch.refused);
         let (over_limit, refused): (Vec<_>, Vec<_>) = refused.into_iter().partition(|(_, err)| err.is_quota());
-        // The server does not exist; or the load balancer, which is read again then.
+        // Either a server does not exist, or the load balancer; the load balancer is read again to find out.
         let (unknown, invalid): (Vec<_>, Vec<_>) = refused.into_iter().partition(|(_, err)| err.is_not_found());
         if let Some((_, err)) = invalid.into_iter().next() {
             return Err(err);
         }
-        // Another protocol has no use for some settings, and the API drops them; a public interface may have got addresses.
+        // After a change of the protocol, the API drops settings that do not apply; after a change of the public
+        // interface, there may be new addresses.
         let shows_more = |it: &Difference| it.key.ends_with("protocol") || it.key == "public";
         let is_as_planned = unknown.is_empty()
             && over_limit.is_empty()
@@ -109,7 +110,7 @@ impl HcloudLoadBalancers {
         }
         self.drop_certificates(identity, &before, &shown).await?;
         if let Some((_, err)) = over_limit.first() {
-            // The kit removes targets first, and then adds these again.
+            // The kit removes targets first, and then adds the remaining ones again.
             if removes_targets {
                 return Err(err.clone());
             }
@@ -137,7 +138,7 @@ impl HcloudLoadBalancers {
         let mut outcome = Ok(());
         for (target, err) in refused {
             let text = format!(
-                "load balancer {:?} of Service {} with {count} targets takes no more: {err}; it is tried again",
+                "load balancer {:?} of Service {} with {count} targets accepts no more: {err}; retried later",
                 shown.name,
                 service.metadata.name.as_deref().unwrap_or_default()
             );
@@ -183,7 +184,8 @@ impl HcloudLoadBalancers {
         Ok(())
     }
 
-    /// Deletes the load balancer. A certificate is deleted while the load balancer still leads to it: so it is not forgotten.
+    /// Deletes the load balancer. Its managed certificates are deleted first, while its listeners are still known, so
+    /// that an interrupted deletion finds them again.
     async fn remove(&self, change: Change<'_>, actual: &Actual) -> Result<Applied> {
         let (identity, observer) = (change.identity, change.observer);
         let tree = actual.tree.clone().unwrap_or_default();
@@ -212,7 +214,7 @@ impl HcloudLoadBalancers {
 
     fn kept(&self, identity: &Identity<'_>, actual: &Actual) -> Applied {
         let text = format!(
-            "load balancer {:?} ({}) is protected from deletion, and stays; lift the protection and delete it by hand",
+            "load balancer {:?} ({}) is protected and was not deleted; remove the protection, and delete it by hand",
             actual.name, actual.id
         );
         self.notices.warn(true, About::Service(identity.service), "LoadBalancerProtected", &text);
@@ -230,8 +232,8 @@ impl HcloudLoadBalancers {
             outcome => drop(outcome?),
         }
         let text = format!(
-            "load balancer {:?} ({}) was not made for this Service but taken over by its name: it is not deleted, and only loses \
-             its owner labels; delete it by hand if nobody needs it",
+            "load balancer {:?} ({}) was adopted by its name, not created for this Service, so only its owner \
+             labels were removed; delete it by hand if it is no longer needed",
             actual.name, actual.id
         );
         self.notices.warn(true, About::Service(change.identity.service), "LoadBalancerNotDeleted", &text);

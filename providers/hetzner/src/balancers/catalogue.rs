@@ -139,7 +139,7 @@ impl Catalogue {
             Err(err) if err.is_conflict() => match self.managed(uid).await? {
                 Some(_) => Ok(()),
                 None => Err(Error::invalid(format!(
-                    "there is a certificate {:?} already, and it is not this service's; choose another name for it",
+                    "there is a certificate {:?} already, and it was not created for this Service; choose another name",
                     wanted.name
                 ))),
             },
@@ -165,7 +165,7 @@ impl Catalogue {
 }
 
 impl BalancerType {
-    /// Returns the time from which the API creates no load balancers of this type.
+    /// Returns the time from which load balancers of this type can no longer be created.
     pub(crate) fn unavailable_after(&self) -> Option<Timestamp> {
         self.deprecation.as_ref().map(|it| it.unavailable_after)
     }
@@ -173,14 +173,14 @@ impl BalancerType {
     /// Returns the text of a warning about a deprecated type.
     pub(super) fn deprecated(&self) -> Option<String> {
         let after = self.unavailable_after()?;
-        Some(format!("load balancer type {:?} is deprecated, and cannot be had any more after {after}", self.name))
+        Some(format!("load balancer type {:?} is deprecated, and cannot be created after {after}", self.name))
     }
 
     /// Checks that a load balancer can still become one of this type.
     pub(super) fn available(&self, now: Timestamp) -> Result<()> {
         match self.unavailable_after().filter(|after| *after <= now) {
             Some(after) => Err(Error::invalid(format!(
-                "load balancer type {:?} cannot be had any more since {after}; choose another one",
+                "load balancer type {:?} can no longer be created since {after}; choose another one",
                 self.name
             ))),
             None => Ok(()),
@@ -194,7 +194,7 @@ impl Certificate {
         let all = |list: &[String]| list.iter().map(|it| it.to_ascii_lowercase()).collect::<BTreeSet<_>>();
         let text = || {
             format!(
-                "certificate {:?} is for {}, not for {}: a managed certificate keeps its domains. Delete it, or ask for another name",
+                "certificate {:?} is for {}, not for {}: domains cannot be changed. Delete it, or choose another name",
                 self.name,
                 self.domain_names.join(", "),
                 domains.join(", ")

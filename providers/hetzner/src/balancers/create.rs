@@ -36,14 +36,15 @@ pub(super) async fn create(
 ) -> Result<Applied> {
     let identity = change.identity;
     let mut tree = change.outcome_of_all().and_then(|outcome| outcome.tree).unwrap_or_default();
-    // Certificates are found by their load balancer; so they are created after it, and its ports come after them.
+    // Managed certificates are found by their load balancer, so they are created after the load balancer, and the
+    // listeners that use them after the certificates.
     tree.parts
         .retain(|part, settings| !part.is_of_kind(CERTIFICATE) && settings.text(CERTIFICATES) != Some(TO_BE_MADE));
     let settings = tree.balancer_attributes().cloned().unwrap_or_default();
     let setting = |key| json!(settings.get(key));
     if settings.text("location").or(settings.text("network_zone")).is_none() {
         return Err(Error::invalid(format!(
-            "nothing says where to make load balancer {:?}: set annotation {} or {}, or HCLOUD_LOAD_BALANCERS_LOCATION or \
+            "load balancer {:?} has no location: set annotation {} or {}, or HCLOUD_LOAD_BALANCERS_LOCATION or \
              HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
             identity.name,
             key::LOCATION.key(),
@@ -71,7 +72,7 @@ pub(super) async fn create(
     let stated = body.into_iter().filter(|(_, value)| !value.is_null());
     let body: Map<_, _> = stated.map(|(key, value)| (key.to_owned(), value)).collect();
     let made = post(backing, body, targets, change.observer).await;
-    // A missing object is one that the Service names.
+    // *Not found* refers to an object that the Service names, so it is a mistake of the user.
     let made = made.map_err(|err| if err.is_not_found() { Error::invalid(err.to_string()) } else { err })?;
     backing.api.actions.finish(made.action, change.observer).await?;
     let shown = backing.actual(made.load_balancer);
@@ -92,7 +93,7 @@ async fn post(
 ) -> Result<Created> {
     let mut call = |targets: &Targets| {
         body.insert("targets".to_owned(), targets.iter().map(to_add).collect());
-        // The name is taken as soon as it was applied: sent again, it is refused.
+        // If the request was applied, its name is taken, so sending it again is refused and safe.
         Call::post(ALL, &[]).json(&body).repeatable()
     };
     let refused = match backing.api.actions.send(call(&targets), observer).await {

@@ -94,12 +94,12 @@ impl HcloudLoadBalancers {
         let call = Call::get(ALL, &[]).query(key, value).priority(priority);
         let actual = |shown: LoadBalancer| self.actual(shown);
         let found = self.api.list("load_balancers", call, actual, |it| it.id.clone()).await?;
-        // A page that is followed by others is no absence.
+        // The result is incomplete if another page follows, so it does not prove an absence.
         Ok(found.complete()?.into_items())
     }
 
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
-        // A deletion goes first, and so does the read that it begins with (P-3).
+        // A deletion and the read at its beginning are urgent (P-3).
         let priority = if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary };
         let signed = self.some("label_selector", &format!("{SIGN}={}", identity.uid()), priority).await?;
         // A load balancer that is to be deleted was tagged when it was created or adopted.
@@ -119,7 +119,7 @@ impl HcloudLoadBalancers {
         let name = spec.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
         if spec.balancer_type.is_none() {
             let text = format!(
-                "no load balancer type is chosen: a new load balancer is a {DEFAULT_TYPE}; choose with annotation {} or \
+                "no load balancer type is configured, so a new load balancer gets {DEFAULT_TYPE}; set annotation {} or \
                  HCLOUD_LOAD_BALANCERS_TYPE",
                 key::TYPE.key()
             );
@@ -197,8 +197,8 @@ impl HcloudLoadBalancers {
         let mut notes = Notes::default();
         if let Some((key, wanted, place)) = stated.filter(|(_, wanted, place)| wanted != place) {
             let text = format!(
-                "annotation {key}: {wanted:?} has no effect any more: load balancer {:?} ({}) stands in {place}, and cannot be \
-                 moved; set {place:?}, or create the Service again",
+                "annotation {key}: {wanted:?} has no effect: load balancer {:?} ({}) is in {place}, and cannot be \
+                 moved; set {place:?}, or delete and create the Service again",
                 actual.name, actual.id
             );
             notes.warn("QuestionableAnnotation", text);
@@ -208,8 +208,8 @@ impl HcloudLoadBalancers {
 
     fn report_left_out(&self, service: &Service, nodes: &[Arc<Node>], targets: &Targets) {
         let text = format!(
-            "this Node is no target of Service {}: its load balancer has as many targets as its type takes; choose a larger one \
-             with annotation {}",
+            "this Node is not a target of Service {}: the load balancer has the maximum number of targets of its type; \
+             choose a larger type with annotation {}",
             service.metadata.name.as_deref().unwrap_or_default(),
             key::TYPE.key()
         );
@@ -290,8 +290,9 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
         Ok(desired)
     }
 
-    /// Adopts by name: that is how users import load balancers that were created by other means. A load balancer with the legacy
-    /// owner tag of a Service that this cluster does not know may be another cluster's: then its targets are.
+    /// Adopts by name, which is how users import load balancers that they created themselves. A load balancer whose
+    /// legacy owner tag names a Service that this cluster does not know may belong to another cluster: it is adopted
+    /// only if its targets are machines of this cluster.
     fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption {
         let targets = observed.tree.as_ref().map(|tree| tree.targets_of(POOL)).unwrap_or_default();
         let is_free = observed.legacy_owner.is_none() || targets::are_of(&targets, &self.nodes());

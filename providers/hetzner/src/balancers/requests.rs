@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::wire::{NETWORK, machine, to_add, to_remove, to_service};
 
-/// An action that sets a state and may be repeated: the API refuses existing or missing objects with codes of their
-/// own.
+/// Builds an action that may be sent again: if it was already applied, the API refuses it with a code that says so.
 macro_rules! action {
     ($id:expr, $name:literal) => {
         Call::post(concat!("/load_balancers/{id}/actions/", $name), &[$id]).repeatable()
@@ -24,7 +23,7 @@ macro_rules! action {
 pub(super) struct Request {
     pub(super) call: Call,
     pub(super) adds: Option<String>,
-    /// Set if requests before this one must have ended, and those after it wait: one needs the other.
+    /// If set, the request is sent alone: after the actions before it have ended, and before those after it begin.
     pub(super) is_alone: bool,
 }
 
@@ -65,8 +64,8 @@ pub(super) fn requests<'a>(
             Operation::Update { part: Part::Balancer, changes, .. } => {
                 for change in changes {
                     let Some(call) = set(id, actual, &change.key, &change.to) else { continue };
-                    // Targets with public addresses keep the public interface, many targets the large type. More targets need
-                    // the larger type first, and fewer make the smaller one possible last.
+                    // The public interface can only be disabled after targets with public addresses are removed. A
+                    // larger type must be set before targets are added, and a smaller one after targets are removed.
                     let is_alone = matches!(&*change.key, "public" | "type");
                     let is_late = change.key == "public" && change.to == json!(false) || change.key == "type" && !grows;
                     let requests = if is_late { &mut late } else { &mut requests };
@@ -88,7 +87,7 @@ pub(super) fn requests<'a>(
             }
             Operation::AddTargets { targets, .. } => {
                 for target in targets.iter() {
-                    // The same machine, reached in another way: it cannot be there twice.
+                    // A machine cannot be a target twice, so its old target (by another address) must be removed first.
                     if let Some(other) = removed.remove(machine(target)) {
                         requests.push(action!(id, "remove_target", to_remove(other)).into());
                     }

@@ -32,7 +32,7 @@ pub(crate) struct ServiceSpec {
     pub(super) certificates: Certificates,
     /// TCP ports of the Service.
     pub(super) ports: Vec<ServicePort>,
-    /// Settings that work, but hardly as the user means them: reasons of events, and their texts.
+    /// Warnings about settings that probably do not do what the user intends: reason and text of each event.
     pub(super) warnings: Vec<(&'static str, String)>,
     hostname: Option<String>,
     disable_ipv6: bool,
@@ -81,12 +81,12 @@ impl Reader<'_> {
         self.annotations.get(annotation)
     }
 
-    /// Returns a text; an empty one states nothing.
+    /// Returns the text of an annotation; `None` if it is unset or empty.
     fn text(&mut self, annotation: &Annotation<String>) -> Option<String> {
         self.get(annotation).filter(|text| !text.is_empty())
     }
 
-    /// Returns what an annotation states; an empty text or list states nothing, nor does zero in a variable.
+    /// Returns the value of an annotation; an empty text, an empty list and, in a variable, zero count as unset.
     fn value<T: Serialize>(&mut self, annotation: &Annotation<T>) -> Option<Value> {
         let is_set = self.annotations.is_set(annotation);
         let value = self.get(annotation).map(|value| in_order(json!(value)));
@@ -129,7 +129,7 @@ impl Reader<'_> {
         self.check(protocol);
     }
 
-    /// States the health check: TCP at the node port, unless anything else is set.
+    /// Sets the health check: TCP at the node port, unless an annotation sets something else.
     fn check(&mut self, spoken: Protocol) {
         let protocol = self.get(&key::HEALTH_CHECK_PROTOCOL);
         let stated = [
@@ -222,7 +222,7 @@ impl ServiceSpec {
             let (location, zone) = (key::LOCATION.key(), key::NETWORK_ZONE.key());
             read.annotations.warning(format!("annotation {zone} has no effect beside {location}; remove one"));
         }
-        // An empty type does not exist, and so states nothing.
+        // An empty type counts as unset.
         let balancer_type = read.text(&key::TYPE).or_else(|| read.annotations.default(&key::TYPE));
         let balancer = BalancerSettings(json!({
             "type": balancer_type.as_deref().unwrap_or(DEFAULT_TYPE),

@@ -115,8 +115,9 @@ pub(super) fn is_refused_for(err: &Error) -> bool {
     CODES.contains(&err.code())
 }
 
-/// Returns the targets with which to create a load balancer that was refused with some of `targets`: those that exist, or none,
-/// which are then added one by one. `known`: those that the credential shows.
+/// Returns the targets for a second attempt to create a load balancer whose creation was refused because of some of
+/// `targets`. `known` are the targets whose machines the credential shows. If some of `targets` are not known, these
+/// are left out; otherwise the load balancer is created without targets, which are then added one by one.
 ///
 /// `None` if the targets are not the reason, or if none of them is known: then the credential is probably another project's, and
 /// would leave an empty load balancer there.

@@ -7,7 +7,7 @@ use super::spec::{Certificates, ServiceSpec};
 use super::wire::{CERTIFICATES, POOL, ServiceSettings, certificate_part, network_part};
 use crate::annotations as key;
 
-/// Stands for the ID of a certificate that does not exist yet.
+/// Placeholder for the ID of a certificate that does not exist yet.
 pub(super) const TO_BE_MADE: &str = "to be made";
 
 /// Facts that are looked up.

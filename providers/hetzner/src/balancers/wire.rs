@@ -23,7 +23,8 @@ pub(super) const POOL: &str = "main";
 pub(super) const NETWORK: &str = "network";
 pub(super) const CERTIFICATE: &str = "certificate";
 pub(super) const CERTIFICATES: &str = "http.certificates";
-/// The location of a load balancer. Not named as the settings that decide about it once, or a plan would overwrite them.
+/// Setting with the present location of a load balancer. Its name differs from those of the settings that choose the
+/// location at creation, so that a plan does not overwrite these.
 pub(super) const LOCATION: &str = "current_location";
 pub(super) const NETWORK_ZONE: &str = "current_network_zone";
 

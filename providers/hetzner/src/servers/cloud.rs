@@ -72,7 +72,7 @@ struct PublicNet {
     ipv6: Option<Public>,
 }
 
-/// A public address, as text: one odd address must not hide all servers.
+/// A public address, as text, so that an address that cannot be parsed does not fail the list of all servers.
 #[derive(Deserialize)]
 struct Public {
     ip: Box<str>,
@@ -107,7 +107,8 @@ impl CloudServer {
         self.private.iter().filter(move |it| it.network == network).map(|it| it.ip)
     }
 
-    /// Datacenters have left the API; Nodes keep the zones that they always had.
+    /// Returns the zone of the server. The API no longer reports datacenters, so the zone is derived from the location,
+    /// with the names that Nodes always had.
     fn zone(&self) -> &str {
         match &*self.location {
             "nbg1" => "nbg1-dc3",

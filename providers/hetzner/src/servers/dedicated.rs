@@ -28,7 +28,7 @@ pub(crate) struct DedicatedServer {
 #[derive(Deserialize)]
 struct Wire {
     server_number: u64,
-    // Any may be null: one odd server must not hide all.
+    // Any field may be null, so that one incomplete server does not fail the whole list.
     server_name: Option<Box<str>>,
     server_ip: Option<Box<str>>,
     server_ipv6_net: Option<Box<str>>,

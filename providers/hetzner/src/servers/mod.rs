@@ -1,4 +1,4 @@
-//! Machines behind Nodes, from two products with a credential each.
+//! Machines of Nodes, from two products (Hetzner Cloud and Robot), each with its own credential.
 
 mod cloud;
 pub(crate) mod dedicated;
@@ -22,7 +22,7 @@ use dedicated::DedicatedServer;
 /// The machines of a cluster.
 pub(crate) struct Servers {
     cloud: Inventory<CloudServers>,
-    /// `None` without `ROBOT_ENABLED`, or without its credential.
+    /// The dedicated servers; `None` without `ROBOT_ENABLED`, or without a credential for Robot.
     robot: Option<Robot>,
     /// Set if there are dedicated servers, and no credential for Robot.
     robot_is_unasked: bool,

@@ -1,8 +1,9 @@
-//! Control reads for two products with a credential each: Nodes of one say nothing about the credential of the other (INV-1).
+//! Control reads for each product: a machine of Hetzner Cloud that is found proves nothing about the credential of
+//! Robot, nor the reverse (INV-1).
 //!
-//! The deletion guard needs control reads: Nodes that are found in the same read. In a cluster with machines of both
-//! products these may all be of the other one, so an absence is only reported here if the same credential shows another
-//! machine of the cluster.
+//! The deletion guard accepts an absence only if other Nodes are found in the same read. In a cluster with machines of
+//! both products, all of these may be of the other product. So in such a cluster an absence is reported only if the
+//! same credential also shows another machine of the cluster.
 
 use std::sync::Arc;
 
@@ -53,8 +54,8 @@ impl Servers {
         }
     }
 
-    /// Returns the Nodes on machines of each product. `None` if they are not known, or if all are of one product: then the
-    /// guard's own witnesses are enough.
+    /// Returns the Nodes on machines of each product. `None` if the Nodes are not known, or if all are of one product:
+    /// then the deletion guard's own check is enough.
     fn mixed_cluster(&self) -> Option<(Nodes, Nodes)> {
         self.robot.as_ref()?;
         let (mut cloud, mut dedicated) = (Nodes::new(), Nodes::new());
@@ -78,7 +79,7 @@ fn deny<M>(answers: &mut [cloud_provider::Result<Found<M>>], why: &str) {
     for answer in answers {
         if let Ok(Found::Gone(gone)) = answer {
             let text = format!(
-                "{}, but {why}: nothing is concluded from that. Check the credential; if it is right, delete the node",
+                "{}, but {why}, so the Node is kept. Check the credential; if it is correct, delete the Node",
                 gone.reason()
             );
             *answer = Err(Error::unauthorized(text));

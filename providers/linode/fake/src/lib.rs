@@ -48,17 +48,17 @@ type Answer = Result<Reply, Refused>;
 pub struct Linodes {
     /// The account that the token is for.
     pub account: &'static str,
-    /// Each with its VPC address and ranges in `vpc`, which the API shows under other paths.
+    /// Linodes, each with its VPC address and ranges in `vpc`, which the API shows under other paths.
     pub linodes: Vec<Value>,
     /// NodeBalancers as the API shows them, with their accounts.
     pub nodebalancers: Vec<Value>,
-    /// Each has its backends in `nodes`, which the API shows only under a path of their own.
+    /// Configurations, each with its backends in `nodes`, which the API shows only under a path of their own.
     pub configs: Vec<Value>,
-    /// Each has its devices in `devices`.
+    /// Firewalls, each with its devices in `devices`.
     pub firewalls: Vec<Value>,
     /// Reserved addresses that were released.
     pub released: Vec<String>,
-    /// Requests a minute: of lists, and of all others.
+    /// Rate limits in requests per minute: of lists, and of all other requests.
     pub limits: [u32; 2],
     buckets: BTreeMap<bool, Bucket>,
     created: u64,

@@ -1,4 +1,4 @@
-//! Linodes, their interfaces, VPCs, and what an account has besides.
+//! Linodes, their interfaces, VPCs, and the other objects of an account.
 
 use fake_cloud::Reply;
 use serde_json::{Value, json};

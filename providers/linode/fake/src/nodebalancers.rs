@@ -31,7 +31,7 @@ impl Linodes {
         ok(&config)
     }
 
-    /// Returns the configuration that a body describes, with what the API does not take left at its default.
+    /// Returns the configuration that a body describes; fields that the API does not accept keep their defaults.
     fn config(&mut self, nodebalancer: u64, body: &Value, id: Option<u64>) -> Result<Value, Refused> {
         let is_udp = |it: &Value| it["protocol"] == "udp";
         let others = self

@@ -1,4 +1,4 @@
-//! Changes of a NodeBalancer: the order of requests, and what their answers mean.
+//! Changes of a NodeBalancer: the order of requests, and the handling of answers.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +19,7 @@ use crate::annotations as key;
 
 /// Number of Nodes that are read to check that the token is for the account of the cluster.
 const SAMPLE: usize = 3;
-/// Settings that are compared, and not sent.
+/// Settings that the engine compares, but that are not fields of the request.
 const COMPARED: [&str; 3] = [provider_kit::load_balancers::POOL, "node_port", "ssl_fingerprint"];
 
 impl NodeBalancers {
@@ -35,7 +35,8 @@ impl NodeBalancers {
         self.update(change, actual, spec).await
     }
 
-    /// Creates a NodeBalancer with everything in one request. One with an ACL gets its ports when its firewall stands.
+    /// Creates a NodeBalancer with its ports and backends in one request. With an ACL, the ports are added after the
+    /// firewall is attached, so that no traffic bypasses the ACL.
     async fn create(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
         let identity = change.identity;
         if let Some(id) = &identity.requested_id {
@@ -179,8 +180,8 @@ impl NodeBalancers {
         Ok(())
     }
 
-    /// Creates, rebuilds and deletes configurations. A rebuild names the backends that are there by their IDs, or connections
-    /// would break.
+    /// Creates, rebuilds and deletes configurations. The request of a rebuild contains the IDs of existing backends,
+    /// because without them connections would break.
     async fn write_configs(
         &self,
         identity: &Identity<'_>,
@@ -319,7 +320,8 @@ impl NodeBalancers {
         self.source.api.http.send(Call::put(ONE, &[&actual.id]).json(&json!({ "tags": tags }))).await.map(drop)
     }
 
-    /// Deletes a NodeBalancer. Its firewall is deleted while it is still attached, so that it is not forgotten.
+    /// Deletes a NodeBalancer. Its firewall is deleted first, because after the NodeBalancer is deleted, the firewall
+    /// can no longer be found.
     async fn remove(&self, actual: &Actual, identity: &Identity<'_>, spec: &Spec) -> Result<Applied> {
         if spec.preserve {
             tracing::info!(id = actual.id, service = identity.service.metadata.name, "NodeBalancer is preserved");
@@ -351,7 +353,7 @@ fn wanted<'a>(spec: &'a Spec, port: &Port) -> Option<&'a ServicePort> {
     spec.ports.iter().find(|it| it.number == port.number && it.config.transport() == port.protocol)
 }
 
-/// Leaves out what is null.
+/// Removes `null` fields from a body.
 fn stated(mut body: Value) -> Value {
     if let Some(fields) = body.as_object_mut() {
         fields.retain(|_, value| !value.is_null());

@@ -13,7 +13,7 @@ use super::object::OWNER_TAGS;
 use super::spec::Spec;
 use crate::api::Api;
 
-/// Addresses of one family that a rule takes.
+/// Maximum number of addresses of one family in a rule.
 const MOST_ADDRESSES: usize = 255;
 const MOST_RULES: usize = 25;
 const LABEL: usize = 32;
@@ -73,7 +73,8 @@ pub(super) fn desired(spec: &Spec) -> Option<Attributes> {
 }
 
 impl Firewall {
-    /// Returns `true` if it was created for this NodeBalancer: it has the owner tags, or its label, as the Go program does it.
+    /// Returns `true` if the firewall was created for this NodeBalancer: it has the owner tags, or the NodeBalancer's
+    /// label, as firewalls that the Go cloud controller manager created have.
     pub(super) fn is_own(&self, label: &str) -> bool {
         OWNER_TAGS.take_from(&mut self.tags.clone()) != OwnerTags::default() || self.label == label
     }
@@ -148,7 +149,7 @@ pub(super) async fn of(api: &Api, id: &str) -> Result<Vec<Firewall>> {
     api.all(Call::get("/nodebalancers/{id}/firewalls", &[id]), |it: &Firewall| it.id).await
 }
 
-/// Creates a firewall that is attached from the beginning.
+/// Creates a firewall that is attached to the NodeBalancer by the same request.
 pub(super) async fn create(
     api: &Api,
     identity: &Identity<'_>,
@@ -169,7 +170,7 @@ pub(super) async fn update(api: &Api, identity: &Identity<'_>, firewall: u64, se
     api.http.send(call.json(&rules(identity.service, settings)?)).await.map(drop)
 }
 
-/// Attaches a firewall of the user's.
+/// Attaches a firewall that a user created.
 pub(super) async fn attach(api: &Api, firewall: u64, id: &str) -> Result<()> {
     let call = Call::post("/networking/firewalls/{id}/devices", &[&firewall.to_string()]);
     let body = json!({"id": id.parse::<u64>().unwrap_or_default(), "type": "nodebalancer"});

@@ -1,4 +1,4 @@
-//! NodeBalancers: the Service's spec, and how NodeBalancers are found and read. The kit does the rest.
+//! NodeBalancers as a cloud for the engine of provider-kit: specs of Services, lookup and reads.
 
 mod apply;
 mod firewall;
@@ -46,7 +46,8 @@ pub(crate) struct NodeBalancers {
     config: Arc<Config>,
     cluster: ClusterView,
     notices: Notices,
-    /// IDs in Services' annotations. A NodeBalancer has one legacy owner tag: this ID, or else its address.
+    /// IDs of NodeBalancers that annotations of Services name. The legacy owner tag of such a NodeBalancer is its ID;
+    /// that of any other, its address.
     requested: Mutex<BTreeSet<String>>,
     address_annotations: [String; 2],
 }
@@ -99,7 +100,7 @@ impl NodeBalancers {
         actual
     }
 
-    /// Reads one with all its parts.
+    /// Reads a NodeBalancer with all its parts.
     async fn by_id(&self, id: &str, detail: Detail) -> Result<Option<Actual>> {
         let Some(found) = self.source.api.http.find::<NodeBalancer>(Call::get(ONE, &[id])).await? else {
             return Ok(None);
@@ -266,7 +267,8 @@ impl LoadBalancerCloud for NodeBalancers {
     }
 
     fn published(&self, observed: &Actual, _: &Service, spec: &Spec) -> Published {
-        // Pods reach the NodeBalancer by its address, or its PROXY header and its TLS would be left out.
+        // Pods must connect to the NodeBalancer's address (`ipMode: Proxy`), because a shortcut would omit its TLS and
+        // its PROXY header.
         let speaks = |port: &spec::Port| {
             port.config.proxy_protocol.as_deref().is_some_and(|it| it != "none")
                 || port.config.protocol == Protocol::Https

@@ -162,7 +162,8 @@ pub(crate) fn requested_id(service: &Service) -> Option<String> {
 }
 
 impl NodeBalancer {
-    /// Returns `true` if the Go cloud controller manager would find it for a Service with this legacy owner tag.
+    /// Returns `true` if the Go cloud controller manager would use this NodeBalancer for a Service with this legacy
+    /// owner tag.
     pub(crate) fn is_found_by(&self, legacy_owner: &str) -> bool {
         let is_it = |text: &Option<String>| text.as_deref() == Some(legacy_owner);
         is_it(&self.ipv4)

@@ -29,7 +29,7 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    /// Creates an account with two Linodes, and the Nodes that they are.
+    /// Creates an account with two Linodes, and a Node for each.
     pub(crate) fn new() -> Self {
         let fake = Handle::new(Linodes::default());
         let variables = [("LINODE_API_TOKEN", TOKEN), ("LINODE_REGION", "us-east"), ("LINODE_URL", "http://linode")];

@@ -53,7 +53,7 @@ struct Session<'a> {
     /// IDs of what was created, by part.
     ids: BTreeMap<Part, String>,
     tasks: Vec<String>,
-    /// The time when the next member has drained.
+    /// The earliest time at which a draining member can be removed.
     drained_at: Option<Instant>,
 }
 
@@ -72,7 +72,8 @@ impl MycloudLoadBalancers {
         let mut session = Session { cloud: self, change, spec, actual, ids, tasks, drained_at: None };
         let is_left = change.operations.contains(&Operation::Untag);
         if is_left {
-            // The labels go last: they lead to the rest.
+            // The parts are deleted first. The owner labels are removed last, because the parts are found by means of
+            // them.
             for part in
                 actual.tree.iter().flat_map(|tree| tree.parts.keys().rev()).filter(|part| **part != Part::Balancer)
             {
@@ -285,7 +286,7 @@ impl Session<'_> {
         self.batch(UPDATE, &group, &known).await?;
         match self.batch(ADD, &group, &new).await {
             Err(refused) if refused.is_invalid() => {
-                // The Node of an instance that does not exist must not keep others from being served.
+                // An instance that no longer exists is left out, so that the other members are still added.
                 let instances = self.cloud.api.ids().await?;
                 let exists = |member: &Member| instances.contains(&member.instance_id);
                 let existing: Vec<_> = new.iter().filter(|member| exists(member)).cloned().collect();
@@ -298,7 +299,8 @@ impl Session<'_> {
         }
     }
 
-    /// Removes members, after they had no new connections for the drain timeout.
+    /// Removes members. A member first gets the weight 0, so that it gets no new connections, and is removed after the
+    /// drain timeout.
     async fn remove_members(&mut self, pool: &str) -> Result<()> {
         let group = self.id(&Part::Pool(pool.to_owned()))?;
         let (added, mut removed) = (self.members(pool, true), self.members(pool, false));
@@ -327,7 +329,7 @@ impl Session<'_> {
 }
 
 impl MycloudLoadBalancers {
-    /// Returns when the drain of a member began: now, unless it is remembered.
+    /// Returns the time at which the drain of a member began, which is `now` for a member that is not draining yet.
     fn drained_at(&self, group: &str, member: &Member, now: Instant) -> Instant {
         let mut draining = self.draining.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let day = std::time::Duration::from_secs(24 * 3600);

@@ -20,7 +20,7 @@ pub(super) struct Backend {
 }
 
 impl Backend {
-    /// Returns the target that the backend is on a node port.
+    /// Returns the target for the backend at a node port.
     pub(super) fn target(&self, port: u16) -> String {
         let (instance_id, address) = (self.instance_id.clone(), self.address.clone());
         Member { instance_id, address, port, weight: self.weight }.target()
@@ -32,7 +32,7 @@ pub(super) fn targets(backends: &[Backend], port: u16) -> Targets {
     backends.iter().map(|backend| backend.target(port)).collect()
 }
 
-/// Returns the backends, and adds events to `notes`. `None`: those that there are stay.
+/// Returns the backends, and adds events to `notes`. `None` if the present backends are to stay.
 pub(super) fn backends(nodes: &[Arc<Node>], spec: &Spec, api: &Api, notes: &mut Notes) -> Option<Vec<Backend>> {
     let mut selected: Vec<&Arc<Node>> = nodes.iter().filter(|node| is_selected(node, spec, api)).collect();
     if selected.is_empty() && !nodes.is_empty() {
@@ -47,7 +47,7 @@ pub(super) fn backends(nodes: &[Arc<Node>], spec: &Spec, api: &Api, notes: &mut 
     }
     let is_any_selected = !selected.is_empty();
     let backends: Vec<Backend> = selected.into_iter().filter_map(|node| backend(node, spec, api, notes)).collect();
-    // Nodes whose machines are not known yet must not empty a load balancer.
+    // If no selected Node has a known machine yet, the present backends stay, so that the load balancer is not emptied.
     (!is_any_selected || !backends.is_empty()).then_some(backends)
 }
 

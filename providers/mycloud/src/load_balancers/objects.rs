@@ -19,13 +19,13 @@ pub(super) const LABEL_MANAGED_BY: &str = "kubernetes.io/managed-by";
 pub(super) const LABEL_KEPT: &str = "kubernetes.io/kept";
 /// The value of that label on a load balancer that is to be preserved.
 pub(super) const PRESERVED: &str = "preserved";
-/// The kind of part that a managed access list is.
+/// The kind of the part for a managed access list.
 pub(super) const ACCESS_LIST: &str = "access list";
-/// The kind of part that an uploaded certificate is.
+/// The kind of the part for an uploaded certificate.
 pub(super) const CERTIFICATE: &str = "certificate";
-/// The beginning of what stands for the ID of an uploaded certificate.
+/// The prefix of the placeholder for the ID of an uploaded certificate.
 pub(super) const UPLOADED: &str = "uploaded ";
-/// Stands for the ID of the managed access list.
+/// The placeholder for the ID of the managed access list.
 pub(super) const MANAGED: &str = "managed";
 
 /// The settings of a load balancer.
@@ -266,17 +266,17 @@ pub(super) fn label_setting(label: &str) -> String {
     format!("label {label}")
 }
 
-/// Returns the part that the managed access list is.
+/// Returns the part for the managed access list.
 pub(super) fn access_list_part() -> Part {
     Part::created_before(0, ACCESS_LIST, MANAGED)
 }
 
-/// Returns the part that an uploaded certificate of this name is.
+/// Returns the part for an uploaded certificate of this name.
 pub(super) fn certificate_part(name: &str) -> Part {
     Part::created_before(1, CERTIFICATE, name)
 }
 
-/// Returns what stands for the ID of an uploaded certificate of this name.
+/// Returns the placeholder for the ID of an uploaded certificate of this name.
 pub(super) fn uploaded(name: &str) -> String {
     format!("{UPLOADED}{name}")
 }
@@ -361,7 +361,8 @@ impl Listener {
         Port { number: self.port, protocol: protocol.into() }
     }
 
-    /// Returns `true` if backends do not see the packets of clients, but those of a proxy.
+    /// Returns `true` if the load balancer terminates connections, so that backends get packets of the proxy and not of
+    /// clients.
     pub(super) fn is_proxy(&self) -> bool {
         let is_plain = matches!(self.protocol.as_deref(), Some("tcp" | "udp"));
         !is_plain || self.proxy_protocol.as_deref().is_some_and(|version| version != "off")

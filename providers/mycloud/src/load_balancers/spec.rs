@@ -19,7 +19,7 @@ use crate::config::Config;
 /// The most entries of an access list.
 const MOST_ENTRIES: usize = 300;
 
-/// The settings that a Service states about its load balancer.
+/// The load balancer configuration of a Service.
 #[derive(Default)]
 pub(crate) struct Spec {
     pub(super) settings: Settings,

@@ -172,7 +172,7 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
     check(model, wanted)?;
     let id = model.add_balancer(&asked.project, wanted)?;
     if let Err(refusal) = create_parts(model, asked, &id, wanted) {
-        // Nothing is left of a tree that is refused.
+        // If any part of the request is refused, no object is created.
         model.drop_balancer(&id);
         return Err(refusal);
     }

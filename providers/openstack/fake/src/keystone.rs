@@ -48,7 +48,7 @@ impl Default for Identity {
 }
 
 impl Identity {
-    /// Returns the project of a token that is good.
+    /// Returns the project of a valid token.
     pub(crate) fn project_of(&self, token: &str, now: Instant) -> Option<String> {
         self.tokens.get(token).filter(|it| now < it.ends)?.project.clone()
     }

@@ -112,12 +112,12 @@ impl Fake {
         self.model().add_network(name, range, true)
     }
 
-    /// Adds a further subnet to a network; its id.
+    /// Adds a further subnet to a network, and returns its ID.
     pub fn add_subnet(&self, network: &str, name: &str, range: &str) -> String {
         self.model().add_subnet(network, name, range)
     }
 
-    /// Adds a router with an interface in this subnet; its id.
+    /// Adds a router with an interface in this subnet, and returns its ID.
     pub fn add_router(&self, name: &str, subnet: &str) -> String {
         let mut model = self.model();
         let (id, now) = (model.new_id(), model.clock.utc());
@@ -192,7 +192,7 @@ impl Fake {
         model.server(&server)
     }
 
-    /// Adds a further port to a server, by name; the port's id.
+    /// Adds a further port to a server, by name, and returns the port's ID.
     ///
     /// # Panics
     /// If the server does not exist, or no address is left.

@@ -1,6 +1,6 @@
-//! A stateful fake of OpenStack's APIs, for tests: Keystone, Nova, Neutron, Octavia and Barbican as one axum router over one
-//! small model, with levers; faults and the account of requests are the [`Gate`]'s. Shapes, states and messages are those of
-//! release 2026.2.
+//! A stateful fake of OpenStack's APIs, for tests: Keystone, Nova, Neutron, Octavia and Barbican as one axum router
+//! over one small model, with controls for tests. A [`Gate`] injects faults and counts requests. Shapes, states and
+//! messages are those of release 2026.2.
 //!
 //! ```
 //! use openstack_fake::{Fake, Fault};
@@ -61,7 +61,7 @@ pub const USER_ID: &str = "0000000a-user";
 pub const PASSWORD: &str = "fake-password";
 /// The domain of users and projects, `default` by id.
 pub const DOMAIN: &str = "Default";
-/// The name of the project in which everything is.
+/// The name of the project that owns all objects.
 pub const PROJECT: &str = "k8s";
 /// ID of the project.
 pub const PROJECT_ID: &str = "9d00b4f98d6b4ab0a2b05461a2ea25ad";
@@ -77,7 +77,7 @@ pub const TRUST: &str = "6b6e5d4c3b2a19087f6e5d4c3b2a1908";
 pub struct Options {
     /// Endpoint of the cloud: scheme and host of the catalogue's endpoints and of links.
     pub endpoint: String,
-    /// The life of a token.
+    /// Lifetime of a token.
     pub token_life: Duration,
     /// Time for which a new load balancer is `PENDING_CREATE`.
     pub create_time: Duration,
@@ -87,13 +87,13 @@ pub struct Options {
     pub delete_time: Duration,
     /// Maximum number of objects on a page, in all lists, whatever the client requests.
     pub page_size: usize,
-    /// Nova's highest microversion is 2.this.
+    /// Minor number of Nova's highest microversion, which is 2.x.
     pub microversion: u32,
-    /// Octavia's version is 2.this.
+    /// Minor number of Octavia's version, which is 2.x.
     pub octavia: u32,
     /// Provider drivers of Octavia.
     pub providers: Vec<String>,
-    /// Octavia takes whole trees and batches of members.
+    /// If set, Octavia accepts whole load balancers in one request, and batches of members.
     pub bulk: bool,
     /// If set, Neutron has the extension `extraroute-atomic`.
     pub atomic_routes: bool,
@@ -101,7 +101,7 @@ pub struct Options {
     pub routes: bool,
     /// If set, Neutron has the extension `allowed-address-pairs`.
     pub address_pairs: bool,
-    /// The user may choose the address of a floating IP.
+    /// If set, the user may choose the address of a floating IP.
     pub admin: bool,
     /// If set, the cloud has a Barbican.
     pub barbican: bool,

@@ -11,7 +11,7 @@ use crate::octavia::{balancer_of, merge, set_state, sorted_tags};
 use crate::refusal::Refusal;
 use crate::requests::{Answer, Asked};
 
-/// Returns the pool of a request about members, whose errors have another wording in Octavia.
+/// Returns the pool of a request about members. For these, Octavia words the error about a missing pool differently.
 fn pool<'a>(model: &'a Model, asked: &Asked) -> Result<&'a Object, Refusal> {
     let missing = |_| Refusal::new(404, "Bad Request", format!("Pool {} not found.", asked.id()));
     model.one(Kind::Pool, &asked.project, asked.id()).map_err(missing)

@@ -9,7 +9,7 @@ use crate::keystone::Identity;
 use crate::refusal::Refusal;
 use crate::{Options, PROJECT_ID};
 
-/// An object as the API shows it, without what is worked out from others.
+/// An object as the API shows it, without fields that are computed from other objects.
 pub(crate) type Object = Map<String, Value>;
 
 /// The kinds of objects. A pool's members are with the pool.
@@ -103,7 +103,7 @@ pub(crate) struct Model {
     pub(crate) members: BTreeMap<String, Vec<Object>>,
     /// Operations of Octavia's worker, by load balancer.
     pub(crate) work: Operations,
-    /// Ids of what the project may not see.
+    /// IDs of objects that are hidden from the project.
     pub(crate) hidden: BTreeSet<String>,
     /// The most objects of a kind in a project.
     pub(crate) quotas: BTreeMap<Kind, usize>,

@@ -1,4 +1,4 @@
-//! Networks and subnets, and what Neutron can.
+//! Networks and subnets, and the extensions of Neutron.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Applies planned operations; the kit waits for the end of each.
+//! Applies planned operations. After each of them, the kit waits until Octavia has finished it.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ pub(super) async fn apply(project: &Project, change: Change<'_>, spec: &Result<S
     if let Some((actual, text)) = failed.filter(|_| !is_removed) {
         return Err(cannot_change(actual, text));
     }
-    // Octavia lets nothing of one that failed be removed but all of it.
+    // Of a load balancer in ERROR, Octavia deletes no single part: only the whole load balancer can be deleted.
     let goes_at_once = is_removed && (project.config.flag(&CASCADE_DELETE) || failed.is_some());
     match &change.operations[0] {
         operation if operation.part().is_some_and(|part| matches!(part, Part::CreatedAfter(_))) => {
@@ -56,7 +56,7 @@ async fn create(project: &Project, change: Change<'_>) -> Result<Applied> {
     });
     let _room = project.room_for(members.sum()).await;
     let body = body(change.identity, change.operations, names, is_serial);
-    // The answer repeats all members, twice: those of ten thousand are more than a MiB.
+    // The answer contains all members twice, and may be longer than 1 MiB with ten thousand members.
     let call = Call::post(BALANCERS.all, &[]).list().json(&body).inside(BALANCERS.name);
     let whole = Whole::from(project.services.balancer.read::<Made>(call).await?);
     let view = View::of(&whole.balancer, change.identity, false);
@@ -70,7 +70,8 @@ async fn create(project: &Project, change: Change<'_>) -> Result<Applied> {
     Ok(Applied::PlanAgain(Box::new(shown)))
 }
 
-/// Deletes everything. The security group, which is found by the load balancer, is deleted first.
+/// Deletes the load balancer with all its resources. The security group is deleted first, because it is found by means
+/// of the load balancer.
 async fn remove(project: &Project, change: Change<'_>, cascade: bool) -> Result<Applied> {
     let Some(actual) = change.actual else { return Ok(Applied::Gone) };
     if change.operations.iter().any(|it| it.deletes(|part| matches!(part, Part::CreatedBefore(_)))) {
@@ -136,13 +137,13 @@ pub(super) fn repair(actual: &Actual) -> String {
 fn cannot_change(failed: &Actual, text: &str) -> Error {
     let (place, repair) = (failed.place(), repair(failed));
     if failed.foreign.is_empty() {
-        return Error::invalid(format!("{place}: {text}. {repair}; or delete it, and another one is created"));
+        return Error::invalid(format!("{place}: {text}. {repair}; or delete it to get a new one"));
     }
     let others: BTreeSet<&str> = failed.foreign.values().map(String::as_str).collect();
     let others = others.into_iter().collect::<Vec<_>>().join(", ");
     Error::invalid(format!(
-        "{place} has the provisioning status ERROR, in which Octavia lets no part of it be changed or removed; others have parts \
-         in it, so that it stays ({others}). {repair}"
+        "{place} has the provisioning status ERROR, in which Octavia refuses all changes of its parts; it is not \
+         deleted, because others use it ({others}). {repair}"
     ))
 }
 

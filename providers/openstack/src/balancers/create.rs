@@ -1,5 +1,5 @@
-//! A new load balancer, with all that Octavia takes in one request. With thousands of members in it: nothing holds more
-//! of them than a set of targets.
+//! The request that creates a load balancer with its listeners, pools and members. Thousands of members are serialized
+//! one by one from the set of targets, without a copy in memory.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::read::{Pool, Whole};
 use super::requests::{Names, listener, pool};
 use super::tags::{cut, full_name, owner_tag};
 
-/// An object with others inside, under the name of a field.
+/// An object with a nested object or list in one more field.
 #[derive(Serialize)]
 struct With<T> {
     #[serde(flatten)]
@@ -62,7 +62,8 @@ pub(super) fn body(
     BALANCERS.body(With::new(&settings, "listeners", listeners))
 }
 
-/// The answer: all that was created, with IDs. Pools, which it repeats in listeners, are read once.
+/// The answer to a creation: the load balancer with all objects and their IDs. The answer contains each pool twice, at
+/// the load balancer and at its listener; one of them is skipped.
 #[derive(Deserialize)]
 pub(super) struct Made {
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Reads load balancers from Octavia, with what belongs to them in Neutron.
+//! Reads load balancers from Octavia, with their floating IPs and security groups from Neutron.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::annotations as key;
 
 /// Number of pools whose members are read at the same time; fewer if they are large.
 const AT_ONCE: usize = 8;
-/// Number of load balancers from which on one list is cheaper than a request for each.
+/// Number of load balancers from which their states are read with one list instead of a request for each.
 const FEW: usize = 4;
 
 impl Project {
@@ -184,7 +184,7 @@ impl Project {
                     trouble = named.is_none().then(|| unknown(id));
                     found.extend(named);
                 }
-                // Another project's.
+                // A load balancer of another project is ignored.
                 Err(err) if err.is_unauthorized() => trouble = Some(err),
                 Err(err) => return Err(err),
             }
@@ -215,12 +215,14 @@ impl Project {
         Ok(seen)
     }
 
-    /// Reports that the load balancer that the Service names does not exist, or belongs to another project. A Service
-    /// without a load balancer does not get another one instead; an existing one stays in use. If the named one was the
-    /// Service's and no longer exists, the annotation is ignored.
+    /// Reports that the load balancer in the Service's annotation does not exist, or belongs to another project. If the
+    /// Service has no load balancer (`has_none`), this is an error, and none is created; otherwise, the Service keeps
+    /// the one that it has. The annotation is ignored if the controller itself wrote it, and the load balancer was
+    /// deleted since.
     fn report_request(&self, identity: &Identity<'_>, err: Error, has_none: bool) -> Result<()> {
         let (service, leaves) = (identity.service, identity.is_leaving());
-        // A refusal for one that existed may be the answer of another project, which knows nothing of it.
+        // If the credential is another project's, a refusal (403) proves nothing about a load balancer that the Service
+        // had.
         let is_final = match leaves {
             true => err.is_unauthorized() && was_made(service),
             false => err.is_unauthorized() || !was_made(service),

@@ -16,7 +16,7 @@ use crate::annotations as key;
 pub(super) fn fitted(mut wanted: Tree, actual: &Actual, spec: &ServiceSpec) -> Result<Tree> {
     if actual.id.contains('/') && !actual.foreign.is_empty() && spec.internal {
         return Err(Error::invalid(format!(
-            "{} is another Service's, and may be reached from everywhere; a Service that shares it cannot be internal ({})",
+            "{} belongs to another Service and may be external, so a Service that shares it cannot be internal ({})",
             actual.place(),
             key::INTERNAL.key()
         )));
@@ -44,8 +44,8 @@ pub(super) fn fitted(mut wanted: Tree, actual: &Actual, spec: &ServiceSpec) -> R
     Ok(wanted)
 }
 
-/// Returns the settings of a pool that count. Settings of members can be seen, and changed, only if there are members; the subnet
-/// that they were put in stays.
+/// Returns the settings of a pool that are compared. Settings of members are compared only if the pool has members,
+/// because Octavia stores them with each member. The members' subnet is never changed.
 fn of_members(settings: &Attributes, wanted: &Tree, actual: &Tree, pool: &str) -> Attributes {
     let has_members = !actual.targets_of(pool).is_empty();
     let shall_have = wanted.targets.get(pool).map_or(has_members, |targets| !targets.is_empty());

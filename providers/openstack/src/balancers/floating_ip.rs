@@ -36,14 +36,15 @@ impl FloatingIp {
         self.description.as_ref().is_some_and(|text| text.contains(OURS))
     }
 
-    /// Returns the part of its load balancer that it is.
+    /// Returns the floating IP as a part of its load balancer.
     pub(super) fn part(&self) -> (Part, Attributes) {
         let settings = Attributes::default().set("id", &self.id).set("address", &self.address);
         (part(), settings.set("network", &self.network).set("ours", self.is_ours()))
     }
 }
 
-/// Returns the part that a floating IP is. Nothing is wanted of it but that it exists: an existing one is never moved.
+/// Returns the part for a floating IP. The desired state has no settings for it, so an existing floating IP is never
+/// replaced.
 pub(super) fn part() -> Part {
     Part::created_after("floating ip", "floating ip")
 }
@@ -74,7 +75,7 @@ pub(super) async fn of_port(services: &Services, port: &str) -> Result<Option<Fl
     first(services, "port_id", port).await
 }
 
-/// Reads what is to be removed after a load balancer that no longer exists: see [`unused`].
+/// Reads the floating IPs that a deleted load balancer of the Service left behind: see [`unused`].
 ///
 /// # Errors
 /// Neutron's answer.
@@ -103,10 +104,11 @@ fn taken(address: &str, port: &str) -> Error {
     Error::invalid(format!("floating IP {address} (spec.loadBalancerIP) is not available: it leads to port {port}"))
 }
 
-/// Checks, before a load balancer is created, that the floating IP that the Service names leads to no other one.
+/// Checks before the creation of a load balancer that the address in `spec.loadBalancerIP` is not associated with the
+/// port of another object.
 ///
 /// # Errors
-/// *Invalid* if it does; else the answer of Neutron or Octavia.
+/// *Invalid* if the floating IP is in use; otherwise, the answer of Neutron or Octavia.
 pub(super) async fn check_named(
     project: &Project,
     request: &LoadBalancerRequest<'_>,
@@ -116,7 +118,7 @@ pub(super) async fn check_named(
     let Some(address) = spec.address.as_ref().filter(|_| !is_made(service)) else { return Ok(()) };
     let found = first(&project.services, "floating_ip_address", address).await?;
     let Some(FloatingIp { port: Some(port), .. }) = found else { return Ok(()) };
-    // A creation that was interrupted may have led it to the Service's own load balancer.
+    // An interrupted sync may have associated the floating IP with the Service's own load balancer.
     let own = legacy_tag(cluster, service);
     let found = project.found_by("vip_port_id", port.clone()).await?;
     let is_own = found.iter().flat_map(View::all).any(|view| view.sign.as_ref() == Some(&own));
@@ -134,8 +136,8 @@ async fn lead(services: &Services, it: &FloatingIp, port: Option<&str>) -> Resul
     services.network.read(based_on(it.revision_number, call).inside("floatingip")).await
 }
 
-/// Applies one operation whose part is the floating IP, and returns its attributes afterwards. `goes`: the load balancer is
-/// deleted, and what is not deleted with it is left as it is.
+/// Applies one operation on the floating IP, and returns its attributes afterwards. If `goes` is set, the load balancer
+/// is being deleted: a floating IP that is not deleted with it is left unchanged.
 ///
 /// # Errors
 /// Neutron's answer; *invalid* if the address that the Service names is taken, or if the load balancer is not the Service's.
@@ -172,8 +174,8 @@ pub(super) async fn apply(
     }
 }
 
-/// Returns the one that exists already; else the one that the Service names; else one of its own that leads nowhere; else a new
-/// one.
+/// Returns a floating IP for the load balancer, the first of these: the one on its port; the one in
+/// `spec.loadBalancerIP`; an unused one that was created for this Service; a new one.
 async fn give(
     project: &Project,
     identity: &Identity<'_>,
@@ -185,10 +187,11 @@ async fn give(
     if let Some(found) = of_port(services, port).await? {
         return Ok(found);
     }
-    // The owner may have made it internal on purpose; without other users it belongs to this Service.
+    // The owner of a shared load balancer may have made it internal on purpose, so only the owner adds a floating IP.
+    // Without other users, this Service is the owner.
     if actual.id.contains('/') && !actual.foreign.is_empty() {
         return Err(Error::invalid(format!(
-            "{} is another Service's and has no floating IP; only that one can give it one: set annotation {} to \"true\" \
+            "{} has no floating IP, and only the Service that owns it can add one: set annotation {} to \"true\" \
              here, or remove it there",
             actual.place(),
             key::INTERNAL.key()
@@ -224,7 +227,7 @@ async fn give(
     create(services, &fields).await
 }
 
-/// Creates one in the first subnet that has an address left.
+/// Creates a floating IP in the first of the subnets with a free address.
 async fn any_of(
     project: &Project,
     network: &str,

@@ -118,7 +118,8 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
         apply::apply(&self.0, change, spec).await
     }
 
-    /// Adopts the load balancer that the Service names; and one that was created for it, if only others use it by now.
+    /// Adopts the load balancer in the Service's annotation, and a load balancer that was created for the Service and
+    /// is now used only by other Services.
     fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption {
         let is_requested = requested_id(identity.service) == Some(balancer_id(&observed.id));
         let is_free = is_requested || (!observed.id.contains('/') && observed.name.starts_with(LEGACY));
@@ -144,7 +145,7 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
         if !observed.id.contains('/') && !is_published(service) {
             return Recovery::Replace;
         }
-        Recovery::ByHand(format!("{}; or delete it, and another one is created", apply::repair(observed)))
+        Recovery::ByHand(format!("{}; or delete it to get a new one", apply::repair(observed)))
     }
 
     fn report(&self, notice: Notice<'_>) {
@@ -153,7 +154,7 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
             let address = it.ingress.iter().find_map(|it| it.ip.as_deref()).unwrap_or("no address");
             format!("load balancer {} ({address})", balancer_id(&it.id))
         };
-        let text = format!("is reached by {} now; {} is given back", place(to), place(from));
+        let text = format!("the Service has moved to {}; {} is deleted or released", place(to), place(from));
         self.0.notices.warn(true, About::Service(service), "LoadBalancerMoved", &text);
     }
 }
@@ -171,7 +172,7 @@ impl Machines for NovaServers {
         Ok(found.is_some())
     }
 
-    /// Has no answer: members are addresses, which Octavia takes without a server.
+    /// Not supported: members are addresses, which Octavia accepts even if no server has them.
     async fn ids(&self) -> Result<Targets> {
         Err(Error::not_implemented())
     }

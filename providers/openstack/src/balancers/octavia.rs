@@ -1,4 +1,5 @@
-//! The objects of Octavia, as far as they are read. Only members, of which there are many, have a type of their own.
+//! The objects of Octavia, with the fields that are read. They are JSON values; only members have a Rust type, because
+//! there are thousands of them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

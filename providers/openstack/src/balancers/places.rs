@@ -1,4 +1,4 @@
-//! Networks and subnets: the places of VIPs, members and floating IPs, as far as they must be found.
+//! Lookup of the networks and subnets of VIPs, members and floating IPs.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::services::Services;
 
 /// Age at which networks and subnets are read again.
 const AGE: Duration = Duration::from_secs(300);
-/// Age at which ports are read again, and the age if a Node is not found.
+/// Maximum age of the cached ports, and the maximum age if a Node is not found in them.
 const PORTS_AGES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(5)];
 /// Most Nodes whose subnets are kept.
 const MOST_KEPT: usize = 64;
@@ -96,8 +96,8 @@ impl Places {
         }
     }
 
-    /// Returns the subnet for a second VIP of this family. `is_made`: the load balancer exists, and a subnet created since does
-    /// not matter.
+    /// Returns the subnet for a second VIP of this family. If `is_made` is set, the load balancer already exists, so
+    /// the cached list of subnets is good enough.
     ///
     /// # Errors
     /// Neutron's answer.
@@ -108,7 +108,7 @@ impl Places {
         }
     }
 
-    /// Returns the first external network that has IPv4, as far as it can be known: a subnet that the project does not see may.
+    /// Returns the first external network with an IPv4 subnet. A subnet that the project cannot see counts as IPv4.
     ///
     /// # Errors
     /// Neutron's answer.
@@ -119,7 +119,7 @@ impl Places {
             |id: &String| seen.iter().find(|subnet| subnet.id == *id).is_none_or(|it| it.cidr.addr().is_ipv4());
         let found = networks.iter().find(|network| network.subnets.iter().any(is_usable)).map(|it| it.id.clone());
         if found.is_none() {
-            // A network that is added counts at once.
+            // The next call reads the list again, so that a new network is found at once.
             self.external.forget().await;
         }
         Ok(found)
@@ -165,8 +165,8 @@ impl Places {
         }
     }
 
-    /// Returns the subnet of the first Node that has one: the place of load balancers without a configured one. `None` without
-    /// Nodes. The server of a Node may be deleted, and its port with it: then the next Nodes count.
+    /// Returns the subnet of the first Node whose port is found: the default subnet of load balancers. `None` without
+    /// Nodes. A Node whose server, and with it the port, was deleted is skipped.
     ///
     /// # Errors
     /// *Invalid* if Neutron shows no port with the Node's address.
@@ -187,7 +187,7 @@ impl Places {
         }
         let Some((name, (_, ip))) = placed.first() else { return Ok(None) };
         Err(Error::invalid(format!(
-            "where the load balancer shall be cannot be found out: no port of node {name} has its address {ip}; set subnet-id or network-id"
+            "the load balancer has no subnet: no port of node {name} has its address {ip}; set subnet-id or network-id"
         )))
     }
 

@@ -20,8 +20,8 @@ use crate::config::Balancers;
 use crate::ports::Ports;
 use crate::services::Services;
 
-/// Maximum number of members in pending requests and responses, however many load balancers change: a thousand take
-/// more than half a mebibyte. One load balancer may have more.
+/// Maximum number of members in all concurrent requests and responses together, to limit memory: a thousand members
+/// take more than 0.5 MiB. A single load balancer with more members is sent alone.
 pub(super) const MEMBERS_AT_ONCE: u32 = 10_000;
 
 /// Longest wait for a load balancer, in seconds.
@@ -52,7 +52,7 @@ impl Project {
         }
     }
 
-    /// Waits until there is room for a request with these members, and for its answer.
+    /// Waits until a request with this number of members, and its answer, fit into the limit [`MEMBERS_AT_ONCE`].
     pub(super) async fn room_for(&self, members: usize) -> Option<SemaphorePermit<'_>> {
         let permits = u32::try_from(members).map_or(MEMBERS_AT_ONCE, |members| members.min(MEMBERS_AT_ONCE));
         self.members_under_way.acquire_many(permits).await.ok()
@@ -64,7 +64,7 @@ impl Project {
         let place = format!("load balancer {id}");
         let settled = until_done(&place, self.polling, || async {
             match self.balancer(id).await?.as_ref().and_then(state) {
-                None => Err(Error::conflict(format!("load balancer {id} went away while it was changed"))),
+                None => Err(Error::conflict(format!("load balancer {id} was deleted while it was being changed"))),
                 Some(State::Failed(text)) => Err(Error::other(format!("load balancer {id}: {text}"))),
                 Some(state) => Ok((state == State::Ready).then_some(())),
             }
@@ -103,8 +103,8 @@ impl Project {
     }
 }
 
-/// Returns the polling with the total duration of as many polls of the Go cloud-controller-manager, whose pauses start
-/// at one second and grow by a fifth each: a hundred took years.
+/// Returns polling with the same total duration as `steps` polls of the Go cloud-controller-manager, whose pauses start
+/// at one second and grow by a fifth each; at most [`MOST_PATIENT`], because a hundred steps would take years.
 pub(super) fn polling(steps: u32) -> Polling {
     let pauses = steps - u32::from(steps > 1);
     let limit = (0..pauses).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>().min(MOST_PATIENT).floor();

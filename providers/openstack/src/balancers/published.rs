@@ -13,10 +13,11 @@ pub(super) fn status(actual: &Actual, service: &Service, config: &Balancers) -> 
     let mut annotations = key::annotations_of(service);
     let hostname = text(&mut annotations, &key::HOSTNAME);
     let is_proxied = annotations.get(&key::PROXY_PROTOCOL).is_some_and(|it| it != ProxyProtocol::Off);
-    // A Service of one family does not show an address of the other, by which another Service may be reached.
+    // A Service with one IP family does not show a VIP of the other family, which a shared load balancer may have for
+    // another Service.
     let most = if families(service).1.is_some() { usize::MAX } else { 1 };
-    // Clients inside the cluster must not bypass the load balancer, which speaks to Pods in a way that they do not. A name
-    // prevents that everywhere; `ipMode` only with a kube-proxy that knows it.
+    // Clients inside the cluster must not bypass a load balancer that sends the PROXY protocol to Pods. A host name in
+    // the status prevents that with every kube-proxy, `ipMode` only with a kube-proxy that supports it.
     let suffix = config.ingress_hostname_suffix().filter(|_| is_proxied);
     let hostname = hostname.or_else(|| Some(format!("{}.{}", ingress(actual).next()?, suffix?)));
     Status::default().hostname(hostname.as_deref()).proxied(is_proxied).addresses(ingress(actual).take(most)).build()
@@ -24,11 +25,11 @@ pub(super) fn status(actual: &Actual, service: &Service, config: &Balancers) -> 
 
 /// Returns the annotations that users and the Go cloud-controller-manager read.
 pub(super) fn annotations(actual: &Actual) -> Vec<(&'static str, Option<String>)> {
-    // A security group is created before its load balancer, and has none yet.
+    // While only the security group exists, there is no load balancer whose ID could be shown.
     if actual.tree.as_ref().is_some_and(|tree| tree.balancer_attributes().is_none()) {
         return Vec::new();
     }
-    // The ID of another Service's view of a shared load balancer is longer.
+    // The ID of a `View` may have a suffix; the annotation has the load balancer's own ID.
     let id = actual.id.split('/').next().filter(|id| !id.is_empty());
     let address = ingress(actual).next();
     vec![
@@ -42,7 +43,7 @@ fn ingress(actual: &Actual) -> impl Iterator<Item = &str> {
     actual.ingress.iter().filter_map(|it| it.ip.as_deref()).filter(|address| !address.is_empty())
 }
 
-/// Puts this address in the place of the first one.
+/// Replaces the first address of the status by this one.
 pub(super) fn lead_by(actual: &mut Actual, address: &str) {
     let first = ..actual.ingress.len().min(1);
     actual.ingress.splice(first, [Actual::ip(address)]);
@@ -58,7 +59,8 @@ pub(super) fn is_published(service: &Service) -> bool {
     !shown(service).is_empty()
 }
 
-/// Returns `true` if the Service had a load balancer, whose annotations are still there: address and ID are written together.
+/// Returns `true` if the Service still has both annotations, address and ID, that the controller wrote for an earlier
+/// load balancer. A user sets only the ID.
 pub(super) fn was_made(service: &Service) -> bool {
     is_published(service) || key::LOAD_BALANCER_ADDRESS.text_on(service).is_some()
 }

@@ -15,7 +15,7 @@ use super::published::lead_by;
 use super::security_group::Parts;
 use super::tags::{LEGACY, View, cut};
 
-/// Owner of an object that no Service's tag or name is on.
+/// Owner in messages of an object without a tag or name of a Service.
 const UNKNOWN: &str = "not made for this Service";
 
 /// A load balancer with its listeners and pools, as they were read.
@@ -28,7 +28,7 @@ pub(super) struct Whole {
     pub(super) floating: Option<FloatingIp>,
 }
 
-/// A pool with its members; its health monitor stands in it.
+/// A pool with its health monitor and its members.
 #[derive(Deserialize)]
 pub(super) struct Pool {
     #[serde(default)]
@@ -139,7 +139,7 @@ impl Seen<'_> {
         }
     }
 
-    /// Returns `true` if a tag is this view's, which has two while it is renamed.
+    /// Returns `true` if a tag belongs to this view; during a rename, the view has two tags.
     fn is_ours(&self, tag: &str) -> bool {
         self.view.sign.as_deref().is_some_and(|sign| tag == sign || tag == self.view.name)
     }
@@ -183,10 +183,10 @@ impl Seen<'_> {
         self.tree.parts.insert(Part::Listener(port), settings.set(POOL, name));
     }
 
-    /// Adds a pool that is left of an interrupted change, or that is not this Service's.
+    /// Adds a pool without a listener: the Service's own one after an interrupted change, or one of another owner.
     fn unused_pool(&mut self, pool: &Value) {
         let part = Part::Pool(format!("unused {}", text(pool, ID)));
-        // While it is renamed it has two names.
+        // During a rename, parts of the Service have the old or the new name.
         let is_of = |sign: &str| is_pool_of(pool, sign) || is_pool_of(pool, &self.view.name);
         if self.view.sign.as_deref().is_some_and(is_of) {
             self.tree.parts.insert(part, Attributes::at(&[ID], pool));

@@ -43,7 +43,8 @@ pub(super) async fn tag(project: &Project, change: Change<'_>) -> Result<Applied
     }
     let put = put(project, id, changes, outcome).await?;
     match put {
-        // Listeners and pools that an interrupted rename had reached were not known to be the Service's.
+        // Listeners and pools that an interrupted rename had already renamed were not recognized as the Service's in
+        // this plan.
         Applied::Shown(_, outcome) if before.is_some() => {
             Ok(Applied::PlanAgain(Box::new(Actual { state: State::Busy, tree: None, ..*outcome })))
         }
@@ -103,7 +104,7 @@ fn check_share(project: &Project, actual: &Actual, balancer: &Value, has_tags: b
     }
     if !has_tags {
         return Err(Error::invalid(format!(
-            "{place} cannot be shared: this Octavia has no tags, so nothing would tell whose its listeners are"
+            "{place} cannot be shared: this Octavia has no tags, which would name the owners of listeners"
         )));
     }
     if others.len() >= most {
@@ -115,8 +116,8 @@ fn check_share(project: &Project, actual: &Actual, balancer: &Value, has_tags: b
     Ok(())
 }
 
-/// Renames the Service's own listeners, each after its pool, and that after its monitor; so that an interrupted rename is found
-/// again by the listener, and by the load balancer, which is last.
+/// Renames the health monitor, the pool and then the listener of each port; the load balancer is renamed last. So an
+/// interrupted rename is found by the old name of the listener or of the load balancer, and continues.
 async fn rename_parts(
     project: &Project,
     balancer: &Value,

@@ -21,8 +21,9 @@ use crate::keys::PROVIDER_REQUIRES_SERIAL_API_CALLS;
 /// Field of a listener that names its pool.
 const POOL_ID: &str = "default_pool_id";
 
-/// Applies the first operation on a listener or pool, or its first request; `None` if that has changed meanwhile. The answers to
-/// requests may be long: a pool is returned with the IDs of all its members.
+/// Applies the first operation on a listener or pool, or the first request of an operation that needs several.
+/// *Conflict* if the part has changed meanwhile. Answers may be long: a pool is returned with the IDs of all its
+/// members.
 ///
 /// # Errors
 /// Octavia's answer.
@@ -92,8 +93,8 @@ impl<'a> Names<'a> {
         found.map(|(place, it)| (place, it.node_port))
     }
 
-    /// Returns the members of a pool. If only targets are changed, nothing is known of an empty pool, or of one with different
-    /// members, but the Service's port.
+    /// Returns the members of a pool. In a sync that changes only targets, the settings of members are unknown if the
+    /// pool is empty or its members differ; then the node port comes from the Service.
     fn members(&self, pool: &str, tree: &Tree) -> Members {
         let mut settings = tree.pool_attributes(pool).cloned().unwrap_or_default();
         if settings.number::<u16>(MEMBER_PORT).is_none() {
@@ -108,7 +109,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Returns the port of a pool, which its name begins with.
+/// Returns the port at the beginning of a pool's name.
 fn port_of(pool: &str) -> Port {
     let (number, rest) = pool.split_once('/').unwrap_or_default();
     let protocol = rest.split(' ').next().unwrap_or_default().to_owned();
@@ -172,7 +173,7 @@ impl Subject<'_> {
             let done = usize::from(of_members.is_empty());
             return self.change_monitor(name, wanted, &of_monitor, done).await;
         }
-        // Only an update names settings; the targets follow from all operations on this pool.
+        // Only updates have settings; the targets are the result of all operations on this pool.
         let is_it = |part: &Part| matches!(part, Part::Pool(pool) if pool == name);
         let is_about_it = |it: &&Operation| it.targets_of() == Some(name) || it.updates(is_it);
         let operations = self.change.operations;
@@ -240,7 +241,8 @@ impl Subject<'_> {
         self.project.services.balancer.remove(Call::delete(kind.one, &[id]).list()).await
     }
 
-    /// Changes a pool itself. A provider need not support each algorithm; the pool serves by the one that it has.
+    /// Changes a pool itself. If the provider does not support the new algorithm, the pool keeps its present one, and
+    /// an event is recorded.
     async fn update_pool(&self, id: &str, changes: Value) -> Result<()> {
         let (has_method, persistence) =
             (changes.get("lb_algorithm").is_some(), changes.get("session_persistence").cloned());

@@ -12,7 +12,7 @@ use super::published::{is_made, is_published};
 use super::spec::{ServiceSpec, Vip, has};
 use crate::features::Features;
 
-/// Reason why ports of UDP and SCTP have no use for a second VIP.
+/// Reason why a Service with UDP or SCTP ports gets no second VIP.
 const DATAGRAMS: &str = "Octavia leads UDP and SCTP only to members of the VIP's own family";
 
 /// Returns the subnet of the second VIP, if the Service requests both families and may have one. If the Service
@@ -38,7 +38,7 @@ pub(super) async fn second_subnet(
         match &subnet {
             None => Some("the VIP's network has no subnet of that family that this project sees"),
             Some(_) if is_published(service) => {
-                Some("the load balancer was made with one VIP, and gets no other; make the Service anew")
+                Some("the load balancer has one VIP, and cannot get another; delete and create the Service again")
             }
             Some(_) => None,
         }
@@ -47,7 +47,7 @@ pub(super) async fn second_subnet(
     let is_shown = shown(service).iter().any(|it| it.ip.as_deref().is_none_or(|ip| has(second, ip)));
     if let Some(why) = why_not.filter(|why| if is_shown { *why == DATAGRAMS } else { spec.needs_both }) {
         let family = if spec.is_ipv6() { "IPv4" } else { "IPv6" };
-        let text = format!("it is not, or not wholly, reached by {family}: {why}");
+        let text = format!("the Service is not, or not on all ports, reachable by {family}: {why}");
         notes.warn("LoadBalancerDualStackSkipped", text);
     }
     Ok(subnet)

@@ -50,13 +50,13 @@ pub(super) fn has_part(part: &Part) -> bool {
     matches!(part, Part::CreatedBefore(_)) || matches!(part, Part::Pool(pool) if pool.starts_with(PORTS))
 }
 
-/// Returns `true` if an operation changes such a resource, or those ports.
+/// Returns `true` if an operation changes a security group, or the ports that carry one.
 pub(super) fn is_meant_by(operation: &Operation) -> bool {
     operation.part().is_some_and(has_part) || operation.targets_of().is_some_and(|pool| pool.starts_with(PORTS))
 }
 
-/// Returns the rules of a Service: its node ports, from the members' subnets, or with `ovn`, which keeps the senders' addresses,
-/// from those who may reach the load balancer.
+/// Returns the rules of a Service: they admit traffic to its node ports from the subnets of the members. With `ovn`,
+/// which keeps the source addresses of clients, they admit it from the Service's source ranges.
 pub(super) fn rules(spec: &ServiceSpec, service: &Service, subnets: &[IpNet], keeps_senders: bool) -> Vec<Rule> {
     let ingress = |protocol, port, from: &IpNet| Rule::network(Direction::Ingress, protocol, Ports::one(port), *from);
     let mut rules = BTreeSet::new();
@@ -105,7 +105,7 @@ impl GroupRule {
         let (min, max) = (self.port_range_min, self.port_range_max);
         let small = |number: u16| u8::try_from(number).ok();
         let (protocol, ports) = match (Protocol::named(self.protocol.as_deref().unwrap_or_default()), min) {
-            // Neutron puts type and code where ports are.
+            // For ICMP, Neutron stores type and code in the fields of the port range.
             (Protocol::Icmp(_), kind) => {
                 (Protocol::Icmp(kind.and_then(small).map(|kind| (kind, max.and_then(small)))), Ports::ALL)
             }
@@ -137,8 +137,8 @@ fn object(group: &str, rule: &Rule) -> Option<Value> {
     }))
 }
 
-/// The security groups of a project. Changes of several Services to one port go together, for a port's groups are replaced as a
-/// whole.
+/// The security groups of a project. Changes of several Services to one port are sent in one request, because the list
+/// of a port's groups is written as a whole.
 pub(super) struct Groups {
     ports: NetworkPorts,
     changes: Coalescer<String, Change>,
@@ -174,7 +174,7 @@ impl Groups {
         self.ports.services.all(self.http(), call, "security_groups", |it: &Group| it.id.clone()).await
     }
 
-    /// Reads the groups of a name: one, unless another client created another.
+    /// Reads the groups with this name. Names are not unique: another client may have created a second one.
     async fn named(&self, name: &str) -> Result<Vec<Group>> {
         self.list(Call::get("/security-groups", &[]).query("name", name)).await
     }
@@ -266,7 +266,7 @@ impl Groups {
                 }
                 return Ok(Some(attributes.clone().set("id", &group.id)));
             }
-            // Not a group that is only taken for the Service's.
+            // Only the group with the Service's own name is deleted.
             Operation::Delete { part: gone } if *gone == part(&name) || *gone == Part::Pool(pool_name(&name)) => {
                 for Group { id, .. } in self.named(&name).await? {
                     let carrying = self.ports.carrying(&id).await?;

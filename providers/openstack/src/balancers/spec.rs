@@ -21,7 +21,7 @@ pub(super) struct ServiceSpec {
     pub(super) internal: bool,
     /// Value of `spec.loadBalancerIP` of the Service.
     pub(super) address: Option<String>,
-    /// Place of the VIP, when it is created.
+    /// Network, subnet and port of the VIP, for a new load balancer.
     pub(super) vip: Vip,
     /// Subnet of members; `None`: the VIP's.
     pub(super) member_subnet: Option<String>,
@@ -57,16 +57,16 @@ pub(super) struct ServiceSpec {
     /// Port at which a Node reports that it has a Pod of the Service, if only such Nodes receive traffic, and health
     /// checks are enabled.
     pub(super) health_check_port: Option<u16>,
-    /// Settings that work, but hardly as intended.
+    /// Warnings about settings that probably do not do what the user intends.
     pub(super) warnings: Vec<String>,
 }
 
-/// Place of a VIP, which counts only when it is created.
+/// Network, subnet and port of a VIP. Used only when the load balancer is created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Vip {
     pub(super) subnet: Option<String>,
     pub(super) network: Option<String>,
-    /// Port of the VIP, which goes before the others.
+    /// ID of a Neutron port for the VIP; if set, network and subnet are ignored.
     pub(super) port: Option<String>,
 }
 
@@ -144,7 +144,7 @@ impl ServiceSpec {
             Some(method) if METHODS.contains(&&*method) => (method, None),
             other => (config.method(), other),
         };
-        // Read by others, who do not report what is wrong with it.
+        // Other code reads this annotation without reporting mistakes, so it is checked here.
         read.get(&key::KEEP_FLOATINGIP);
         let spec = Self {
             internal,
@@ -220,7 +220,7 @@ impl ServiceSpec {
         }
     }
 
-    /// Returns the address of a Node as a member: of the wanted family, and rather an internal one.
+    /// Returns the address of a Node as a member: of the wanted family, preferably an internal one.
     pub(super) fn member_address<'a>(&self, node: &'a Node) -> Option<&'a str> {
         use cloud_provider::AddressType::{ExternalIP, InternalIP};
         [InternalIP, ExternalIP].iter().find_map(|kind| {
@@ -243,7 +243,8 @@ fn class(read: &mut Annotations<'_>, config: &Balancers) -> Option<Defaults> {
     class
 }
 
-/// Returns the place of the VIP. For an external load balancer the class goes before annotations.
+/// Returns network, subnet and port of the VIP. For an external load balancer, the class takes precedence over
+/// annotations.
 fn vip(read: &mut Annotations<'_>, subnet: Option<String>, class: &Defaults, internal: bool) -> Vip {
     let network = text(read, &key::NETWORK_ID);
     match text(read, &key::PORT_ID) {
@@ -257,7 +258,8 @@ fn vip(read: &mut Annotations<'_>, subnet: Option<String>, class: &Defaults, int
     }
 }
 
-/// Returns the source of the floating IP: the class goes before annotations, and these before the configuration.
+/// Returns the source of the floating IP. The class takes precedence over annotations, and annotations over the
+/// configuration.
 fn floating(read: &mut Annotations<'_>, class: &Defaults, config: &Balancers) -> Floating {
     let network = text(read, &key::FLOATING_NETWORK_ID);
     let annotated = [&key::FLOATING_SUBNET_ID, &key::FLOATING_SUBNET, &key::FLOATING_SUBNET_TAGS];
@@ -336,8 +338,8 @@ fn proxy(read: &mut Annotations<'_>) -> Option<&'static str> {
     }
 }
 
-/// Returns the settings of the health monitor, and the port that it checks. With traffic policy Local members are checked unless
-/// the Service forbids it: members without a Pod drop what they get.
+/// Returns the settings of the health monitor, and the port that it checks. With `externalTrafficPolicy: Local`,
+/// members are checked unless an annotation disables it, because members without a Pod of the Service drop traffic.
 fn monitor(read: &mut Annotations<'_>, service: &Service, config: &Balancers) -> (Option<Attributes>, Option<u16>) {
     let is_local = service.spec.as_ref().is_some_and(|spec| spec.external_traffic_policy.as_deref() == Some("Local"));
     let port = health_check_node_port(service).filter(|_| is_local);

@@ -1,9 +1,11 @@
-//! Owners of a load balancer and its resources: names, tags, and the views of a load balancer that several Services share.
+//! Owners of a load balancer and its resources: names, tags, and the [`View`]s of a load balancer that several Services
+//! share.
 //!
-//! Each Service that uses a load balancer has its tag on it, `kube_service_<cluster>_<namespace>_<name>`, and is a
-//! separate user: the kit's load balancer is one user's view of it. In addition to that legacy owner tag, there is an
-//! owner tag of this program, `ccm-rs:<cluster>:<Service's UID>:<the legacy owner tag>`. Without tags (API before 2.5),
-//! or on a load balancer that has none yet, its name is read as a legacy owner tag.
+//! Each Service that uses a load balancer has its tag on it, `kube_service_<cluster>_<namespace>_<name>`. The kit knows
+//! only load balancers of one Service, so a load balancer is shown to the kit once for each Service that uses it: as a
+//! [`View`]. In addition to that legacy owner tag, there is an owner tag of this program, `ccm-rs:<cluster>:<Service's
+//! UID>:<the legacy owner tag>`. Without tags (API before 2.5), or on a load balancer that has none yet, its name is
+//! read as a legacy owner tag.
 
 use cloud_provider::{Cluster, Service, default_load_balancer_name};
 use provider_kit::load_balancers::{Identity, OwnerTags};
@@ -44,7 +46,8 @@ pub(super) fn service_of(tag: &str) -> Option<(&str, &str)> {
     (tag.len() < LONGEST).then_some((namespace, name))
 }
 
-/// Returns the cluster that a legacy owner tag names: all that is left of a tag which was cut there.
+/// Returns the cluster that a legacy owner tag names. If the tag was cut within the cluster's name, returns the part
+/// that is left.
 pub(super) fn cluster_of(tag: &str) -> Option<&str> {
     let at = tag.find(LEGACY)?;
     let mut parts = tag[at + LEGACY.len()..].rsplitn(3, '_').skip(1);
@@ -80,7 +83,8 @@ pub(super) fn belongs_to(tag: &str, legacy: &str) -> bool {
 /// The share of one Service in a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct View {
-    /// The load balancer's own ID, for the Service that it was created for; else with the Service's legacy owner tag behind it.
+    /// ID of the view: the load balancer's ID for the Service that it was created for; for any other Service, the ID
+    /// followed by the Service's legacy owner tag.
     pub(super) id: String,
     /// The name under which the engine knows it.
     pub(super) name: String,
@@ -118,15 +122,16 @@ impl View {
         signs.iter().map(view).collect()
     }
 
-    /// Returns the Service's view of a load balancer that was found for it; `None` if it has no share in it and shall have none.
-    /// `is_requested`: its annotation names the load balancer.
+    /// Returns the Service's view of a load balancer; `None` if the Service neither uses the load balancer nor requests
+    /// to share it. `is_requested` is set if the Service's annotation names the load balancer.
     pub(super) fn of(balancer: &Value, identity: &Identity<'_>, is_requested: bool) -> Option<Self> {
         let all = Self::all(balancer);
         let (id, name) = (text(balancer, "id"), text(balancer, "name"));
         let sign = identity.legacy_owner.as_deref().unwrap_or_default();
         let is_renamed = |view: &&Self| {
             let ours = service_of(sign);
-            // A Service that never had it is a namesake from another cluster, which wants to share.
+            // If this Service never had the load balancer, the tag belongs to a Service of the same name in another
+            // cluster.
             let had_it = was_made(identity.service);
             is_requested && had_it && ours.is_some() && view.sign.as_deref().and_then(service_of) == ours
         };
@@ -156,7 +161,7 @@ impl View {
         found.unwrap_or_else(|| Self::untagged(balancer, id))
     }
 
-    /// Returns the view of a Service that has no tag on it, yet or any more.
+    /// Returns the view of a Service whose tag is not on the load balancer yet, or no longer.
     fn untagged(balancer: &Value, id: &str) -> Self {
         let name = id.split_once('/').map_or(text(balancer, "name"), |(_, sign)| sign);
         let others: Vec<String> = Self::all(balancer).into_iter().filter_map(|view| view.sign).collect();
@@ -173,7 +178,7 @@ impl View {
     }
 }
 
-/// Returns the name that every cloud's load balancers had once.
+/// Returns the name that load balancers of all clouds had in early versions: `a` and the UID of the Service.
 pub(super) fn legacy_name(uid: &str) -> String {
     let mut service = Service::default();
     service.metadata.uid = Some(uid.to_owned());
@@ -187,7 +192,8 @@ pub(super) fn balancer_id(view: &str) -> &str {
 
 /// Returns all tags of a load balancer with the Service's own among them. `before`: its former legacy owner tag, if it had one.
 pub(super) fn with_ours(tags: Vec<String>, before: Option<&str>, identity: &Identity<'_>) -> Vec<String> {
-    // Also without the owner tag of a deleted Service whose place it takes: with two of them the owner would be unknown.
+    // The owner tag of a deleted Service of the same name is removed as well, because with two owner tags the owner
+    // would be unknown.
     let mut tags = without(without(tags, before), identity.legacy_owner.as_deref());
     tags.retain(|tag| read_owner_tag(tag).is_none_or(|(it, _)| it.service.as_deref() != Some(identity.uid())));
     tags.extend([identity.legacy_owner.clone().unwrap_or_default(), owner_tag(identity)]);

@@ -57,7 +57,8 @@ pub(super) struct Group {
 pub(super) fn wanted(spec: &ServiceSpec, config: &Balancers, facts: Facts) -> Tree {
     let mut tree = Tree::default().balancer(balancer(spec, config, &facts));
     for port in &spec.ports {
-        // All that cannot be changed on a pool is in its name.
+        // The name of a pool contains the settings that Octavia cannot change, so that a change of them creates a new
+        // pool.
         let name = format!("{}/{} {}", port.number, port.protocol, spec.pool_protocol(port));
         // A port for which the Service allocates no node port has no members.
         let targets = if port.node_port == 0 { Targets::default() } else { facts.targets.clone() };
@@ -77,7 +78,7 @@ pub(super) fn wanted(spec: &ServiceSpec, config: &Balancers, facts: Facts) -> Tr
 
 fn balancer(spec: &ServiceSpec, config: &Balancers, facts: &Facts) -> Attributes {
     let Facts { features, vip, .. } = facts;
-    // Otherwise the address is that of the floating IP.
+    // For an external load balancer, `spec.loadBalancerIP` is the address of the floating IP, not of the VIP.
     let address = spec.address.as_ref().filter(|_| spec.internal || spec.is_ipv6());
     let second = facts.second_subnet.as_ref().map(|subnet| json!([{"subnet_id": subnet}]));
     let settings = Attributes::default()
@@ -147,7 +148,7 @@ pub(super) async fn wanted_tree(
     let LoadBalancerRequest { service, nodes, .. } = *request;
     let mut notes = Notes::default();
     if nodes.is_empty() && !is_made(service) {
-        return Err(Error::other("there are no Nodes to send traffic to; the load balancer is made when there are"));
+        return Err(Error::other("no load balancer is created before there is a Node to send traffic to"));
     }
     let is_whole = scope == Scope::Everything;
     if is_whole {
@@ -268,7 +269,7 @@ async fn check_tls(project: &Project, spec: &ServiceSpec) -> Result<()> {
         }
     };
     let found: Option<IgnoredAny> = project.services.keys.find(call).await.map_err(|err| match err.is_invalid() {
-        true => Error::invalid(format!("{key}: {reference:?}: {err}; container-store = external asks no Barbican")),
+        true => Error::invalid(format!("{key}: {reference:?}: {err}; container-store = external skips this check")),
         false => err,
     })?;
     found.map(|_| ()).ok_or_else(|| Error::invalid(format!("{key}: Barbican has no {reference:?}")))
@@ -278,7 +279,7 @@ async fn check_tls(project: &Project, spec: &ServiceSpec) -> Result<()> {
 fn note(project: &Project, spec: &ServiceSpec, features: &Features, notes: &mut Notes) {
     let by_group = project.config.flag(&keys::MANAGE_SECURITY_GROUPS) && project.config.provider() == OVN;
     if spec.is_restricted && !features.allowed_cidrs && !by_group {
-        let text = "source ranges have no effect: Octavia, or its provider, has none, and everybody can reach the load balancer";
+        let text = "source ranges have no effect, because Octavia lacks them: anybody can reach the load balancer";
         notes.warn("LoadBalancerSourceRangesIgnored", text);
     }
     if spec.availability_zone.is_some() && !features.availability_zones {
@@ -296,7 +297,7 @@ fn note(project: &Project, spec: &ServiceSpec, features: &Features, notes: &mut 
 fn left_out(nodes: &[&str]) -> String {
     let few = nodes[..nodes.len().min(FEW)].join(", ");
     let more = if nodes.len() > FEW { ", …" } else { "" };
-    format!("{} Nodes are no members of its load balancer, having no address of its family: {few}{more}", nodes.len())
+    format!("{} Nodes are not members: they have no address of the load balancer's family: {few}{more}", nodes.len())
 }
 
 #[cfg(test)]

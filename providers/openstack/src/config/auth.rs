@@ -164,8 +164,7 @@ impl<'a> Global<'a> {
         let is_application = matches!(method, Method::ApplicationCredential { .. });
         if let Some(trust) = self.file.get(&TRUST_ID) {
             if is_application {
-                self.file
-                    .refuse(&TRUST_ID, "does not go with an application credential, which says itself what it is for");
+                self.file.refuse(&TRUST_ID, "is not possible with an application credential, which has its own scope");
             }
             return Scope::Trust(trust);
         }
@@ -210,7 +209,7 @@ impl Global<'_> {
 
     fn secret(&mut self, key: &Key<String>, path: &str) -> SecretString {
         let text = self.text(key, path);
-        SecretString::from(text.unwrap_or_else(|| self.missing(key, "nothing else proves who we are")))
+        SecretString::from(text.unwrap_or_else(|| self.missing(key, "there is no other credential")))
     }
 
     /// Returns the path of a file, which must be readable; none where nothing is sent.

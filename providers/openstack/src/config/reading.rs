@@ -85,7 +85,7 @@ fn balancers(file: &mut Settings, wait_steps: u32) -> Option<Balancers> {
     let balancers = Balancers { settings, classes, has_file: true, wait_steps };
     let (provider, method) = (balancers.provider(), balancers.get(&LB_METHOD));
     if !PROVIDERS.contains(&&*provider) {
-        file.warn(&LB_PROVIDER, &format!("is not one of {}: nobody tried it", PROVIDERS.join(", ")));
+        file.warn(&LB_PROVIDER, &format!("is not one of {}: it is untested", PROVIDERS.join(", ")));
     }
     if provider == "ovn" && method.is_some_and(|method| method != "SOURCE_IP_PORT") {
         file.warn(&LB_METHOD, "is not SOURCE_IP_PORT, the only one of ovn: Octavia will refuse load balancers");

@@ -111,7 +111,8 @@ fn edit(all: &mut Vec<CloudRoute>, change: Change, routes: &[CloudRoute]) {
     }
 }
 
-/// Routers whose list of routes is written as a whole. Neutron refuses a list that is based on an older one.
+/// Routers whose list of routes is written as a whole, for a Neutron without `extraroute-atomic`. Neutron refuses a
+/// list that is based on an older revision.
 struct Routers(Services);
 
 #[async_trait]
@@ -145,8 +146,8 @@ impl RouterRoutes {
         Ok(self.services.has_extension("extraroute").await? || self.services.has_extension("extraroute-atomic").await?)
     }
 
-    /// Returns the one port in the router's networks that has an address; `None` in a cloud without address pairs, or if there
-    /// are none to be removed.
+    /// Returns the only port in the router's networks with this address; `None` in a cloud without address pairs, or,
+    /// for a removal, if the port no longer exists.
     async fn port_at(&self, ip: &str, change: Change) -> Result<Option<Port>> {
         if !self.services.has_extension("allowed-address-pairs").await? {
             return Ok(None);

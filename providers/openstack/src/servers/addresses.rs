@@ -10,7 +10,8 @@ use super::Wire;
 use super::attached::Attached;
 use crate::config::Networking;
 
-/// Returns the addresses: of its ports, for access, its host name, of its networks.
+/// Returns the Node addresses of a server, in this order: those of its ports, its access addresses, its host name,
+/// those of its networks.
 pub(super) fn addresses(server: &Wire, attached: &Attached, config: &Networking) -> Box<[NodeAddress]> {
     use AddressType::{ExternalIP, Hostname, InternalIP};
     let access = [&server.access_ipv4, &server.access_ipv6].into_iter().flatten();
@@ -57,7 +58,8 @@ fn sort(addresses: &mut [NodeAddress], order: &[IpNet]) {
     });
 }
 
-/// Returns the distance of the network of an address from the end of the order; 0: it is in none.
+/// Returns the priority of an address: higher for an earlier network in `order`, and 0 if no network contains the
+/// address.
 fn priority(order: &[IpNet], address: &str) -> usize {
     let place = |ip: IpAddr| order.iter().position(|network| network.contains(&ip));
     address.parse().ok().and_then(place).map_or(0, |at| order.len() - at)

@@ -40,8 +40,8 @@ pub(super) async fn of_one(
     attachments(services, &its, &known).await
 }
 
-/// Returns the addresses of servers through these ports and the known ones that they carry. An unknown one is left out: the others count
-/// all the same.
+/// Returns the addresses of servers by these ports and by their sub-ports, which are searched in `known`. A sub-port
+/// that is not found is left out.
 async fn attachments(services: &Services, ports: &[Port], known: &[Port]) -> Result<Attachments> {
     let carried: HashSet<&str> = ports.iter().flat_map(Port::sub_ports).collect();
     let carried: HashMap<&str, &Port> =

@@ -71,7 +71,7 @@ struct Wire {
     zone: Option<Box<str>>,
 }
 
-/// The metadata of a server, as far as they are read.
+/// The metadata of a server, with the fields that are read.
 #[derive(Default, Deserialize)]
 struct Metadata {
     hostname: Option<Box<str>>,
@@ -132,7 +132,7 @@ impl Source {
             zone: value_from(wire.zone.as_deref().unwrap_or_default()).into(),
             flavor: wire.flavor,
             id: wire.id,
-            // A Node's name has no capitals, and databases ignore case.
+            // Node names are lower-case, and the databases of Nova compare names without case.
             name: wire.name.to_ascii_lowercase().into(),
         }
     }
@@ -191,7 +191,7 @@ impl MachineSource for Source {
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
         let ServerId { region, server } = ServerId::read(provider_id)?;
-        // Nothing is known of another region, least of all that its servers no longer exist.
+        // Servers of another region cannot be read, so their absence proves nothing.
         if !region.is_empty() && region != self.region {
             return Err(Error::invalid(format!(
                 "provider id {provider_id:?} is of region {region:?}, and this program looks after {:?} ([Global] region)",
@@ -201,7 +201,7 @@ impl MachineSource for Source {
         Ok(server)
     }
 
-    /// Returns the IDs in the firmware, where Nova puts a server's.
+    /// Returns the IDs in the Node's firmware, because Nova writes a server's ID there.
     fn guesses(&self, node: &Node) -> Vec<String> {
         system_uuids(node)
     }

@@ -1,4 +1,4 @@
-//! The levers under `/admin`, without a token.
+//! The control API under `/admin`, which needs no token.
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};

@@ -18,16 +18,17 @@ pub struct Fault {
     /// Number of requests that the fault applies to; each page of a list is one. `None`: until it is cleared.
     #[serde(default)]
     pub count: Option<u32>,
-    /// `status`: the answer's code, 500 unless stated.
+    /// Status code of the answer, for `status`; 500 by default.
     #[serde(default)]
     pub status: Option<u16>,
-    /// `latency`: how long, 1000 unless stated.
+    /// Delay in milliseconds, for `latency`; 1000 by default.
     #[serde(default)]
     pub milliseconds: Option<u64>,
-    /// `missing_page`: which one, 2 unless stated. `early_end`: the last one that is shown, 1 unless stated.
+    /// Number of a page, from 1: for `missing_page` the one that is skipped (2 by default), for `early_end` the last
+    /// one that is shown (1 by default).
     #[serde(default)]
     pub page: Option<usize>,
-    /// `missing_page`, `early_end`: leave out the total, which would give the fault away.
+    /// For `missing_page` and `early_end`: if set, answers have no total, which would reveal the fault.
     #[serde(default)]
     pub without_total: bool,
 }
@@ -73,13 +74,13 @@ impl Fault {
         Self { count: Some(count), ..self }
     }
 
-    /// Answers with this status code.
+    /// Returns a fault that refuses requests with this status code.
     #[must_use]
     pub fn status(code: u16) -> Self {
         Self { status: Some(code), ..Self::new(FaultKind::Status) }
     }
 
-    /// Answers so much later.
+    /// Returns a fault that delays answers by this time.
     #[must_use]
     pub fn latency(milliseconds: u64) -> Self {
         Self { milliseconds: Some(milliseconds), ..Self::new(FaultKind::Latency) }

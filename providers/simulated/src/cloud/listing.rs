@@ -1,4 +1,4 @@
-//! Lists in pages, with filters, and with what can be wrong with them.
+//! Paged lists with filters and injected faults.
 
 use axum::response::{IntoResponse, Response};
 use http::header;

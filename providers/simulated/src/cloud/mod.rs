@@ -84,7 +84,7 @@ impl Cloud {
         Self(Arc::new(Mutex::new(Model::new(options))))
     }
 
-    /// Returns the HTTP service: the API under `/v1`, the levers under `/admin`.
+    /// Returns the HTTP service: the API under `/v1`, and the control API under `/admin`.
     pub fn router(&self) -> Router {
         api::router(self).merge(admin::router(self))
     }
@@ -92,11 +92,12 @@ impl Cloud {
     /// Serves [`router`](Self::router) on `listener` until `shutdown`.
     ///
     /// # Errors
-    /// Serves the API on the listener.
+    /// The error of the listener, if it cannot accept connections.
     pub async fn serve(&self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         const GRACE: Duration = Duration::from_millis(500);
         let listener = listener.tap_io(|stream| {
-            // Without it a small answer may wait for an acknowledgement; it still arrives.
+            // Without `TCP_NODELAY`, a small answer may be delayed until an earlier packet is acknowledged. If the
+            // option cannot be set, answers are only slower.
             let _ = stream.set_nodelay(true);
         });
         let stop = shutdown.clone();
@@ -125,7 +126,7 @@ impl Cloud {
         self.model().options
     }
 
-    /// Changes how it behaves.
+    /// Sets the cloud's behavior.
     pub fn set_options(&self, options: Options) {
         self.model().options = options;
     }
@@ -165,7 +166,7 @@ impl Cloud {
         self.model().machine_mut(id_or_name).cloned()
     }
 
-    /// Changes a machine, by id or name; the changed machine.
+    /// Changes a machine, by ID or name, and returns the changed machine; `None` if there is none.
     pub fn change_machine(&self, id_or_name: &str, change: MachineChange) -> Option<Machine> {
         self.model().machine_mut(id_or_name).map(|machine| machine.change(change))
     }
@@ -187,8 +188,8 @@ impl Cloud {
         self.model().remove_machine(id_or_name)
     }
 
-    /// Removes machines, by id or name, all at the same moment, and returns them for [`restore`](Self::restore): an
-    /// outage of the cloud's inventory, which a real cloud heals as well.
+    /// Removes machines, by ID or name, all at the same moment, and returns them for [`restore`](Self::restore).
+    /// Simulates an outage of the cloud's inventory that ends later.
     pub fn take_away(&self, ids_or_names: &[String]) -> Vec<Machine> {
         self.model().take_machines(ids_or_names)
     }
@@ -214,7 +215,8 @@ impl Cloud {
         self.model().add_load_balancer(DEFAULT_PROJECT, spec)
     }
 
-    /// Changes a load balancer, by id or name, as an operator does in a console: at once. The changed one.
+    /// Changes a load balancer, by ID or name, as an operator does in a console: at once, without an operation. Returns
+    /// the changed load balancer; `None` if there is none.
     pub fn edit_load_balancer(&self, id_or_name: &str, change: LoadBalancerChange) -> Option<LoadBalancer> {
         self.model().edit_load_balancer(id_or_name, change)
     }
@@ -224,13 +226,14 @@ impl Cloud {
         self.model().remove_load_balancer(id_or_name)
     }
 
-    /// Makes the deletion of a load balancer, by ID or name, refused or not; returns `false` if it does not exist.
+    /// Sets whether the deletion of a load balancer, by ID or name, is refused. Returns `false` if the load balancer
+    /// does not exist.
     pub fn protect_load_balancer(&self, id_or_name: &str, protected: bool) -> bool {
         let change = LoadBalancerChange { protected: Some(protected), ..LoadBalancerChange::default() };
         self.edit_load_balancer(id_or_name, change).is_some()
     }
 
-    /// Makes the deletion of a route, by ID or range, refused or not; returns `false` if it does not exist.
+    /// Sets whether the deletion of a route, by ID or range, is refused. Returns `false` if the route does not exist.
     pub fn protect_route(&self, id_or_destination: &str, protected: bool) -> bool {
         self.model().protect_route(id_or_destination, protected)
     }
@@ -251,23 +254,23 @@ impl Cloud {
         self.model().routes.remove(id).is_some()
     }
 
-    /// Breaks something, until its count is used up or [`clear_faults`](Self::clear_faults).
+    /// Injects a fault, until its count is used up or [`clear_faults`](Self::clear_faults) is called.
     pub fn inject(&self, fault: Fault) {
         self.model().faults.push(fault);
     }
 
-    /// Returns the faults that are switched on.
+    /// Returns the active faults.
     #[must_use]
     pub fn faults(&self) -> Vec<Fault> {
         self.model().faults.clone()
     }
 
-    /// Switches all faults off.
+    /// Removes all faults that were injected.
     pub fn clear_faults(&self) {
         self.model().faults.clear();
     }
 
-    /// Requests so far, by method and path template: `GET /v1/machines`.
+    /// Returns the number of requests so far, by method and path template: `GET /v1/machines`.
     #[must_use]
     pub fn requests(&self) -> BTreeMap<String, u64> {
         self.model().requests.clone()

@@ -13,7 +13,7 @@ use super::routes::StoredRoute;
 use super::volumes::Volume;
 use super::{DEFAULT_PROJECT, DEFAULT_TOKEN, Options};
 
-/// An object, and since when lists show it.
+/// An object, and the time from which lists show it.
 pub(super) struct Stored<T> {
     pub(super) object: T,
     pub(super) listed_from: Instant,
@@ -69,7 +69,7 @@ impl Model {
         Stored { object, listed_from: Instant::now() + delay }
     }
 
-    /// Starts an operation on `target`; its id, and when it is done.
+    /// Starts an operation on `target`, and returns its ID and the time at which it is done.
     pub(super) fn start_operation(&mut self, project: &str, target: &str) -> (String, Instant) {
         let id = format!("op-{:06}", self.next_number());
         let done_at = Instant::now() + Duration::from_millis(self.options.operation_milliseconds);

@@ -12,7 +12,8 @@ const READS: [(&str, &str); 3] =
     [("machines", "/v1/machines"), ("load balancers", "/v1/load-balancers"), ("routes", "/v1/routes")];
 
 impl Simulated {
-    /// Checks from the outside in, by reads only; a failure hides the checks behind it.
+    /// Checks endpoint, token and project in this order, with reads only. After a failed check, the checks that depend
+    /// on it are left out.
     pub(super) async fn look_at_itself(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let credential = "put a valid one into `token`, or into the file of `tokenFile`";

@@ -1,4 +1,4 @@
-//! Machines. How few requests it takes, and what proves an absence, is the kit's business.
+//! Machines as a source for the inventory of `provider_kit::inventory`, which caches them and decides about absences.
 
 use cloud_provider::{InstanceMetadata, Node, NodeAddress, Result, StringMap, async_trait};
 use provider_kit::inventory::{Machine, MachineSource, Urgency};

@@ -1,4 +1,4 @@
-//! The provider: the example for vendors. It reaches the simulated cloud only over HTTP.
+//! The provider, which sends requests to the simulated cloud only over HTTP.
 //!
 //! ```yaml
 //! endpoint: http://127.0.0.1:8080
@@ -39,10 +39,10 @@ const IDS: ProviderIds = ProviderIds {
     valid: |id| id.strip_prefix("m-").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())),
 };
 
-/// Makes the provider from its configuration file.
+/// Builds the provider from its configuration file.
 ///
 /// # Errors
-/// *Invalid*, with everything that is wrong with the file.
+/// *Invalid*, with all mistakes in the file.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let mut settings = Settings::yaml(setup)?;
     let (http, project) = (settings.transport(None), settings.text("project"));
@@ -68,7 +68,7 @@ struct Api {
 }
 
 impl Simulated {
-    /// Creates a provider over `http`; `project` is the one that its token must be for.
+    /// Returns a provider that sends its requests with `http`. If `project` is set, the token must be for this project.
     #[must_use]
     pub fn new(http: Transport, project: Option<String>) -> Self {
         let http = http.meaning(|refusal| match &*refusal.code {

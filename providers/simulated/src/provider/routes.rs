@@ -1,4 +1,4 @@
-//! Routes. The cloud's lead to machines, the contract's to Nodes.
+//! Routes of the cloud's network, which lead to machines; [`provider_kit::routes`] converts them to routes to Nodes.
 
 use cloud_provider::{AddressType, Error, Node, Result, Route, async_trait};
 use provider_kit::inventory::Urgency;

@@ -97,14 +97,15 @@ fn a_deletion_counts_once_its_event_is_there() {
 #[test]
 fn a_kept_node_needs_its_reason_and_two_further_passes() {
     let mut now = seen([initialised("a"), down("b")]);
-    say(&mut now, "b", "NodeDeletionHeld", "of an earlier step: could not be asked");
+    say(&mut now, "b", "NodeDeletionHeld", "of an earlier step: the lookup in the cloud failed");
     let before = Baseline::new(&now);
-    let expectation = Expectation::Kept { nodes: vec!["b".into()], why: "could not be asked", refused: None };
+    let expectation =
+        Expectation::Kept { nodes: vec!["b".into()], why: "the lookup in the cloud failed", refused: None };
     now.passes = 9;
     assert!(!happened(&expectation.judge(&before, &now)), "the old event does not count");
-    say(&mut now, "b", "NodeDeletionHeld", "gone together");
+    say(&mut now, "b", "NodeDeletionHeld", "without a machine");
     assert!(!happened(&expectation.judge(&before, &now)), "that is another reason");
-    say(&mut now, "b", "NodeDeletionHeld", "the cloud could not be asked");
+    say(&mut now, "b", "NodeDeletionHeld", "the lookup in the cloud failed");
     now.passes = 10;
     assert!(!happened(&expectation.judge(&before, &now)), "one further pass");
     now.passes = 11;

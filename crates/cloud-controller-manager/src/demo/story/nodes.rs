@@ -7,19 +7,19 @@ pub(super) fn joining(nodes: usize) -> Vec<Step> {
     vec![
         step(
             "register",
-            &format!("{nodes} kubelets register their Nodes, each with the start-up taint"),
+            &format!("{nodes} kubelets register their Nodes, each with the uninitialized taint"),
             &[Action::StartKubelets],
             &[Expectation::Registered { nodes }],
         ),
         step(
             "initialise",
-            "the cloud controller manager starts: provider id, addresses, labels; the taint goes",
+            "the cloud controller manager starts: Nodes get provider ID, addresses and labels, and lose the taint",
             &[Action::StartControllers],
             &[Expectation::Initialised { nodes, passes: 0, show: None }],
         ),
         step(
             "routes",
-            "the cloud gets a route to the Pod range of each Node, and the Nodes say so",
+            "the cloud gets a route to the Pod CIDR of each Node, and the Nodes' conditions report it",
             &[],
             &[Expectation::Routed { nodes }],
         ),
@@ -50,13 +50,13 @@ pub(super) fn trouble(nodes: usize, ports: &[(String, u16)]) -> Vec<Step> {
         ),
         step(
             "start",
-            &format!("it is started again: the taint of {stopped} is lifted"),
+            &format!("the machine is started again: the taint of {stopped} is removed"),
             &[Action::Start(stopped.clone())],
             &quiet(Expectation::Running { node: stopped }, nodes),
         ),
         step(
             "terminate",
-            &format!("the machine of {terminated} is terminated: its Node is deleted, its route and targets go"),
+            &format!("the machine of {terminated} is terminated: its Node, route and targets are deleted"),
             &[Action::Terminate(terminated.clone())],
             &follow(Expectation::Deleted { node: terminated }, nodes - 1),
         ),
@@ -64,7 +64,10 @@ pub(super) fn trouble(nodes: usize, ports: &[(String, u16)]) -> Vec<Step> {
             "revoke",
             &format!("{silent} goes silent, the cloud revokes the token, {joining} joins: nothing is deleted"),
             &[Action::Silence(vec![silent.clone()]), Action::RevokeToken, Action::AddMachine(joining.clone())],
-            &[kept(std::slice::from_ref(&silent), "could not be asked", Some(joining.clone())), balanced.clone()],
+            &[
+                kept(std::slice::from_ref(&silent), "the lookup in the cloud failed", Some(joining.clone())),
+                balanced.clone(),
+            ],
         ),
         step(
             "restore",
@@ -82,7 +85,7 @@ pub(super) fn trouble(nodes: usize, ports: &[(String, u16)]) -> Vec<Step> {
         ),
         step(
             "recover",
-            &format!("the token is back, {silent} reports again: all is well"),
+            &format!("the token is valid again, {silent} reports again: all Nodes are ready"),
             &[Action::RestoreToken, Action::Wake],
             &quiet(Expectation::Settled { nodes }, nodes),
         ),
@@ -90,11 +93,11 @@ pub(super) fn trouble(nodes: usize, ports: &[(String, u16)]) -> Vec<Step> {
             "landslide",
             &format!("{} of {nodes} machines vanish together: nothing is deleted", most.len()),
             &[Action::Settle, Action::Silence(most.clone()), Action::Vanish(most.clone())],
-            &[kept(&most, "gone together", None), balanced.clone(), nothing_moves.clone()],
+            &[kept(&most, "without a machine", None), balanced.clone(), nothing_moves.clone()],
         ),
         step(
             "heal",
-            "the machines are back: all is well, and every Node is the one it was",
+            "the machines are back: all Nodes are ready, and none was replaced",
             &[Action::Reappear, Action::Wake],
             &quiet(Expectation::Settled { nodes }, nodes),
         ),

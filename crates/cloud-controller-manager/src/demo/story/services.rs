@@ -32,7 +32,7 @@ pub(super) fn changes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
     vec![
         step(
             "flap",
-            &format!("{flapping} is not ready for a moment: nothing moves in the cloud"),
+            &format!("{flapping} is not ready for a moment: nothing changes in the cloud"),
             &[Action::Silence(vec![flapping]), Action::Wake],
             &[Expectation::Settled { nodes }, balanced(ports, &[]), still],
         ),
@@ -44,13 +44,13 @@ pub(super) fn changes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
         ),
         step(
             "flip",
-            &format!("{second} becomes a ClusterIP: load balancer, address and finalizer go"),
+            &format!("{second} becomes a ClusterIP: load balancer, address and finalizer are deleted"),
             &[Action::ChangeType(second.clone(), "ClusterIP")],
             &[balanced(&changed, &[&second]), one.clone()],
         ),
         step(
             "flop",
-            &format!("{second} becomes a LoadBalancer again: all is there again"),
+            &format!("{second} becomes a LoadBalancer again: load balancer, address and finalizer are back"),
             &[Action::ChangeType(second, "LoadBalancer")],
             &[balanced(&changed, &[]), one.clone()],
         ),
@@ -79,7 +79,9 @@ pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
     vec![
         step(
             "lose",
-            &format!("{new} is made; the cloud's answer is lost and the controllers are killed"),
+            &format!(
+                "the load balancer of {new} is created; the cloud's answer is lost and the controllers are killed"
+            ),
             &[
                 Action::Arm(Moment::Created),
                 Action::CreateServices(vec![(new.clone(), 443)]),
@@ -90,7 +92,7 @@ pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
         ),
         step(
             "adopt",
-            &format!("they start again: {new} has the load balancer that was made, and no second one"),
+            &format!("the controllers start again: {new} has that load balancer, and no second one"),
             &[Action::StartControllers],
             &[balanced(&all, &[&third]), at_most(0)],
         ),
@@ -112,19 +114,19 @@ pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
         ),
         step(
             "restart",
-            "they start again: both Services end, and nothing of them is left in the cloud",
+            "the controllers start again: both Services are deleted, and nothing of them is left in the cloud",
             &[Action::StartControllers],
             &[gone(&new), gone(&first), left.clone(), at_most(1)],
         ),
         step(
             "settle",
-            "what is still to be said is said",
+            "the controllers send their last events",
             &[Action::Settle],
             &[Expectation::Settled { nodes }, left.clone()],
         ),
         step(
             "steady",
-            "all is well, the controllers are killed and started once more: they read, and write nothing to anybody",
+            "the controllers are killed and started once more while idle: they read, and change nothing",
             &[Action::KillControllers, Action::StartControllers],
             &[
                 Expectation::Settled { nodes },

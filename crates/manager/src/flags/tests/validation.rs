@@ -135,7 +135,7 @@ fn what_this_build_cannot_do_is_left_out_with_a_word() {
         "--requestheader-username-headers is set without the standard x-remote-user",
         "--authorization-always-allow-paths=/metrics is without /healthz",
         "--enable-leader-migration has no effect without --leader-elect",
-        "--controllers: tagging is no controller of this program",
+        "--controllers: this program has no controller tagging",
         "feature gate WatchList has no effect here",
         "feature gate KMSv1 has no effect here",
         "feature gate KMSv1 is deprecated",

@@ -73,13 +73,13 @@ async fn what_is_missing_is_told_with_the_rule_to_add_and_only_the_vital_is_vita
         [
             "watch nodes: every controller works on Nodes; add to its ClusterRole: \
              - {apiGroups: [\"\"], resources: [nodes], verbs: [watch]}",
-            "create leases: the first election makes the lease; add to its Role in kube-system: \
+            "create leases: the first leader election creates the lease; add to its Role in kube-system: \
              - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}",
             "get, update leases \"cloud-controller-manager\": election; add to its Role in kube-system: \
              - {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [cloud-controller-manager], \
              verbs: [get, update]}",
-            "watch leases \"cloud-controller-manager\": a standby sees at once that the lease is free; without it, \
-             it asks every few seconds; add to its Role in kube-system: \
+            "watch leases \"cloud-controller-manager\": a standby notices a free lease at once; without the \
+             permission, it polls every few seconds; add to its Role in kube-system: \
              - {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [cloud-controller-manager], \
              verbs: [watch]}",
             "delete nodes: deleting Nodes whose machine does not exist; add to its ClusterRole: \

@@ -234,7 +234,7 @@ async fn place_that_comes_too_late_is_reported_once_and_changes_nothing() {
         scene.try_update().await.unwrap();
         let [event] = &scene.events()[..] else { panic!("{key}") };
         let text = format!("web QuestionableAnnotation: annotation {PREFIX}{key}: \"{place}\" has no effect");
-        assert!(event.starts_with(&text) && event.contains(&format!("stands in {now}")), "{event}");
+        assert!(event.starts_with(&text) && event.contains(&format!("is in {now},")), "{event}");
         assert_eq!(scene.changes(), [""; 0], "{key}");
     }
 }

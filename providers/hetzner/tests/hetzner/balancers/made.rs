@@ -234,7 +234,7 @@ async fn a_type_on_its_way_out_is_told_and_one_that_is_gone_is_an_error() {
     scene.fake.remove_load_balancer(NAME);
     tokio::time::advance(LONG).await;
     let err = scene.refused().await;
-    assert!(err.is_invalid() && err.to_string().contains("\"lb11\" cannot be had any more"), "{err}");
+    assert!(err.is_invalid() && err.to_string().contains("\"lb11\" can no longer be created"), "{err}");
 }
 
 #[tokio::test(start_paused = true)]

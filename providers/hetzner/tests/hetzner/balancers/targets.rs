@@ -155,7 +155,7 @@ async fn target_refused_for_an_unknown_limit_keeps_no_other_out_and_is_tried_aga
         }
         scene.fake.fail(fault.times(1));
         let err = scene.try_update().await.unwrap_err();
-        assert!(err.is_quota() && err.to_string().contains("with 4 targets takes no more"), "{err}");
+        assert!(err.is_quota() && err.to_string().contains("with 4 targets accepts no more"), "{err}");
         assert_eq!((scene.targets().len(), scene.changes()), (4, vec![add.clone(); 3]));
         let events = scene.events();
         assert!(events.len() == 1 && events[0].starts_with("worker-3 MaxTargetsReached: "), "{events:?}");

@@ -37,7 +37,7 @@ pub(crate) struct Mycloud {
 /// A change that the cloud carries out in the background.
 struct Task {
     operation: Operation,
-    /// The load balancer that it is done to; empty for a route.
+    /// The load balancer that the task changes; empty for a route.
     load_balancer: String,
     kind: Kind,
     is_settled: bool,

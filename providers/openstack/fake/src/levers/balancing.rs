@@ -50,22 +50,23 @@ impl Fake {
         self.change(Kind::Balancer, name, change)
     }
 
-    /// Changes a listener, by name or id; likewise.
+    /// Changes a listener, by name or ID, at once and unchecked. Returns `false` if it does not exist.
     pub fn change_listener(&self, name: &str, change: impl FnOnce(&mut Map<String, Value>)) -> bool {
         self.change(Kind::Listener, name, change)
     }
 
-    /// Changes a pool, by name or id; likewise.
+    /// Changes a pool, by name or ID, at once and unchecked. Returns `false` if it does not exist.
     pub fn change_pool(&self, name: &str, change: impl FnOnce(&mut Map<String, Value>)) -> bool {
         self.change(Kind::Pool, name, change)
     }
 
-    /// Changes a health monitor, by name or id; likewise.
+    /// Changes a health monitor, by name or ID, at once and unchecked. Returns `false` if it does not exist.
     pub fn change_monitor(&self, name: &str, change: impl FnOnce(&mut Map<String, Value>)) -> bool {
         self.change(Kind::Monitor, name, change)
     }
 
-    /// Changes the members of a pool, by name or id of the pool; likewise.
+    /// Changes the members of a pool, by name or ID of the pool, at once and unchecked. Returns `false` if the pool
+    /// does not exist.
     pub fn change_members(&self, pool: &str, change: impl FnOnce(&mut Vec<Map<String, Value>>)) -> bool {
         let mut model = self.model();
         let id = model.all(Kind::Pool).find(|it| text(it, "name") == pool || text(it, "id") == pool);

@@ -53,7 +53,8 @@ impl Caches for Listed {
     }
 }
 
-/// Hears of the annotations to be written, and writes addresses in the middle of a sync.
+/// The observer of a sync, which records the requested annotations, and writes addresses to the Service when they are
+/// published.
 #[derive(Default)]
 struct Annotating {
     asked: Mutex<BTreeMap<&'static str, Option<String>>>,
@@ -173,7 +174,7 @@ impl Scene {
         self.service(name).spec.get_or_insert_default().ports = Some(serde_json::from_value(ports).unwrap());
     }
 
-    /// Starts over: a provider that knows nothing.
+    /// Restarts the process: replaces the provider by a new one with empty caches.
     pub(crate) async fn start(&mut self) {
         let text = format!(
             "[Global]\nauth-url = http://openstack/identity/v3\nusername = {}\npassword = {}\ndomain-name = {}\n\
@@ -299,7 +300,7 @@ impl Scene {
         all[0].clone()
     }
 
-    /// The routes of what was changed, in order, since the last call; the requests are forgotten.
+    /// Returns the routes of the changing requests since the last call, in order, and clears them.
     pub(crate) fn changes(&self) -> Vec<String> {
         let routes = self.fake.changes().into_iter().map(|(route, _)| route).collect();
         self.fake.forget_requests();

@@ -139,7 +139,7 @@ fn an_application_credential_has_no_scope_and_one_by_name_has_a_user() {
     let told = refused(by_name);
     assert_eq!(told, "cloud.conf: [Global] username is missing: there is no user-id either");
     let told = refused("application-credential-id = a\ntrust-id = t\napplication-credential-secret = x");
-    let why = "does not go with an application credential, which says itself what it is for";
+    let why = "is not possible with an application credential, which has its own scope";
     assert_eq!(told, format!("cloud.conf:4: [Global] trust-id {why}"));
 }
 
@@ -147,7 +147,7 @@ fn an_application_credential_has_no_scope_and_one_by_name_has_a_user() {
 fn half_of_an_application_credential_is_a_mistake() {
     assert_eq!(
         refused("application-credential-id = a"),
-        "cloud.conf: [Global] application-credential-secret is missing: nothing else proves who we are"
+        "cloud.conf: [Global] application-credential-secret is missing: there is no other credential"
     );
     assert_eq!(
         refused("application-credential-secret = x"),
@@ -177,10 +177,10 @@ fn an_application_credential_goes_before_a_password() {
 fn what_is_missing_is_told_with_what_it_is_for() {
     assert_eq!(
         refused(""),
-        "cloud.conf: [Global] password is missing: nothing else proves who we are; \
+        "cloud.conf: [Global] password is missing: there is no other credential; \
          cloud.conf: [Global] username is missing: there is no user-id either"
     );
-    assert_eq!(refused("user-id = u"), "cloud.conf: [Global] password is missing: nothing else proves who we are");
+    assert_eq!(refused("user-id = u"), "cloud.conf: [Global] password is missing: there is no other credential");
     assert_eq!(
         refused("username = u\npassword = x\ntenant-name = p"),
         "cloud.conf: [Global] user-domain-name is missing: username is a name in a domain; domain-name is for both; \

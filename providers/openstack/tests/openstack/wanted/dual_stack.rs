@@ -148,7 +148,7 @@ async fn where_there_cannot_be_a_second_vip_the_first_family_is_served_and_who_n
             assert_eq!(scene.changes(), [] as [&str; 0], "{why}");
             let told = told(&scene);
             assert_eq!(told.len(), usize::from(policy == "RequireDualStack"), "{why}: {told:?}");
-            assert!(told.iter().all(|it| it.contains(why) && it.contains("reached by IPv6")), "{told:?}");
+            assert!(told.iter().all(|it| it.contains(why) && it.contains("reachable by IPv6")), "{told:?}");
         }
     }
 }
@@ -178,7 +178,7 @@ async fn a_load_balancer_with_one_vip_is_accepted_as_it_is_and_shows_what_it_has
     assert_eq!((scene.changes(), told(&scene)), (Vec::new(), Vec::new()));
     // The second sync reports that there will be no second VIP.
     scene.ensure("web").await;
-    assert!(told(&scene)[0].contains("gets no other"));
+    assert!(told(&scene)[0].contains("cannot get another"));
     spec(&mut scene, &json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"]}));
     assert_eq!(json!(scene.ensure("web").await), json!([vip]));
     assert_eq!(cidrs(&scene), json!(["192.0.2.0/24"]), "Octavia refuses what no VIP can be reached by");
