@@ -29,7 +29,7 @@ fn help_names_the_flags_and_the_subcommands() {
     }
     let help = run(&["plan", "--help"]);
     assert!(help.status.success());
-    for word in ["changes nothing", "--cloud-provider", "--output", "Exit code: 0 nothing to do"] {
+    for word in ["read-only", "--cloud-provider", "--output", "Exit code: 0 nothing to do"] {
         assert!(stdout(&help).contains(word), "{word} is missing in:\n{}", stdout(&help));
     }
     let help = run(&["demo", "--help"]);

@@ -81,7 +81,7 @@ async fn a_route_that_somebody_else_removes_is_repaired_and_a_war_is_told_and_le
         table.take("10.244.1.0/24");
     }
     let told = world.events_of("RouteFlapping");
-    assert!(told[0].contains("10.244.1.0/24 to node worker-1") && told[0].contains("left alone for 5m0s"), "{told:?}");
+    assert!(told[0].contains("10.244.1.0/24 to node worker-1") && told[0].contains("not changed for 5m0s"), "{told:?}");
     assert!((2..=5).contains(&told.len()), "an hour of war: {told:?}");
     let calls = table.timed_calls();
     let creates = calls.iter().filter(|(_, call)| call.starts_with("create")).count();

@@ -27,7 +27,7 @@ async fn a_condition_comes_with_the_trouble_changes_with_its_reason_and_ends_wel
     assert_eq!(reason(&world, "web"), said("False", "QuotaExceeded"));
     let (_, _, message) = world.condition("web").unwrap();
     assert!(
-        message.contains("10 of 10") && message.contains("limit raised") && !message.contains("retried"),
+        message.contains("10 of 10") && message.contains("quota raised") && !message.contains("retried"),
         "{message}"
     );
     assert_eq!(world.writes(), 2, "the finalizer, and once the condition, however often it fails");

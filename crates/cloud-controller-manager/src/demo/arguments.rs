@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn too_few_or_too_many_are_refused_with_the_reason() {
-        assert!(wrong(&["--nodes", "4"]).contains("at least 5: one is terminated"));
+        assert!(wrong(&["--nodes", "4"]).contains("at least 5 Nodes: one is terminated"));
         assert!(wrong(&["--nodes", "20001"]).contains("at most 20000"));
         assert!(wrong(&["--nodes", "many"]).contains("whole number"));
-        assert!(wrong(&["--services", "2"]).contains("at least 3: one changes its port"));
+        assert!(wrong(&["--services", "2"]).contains("at least 3 Services: one changes its port"));
         assert!(wrong(&["--services", "2001"]).contains("at most 2000"));
         assert!(wrong(&["--nodes"]).starts_with("flag needs an argument: --nodes"));
         assert_eq!(wrong(&["--output", "yaml"]), "invalid argument \"yaml\" for --output: one of text, json");

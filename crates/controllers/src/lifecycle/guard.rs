@@ -379,7 +379,7 @@ mod tests {
     fn every_cause_says_what_it_is_about() {
         let held = |deleted| Held::Landslide { gone: 6, of: 10, deleted, delay: DELAY }.to_string();
         assert_eq!(held(0), "6 of 10 Nodes are without a machine; they are deleted if this lasts for 300 s");
-        assert!(held(2).contains("together, 2 more were deleted within the last 300 s; they"), "{}", held(2));
+        assert!(held(2).contains("machine, 2 more were deleted within the last 300 s; they"), "{}", held(2));
     }
 
     proptest::proptest! {

@@ -237,6 +237,6 @@ mod tests {
         let report = report.into_report();
         assert_eq!(report.findings.len(), SHOWN + 1);
         assert_eq!(report.findings[0].text, "the one");
-        assert_eq!(report.findings[SHOWN].text, "3 more Nodes have something wrong");
+        assert_eq!(report.findings[SHOWN].text, "3 more Nodes have problems");
     }
 }

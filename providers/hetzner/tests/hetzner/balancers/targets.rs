@@ -139,7 +139,7 @@ async fn limit_that_the_api_sees_first_is_reported_on_the_node_and_is_no_error()
     assert_eq!(scene.targets().len(), 2);
     let events = scene.events();
     assert!(events.len() == 1 && events[0].starts_with("worker-3 MaxTargetsReached: "), "{events:?}");
-    assert!(events[0].contains("as many targets as its type takes"), "{events:?}");
+    assert!(events[0].contains("maximum number of targets of its type"), "{events:?}");
 }
 
 /// The refusal comes in the response, or as the outcome of its action.
