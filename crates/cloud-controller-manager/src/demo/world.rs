@@ -190,7 +190,7 @@ impl World {
                 // A pass in progress would find only the other machines missing, confirmed and witnessed but not yet a
                 // landslide, and would delete their Nodes.
                 self.observer.between_passes().await;
-                self.vanished = self.cloud.take_away(&self.ids(names));
+                self.vanished = self.cloud.remove_temporarily(&self.ids(names));
                 self.vanished.len() == names.len()
             }
             Action::Reappear => {

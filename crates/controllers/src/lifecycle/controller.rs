@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cloud_provider::{ConditionStatus, Error, InstanceState, Node, Result, Want};
+use cloud_provider::{ConditionStatus, Error, InstanceState, LookupRequest, Node, Result};
 use kube::Api;
 use runtime::api_error::api_error;
 use runtime::events::{EventRecorder, EventType, ObjectRef};
@@ -101,7 +101,7 @@ impl NodeLifecycleController {
         let count = |written: bool| _ = failures.fetch_add(usize::from(!written), Ordering::Relaxed);
         parallel_for(untaint, CONCURRENT_WRITES, shutdown, |node| async move { count(self.untaint(&node).await) })
             .await;
-        let answers = self.ask(&ask, Want::EXISTENCE.and_shutdown().fresh()).await;
+        let answers = self.ask(&ask, LookupRequest::EXISTENCE.and_shutdown().fresh()).await;
         let (mut gone, mut taint, mut seen, mut unanswered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (node, answer) in ask.into_iter().zip(answers) {
             if matches!(answer, Ok(InstanceState::Present { .. })) {
@@ -143,7 +143,7 @@ impl NodeLifecycleController {
     }
 
     /// Returns the cloud's answers about Nodes, read now (LIFE-23).
-    async fn ask(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
+    async fn ask(&self, nodes: &[Arc<Node>], want: LookupRequest) -> Vec<Result<InstanceState>> {
         look_up(&*self.context.provider, nodes, want, "instances interface not supported in the cloud provider").await
     }
 
@@ -168,9 +168,9 @@ impl NodeLifecycleController {
         // Witnesses are read before and after the suspects. If the credential becomes valid in between, a witness that
         // answers late would otherwise confirm absences that another project reported. Suspects that are read after a
         // witness was found are read with the credential that found it.
-        let before = self.ask(&witnesses, Want::EXISTENCE.fresh()).await;
+        let before = self.ask(&witnesses, LookupRequest::EXISTENCE.fresh()).await;
         let asked: Vec<Arc<Node>> = candidates.iter().chain(&witnesses).cloned().collect();
-        let mut answers = self.ask(&asked, Want::EXISTENCE.fresh()).await;
+        let mut answers = self.ask(&asked, LookupRequest::EXISTENCE.fresh()).await;
         let testimony = Testimony::of(&answers.split_off(candidates.len()), &answers).borne_out_by(&before);
         let mut condemned = Vec::new();
         for (node, answer) in candidates.into_iter().zip(answers) {

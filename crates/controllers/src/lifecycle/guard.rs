@@ -135,7 +135,7 @@ impl Testimony {
 /// counts only if it is suspected, because it may belong to no provider.
 #[must_use]
 pub fn population(provider: &dyn CloudProvider, nodes: &[Arc<Node>], suspects: &[&Node]) -> usize {
-    let counts = |node: &&Arc<Node>| node.provider_id().is_some() && !node.terminating && provider.owns(node);
+    let counts = |node: &&Arc<Node>| node.provider_id().is_some() && !node.terminating && provider.owns_node(node);
     let unidentified = suspects.iter().filter(|node| node.provider_id().is_none()).count();
     (nodes.iter().filter(counts).count() + unidentified).max(suspects.len())
 }

@@ -41,7 +41,7 @@ pub fn triage(node: &Node) -> Triage {
 #[must_use]
 pub fn is_ours_to_judge(options: &LifecycleOptions, provider: &dyn CloudProvider, node: &Node) -> bool {
     let is_excluded = node.labels.get(LABEL_EXCLUDE_LIFECYCLE).is_some_and(|value| value != "false");
-    options.guard.is_none() || (!is_excluded && provider.owns(node))
+    options.guard.is_none() || (!is_excluded && provider.owns_node(node))
 }
 
 /// The action on a Node that is not ready.

@@ -32,7 +32,7 @@ pub(super) fn choose(
 
 /// Returns `true` if a Node that is not suspected itself shows that the credential sees this cluster.
 pub(super) fn is_witness(provider: &dyn CloudProvider, node: &Node) -> bool {
-    node.provider_id().is_some() && !node.terminating && provider.owns(node)
+    node.provider_id().is_some() && !node.terminating && provider.owns_node(node)
 }
 
 /// Returns up to `count` Nodes, beginning with another one on each turn.

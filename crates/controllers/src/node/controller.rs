@@ -207,7 +207,7 @@ impl NodeController {
     /// Returns `true` if this Node was registered without the uninitialized taint and is to be initialized all the same
     /// (P-8).
     fn is_to_be_adopted(&self, node: &Node) -> bool {
-        self.options.adopt && node.provider_id().is_none() && !node.terminating && self.context.provider.owns(node)
+        self.options.adopt && node.provider_id().is_none() && !node.terminating && self.context.provider.owns_node(node)
     }
 
     /// Returns the Node of a key from the cache (NODE-12, NODE-13).

@@ -123,7 +123,7 @@ impl Record {
 /// the same. Only the adaptive mode defers routes.
 #[must_use]
 pub fn waits(provider: &dyn CloudProvider, node: &Node) -> bool {
-    !provider.owns(node) || (node.is_uninitialized() && node.provider_id().is_none())
+    !provider.owns_node(node) || (node.is_uninitialized() && node.provider_id().is_none())
 }
 
 /// Returns a digest of the Node's fields that determine its routes.

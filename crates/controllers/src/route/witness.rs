@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{CloudProvider, ConditionStatus, Error, InstanceState, Node, Result, Route, Want};
+use cloud_provider::{CloudProvider, ConditionStatus, Error, InstanceState, LookupRequest, Node, Result, Route};
 
 use super::condition::Verdict;
 use crate::look_up::look_up;
@@ -24,7 +24,7 @@ pub async fn list_is_believed(provider: &dyn CloudProvider, routes: &[Route], no
         return Ok(());
     }
     let asked = witnesses(provider, nodes);
-    let answers = look_up(provider, &asked, Want::EXISTENCE.fresh(), "instances are not supported").await;
+    let answers = look_up(provider, &asked, LookupRequest::EXISTENCE.fresh(), "instances are not supported").await;
     if answers.iter().any(|answer| matches!(answer, Ok(InstanceState::Present { .. }))) {
         return Ok(());
     }
@@ -44,7 +44,7 @@ fn had_its_routes(node: &Node) -> bool {
 
 /// Returns `true` if the Node's machine can be read.
 fn is_witness(provider: &dyn CloudProvider, node: &Node) -> bool {
-    node.provider_id().is_some() && provider.owns(node)
+    node.provider_id().is_some() && provider.owns_node(node)
 }
 
 /// Returns the Nodes whose machines are read, ready Nodes first. Includes a ready Node that never had routes, if there
@@ -71,7 +71,7 @@ mod tests {
 
     #[async_trait]
     impl Instances for Acme {
-        async fn lookup(&self, nodes: &[Arc<Node>], _want: Want) -> Vec<Result<InstanceState>> {
+        async fn lookup(&self, nodes: &[Arc<Node>], _want: LookupRequest) -> Vec<Result<InstanceState>> {
             let is_there = |node: &Arc<Node>| self.0.iter().any(|id| **id == *node.provider_id);
             let answer = |node: &Arc<Node>| match is_there(node) {
                 true => Ok(InstanceState::Present { shutdown: None, metadata: None }),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cloud_provider::{
     CloudProvider, Cluster, Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Plan, Result,
-    Service, SyncObserver,
+    Service, SyncCallbacks,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -112,10 +112,10 @@ impl Cloud {
         &self,
         service: &Service,
         nodes: &[Arc<Node>],
-        observer: &dyn SyncObserver,
+        callbacks: &dyn SyncCallbacks,
     ) -> Result<Option<LoadBalancerStatus>> {
-        let (request, start) = (self.request(service, nodes, observer), Instant::now());
-        let result = self.call(Ask::Change, observer, |it| it.ensure(request)).await;
+        let (request, start) = (self.request(service, nodes, callbacks), Instant::now());
+        let result = self.call(Ask::Change, callbacks, |it| it.ensure(request)).await;
         self.metrics.ensured(start.elapsed(), result.is_ok());
         result
     }
@@ -124,15 +124,15 @@ impl Cloud {
         &self,
         service: &Service,
         nodes: &[Arc<Node>],
-        observer: &dyn SyncObserver,
+        callbacks: &dyn SyncCallbacks,
     ) -> Result<()> {
-        let request = self.request(service, nodes, observer);
-        self.call(Ask::Change, observer, |it| it.update_targets(request)).await
+        let request = self.request(service, nodes, callbacks);
+        self.call(Ask::Change, callbacks, |it| it.update_targets(request)).await
     }
 
-    pub(super) async fn delete(&self, service: &Service, observer: &dyn SyncObserver) -> Result<()> {
-        let (request, start) = (self.request(service, &[], observer), Instant::now());
-        let result = self.call(Ask::Change, observer, |it| it.delete(request)).await;
+    pub(super) async fn delete(&self, service: &Service, callbacks: &dyn SyncCallbacks) -> Result<()> {
+        let (request, start) = (self.request(service, &[], callbacks), Instant::now());
+        let result = self.call(Ask::Change, callbacks, |it| it.delete(request)).await;
         self.metrics.deleted(start.elapsed(), result.is_ok());
         result
     }
@@ -147,15 +147,15 @@ impl Cloud {
         &'a self,
         service: &'a Service,
         nodes: &'a [Arc<Node>],
-        observer: &'a dyn SyncObserver,
+        callbacks: &'a dyn SyncCallbacks,
     ) -> LoadBalancerRequest<'a> {
-        LoadBalancerRequest { cluster: &self.cluster, service, nodes, observer }
+        LoadBalancerRequest { cluster: &self.cluster, service, nodes, callbacks }
     }
 
     async fn call<'a, T>(
         &'a self,
         ask: Ask,
-        observer: &dyn SyncObserver,
+        callbacks: &dyn SyncCallbacks,
         call: impl FnOnce(&'a dyn LoadBalancers) -> BoxFuture<'a, Result<T>>,
     ) -> Result<T> {
         let provider = self.provider.name();
@@ -168,10 +168,10 @@ impl Cloud {
         // The call is inside the future, so that a panic before the first await is caught too.
         let deadline = ask.deadline();
         let answer = AssertUnwindSafe(async { call(balancers).await }).catch_unwind();
-        let answer = timeout(deadline, releasing_permit(observer, answer));
+        let answer = timeout(deadline, releasing_permit(callbacks, answer));
         let answer = within_grace(&self.stopping, answer).await;
         if answer.is_some() {
-            observer.goes_on().await;
+            callbacks.reacquire_permit().await;
         }
         match answer {
             Some(Ok(Ok(result))) => result,
@@ -190,13 +190,13 @@ impl Cloud {
 }
 
 /// Waits for a call of the provider, and releases the worker permit while the call is slow.
-async fn releasing_permit<T>(observer: &dyn SyncObserver, call: impl Future<Output = T>) -> T {
+async fn releasing_permit<T>(callbacks: &dyn SyncCallbacks, call: impl Future<Output = T>) -> T {
     let mut call = pin!(call);
     loop {
         match timeout(SLOW, &mut call).await {
             Ok(answer) => return answer,
             // Repeated, because a provider that waits for its cloud reacquires the permit after the wait.
-            Err(_) => observer.waits(),
+            Err(_) => callbacks.release_permit(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cloud_provider::names::ANNOTATION_LOAD_BALANCER_ID;
-use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Plan, Result, Service, SyncObserver, async_trait};
+use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Plan, Result, Service, SyncCallbacks, async_trait};
 use runtime::place::Place;
 
 use crate::service::controller::ServiceController;
@@ -16,14 +16,14 @@ use crate::service::patch::{self, Annotations};
 pub(super) struct Waits<'a>(pub(super) &'a Place);
 
 #[async_trait]
-impl SyncObserver for Waits<'_> {
-    fn planned(&self, _plan: &Plan) {}
+impl SyncCallbacks for Waits<'_> {
+    fn on_plan(&self, _plan: &Plan) {}
 
-    fn waits(&self) {
+    fn release_permit(&self) {
         self.0.leave();
     }
 
-    async fn goes_on(&self) {
+    async fn reacquire_permit(&self) {
         self.0.come_back().await;
     }
 }
@@ -45,17 +45,17 @@ impl<'a> Changes<'a> {
 }
 
 #[async_trait]
-impl SyncObserver for Changes<'_> {
-    fn planned(&self, plan: &Plan) {
+impl SyncCallbacks for Changes<'_> {
+    fn on_plan(&self, plan: &Plan) {
         self.any.fetch_or(!plan.is_empty(), Ordering::Relaxed);
     }
 
-    fn waits(&self) {
-        self.place.waits();
+    fn release_permit(&self) {
+        self.place.release_permit();
     }
 
-    async fn goes_on(&self) {
-        self.place.goes_on().await;
+    async fn reacquire_permit(&self) {
+        self.place.reacquire_permit().await;
     }
 }
 
@@ -129,8 +129,8 @@ impl<'a> Narrator<'a> {
 }
 
 #[async_trait]
-impl SyncObserver for Narrator<'_> {
-    fn planned(&self, plan: &Plan) {
+impl SyncCallbacks for Narrator<'_> {
+    fn on_plan(&self, plan: &Plan) {
         if self.is_quiet && !plan.is_empty() {
             self.begin();
         }
@@ -140,7 +140,7 @@ impl SyncObserver for Narrator<'_> {
         self.annotations.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
     }
 
-    fn identified(&self, id: &str) {
+    fn set_load_balancer_id(&self, id: &str) {
         *self.id.lock().unwrap_or_else(PoisonError::into_inner) = Some(id.to_owned());
     }
 
@@ -152,11 +152,11 @@ impl SyncObserver for Narrator<'_> {
         Ok(())
     }
 
-    fn waits(&self) {
-        self.place.waits();
+    fn release_permit(&self) {
+        self.place.release_permit();
     }
 
-    async fn goes_on(&self) {
-        self.place.goes_on().await;
+    async fn reacquire_permit(&self) {
+        self.place.reacquire_permit().await;
     }
 }

@@ -40,7 +40,7 @@ impl Recorded {
 
 /// The record of requests, and the faults that hit them. Clones share both.
 #[derive(Clone, Default)]
-pub struct Gate(Arc<Mutex<State>>);
+pub struct FaultInjector(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -50,7 +50,7 @@ struct State {
 }
 
 /// Methods that inject faults.
-impl Gate {
+impl FaultInjector {
     /// Injects a fault, until its count is used up or [`clear_faults`](Self::clear_faults) is called.
     pub fn fail(&self, fault: Fault) {
         self.state().faults.push(fault);
@@ -63,7 +63,7 @@ impl Gate {
 }
 
 /// Methods for the record of requests.
-impl Gate {
+impl FaultInjector {
     /// Returns all requests so far that named a service.
     #[must_use]
     pub fn requests(&self) -> Vec<Recorded> {
@@ -116,13 +116,13 @@ impl Gate {
 
 /// A request that is being answered.
 pub(crate) struct Passing {
-    gate: Gate,
+    fault_injector: FaultInjector,
     at: Instant,
     index: usize,
     pub(crate) effects: Effects,
 }
 
-impl Gate {
+impl FaultInjector {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,7 +131,7 @@ impl Gate {
     pub(crate) fn admit(&self, request: Recorded) -> Passing {
         let mut state = self.state();
         let effects = Effects::take(&mut state.faults, &request.route);
-        let passing = Passing { gate: self.clone(), at: request.at, index: state.requests.len(), effects };
+        let passing = Passing { fault_injector: self.clone(), at: request.at, index: state.requests.len(), effects };
         state.requests.push(request);
         passing
     }
@@ -144,7 +144,7 @@ impl Passing {
             return Response::new(cut(Bytes::new()));
         }
         // The record may have been cleared meanwhile.
-        if let Some(record) = self.gate.state().requests.get_mut(self.index).filter(|it| it.at == self.at) {
+        if let Some(record) = self.fault_injector.state().requests.get_mut(self.index).filter(|it| it.at == self.at) {
             record.status = answer.status().as_u16();
         }
         let is_cut = self.effects.has(&FaultKind::CutAnswer);
@@ -169,11 +169,11 @@ const PART: usize = 64 << 10;
 impl Passing {
     /// Returns a body with this many spaces before it.
     fn padded(self, bytes: usize, body: Body) -> Body {
-        let (gate, spaces) = (self.gate, Bytes::from(vec![b' '; PART]));
+        let (fault_injector, spaces) = (self.fault_injector, Bytes::from(vec![b' '; PART]));
         let padding = stream::unfold(0, move |taken| {
             let part = spaces.slice(..PART.min(bytes - taken));
             let taken = taken + part.len();
-            let mut state = gate.state();
+            let mut state = fault_injector.state();
             state.longest_padding = state.longest_padding.max(taken);
             std::future::ready((!part.is_empty()).then_some((Ok(part), taken)))
         });

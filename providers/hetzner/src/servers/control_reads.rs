@@ -21,12 +21,12 @@ const QUESTIONS: usize = 3;
 type Nodes = Vec<Arc<Node>>;
 
 impl Servers {
-    pub(super) async fn borne_out_by_the_cloud(
+    pub(super) async fn verify_cloud_absences(
         &self,
         nodes: &[Arc<Node>],
         mut answers: Vec<CloudAnswer>,
     ) -> Vec<CloudAnswer> {
-        if answers.iter().any(|it| matches!(it, Ok(Found::There(_)))) || !has_absences(&answers) {
+        if answers.iter().any(|it| matches!(it, Ok(Found::Present(_)))) || !has_absences(&answers) {
             return answers;
         }
         let Some((mut cloud, _)) = self.mixed_cluster() else { return answers };
@@ -34,13 +34,13 @@ impl Servers {
         cloud.sort_by_key(|node| node.ready != ConditionStatus::True);
         cloud.truncate(QUESTIONS);
         let found = self.cloud.find_all(&cloud, true, Priority::Urgent).await;
-        if !found.iter().any(|it| matches!(it, Ok(Found::There(_)))) {
-            deny(&mut answers, "HCLOUD_TOKEN shows no other cloud server of this cluster");
+        if !found.iter().any(|it| matches!(it, Ok(Found::Present(_)))) {
+            turn_absences_into_errors(&mut answers, "HCLOUD_TOKEN shows no other cloud server of this cluster");
         }
         answers
     }
 
-    pub(super) async fn borne_out_by_robot(&self, robot: &Robot, answers: &mut [RobotAnswer]) {
+    pub(super) async fn verify_robot_absences(&self, robot: &Robot, answers: &mut [RobotAnswer]) {
         let cluster = if has_absences(answers) { self.mixed_cluster() } else { None };
         let Some((_, dedicated)) = cluster else { return };
         // The list that was read a moment ago, whose absences these are.
@@ -50,7 +50,7 @@ impl Servers {
             _ => false,
         };
         if !dedicated.iter().any(is_listed) {
-            deny(answers, "ROBOT_USER shows no other dedicated server of this cluster");
+            turn_absences_into_errors(answers, "ROBOT_USER shows no other dedicated server of this cluster");
         }
     }
 

@@ -39,7 +39,7 @@ impl fmt::Display for NoAnswer {
 }
 
 /// A connector: carries one request and reads its answer up to the limit. Does nothing else: no retries, no redirects.
-pub trait Leaf: Send + Sync + 'static {
+pub trait Connector: Send + Sync + 'static {
     /// Sends `request`, whose URI is absolute. A body that is longer than `limit` is read only until it is known to be
     /// longer: see [`BodyReader`].
     fn carry(&self, request: Request<Bytes>, limit: BodyLimit)
@@ -49,7 +49,7 @@ pub trait Leaf: Send + Sync + 'static {
 /// A connector to a tower service in this process, such as an axum router: no sockets, and time may be virtual.
 pub(super) struct InProcess<S>(pub(super) S);
 
-impl<S, B> Leaf for InProcess<S>
+impl<S, B> Connector for InProcess<S>
 where
     S: tower::Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Future: Send,
@@ -80,22 +80,22 @@ where
 }
 
 /// A connector that can be replaced while it is in use, for example when certificates are renewed.
-pub struct Line(RwLock<Arc<dyn Leaf>>);
+pub struct ReplaceableConnector(RwLock<Arc<dyn Connector>>);
 
-impl Line {
-    /// Returns a connector that starts with `leaf`.
+impl ReplaceableConnector {
+    /// Returns a connector that starts with `connector`.
     #[must_use]
-    pub fn new(leaf: Arc<dyn Leaf>) -> Self {
-        Self(RwLock::new(leaf))
+    pub fn new(connector: Arc<dyn Connector>) -> Self {
+        Self(RwLock::new(connector))
     }
 
     /// Replaces the connector for all later requests.
-    pub fn replace(&self, leaf: Arc<dyn Leaf>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = leaf;
+    pub fn replace(&self, connector: Arc<dyn Connector>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = connector;
     }
 }
 
-impl Leaf for Line {
+impl Connector for ReplaceableConnector {
     fn carry(
         &self,
         request: Request<Bytes>,
@@ -106,7 +106,7 @@ impl Leaf for Line {
 }
 
 /// Shares one connector between several clients.
-impl Leaf for Arc<dyn Leaf> {
+impl Connector for Arc<dyn Connector> {
     fn carry(
         &self,
         request: Request<Bytes>,
@@ -117,7 +117,7 @@ impl Leaf for Arc<dyn Leaf> {
 }
 
 /// Returns a connector to a tower service in this process, such as an axum router, for several clients.
-pub fn in_process<S, B>(service: S) -> Arc<dyn Leaf>
+pub fn in_process<S, B>(service: S) -> Arc<dyn Connector>
 where
     S: tower::Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Future: Send,

@@ -14,7 +14,7 @@ use provider_kit::transport::{Call, Priority};
 use regex_lite::Regex;
 use serde::Deserialize;
 
-use super::spec::{FloatingSubnet, ServiceSpec, Vip};
+use super::spec::{FloatingSubnet, ServiceSpec, VipPlacement};
 use crate::id::ServerId;
 use crate::ports::{Port, Ports, of_device};
 use crate::services::Services;
@@ -29,7 +29,7 @@ const MOST_KEPT: usize = 64;
 const MOST_READ: usize = 3;
 
 /// The networks and subnets that the project sees, read at most every [`AGE`].
-pub(super) struct Places {
+pub(super) struct NetworkCatalog {
     services: Services,
     external: Catalog<Network>,
     subnets: Catalog<Subnet>,
@@ -55,7 +55,7 @@ pub(super) struct Subnet {
     pub(super) cidr: IpNet,
 }
 
-impl Places {
+impl NetworkCatalog {
     pub(super) fn new(services: Services) -> Self {
         let (of_networks, of_subnets) = (services.clone(), services.clone());
         let external = Catalog::new("external network", AGE, move || {
@@ -96,14 +96,19 @@ impl Places {
         }
     }
 
-    /// Returns the subnet for a second VIP of this family. If `is_made` is set, the load balancer already exists, so
-    /// the cached list of subnets is good enough.
+    /// Returns the subnet for a second VIP of this family. If `is_present` is set, the load balancer
+    /// already exists, so the cached list of subnets is good enough.
     ///
     /// # Errors
     /// Neutron's answer.
-    pub(super) async fn beside(&self, vip: &Vip, family: AddressFamily, is_made: bool) -> Result<Option<String>> {
+    pub(super) async fn beside(
+        &self,
+        vip: &VipPlacement,
+        family: AddressFamily,
+        is_present: bool,
+    ) -> Result<Option<String>> {
         match beside(&self.subnets.list().await?, vip, family) {
-            None if !is_made => Ok(beside(&self.subnets.refresh().await?, vip, family)),
+            None if !is_present => Ok(beside(&self.subnets.refresh().await?, vip, family)),
             found => Ok(found),
         }
     }
@@ -176,7 +181,7 @@ impl Places {
         spec: &ServiceSpec,
         nodes: &[Arc<Node>],
     ) -> Result<Option<String>> {
-        let placed = nodes.iter().filter_map(|node| Some((&*node.name, placed(spec, node)?)));
+        let placed = nodes.iter().filter_map(|node| Some((&*node.name, server_and_address(spec, node)?)));
         let mut placed: Vec<_> = placed.collect();
         placed.sort_unstable();
         for (_, (server, ip)) in placed.iter().take(MOST_READ) {
@@ -215,7 +220,7 @@ async fn read_subnets(services: &Services, call: Call) -> Result<Vec<Subnet>> {
 
 /// Returns the first subnet by name, in the VIP's network, of this family and not of the VIP's, which Octavia takes to be IPv4
 /// if only the network is given.
-fn beside(seen: &[Subnet], vip: &Vip, family: AddressFamily) -> Option<String> {
+fn beside(seen: &[Subnet], vip: &VipPlacement, family: AddressFamily) -> Option<String> {
     let first = match (&vip.subnet, &vip.network) {
         (Some(id), _) => seen.iter().find(|subnet| subnet.id == *id),
         (None, network) => seen.iter().find(|it| Some(&it.network) == network.as_ref() && it.cidr.addr().is_ipv4()),
@@ -270,7 +275,7 @@ impl NamePattern {
 }
 
 /// Returns server and address of a Node as a member.
-fn placed<'a>(spec: &ServiceSpec, node: &'a Node) -> Option<(&'a str, &'a str)> {
+fn server_and_address<'a>(spec: &ServiceSpec, node: &'a Node) -> Option<(&'a str, &'a str)> {
     Some((ServerId::read(&node.provider_id).ok()?.server, spec.member_address(node)?))
 }
 
@@ -285,7 +290,7 @@ pub(super) async fn member_ports(
     nodes: &[Arc<Node>],
     subnet: Option<&str>,
 ) -> Result<Targets> {
-    let members: Vec<_> = nodes.iter().filter_map(|node| placed(spec, node)).collect();
+    let members: Vec<_> = nodes.iter().filter_map(|node| server_and_address(spec, node)).collect();
     let mut found = Vec::new();
     for age in PORTS_AGES {
         let all = ports.all(age).await?;
@@ -356,13 +361,13 @@ mod tests {
             subnet("other6", "a", "other", "fd00:3::/64"),
             subnet("only6", "a", "six", "fd00:4::/64"),
         ];
-        let at = |subnet: &str| Vip { subnet: Some(subnet.into()), ..Vip::default() };
-        let of = |network: &str| Vip { network: Some(network.into()), ..Vip::default() };
+        let at = |subnet: &str| VipPlacement { subnet: Some(subnet.into()), ..VipPlacement::default() };
+        let of = |network: &str| VipPlacement { network: Some(network.into()), ..VipPlacement::default() };
         let (v4, v6) = (AddressFamily::Ipv4, AddressFamily::Ipv6);
         let table = [
             (at("v4"), v6, Some("b6")),
             (of("net"), v6, Some("b6")),
-            (Vip { network: Some("other".into()), ..at("v4") }, v6, Some("b6")),
+            (VipPlacement { network: Some("other".into()), ..at("v4") }, v6, Some("b6")),
             (at("z6"), v4, Some("v4")),
             // The first VIP is itself of the family that the second one would have.
             (at("v4"), v4, None),
@@ -371,7 +376,7 @@ mod tests {
             (of("six"), v6, None),
             (at("other6"), v4, None),
             (at("unknown"), v6, None),
-            (Vip::default(), v6, None),
+            (VipPlacement::default(), v6, None),
         ];
         for (vip, family, expected) in table {
             assert_eq!(beside(&seen, &vip, family).as_deref(), expected, "{vip:?} {family:?}");

@@ -11,12 +11,12 @@ use cloud_provider::{Cluster, Result};
 use tokio::time::Instant;
 
 use super::cloud::{Detail, Query};
-use super::erased::AnyCloud;
-use super::model::{Actual, Shared};
+use super::dyn_cloud::DynLoadBalancerCloud;
+use super::model::{ObservedLoadBalancer, Shared};
 use super::ownership::Identity;
 use super::targets::TargetSets;
 use crate::coalescer::Coalescer;
-use crate::paging::Reading;
+use crate::paging::ListResult;
 use crate::transport::Priority;
 
 /// The maximum age of a cached load balancer in a sync of a Service.
@@ -26,7 +26,7 @@ pub const SETTLING: Duration = Duration::from_secs(60);
 
 /// The maximum age of a certain read that a deletion starts from: the controller checks for a load balancer and deletes
 /// it right after.
-const RIGHT_BEFORE: Duration = Duration::from_secs(5);
+const MAX_AGE_BEFORE_DELETION: Duration = Duration::from_secs(5);
 
 /// The time for which a deferred creation is remembered: the Service had no load balancer, and the cloud refused its
 /// creation because of the rate limit.
@@ -42,15 +42,15 @@ const LIKELY_PAGE: usize = 100;
 const MANY: usize = 256;
 
 #[derive(Clone)]
-pub(super) struct Known(Arc<Inner>);
+pub(super) struct LoadBalancerCache(Arc<Inner>);
 
 struct Inner {
     /// The cloud, boxed: a program with many clouds has the code around it once.
-    cloud: Box<dyn AnyCloud>,
+    cloud: Box<dyn DynLoadBalancerCloud>,
     sets: TargetSets,
     state: Mutex<State>,
-    lists: Coalescer<(), Known>,
-    reads: Coalescer<(), (Known, String), Arc<HashMap<String, Shared>>>,
+    lists: Coalescer<(), LoadBalancerCache>,
+    reads: Coalescer<(), (LoadBalancerCache, String), Arc<HashMap<String, Shared>>>,
 }
 
 #[derive(Default)]
@@ -92,8 +92,8 @@ pub(super) struct Found {
     pub(super) is_certain: bool,
 }
 
-impl Known {
-    pub(super) fn new(cloud: Box<dyn AnyCloud>) -> Self {
+impl LoadBalancerCache {
+    pub(super) fn new(cloud: Box<dyn DynLoadBalancerCloud>) -> Self {
         let lists = Coalescer::new(|(), callers: Vec<Self>| async move { callers[0].read_list().await });
         let reads = Coalescer::new(|(), callers: Vec<(Self, String)>| async move {
             let ids: BTreeSet<_> = callers.iter().map(|(_, id)| id.clone()).collect();
@@ -102,7 +102,7 @@ impl Known {
         Self(Arc::new(Inner { cloud, sets: TargetSets::default(), state: Mutex::default(), lists, reads }))
     }
 
-    pub(super) fn cloud(&self) -> &dyn AnyCloud {
+    pub(super) fn cloud(&self) -> &dyn DynLoadBalancerCloud {
         &*self.0.cloud
     }
 
@@ -139,10 +139,10 @@ impl Known {
         }
     }
 
-    /// Returns the result of a certain read that is at most [`RIGHT_BEFORE`] old; `None` if there was none, or if the
-    /// load balancer was changed since.
-    pub(super) async fn found_right_before(&self, identity: &Identity<'_>) -> Result<Option<Found>> {
-        let found = self.state().found_right_before(identity);
+    /// Returns the result of a certain read that is at most [`MAX_AGE_BEFORE_DELETION`] old; `None` if there was none,
+    /// or if the load balancer was changed since.
+    pub(super) async fn find_before_deletion(&self, identity: &Identity<'_>) -> Result<Option<Found>> {
+        let found = self.state().find_before_deletion(identity);
         match found {
             Some(found) => self.whole(found).await.map(Some),
             None => Ok(None),
@@ -189,10 +189,10 @@ impl Known {
         Some(orphans.map(|actual| actual.place()).collect())
     }
 
-    /// Reads the parts of load balancers whose list did not show them.
+    /// Reads the resources of load balancers whose list did not show them.
     async fn whole(&self, mut found: Found) -> Result<Found> {
         for actual in &mut found.actuals {
-            if actual.tree.is_some() {
+            if actual.graph.is_some() {
                 continue;
             }
             let began = Instant::now();
@@ -231,9 +231,9 @@ impl Known {
         let began = Instant::now();
         let reading = self.cloud().read(Query::All(&self.0.sets)).await?;
         let is_whole = match &reading {
-            Reading::Complete { .. } => true,
-            Reading::Flawed { flaw, .. } => {
-                tracing::warn!(%flaw, "partial list of load balancers; missing ones are read one by one");
+            ListResult::Complete { .. } => true,
+            ListResult::Partial { reason, .. } => {
+                tracing::warn!(%reason, "partial list of load balancers; missing ones are read one by one");
                 false
             }
         };
@@ -247,11 +247,11 @@ impl Known {
     }
 
     /// Reads all load balancers, bypassing the cache. A partial list is an error.
-    pub(super) async fn read_all(&self) -> Result<Vec<Actual>> {
+    pub(super) async fn read_all(&self) -> Result<Vec<ObservedLoadBalancer>> {
         Ok(self.cloud().read(Query::All(&self.0.sets)).await?.complete()?.into_items())
     }
 
-    fn shared(&self, actual: Actual) -> Shared {
+    fn shared(&self, actual: ObservedLoadBalancer) -> Shared {
         Arc::new(actual.sharing(&self.0.sets))
     }
 
@@ -261,11 +261,11 @@ impl Known {
     }
 
     /// Caches the result of a certain read, or of the answer to a write.
-    pub(super) fn put(&self, actual: Actual) -> Shared {
+    pub(super) fn put(&self, actual: ObservedLoadBalancer) -> Shared {
         self.put_at(actual, Instant::now())
     }
 
-    pub(super) fn put_at(&self, actual: Actual, at: Instant) -> Shared {
+    pub(super) fn put_at(&self, actual: ObservedLoadBalancer, at: Instant) -> Shared {
         let actual = self.shared(actual);
         self.state().insert(Entry { actual: Arc::clone(&actual), at, is_certain: true });
         actual
@@ -335,7 +335,7 @@ impl Known {
     }
 
     /// Reads a load balancer that the cloud is changing, together with all others that are waited for; without its
-    /// parts if the cloud offers a smaller read.
+    /// resources if the cloud offers a smaller read.
     pub(super) async fn poll(&self, id: &str) -> Result<Option<Shared>> {
         let in_a_moment = |_| Instant::now() + WINDOW;
         match self.0.reads.join_at((), (self.clone(), id.to_owned()), in_a_moment).await {
@@ -349,7 +349,7 @@ impl Known {
         let began = Instant::now();
         let read = self.cloud().read(Query::Ids(ids, Detail::State)).await?.complete()?.into_items();
         // A busy load balancer that was read in part is of use only to the callers that wait for it.
-        let keep = |actual: Actual| match actual.tree {
+        let keep = |actual: ObservedLoadBalancer| match actual.graph {
             Some(_) => self.put_at(actual, began),
             None => Arc::new(actual),
         };
@@ -360,7 +360,7 @@ impl Known {
         Ok(Arc::new(read))
     }
 
-    async fn one(&self, id: &str) -> Result<Option<Actual>> {
+    async fn one(&self, id: &str) -> Result<Option<ObservedLoadBalancer>> {
         let ids = [id.to_owned()];
         let read = self.cloud().read(Query::Ids(&ids, Detail::Whole)).await?.complete()?;
         Ok(read.into_items().pop())
@@ -394,13 +394,13 @@ impl State {
     fn found_all(&mut self, uid: &str, began: Instant) {
         self.stale.remove(uid);
         if self.found.len() >= MANY {
-            self.found.retain(|_, at| at.elapsed() < RIGHT_BEFORE);
+            self.found.retain(|_, at| at.elapsed() < MAX_AGE_BEFORE_DELETION);
         }
         self.found.insert(uid.to_owned(), began);
     }
 
-    fn found_right_before(&self, identity: &Identity<'_>) -> Option<Found> {
-        self.found.get(identity.uid()).filter(|at| at.elapsed() < RIGHT_BEFORE)?;
+    fn find_before_deletion(&self, identity: &Identity<'_>) -> Option<Found> {
+        self.found.get(identity.uid()).filter(|at| at.elapsed() < MAX_AGE_BEFORE_DELETION)?;
         Some(Found { actuals: self.actuals(identity), is_certain: true })
     }
 
@@ -459,6 +459,6 @@ impl State {
     }
 }
 
-fn handles(actual: &Actual) -> impl Iterator<Item = &str> {
+fn handles(actual: &ObservedLoadBalancer) -> impl Iterator<Item = &str> {
     [Some(&*actual.name), actual.owner_tags.service.as_deref(), actual.legacy_owner.as_deref()].into_iter().flatten()
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use cloud_provider::{
     Cluster, Goal, InstanceState, Instances, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus,
-    LoadBalancers, Node, OwnedResource, Plan, Removal, Result, Route, Routes, Service, ServiceReview, Want,
-    WantMetadata, async_trait,
+    LoadBalancers, LookupRequest, MetadataLevel, Node, OwnedResource, Plan, RemovalOutcome, Result, Route, Routes,
+    Service, ServiceReview, async_trait,
 };
 use tokio::time::Instant;
 
@@ -29,25 +29,25 @@ pub enum Called {
 /// A capability that reports each call before it is made; a call for many Nodes counts once for each Node.
 ///
 /// ```
-/// use provider_kit::counted::{Called, Counted};
+/// use provider_kit::instrumented::{Called, InstrumentedCapability};
 ///
 /// # fn example(machines: impl cloud_provider::Instances + 'static) {
-/// let machines = Counted::new(machines, |called: Called| tracing::debug!(?called));
+/// let machines = InstrumentedCapability::new(machines, |called: Called| tracing::debug!(?called));
 /// # }
 /// ```
-pub struct Counted<T> {
+pub struct InstrumentedCapability<T> {
     inner: T,
-    tell: Box<dyn Fn(Called) + Send + Sync>,
+    record: Box<dyn Fn(Called) + Send + Sync>,
     ended: Option<Box<Ended>>,
 }
 
 /// A callback for the end of a call: the duration, and `true` if the call succeeded.
 type Ended = dyn Fn(Called, Duration, bool) + Send + Sync;
 
-impl<T> Counted<T> {
-    /// Returns `inner` as a capability that reports each call to `tell` before it is made; `tell` must not block.
-    pub fn new(inner: T, tell: impl Fn(Called) + Send + Sync + 'static) -> Self {
-        Self { inner, tell: Box::new(tell), ended: None }
+impl<T> InstrumentedCapability<T> {
+    /// Returns `inner` as a capability that reports each call to `record` before it is made; `record` must not block.
+    pub fn new(inner: T, record: impl Fn(Called) + Send + Sync + 'static) -> Self {
+        Self { inner, record: Box::new(record), ended: None }
     }
 
     /// Also reports the duration of each call and whether it succeeded, except for lookups of Nodes, which are for many
@@ -59,7 +59,7 @@ impl<T> Counted<T> {
     }
 
     async fn call<R>(&self, called: Called, work: impl Future<Output = Result<R>>) -> Result<R> {
-        (self.tell)(called);
+        (self.record)(called);
         let began = Instant::now();
         let outcome = work.await;
         if let Some(ended) = &self.ended {
@@ -75,22 +75,22 @@ impl<T> Counted<T> {
 }
 
 #[async_trait]
-impl<T: Instances> Instances for Counted<T> {
-    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
-        let asked = [
-            (want.existence, Called::InstanceExists),
-            (want.shutdown, Called::InstanceShutdown),
-            (want.metadata != WantMetadata::No, Called::InstanceMetadata),
+impl<T: Instances> Instances for InstrumentedCapability<T> {
+    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+        let requested = [
+            (request.existence, Called::InstanceExists),
+            (request.shutdown, Called::InstanceShutdown),
+            (request.metadata != MetadataLevel::No, Called::InstanceMetadata),
         ];
-        for (_, called) in asked.into_iter().filter(|(asked, _)| *asked) {
-            nodes.iter().for_each(|_| (self.tell)(called));
+        for (_, called) in requested.into_iter().filter(|(requested, _)| *requested) {
+            nodes.iter().for_each(|_| (self.record)(called));
         }
-        self.inner.lookup(nodes, want).await
+        self.inner.lookup(nodes, request).await
     }
 }
 
 #[async_trait]
-impl<T: LoadBalancers> LoadBalancers for Counted<T> {
+impl<T: LoadBalancers> LoadBalancers for InstrumentedCapability<T> {
     async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
         self.call(Called::GetLoadBalancer, self.inner.get(request)).await
     }
@@ -119,8 +119,8 @@ impl<T: LoadBalancers> LoadBalancers for Counted<T> {
     fn review(&self, service: &Service) -> ServiceReview {
         self.inner.review(service)
     }
-    fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
-        self.inner.orphans(cluster, lives)
+    fn orphans(&self, cluster: &Cluster, service_exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+        self.inner.orphans(cluster, service_exists)
     }
     async fn owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
         self.inner.owned(cluster).await
@@ -138,7 +138,7 @@ impl<T: LoadBalancers> LoadBalancers for Counted<T> {
         cluster: &Cluster,
         resource: &OwnedResource,
         services: &[Arc<Service>],
-    ) -> Result<Removal> {
+    ) -> Result<RemovalOutcome> {
         self.inner.delete_owned(cluster, resource, services).await
     }
     fn has_plans(&self) -> bool {
@@ -153,7 +153,7 @@ impl<T: LoadBalancers> LoadBalancers for Counted<T> {
 }
 
 #[async_trait]
-impl<T: Routes> Routes for Counted<T> {
+impl<T: Routes> Routes for InstrumentedCapability<T> {
     async fn list(&self, cluster: &Cluster) -> Result<Vec<Route>> {
         self.call(Called::ListRoutes, self.inner.list(cluster)).await
     }
@@ -166,7 +166,7 @@ impl<T: Routes> Routes for Counted<T> {
     async fn owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
         self.inner.owned(cluster).await
     }
-    async fn delete_owned(&self, cluster: &Cluster, resource: &OwnedResource) -> Result<Removal> {
+    async fn delete_owned(&self, cluster: &Cluster, resource: &OwnedResource) -> Result<RemovalOutcome> {
         self.inner.delete_owned(cluster, resource).await
     }
 }
@@ -202,7 +202,7 @@ mod tests {
 
     #[tokio::test]
     async fn counted_load_balancers_show_their_orphans() {
-        let counted = Counted::new(Left, |_| {});
+        let counted = InstrumentedCapability::new(Left, |_| {});
         let cluster = Cluster { name: "kubernetes".into(), id: None };
         assert_eq!(counted.orphans(&cluster, &|_| false), Some(vec!["left".to_owned()]));
         assert_eq!(counted.owned(&cluster).await.unwrap().len(), 1);

@@ -6,28 +6,28 @@ use std::time::Duration;
 ///
 /// ```
 /// use std::time::Duration;
-/// use provider_kit::transport::{Jitter, Patience};
+/// use provider_kit::transport::{Jitter, RetryPolicy};
 ///
 /// // Five retries, after up to 1, 2, 4, 8 and 16 seconds.
-/// let patience = Patience {
+/// let retry_policy = RetryPolicy {
 ///     timeout: Duration::from_secs(15),
-///     tries: 6,
-///     total: Duration::from_secs(120),
+///     max_attempts: 6,
+///     total_timeout: Duration::from_secs(120),
 ///     backoff: Duration::from_secs(1),
 ///     longest_backoff: Duration::from_secs(60),
 ///     jitter: Jitter::Full,
-///     ..Patience::default()
+///     ..RetryPolicy::default()
 /// };
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// Timeout of one attempt, including the body; 30 s by default.
     pub timeout: Duration,
     /// Maximum number of attempts, including the first; 4 by default.
-    pub tries: u32,
+    pub max_attempts: u32,
     /// Timeout of one call with all its attempts and pauses; 60 s by default. A call fails at once if the delay before
     /// its next attempt would exceed the timeout.
-    pub total: Duration,
+    pub total_timeout: Duration,
     /// Delay before the second attempt, 250 ms by default; doubled for each further one, and jittered.
     pub backoff: Duration,
     /// The longest delay between two attempts, unless the cloud requests a longer one; 10 s by default.
@@ -48,12 +48,12 @@ pub enum Jitter {
     Full,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(30),
-            tries: 4,
-            total: Duration::from_secs(60),
+            max_attempts: 4,
+            total_timeout: Duration::from_secs(60),
             backoff: Duration::from_millis(250),
             longest_backoff: Duration::from_secs(10),
             jitter: Jitter::Half,
@@ -62,14 +62,14 @@ impl Default for Patience {
     }
 }
 
-impl Patience {
+impl RetryPolicy {
     /// Returns the policy for a single attempt that takes at most `longest`.
     pub(super) fn once(self, longest: Duration) -> Self {
         Self {
             timeout: self.timeout.min(longest),
-            total: self.total.min(longest),
+            total_timeout: self.total_timeout.min(longest),
             longest_pause: self.longest_pause.min(longest),
-            tries: 1,
+            max_attempts: 1,
             ..self
         }
     }
@@ -90,15 +90,15 @@ mod tests {
 
     #[test]
     fn times_between_tries_double_up_to_a_limit_and_are_spread() {
-        let patience = Patience {
+        let retry_policy = RetryPolicy {
             backoff: Duration::from_secs(1),
             longest_backoff: Duration::from_secs(60),
             jitter: Jitter::Full,
-            ..Patience::default()
+            ..RetryPolicy::default()
         };
-        let times = [1, 2, 3, 6, 7, 40].map(|attempt| patience.backoff(attempt, 1.0).as_secs());
+        let times = [1, 2, 3, 6, 7, 40].map(|attempt| retry_policy.backoff(attempt, 1.0).as_secs());
         assert_eq!(times, [1, 2, 4, 32, 60, 60]);
-        assert_eq!(patience.backoff(3, 0.0), Duration::ZERO);
-        assert_eq!(Patience { jitter: Jitter::Half, ..patience }.backoff(3, 0.0), Duration::from_secs(2));
+        assert_eq!(retry_policy.backoff(3, 0.0), Duration::ZERO);
+        assert_eq!(RetryPolicy { jitter: Jitter::Half, ..retry_policy }.backoff(3, 0.0), Duration::from_secs(2));
     }
 }

@@ -6,57 +6,69 @@ use std::sync::Arc;
 use cloud_provider::{Cluster, LoadBalancerRequest, Node, Result, Service, ServiceReview, TargetHealth, async_trait};
 
 use super::change::{Applied, Change};
-use super::cloud::{Adoption, Desire, LoadBalancerCloud, Names, Notice, Options, Published, Query, Recovery, Scope};
+use super::cloud::{
+    Adoption, DesiredStateInput, LoadBalancerCloud, NameUniqueness, Notice, Options, Published, Query, Recovery, Scope,
+};
 use super::machines::Machines;
-use super::model::{Actual, Tree};
+use super::model::{ObservedLoadBalancer, ResourceGraph};
 use super::naming::Naming;
 use super::ownership::Identity;
 use crate::annotations::Parsed;
-use crate::paging::Reading;
+use crate::paging::ListResult;
 
 /// A [`LoadBalancerCloud`] whose spec is kept in the [`Identity`] of a sync, with its machines and options.
 #[async_trait]
-pub(super) trait AnyCloud: Send + Sync + 'static {
+pub(super) trait DynLoadBalancerCloud: Send + Sync + 'static {
     fn options(&self) -> Options;
-    fn names(&self) -> Names;
+    fn name_uniqueness(&self) -> NameUniqueness;
     fn naming(&self, cluster: &Cluster, service: &Service) -> Naming;
     fn targets_follow_labels(&self, service: &Service) -> bool;
     fn target_annotations(&self) -> &[String];
     fn review(&self, service: &Service) -> ServiceReview;
-    fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption;
-    fn fit(&self, desired: Tree, observed: &Actual, identity: &Identity<'_>) -> Result<Tree>;
-    fn published(&self, observed: &Actual, identity: &Identity<'_>) -> Published;
-    fn lock(&self, observed: &Actual) -> Option<String>;
-    fn owner_name(&self, observed: &Actual) -> Option<(String, String)>;
-    fn recovery(&self, observed: &Actual, service: &Service) -> Recovery;
+    fn adopts(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption;
+    fn fit(
+        &self,
+        desired: ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        identity: &Identity<'_>,
+    ) -> Result<ResourceGraph>;
+    fn published(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Published;
+    fn lock(&self, observed: &ObservedLoadBalancer) -> Option<String>;
+    fn owner_name(&self, observed: &ObservedLoadBalancer) -> Option<(String, String)>;
+    fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery;
     fn report(&self, notice: Notice<'_>);
-    async fn desired(&self, request: &LoadBalancerRequest<'_>, identity: &Identity<'_>, scope: Scope) -> Result<Tree>;
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>>;
+    async fn desired(
+        &self,
+        request: &LoadBalancerRequest<'_>,
+        identity: &Identity<'_>,
+        scope: Scope,
+    ) -> Result<ResourceGraph>;
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>>;
     async fn apply(&self, change: Change<'_>) -> Result<Applied>;
     async fn has_machine(&self, node: &Node) -> Result<bool>;
-    async fn target_health(&self, observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>>;
+    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>>;
 }
 
-pub(super) struct Erased<C> {
+pub(super) struct TypedCloud<C> {
     pub(super) cloud: C,
     pub(super) machines: Arc<dyn Machines>,
     pub(super) options: Options,
 }
 
-impl<C: LoadBalancerCloud> Erased<C> {
+impl<C: LoadBalancerCloud> TypedCloud<C> {
     fn parsed(&self, identity: &Identity<'_>) -> Arc<Parsed<C::Spec>> {
         identity.parsed(|service| self.cloud.spec(service))
     }
 }
 
 #[async_trait]
-impl<C: LoadBalancerCloud> AnyCloud for Erased<C> {
+impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
     fn options(&self) -> Options {
         self.options
     }
 
-    fn names(&self) -> Names {
-        self.cloud.names()
+    fn name_uniqueness(&self) -> NameUniqueness {
+        self.cloud.name_uniqueness()
     }
 
     fn naming(&self, cluster: &Cluster, service: &Service) -> Naming {
@@ -75,27 +87,32 @@ impl<C: LoadBalancerCloud> AnyCloud for Erased<C> {
         self.cloud.spec(service).review()
     }
 
-    fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption {
+    fn adopts(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
         self.cloud.adopts(observed, identity)
     }
 
-    fn fit(&self, desired: Tree, observed: &Actual, identity: &Identity<'_>) -> Result<Tree> {
+    fn fit(
+        &self,
+        desired: ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        identity: &Identity<'_>,
+    ) -> Result<ResourceGraph> {
         self.cloud.fit(desired, observed, identity, &self.parsed(identity).spec)
     }
 
-    fn published(&self, observed: &Actual, identity: &Identity<'_>) -> Published {
+    fn published(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Published {
         self.cloud.published(observed, identity.service, &self.parsed(identity).spec)
     }
 
-    fn lock(&self, observed: &Actual) -> Option<String> {
+    fn lock(&self, observed: &ObservedLoadBalancer) -> Option<String> {
         self.cloud.lock(observed)
     }
 
-    fn owner_name(&self, observed: &Actual) -> Option<(String, String)> {
+    fn owner_name(&self, observed: &ObservedLoadBalancer) -> Option<(String, String)> {
         self.cloud.owner_name(observed)
     }
 
-    fn recovery(&self, observed: &Actual, service: &Service) -> Recovery {
+    fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {
         self.cloud.recovery(observed, service)
     }
 
@@ -103,16 +120,21 @@ impl<C: LoadBalancerCloud> AnyCloud for Erased<C> {
         self.cloud.report(notice);
     }
 
-    async fn desired(&self, request: &LoadBalancerRequest<'_>, identity: &Identity<'_>, scope: Scope) -> Result<Tree> {
+    async fn desired(
+        &self,
+        request: &LoadBalancerRequest<'_>,
+        identity: &Identity<'_>,
+        scope: Scope,
+    ) -> Result<ResourceGraph> {
         let parsed = self.parsed(identity);
         match scope {
             Scope::Everything => parsed.check()?,
             Scope::Targets => parsed.check_targets()?,
         }
-        self.cloud.desired(&Desire { request, spec: &parsed.spec, scope }).await
+        self.cloud.desired(&DesiredStateInput { request, spec: &parsed.spec, scope }).await
     }
 
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         self.cloud.read(query).await
     }
 
@@ -124,7 +146,7 @@ impl<C: LoadBalancerCloud> AnyCloud for Erased<C> {
         self.machines.has(node).await
     }
 
-    async fn target_health(&self, observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         self.cloud.target_health(observed).await
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use cloud_provider::{CloudMetrics, ProviderSeries};
 
 /// Reports requests first to `own`, then to `all`.
-pub(super) struct Tee<T> {
+pub(super) struct MetricsFanOut<T> {
     pub(super) own: T,
     pub(super) all: Arc<dyn CloudMetrics>,
 }
 
-impl<T: CloudMetrics> CloudMetrics for Tee<T> {
+impl<T: CloudMetrics> CloudMetrics for MetricsFanOut<T> {
     fn started(&self, operation: &str) {
         self.own.started(operation);
         self.all.started(operation);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::fault::Effects;
 
 /// A request that arrived for one of the cloud's services.
-pub struct Asked<S> {
+pub struct ApiRequest<S> {
     /// Service that the request is for.
     pub service: S,
     /// Method and path template, such as `GET /servers/{id}`.
@@ -36,7 +36,7 @@ pub struct Asked<S> {
     pub on_answer: Vec<(&'static str, String)>,
 }
 
-impl<S> Asked<S> {
+impl<S> ApiRequest<S> {
     /// Returns the first ID in the path.
     #[must_use]
     pub fn id(&self) -> &str {

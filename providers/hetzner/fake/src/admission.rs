@@ -6,29 +6,29 @@ use base64::Engine;
 
 use crate::model::Model;
 use crate::refusal::Refusal;
-use crate::routes::{Asked, Service};
+use crate::routes::{ApiRequest, Service};
 use crate::{ROBOT_PASSWORD, ROBOT_USER};
 
 /// Admits a request, and sets the project of its token.
-pub(crate) fn admit(model: &mut Model, asked: &mut Asked) -> Result<(), Refusal> {
-    match asked.service {
-        Service::Cloud => admit_to_cloud(model, asked),
-        Service::Robot => admit_to_robot(model, asked),
+pub(crate) fn admit(model: &mut Model, request: &mut ApiRequest) -> Result<(), Refusal> {
+    match request.service {
+        Service::Cloud => admit_to_cloud(model, request),
+        Service::Robot => admit_to_robot(model, request),
         Service::Metadata => Ok(()),
     }
 }
 
-fn admit_to_cloud(model: &mut Model, asked: &mut Asked) -> Result<(), Refusal> {
-    let token = asked.header("authorization").and_then(|it| it.strip_prefix("Bearer ")).unwrap_or_default();
-    let is_read_only = model.read_only.contains(token) && !asked.route.starts_with("GET ");
+fn admit_to_cloud(model: &mut Model, request: &mut ApiRequest) -> Result<(), Refusal> {
+    let token = request.header("authorization").and_then(|it| it.strip_prefix("Bearer ")).unwrap_or_default();
+    let is_read_only = model.read_only.contains(token) && !request.route.starts_with("GET ");
     let project = model.tokens.get(token).cloned();
     model.answered += 1;
-    asked.on_answer.push(("x-correlation-id", format!("{:016x}", model.answered)));
-    asked.project = project.ok_or_else(|| Refusal::new("unauthorized", "unable to authenticate"))?;
-    let allowance = model.bucket(&asked.project).take();
+    request.on_answer.push(("x-correlation-id", format!("{:016x}", model.answered)));
+    request.project = project.ok_or_else(|| Refusal::new("unauthorized", "unable to authenticate"))?;
+    let allowance = model.bucket(&request.project).take();
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let reset = (clock + allowance.full_in).as_secs();
-    asked.on_answer.extend([
+    request.on_answer.extend([
         ("ratelimit-limit", allowance.limit.to_string()),
         ("ratelimit-remaining", allowance.remaining.to_string()),
         ("ratelimit-reset", reset.to_string()),
@@ -40,10 +40,10 @@ fn admit_to_cloud(model: &mut Model, asked: &mut Asked) -> Result<(), Refusal> {
     }
 }
 
-fn admit_to_robot(model: &mut Model, asked: &Asked) -> Result<(), Refusal> {
+fn admit_to_robot(model: &mut Model, request: &ApiRequest) -> Result<(), Refusal> {
     let wanted = base64::engine::general_purpose::STANDARD.encode(format!("{ROBOT_USER}:{ROBOT_PASSWORD}"));
-    let given = asked.header("authorization").and_then(|it| it.strip_prefix("Basic "));
-    let is_limited = model.is_robot_limited(&asked.route);
+    let given = request.header("authorization").and_then(|it| it.strip_prefix("Basic "));
+    let is_limited = model.is_robot_limited(&request.route);
     if given != Some(wanted.as_str()) {
         return Err(Refusal::robot("UNAUTHORIZED"));
     }

@@ -1,10 +1,10 @@
 //! The desired state: a pure function of a Service's spec and of looked-up facts.
 
 use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Attributes, ServicePort, Targets, Tree};
+use provider_kit::load_balancers::{Attributes, ResourceGraph, ServicePort, Targets};
 
 use super::spec::{Certificates, ServiceSpec};
-use super::wire::{CERTIFICATES, POOL, ServiceSettings, certificate_part, network_part};
+use super::wire::{CERTIFICATES, POOL, ServiceSettings, certificate_resource, network_resource};
 use crate::annotations as key;
 
 /// Placeholder for the ID of a certificate that does not exist yet.
@@ -28,14 +28,14 @@ pub(super) struct Facts {
 ///
 /// # Errors
 /// *Invalid*, if the Service requests private addresses without a network.
-pub(super) fn wanted(spec: &ServiceSpec, facts: Facts) -> Result<Tree> {
-    let mut tree = Tree::default().balancer(spec.balancer.clone());
+pub(super) fn desired(spec: &ServiceSpec, facts: Facts) -> Result<ResourceGraph> {
+    let mut graph = ResourceGraph::default().balancer(spec.balancer.clone());
     match facts.network {
         Some(network) => {
             let ip = spec.private_ipv4.map(|ip| ip.to_string());
-            let settings = Attributes::default().set("network", network).set("ip", ip).to_make();
+            let settings = Attributes::default().set("network", network).set("ip", ip).for_creation();
             // Another network, or another address in it, is had by leaving first.
-            tree = tree.part(network_part(""), settings.fixed(&["network", "ip"]));
+            graph = graph.resource(network_resource(""), settings.fixed(&["network", "ip"]));
         }
         None => spec.check_network(None)?,
     }
@@ -43,22 +43,22 @@ pub(super) fn wanted(spec: &ServiceSpec, facts: Facts) -> Result<Tree> {
     match (&spec.certificates, facts.certificates) {
         (Certificates::Managed(certificate), None) => {
             let settings = Attributes::default().set("domains", &certificate.domains);
-            tree = tree.part(certificate_part(&certificate.name), settings);
+            graph = graph.resource(certificate_resource(&certificate.name), settings);
             listener = listener.set(CERTIFICATES, TO_BE_MADE);
         }
         (Certificates::Unstated, _) => {}
         (_, ids) => listener = listener.set(CERTIFICATES, ids.unwrap_or_default()),
     }
-    tree = tree.pool(POOL, Attributes::default(), facts.targets).limit(POOL, facts.most_targets);
+    graph = graph.pool(POOL, Attributes::default(), facts.targets).limit(POOL, facts.most_targets);
     for port in facts.ports {
         let mut settings = listener.clone().set("destination_port", port.node_port);
         if settings.get("health_check.port").is_none() {
             settings = settings.set("health_check.port", port.node_port);
         }
         let settings = Attributes::desired(&ServiceSettings(settings.nested()))?;
-        tree = tree.listener(port.number, port.protocol, POOL, settings);
+        graph = graph.listener(port.number, port.protocol, POOL, settings);
     }
-    Ok(tree)
+    Ok(graph)
 }
 
 impl ServiceSpec {
