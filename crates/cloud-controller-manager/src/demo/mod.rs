@@ -103,7 +103,7 @@ async fn run(arguments: Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs the whole scenario, and returns the world in its final state.
+/// Runs the whole scenario, and returns the environment in its final state.
 async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> Result<DemoEnvironment, String> {
     let environment = DemoEnvironment::start(arguments).await;
     let mut environment = environment.map_err(|error| format!("the demo did not start: {error:#}"))?;

@@ -237,7 +237,7 @@ impl NodeController {
                 tracing::info!(node = &*node.name, "the cloud has no metadata for this node yet");
                 return Ok(());
             }
-            // The kind of the cause is kept, because the explainer examines the whole chain.
+            // The kind of the cause is kept, because the event limiter examines the whole chain.
             Err(error) => Err(error.context(format!("failed to get instance metadata for node {}", node.name))),
             Ok(Some(metadata)) => match Initialization::plan(node, metadata) {
                 Ok(plan) => self.with_permit(self.carry_out(node, &plan)).await,
