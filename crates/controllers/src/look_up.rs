@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whatever_a_provider_does_each_node_gets_an_answer() {
+    async fn each_node_gets_an_answer_whatever_the_provider_does() {
         let nodes: Vec<_> = (0..3).map(|_| Arc::new(Node::default())).collect();
         for (provider, errors) in [(Broken::Panics, 3), (Broken::Hangs, 3), (Broken::AnswersForOne, 2)] {
             let answers = look_up(&provider, &nodes, LookupRequest::EXISTENCE, "none").await;

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn some_were_seen_a_moment_ago_and_the_rest_is_healthy() {
+    fn witnesses_were_found_in_this_pass_or_are_healthy() {
         let seen = ["a", "b", "c"].map(|name| node(name, false));
         let suspects = [node("x", false)];
         let nodes: Vec<_> =

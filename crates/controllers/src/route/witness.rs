@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use cloud_provider::{CloudProvider, ConditionStatus, Error, InstanceState, LookupRequest, Node, Result, Route};
 
-use super::condition::Verdict;
+use super::condition::RouteCondition;
 use crate::look_up::look_up;
 
 /// Maximum number of machines that are read.
-const QUESTIONS: usize = 3;
+const MAX_LOOKUPS: usize = 3;
 
 /// Checks that a list of routes may be believed. Only the adaptive mode does this.
 ///
@@ -39,7 +39,7 @@ pub async fn list_is_believed(provider: &dyn CloudProvider, routes: &[Route], no
 
 /// Returns `true` if all routes of the Node existed.
 fn had_its_routes(node: &Node) -> bool {
-    !node.pod_cidrs.is_empty() && Verdict::Created.is_said_by(node)
+    !node.pod_cidrs.is_empty() && RouteCondition::Created.is_shown_by(node)
 }
 
 /// Returns `true` if the Node's machine can be read.
@@ -57,7 +57,7 @@ fn witnesses(provider: &dyn CloudProvider, nodes: &[Arc<Node>]) -> Vec<Arc<Node>
         let newcomer = all.remove(newcomer);
         all.insert(0, newcomer);
     }
-    all.truncate(QUESTIONS);
+    all.truncate(MAX_LOOKUPS);
     all
 }
 
@@ -92,13 +92,16 @@ mod tests {
 
     /// Returns a Node; an `old` one has had its routes.
     fn node(name: &str, id: &str, ready: bool, old: bool) -> Arc<Node> {
-        let said = NetworkCondition { status: Verdict::Created.status(), reason: Verdict::Created.reason().into() };
+        let shown = NetworkCondition {
+            status: RouteCondition::Created.status(),
+            reason: RouteCondition::Created.reason().into(),
+        };
         Arc::new(Node {
             name: name.into(),
             provider_id: id.into(),
             pod_cidrs: ["10.244.1.0/24".into()].into(),
             ready: if ready { ConditionStatus::True } else { ConditionStatus::False },
-            network_unavailable: old.then_some(said),
+            network_unavailable: old.then_some(shown),
             ..Node::default()
         })
     }

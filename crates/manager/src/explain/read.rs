@@ -7,7 +7,7 @@ use cloud_provider::{
     CloudProvider, Cluster, Error, InstanceState, LoadBalancerRequest, LookupRequest, NO_INSTANCES, Node,
     PersistentVolume, Service,
 };
-use controllers::lifecycle::outlook::Outlook;
+use controllers::lifecycle::preview::LifecyclePreview;
 use controllers::look_up::look_up;
 use controllers::route::Destination;
 use controllers::service::Operation;
@@ -214,7 +214,7 @@ impl Reader<'_> {
             is_ours: found.as_ref().is_none_or(|node| self.provider().is_none_or(|provider| provider.owns_node(node))),
             machine: Machine::NotAsked,
             named: None,
-            outlook: Outlook::Leave,
+            preview: LifecyclePreview::Leave,
             routes: None,
             route_error: None,
             waits_for_network: self.settings.options.service.exclude_without_network,
@@ -228,9 +228,9 @@ impl Reader<'_> {
             facts.plan = of_object(&report, Kind::Node, subject);
             facts.plan.notes.extend(report.notes.iter().cloned());
             add_routes(&report, node, &mut facts.plan);
-            if let (Some(position), Some(NodeAnswers { answers, outlooks })) = (position, looked_up) {
+            if let (Some(position), Some(NodeAnswers { answers, previews })) = (position, looked_up) {
                 it.machine = machine(&answers[position]);
-                it.outlook = outlooks[position].clone();
+                it.preview = previews[position].clone();
             }
             if provider.routes().is_some() && facts.runs.route {
                 it.route_error = report.errors.first().cloned();

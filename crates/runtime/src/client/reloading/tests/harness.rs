@@ -14,7 +14,7 @@ use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use tokio::net::{TcpListener, TcpStream};
 use tower::Service as _;
 
-use crate::client::renewal::{Renewing, Source, is_watch};
+use crate::client::reloading::{KubeconfigSource, ReloadingClient, is_watch};
 
 pub(super) async fn until(what: &str, condition: impl Fn() -> bool) {
     let wait = async {
@@ -67,7 +67,7 @@ impl Issued {
 
 /// A request, by whom: a certificate or the header `Authorization`.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct SeenRequest {
     pub(super) by: Vec<u8>,
     pub(super) is_watch: bool,
     pub(super) path: String,
@@ -77,18 +77,18 @@ pub(super) struct Server {
     pub(super) api: ApiServer,
     users: String,
     tls: Mutex<Arc<ServerConfig>>,
-    asked: Mutex<Vec<Asked>>,
+    requests: Mutex<Vec<SeenRequest>>,
     refused: Mutex<Vec<u8>>,
 }
 
 impl Server {
     /// Returns every request since the last [`forget`](Self::forget).
-    pub(super) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub(super) fn requests(&self) -> Vec<SeenRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
     pub(super) fn forget(&self) {
-        self.asked.lock().unwrap().clear();
+        self.requests.lock().unwrap().clear();
     }
 
     /// Answers 401 to this client from now on.
@@ -109,7 +109,7 @@ impl Server {
             let token = request.headers().get("authorization").map(|value| value.as_bytes().to_vec());
             let by = certificate.clone().or(token).unwrap_or_default();
             let is_refused = !by.is_empty() && *self.refused.lock().unwrap() == by;
-            self.asked.lock().unwrap().push(Asked {
+            self.requests.lock().unwrap().push(SeenRequest {
                 by,
                 is_watch: is_watch(request.uri()),
                 path: request.uri().path().to_owned(),
@@ -136,14 +136,14 @@ fn config(authority: &Authority, users: &str) -> Arc<ServerConfig> {
     Arc::new(ServerConfig::builder().with_client_cert_verifier(clients).with_single_cert(chain, key.into()).unwrap())
 }
 
-pub(super) struct Stage {
+pub(super) struct Harness {
     directory: tempfile::TempDir,
     /// The authority that issues client certificates.
     pub(super) users: Authority,
     pub(super) server: Arc<Server>,
 }
 
-impl Stage {
+impl Harness {
     /// Starts the server; `user` is the kubeconfig's, in which `DIRECTORY` stands for its directory.
     pub(super) async fn new(user: &str) -> Self {
         // Another test may have been first.
@@ -153,7 +153,7 @@ impl Stage {
             api: ApiServer::new(),
             users: users.pem.clone(),
             tls: Mutex::new(config(&servers, &users.pem)),
-            asked: Mutex::default(),
+            requests: Mutex::default(),
             refused: Mutex::default(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -164,17 +164,17 @@ impl Stage {
                 tokio::spawn(Arc::clone(&accepting).connection(tcp));
             }
         });
-        let stage = Self { directory: tempfile::tempdir().unwrap(), users, server };
-        stage.write_file("ca.crt", &servers.pem);
-        let user = user.replace("DIRECTORY", &stage.directory.path().display().to_string());
+        let harness = Self { directory: tempfile::tempdir().unwrap(), users, server };
+        harness.write_file("ca.crt", &servers.pem);
+        let user = user.replace("DIRECTORY", &harness.directory.path().display().to_string());
         let kubeconfig = format!(
             "clusters: [{{name: c, cluster: {{server: 'https://{address}', certificate-authority: ca.crt}}}}]\n\
              users: [{{name: u, user: {user}}}]\n\
              contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n\
              current-context: x\n"
         );
-        stage.write_file("kubeconfig", &kubeconfig);
-        stage
+        harness.write_file("kubeconfig", &kubeconfig);
+        harness
     }
 
     pub(super) fn file(&self, name: &str) -> PathBuf {
@@ -190,8 +190,8 @@ impl Stage {
         self.write_file(&format!("{name}.key"), &issued.key);
     }
 
-    pub(super) fn source(&self) -> Source {
-        Source {
+    pub(super) fn source(&self) -> KubeconfigSource {
+        KubeconfigSource {
             kubeconfig: self.file("kubeconfig"),
             context: None,
             master: None,
@@ -201,7 +201,7 @@ impl Stage {
     }
 
     /// Returns a source that only the test reads again, without a watcher.
-    pub(super) async fn renewing(&self) -> Arc<Renewing> {
-        Renewing::new(self.source(), Arc::default(), Arc::default()).await.unwrap()
+    pub(super) async fn reloading_client(&self) -> Arc<ReloadingClient> {
+        ReloadingClient::new(self.source(), Arc::default(), Arc::default()).await.unwrap()
     }
 }

@@ -1,9 +1,9 @@
-//! Steps of the story about Nodes.
+//! Steps of the scenario about Nodes.
 
-use super::{Action, Expectation, Step, name, step};
+use super::{Action, Expectation, ScenarioStep, name, step};
 
 /// Returns the steps in which Nodes register, are initialized and get routes.
-pub(super) fn joining(nodes: usize) -> Vec<Step> {
+pub(super) fn joining(nodes: usize) -> Vec<ScenarioStep> {
     vec![
         step(
             "register",
@@ -29,7 +29,7 @@ pub(super) fn joining(nodes: usize) -> Vec<Step> {
 /// Returns the steps in which machines stop, are terminated and are added, and in which the credential, the inventory
 /// and most machines are lost for a while. `ports` are the Services, whose load balancers only follow Nodes that join
 /// or are deleted.
-pub(super) fn trouble(nodes: usize, ports: &[(String, u16)]) -> Vec<Step> {
+pub(super) fn failures(nodes: usize, ports: &[(String, u16)]) -> Vec<ScenarioStep> {
     let [stopped, terminated, silent, joining] = [name(2), name(3), name(4), name(nodes + 1)];
     // One machine was terminated and one was added, so the number of Nodes is the same as before.
     let most: Vec<String> = (1..=nodes + 1).filter(|n| *n != 3).take(nodes / 2 + 1).map(name).collect();

@@ -11,40 +11,40 @@ use super::plan::label;
 
 /// The volumes without further work, by name.
 #[derive(Default)]
-pub(super) struct Judged(Mutex<HashMap<Box<str>, Entry>>);
+pub(super) struct FinishedVolumes(Mutex<HashMap<Box<str>, Entry>>);
 
 struct Entry {
     uid: Box<str>,
-    verdict: Verdict,
+    reason: FinishedReason,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Verdict {
+enum FinishedReason {
     /// The volume belongs to another cloud, which never changes because a volume's source is immutable.
     Foreign,
     /// No action is needed as long as labels and affinity have this fingerprint.
     Settled(u64),
 }
 
-impl Judged {
+impl FinishedVolumes {
     /// Returns `true` if nothing is to be done with the volume in its current state.
-    pub(super) fn knows(&self, volume: &PersistentVolume) -> bool {
+    pub(super) fn contains(&self, volume: &PersistentVolume) -> bool {
         match self.lock().get(name(volume)) {
             Some(entry) if *entry.uid != *uid(volume) => false,
-            Some(Entry { verdict: Verdict::Foreign, .. }) => true,
-            Some(entry) => entry.verdict == Verdict::Settled(fingerprint(volume)),
+            Some(Entry { reason: FinishedReason::Foreign, .. }) => true,
+            Some(entry) => entry.reason == FinishedReason::Settled(fingerprint(volume)),
             None => false,
         }
     }
 
     /// Records that the volume belongs to another cloud.
     pub(super) fn foreign(&self, volume: &PersistentVolume) {
-        self.note(volume, Verdict::Foreign);
+        self.note(volume, FinishedReason::Foreign);
     }
 
     /// Records that nothing is to be done with the volume in its current state.
     pub(super) fn settled(&self, volume: &PersistentVolume) {
-        self.note(volume, Verdict::Settled(fingerprint(volume)));
+        self.note(volume, FinishedReason::Settled(fingerprint(volume)));
     }
 
     /// Forgets a volume that was deleted.
@@ -55,8 +55,8 @@ impl Judged {
         }
     }
 
-    fn note(&self, volume: &PersistentVolume, verdict: Verdict) {
-        self.lock().insert(name(volume).into(), Entry { uid: uid(volume).into(), verdict });
+    fn note(&self, volume: &PersistentVolume, reason: FinishedReason) {
+        self.lock().insert(name(volume).into(), Entry { uid: uid(volume).into(), reason });
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Entry>> {
@@ -96,26 +96,26 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_holds_until_something_that_decides_changes() {
-        let judged = Judged::default();
-        judged.settled(&volume("1", None));
+    fn finished_volume_is_open_again_when_its_labels_change() {
+        let finished = FinishedVolumes::default();
+        finished.settled(&volume("1", None));
         let mut bound = volume("1", None);
         bound.metadata.resource_version = Some("9".into());
         bound.status.get_or_insert_default().phase = Some("Bound".into());
-        assert!(judged.knows(&bound));
-        assert!(!judged.knows(&volume("1", Some("a"))), "a user set a label");
-        assert!(!judged.knows(&volume("2", None)), "another volume of that name");
-        judged.foreign(&volume("1", None));
-        assert!(judged.knows(&volume("1", Some("a"))) && !judged.knows(&volume("2", None)));
+        assert!(finished.contains(&bound));
+        assert!(!finished.contains(&volume("1", Some("a"))), "a user set a label");
+        assert!(!finished.contains(&volume("2", None)), "another volume of that name");
+        finished.foreign(&volume("1", None));
+        assert!(finished.contains(&volume("1", Some("a"))) && !finished.contains(&volume("2", None)));
     }
 
     #[test]
-    fn only_the_one_that_is_gone_is_forgotten() {
-        let judged = Judged::default();
-        judged.settled(&volume("2", None));
-        judged.forget(&volume("1", None));
-        assert!(judged.knows(&volume("2", None)));
-        judged.forget(&volume("2", None));
-        assert!(!judged.knows(&volume("2", None)));
+    fn deleted_volume_is_forgotten_and_its_namesake_is_not() {
+        let finished = FinishedVolumes::default();
+        finished.settled(&volume("2", None));
+        finished.forget(&volume("1", None));
+        assert!(finished.contains(&volume("2", None)));
+        finished.forget(&volume("2", None));
+        assert!(!finished.contains(&volume("2", None)));
     }
 }

@@ -35,7 +35,7 @@ impl Inventory {
     }
 
     /// Returns the objects that were created, changed or deleted since `before`.
-    pub(super) fn news(&self, before: &Self) -> Vec<String> {
+    pub(super) fn changes_since(&self, before: &Self) -> Vec<String> {
         [changes(&before.balancers, &self.balancers), changes(&before.routes, &self.routes)].concat()
     }
 }
@@ -69,17 +69,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_before_is_no_news() {
+    fn unchanged_load_balancers_are_no_change() {
         let before = inventory(&[("lb-1", "with 5 targets"), ("lb-2", "with 5 targets"), ("lb-3", "with 5 targets")]);
         let after = inventory(&[("lb-1", "with 5 targets"), ("lb-2", "with 4 targets")]);
-        assert_eq!(after.news(&before), ["lb-2 with 4 targets", "gone: lb-3 with 5 targets"]);
-        assert!(before.news(&before).is_empty());
+        assert_eq!(after.changes_since(&before), ["lb-2 with 4 targets", "gone: lb-3 with 5 targets"]);
+        assert!(before.changes_since(&before).is_empty());
     }
 
     #[test]
-    fn of_many_news_a_few_are_told() {
+    fn report_shows_three_of_many_changes() {
         let all: Vec<(String, String)> = (0..9).map(|n| (format!("lb-{n}"), "new".to_owned())).collect();
         let after = Inventory { balancers: all.into_iter().collect(), ..Inventory::default() };
-        assert_eq!(after.news(&Inventory::default()), ["lb-0 new", "lb-1 new", "lb-2 new", "… and 6 more"]);
+        assert_eq!(after.changes_since(&Inventory::default()), ["lb-0 new", "lb-1 new", "lb-2 new", "… and 6 more"]);
     }
 }

@@ -26,23 +26,23 @@ use tower::{BoxError, service_fn};
 
 use super::config::{ClientError, build, host_of};
 use super::credential::prepare;
-use super::discreet::discreet;
 use super::kubeconfig::{named_files, read_kubeconfig};
 use super::kubeconfigs::{Hashes, Required};
-use super::plugin::PATIENCE as PROGRAM_PATIENCE;
+use super::plugin::PLUGIN_TIMEOUT;
+use super::redacted_errors::redact;
 use super::request::is_watch;
 use crate::api_error::api_error;
 use crate::cluster::Finding;
-use crate::loops::caught;
+use crate::loops::catch_panic;
 
 /// Time before its expiry at which a plugin's credential is replaced.
 const BEFORE_END: SignedDuration = SignedDuration::from_secs(60);
 /// Timeout of the request that verifies a new configuration.
-const PATIENCE: Duration = Duration::from_secs(10);
+const VERIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A kubeconfig and the options that override parts of it.
 #[derive(Clone, PartialEq)]
-pub(super) struct Source {
+pub(super) struct KubeconfigSource {
     pub(super) kubeconfig: PathBuf,
     /// Context to use instead of the current one.
     pub(super) context: Option<String>,
@@ -56,8 +56,8 @@ pub(super) struct Source {
 
 /// Result of a check of the files, to be logged.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum News {
-    InUse,
+pub(super) enum ReloadResult {
+    Reloaded,
     Unusable(String),
     /// The files are unusable for the reason that was logged before.
     StillUnusable,
@@ -72,9 +72,9 @@ impl<B> AnswerBody for B where
 }
 
 /// Client configuration of a kubeconfig that is reloaded when its files change.
-pub(super) struct Renewing {
-    pub(super) source: Source,
-    current: Mutex<Arc<Generation>>,
+pub(super) struct ReloadingClient {
+    pub(super) source: KubeconfigSource,
+    current: Mutex<Arc<LoadedConfig>>,
     /// If set, the server has refused the plugin's credential since the last check.
     is_refused: AtomicBool,
     /// Notified when the server refuses a credential that was read from a file.
@@ -82,14 +82,14 @@ pub(super) struct Renewing {
     /// Cluster that the kubeconfig must lead to.
     required: Arc<Required>,
     /// Reason for which the files' content is not in use, as last logged.
-    trouble: Mutex<Option<String>>,
+    failure: Mutex<Option<String>>,
     /// Lock held while a new configuration is verified.
-    trying: TryLock<()>,
+    verifying: TryLock<()>,
 }
 
 /// Reason to read the files or run the plugin again.
 #[derive(Clone, Copy)]
-pub(super) enum Cause {
+pub(super) enum ReloadCause {
     /// A file has changed.
     Changed,
     /// The server refused the plugin's credential.
@@ -99,7 +99,7 @@ pub(super) enum Cause {
 }
 
 /// Client for one state of the files.
-struct Generation {
+struct LoadedConfig {
     client: Client,
     host: String,
     /// The files and a hash of each.
@@ -109,12 +109,12 @@ struct Generation {
     /// Expiry of the plugin's credential.
     valid_until: Option<Timestamp>,
     /// Cancelled when a newer generation is in use, which ends watches of this one.
-    over: CancellationToken,
+    superseded: CancellationToken,
 }
 
-impl Renewing {
+impl ReloadingClient {
     pub(super) async fn new(
-        source: Source,
+        source: KubeconfigSource,
         refusal: Arc<Notify>,
         required: Arc<Required>,
     ) -> Result<Arc<Self>, ClientError> {
@@ -125,12 +125,12 @@ impl Renewing {
             is_refused: AtomicBool::new(false),
             refusal,
             required,
-            trouble: Mutex::default(),
-            trying: TryLock::default(),
+            failure: Mutex::default(),
+            verifying: TryLock::default(),
         }))
     }
 
-    fn current(&self) -> Arc<Generation> {
+    fn current(&self) -> Arc<LoadedConfig> {
         Arc::clone(&lock(&self.current))
     }
 
@@ -143,82 +143,82 @@ impl Renewing {
     }
 
     async fn send(self: Arc<Self>, request: Request<Body>) -> Result<Response<impl AnswerBody>, BoxError> {
-        let generation = self.current();
-        let over = if is_watch(request.uri()) { generation.over.clone() } else { CancellationToken::new() };
-        let answer = generation.client.send(request).await?;
+        let config = self.current();
+        let superseded = if is_watch(request.uri()) { config.superseded.clone() } else { CancellationToken::new() };
+        let answer = config.client.send(request).await?;
         // Without a credential of this kubeconfig, the refused credential belongs to the layer above.
         if answer.status() == StatusCode::UNAUTHORIZED && self.source.with_credential {
-            match generation.has_plugin {
+            match config.has_plugin {
                 true => self.is_refused.store(true, Ordering::Relaxed),
                 false => self.refusal.notify_one(),
             }
         }
-        Ok(answer.map(|body| StreamBody::new(BodyStream::new(body).take_until(over.cancelled_owned()))))
+        Ok(answer.map(|body| StreamBody::new(BodyStream::new(body).take_until(superseded.cancelled_owned()))))
     }
 
     /// Returns `true` if the content of the files cannot be used.
-    pub(super) fn is_in_trouble(&self) -> bool {
-        lock(&self.trouble).is_some()
+    pub(super) fn has_failed(&self) -> bool {
+        lock(&self.failure).is_some()
     }
 
     /// Returns the reason to read the configuration again, if any, with `hashes` of the files as they are now.
-    pub(super) fn cause(&self, hashes: &mut Hashes) -> Option<Cause> {
+    pub(super) fn cause(&self, hashes: &mut Hashes) -> Option<ReloadCause> {
         let current = self.current();
         if current.files.iter().any(|(path, hash)| hashes.of(path) != *hash) {
-            return Some(Cause::Changed);
+            return Some(ReloadCause::Changed);
         }
         if self.is_refused.swap(false, Ordering::Relaxed) {
-            return Some(Cause::Refused);
+            return Some(ReloadCause::Refused);
         }
-        current.ends_soon().then_some(Cause::Ends)
+        current.ends_soon().then_some(ReloadCause::Ends)
     }
 
-    /// [Renews](Self::renew) the configuration if there is a cause, and returns the result to log. Returns nothing if
+    /// [Reloads](Self::reload) the configuration if there is a cause, and returns the result to log. Returns nothing if
     /// another call is in progress.
-    pub(super) async fn look(&self, cause: Option<Cause>) -> Option<News> {
-        let Ok(_trying) = self.trying.try_lock() else { return None };
-        let renewed = match cause {
+    pub(super) async fn reload_if_changed(&self, cause: Option<ReloadCause>) -> Option<ReloadResult> {
+        let Ok(_verifying) = self.verifying.try_lock() else { return None };
+        let reloaded = match cause {
             Some(cause) => {
-                caught("kubeconfig", self.renew(cause)).await.unwrap_or_else(|panicked| Err(panicked.to_string()))
+                catch_panic("kubeconfig", self.reload(cause)).await.unwrap_or_else(|panicked| Err(panicked.to_string()))
             }
             None => Ok(false),
         };
-        let before = std::mem::replace(&mut *lock(&self.trouble), renewed.as_ref().err().cloned());
-        match renewed {
-            Ok(is_new) => is_new.then_some(News::InUse),
-            Err(problem) if before.as_ref() == Some(&problem) => Some(News::StillUnusable),
-            Err(problem) => Some(News::Unusable(problem)),
+        let before = std::mem::replace(&mut *lock(&self.failure), reloaded.as_ref().err().cloned());
+        match reloaded {
+            Ok(is_new) => is_new.then_some(ReloadResult::Reloaded),
+            Err(problem) if before.as_ref() == Some(&problem) => Some(ReloadResult::StillUnusable),
+            Err(problem) => Some(ReloadResult::Unusable(problem)),
         }
     }
 
     /// Reads the files, and switches to the new configuration if the server accepts it. Returns `false` if nothing
     /// changed.
-    async fn renew(&self, cause: Cause) -> Result<bool, String> {
+    async fn reload(&self, cause: ReloadCause) -> Result<bool, String> {
         let current = self.current();
         let next = self.source.open().await.map_err(|error| error.to_string())?;
         // A plugin may return the same credential until it expires.
-        if matches!(cause, Cause::Ends) && next.valid_until == current.valid_until {
+        if matches!(cause, ReloadCause::Ends) && next.valid_until == current.valid_until {
             return Ok(false);
         }
-        self.source.try_out(&next.client).await?;
+        self.source.verify(&next.client).await?;
         self.require_cluster(&next).await?;
         *lock(&self.current) = Arc::new(next);
-        current.over.cancel();
+        current.superseded.cancel();
         Ok(true)
     }
 }
 
-impl Renewing {
+impl ReloadingClient {
     /// Fails unless the new configuration leads to the required cluster (INV-9).
-    async fn require_cluster(&self, next: &Generation) -> Result<(), String> {
-        let Source { kubeconfig, context, .. } = &self.source;
+    async fn require_cluster(&self, next: &LoadedConfig) -> Result<(), String> {
+        let KubeconfigSource { kubeconfig, context, .. } = &self.source;
         let Some(identity) = self.required.of(kubeconfig, context.as_deref()) else { return Ok(()) };
         let origin = format!("the kubeconfig {}", kubeconfig.display());
         let finding = if self.source.with_credential {
             identity.check(&next.client, &origin).await
         } else {
             // Reading the namespace needs a credential.
-            let known = Source { with_credential: true, ..self.source.clone() };
+            let known = KubeconfigSource { with_credential: true, ..self.source.clone() };
             let known = known.open().await.map_err(|error| error.to_string())?;
             identity.check(&known.client, &origin).await
         };
@@ -234,20 +234,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Generation {
+impl LoadedConfig {
     fn ends_soon(&self) -> bool {
         self.valid_until.is_some_and(|end| end <= Timestamp::now() + BEFORE_END)
     }
 }
 
-impl Source {
+impl KubeconfigSource {
     /// Creates a client for the files' current content. No request is sent.
-    async fn open(&self) -> Result<Generation, ClientError> {
+    async fn open(&self) -> Result<LoadedConfig, ClientError> {
         let unusable = |problem: String| ClientError::Kubeconfig { path: self.kubeconfig.clone(), problem };
         // The hashes are computed first, so that a later write counts as a change even if it is read below.
-        let mut files = vec![noted(self.kubeconfig.clone())];
+        let mut files = vec![hashed(self.kubeconfig.clone())];
         let file = read_kubeconfig(&self.kubeconfig).map_err(|problem| unusable(problem.to_string()))?;
-        files.extend(named_files(&file, self.context.as_deref(), self.with_credential).map(noted));
+        files.extend(named_files(&file, self.context.as_deref(), self.with_credential).map(hashed));
         let options = KubeConfigOptions { context: self.context.clone(), cluster: None, user: None };
         let config = Config::from_custom_kubeconfig(file, &options).await;
         let mut config = config.map_err(|problem| unusable(problem.to_string()))?;
@@ -266,19 +266,20 @@ impl Source {
             true => build_with_provider(config, origin).await.map_err(unusable)?,
             false => build(config, &origin),
         }?;
-        Ok(Generation { client, host, files, has_plugin, valid_until, over: CancellationToken::new() })
+        Ok(LoadedConfig { client, host, files, has_plugin, valid_until, superseded: CancellationToken::new() })
     }
 
     /// Sends a request with the new client, to verify that the server responds and accepts the credential.
-    async fn try_out(&self, client: &Client) -> Result<(), String> {
+    async fn verify(&self, client: &Client) -> Result<(), String> {
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = Uri::from_static("/version");
         if let Ok(user_agent) = self.user_agent.parse() {
             request.headers_mut().insert(USER_AGENT, user_agent);
         }
-        let answer = timeout(PATIENCE, client.send(request)).await;
-        let answer = answer.map_err(|_| format!("the API server does not answer within {} s", PATIENCE.as_secs()))?;
-        match answer.map_err(|error| api_error(&discreet(error)).to_string())?.status() {
+        let answer = timeout(VERIFY_TIMEOUT, client.send(request)).await;
+        let answer =
+            answer.map_err(|_| format!("the API server does not answer within {} s", VERIFY_TIMEOUT.as_secs()))?;
+        match answer.map_err(|error| api_error(&redact(error)).to_string())?.status() {
             StatusCode::UNAUTHORIZED if self.with_credential => {
                 Err("the API server does not accept the credential".to_owned())
             }
@@ -291,8 +292,8 @@ impl Source {
 /// Calls [`build`] on a blocking thread with a time-out, because a legacy `auth-provider` may run a program for its
 /// token.
 async fn build_with_provider(config: Config, origin: String) -> Result<Result<Client, ClientError>, String> {
-    let building = timeout(PROGRAM_PATIENCE, tokio::task::spawn_blocking(move || build(config, &origin))).await;
-    let late = |_| format!("the program of its auth-provider gave no answer within {} s", PROGRAM_PATIENCE.as_secs());
+    let building = timeout(PLUGIN_TIMEOUT, tokio::task::spawn_blocking(move || build(config, &origin))).await;
+    let late = |_| format!("the program of its auth-provider gave no answer within {} s", PLUGIN_TIMEOUT.as_secs());
     building.map_err(late)?.map_err(|error| error.to_string())
 }
 
@@ -310,7 +311,7 @@ fn read_token(user: &mut AuthInfo) -> Result<(), String> {
     }
 }
 
-fn noted(path: PathBuf) -> (PathBuf, u64) {
+fn hashed(path: PathBuf) -> (PathBuf, u64) {
     let hash = hash_of(&path);
     (path, hash)
 }

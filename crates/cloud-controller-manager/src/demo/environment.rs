@@ -1,6 +1,6 @@
 //! The cluster and the cloud of the demo, each behind a TCP port of its own, and the actions on them.
 
-mod stuck;
+mod injected_fault;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -22,16 +22,16 @@ use super::arguments::Arguments;
 use super::controllers::Controllers;
 use super::directory::Directory;
 use super::kubelet::Kubelets;
-use super::observed::{Observed, Said};
+use super::observed::{Observed, ObservedEvent};
 use super::observer::Observer;
 use super::requests::{KUBELETS, OBSERVER, Requests, Sender, USER};
-use super::runner::Stage;
-use super::story::{Action, PREFIX};
+use super::runner::Harness;
+use super::scenario::{Action, PREFIX};
 use super::user::User;
-use stuck::Stuck;
+use injected_fault::InjectedFault;
 
 /// Interval of polls where no watch exists.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of polls without requests after which the controllers count as idle: half a second, longer than any wait of
 /// events or passes. The number counts polls and not time, because on a busy machine nobody gets the processor.
 const SETTLED: u32 = 25;
@@ -43,14 +43,14 @@ const REQUESTS_KEPT: usize = 1000;
 const OTHER_PROJECT: &str = "another-project";
 
 /// The servers, controllers and observers of the demo.
-pub(super) struct World {
+pub(super) struct DemoEnvironment {
     server: ApiServer,
     cloud: Cloud,
     kubelets: Kubelets,
     observer: Observer,
     user: User,
     controllers: Option<Controllers>,
-    stuck: Option<Stuck>,
+    injected_fault: Option<InjectedFault>,
     vanished: Vec<Machine>,
     started: Instant,
     /// URL of the Kubernetes API.
@@ -65,13 +65,13 @@ pub(super) struct World {
     _directory: Directory,
 }
 
-impl Drop for World {
+impl Drop for DemoEnvironment {
     fn drop(&mut self) {
         self.shutdown.cancel();
     }
 }
 
-impl World {
+impl DemoEnvironment {
     /// Starts the servers and the observer, without Nodes and controllers.
     pub(super) async fn start(arguments: &Arguments) -> Result<Self> {
         let started = Instant::now();
@@ -104,8 +104,8 @@ impl World {
         let cloud_config = directory.write("cloud.yaml", &config)?;
 
         let kubelets = Kubelets::new(client(&kubeconfig, KUBELETS).await?, cloud.clone());
-        let eyes = client(&kubeconfig, OBSERVER).await?;
-        let observer = Observer::start(eyes, cloud.clone(), QUIET, shutdown.clone()).await;
+        let observer_client = client(&kubeconfig, OBSERVER).await?;
+        let observer = Observer::start(observer_client, cloud.clone(), QUIET, shutdown.clone()).await;
         Ok(Self {
             server,
             cloud,
@@ -113,7 +113,7 @@ impl World {
             observer,
             user: User::new(client(&kubeconfig, USER).await?),
             controllers: None,
-            stuck: None,
+            injected_fault: None,
             vanished: Vec::new(),
             started,
             api_url,
@@ -126,8 +126,8 @@ impl World {
     }
 
     /// Returns the events from this number on.
-    pub(super) fn said_since(&self, count: usize) -> Vec<Arc<Said>> {
-        self.observer.said().into_iter().skip(count).collect()
+    pub(super) fn events_since(&self, count: usize) -> Vec<Arc<ObservedEvent>> {
+        self.observer.observed_events().into_iter().skip(count).collect()
     }
 
     async fn start_controllers(&mut self) -> Result<()> {
@@ -141,7 +141,7 @@ impl World {
         if let Some(controllers) = self.controllers.take() {
             controllers.kill().await?;
         }
-        self.stuck = None;
+        self.injected_fault = None;
         self.server.faults().clear();
         self.cloud.clear_faults();
         Ok(())
@@ -149,11 +149,11 @@ impl World {
 
     /// Returns when the controllers have sent no request, except reads of machines, for [`SETTLED`] polls.
     async fn wait_until_settled(&self) {
-        let (mut last, mut looks) = (None, 0);
-        while looks < SETTLED {
-            tokio::time::sleep(LOOK).await;
+        let (mut last, mut polls) = (None, 0);
+        while polls < SETTLED {
+            tokio::time::sleep(POLL_INTERVAL).await;
             let asked = self.requests().asked();
-            looks = if last.replace(asked) == Some(asked) { looks + 1 } else { 0 };
+            polls = if last.replace(asked) == Some(asked) { polls + 1 } else { 0 };
         }
     }
 
@@ -208,9 +208,9 @@ impl World {
     }
 }
 
-impl Stage for World {
+impl Harness for DemoEnvironment {
     async fn act(&mut self, action: &Action) -> Result<(), String> {
-        self.observer.look_again();
+        self.observer.discard_cached_cloud();
         match action {
             Action::StartKubelets => {
                 tokio::spawn(self.kubelets.clone().run(self.shutdown.clone()));
@@ -234,10 +234,16 @@ impl Stage for World {
             Action::ChangePort(name, port) => self.user.change_port(name, *port).await?,
             Action::ChangeType(name, kind) => self.user.change_type(name, kind).await?,
             Action::DeleteService(name) => self.user.delete(name).await?,
-            Action::Arm(moment) => self.stuck = Some(Stuck::arm(moment, &self.cloud, self.server.faults())),
+            Action::Arm(moment) => {
+                self.injected_fault = Some(InjectedFault::arm(moment, &self.cloud, self.server.faults()))
+            }
             Action::AwaitStuck => {
-                while self.stuck.as_ref().is_some_and(|stuck| !stuck.is_so(&self.cloud, self.server.faults())) {
-                    tokio::time::sleep(LOOK).await;
+                while self
+                    .injected_fault
+                    .as_ref()
+                    .is_some_and(|injected_fault| !injected_fault.is_applied(&self.cloud, self.server.faults()))
+                {
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
             }
             Action::Settle => self.wait_until_settled().await,
@@ -246,7 +252,7 @@ impl Stage for World {
                 return if done { Ok(()) } else { Err("the cloud has no such thing".to_owned()) };
             }
         }
-        self.observer.look_again();
+        self.observer.discard_cached_cloud();
         Ok(())
     }
 
@@ -256,7 +262,7 @@ impl Stage for World {
             at: self.started.elapsed(),
             nodes: self.observer.nodes(),
             services: self.observer.services(),
-            said: self.observer.said(),
+            events: self.observer.observed_events(),
             passes: self.observer.passes(),
             cloud: self.observer.cloud(),
             changes: requests.changes(),
@@ -276,8 +282,8 @@ impl Stage for World {
         Requests { cloud: self.cloud.requests(), kubernetes }
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.kubelets.trouble()
+    fn last_error(&self) -> Option<String> {
+        self.kubelets.last_error()
     }
 }
 

@@ -1,8 +1,8 @@
-//! Steps of the story about Services.
+//! Steps of the scenario about Services.
 
 use std::time::Duration;
 
-use super::{Action, Expectation, Moment, Step, name, service, step};
+use super::{Action, Expectation, Moment, ScenarioStep, name, service, step};
 
 /// Time after a flap during which no load balancer may change.
 const AFTER_A_FLAP: Duration = Duration::from_secs(1);
@@ -12,7 +12,7 @@ const STEADY: Duration = Duration::from_millis(1500);
 const NEW_PORT: u16 = 8080;
 
 /// Returns the step in which Services get load balancers.
-pub(super) fn exposed(ports: &[(String, u16)], nodes: usize) -> Step {
+pub(super) fn exposed(ports: &[(String, u16)], nodes: usize) -> ScenarioStep {
     let changes = ports.len() as u64;
     step(
         "expose",
@@ -23,7 +23,7 @@ pub(super) fn exposed(ports: &[(String, u16)], nodes: usize) -> Step {
 }
 
 /// Returns the steps in which a Node flaps, a port and a type change, and a Service is deleted.
-pub(super) fn changes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
+pub(super) fn changes(ports: &[(String, u16)], nodes: usize) -> Vec<ScenarioStep> {
     let [first, second, third] = [service(1), service(2), service(3)];
     let flapping = name(1);
     let one = Expectation::AtMost { changes: 1 };
@@ -64,7 +64,7 @@ pub(super) fn changes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
 }
 
 /// Returns the steps in which the controllers are killed at the worst moments, and once while idle.
-pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
+pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<ScenarioStep> {
     let [first, third, new] = [service(1), service(3), service(ports.len() + 1)];
     let mut all = with_new_port(ports);
     all.push((new.clone(), 443));

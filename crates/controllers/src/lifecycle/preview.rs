@@ -5,15 +5,15 @@ use std::sync::Arc;
 use cloud_provider::{CloudProvider, InstanceState, Node, Result};
 use tokio::time::Instant;
 
-use crate::lifecycle::guard::{Guard, Held, Testimony, population};
-use crate::lifecycle::verdict::{Triage, Verdict, is_ours_to_judge, judge, shutdown_taint, triage};
+use crate::lifecycle::guard::{Guard, NodeHoldReason, WitnessRead, population};
+use crate::lifecycle::verdict::{InstanceVerdict, Triage, is_ours_to_judge, judge, shutdown_taint, triage};
 use crate::lifecycle::witnesses::is_witness;
 use crate::options::{LifecycleOptions, NodeDeletion};
 use crate::taints::with_taints;
 
 /// The next action on one Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outlook {
+pub enum LifecyclePreview {
     /// No action is due.
     Leave,
     /// The shutdown taint is added, because the machine is shut down.
@@ -24,49 +24,51 @@ pub enum Outlook {
     /// result.
     Delete,
     /// The Node is kept although its machine does not, or seems not to, exist.
-    Held(Held),
+    Held(NodeHoldReason),
 }
 
 /// Returns the next action on each Node, in their order. `answers` are the cloud's answers, one for each Node.
 ///
 /// The past is unknown, so that conditions that must last for some time count as just begun.
 #[must_use]
-pub fn foresee(
+pub fn preview(
     options: &LifecycleOptions,
     provider: &dyn CloudProvider,
     nodes: &[Arc<Node>],
     answers: &[Result<InstanceState>],
-) -> Vec<Outlook> {
-    let mut outlooks: Vec<Outlook> =
-        nodes.iter().zip(answers).map(|(node, answer)| at_first_sight(options, provider, node, answer)).collect();
-    let suspects: Vec<usize> = outlooks
+) -> Vec<LifecyclePreview> {
+    let mut previews: Vec<LifecyclePreview> =
+        nodes.iter().zip(answers).map(|(node, answer)| preview_node(options, provider, node, answer)).collect();
+    let suspects: Vec<usize> = previews
         .iter()
         .enumerate()
-        .filter(|(_, outlook)| **outlook == Outlook::Delete)
+        .filter(|(_, preview)| **preview == LifecyclePreview::Delete)
         .map(|(index, _)| index)
         .collect();
     for (index, held) in suspects.iter().zip(held(options, provider, nodes, answers, &suspects)) {
         if let Some(held) = held {
-            outlooks[*index] = Outlook::Held(held);
+            previews[*index] = LifecyclePreview::Held(held);
         }
     }
-    outlooks
+    previews
 }
 
-fn at_first_sight(
+fn preview_node(
     options: &LifecycleOptions,
     provider: &dyn CloudProvider,
     node: &Node,
     answer: &Result<InstanceState>,
-) -> Outlook {
+) -> LifecyclePreview {
     match triage(node) {
-        Triage::Untaint => Outlook::Untaint,
-        Triage::Ask if is_ours_to_judge(options, provider, node) => match judge(answer) {
-            Verdict::Gone(_) => Outlook::Delete,
-            Verdict::Taint if with_taints(&node.taints, &[shutdown_taint()]).is_some() => Outlook::Taint,
-            Verdict::Taint | Verdict::Leave => Outlook::Leave,
+        Triage::Untaint => LifecyclePreview::Untaint,
+        Triage::LookUp if is_ours_to_judge(options, provider, node) => match judge(answer) {
+            InstanceVerdict::Gone(_) => LifecyclePreview::Delete,
+            InstanceVerdict::Taint if with_taints(&node.taints, &[shutdown_taint()]).is_some() => {
+                LifecyclePreview::Taint
+            }
+            InstanceVerdict::Taint | InstanceVerdict::Leave => LifecyclePreview::Leave,
         },
-        Triage::Leave | Triage::Ask => Outlook::Leave,
+        Triage::Leave | Triage::LookUp => LifecyclePreview::Leave,
     }
 }
 
@@ -77,11 +79,11 @@ fn held(
     nodes: &[Arc<Node>],
     answers: &[Result<InstanceState>],
     suspects: &[usize],
-) -> Vec<Option<Held>> {
+) -> Vec<Option<NodeHoldReason>> {
     if options.deletion == NodeDeletion::Off {
-        return suspects.iter().map(|_| Some(Held::Off)).collect();
+        return suspects.iter().map(|_| Some(NodeHoldReason::Off)).collect();
     }
-    let dry_run = (options.deletion == NodeDeletion::DryRun).then_some(Held::DryRun);
+    let dry_run = (options.deletion == NodeDeletion::DryRun).then_some(NodeHoldReason::DryRun);
     let Some(guard) = options.guard else { return suspects.iter().map(|_| dry_run.clone()).collect() };
     let (mut guard, now) = (Guard::new(guard), Instant::now());
     let gone: Vec<&Node> = suspects.iter().map(|index| &*nodes[*index]).collect();
@@ -89,13 +91,16 @@ fn held(
     // The first read stands in for the second. Nodes that it found count as witnesses.
     let is_present = |answer: &Result<InstanceState>| matches!(answer, Ok(InstanceState::Present { .. }));
     let present = nodes.iter().zip(answers).filter(|(node, answer)| is_witness(provider, node) && is_present(answer));
-    let testimony = Testimony { present: present.count(), gone: 0 };
+    let witness_read = WitnessRead { present: present.count(), gone: 0 };
     let second = |index: &usize| &answers[*index];
     opened
         .into_iter()
         .zip(suspects)
         .map(|(opened, index)| {
-            opened.and_then(|()| guard.close(now, &nodes[*index], second(index), testimony)).err().or(dry_run.clone())
+            opened
+                .and_then(|()| guard.close(now, &nodes[*index], second(index), witness_read))
+                .err()
+                .or(dry_run.clone())
         })
         .collect()
 }
@@ -126,17 +131,17 @@ mod tests {
         Ok(InstanceState::Present { shutdown: Some(shutdown), metadata: None })
     }
 
-    fn look(options: &LifecycleOptions, world: Vec<(Node, Result<InstanceState>)>) -> Vec<Outlook> {
+    fn previews_of(options: &LifecycleOptions, cluster: Vec<(Node, Result<InstanceState>)>) -> Vec<LifecyclePreview> {
         let (nodes, answers): (Vec<_>, Vec<_>) =
-            world.into_iter().map(|(node, answer)| (Arc::new(node), answer)).unzip();
-        foresee(options, &Acme, &nodes, &answers)
+            cluster.into_iter().map(|(node, answer)| (Arc::new(node), answer)).unzip();
+        preview(options, &Acme, &nodes, &answers)
     }
 
     #[test]
-    fn each_node_is_seen_as_a_pass_would() {
+    fn preview_of_each_node_matches_a_pass() {
         let options = LifecycleOptions::default();
         let tainted = |ready| Node { taints: [shutdown_taint()].into(), ..node("t", "acme://7", ready) };
-        let world = vec![
+        let cluster = vec![
             (node("ready", "acme://1", true), gone()),
             (node("gone", "acme://2", false), gone()),
             (node("off", "acme://3", false), present(true)),
@@ -145,26 +150,36 @@ mod tests {
             (tainted(true), present(false)),
             (tainted(false), present(true)),
         ];
-        let outlooks = look(&options, world);
-        assert!(matches!(&outlooks[4], Outlook::Held(Held::NeverIdentified { .. })), "{outlooks:?}");
-        let expected = [Outlook::Leave, Outlook::Delete, Outlook::Taint, Outlook::Leave];
-        assert_eq!(outlooks[..4], expected);
-        assert_eq!(outlooks[5..], [Outlook::Untaint, Outlook::Leave]);
+        let previews = previews_of(&options, cluster);
+        assert!(matches!(&previews[4], LifecyclePreview::Held(NodeHoldReason::NeverIdentified { .. })), "{previews:?}");
+        let expected =
+            [LifecyclePreview::Leave, LifecyclePreview::Delete, LifecyclePreview::Taint, LifecyclePreview::Leave];
+        assert_eq!(previews[..4], expected);
+        assert_eq!(previews[5..], [LifecyclePreview::Untaint, LifecyclePreview::Leave]);
     }
 
     #[test]
-    fn the_guard_and_the_mode_hold() {
+    fn guard_and_deletion_mode_hold_nodes() {
         let options = LifecycleOptions::default();
         let lost = || (node("gone", "acme://2", false), gone());
-        assert_eq!(look(&options, vec![lost()]), [Outlook::Held(Held::NoWitness)]);
+        assert_eq!(previews_of(&options, vec![lost()]), [LifecyclePreview::Held(NodeHoldReason::NoWitness)]);
         let many =
             (0..5).map(|n| (node(&n.to_string(), "acme://1", n == 0), if n == 0 { present(false) } else { gone() }));
-        assert!(matches!(&look(&options, many.collect())[1], Outlook::Held(Held::Landslide { gone: 4, of: 5, .. })));
+        assert!(matches!(
+            &previews_of(&options, many.collect())[1],
+            LifecyclePreview::Held(NodeHoldReason::Landslide { gone: 4, of: 5, .. })
+        ));
         let with = |deletion, guard| LifecycleOptions { deletion, guard, ..LifecycleOptions::default() };
-        let world = || vec![lost(), (node("well", "acme://1", true), present(false))];
-        assert_eq!(look(&options, world())[0], Outlook::Delete);
-        assert_eq!(look(&with(NodeDeletion::Off, options.guard), world())[0], Outlook::Held(Held::Off));
-        assert_eq!(look(&with(NodeDeletion::DryRun, options.guard), world())[0], Outlook::Held(Held::DryRun));
-        assert_eq!(look(&with(NodeDeletion::On, None), vec![lost()]), [Outlook::Delete]);
+        let cluster = || vec![lost(), (node("well", "acme://1", true), present(false))];
+        assert_eq!(previews_of(&options, cluster())[0], LifecyclePreview::Delete);
+        assert_eq!(
+            previews_of(&with(NodeDeletion::Off, options.guard), cluster())[0],
+            LifecyclePreview::Held(NodeHoldReason::Off)
+        );
+        assert_eq!(
+            previews_of(&with(NodeDeletion::DryRun, options.guard), cluster())[0],
+            LifecyclePreview::Held(NodeHoldReason::DryRun)
+        );
+        assert_eq!(previews_of(&with(NodeDeletion::On, None), vec![lost()]), [LifecyclePreview::Delete]);
     }
 }

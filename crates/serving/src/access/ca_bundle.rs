@@ -11,11 +11,11 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{DistinguishedName, RootCertStore};
 
 /// Authorities that client certificates are checked against.
-pub(super) struct Bundle {
+pub(super) struct CaBundle {
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
-impl Bundle {
+impl CaBundle {
     /// Reads the certificates of a PEM file.
     ///
     /// # Errors The text is not PEM, has no certificate, or has an invalid one.
@@ -47,7 +47,7 @@ impl Bundle {
     }
 }
 
-impl fmt::Debug for Bundle {
+impl fmt::Debug for CaBundle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bundle").field("authorities", &self.subjects().len()).finish()
     }

@@ -3,21 +3,21 @@
 use embedded_apiserver::{Action, Faults, Matcher};
 use provider_simulated::cloud::{Cloud, Fault, FaultKind};
 
-use super::super::story::Moment;
+use super::super::scenario::Moment;
 
 const CREATE: &str = "POST /v1/load-balancers";
 const DELETE: &str = "DELETE /v1/load-balancers/{id}";
 
 /// A fault that waits for the controllers.
 #[derive(Debug)]
-pub(super) enum Stuck {
+pub(super) enum InjectedFault {
     /// A fault of the cloud. After the fault, the cloud has more load balancers than this number, if one is set.
     Cloud { more_than: Option<usize> },
     /// A fault of the Kubernetes API, with the ID of its rule.
     Kubernetes { rule: u64 },
 }
 
-impl Stuck {
+impl InjectedFault {
     /// Injects a fault that applies once.
     pub(super) fn arm(moment: &Moment, cloud: &Cloud, kubernetes: &Faults) -> Self {
         match moment {
@@ -38,7 +38,7 @@ impl Stuck {
     }
 
     /// Returns `true` if the fault has been applied.
-    pub(super) fn is_so(&self, cloud: &Cloud, kubernetes: &Faults) -> bool {
+    pub(super) fn is_applied(&self, cloud: &Cloud, kubernetes: &Faults) -> bool {
         match self {
             Self::Cloud { more_than } => {
                 cloud.faults().is_empty() && more_than.is_none_or(|count| cloud.load_balancers().len() > count)

@@ -14,15 +14,15 @@ use tokio::time::Instant;
 use super::lru::Lru;
 
 /// Cached results of type `V` for reviews with key `K`. Clones share the cache.
-pub(super) struct Answers<K, V>(Arc<Mutex<State<K, V>>>);
+pub(super) struct ReviewCache<K, V>(Arc<Mutex<CacheState<K, V>>>);
 
-impl<K, V> Clone for Answers<K, V> {
+impl<K, V> Clone for ReviewCache<K, V> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-struct State<K, V> {
+struct CacheState<K, V> {
     kept: Lru<K, V>,
     pending: HashMap<K, Pending<V>>,
 }
@@ -34,76 +34,76 @@ type Pending<V> = Shared<oneshot::Receiver<V>>;
 const MOST_PENDING: usize = 1024;
 
 /// Outcome of a lookup: a cached answer or a pending question.
-pub(super) enum Asked<V> {
+pub(super) enum CachedReview<V> {
     /// The answer was kept.
-    Kept(V),
+    Cached(V),
     /// The question was sent by this call.
-    Begun(Pending<V>),
+    Started(Pending<V>),
     /// An identical question is already pending; its answer is shared.
     Joined(Pending<V>),
     /// The question was not sent: too many others are pending.
     Full,
 }
 
-impl<K, V> Answers<K, V>
+impl<K, V> ReviewCache<K, V>
 where
     K: Eq + Hash + Clone + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
     pub(super) fn new(capacity: usize) -> Self {
-        Self(Arc::new(Mutex::new(State { kept: Lru::new(capacity), pending: HashMap::new() })))
+        Self(Arc::new(Mutex::new(CacheState { kept: Lru::new(capacity), pending: HashMap::new() })))
     }
 
     /// Returns the cached answer, or that of `question`, which runs in a task of its own: it is completed even if all
     /// callers disconnect, and callers with an equal question share its answer. `None` for `question` means that no
     /// request is permitted now. `ttl` returns the time for which the answer is cached.
-    pub(super) fn ask<F>(
+    pub(super) fn review<F>(
         &self,
         key: K,
         question: impl FnOnce() -> Option<F>,
         ttl: impl FnOnce(&V) -> Option<Duration> + Send + 'static,
-    ) -> Asked<V>
+    ) -> CachedReview<V>
     where
         F: Future<Output = V> + Send + 'static,
     {
         let mut state = self.lock();
         if let Some(answer) = state.kept.get(&key, Instant::now()) {
-            return Asked::Kept(answer);
+            return CachedReview::Cached(answer);
         }
         if let Some(pending) = state.pending.get(&key) {
-            return Asked::Joined(pending.clone());
+            return CachedReview::Joined(pending.clone());
         }
         if state.pending.len() >= MOST_PENDING {
-            return Asked::Full;
+            return CachedReview::Full;
         }
         // The closure is called under the lock, but its future runs only in the spawned task, without the lock.
-        let Some(question) = question() else { return Asked::Full };
+        let Some(question) = question() else { return CachedReview::Full };
         let (answered, pending) = oneshot::channel();
         let pending = pending.shared();
         state.pending.insert(key.clone(), pending.clone());
         drop(state);
         // Created before the task, so that the entry is removed even if the task panics or is dropped with its runtime.
-        let place = Place { answers: self.clone(), key };
+        let entry = PendingEntry { answers: self.clone(), key };
         tokio::spawn(async move {
             let answer = question.await;
-            place.fill(&answer, ttl(&answer));
+            entry.fill(&answer, ttl(&answer));
             _ = answered.send(answer);
         });
-        Asked::Begun(pending)
+        CachedReview::Started(pending)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<K, V>> {
+    fn lock(&self) -> MutexGuard<'_, CacheState<K, V>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Guard of a pending review, which removes its entry on drop.
-struct Place<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> {
-    answers: Answers<K, V>,
+struct PendingEntry<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> {
+    answers: ReviewCache<K, V>,
     key: K,
 }
 
-impl<K, V> Place<K, V>
+impl<K, V> PendingEntry<K, V>
 where
     K: Eq + Hash + Clone + Send + 'static,
     V: Clone + Send + Sync + 'static,
@@ -115,7 +115,7 @@ where
     }
 }
 
-impl<K, V> Drop for Place<K, V>
+impl<K, V> Drop for PendingEntry<K, V>
 where
     K: Eq + Hash + Clone + Send + 'static,
     V: Clone + Send + Sync + 'static,
@@ -134,7 +134,7 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    async fn get(answers: &Answers<&'static str, u32>, calls: &Arc<AtomicU32>, ttl: u64) -> (u32, &'static str) {
+    async fn get(answers: &ReviewCache<&'static str, u32>, calls: &Arc<AtomicU32>, ttl: u64) -> (u32, &'static str) {
         let calls = Arc::clone(calls);
         let question = || {
             Some(async move {
@@ -142,17 +142,17 @@ mod tests {
                 calls.fetch_add(1, Ordering::Relaxed) + 1
             })
         };
-        match answers.ask("key", question, move |_| Some(s(ttl))) {
-            Asked::Kept(answer) => (answer, "kept"),
-            Asked::Begun(pending) => (pending.await.unwrap(), "begun"),
-            Asked::Joined(pending) => (pending.await.unwrap(), "joined"),
-            Asked::Full => (0, "full"),
+        match answers.review("key", question, move |_| Some(s(ttl))) {
+            CachedReview::Cached(answer) => (answer, "kept"),
+            CachedReview::Started(pending) => (pending.await.unwrap(), "begun"),
+            CachedReview::Joined(pending) => (pending.await.unwrap(), "joined"),
+            CachedReview::Full => (0, "full"),
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_question_is_asked_once_at_a_time_and_its_answer_kept() {
-        let (answers, calls) = (Answers::new(8), Arc::new(AtomicU32::new(0)));
+    async fn equal_reviews_share_one_request_and_its_answer_is_cached() {
+        let (answers, calls) = (ReviewCache::new(8), Arc::new(AtomicU32::new(0)));
         let (first, second) = tokio::join!(get(&answers, &calls, 10), get(&answers, &calls, 10));
         assert_eq!((first, second), ((1, "begun"), (1, "joined")));
         assert_eq!(get(&answers, &calls, 10).await, (1, "kept"));
@@ -162,14 +162,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_without_time_to_live_is_not_kept() {
-        let (answers, calls) = (Answers::new(8), Arc::new(AtomicU32::new(0)));
+        let (answers, calls) = (ReviewCache::new(8), Arc::new(AtomicU32::new(0)));
         assert_eq!(get(&answers, &calls, 0).await, (1, "begun"));
         assert_eq!(get(&answers, &calls, 0).await, (2, "begun"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_is_answered_although_who_asked_has_gone() {
-        let (answers, calls) = (Answers::new(8), Arc::new(AtomicU32::new(0)));
+    async fn review_is_completed_after_its_caller_has_disconnected() {
+        let (answers, calls) = (ReviewCache::new(8), Arc::new(AtomicU32::new(0)));
         let impatient = tokio::time::timeout(Duration::from_millis(10), get(&answers, &calls, 10)).await;
         assert!(impatient.is_err());
         tokio::time::sleep(s(2)).await;
@@ -177,22 +177,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn questions_whose_callers_have_gone_do_not_pile_up_without_end() {
-        let answers: Answers<usize, u32> = Answers::new(8);
-        let ask = |key| answers.ask(key, || Some(async { tokio::time::sleep(s(1)).await }.map(|()| 1)), |_| None);
+    async fn reviews_of_disconnected_callers_are_bounded() {
+        let answers: ReviewCache<usize, u32> = ReviewCache::new(8);
+        let review = |key| answers.review(key, || Some(async { tokio::time::sleep(s(1)).await }.map(|()| 1)), |_| None);
         for key in 0..MOST_PENDING {
-            assert!(matches!(ask(key), Asked::Begun(_)));
+            assert!(matches!(review(key), CachedReview::Started(_)));
         }
-        assert!(matches!(ask(MOST_PENDING), Asked::Full));
-        assert!(matches!(ask(0), Asked::Joined(_)), "this costs nothing");
+        assert!(matches!(review(MOST_PENDING), CachedReview::Full));
+        assert!(matches!(review(0), CachedReview::Joined(_)), "this costs nothing");
         tokio::time::sleep(s(2)).await;
-        assert!(matches!(ask(MOST_PENDING), Asked::Begun(_)), "there is place again");
+        assert!(matches!(review(MOST_PENDING), CachedReview::Started(_)), "there is place again");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_panics_does_not_block_the_next() {
-        let answers: Answers<&str, u32> = Answers::new(8);
-        let Asked::Begun(pending) = answers.ask("key", || Some(async { panic!("a defect") }), |_| None) else {
+    async fn review_that_panics_does_not_block_the_next() {
+        let answers: ReviewCache<&str, u32> = ReviewCache::new(8);
+        let CachedReview::Started(pending) = answers.review("key", || Some(async { panic!("a defect") }), |_| None)
+        else {
             panic!()
         };
         assert!(pending.await.is_err());

@@ -12,7 +12,7 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-pub(crate) async fn ask(router: &Router, request: Request<Body>) -> Answer {
+pub(crate) async fn send(router: &Router, request: Request<Body>) -> Answer {
     let response = router.clone().oneshot(request).await.unwrap();
     let (head, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
@@ -21,7 +21,7 @@ pub(crate) async fn ask(router: &Router, request: Request<Body>) -> Answer {
 
 pub(crate) async fn call(router: &Router, method: &str, path: &str) -> (u16, String) {
     let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-    let answer = ask(router, request).await;
+    let answer = send(router, request).await;
     (answer.status.as_u16(), answer.body)
 }
 

@@ -5,23 +5,23 @@ use std::collections::{HashMap, HashSet};
 use cloud_provider::{Error, Node};
 
 /// Number of passes after which an unanswered look-up is reported. A refused credential is reported at once.
-const PATIENCE: u32 = 3;
+const UNANSWERED_PASSES: u32 = 3;
 
 /// The reported causes and the number of unanswered look-ups, by Node UID.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct ReportedCauses {
     causes: HashMap<Box<str>, HashSet<&'static str>>,
     unanswered: HashMap<Box<str>, u32>,
 }
 
-impl Said {
+impl ReportedCauses {
     /// Returns `true` if this cause is not reported yet for this Node, and records the report.
-    pub(super) fn is_news(&mut self, node: &Node, cause: &'static str) -> bool {
+    pub(super) fn record_if_new(&mut self, node: &Node, cause: &'static str) -> bool {
         self.causes.entry(node.uid.clone()).or_default().insert(cause)
     }
 
     /// Removes the record of a report that failed, so that the next pass reports the cause.
-    pub(super) fn unsay(&mut self, node: &Node, cause: &'static str) {
+    pub(super) fn forget_report(&mut self, node: &Node, cause: &'static str) {
         if let Some(causes) = self.causes.get_mut(&node.uid) {
             causes.remove(cause);
         }
@@ -31,7 +31,7 @@ impl Said {
     pub(super) fn count_unanswered(&mut self, node: &Node, error: &Error) -> bool {
         let passes = self.unanswered.entry(node.uid.clone()).or_default();
         *passes += 1;
-        *passes >= PATIENCE || error.chain().any(Error::is_unauthorized)
+        *passes >= UNANSWERED_PASSES || error.chain().any(Error::is_unauthorized)
     }
 
     /// Keeps only the Nodes whose instance still seems not to exist, or that are still unanswered. Returns the UIDs of

@@ -1,4 +1,5 @@
-//! The story as data: the actions of each step, and the expected state of the Kubernetes API and the cloud after them.
+//! The scenario as data: the actions of each step, and the expected state of the Kubernetes API and the cloud after
+//! them.
 
 mod nodes;
 mod services;
@@ -7,9 +8,9 @@ use std::time::Duration;
 
 use super::expectation::Expectation;
 
-/// A step of the story.
+/// A step of the scenario.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(super) struct ScenarioStep {
     /// Name of the step, one word, for tables and programs.
     pub(super) name: &'static str,
     /// Title of the step, for people.
@@ -89,21 +90,21 @@ pub(super) fn name(number: usize) -> String {
 /// Prefix of the names of all machines and Nodes.
 pub(super) const PREFIX: &str = "worker-";
 
-/// Returns the story of `nodes` Nodes, at least five, and of `services` Services, at least three.
-pub(super) fn story(nodes: usize, services: usize) -> Vec<Step> {
+/// Returns the scenario of `nodes` Nodes, at least five, and of `services` Services, at least three.
+pub(super) fn scenario(nodes: usize, services: usize) -> Vec<ScenarioStep> {
     let Services { ports, .. } = &Services::new(services);
     let each = |count: usize| Duration::from_millis(20) * u32::try_from(count).unwrap_or(u32::MAX);
     let within = Duration::from_secs(60) + each(nodes) + each(services);
     let mut steps = nodes::joining(nodes);
     steps.push(services::exposed(ports, nodes));
-    steps.extend(nodes::trouble(nodes, ports));
+    steps.extend(nodes::failures(nodes, ports));
     steps.extend(services::changes(ports, nodes));
     steps.extend(services::crashes(ports, nodes));
     steps.iter_mut().for_each(|step| step.within = within);
     steps
 }
 
-/// The Services at the beginning of the story, by name and port.
+/// The Services at the beginning of the scenario, by name and port.
 struct Services {
     ports: Vec<(String, u16)>,
 }
@@ -114,7 +115,7 @@ impl Services {
     }
 }
 
-/// Returns names and ports of the Services at the beginning of the story.
+/// Returns names and ports of the Services at the beginning of the scenario.
 pub(super) fn services(count: usize) -> Vec<(String, u16)> {
     Services::new(count).ports
 }
@@ -124,9 +125,9 @@ fn service(number: usize) -> String {
     format!("web-{number}")
 }
 
-fn step(name: &'static str, title: &str, actions: &[Action], expectations: &[Expectation]) -> Step {
+fn step(name: &'static str, title: &str, actions: &[Action], expectations: &[Expectation]) -> ScenarioStep {
     let (actions, expectations) = (actions.to_vec(), expectations.to_vec());
-    Step { name, title: title.to_owned(), actions, expectations, within: Duration::ZERO }
+    ScenarioStep { name, title: title.to_owned(), actions, expectations, within: Duration::ZERO }
 }
 
 #[cfg(test)]
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     fn vanished(nodes: usize) -> Vec<String> {
-        let actions = story(nodes, 3).into_iter().flat_map(|step| step.actions);
+        let actions = scenario(nodes, 3).into_iter().flat_map(|step| step.actions);
         actions
             .filter_map(|action| if let Action::Vanish(names) = action { Some(names) } else { None })
             .flatten()
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn steps_have_names_of_their_own() {
-        let steps = story(5, 3);
+        let steps = scenario(5, 3);
         let names: std::collections::BTreeSet<_> = steps.iter().map(|step| step.name).collect();
         assert_eq!(names.len(), steps.len());
     }
@@ -164,7 +165,7 @@ mod tests {
     #[test]
     fn the_controllers_are_started_again_whenever_they_were_killed() {
         let mut running = false;
-        for action in story(5, 3).into_iter().flat_map(|step| step.actions) {
+        for action in scenario(5, 3).into_iter().flat_map(|step| step.actions) {
             match action {
                 Action::StartControllers => assert!(!std::mem::replace(&mut running, true), "started twice"),
                 Action::KillControllers => assert!(std::mem::replace(&mut running, false), "killed twice"),
@@ -175,16 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_under_way_is_no_part_of_the_steady_state() {
-        let steps = story(5, 3);
+    fn pending_work_is_no_part_of_the_steady_state() {
+        let steps = scenario(5, 3);
         let steady = steps.iter().position(|step| step.name == "steady").unwrap();
         assert_eq!(steps[steady - 1].actions, [Action::Settle]);
     }
 
     #[test]
     fn every_step_with_services_says_what_the_cloud_must_have() {
-        let steps = story(5, 3);
-        let judges_cloud = |step: &Step| {
+        let steps = scenario(5, 3);
+        let judges_cloud = |step: &ScenarioStep| {
             let judges =
                 |it: &Expectation| matches!(it, Expectation::Balanced { .. } | Expectation::Interrupted { .. });
             step.expectations.iter().any(judges)

@@ -12,7 +12,7 @@ const LONGEST: usize = 300;
 
 /// Returns the error without content that may be secret.
 #[must_use]
-pub fn discreet(error: kube::Error) -> kube::Error {
+pub fn redact(error: kube::Error) -> kube::Error {
     match error {
         kube::Error::Auth(error) => kube::Error::Auth(of_credential(error)),
         // Their text has the URL with user and password.
@@ -25,7 +25,7 @@ pub fn discreet(error: kube::Error) -> kube::Error {
         kube::Error::Service(error) => match error.downcast::<AuthError>() {
             Ok(error) => kube::Error::Auth(of_credential(*error)),
             Err(error) => match error.downcast::<kube::Error>() {
-                Ok(error) => discreet(*error),
+                Ok(error) => redact(*error),
                 Err(error) => kube::Error::Service(error),
             },
         },
@@ -37,7 +37,7 @@ fn of_credential(error: AuthError) -> AuthError {
     match error {
         AuthError::AuthExecRun { out, .. } => AuthError::AuthExec(ended(&out)),
         AuthError::AuthExecParse(error) => {
-            AuthError::AuthExec(format!("the plugin's answer is no ExecCredential{}", place(error.location())))
+            AuthError::AuthExec(format!("the plugin's answer is no ExecCredential{}", location_text(error.location())))
         }
         // The error may quote the content that could not be read.
         AuthError::ParseTokenKey(_) => AuthError::AuthExec("the token cannot be read".to_owned()),
@@ -46,14 +46,14 @@ fn of_credential(error: AuthError) -> AuthError {
 }
 
 fn ended(out: &Output) -> String {
-    let said = String::from_utf8_lossy(&out.stderr);
-    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let colon = if said.is_empty() { "" } else { ": " };
-    let said: String = said.chars().take(LONGEST).collect();
-    format!("the plugin ended with {}{colon}{said}", out.status)
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    let colon = if stderr.is_empty() { "" } else { ": " };
+    let stderr: String = stderr.chars().take(LONGEST).collect();
+    format!("the plugin ended with {}{colon}{stderr}", out.status)
 }
 
-fn place(location: Option<Location>) -> String {
+fn location_text(location: Option<Location>) -> String {
     location.map(|at| format!(" in line {}, column {}", at.line(), at.column())).unwrap_or_default()
 }
 
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_an_exec_plugin_that_fails_only_its_status_and_its_words_for_people_are_told() {
+    async fn error_of_a_failed_exec_plugin_has_only_its_status_and_stderr() {
         let table = [
             (
                 "echo s3cr3t-token; echo 'please\n log in' >&2; exit 3",
@@ -95,9 +95,9 @@ mod tests {
             };
             for error in [failing(script), wrapped, kube::Error::Service(Box::new(failing(script)))] {
                 assert!(error.to_string().contains("s3cr3t") || script == "exit 1", "the test is of use: {error}");
-                let error = discreet(error);
-                let said = format!("{} {error:?}", crate::api_error::api_error(&error));
-                assert!(said.contains(expected) && !said.contains("s3cr3t"), "{said}");
+                let error = redact(error);
+                let stderr = format!("{} {error:?}", crate::api_error::api_error(&error));
+                assert!(stderr.contains(expected) && !stderr.contains("s3cr3t"), "{stderr}");
             }
         }
     }

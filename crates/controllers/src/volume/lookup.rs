@@ -9,7 +9,7 @@ use futures::FutureExt;
 
 /// Returns the provider's answer, or an error if the provider panics or takes longer than `limit`. A provider that does
 /// not implement this call has no volumes.
-pub(super) async fn ask(
+pub(super) async fn look_up(
     provider: &dyn CloudProvider,
     volume: &PersistentVolume,
     limit: Duration,

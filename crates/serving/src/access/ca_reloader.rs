@@ -13,8 +13,8 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::AccessError;
-use super::authorities::{Authorities, Proxies};
-use super::bundle::Bundle;
+use super::ca_bundle::CaBundle;
+use super::client_cas::{ClientCas, Proxies};
 use super::lookup::{self, Found, LookupError};
 use crate::options::AuthenticationOptions;
 
@@ -22,10 +22,10 @@ use crate::options::AuthenticationOptions;
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Sources of the certificate authorities (files and ConfigMap) and their last content.
-pub(super) struct Follow {
+pub(super) struct CaReloader {
     options: AuthenticationOptions,
     client: Option<Client>,
-    authorities: Authorities,
+    client_cas: ClientCas,
     sources: Mutex<Sources>,
 }
 
@@ -34,21 +34,21 @@ struct Sources {
     proxy_file: Option<File>,
     /// Content of the ConfigMap when it was last read, to detect changes.
     found: Found,
-    found_clients: Option<Arc<Bundle>>,
+    found_clients: Option<Arc<CaBundle>>,
     found_proxies: Option<Proxies>,
 }
 
 struct File {
     path: PathBuf,
     pem: Vec<u8>,
-    bundle: Arc<Bundle>,
+    bundle: Arc<CaBundle>,
     refused: bool,
 }
 
 impl File {
     fn open(path: &Path) -> Result<Self, String> {
         let pem = std::fs::read(path).map_err(|error| error.to_string())?;
-        let bundle = Arc::new(Bundle::parse(&pem)?);
+        let bundle = Arc::new(CaBundle::parse(&pem)?);
         Ok(Self { path: path.to_owned(), pem, bundle, refused: false })
     }
 
@@ -76,11 +76,11 @@ impl File {
     }
 }
 
-impl Follow {
+impl CaReloader {
     pub(super) fn new(
         options: AuthenticationOptions,
         client: Option<Client>,
-        authorities: Authorities,
+        client_cas: ClientCas,
     ) -> Result<Self, AccessError> {
         let open = |path: &Option<PathBuf>, what, flag| match path {
             None => Ok(None),
@@ -102,13 +102,13 @@ impl Follow {
             found_clients: None,
             found_proxies: None,
         };
-        let follow = Self { options, client, authorities, sources: Mutex::new(sources) };
-        follow.publish(&follow.sources());
-        Ok(follow)
+        let ca_reloader = Self { options, client, client_cas, sources: Mutex::new(sources) };
+        ca_reloader.publish(&ca_reloader.sources());
+        Ok(ca_reloader)
     }
 
-    pub(super) fn authorities(&self) -> Authorities {
-        self.authorities.clone()
+    pub(super) fn client_cas(&self) -> ClientCas {
+        self.client_cas.clone()
     }
 
     /// Returns the client for the ConfigMap, unless the lookup is disabled or both of its parts are given as files.
@@ -236,9 +236,9 @@ impl Follow {
         if found == sources.found {
             return;
         }
-        let clients = found.client_ca.as_ref().map(|pem| Bundle::parse(pem.as_bytes()).map(Arc::new)).transpose();
+        let clients = found.client_ca.as_ref().map(|pem| CaBundle::parse(pem.as_bytes()).map(Arc::new)).transpose();
         let proxies = found.proxy.as_ref().map(|(pem, headers)| {
-            let bundle = Arc::new(Bundle::parse(pem.as_bytes())?);
+            let bundle = Arc::new(CaBundle::parse(pem.as_bytes())?);
             Ok::<_, String>(Proxies { bundle, headers: headers.clone() })
         });
         match (clients, proxies.transpose()) {
@@ -260,6 +260,6 @@ impl Follow {
             Some(bundle) => Some(Proxies { bundle, headers: self.options.request_header.clone() }),
             None => sources.found_proxies.clone(),
         };
-        self.authorities.set(clients, proxies);
+        self.client_cas.set(clients, proxies);
     }
 }
