@@ -31,7 +31,7 @@ pub struct LoadBalancerRequest<'a> {
     pub callbacks: &'a dyn SyncCallbacks,
 }
 
-/// The callbacks of a sync of one Service. The controller implements it: it writes events, annotations and addresses
+/// The callbacks of a sync of one Service. The controller implements them: it writes events, annotations and addresses
 /// for the provider, and lends out the worker permit while the provider waits.
 ///
 /// ```

@@ -106,7 +106,7 @@ impl NodeLifecycleController {
         let count = |written: bool| _ = failures.fetch_add(usize::from(!written), Ordering::Relaxed);
         parallel_for(untaint, CONCURRENT_WRITES, shutdown, |node| async move { count(self.untaint(&node).await) })
             .await;
-        let answers = self.look_up_nodes(&to_look_up, Want::EXISTENCE.and_shutdown().fresh()).await;
+        let answers = self.look_up_nodes(&to_look_up, LookupRequest::EXISTENCE.and_shutdown().fresh()).await;
         let (mut gone, mut taint, mut seen, mut unanswered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (node, answer) in to_look_up.into_iter().zip(answers) {
             if matches!(answer, Ok(InstanceState::Present { .. })) {
@@ -148,7 +148,7 @@ impl NodeLifecycleController {
     }
 
     /// Returns the cloud's answers about Nodes, read now (LIFE-23).
-    async fn look_up_nodes(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
+    async fn look_up_nodes(&self, nodes: &[Arc<Node>], want: LookupRequest) -> Vec<Result<InstanceState>> {
         look_up(&*self.context.provider, nodes, want, "instances interface not supported in the cloud provider").await
     }
 
@@ -178,9 +178,9 @@ impl NodeLifecycleController {
         // Witnesses are read before and after the suspects. If the credential becomes valid in between, a witness that
         // answers late would otherwise confirm absences that another project reported. Suspects that are read after a
         // witness was found are read with the credential that found it.
-        let before = self.look_up_nodes(&witnesses, Want::EXISTENCE.fresh()).await;
+        let before = self.look_up_nodes(&witnesses, LookupRequest::EXISTENCE.fresh()).await;
         let all: Vec<Arc<Node>> = candidates.iter().chain(&witnesses).cloned().collect();
-        let mut answers = self.look_up_nodes(&all, Want::EXISTENCE.fresh()).await;
+        let mut answers = self.look_up_nodes(&all, LookupRequest::EXISTENCE.fresh()).await;
         let witness_read =
             WitnessRead::of(&answers.split_off(candidates.len()), &answers).discard_unless_found_before(&before);
         let mut confirmed = Vec::new();

@@ -114,8 +114,8 @@ impl Cloud {
         nodes: &[Arc<Node>],
         callbacks: &dyn SyncCallbacks,
     ) -> Result<Option<LoadBalancerStatus>> {
-        let (request, start) = (self.request(service, nodes, observer), Instant::now());
-        let result = self.call(CallKind::Change, observer, |it| it.ensure(request)).await;
+        let (request, start) = (self.request(service, nodes, callbacks), Instant::now());
+        let result = self.call(CallKind::Change, callbacks, |it| it.ensure(request)).await;
         self.metrics.ensured(start.elapsed(), result.is_ok());
         result
     }
@@ -126,13 +126,13 @@ impl Cloud {
         nodes: &[Arc<Node>],
         callbacks: &dyn SyncCallbacks,
     ) -> Result<()> {
-        let request = self.request(service, nodes, observer);
-        self.call(CallKind::Change, observer, |it| it.update_targets(request)).await
+        let request = self.request(service, nodes, callbacks);
+        self.call(CallKind::Change, callbacks, |it| it.update_targets(request)).await
     }
 
-    pub(super) async fn delete(&self, service: &Service, observer: &dyn SyncObserver) -> Result<()> {
-        let (request, start) = (self.request(service, &[], observer), Instant::now());
-        let result = self.call(CallKind::Change, observer, |it| it.delete(request)).await;
+    pub(super) async fn delete(&self, service: &Service, callbacks: &dyn SyncCallbacks) -> Result<()> {
+        let (request, start) = (self.request(service, &[], callbacks), Instant::now());
+        let result = self.call(CallKind::Change, callbacks, |it| it.delete(request)).await;
         self.metrics.deleted(start.elapsed(), result.is_ok());
         result
     }
@@ -155,7 +155,7 @@ impl Cloud {
     async fn call<'a, T>(
         &'a self,
         kind: CallKind,
-        observer: &dyn SyncObserver,
+        callbacks: &dyn SyncCallbacks,
         call: impl FnOnce(&'a dyn LoadBalancers) -> BoxFuture<'a, Result<T>>,
     ) -> Result<T> {
         let provider = self.provider.name();

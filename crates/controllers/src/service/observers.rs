@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cloud_provider::names::ANNOTATION_LOAD_BALANCER_ID;
-use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Plan, Result, Service, SyncObserver, async_trait};
+use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Plan, Result, Service, SyncCallbacks, async_trait};
 use runtime::worker_permit::WorkerPermit;
 
 use crate::service::controller::ServiceController;
@@ -16,14 +16,14 @@ use crate::service::patch::{self, Annotations};
 pub(super) struct PermitObserver<'a>(pub(super) &'a WorkerPermit);
 
 #[async_trait]
-impl SyncObserver for PermitObserver<'_> {
-    fn planned(&self, _plan: &Plan) {}
+impl SyncCallbacks for PermitObserver<'_> {
+    fn on_plan(&self, _plan: &Plan) {}
 
-    fn waits(&self) {
+    fn release_permit(&self) {
         self.0.release();
     }
 
-    async fn goes_on(&self) {
+    async fn reacquire_permit(&self) {
         self.0.reacquire().await;
     }
 }
@@ -50,12 +50,12 @@ impl SyncCallbacks for Changes<'_> {
         self.any.fetch_or(!plan.is_empty(), Ordering::Relaxed);
     }
 
-    fn waits(&self) {
-        self.permit.waits();
+    fn release_permit(&self) {
+        self.permit.release_permit();
     }
 
-    async fn goes_on(&self) {
-        self.permit.goes_on().await;
+    async fn reacquire_permit(&self) {
+        self.permit.reacquire_permit().await;
     }
 }
 
@@ -134,8 +134,8 @@ impl<'a> EnsureEvents<'a> {
 }
 
 #[async_trait]
-impl SyncObserver for EnsureEvents<'_> {
-    fn planned(&self, plan: &Plan) {
+impl SyncCallbacks for EnsureEvents<'_> {
+    fn on_plan(&self, plan: &Plan) {
         if self.is_quiet && !plan.is_empty() {
             self.begin();
         }
@@ -157,11 +157,11 @@ impl SyncObserver for EnsureEvents<'_> {
         Ok(())
     }
 
-    fn waits(&self) {
-        self.permit.waits();
+    fn release_permit(&self) {
+        self.permit.release_permit();
     }
 
-    async fn goes_on(&self) {
-        self.permit.goes_on().await;
+    async fn reacquire_permit(&self) {
+        self.permit.reacquire_permit().await;
     }
 }
