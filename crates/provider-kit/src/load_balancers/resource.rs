@@ -209,7 +209,7 @@ pub fn filled<R: Resource + DeserializeOwned + Default>(annotations: &mut Annota
 
 impl Attributes {
     /// Returns the desired state of one resource. A field that is `null` or not serialized makes no statement, unless
-    /// it [removes](Field::null_removes); observed fields are left out.
+    /// it [clears](Field::null_removes); observed fields are left out.
     ///
     /// # Errors
     /// *Other*, if the resource does not serialize to a JSON object.

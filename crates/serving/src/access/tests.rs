@@ -90,8 +90,8 @@ impl Harness {
 
     fn with(api: ApiServer, authentication: AuthenticationOptions, reviewers: Reviewers) -> Self {
         let metrics = Arc::new(RecordedMetrics::default());
-        let metrics = Arc::clone(&metrics) as Arc<dyn AccessMetrics>;
-        let access = Access::new(authentication, AuthorizationOptions::default(), reviewers, metrics).unwrap();
+        let recorder = Arc::clone(&metrics) as Arc<dyn AccessMetrics>;
+        let access = Access::new(authentication, AuthorizationOptions::default(), reviewers, recorder).unwrap();
         let echo = any(|request: Request<Body>| async move {
             let user = request.extensions().get::<User>().cloned().unwrap_or_default();
             let headers: Vec<_> = request.headers().keys().map(ToString::to_string).collect();

@@ -74,7 +74,7 @@ impl Tokens {
         let question = || Some(self.pending_reviews.permit(token.len())?.hold(self.question(token)));
         let review = self.answers.review(code, question, move |answer| answer.is_ok().then_some(ttl));
         let gone = || Err(Arc::from("the TokenReview was given up"));
-        let (status, answer) = match asked {
+        let (status, answer) = match review {
             CachedReview::Cached(answer) => (TokenCache::Hit, answer),
             CachedReview::Full => {
                 self.metrics.limited(Limit::Reviews);

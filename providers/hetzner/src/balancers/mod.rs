@@ -33,7 +33,7 @@ use provider_kit::transport::{Call, Priority};
 use self::catalogue::{BalancerType, Catalogue};
 use self::spec::{Certificates, ServiceSpec};
 use self::targets::Dedicated;
-use self::wanted::Facts;
+use self::desired::Facts;
 use self::wire::{LEGACY_OWNER_LABEL, LOCATION, LoadBalancer, NETWORK_ZONE, POOL};
 use crate::annotations::{self as key, DEFAULT_TYPE};
 use crate::api::Api;

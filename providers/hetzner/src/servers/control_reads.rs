@@ -75,7 +75,7 @@ fn has_absences<M>(answers: &[cloud_provider::Result<Found<M>>]) -> bool {
 }
 
 /// Turns absences into errors.
-fn deny<M>(answers: &mut [cloud_provider::Result<Found<M>>], why: &str) {
+fn turn_absences_into_errors<M>(answers: &mut [cloud_provider::Result<Found<M>>], why: &str) {
     for answer in answers {
         if let Ok(Found::Gone(gone)) = answer {
             let text = format!(

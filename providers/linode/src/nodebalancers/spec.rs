@@ -84,9 +84,9 @@ struct Defaults {
 /// Warns of unknown annotations. `port-<number>` has no declaration.
 fn warn_of_unknown(service: &Service, annotations: &mut Annotations<'_>) {
     let of_port = format!("{}port-", key::PREFIX);
-    let annotations = service.metadata.annotations.iter().flatten().filter(|(key, _)| !key.starts_with(&of_port));
+    let known = service.metadata.annotations.iter().flatten().filter(|(key, _)| !key.starts_with(&of_port));
     let mut view = Service::default();
-    view.metadata.annotations = Some(annotations.map(|(key, value)| (key.clone(), value.clone())).collect());
+    view.metadata.annotations = Some(known.map(|(key, value)| (key.clone(), value.clone())).collect());
     let mut declared = Annotations::of(&view);
     declared.unknown(key::PREFIX, key::ALL);
     declared.warnings().iter().for_each(|warning| annotations.warning(warning));

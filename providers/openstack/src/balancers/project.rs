@@ -108,7 +108,7 @@ impl Project {
 pub(super) fn polling(steps: u32) -> Polling {
     let pauses = steps - u32::from(steps > 1);
     let limit = (0..pauses).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>().min(MAX_WAIT).floor();
-    let (first, longest) = (Duration::from_millis(500), Duration::from_secs(20));
+    let (first, max_interval) = (Duration::from_millis(500), Duration::from_secs(20));
     Polling { first, growth: 1.2, max_interval, timeout: Duration::from_secs_f64(limit), ..Polling::default() }
 }
 
