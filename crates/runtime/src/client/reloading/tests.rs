@@ -195,7 +195,7 @@ async fn trouble_is_said_once_and_so_is_its_end() {
     harness.write_file("token", "first");
     let reloading_client = harness.reloading_client().await;
     for (text, expected_text) in
-        [("first", ""), ("", "is empty"), ("", "StillUnusable"), ("first", ""), ("", "is empty"), ("second", "InUse")]
+        [("first", ""), ("", "is empty"), ("", "StillUnusable"), ("first", ""), ("", "is empty"), ("second", "Reloaded")]
     {
         harness.write_file("token", text);
         let result = reloading_client.reload_if_changed(reloading_client.cause(&mut Hashes::default())).await;
