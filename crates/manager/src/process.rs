@@ -161,7 +161,7 @@ impl Process {
             None => None,
             Some(listener) => {
                 let access = endpoints::access(&configuration, &settings, stop).await?;
-                ports.secure = Some(listener.with_client_authorities(access.authorities()));
+                ports.secure = Some(listener.with_client_cas(access.client_cas()));
                 Some(access)
             }
         };
@@ -358,7 +358,7 @@ async fn initialise_provider(
 
 /// Keeps the authentication of callers up to date.
 async fn follow_access(access: Access, over: CancellationToken) {
-    restarting("access", &over, || access.clone().follow(over.clone())).await;
+    restarting("access", &over, || access.clone().reload_cas(over.clone())).await;
 }
 
 /// Probes the API server while no other request is answered.

@@ -69,7 +69,7 @@ impl ControllerBuilder {
         let ControllerParts { context, pulse, events, sender } = self.parts(NODE_CONTROLLER).await?;
         let (nodes, provider) = (self.caches.nodes.clone(), Arc::clone(&self.provider));
         if provider.instances().is_some() {
-            self.settings.metrics.count_nodes(nodes, move |node| provider.owns(node));
+            self.settings.metrics.count_nodes(nodes, move |node| provider.owns_node(node));
         }
         let controller = NodeController::new(context, &self.settings.options, events, self.settings.metrics.nodes());
         let Some(controller) = supported(NODE_CONTROLLER, controller) else { return Ok(None) };

@@ -20,7 +20,7 @@ use cloud_provider::{Caches, Cluster, Error, Ownership, Result, Service};
 use super::cloud::Adoption;
 #[cfg(doc)]
 use super::cloud::LoadBalancerCloud;
-use super::model::{Actual, OwnerTags, Shared, State};
+use super::model::{ObservedLoadBalancer, OwnerTags, Shared, State};
 use super::naming::Naming;
 use crate::annotations::Parsed;
 
@@ -68,13 +68,13 @@ impl<'a> Identity<'a> {
     }
 
     /// Returns whether this is the load balancer that the Service requests by its ID; `None` if it requests none.
-    fn asks_for(&self, actual: &Actual) -> Option<bool> {
+    fn requests(&self, actual: &ObservedLoadBalancer) -> Option<bool> {
         let id = actual.id.split('/').next();
         self.requested_id.as_deref().map(|requested| Some(requested) == id)
     }
 
     /// Returns `true` if the Service shows an address of the load balancer.
-    fn shows(&self, actual: &Actual) -> bool {
+    fn shows(&self, actual: &ObservedLoadBalancer) -> bool {
         let mut addresses = actual.ingress.iter().filter_map(|ingress| ingress.ip.as_ref());
         addresses.any(|address| self.published_addresses.contains(address))
     }
@@ -122,9 +122,9 @@ fn leaves(service: &Service) -> bool {
 #[derive(Debug)]
 enum Claim {
     /// The owner tags name the Service.
-    Marked,
+    Tagged,
     /// No owner tags, but the legacy owner tag names the Service.
-    Signed,
+    LegacyTagged,
     /// The owner tags name a deleted Service of this cluster, and the name fits: free to be adopted.
     Orphaned,
     /// No owner, the name fits, and the provider adopts such load balancers.
@@ -135,7 +135,7 @@ enum Claim {
 
 /// The load balancers that were found, sorted by their relation to the Service.
 #[derive(Default)]
-pub(super) struct Sorted {
+pub(super) struct OwnershipResult {
     /// The Service's own, load balancers of the requested kind first. The first of these is the one that counts.
     pub(super) ours: Vec<Shared>,
     /// The number of own load balancers of another kind.
@@ -147,7 +147,7 @@ pub(super) struct Sorted {
     /// The error for a load balancer under our name that cannot be used.
     pub(super) refusal: Option<Error>,
     /// The requested load balancer, if the Service does not own it yet; or the error if it cannot have it.
-    pub(super) asked: Option<Result<Shared>>,
+    pub(super) requested: Option<Result<Shared>>,
     /// The result of the search for the requested load balancer.
     choice: Choice,
 }
@@ -162,46 +162,46 @@ enum Choice {
     Found,
 }
 
-impl Sorted {
+impl OwnershipResult {
     pub(super) fn new(found: Vec<Shared>, identity: &Identity<'_>, others: &Others<'_>) -> Self {
-        let mut sorted = Self::default();
+        let mut result = Self::default();
         for actual in found {
-            let is_asked_for = identity.asks_for(&actual);
-            sorted.choice = match is_asked_for {
+            let is_requested = identity.requests(&actual);
+            result.choice = match is_requested {
                 Some(true) => Choice::Found,
-                Some(false) if sorted.choice == Choice::Unsaid => Choice::Elsewhere,
-                _ => sorted.choice,
+                Some(false) if result.choice == Choice::Unsaid => Choice::Elsewhere,
+                _ => result.choice,
             };
             match claim(&actual, identity, others) {
-                Claim::Marked | Claim::Signed => sorted.ours.push(actual),
+                Claim::Tagged | Claim::LegacyTagged => result.ours.push(actual),
                 // A load balancer of another kind has a name of its own, and is never what a Service gets.
-                _ if actual.kind != identity.kind && is_asked_for != Some(true) => {}
-                Claim::Orphaned | Claim::Named if is_asked_for == Some(true) => sorted.asked = Some(Ok(actual)),
-                Claim::Foreign(err) if is_asked_for == Some(true) => sorted.asked = Some(Err(err)),
-                Claim::Orphaned => sorted.orphaned = Some(actual),
-                Claim::Named => sorted.named = Some(actual),
-                Claim::Foreign(err) => sorted.refusal = Some(err),
+                _ if actual.kind != identity.kind && is_requested != Some(true) => {}
+                Claim::Orphaned | Claim::Named if is_requested == Some(true) => result.requested = Some(Ok(actual)),
+                Claim::Foreign(err) if is_requested == Some(true) => result.requested = Some(Err(err)),
+                Claim::Orphaned => result.orphaned = Some(actual),
+                Claim::Named => result.named = Some(actual),
+                Claim::Foreign(err) => result.refusal = Some(err),
             }
         }
-        let is_shown = |actual: &Actual| identity.shows(actual);
-        let is_asked_for = |actual: &Actual| identity.asks_for(actual) == Some(true);
-        if sorted.choice == Choice::Found {
+        let is_shown = |actual: &ObservedLoadBalancer| identity.shows(actual);
+        let is_requested = |actual: &ObservedLoadBalancer| identity.requests(actual) == Some(true);
+        if result.choice == Choice::Found {
             // Another cluster may have a Service with the same legacy owner tag: this Service owns the ones whose
             // address it shows.
-            sorted.ours.retain(|it| it.owner_tags != OwnerTags::default() || is_asked_for(it) || is_shown(it));
+            result.ours.retain(|it| it.owner_tags != OwnerTags::default() || is_requested(it) || is_shown(it));
         }
         // Of two, the requested one comes first; else the one whose address users know.
-        sorted.ours.sort_by_cached_key(|actual| {
+        result.ours.sort_by_cached_key(|actual| {
             (
                 actual.kind != identity.kind,
-                !is_asked_for(actual),
+                !is_requested(actual),
                 !is_shown(actual),
-                actual.tree.as_ref().is_none_or(|tree| tree.balancer_attributes().is_none()),
+                actual.graph.as_ref().is_none_or(|graph| graph.balancer_attributes().is_none()),
                 actual.id.clone(),
             )
         });
-        sorted.of_other_kinds = sorted.ours.iter().filter(|actual| actual.kind != identity.kind).count();
-        sorted
+        result.of_other_kinds = result.ours.iter().filter(|actual| actual.kind != identity.kind).count();
+        result
     }
 
     /// Returns the Service's own load balancers of the kind that it requests.
@@ -216,7 +216,7 @@ impl Sorted {
 
     /// Returns the Service's own load balancers except for the one that counts.
     pub(super) fn surplus(&self) -> &[Shared] {
-        let counts = usize::from(self.asked.is_none() && !self.of_its_kind().is_empty());
+        let counts = usize::from(self.requested.is_none() && !self.of_its_kind().is_empty());
         self.ours.get(counts..).unwrap_or_default()
     }
 
@@ -227,8 +227,8 @@ impl Sorted {
 
     /// Returns `true` if a certain read is needed before any change: the requested load balancer was not seen, or
     /// another Service may own it by now.
-    pub(super) fn is_vague(&self) -> bool {
-        self.choice == Choice::Elsewhere || self.asked.is_some() || self.is_only_named()
+    pub(super) fn needs_certain_read(&self) -> bool {
+        self.choice == Choice::Elsewhere || self.requested.is_some() || self.is_only_named()
     }
 
     /// Checks that surplus load balancers may be deleted: only those that carry owner tags. Of two that carry only the
@@ -237,8 +237,8 @@ impl Sorted {
         if self.choice == Choice::Found {
             return Ok(());
         }
-        let unmarked = self.of_its_kind().iter().skip(1).find(|it| it.owner_tags == OwnerTags::default());
-        match (self.of_its_kind().first(), unmarked) {
+        let untagged = self.of_its_kind().iter().skip(1).find(|it| it.owner_tags == OwnerTags::default());
+        match (self.of_its_kind().first(), untagged) {
             (Some(first), Some(other)) => Err(Error::invalid(format!(
                 "{} and {} both carry the legacy owner tag of this Service; remove it from one of them, or delete that one",
                 first.place(),
@@ -251,13 +251,13 @@ impl Sorted {
     /// Returns `true` if no load balancer was found at all.
     pub(super) fn is_empty(&self) -> bool {
         let has_none = self.ours.is_empty() && self.orphaned.is_none() && self.named.is_none();
-        has_none && self.asked.is_none() && self.refusal.is_none()
+        has_none && self.requested.is_none() && self.refusal.is_none()
     }
 
     /// Returns the load balancer that is to be adopted.
     pub(super) fn to_take_over(&self) -> Option<&Shared> {
-        if let Some(Ok(asked)) = &self.asked {
-            return Some(asked);
+        if let Some(Ok(requested)) = &self.requested {
+            return Some(requested);
         }
         self.orphaned.as_ref().or(self.named.as_ref()).filter(|_| self.of_its_kind().is_empty())
     }
@@ -269,8 +269,8 @@ impl Sorted {
 
     /// Returns the load balancer that the desired state is applied to.
     pub(super) fn for_changes(&self) -> Result<Option<&Shared>> {
-        if let Some(asked) = &self.asked {
-            return asked.as_ref().map(Some).map_err(Clone::clone);
+        if let Some(requested) = &self.requested {
+            return requested.as_ref().map(Some).map_err(Clone::clone);
         }
         self.check_surplus()?;
         let found = self.of_its_kind().first().or(self.orphaned.as_ref()).or(self.named.as_ref());
@@ -288,10 +288,10 @@ pub(super) struct Others<'a> {
     /// Returns the legacy owner tag of a Service.
     pub(super) legacy_owner: &'a (dyn Fn(&Service) -> Option<String> + Sync),
     /// Decides if the provider adopts a load balancer without an owner.
-    pub(super) adopts: &'a (dyn Fn(&Actual) -> Adoption + Sync),
+    pub(super) adopts: &'a (dyn Fn(&ObservedLoadBalancer) -> Adoption + Sync),
 }
 
-fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim {
+fn claim(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others<'_>) -> Claim {
     let cluster = identity.cluster;
     let refused = |whose: &str, what_to_do: &str| {
         let text = format!("{} {whose}; it is left alone. {what_to_do}", actual.place());
@@ -304,17 +304,19 @@ fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim
         )
     };
     let is_for_this_service = actual.owner_tags.service.as_deref() == Some(identity.uid());
-    let signed = |services: &[Arc<Service>]| owner_by_sign(actual, identity, others, services);
+    let has_legacy_tag = |services: &[Arc<Service>]| owner_by_legacy_tag(actual, identity, others, services);
     match (actual.owner_tags.cluster.as_deref(), actual.owner_tags.service.as_deref()) {
-        (None, None) if actual.legacy_owner.is_some() && actual.legacy_owner == identity.legacy_owner => Claim::Signed,
-        (None, None) => match signed(&others.services()) {
+        (None, None) if actual.legacy_owner.is_some() && actual.legacy_owner == identity.legacy_owner => {
+            Claim::LegacyTagged
+        }
+        (None, None) => match has_legacy_tag(&others.services()) {
             Owner::Alive(name) => belongs_to(&name),
             owner @ (Owner::Gone | Owner::Unknown) => {
                 let adoption = match actual.name == identity.name {
                     true => (others.adopts)(actual),
-                    false => Adoption::Refused,
+                    false => Adoption::Refuse,
                 };
-                if adoption == Adoption::Adopted && matches!(owner, Owner::Gone) {
+                if adoption == Adoption::Adopt && matches!(owner, Owner::Gone) {
                     return Claim::Named;
                 }
                 let owner_tags = format!(
@@ -325,8 +327,8 @@ fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim
                     identity.uid()
                 );
                 let hint = match adoption {
-                    Adoption::RefusedUnless(hint) => format!(", {hint}"),
-                    Adoption::Adopted | Adoption::Refused => String::new(),
+                    Adoption::RefuseUnless(hint) => format!(", {hint}"),
+                    Adoption::Adopt | Adoption::Refuse => String::new(),
                 };
                 refused(
                     "carries no owner tags of this cluster",
@@ -336,20 +338,23 @@ fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim
         },
         // The tags were written before the cluster's ID could be read, or while it cannot be read: a Service's UID is
         // unique.
-        (Some(mark), _) if is_for_this_service && (mark == cluster.name || cluster.id.is_none()) => Claim::Marked,
-        (Some(mark), _) if mark != OwnerTags::cluster(cluster) => refused(
-            &format!("carries the owner tags of another cluster, {mark:?}"),
+        (Some(tag), _) if is_for_this_service && (tag == cluster.name || cluster.id.is_none()) => Claim::Tagged,
+        (Some(tag), _) if tag != OwnerTags::cluster(cluster) => refused(
+            &format!("carries the owner tags of another cluster, {tag:?}"),
             "Delete it there, remove its owner tags if that cluster no longer exists, or give this Service another name \
              for its load balancer",
         ),
-        (_, Some(_)) if is_for_this_service => Claim::Marked,
+        (_, Some(_)) if is_for_this_service => Claim::Tagged,
         (_, None) => refused("carries the owner tags of this cluster, but of no Service", "Rename or delete it"),
-        (mark, Some(other)) => {
+        (tag, Some(other)) => {
             let services = others.services();
-            match (owner(identity, &services, |it| it.metadata.uid.as_deref() == Some(other)), signed(&services)) {
+            match (
+                owner(identity, &services, |it| it.metadata.uid.as_deref() == Some(other)),
+                has_legacy_tag(&services),
+            ) {
                 (Owner::Alive(name), _) | (_, Owner::Alive(name)) => belongs_to(&name),
                 // Two clusters may have the same name; only an ID proves that the deleted Service was this cluster's.
-                (Owner::Gone, _) if cluster.id.is_some() && mark == cluster.id.as_deref() => Claim::Orphaned,
+                (Owner::Gone, _) if cluster.id.is_some() && tag == cluster.id.as_deref() => Claim::Orphaned,
                 _ => refused(
                     &format!(
                         "carries the owner tags of another Service of this cluster, or of one with its name, with UID {other}"
@@ -362,9 +367,9 @@ fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim
 }
 
 /// Returns who owns a load balancer, seen from a Service.
-pub(super) fn ownership(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Ownership {
+pub(super) fn ownership(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others<'_>) -> Ownership {
     match claim(actual, identity, others) {
-        Claim::Marked | Claim::Signed => Ownership::Own,
+        Claim::Tagged | Claim::LegacyTagged => Ownership::Own,
         Claim::Orphaned | Claim::Named => Ownership::Free,
         Claim::Foreign(refusal) => Ownership::Foreign(refusal.to_string()),
     }
@@ -383,7 +388,12 @@ enum Owner {
 }
 
 /// Returns the other Service that the legacy owner tag names.
-fn owner_by_sign(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>, services: &[Arc<Service>]) -> Owner {
+fn owner_by_legacy_tag(
+    actual: &ObservedLoadBalancer,
+    identity: &Identity<'_>,
+    others: &Others<'_>,
+    services: &[Arc<Service>],
+) -> Owner {
     let is_ours = actual.legacy_owner == identity.legacy_owner;
     owner(identity, services, |it| {
         !is_ours && actual.legacy_owner.is_some() && (others.legacy_owner)(it) == actual.legacy_owner
@@ -401,7 +411,11 @@ fn owner(identity: &Identity<'_>, services: &[Arc<Service>], is_it: impl Fn(&Ser
 
 /// Returns `true` if the load balancer has failed and all Services that share it are leaving: then it is deleted as a
 /// whole.
-pub(super) fn is_left_by_all(actual: &Actual, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> bool {
+pub(super) fn is_left_by_all(
+    actual: &ObservedLoadBalancer,
+    identity: &Identity<'_>,
+    caches: Option<&dyn Caches>,
+) -> bool {
     let all_go = |all: &Vec<OwnerTags>| all.iter().all(|owner_tags| is_going(owner_tags, identity, caches));
     matches!(actual.state, State::Failed(_)) && actual.sharers.as_ref().is_some_and(all_go)
 }
@@ -419,7 +433,7 @@ fn is_going(owner_tags: &OwnerTags, identity: &Identity<'_>, caches: Option<&dyn
 
 pub(super) fn full_name(service: &Service) -> String {
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
-    format!("{}/{}", part(&service.metadata.namespace), part(&service.metadata.name))
+    format!("{}/{}", resource(&service.metadata.namespace), resource(&service.metadata.name))
 }
 
 /// Returns the name of the Service with this UID, if it exists.
@@ -485,12 +499,12 @@ mod tests {
     fn decide(case: &Case) -> Claim {
         let id = case.cluster_has_id.then(|| "c1".to_owned());
         let (us, cluster) = (service("us"), Cluster { name: "kubernetes".into(), id });
-        let legacy_owner = |service: &Service| service.metadata.uid.as_ref().map(|uid| format!("sign of {uid}"));
-        let (name, sign_of_us) = ("ours".to_owned(), legacy_owner(&us));
+        let legacy_owner = |service: &Service| service.metadata.uid.as_ref().map(|uid| format!("tag of {uid}"));
+        let (name, legacy_owner_of_us) = ("ours".to_owned(), legacy_owner(&us));
         let naming = Naming {
             name,
             former_names: vec!["other".into()],
-            legacy_owner: sign_of_us,
+            legacy_owner: legacy_owner_of_us,
             writes_legacy_owner: true,
             ..Naming::default()
         };
@@ -499,13 +513,13 @@ mod tests {
         let known = Known(known.into_iter().map(Arc::new).collect());
         let owner_tags =
             OwnerTags { cluster: case.cluster.map(str::to_owned), service: case.service.map(str::to_owned) };
-        let sign_on_it = case.legacy_owner.map(|uid| format!("sign of {uid}"));
-        let actual = Actual {
+        let legacy_owner_of_it = case.legacy_owner.map(|uid| format!("tag of {uid}"));
+        let actual = ObservedLoadBalancer {
             id: "lb".into(),
             name: case.name.into(),
             owner_tags,
-            legacy_owner: sign_on_it,
-            ..Actual::default()
+            legacy_owner: legacy_owner_of_it,
+            ..ObservedLoadBalancer::default()
         };
         claim(
             &actual,
@@ -513,7 +527,7 @@ mod tests {
             &Others {
                 caches: Some(&known),
                 legacy_owner: &legacy_owner,
-                adopts: &|_| if case.adopts { Adoption::Adopted } else { Adoption::Refused },
+                adopts: &|_| if case.adopts { Adoption::Adopt } else { Adoption::Refuse },
             },
         )
     }
@@ -525,10 +539,10 @@ mod tests {
             let claim = decide(&case);
             let is_free = case.cluster.is_none() && case.service.is_none();
             let lives = |uid: Option<&str>| uid == Some("live") && case.knows_us;
-            let our_mark = if case.cluster_has_id { "c1" } else { "kubernetes" };
+            let our_tag = if case.cluster_has_id { "c1" } else { "kubernetes" };
             let is_ours = case.service == Some("us")
-                && case.cluster.is_none_or(|mark| mark == our_mark || mark == "kubernetes" || !case.cluster_has_id);
-            let signed = is_free && case.legacy_owner == Some("us");
+                && case.cluster.is_none_or(|tag| tag == our_tag || tag == "kubernetes" || !case.cluster_has_id);
+            let has_legacy_tag = is_free && case.legacy_owner == Some("us");
             let orphaned = case.cluster == Some("c1")
                 && case.cluster_has_id
                 && case.knows_us
@@ -540,16 +554,16 @@ mod tests {
                 && case.name == "ours"
                 && case.legacy_owner != Some("us")
                 && !lives(case.legacy_owner);
-            let expected = match (is_ours, signed, orphaned, named) {
-                (true, ..) => "Marked",
-                (_, true, ..) => "Signed",
+            let expected = match (is_ours, has_legacy_tag, orphaned, named) {
+                (true, ..) => "Tagged",
+                (_, true, ..) => "LegacyTagged",
                 (_, _, true, _) => "Orphaned",
                 (.., true) => "Named",
                 _ => "Foreign",
             };
             let got = format!("{claim:?}");
             assert!(got.starts_with(expected), "{case:?}: {got}");
-            let is_another_clusters = case.cluster.is_some_and(|mark| mark != our_mark);
+            let is_another_clusters = case.cluster.is_some_and(|tag| tag != our_tag);
             if let Claim::Foreign(err) = claim
                 && !is_another_clusters
                 && (lives(case.service) || (is_free && lives(case.legacy_owner)))
@@ -565,14 +579,24 @@ mod tests {
         let naming = Naming { name: "ours".into(), ..Naming::default() };
         let identity = Identity::new(&cluster, &us, naming);
         let known = Known(vec![Arc::new(us.clone())]);
-        let others = Others { caches: Some(&known), legacy_owner: &|_| None, adopts: &|_| Adoption::Adopted };
-        let named = || Arc::new(Actual { id: "named".into(), name: "ours".into(), ..Actual::default() });
-        let sorted = Sorted::new(vec![named(), named()], &identity, &others);
-        assert!(sorted.ours.is_empty() && sorted.surplus().is_empty() && sorted.is_only_named());
-        assert_eq!(sorted.for_changes().unwrap().unwrap().id, "named");
-        let marked = Actual { id: "marked".into(), owner_tags: identity.owner_tags(), ..Actual::default() };
-        let sorted = Sorted::new(vec![named(), marked.into(), named()], &identity, &others);
-        assert_eq!((sorted.ours.len(), sorted.surplus().len(), sorted.to_take_over().is_some()), (1, 0, false));
-        assert_eq!(sorted.for_changes().unwrap().unwrap().id, "marked");
+        let others = Others { caches: Some(&known), legacy_owner: &|_| None, adopts: &|_| Adoption::Adopt };
+        let named = || {
+            Arc::new(ObservedLoadBalancer {
+                id: "named".into(),
+                name: "ours".into(),
+                ..ObservedLoadBalancer::default()
+            })
+        };
+        let result = OwnershipResult::new(vec![named(), named()], &identity, &others);
+        assert!(result.ours.is_empty() && result.surplus().is_empty() && result.is_only_named());
+        assert_eq!(result.for_changes().unwrap().unwrap().id, "named");
+        let tagged = ObservedLoadBalancer {
+            id: "tagged".into(),
+            owner_tags: identity.owner_tags(),
+            ..ObservedLoadBalancer::default()
+        };
+        let result = OwnershipResult::new(vec![named(), tagged.into(), named()], &identity, &others);
+        assert_eq!((result.ours.len(), result.surplus().len(), result.to_take_over().is_some()), (1, 0, false));
+        assert_eq!(result.for_changes().unwrap().unwrap().id, "tagged");
     }
 }

@@ -57,7 +57,8 @@ fn object(report: &OrphanReport, Orphan { resource, state }: &Orphan) -> Value {
         Owner::Service(uid) => json!({"kind": "Service", "uid": uid, "name": resource.owner_name}),
         Owner::PodCidr(cidr) => json!({"kind": "Node", "podCIDR": cidr}),
     };
-    let (name, id) = resource.shown_as.as_ref().map_or((&resource.name, &resource.id), |(name, id)| (name, id));
+    let (name, id) =
+        resource.cloud_name_and_id.as_ref().map_or((&resource.name, &resource.id), |(name, id)| (name, id));
     let facts: Map<String, Value> = resource.facts.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     let (state, reason) = words(state);
     json!({

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloud_provider::names::{NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
 use cloud_provider::{
-    CloudProvider, Error, InstanceState, Instances, NO_INSTANCES, Node, NodeAddress, PlanAction, Result, Want,
+    CloudProvider, Error, InstanceState, Instances, LookupRequest, NO_INSTANCES, Node, NodeAddress, PlanAction, Result,
 };
 use controllers::lifecycle::outlook::{Outlook, foresee};
 use controllers::lifecycle::verdict::{Triage, is_ours_to_judge, triage};
@@ -42,8 +42,8 @@ pub(super) async fn ask_cloud(
             .push(format!("cloud provider {:?} does not support instances: Nodes are not changed", provider.name()));
         return None;
     }
-    let want = if node { Want::METADATA } else { Want::EXISTENCE };
-    let want = if lifecycle { Want { existence: true, ..want.and_shutdown().fresh() } } else { want };
+    let want = if node { LookupRequest::METADATA } else { LookupRequest::EXISTENCE };
+    let want = if lifecycle { LookupRequest { existence: true, ..want.and_shutdown().fresh() } } else { want };
     let answers = look_up(provider, nodes, want, NO_INSTANCES).await;
     let outlooks = if lifecycle {
         foresee(&settings.options.lifecycle, provider, nodes, &answers)
