@@ -1,6 +1,10 @@
-//! Dependencies between crates (ARCHITECTURE.md), read from the manifests. Development dependencies are free.
+//! Dependencies between crates (ARCHITECTURE.md), read from the manifests. Development dependencies are free. The
+//! structure of `manager`, read from its files.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
+#[path = "architecture/manager.rs"]
+mod manager;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -116,7 +120,8 @@ fn collect_paths(of: &Path, paths: &mut Vec<String>) {
     }
 }
 
-/// Returns the paths in code marks of a page that are the end of no path in `all`. `NAME` stands for a name of the reader's.
+/// Returns the paths in code marks of a page that are the end of no path in `all`. `NAME` stands for a name of the
+/// reader's.
 fn missing_paths(page: &str, all: &[String]) -> Vec<String> {
     let path = regex_lite::Regex::new(r"`([\w./-]+(?:\.rs|\.md|\.toml|\.sh|/))`").unwrap();
     let named = path.captures_iter(page).map(|found| found[1].to_owned());

@@ -6,13 +6,14 @@ mod demo;
 use std::process::ExitCode;
 
 use cloud_provider::Registry;
+use manager::Manager;
 
 fn main() -> ExitCode {
     #[cfg(feature = "demo")]
     if let Some(code) = demo::requested(std::env::args_os().skip(1)) {
         return code;
     }
-    manager::run(&providers())
+    Manager::new(&providers()).run()
 }
 
 /// Returns the providers of this binary.

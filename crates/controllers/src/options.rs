@@ -71,6 +71,16 @@ pub enum NodeDeletion {
     Off,
 }
 
+impl std::fmt::Display for NodeDeletion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::On => "on",
+            Self::DryRun => "dry-run",
+            Self::Off => "off",
+        })
+    }
+}
+
 impl std::str::FromStr for NodeDeletion {
     type Err = String;
 
@@ -141,6 +151,15 @@ pub enum Drift {
     Report,
     /// Drift is reported with an event and repaired.
     Repair,
+}
+
+impl std::fmt::Display for Drift {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Report => "report",
+            Self::Repair => "repair",
+        })
+    }
 }
 
 impl std::str::FromStr for Drift {

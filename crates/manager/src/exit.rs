@@ -1,5 +1,6 @@
 //! Failures of the process and their exit codes (APP-162).
 
+use std::any::Any;
 use std::process::ExitCode;
 
 use runtime::cluster::OtherCluster;
@@ -15,10 +16,10 @@ pub enum Failure {
     LostLease(LostLease),
     /// A second SIGTERM or SIGINT ended the process without a graceful shutdown. Exit code 1.
     #[error("stopped at once by a second signal")]
-    Impatience,
+    SecondSignal,
     /// The main task panicked. Exit code 2, like the Go program's.
     #[error("the process ends because of a panic: {0}")]
-    Defect(String),
+    Panic(String),
     /// The provider or a controller cannot work, or the API server did not become healthy in time. Exit code 255.
     #[error("{}", paragraph(.0))]
     Fatal(anyhow::Error),
@@ -47,8 +48,8 @@ impl Failure {
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
-            Self::Setup(_) | Self::LostLease(_) | Self::Impatience => 1,
-            Self::Defect(_) => 2,
+            Self::Setup(_) | Self::LostLease(_) | Self::SecondSignal => 1,
+            Self::Panic(_) => 2,
             Self::Fatal(_) => 255,
         }
     }
@@ -89,6 +90,12 @@ pub(crate) fn paragraph(error: &anyhow::Error) -> String {
     said
 }
 
+/// Returns the message of a panic, whose location the panic hook has logged already.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
+}
+
 impl From<&Failure> for ExitCode {
     fn from(failure: &Failure) -> Self {
         failure.code().into()
@@ -98,6 +105,14 @@ impl From<&Failure> for ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn panic_of_the_main_task_ends_the_process_with_2_and_second_signal_with_1() {
+        let panic = std::panic::catch_unwind(|| panic!("no {}", "zone")).unwrap_err();
+        let failure = Failure::Panic(panic_message(&*panic));
+        assert_eq!((failure.code(), failure.to_string().contains("no zone")), (2, true), "{failure}");
+        assert_eq!(Failure::SecondSignal.code(), 1);
+    }
 
     #[test]
     fn each_cause_is_told_once_and_on_one_line() {

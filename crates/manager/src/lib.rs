@@ -20,48 +20,41 @@
 #[doc = include_str!("../../../docs/embedding.md")]
 struct Embedding;
 
-mod api_health;
-mod caches;
-mod callers;
-mod candidacy;
-mod check;
-mod clients;
-mod cloud_config;
-pub mod configz;
-mod controllers_task;
+mod build_info;
+mod commands;
+mod controller_set;
 mod core_dumps;
-mod credential_watch;
 pub mod diagnosis;
-pub mod doctor;
+mod election;
 mod endpoints;
 mod exit;
-pub mod explain;
 pub mod flags;
-mod held_nodes;
+mod kubernetes;
+mod launch;
 pub mod logging;
 mod manager;
-pub mod orphans;
+mod output;
 pub mod permissions;
-pub mod plan;
-mod prepared;
 mod process;
-mod provider_events;
-mod provider_start;
-mod readiness;
-mod selection;
-pub mod service_accounts;
-mod service_review;
-mod start;
-mod starter;
-mod webhooks;
-mod work;
+mod provider;
+mod signals;
+mod threads;
 
-pub use controllers_task::{Clients, Handles, Settings, start_controllers};
+pub use commands::{doctor, explain, orphans, plan};
+pub use controller_set::{Handles, Selection, Settings, start_controllers};
 pub use exit::{Failure, LostLease};
+pub use kubernetes::{Clients, ServiceAccountClients, ServiceAccountError};
+pub use launch::launch;
 pub use logging::init as init_logging;
 pub use manager::{Manager, WebhookFactory};
-pub use prepared::Prepared;
-pub use process::{block_on, install_crypto, print, run};
-pub use selection::Selection;
+pub use output::print;
+pub use process::Process;
 pub use serving::webhook;
-pub use start::launch;
+pub use threads::{block_on, install_crypto};
+
+/// Runs the cloud controller manager, or one of its subcommands, with the arguments of the process, and returns its
+/// exit code.
+#[must_use]
+pub fn run(providers: &cloud_provider::Registry) -> std::process::ExitCode {
+    Manager::new(providers).run()
+}

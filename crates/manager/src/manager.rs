@@ -1,7 +1,6 @@
 //! The program as a vendor's `main` configures it (APP-171, APP-174).
 
 use std::ffi::OsStr;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +8,11 @@ use cloud_provider::{CloudProvider, Registry};
 use serving::webhook::Webhook;
 use tokio_util::sync::CancellationToken;
 
-use crate::controllers_task::Clients;
 use crate::exit::Failure;
-use crate::flags::{Flags, Program};
-use crate::prepared::Prepared;
-use crate::{logging, process};
+use crate::flags::{Configuration, Flags, Program};
+use crate::kubernetes::Clients;
+use crate::process::Process;
+use crate::{endpoints, logging};
 
 /// Time after which a controller that works on one object counts as wedged. Calls to the cloud time out after 15
 /// minutes at the latest.
@@ -100,28 +99,25 @@ impl<'a> Manager<'a> {
         self
     }
 
-    /// Runs the program, or one of its subcommands, with the process's arguments, until it has ended.
-    #[must_use]
-    pub fn run(self) -> ExitCode {
-        process::run_manager(self)
-    }
-
-    /// Prepares the process and runs it until `stop` is cancelled.
-    pub(crate) async fn run_with(&self, flags: &Flags, stop: &CancellationToken) -> Result<(), Failure> {
-        match self.prepare(flags, stop).await {
-            Ok(prepared) => prepared.run(stop).await,
-            // The process was asked to stop before it did anything.
-            Err(_) if stop.is_cancelled() => Ok(()),
-            Err(failure) => Err(failure),
-        }
-    }
-
     /// Binds the ports, sets up authentication and creates the provider: the start-up before serving and leader
-    /// election (APP-4 to APP-11). Starts no controller and changes nothing in the cluster or the cloud.
+    /// election (APP-4 to APP-11). Starts no controller and changes nothing in the cluster or the cloud. The process
+    /// ends in order when `stop` is cancelled.
     ///
-    /// # Errors The reason why the process cannot start; [`Failure::code`] is its exit code.
-    pub async fn prepare(&self, flags: &Flags, stop: &CancellationToken) -> Result<Prepared, Failure> {
-        Prepared::new(self, flags, stop).await
+    /// # Errors
+    /// The reason why the process cannot start; [`Failure::code`] is its exit code.
+    pub async fn prepare(&self, flags: &Flags, stop: &CancellationToken) -> Result<Process, Failure> {
+        Process::bind(self, flags, stop).await
+    }
+
+    /// Returns this program's webhooks and the vendor's, as far as `--webhooks` selects them.
+    pub(crate) fn selected_webhooks(
+        &self,
+        configuration: &Configuration,
+        provider: &Arc<dyn CloudProvider>,
+    ) -> Vec<Webhook> {
+        let vendor = self.webhooks.iter().filter(|(name, _)| configuration.webhooks.includes(name));
+        let vendor = vendor.map(|(_, create)| create(Arc::clone(provider)));
+        endpoints::own_webhooks(configuration, provider).into_iter().chain(vendor).collect()
     }
 }
 
@@ -146,7 +142,8 @@ mod tests {
             let gate = "--feature-gates=CloudControllerManagerWebhook=true";
             let parse = |flag: &str| Flags::parse_as(&program, ["x", gate, flag].map(OsString::from));
             let Parsed::Flags(flags) = parse("--webhooks=acme-quota") else { panic!("it is known") };
-            assert!(flags.webhooks().includes("acme-quota") && flags.serves_webhooks());
+            let configuration = flags.configuration();
+            assert!(configuration.webhooks.includes("acme-quota") && configuration.serves_webhooks());
             let Parsed::Wrong(text) = parse("--webhooks=acme") else { panic!("it is not known") };
             assert!(text.contains("known are *, pvlabel, lb-service, acme-quota"), "{text}");
         }

@@ -1,184 +1,403 @@
-//! The process: reads the arguments and returns the exit code.
+//! The process from top to bottom: parse, bind, serve, elect, initialise, start the controllers, stop.
+//!
+//! [`Manager::run`] parses the arguments, [`Process::bind`] opens the ports and creates the provider, [`Process::run`]
+//! does the rest. A standby replica serves, too, so serving begins before the election. The files next to this one have
+//! the parts of one step each.
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
+use axum::Router;
+use cloud_provider::{CloudProvider, Cluster};
 use futures::FutureExt as _;
-use tokio::signal::unix::{SignalKind, signal};
+use kube::Client;
+use runtime::clock::SystemClock;
+use runtime::events::{EventSender, recorder};
+use runtime::loops::restarting;
+use serving::access::Access;
+use serving::health::Health;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use crate::exit::Failure;
-use crate::flags::{Flags, Parsed, Program};
+use crate::build_info::record_build;
+use crate::controller_set::{ControllerSet, INFORMER_CLIENT, Liveness, Settings};
+use crate::election::{LeaderElection, migration};
+use crate::endpoints::{self, Ports, Routes, Servers, situation};
+use crate::exit::{Failure, panic_message};
+use crate::flags::{Configuration, Flags, Parsed};
+use crate::kubernetes::{
+    API_SERVER_TIMEOUT, Clients, ProviderClients, ServiceAccountClients, read_cluster, wait_until_healthy,
+};
 use crate::manager::Manager;
-use crate::{check, core_dumps, doctor, explain, logging, orphans, plan};
+use crate::output::print;
+use crate::permissions::{self, Features};
+use crate::provider::{self, CloudConfigWatch, PROVIDER_CLIENT, ProviderInitialization};
+use crate::signals::stop_on_signal;
+use crate::threads::new_runtime;
+use crate::{commands, core_dumps, logging};
 
-/// Maximum number of worker threads. More threads only cost memory.
-const MAX_THREADS: usize = 4;
+/// Suffix of the `User-Agent` of the client for requests that belong to no component, such as events of the election.
+const GENERAL_CLIENT: &str = cloud_provider::names::MANAGER_NAME;
+/// Time that remains for sending events and other pending data at the end.
+const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs the cloud controller manager, or one of its subcommands, with the arguments of the process, and returns its
-/// exit code.
-#[must_use]
-pub fn run(providers: &cloud_provider::Registry) -> ExitCode {
-    Manager::new(providers).run()
-}
-
-pub(crate) fn run_manager(manager: Manager<'_>) -> ExitCode {
-    core_dumps::forbid();
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    let program = manager.called(arguments.first().map(OsString::as_os_str).unwrap_or_default());
-    if let Some(code) = subcommand(&manager, &program, &arguments) {
-        return code;
-    }
-    let flags = match Flags::parse_as(&program, arguments) {
-        Parsed::Flags(flags) => *flags,
-        Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
-        Parsed::Wrong(text) => {
-            eprintln!("Error: {text}");
-            return ExitCode::FAILURE;
+impl Manager<'_> {
+    /// Runs the program, or one of its subcommands, with the process's arguments, until it has ended.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        core_dumps::forbid();
+        // Parse.
+        let arguments: Vec<OsString> = std::env::args_os().collect();
+        let program = self.called(arguments.first().map(OsString::as_os_str).unwrap_or_default());
+        if let Some(code) = commands::run(self.providers, &program, &arguments) {
+            return code;
         }
-    };
-    let log = logging::start(&flags.logging());
-    if flags.verbosity > 0 {
-        logging::say_flags(flags.dump());
-    }
-    let manager = manager.log(log.clone());
-    let ended = block_on(async {
-        let stop = CancellationToken::new();
-        stop_on_signal(stop.clone(), log.clone());
-        Ended(caught(manager.run_with(&flags, &stop)).await)
-    });
-    let code = match &ended.0 {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            match failure {
-                Failure::Fatal(_) => logging::fatal(&failure.to_string()),
-                _ => tracing::error!("{failure}"),
+        let flags = match Flags::parse_as(&program, arguments) {
+            Parsed::Flags(flags) => *flags,
+            Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
+            Parsed::Wrong(text) => {
+                eprintln!("Error: {text}");
+                return ExitCode::FAILURE;
             }
-            failure.into()
-        }
-    };
-    log.flush();
-    code
-}
-
-/// Turns a panic of the main task into a failure, which ends the process with the exit code of the Go program
-/// (APP-162).
-async fn caught(run: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    let ended = std::panic::AssertUnwindSafe(run).catch_unwind().await;
-    ended.unwrap_or_else(|panic| Err(Failure::Defect(what(&*panic))))
-}
-
-/// Returns the message of a panic, whose location the panic hook has logged already.
-fn what(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
-}
-
-/// The result of a run.
-struct Ended(Result<(), Failure>);
-
-impl From<ExitCode> for Ended {
-    fn from(_: ExitCode) -> Self {
-        Self(Err(Failure::Setup(anyhow::anyhow!("threads cannot be started"))))
-    }
-}
-
-/// Runs the subcommand that the first argument names, if there is one.
-fn subcommand(manager: &Manager<'_>, program: &Program, arguments: &[OsString]) -> Option<ExitCode> {
-    let name = arguments.get(1)?.to_str()?;
-    let rest: Vec<_> = arguments.iter().take(1).chain(arguments.iter().skip(2)).cloned().collect();
-    let help = || [arguments[0].clone(), "--help".into()];
-    match (name, arguments.get(2).and_then(|next| next.to_str())) {
-        (plan::SUBCOMMAND, _) => Some(plan::main(manager.providers, program, rest)),
-        (orphans::SUBCOMMAND, _) => Some(orphans::main(manager.providers, program, rest)),
-        (doctor::SUBCOMMAND, _) => Some(doctor::main(manager.providers, program, rest)),
-        (check::SUBCOMMAND, _) => Some(check::main(manager.providers, program, rest)),
-        ("help", Some(check::SUBCOMMAND)) => Some(check::main(manager.providers, program, help())),
-        (explain::SUBCOMMAND, _) => Some(explain::main(manager.providers, program, rest)),
-        ("help", Some(explain::SUBCOMMAND)) => Some(explain::main(manager.providers, program, help())),
-        ("help", Some(plan::SUBCOMMAND)) => Some(plan::main(manager.providers, program, help())),
-        ("help", Some(orphans::SUBCOMMAND)) => Some(orphans::main(manager.providers, program, help())),
-        ("help", Some(doctor::SUBCOMMAND)) => Some(doctor::main(manager.providers, program, help())),
-        _ => None,
-    }
-}
-
-/// Prints to standard output and returns `code`. A closed pipe (`| head`) is not an error; any other failure, such as a
-/// full disk, returns [`ExitCode::FAILURE`].
-#[must_use]
-pub fn print(text: &str, code: ExitCode) -> ExitCode {
-    let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("Error: cannot write to standard output: {error}");
-            ExitCode::FAILURE
-        }
-        _ => code,
-    }
-}
-
-/// Runs a future on a new tokio runtime with one thread per CPU, at most four. Prints an error and returns
-/// `T::from(ExitCode::FAILURE)` if the threads cannot be started.
-pub fn block_on<T>(future: impl Future<Output = T>) -> T
-where
-    T: From<ExitCode>,
-{
-    install_crypto();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    match tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build() {
-        Ok(runtime) => {
-            let output = runtime.block_on(future);
-            // A provider that blocks its thread must not delay the end of the process.
-            runtime.shutdown_background();
-            output
-        }
-        Err(error) => {
-            eprintln!("Error: cannot start threads: {error}");
-            T::from(ExitCode::FAILURE)
-        }
-    }
-}
-
-/// Installs the TLS crypto provider of the process.
-pub fn install_crypto() {
-    // Fails only if one is installed already.
-    _ = rustls::crypto::ring::default_provider().install_default();
-}
-
-/// Cancels `stop` on SIGTERM or SIGINT; a second signal ends the process at once with exit code 1 (APP-162).
-fn stop_on_signal(stop: CancellationToken, log: logging::Handle) {
-    tokio::spawn(async move {
-        let (Ok(mut term), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-        else {
-            tracing::error!("signals cannot be received; stop the process with SIGKILL");
-            return;
         };
-        for first in [true, false] {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            if !first {
-                let failure = Failure::Impatience;
-                tracing::error!("{failure}");
-                log.flush();
-                std::process::exit(failure.code().into());
-            }
-            tracing::info!("stopping: work in progress is finished, then the lease is released");
-            stop.cancel();
+        let log = logging::start(&flags.configuration().logging);
+        if flags.verbosity > 0 {
+            logging::log_flags(flags.dump());
         }
-    });
+        // Run, until a signal or a failure.
+        let manager = self.log(log.clone());
+        let Some(runtime) = new_runtime() else {
+            tracing::error!("threads cannot be started");
+            log.flush();
+            return ExitCode::FAILURE;
+        };
+        let run = async {
+            let stop = CancellationToken::new();
+            stop_on_signal(stop.clone(), log.clone());
+            match manager.prepare(&flags, &stop).await {
+                Ok(process) => process.run().await,
+                // The process was asked to stop before it did anything.
+                Err(_) if stop.is_cancelled() => Ok(()),
+                Err(failure) => Err(failure),
+            }
+        };
+        // A panic of the main task is a failure with the exit code of the Go program (APP-162).
+        let ended = runtime.block_on(AssertUnwindSafe(run).catch_unwind());
+        let ended = ended.unwrap_or_else(|panic| Err(Failure::Panic(panic_message(&*panic))));
+        // A provider that blocks its thread must not delay the end of the process.
+        runtime.shutdown_background();
+        let code = match &ended {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                match failure {
+                    Failure::Fatal(_) => logging::fatal(&failure.to_string()),
+                    _ => tracing::error!("{failure}"),
+                }
+                failure.into()
+            }
+        };
+        log.flush();
+        code
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A process that has bound its ports and created its provider, and is ready to serve and to take part in leader
+/// election.
+pub struct Process {
+    context: ProcessContext,
+    election: LeaderElection,
+    ports: Ports,
+    routes: Routes,
+    /// Authentication and authorization of the callers of the secure port.
+    access: Option<Access>,
+    /// Client for requests that belong to no component.
+    client: Client,
+    /// Task that sends the events of the election.
+    events: EventSender,
+    features: Features,
+    cloud_config: Option<CloudConfigWatch>,
+    /// Token whose cancellation ends the process in order.
+    stop: CancellationToken,
+}
 
-    #[tokio::test]
-    async fn a_panic_ends_the_process_with_2() {
-        let failure = caught(async { panic!("no {}", "zone") }).await.unwrap_err();
-        assert_eq!((failure.code(), failure.to_string().contains("no zone")), (2, true), "{failure}");
-        assert_eq!(caught(async { Err(Failure::Impatience) }).await.unwrap_err().code(), 1);
+/// The parts of the process that its steps share.
+struct ProcessContext {
+    settings: Settings,
+    provider: Arc<dyn CloudProvider>,
+    /// Name of the cluster (`--cluster-name`).
+    cluster_name: String,
+    /// Registry of the health checks (APP-17).
+    health: Health,
+    /// Time after which work on one object fails the controller's health check.
+    wedged_after: Duration,
+    /// Time that the work in progress may take to finish at a shutdown (APP-162).
+    shutdown_timeout: Duration,
+    /// State of the provider's initialization.
+    initialization: ProviderInitialization,
+}
+
+impl Process {
+    /// Binds the ports, sets up authentication and creates the provider (APP-1 to APP-13). Starts no controller and
+    /// changes nothing in the cluster or the cloud.
+    pub(crate) async fn bind(manager: &Manager<'_>, flags: &Flags, stop: &CancellationToken) -> Result<Self, Failure> {
+        flags.log_notices();
+        let configuration = flags.configuration();
+        // Checked before anything that takes time or would hide a misspelt name.
+        let is_known = manager.providers.check(&configuration.cloud.provider);
+        is_known.map_err(|error| Failure::Fatal(error.into()))?;
+        let mut settings = configuration.settings();
+        if let Some(clients) = &manager.clients {
+            settings.clients = clients.clone();
+        }
+        let migration = migration(configuration.election.as_ref())?;
+        // An unusable kubeconfig is reported before a port is bound.
+        let client = settings.client(GENERAL_CLIENT).await.map_err(Failure::Setup)?;
+
+        let mut ports = Ports::bind(&configuration)?;
+        let access = match ports.secure.take() {
+            None => None,
+            Some(listener) => {
+                let access = endpoints::access(&configuration, &settings, stop).await?;
+                ports.secure = Some(listener.with_client_cas(access.client_cas()));
+                Some(access)
+            }
+        };
+
+        let (recorder, events) = recorder(client.clone(), GENERAL_CLIENT, Arc::new(SystemClock));
+        let election =
+            LeaderElection::new(&settings, configuration.election.as_ref(), migration.as_ref(), &recorder).await?;
+        settings.fence = Some(settings.identity.fence(election.fence()));
+        settings.accounts = accounts(&configuration, &settings).await?;
+
+        let (file, on_change) = (configuration.cloud.config_file.clone(), configuration.cloud.on_config_change);
+        let cloud_config = file.and_then(|path| CloudConfigWatch::note(path, on_change));
+        let provider = provider::create(&configuration, &settings, manager.providers).map_err(Failure::Fatal)?;
+        ports.add_metrics_of(&*provider);
+
+        let (health, metrics) = (Health::new(), settings.metrics.clone());
+        record_build(&metrics, &configuration.gates);
+        if let Some(check) = election.health() {
+            health.add("leaderElection", check);
+        }
+        let context = ProcessContext {
+            settings,
+            provider,
+            cluster_name: configuration.cloud.cluster_name.clone(),
+            health,
+            wedged_after: manager.wedged_after,
+            shutdown_timeout: configuration.shutdown_timeout,
+            initialization: ProviderInitialization::default(),
+        };
+        let stop = stop.child_token();
+        add_readiness(&context, &election, &stop);
+        let routes = Routes::new(
+            &configuration,
+            migration.as_ref(),
+            &context.health,
+            &metrics,
+            manager.log.as_ref(),
+            manager.selected_webhooks(&configuration, &context.provider),
+        );
+        let controllers = permissions::controllers_that_run(&context.settings, &*context.provider);
+        let features = Features { controllers, ..Features::of(&configuration, migration.as_ref()) };
+        Ok(Self { context, election, ports, routes, access, client, events, features, cloud_config, stop })
     }
+
+    /// Returns the routes of the secure port, as an authorized caller sees them.
+    pub fn router(&self) -> Router {
+        self.routes.secure.clone()
+    }
+
+    /// Returns the routes of the webhook port.
+    pub fn webhook_router(&self) -> Router {
+        self.routes.webhooks.clone()
+    }
+
+    /// Serves, takes part in leader election and runs the controllers until the token of [`Manager::prepare`] is
+    /// cancelled or a changed configuration requires a restart (APP-89), and then shuts down in order (APP-162).
+    ///
+    /// # Errors
+    /// The reason why the run ended otherwise. A lost lease is returned at once, because the process must end without
+    /// waiting.
+    pub async fn run(self) -> Result<(), Failure> {
+        let Self { context, mut election, ports, routes, access, client, events, features, cloud_config, stop } = self;
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            provider = context.provider.name(),
+            "cloud controller manager"
+        );
+
+        // Serve, and do what a standby replica does as well.
+        let (background, over) = (TaskTracker::new(), CancellationToken::new());
+        let routes = match access {
+            None => routes,
+            Some(access) => {
+                let guarded = Routes { secure: access.guard(routes.secure), ..routes };
+                background.spawn(follow_access(access, over.clone()));
+                guarded
+            }
+        };
+        let servers = Servers::start(ports, routes, &context.settings.metrics);
+        background.spawn(events.run(over.clone()));
+        background.spawn(over.clone().run_until_cancelled_owned(check_permissions(client.clone(), features)));
+        background.spawn(probe_api_server(context.settings.clone(), client, over.clone()));
+        if let Some(cloud_config) = cloud_config {
+            let follow = cloud_config.follow(Arc::clone(&context.provider), context.settings.metrics.clone());
+            let stop = stop.clone();
+            let follow = async move {
+                follow.await;
+                stop.cancel();
+            };
+            background.spawn(over.clone().run_until_cancelled_owned(follow));
+        }
+        background.close();
+
+        let (lost, identity) = (election.lost(), context.settings.identity.clone());
+        // The controllers end with this function, whatever the reason.
+        let shutdown = stop.child_token();
+        let guard = shutdown.clone().drop_guard();
+        let lead = async {
+            let mut controllers: Option<ControllerSet> = None;
+            let mut result: Result<(), Failure> = Ok(());
+            for lease in election.leases() {
+                // Elect.
+                if !election.acquire(lease, &shutdown).await {
+                    break;
+                }
+                // Initialise, once for the whole process (APP-15, APP-82 *ours*).
+                if controllers.is_none() {
+                    controllers = initialise(&context, &shutdown).await?;
+                }
+                // An interrupted start is no failure.
+                let Some(controllers) = &mut controllers else { return Ok(()) };
+                // Start the controllers of this lease, with their health checks, and then their caches.
+                let (assigned, interrupted) = (election.assigned(lease), controllers.shutdown());
+                let start = async {
+                    for controller in controllers.start(assigned).await.map_err(Failure::Fatal)? {
+                        let name = controller.names.canonical;
+                        let check = Liveness { controller, wedged_after: context.wedged_after };
+                        context.health.add(name, Arc::new(check));
+                    }
+                    let client = context.settings.client(INFORMER_CLIENT).await.map_err(Failure::Fatal)?;
+                    wait_until_healthy(&client, &situation(&context.settings)).await?;
+                    controllers.watch().await.map_err(Failure::Fatal)
+                };
+                if let Some(Err(failure)) = interrupted.run_until_cancelled(start).await
+                    && !interrupted.is_cancelled()
+                {
+                    result = Err(failure);
+                    break;
+                }
+            }
+            // Stop: first the controllers, then the election, so that no other replica works on the same objects.
+            let Some(controllers) = controllers else { return result };
+            if result.is_ok() {
+                shutdown.cancelled().await;
+            }
+            if !controllers.stop(context.shutdown_timeout).await {
+                election.leave_to_expire();
+            }
+            result
+        };
+        let ended = tokio::select! {
+            biased;
+            // In both cases the fence is closed, and the work in progress is not awaited.
+            failure = lost => Err(failure),
+            other = identity.refused() => {
+                election.abort();
+                Err(Failure::another_cluster(other))
+            }
+            ended = lead => election.release().await.and(ended),
+        };
+        drop(guard);
+        stop.cancel();
+        over.cancel();
+        let flush = async { tokio::join!(background.wait(), servers.end()) };
+        _ = tokio::time::timeout(FINAL_FLUSH_TIMEOUT, flush).await;
+        ended
+    }
+}
+
+/// Waits for the API server, reads the identity of the cluster and initializes the provider (APP-14, APP-15). Returns
+/// the set without controllers, or `None` if `stop` is cancelled before.
+async fn initialise(context: &ProcessContext, stop: &CancellationToken) -> Result<Option<ControllerSet>, Failure> {
+    context.initialization.note(true);
+    let shutdown = stop.child_token();
+    let initialised = stop.run_until_cancelled(initialise_provider(context, &shutdown)).await;
+    let (cluster, events) = match initialised {
+        None => return Ok(None),
+        Some(Err(_)) if stop.is_cancelled() => return Ok(None),
+        Some(initialised) => initialised?,
+    };
+    context.initialization.note(false);
+    let controllers = ControllerSet::new(context.settings.clone(), Arc::clone(&context.provider), cluster, shutdown);
+    controllers.send_events(events);
+    Ok(Some(controllers))
+}
+
+async fn initialise_provider(
+    context: &ProcessContext,
+    shutdown: &CancellationToken,
+) -> Result<(Cluster, EventSender), Failure> {
+    let settings = &context.settings;
+    let informers = settings.client(INFORMER_CLIENT).await.map_err(Failure::Fatal)?;
+    wait_until_healthy(&informers, &situation(settings)).await?;
+    let cluster = read_cluster(&context.cluster_name, &informers, API_SERVER_TIMEOUT, shutdown).await;
+    let cluster = cluster.map_err(Failure::Fatal)?;
+    let writer = settings.client(PROVIDER_CLIENT).await.map_err(Failure::Fatal)?;
+    let (events, sender) = provider::recorder(writer);
+    let clients = Arc::new(ProviderClients::PerComponent(Box::new(settings.clone())));
+    let provider_context = provider::context(settings, &cluster, clients, events, shutdown);
+    let initialised = context.initialization.run(&*context.provider, &provider_context).await;
+    initialised.map_err(Failure::Fatal)?;
+    Ok((cluster, sender))
+}
+
+/// Keeps the authentication of callers up to date.
+async fn follow_access(access: Access, over: CancellationToken) {
+    restarting("access", &over, || access.clone().reload_cas(over.clone())).await;
+}
+
+/// Probes the API server while no other request is answered.
+async fn probe_api_server(settings: Settings, client: Client, over: CancellationToken) {
+    restarting("contact", &over, || settings.contact.clone().keep(client.clone(), over.clone())).await;
+}
+
+/// Adds the checks that `/readyz` has in addition to those of `/healthz` (APP-104).
+fn add_readiness(context: &ProcessContext, election: &LeaderElection, stop: &CancellationToken) {
+    let health = &context.health;
+    let stopping = stop.clone();
+    health.add_readiness(
+        "shutdown",
+        Arc::new(move || if stopping.is_cancelled() { Err("the process is stopping".to_owned()) } else { Ok(()) }),
+    );
+    let contact = context.settings.contact.clone();
+    health.add_readiness("api-server", Arc::new(move || contact.check()));
+    if let Some(check) = election.readiness() {
+        health.add_readiness("lease", check);
+    }
+    health.add_readiness("provider", Arc::new(context.initialization.clone()));
+}
+
+/// Returns the factory of ServiceAccount clients if the flags ask for one (APP-50).
+async fn accounts(
+    configuration: &Configuration,
+    settings: &Settings,
+) -> Result<Option<ServiceAccountClients>, Failure> {
+    let Clients::Configured(options) = &settings.clients else { return Ok(None) };
+    if !configuration.use_service_account_credentials {
+        return Ok(None);
+    }
+    // TokenRequests and new ServiceAccounts are changes, too (INV-4).
+    let general = settings.client(GENERAL_CLIENT).await.map_err(Failure::Setup)?;
+    let accounts = ServiceAccountClients::new(general, (**options).clone());
+    Ok(Some(accounts.with_fence(settings.fence.clone().unwrap_or_default())))
+}
+
+/// Checks once that the identity has every permission that will be needed, and logs the missing ones (DEP-31).
+async fn check_permissions(client: Client, features: Features) {
+    permissions::check(&client, &features).await.log();
 }

@@ -1,7 +1,7 @@
 //! INV-5: No secret in a log line, event, metric, error or `Debug`.
 //!
-//! A canary is given to every input that takes a secret, and searched for in every output. The servers are as rude as can
-//! be: they repeat the credential in their refusals.
+//! A canary is given to every input that takes a secret, and searched for in every output. The servers are as rude as
+//! can be: they repeat the credential in their refusals.
 
 use std::fmt::Debug;
 use std::io::Write;
@@ -287,20 +287,20 @@ async fn live_from_files(format: Format) {
     let mut providers = Registry::new();
     providers.register("simulated", factory);
     outputs.show(&flags);
-    outputs.show(&flags.settings().options);
-    logging::say_flags(flags.dump());
+    outputs.show(&flags.configuration().options);
+    logging::log_flags(flags.dump());
     let (manager, stop) = (Manager::new(&providers), shutdown.clone());
     // First the cloud does not know the token.
     let refused = match manager.prepare(&flags, &stop).await {
-        Ok(prepared) => prepared.run(&stop).await.expect_err("the token is unknown"),
+        Ok(process) => process.run().await.expect_err("the token is unknown"),
         Err(refused) => refused,
     };
     outputs.say(format!("{refused:?} {refused:#}"));
     cloud.add_token(CANARY, DEFAULT_PROJECT);
     cloud.create_machines("worker-", 1);
-    let prepared = manager.prepare(&flags, &stop).await.unwrap();
-    let router = prepared.router();
-    let running = tokio::spawn(async move { prepared.run(&stop).await.map_err(|failure| failure.to_string()) });
+    let process = manager.prepare(&flags, &stop).await.unwrap();
+    let router = process.router();
+    let running = tokio::spawn(async move { process.run().await.map_err(|failure| failure.to_string()) });
     let node = ccm_conformance::node_object::registration("worker-1", 0, true);
     let user = User::of(&api);
     let request = user.request_as(CANARY, http::Method::POST, "/api/v1/nodes", "application/json", &node).await;

@@ -222,7 +222,7 @@ pub(crate) fn the_chart_runs_the_controllers_that_are_switched_on(helm: &Helm) -
         let documents = helm.render(&installation.values())?;
         for (name, _, pod) in pods(&documents) {
             let flags = parse(&name, pod).with_context(|| format!("{installation:?}"))?;
-            let selection = flags.settings().controllers;
+            let selection = flags.configuration().controllers;
             for (controller, on) in installation.controllers() {
                 let runs = selection.includes(controller);
                 ensure!(runs == on, "{installation:?}: {} runs: {runs}", controller.canonical);

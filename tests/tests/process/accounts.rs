@@ -70,12 +70,11 @@ impl Cluster {
         let Parsed::Flags(flags) = Flags::parse(arguments.map(Into::into)) else { panic!("flags that cannot be used") };
         let stop = CancellationToken::new();
         self.world.offer(false);
-        let prepared = match Manager::new(&world::registry()).prepare(&flags, &stop).await {
-            Ok(prepared) => prepared,
+        let process = match Manager::new(&world::registry()).prepare(&flags, &stop).await {
+            Ok(process) => process,
             Err(failure) => panic!("{failure}"),
         };
-        let token = stop.clone();
-        (tokio::spawn(async move { prepared.run(&token).await }), stop)
+        (tokio::spawn(process.run()), stop)
     }
 
     fn asked(&self) -> Vec<(String, String)> {

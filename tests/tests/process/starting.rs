@@ -131,8 +131,8 @@ async fn waiting_services_are_retried_when_the_credential_works_again() {
 #[tokio::test(start_paused = true)]
 async fn a_cloud_of_no_name_that_is_known_ends_the_start_with_255() {
     let world = World::new();
-    let (prepared, _) = world.prepare(&["--cloud-provider=nimbus"], false).await;
-    let failure = prepared.err().expect("there is no such cloud");
+    let (process, _) = world.prepare(&["--cloud-provider=nimbus"], false).await;
+    let failure = process.err().expect("there is no such cloud");
     assert_eq!(failure.code(), 255);
     assert!(failure.to_string().contains("unknown cloud provider \"nimbus\""), "{failure}");
 }

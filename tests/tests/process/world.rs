@@ -16,7 +16,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use kube::Client;
 use manager::flags::{Flags, Parsed, Program};
-use manager::{Clients, Failure, Manager, Prepared};
+use manager::{Clients, Failure, Manager, Process};
 use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN, Options};
 use provider_simulated::provider::Simulated;
@@ -142,7 +142,7 @@ impl World {
         &self,
         flags: &[&str],
         hangs: bool,
-    ) -> (std::result::Result<Prepared, Failure>, CancellationToken) {
+    ) -> (std::result::Result<Process, Failure>, CancellationToken) {
         let own = ["ccm", "--cloud-provider=simulated", "--secure-port=0", "--configure-cloud-routes=false"];
         let arguments = own.into_iter().chain(flags.iter().copied()).map(OsString::from);
         let program = Program::new("ccm").with_webhook("acme");
@@ -152,8 +152,8 @@ impl World {
         let manager = Manager::new(&registry).clients(clients).wedged_after(Duration::from_secs(60));
         let manager = manager.webhook("acme", vendors_webhook);
         self.offer(hangs);
-        let prepared = manager.prepare(&flags, &stop).await;
-        (prepared, stop)
+        let process = manager.prepare(&flags, &stop).await;
+        (process, stop)
     }
 
     /// Registers this cloud for the providers that this thread creates.
@@ -172,13 +172,13 @@ impl World {
     }
 
     pub(crate) async fn start_with(&self, flags: &[&str], hangs: bool) -> Running {
-        let (prepared, stop) = self.prepare(flags, hangs).await;
-        let prepared = match prepared {
-            Ok(prepared) => prepared,
+        let (process, stop) = self.prepare(flags, hangs).await;
+        let process = match process {
+            Ok(process) => process,
             Err(failure) => panic!("{failure}"),
         };
-        let (router, webhooks, token) = (prepared.router(), prepared.webhook_router(), stop.clone());
-        let task = tokio::spawn(async move { prepared.run(&token).await });
+        let (router, webhooks) = (process.router(), process.webhook_router());
+        let task = tokio::spawn(process.run());
         Running { router, webhooks, stop, task }
     }
 

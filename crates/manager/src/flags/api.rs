@@ -1,11 +1,11 @@
 //! Flags of the Kubernetes clients: address and rate limits.
 
-use std::time::Duration;
-
 use clap::{ArgAction, Args};
+use controllers::options::NodeOptions;
 use runtime::go_duration::GoDuration;
 
 use super::values::{PathFlag, duration, go_bool, go_float, go_int, path};
+use crate::controller_set::MIN_RESYNC_PERIOD;
 
 /// Flags of the Kubernetes clients.
 #[derive(Args, Debug, Clone, PartialEq)]
@@ -23,7 +23,7 @@ pub struct ApiFlags {
     #[arg(long, default_value = "application/vnd.kubernetes.protobuf", value_name = "TYPE")]
     pub kube_api_content_type: String,
     /// Interval of full resyncs of all objects, multiplied by a random factor from 1 to 2.
-    #[arg(long, default_value = "12h0m0s", value_parser = duration)]
+    #[arg(long, default_value_t = MIN_RESYNC_PERIOD.into(), value_parser = duration)]
     pub min_resync_period: GoDuration,
     /// Use a separate ServiceAccount in kube-system for each controller, instead of the identity of the process.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
@@ -41,17 +41,6 @@ pub struct MiscFlags {
     #[arg(long, default_value = "", value_name = "URL")]
     pub master: String,
     /// Interval between updates of the addresses of all Nodes from the cloud.
-    #[arg(long, default_value = "5m0s", value_parser = duration)]
+    #[arg(long, default_value_t = NodeOptions::default().status_update_frequency.into(), value_parser = duration)]
     pub node_status_update_frequency: GoDuration,
-}
-
-impl ApiFlags {
-    pub(super) fn min_resync_period(&self) -> Duration {
-        self.min_resync_period.to_std().unwrap_or(Duration::from_secs(12 * 3600))
-    }
-
-    /// Returns the burst of requests; `None` if the flag is not set.
-    pub(super) fn burst(&self) -> Option<u32> {
-        self.kube_api_burst.and_then(|burst| u32::try_from(burst).ok())
-    }
 }

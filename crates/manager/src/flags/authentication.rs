@@ -25,7 +25,7 @@ pub struct AuthenticationFlags {
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub authentication_tolerate_lookup_failure: bool,
     /// Time for which the result of a bearer token's authentication is cached; 0 or negative to disable the cache.
-    #[arg(long, default_value = "10s", value_parser = duration)]
+    #[arg(long, default_value_t = AuthenticationOptions::default().token_cache_ttl.into(), value_parser = duration)]
     pub authentication_token_webhook_cache_ttl: GoDuration,
     /// CA bundle for client certificates, instead of the ConfigMap's.
     #[arg(long, default_value = "", value_parser = path())]
@@ -37,34 +37,47 @@ pub struct AuthenticationFlags {
     #[arg(long, default_value = "", value_parser = list)]
     pub requestheader_allowed_names: Vec<List>,
     /// Headers with the user's name; the first header present is used.
-    #[arg(long, default_value = "x-remote-user", value_parser = list)]
+    #[arg(long, default_values_t = [List(RequestHeaderOptions::default().username_headers)], value_parser = list)]
     pub requestheader_username_headers: Vec<List>,
     /// Headers with the user's UID; must include X-Remote-Uid.
     #[arg(long, default_value = "", value_parser = list)]
     pub requestheader_uid_headers: Vec<List>,
     /// Headers with the user's groups.
-    #[arg(long, default_value = "x-remote-group", value_parser = list)]
+    #[arg(long, default_values_t = [List(RequestHeaderOptions::default().group_headers)], value_parser = list)]
     pub requestheader_group_headers: Vec<List>,
     /// Prefixes of headers with extra attributes of the user.
-    #[arg(long, default_value = "x-remote-extra-", value_parser = list)]
+    #[arg(long, default_values_t = [List(RequestHeaderOptions::default().extra_prefixes)], value_parser = list)]
     pub requestheader_extra_headers_prefix: Vec<List>,
 }
 
 impl AuthenticationFlags {
     pub(super) fn options(&self) -> AuthenticationOptions {
+        let AuthenticationFlags {
+            authentication_kubeconfig,
+            authentication_skip_lookup,
+            authentication_tolerate_lookup_failure,
+            authentication_token_webhook_cache_ttl,
+            client_ca_file,
+            requestheader_client_ca_file,
+            requestheader_allowed_names,
+            requestheader_username_headers,
+            requestheader_uid_headers,
+            requestheader_group_headers,
+            requestheader_extra_headers_prefix,
+        } = self;
         AuthenticationOptions {
-            kubeconfig: self.authentication_kubeconfig.to_path_buf(),
-            skip_lookup: self.authentication_skip_lookup,
-            tolerate_lookup_failure: self.authentication_tolerate_lookup_failure,
-            token_cache_ttl: self.authentication_token_webhook_cache_ttl.to_std_or_zero(),
-            client_ca_file: self.client_ca_file.to_path_buf(),
+            kubeconfig: authentication_kubeconfig.to_path_buf(),
+            skip_lookup: *authentication_skip_lookup,
+            tolerate_lookup_failure: *authentication_tolerate_lookup_failure,
+            token_cache_ttl: authentication_token_webhook_cache_ttl.to_std_or_zero(),
+            client_ca_file: client_ca_file.to_path_buf(),
             request_header: RequestHeaderOptions {
-                client_ca_file: self.requestheader_client_ca_file.to_path_buf(),
-                allowed_names: List::owned(&self.requestheader_allowed_names),
-                username_headers: List::owned(&self.requestheader_username_headers),
-                uid_headers: List::owned(&self.requestheader_uid_headers),
-                group_headers: List::owned(&self.requestheader_group_headers),
-                extra_prefixes: List::owned(&self.requestheader_extra_headers_prefix),
+                client_ca_file: requestheader_client_ca_file.to_path_buf(),
+                allowed_names: List::owned(requestheader_allowed_names),
+                username_headers: List::owned(requestheader_username_headers),
+                uid_headers: List::owned(requestheader_uid_headers),
+                group_headers: List::owned(requestheader_group_headers),
+                extra_prefixes: List::owned(requestheader_extra_headers_prefix),
             },
         }
     }

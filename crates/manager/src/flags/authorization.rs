@@ -15,23 +15,29 @@ pub struct AuthorizationFlags {
     pub authorization_kubeconfig: PathFlag,
     /// Paths that are allowed without authorization; a * at the end matches any suffix. A value replaces the default,
     /// so include /healthz if probes need it.
-    #[arg(long, default_value = "/healthz,/readyz,/livez", value_parser = list)]
+    #[arg(long, default_values_t = [List(AuthorizationOptions::default().always_allow_paths)], value_parser = list)]
     pub authorization_always_allow_paths: Vec<List>,
     /// Time for which the answer that a caller is allowed is cached.
-    #[arg(long, default_value = "10s", value_parser = duration)]
+    #[arg(long, default_value_t = AuthorizationOptions::default().allowed_ttl.into(), value_parser = duration)]
     pub authorization_webhook_cache_authorized_ttl: GoDuration,
     /// Time for which the answer that a caller is denied is cached.
-    #[arg(long, default_value = "10s", value_parser = duration)]
+    #[arg(long, default_value_t = AuthorizationOptions::default().denied_ttl.into(), value_parser = duration)]
     pub authorization_webhook_cache_unauthorized_ttl: GoDuration,
 }
 
 impl AuthorizationFlags {
     pub(super) fn options(&self) -> AuthorizationOptions {
+        let AuthorizationFlags {
+            authorization_kubeconfig,
+            authorization_always_allow_paths,
+            authorization_webhook_cache_authorized_ttl,
+            authorization_webhook_cache_unauthorized_ttl,
+        } = self;
         AuthorizationOptions {
-            kubeconfig: self.authorization_kubeconfig.to_path_buf(),
-            always_allow_paths: self.paths(),
-            allowed_ttl: self.authorization_webhook_cache_authorized_ttl.to_std_or_zero(),
-            denied_ttl: self.authorization_webhook_cache_unauthorized_ttl.to_std_or_zero(),
+            kubeconfig: authorization_kubeconfig.to_path_buf(),
+            always_allow_paths: List::owned(authorization_always_allow_paths),
+            allowed_ttl: authorization_webhook_cache_authorized_ttl.to_std_or_zero(),
+            denied_ttl: authorization_webhook_cache_unauthorized_ttl.to_std_or_zero(),
         }
     }
 

@@ -9,7 +9,7 @@ use clap::{Arg, Command, FromArgMatches};
 use runtime::go_duration::GoDuration;
 
 use super::Parsed;
-use super::explain::{self, explain};
+use super::parse_errors::{self, message};
 use super::program::Program;
 use super::quantity::Quantity;
 use super::tls::{Numbers, SniFlag};
@@ -110,7 +110,7 @@ pub(super) fn read<T: FromArgMatches>(
     loop {
         let error = match command.clone().try_get_matches_from(&arguments) {
             Ok(matches) => {
-                errors.extend(explain::positional(&matches, name));
+                errors.extend(parse_errors::positional(&matches, name));
                 let version = matches.try_get_one::<VersionFlag>("version").ok().flatten().and_then(VersionFlag::text);
                 if let (Some(text), []) = (version, errors.as_slice()) {
                     return Err(Parsed::Say(text));
@@ -125,17 +125,17 @@ pub(super) fn read<T: FromArgMatches>(
         if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
             return Err(Parsed::Say(error.render().to_string()));
         }
-        errors.push(explain(&error, name));
-        if !put_aside(&mut arguments, &error) {
-            return Err(Parsed::Wrong(explain::together(errors)));
+        errors.push(message(&error, name));
+        if !remove_flag(&mut arguments, &error) {
+            return Err(Parsed::Wrong(parse_errors::together(errors)));
         }
     }
 }
 
 /// Removes the flag that an error is about, with its value. Returns `true` if the flag was found.
-fn put_aside(arguments: &mut Vec<OsString>, error: &clap::Error) -> bool {
+fn remove_flag(arguments: &mut Vec<OsString>, error: &clap::Error) -> bool {
     let before = arguments.len();
-    let Some(flag) = explain::flag(error) else { return false };
+    let Some(flag) = parse_errors::flag(error) else { return false };
     let value = match error.get(ContextKind::InvalidValue) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,

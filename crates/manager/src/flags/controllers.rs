@@ -6,7 +6,7 @@ use runtime::go_duration::GoDuration;
 
 use super::gates::FeatureGates;
 use super::values::{List, duration, go_bool, list};
-use crate::selection::Selection;
+use crate::controller_set::Selection;
 
 /// The controller that tags instances, on aws.
 pub(super) const TAGGING: &str = "tagging";
@@ -43,7 +43,7 @@ pub struct ControllersFlags {
     #[arg(long, value_name = "MAP", value_parser = str::parse::<FeatureGates>)]
     pub feature_gates: Vec<FeatureGates>,
     /// Explain in events and conditions why an object is pending.
-    #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
+    #[arg(long, default_value_t = ::controllers::Options::default().explain, value_parser = go_bool, action = ArgAction::Set)]
     pub explain: bool,
     /// Maximum time to wait at a shutdown for work in progress before the lease is released. Must be shorter than the
     /// Pod's terminationGracePeriodSeconds.
@@ -75,6 +75,7 @@ impl ControllersFlags {
         List::all(&self.controllers).map(canonical).collect()
     }
 
+    /// Returns the feature gates of all occurrences of `--feature-gates`.
     pub(super) fn gates(&self) -> FeatureGates {
         FeatureGates::merged(&self.feature_gates)
     }

@@ -11,6 +11,13 @@ use super::values::{PathFlag, duration, go_bool, path};
 
 /// The only supported kind of lock.
 const LEASES: &str = "leases";
+/// Default namespace of the lease.
+pub(crate) const LEASE_NAMESPACE: &str = "kube-system";
+
+/// Returns a configuration with the default timings.
+fn timings() -> ElectionConfig {
+    ElectionConfig::new(LEASE_NAMESPACE, cloud_provider::names::MANAGER_NAME)
+}
 
 /// Flags of leader migration.
 #[derive(Args, Debug, Clone, PartialEq)]
@@ -33,13 +40,13 @@ pub struct LeaderElectionFlags {
     #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub leader_elect: bool,
     /// Time after which a lease that was not renewed may be acquired by another replica.
-    #[arg(long, default_value = "15s", value_parser = duration)]
+    #[arg(long, default_value_t = timings().lease_duration.into(), value_parser = duration)]
     pub leader_elect_lease_duration: GoDuration,
     /// Time after which the holder gives up renewing the lease; must be less than --leader-elect-lease-duration.
-    #[arg(long, default_value = "10s", value_parser = duration)]
+    #[arg(long, default_value_t = timings().renew_deadline.into(), value_parser = duration)]
     pub leader_elect_renew_deadline: GoDuration,
     /// Interval between attempts to acquire or renew the lease.
-    #[arg(long, default_value = "2s", value_parser = duration)]
+    #[arg(long, default_value_t = timings().retry_period.into(), value_parser = duration)]
     pub leader_elect_retry_period: GoDuration,
     /// Kind of the lock; only leases is supported.
     #[arg(long, default_value = LEASES, value_name = "KIND")]
@@ -48,7 +55,7 @@ pub struct LeaderElectionFlags {
     #[arg(long, default_value = cloud_provider::names::MANAGER_NAME, value_name = "NAME")]
     pub leader_elect_resource_name: String,
     /// Namespace of the lease.
-    #[arg(long, default_value = "kube-system", value_name = "NAME")]
+    #[arg(long, default_value = LEASE_NAMESPACE, value_name = "NAME")]
     pub leader_elect_resource_namespace: String,
 }
 
@@ -81,16 +88,26 @@ pub struct MigrationSettings {
 impl LeaderElectionFlags {
     /// Returns the settings of leader election; `None` without `--leader-elect`.
     pub(super) fn settings(&self, migration: &LeaderMigrationFlags, release_on_stop: bool) -> Option<ElectionSettings> {
-        self.leader_elect.then(|| ElectionSettings {
-            namespace: self.leader_elect_resource_namespace.clone(),
-            name: self.leader_elect_resource_name.clone(),
-            lease_duration: self.leader_elect_lease_duration.to_std_or_zero(),
-            renew_deadline: self.leader_elect_renew_deadline.to_std_or_zero(),
-            retry_period: self.leader_elect_retry_period.to_std_or_zero(),
+        let LeaderElectionFlags {
+            leader_elect,
+            leader_elect_lease_duration,
+            leader_elect_renew_deadline,
+            leader_elect_retry_period,
+            // Checked by `validate`; the only valid value is the only kind of lock.
+            leader_elect_resource_lock: _,
+            leader_elect_resource_name,
+            leader_elect_resource_namespace,
+        } = self;
+        let LeaderMigrationFlags { enable_leader_migration, leader_migration_config } = migration;
+        leader_elect.then(|| ElectionSettings {
+            namespace: leader_elect_resource_namespace.clone(),
+            name: leader_elect_resource_name.clone(),
+            lease_duration: leader_elect_lease_duration.to_std_or_zero(),
+            renew_deadline: leader_elect_renew_deadline.to_std_or_zero(),
+            retry_period: leader_elect_retry_period.to_std_or_zero(),
             release_on_stop,
-            migration: migration
-                .enable_leader_migration
-                .then(|| MigrationSettings { file: migration.leader_migration_config.to_path_buf() }),
+            migration: enable_leader_migration
+                .then(|| MigrationSettings { file: leader_migration_config.to_path_buf() }),
         })
     }
 

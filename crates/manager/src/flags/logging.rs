@@ -17,21 +17,21 @@ pub struct LoggingFlags {
     #[arg(long, default_value = "", value_name = "PATTERN=N,...", value_parser = str::parse::<Vmodule>)]
     pub vmodule: Vmodule,
     /// Maximum time that log records are buffered.
-    #[arg(long, default_value = "5s", value_parser = duration)]
+    #[arg(long, default_value_t = LoggingOptions::default().flush_frequency.into(), value_parser = duration)]
     pub log_flush_frequency: GoDuration,
     /// Format of the log: text or json.
-    #[arg(long, default_value = "text", value_name = "FORM")]
+    #[arg(long, default_value_t = LoggingOptions::default().format.to_string(), value_name = "FORM")]
     pub logging_format: String,
     /// Write informational records to standard output and errors to standard error, instead of all records to standard
     /// error. Requires the feature gate LoggingAlphaOptions.
-    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
+    #[arg(long, default_value_t = Streams::default().split, value_parser = go_bool, action = ArgAction::Set)]
     pub log_text_split_stream: bool,
     /// Size of the buffer for informational records with --log-text-split-stream, in bytes. Requires the feature gate
     /// LoggingAlphaOptions.
     #[arg(long, default_value = "0", value_parser = str::parse::<Quantity>)]
     pub log_text_info_buffer_size: Quantity,
     /// Like --log-text-split-stream, for the json format.
-    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
+    #[arg(long, default_value_t = Streams::default().split, value_parser = go_bool, action = ArgAction::Set)]
     pub log_json_split_stream: bool,
     /// Like --log-text-info-buffer-size, for the json format.
     #[arg(long, default_value = "0", value_parser = str::parse::<Quantity>)]
@@ -40,15 +40,24 @@ pub struct LoggingFlags {
 
 impl LoggingFlags {
     pub(super) fn options(&self, verbosity: i32) -> LoggingOptions {
-        let streams = |split, size: Quantity| Streams { split, info_buffer_size: size.0 };
+        let LoggingFlags {
+            vmodule,
+            log_flush_frequency,
+            logging_format,
+            log_text_split_stream,
+            log_text_info_buffer_size,
+            log_json_split_stream,
+            log_json_info_buffer_size,
+        } = self;
+        let streams = |split: &bool, size: &Quantity| Streams { split: *split, info_buffer_size: size.0 };
         LoggingOptions {
             // Checked by `validate`.
-            format: self.logging_format.parse().unwrap_or_default(),
+            format: logging_format.parse().unwrap_or_default(),
             verbosity,
-            vmodule: self.vmodule.clone(),
-            flush_frequency: self.log_flush_frequency.to_std_or_zero(),
-            text: streams(self.log_text_split_stream, self.log_text_info_buffer_size),
-            json: streams(self.log_json_split_stream, self.log_json_info_buffer_size),
+            vmodule: vmodule.clone(),
+            flush_frequency: log_flush_frequency.to_std_or_zero(),
+            text: streams(log_text_split_stream, log_text_info_buffer_size),
+            json: streams(log_json_split_stream, log_json_info_buffer_size),
         }
     }
 

@@ -10,33 +10,40 @@
 //!
 //! let arguments = ["cloud-controller-manager", "--cloud-provider=hcloud", "--leader-elect=false", "--secure-port=0"];
 //! let Parsed::Flags(flags) = Flags::parse(arguments.map(Into::into)) else { panic!("they can be used") };
-//! assert!(flags.election().is_none());
-//! assert_eq!(flags.serving().port, 0);
+//! let configuration = flags.configuration();
+//! assert!(configuration.election.is_none());
+//! assert_eq!(configuration.serving.port, 0);
 //! ```
+//!
+//! Outside of this module, only [`Configuration`] is read: [`Flags::configuration`] destructures all flags once.
 
-mod accessors;
+// A flag that `configuration` does not read is an unused variable, which must not compile.
+#![deny(unused_variables)]
+
 mod api;
 mod authentication;
 mod authorization;
 mod check;
 mod cloud;
 mod command;
+mod command_line;
 mod completion;
+mod configuration;
+mod configz;
 mod controllers;
 mod debugging;
 mod election;
-mod explain;
 mod gates;
-mod given;
-mod historic;
 mod logging;
 mod node;
 mod notices;
 mod orphans;
+mod parse_errors;
 mod program;
 mod provider_flags;
 mod quantity;
 mod reference;
+mod removed;
 mod report;
 mod route;
 mod service;
@@ -59,14 +66,17 @@ pub use self::authentication::AuthenticationFlags;
 pub use self::authorization::AuthorizationFlags;
 pub(crate) use self::check::CheckFlags;
 pub use self::cloud::{CloudFlags, OnCloudConfigChange};
+pub use self::command_line::CommandLineFlags;
+pub use self::configuration::{CloudConfiguration, Configuration};
+pub(crate) use self::configz::configz_with_migration;
 pub use self::controllers::ControllersFlags;
 pub use self::debugging::DebuggingFlags;
+pub(crate) use self::election::LEASE_NAMESPACE;
 pub use self::election::{ElectionSettings, LeaderElectionFlags, LeaderMigrationFlags, MigrationSettings};
 pub use self::gates::{
     FeatureGates, GATE_LOGGING_ALPHA, GATE_LOGGING_BETA, GATE_RELEASE_LEASE, GATE_UID_HEADER, GATE_WEBHOOK, GATES,
     Gate, INERT, Stage,
 };
-pub use self::given::Given;
 pub use self::logging::LoggingFlags;
 pub use self::node::{LifecycleFlags, NodeFlags};
 pub use self::notices::{Notice, Severity};
@@ -76,7 +86,7 @@ pub use self::quantity::Quantity;
 pub use self::reference::markdown;
 pub use self::report::Output;
 pub(crate) use self::report::{ObjectFlags, ReportCommand, ReportFlags};
-pub use self::route::RouteFlags;
+pub use self::route::{RouteConfiguration, RouteFlags};
 pub use self::service::ServiceFlags;
 pub use self::serving::SecureServingFlags;
 pub use self::tls::{Numbers, SniFlag};
@@ -97,7 +107,7 @@ const ABOUT: &str = "Joins a Kubernetes cluster to its cloud: initialises Nodes,
 pub struct Flags {
     /// Flags that are set on the command line.
     #[command(flatten)]
-    pub given: Given,
+    pub command_line: CommandLineFlags,
     /// Flags for debugging the process.
     #[command(flatten)]
     pub debugging: DebuggingFlags,
@@ -201,10 +211,10 @@ impl Flags {
     /// Parses and validates arguments for this program. The first argument is the program's name.
     pub fn parse_as(program: &Program, arguments: impl IntoIterator<Item = OsString>) -> Parsed {
         let arguments: Vec<_> = arguments.into_iter().collect();
-        if let Some(document) = reference::asked(program, &arguments) {
+        if let Some(document) = reference::document_subcommand(program, &arguments) {
             return document;
         }
-        let read = match command::read::<Self>(&reference::whole(program), program.name, arguments) {
+        let read = match command::read::<Self>(&reference::full_command(program), program.name, arguments) {
             Ok(read) => read,
             Err(Parsed::Say(text)) => return Parsed::Say(text),
             Err(Parsed::Wrong(text)) => return Parsed::Wrong(text),
@@ -233,7 +243,7 @@ fn finish<T: AsMut<Flags>>(program: &Program, mut read: command::Read<T>) -> Res
         adjust(flags);
     }
     let errors = [read.errors, flags.errors()].concat();
-    if errors.is_empty() { Ok(read.values) } else { Err(explain::together(errors)) }
+    if errors.is_empty() { Ok(read.values) } else { Err(parse_errors::together(errors)) }
 }
 
 /// Parses arguments into `T`, a command that has the manager's flags, with the rules that all commands share, and

@@ -6,7 +6,7 @@ use runtime::client::shown_url;
 
 use super::controllers::TAGGING;
 use super::provider_flags::ProviderFlag;
-use super::{Flags, historic, provider_flags};
+use super::{Flags, provider_flags, removed};
 
 /// Replacement of a secret value in the dump.
 const REDACTED: &str = "REDACTED";
@@ -33,8 +33,8 @@ impl Flags {
     /// Returns one line for each deprecated flag that is set, for standard error (FLAG-11).
     #[must_use]
     pub fn deprecations(&self) -> Vec<String> {
-        let removed = historic::HISTORIC.iter().map(|flag| (flag.name, flag.instead));
-        let given = removed.chain(historic::DEPRECATED).filter(|(name, _)| self.given.has(name));
+        let removed = removed::REMOVED.iter().map(|flag| (flag.name, flag.instead));
+        let given = removed.chain(removed::DEPRECATED).filter(|(name, _)| self.command_line.has(name));
         given.map(|(name, message)| format!("Flag --{name} has been deprecated, {message}")).collect()
     }
 
@@ -43,7 +43,7 @@ impl Flags {
     pub fn notices(&self) -> Vec<Notice> {
         let warnings = [self.inert_flags(), self.vendors_flags(), self.risks()].concat();
         let warning = |text| Notice { severity: Severity::Warning, text };
-        let gates = self.gates();
+        let gates = self.controllers.gates();
         let inert = gates.inert().map(|gate| Notice {
             severity: Severity::Information,
             text: format!("feature gate {gate} has no effect here"),
@@ -55,7 +55,7 @@ impl Flags {
     }
 
     /// Logs deprecations and notices. The log goes to standard error.
-    pub(crate) fn log_inert(&self) {
+    pub(crate) fn log_notices(&self) {
         for text in self.deprecations() {
             tracing::warn!("{text}");
         }
@@ -72,7 +72,7 @@ impl Flags {
         let ranges = "kube-controller-manager assigns Pod CIDRs to Nodes";
         let table = [
             ("allocate-node-cidrs", self.route.allocate_node_cidrs && !self.has_node_ipam(), ranges),
-            ("cidr-allocator-type", self.given.has("cidr-allocator-type"), ranges),
+            ("cidr-allocator-type", self.command_line.has("cidr-allocator-type"), ranges),
             (
                 "external-cloud-volume-plugin",
                 !self.cloud.external_cloud_volume_plugin.is_empty(),
@@ -95,8 +95,8 @@ impl Flags {
     fn vendors_flags(&self) -> Vec<String> {
         let own = |name: &str| self.vendor.iter().any(|flag| flag.name == name);
         let effective = |flag: &ProviderFlag| flag.is_read_by(&self.cloud.cloud_provider);
-        let given =
-            provider_flags::all().filter(|flag| self.given.has(flag.name) && !own(flag.name) && !effective(flag));
+        let given = provider_flags::all()
+            .filter(|flag| self.command_line.has(flag.name) && !own(flag.name) && !effective(flag));
         given
             .map(|flag| {
                 let providers = flag.providers.join(", ");
@@ -112,7 +112,7 @@ impl Flags {
         risks.extend(reserved.map(|name| {
             format!("--controllers: this program has no controller {name}; the name is accepted for existing manifests")
         }));
-        if self.serving().port != 0 {
+        if self.secure_serving.secure_port != 0 {
             risks.extend(self.authorization.warnings());
         }
         if self.leader_migration.enable_leader_migration && !self.leader_election.leader_elect {
@@ -127,7 +127,7 @@ impl Flags {
     /// included only if they are set; secret values are redacted.
     #[must_use]
     pub fn dump(&self) -> Vec<(String, String)> {
-        let mut values = self.given.values().clone();
+        let mut values = self.command_line.values().clone();
         for argument in Self::command().get_arguments() {
             if let Some(name) = argument.get_long().filter(|_| !argument.is_hide_set()) {
                 values.entry(name.to_owned()).or_default();

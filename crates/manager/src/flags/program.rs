@@ -30,9 +30,10 @@ pub struct VendorFlag {
 /// use manager::flags::{Flags, Parsed, Program};
 ///
 /// let program = Program::new("acme-ccm").with_default("cloud-provider", "acme").with_default("leader-elect", "false");
-/// let Parsed::Flags(flags) = Flags::parse_as(&program, ["acme-ccm".into(), "--leader-elect".into()]) else { panic!() };
+/// let arguments = ["acme-ccm".into(), "--leader-elect".into()];
+/// let Parsed::Flags(flags) = Flags::parse_as(&program, arguments) else { panic!() };
 /// assert_eq!(flags.cloud.cloud_provider, "acme");
-/// assert!(flags.election().is_some(), "the command line wins");
+/// assert!(flags.configuration().election.is_some(), "the command line wins");
 /// ```
 #[derive(Clone)]
 pub struct Program {

@@ -1,7 +1,7 @@
 //! Flags that only some vendors' programs have. This program accepts these flags so that it starts with those vendors'
 //! manifests unchanged (FLAG-70).
 
-use super::historic::Kind;
+use super::removed::Kind;
 
 /// A flag of some vendors' programs.
 pub(super) struct ProviderFlag {

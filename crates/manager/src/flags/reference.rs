@@ -7,7 +7,7 @@ use clap::{Arg, Command, CommandFactory as _};
 
 use super::program::{PROGRAMS, Program};
 use super::{
-    Flags, GATES, INERT, KUBERNETES_VERSION, Parsed, Stage, command, completion, historic, provider_flags, subcommand,
+    Flags, GATES, INERT, KUBERNETES_VERSION, Parsed, Stage, command, completion, provider_flags, removed, subcommand,
 };
 
 /// Flags whose default differs from the Go program's (D-10), with the Go program's default.
@@ -36,7 +36,7 @@ pub(super) const SECTIONS: [&str; 13] = [
 
 /// Runs the subcommands that only print a document: `completion SHELL`, `help`, `man` and `version`. Returns `None` for
 /// other commands.
-pub(super) fn asked(program: &Program, arguments: &[OsString]) -> Option<Parsed> {
+pub(super) fn document_subcommand(program: &Program, arguments: &[OsString]) -> Option<Parsed> {
     let mut words = arguments.iter().skip(1).map(|word| word.to_string_lossy());
     match words.next()?.as_ref() {
         "man" => Some(Parsed::Say(man(program))),
@@ -51,7 +51,7 @@ pub(super) fn asked(program: &Program, arguments: &[OsString]) -> Option<Parsed>
 }
 
 /// Returns the program as a clap command with the program's name.
-pub(super) fn whole(program: &Program) -> Command {
+pub(super) fn full_command(program: &Program) -> Command {
     let template =
         format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\nSubcommands:\n{}\n\n{{all-args}}", subcommand::list());
     command::prepare(Flags::command(), program)
@@ -64,7 +64,7 @@ pub(super) fn whole(program: &Program) -> Command {
 /// Returns the help of the program, or what a subcommand without flags does.
 fn help(program: &Program, name: &str) -> Parsed {
     if name.is_empty() {
-        return Parsed::Say(whole(program).render_help().to_string());
+        return Parsed::Say(full_command(program).render_help().to_string());
     }
     match subcommand::SUBCOMMANDS.iter().copied().find(|(known, _)| *known == name) {
         Some((_, about)) => Parsed::Say(format!("{} {name}: {about}\n", program.name())),
@@ -75,7 +75,7 @@ fn help(program: &Program, name: &str) -> Parsed {
 fn man(program: &Program) -> String {
     let mut text = Vec::new();
     // Writing to memory does not fail.
-    let command = whole(program).after_help(format!("Subcommands:\n{}", subcommand::list()));
+    let command = full_command(program).after_help(format!("Subcommands:\n{}", subcommand::list()));
     _ = clap_mangen::Man::new(command).section("8").source(KUBERNETES_VERSION).render(&mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
@@ -83,7 +83,7 @@ fn man(program: &Program) -> String {
 /// Returns the reference page, `docs/reference/flags.md`.
 #[must_use]
 pub fn markdown() -> String {
-    let command = whole(&Program::default());
+    let command = full_command(&Program::default());
     let mut page = String::from(
         "# Flags\n\n\
          Written by the program from the declaration of its flags; do not edit. `cloud-controller-manager --help` says the \
@@ -143,14 +143,14 @@ fn escape(text: &str) -> String {
 
 /// Adds the flags that the help does not show.
 fn accepted(page: &mut String, command: &Command) {
-    let deprecated = historic::DEPRECATED.map(|(name, _)| name);
+    let deprecated = removed::DEPRECATED.map(|(name, _)| name);
     let hidden = |flag: &&Arg| flag.get_long().is_some_and(|name| deprecated.contains(&name));
     page.push_str(
         "\n# Accepted for existing manifests\n\nNot shown by `--help`; each use is said once at the start.\n",
     );
     table(page, "Deprecated", command.get_arguments().filter(hidden));
-    page.push_str("\n## Historic, without effect\n\n| flag | type | note |\n|---|---|---|\n");
-    for flag in &historic::HISTORIC {
+    page.push_str("\n## RemovedFlag, without effect\n\n| flag | type | note |\n|---|---|---|\n");
+    for flag in &removed::REMOVED {
         _ = writeln!(page, "| `--{}` | {} | {} |", flag.name, flag.kind.name(), flag.instead);
     }
     page.push_str("\n## Of vendors' programs, without effect\n\n`--user-agent` has one: it goes into the User-Agent of requests to OpenStack.\n\n| flag | type | providers |\n|---|---|---|\n");

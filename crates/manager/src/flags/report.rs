@@ -11,7 +11,7 @@ use runtime::go_duration::GoDuration;
 
 use super::values::duration;
 use super::{Flags, Parsed, Program, parse};
-use crate::controllers_task::Settings;
+use crate::controller_set::Settings;
 
 /// The value of `--output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ fn timeout(text: &str) -> Result<GoDuration, String> {
 impl ReportFlags {
     /// Returns the settings of the manager with this fence, and with the timeout if one is set.
     pub(crate) fn settings(&self, fence: Fence) -> Settings {
-        let mut settings = Settings { fence: Some(fence), ..self.flags.settings() };
+        let mut settings = Settings { fence: Some(fence), ..self.flags.configuration().settings() };
         if let Some(timeout) = self.timeout.map(GoDuration::to_std_or_zero) {
             let within = |options: &ClientOptions| ClientOptions { request_timeout: Some(timeout), ..options.clone() };
             settings.clients = settings.clients.with(within);

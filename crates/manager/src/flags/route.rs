@@ -27,31 +27,52 @@ pub struct RouteFlags {
     /// Maximum time between a change and the next comparison of routes. Without changes, routes are compared every five
     /// minutes. With the feature gate CloudControllerManagerWatchBasedRoutesReconciliation=false, routes are compared
     /// at this interval; with =true, this flag has no effect.
-    #[arg(long, default_value = "10s", value_parser = duration)]
+    #[arg(long, default_value_t = RouteOptions::default().reconciliation_period.into(), value_parser = duration)]
     pub route_reconciliation_period: GoDuration,
 }
 
 impl RouteFlags {
-    pub(super) fn options(&self, mode: RouteMode) -> RouteOptions {
-        RouteOptions {
+    /// Returns the options of the node-route-controller, and what else the flags configure.
+    pub(super) fn configuration(&self, mode: RouteMode) -> (RouteOptions, RouteConfiguration) {
+        let RouteFlags {
+            cluster_cidr,
+            configure_cloud_routes,
+            // A provider that assigns Pod CIDRs gets this flag by its name (`Flags::cloud_flags`).
+            allocate_node_cidrs: _,
+            // No effect: kube-controller-manager assigns Pod CIDRs.
+            cidr_allocator_type: _,
+            route_reconciliation_period,
+        } = self;
+        let cluster_cidrs = cluster_cidrs(cluster_cidr);
+        let options = RouteOptions {
             // If routes are needed and the CIDRs are invalid, the start fails (FLAG-21).
-            cluster_cidrs: self.cluster_cidrs().unwrap_or_default(),
-            reconciliation_period: self.route_reconciliation_period.to_std_or_zero(),
+            cluster_cidrs: cluster_cidrs.clone().unwrap_or_default(),
+            reconciliation_period: route_reconciliation_period.to_std_or_zero(),
             ..RouteOptions::in_mode(mode)
-        }
+        };
+        let cidr_error = cluster_cidrs.err();
+        let cluster_cidr = cluster_cidr.clone();
+        (options, RouteConfiguration { cluster_cidr, cidr_error, configure_cloud_routes: *configure_cloud_routes })
     }
+}
 
-    /// Parses `--cluster-cidr` (FLAG-21).
-    ///
-    /// # Errors
-    /// The invalid value, and the remedies.
-    pub(crate) fn cluster_cidrs(&self) -> Result<Vec<IpNet>, String> {
-        controllers::route::cluster_cidr::parse(&self.cluster_cidr).map_err(|error| {
-            format!(
-                "{error}: --cluster-cidr={:?} is not usable for routes; set it to the range of the Pod network, or pass \
-                 --configure-cloud-routes=false if this cluster needs no routes in the cloud",
-                self.cluster_cidr
-            )
-        })
-    }
+/// The flags of routes that are not options of the node-route-controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteConfiguration {
+    /// Value of `--cluster-cidr`, for the provider.
+    pub cluster_cidr: String,
+    /// Reason why `--cluster-cidr` cannot be used for routes (FLAG-21).
+    pub cidr_error: Option<String>,
+    /// Value of `--configure-cloud-routes`. If `false`, the route controller does not run (ROUTE-2).
+    pub configure_cloud_routes: bool,
+}
+
+/// Parses `--cluster-cidr` (FLAG-21).
+fn cluster_cidrs(text: &str) -> Result<Vec<IpNet>, String> {
+    controllers::route::cluster_cidr::parse(text).map_err(|error| {
+        format!(
+            "{error}: --cluster-cidr={text:?} is not usable for routes; set it to the range of the Pod network, or pass \
+             --configure-cloud-routes=false if this cluster needs no routes in the cloud"
+        )
+    })
 }

@@ -13,10 +13,10 @@ use super::values::{List, ListenAddress, PathFlag, go_bool, go_int64, ip, list, 
 #[command(next_help_heading = "Secure serving")]
 pub struct SecureServingFlags {
     /// Address to listen on; 0.0.0.0 and :: mean all interfaces.
-    #[arg(long, default_value = "0.0.0.0", value_parser = ip)]
+    #[arg(long, default_value_t = ServingOptions::default().bind_address, value_parser = ip)]
     pub bind_address: IpAddr,
     /// HTTPS port of /healthz, /readyz and /metrics; 0 disables the server.
-    #[arg(long, default_value_t = i64::from(cloud_provider::names::SECURE_PORT), value_parser = go_int64)]
+    #[arg(long, default_value_t = i64::from(ServingOptions::default().port), value_parser = go_int64)]
     pub secure_port: i64,
     /// Address IP:PORT for /metrics without TLS and without authentication; empty to disable.
     #[arg(long, default_value = "", value_parser = str::parse::<ListenAddress>)]
@@ -44,49 +44,70 @@ pub struct SecureServingFlags {
     #[arg(long, default_value = "", value_parser = tls::numbers)]
     pub tls_curve_preferences: Vec<tls::Numbers>,
     /// Maximum number of HTTP/2 streams of one connection; 0 means 10.
-    #[arg(long, default_value = "0", value_parser = go_int64)]
+    #[arg(long, default_value_t = i64::from(ServingOptions::default().http2_max_streams), value_parser = go_int64)]
     pub http2_max_streams_per_connection: i64,
     /// Serve HTTP/1.1 only.
-    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
+    #[arg(long, default_value_t = ServingOptions::default().disable_http2, value_parser = go_bool, action = ArgAction::Set)]
     pub disable_http2_serving: bool,
     /// Let several processes listen on the port (SO_REUSEPORT).
-    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
+    #[arg(long, default_value_t = ServingOptions::default().permit_port_sharing, value_parser = go_bool, action = ArgAction::Set)]
     pub permit_port_sharing: bool,
     /// Listen on an address even if closing connections still use it (SO_REUSEADDR).
-    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
+    #[arg(long, default_value_t = ServingOptions::default().permit_address_sharing, value_parser = go_bool, action = ArgAction::Set)]
     pub permit_address_sharing: bool,
 }
 
 impl SecureServingFlags {
-    pub(super) fn options(&self) -> ServingOptions {
-        let port = u16::try_from(self.secure_port).unwrap_or_default();
-        self.tls().options(ServingOptions {
-            bind_address: self.bind_address,
-            port,
-            cert_dir: self.cert_dir.to_path_buf(),
-            http2_max_streams: u32::try_from(self.http2_max_streams_per_connection).unwrap_or_default(),
-            disable_http2: self.disable_http2_serving,
-            permit_port_sharing: self.permit_port_sharing,
-            permit_address_sharing: self.permit_address_sharing,
-            ..ServingOptions::default()
-        })
+    /// Returns the options of the secure port, and the address for metrics without TLS and authentication, if one is
+    /// set.
+    pub(super) fn options(&self) -> (ServingOptions, Option<SocketAddr>) {
+        let (options, tls, metrics) = self.split();
+        (tls.options(options), metrics)
     }
 
     /// Returns the TLS flags, which both servers share.
     pub(super) fn tls(&self) -> TlsFlags<'_> {
-        TlsFlags {
-            prefix: "--tls-",
-            certificate: &self.tls_cert_file,
-            key: &self.tls_private_key_file,
-            sni: &self.tls_sni_cert_key,
-            cipher_suites: List::owned(&self.tls_cipher_suites),
-            min_version: &self.tls_min_version,
-            curve_preferences: tls::Numbers::all(&self.tls_curve_preferences),
-        }
+        self.split().1
     }
 
-    pub(super) fn metrics_listener(&self) -> Option<SocketAddr> {
-        self.metrics_bind_address.get()
+    /// Returns the options without those of TLS, the TLS flags, and the address for plain metrics.
+    fn split(&self) -> (ServingOptions, TlsFlags<'_>, Option<SocketAddr>) {
+        let SecureServingFlags {
+            bind_address,
+            secure_port,
+            metrics_bind_address,
+            cert_dir,
+            tls_cert_file,
+            tls_private_key_file,
+            tls_sni_cert_key,
+            tls_cipher_suites,
+            tls_min_version,
+            tls_curve_preferences,
+            http2_max_streams_per_connection,
+            disable_http2_serving,
+            permit_port_sharing,
+            permit_address_sharing,
+        } = self;
+        let options = ServingOptions {
+            bind_address: *bind_address,
+            port: u16::try_from(*secure_port).unwrap_or_default(),
+            cert_dir: cert_dir.to_path_buf(),
+            http2_max_streams: u32::try_from(*http2_max_streams_per_connection).unwrap_or_default(),
+            disable_http2: *disable_http2_serving,
+            permit_port_sharing: *permit_port_sharing,
+            permit_address_sharing: *permit_address_sharing,
+            ..ServingOptions::default()
+        };
+        let tls = TlsFlags {
+            prefix: "--tls-",
+            certificate: tls_cert_file,
+            key: tls_private_key_file,
+            sni: tls_sni_cert_key,
+            cipher_suites: List::owned(tls_cipher_suites),
+            min_version: tls_min_version,
+            curve_preferences: tls::Numbers::all(tls_curve_preferences),
+        };
+        (options, tls, metrics_bind_address.get())
     }
 
     pub(super) fn validate(&self) -> Vec<String> {
@@ -97,7 +118,7 @@ impl SecureServingFlags {
                 "--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
             ));
         }
-        if let Some(metrics) = self.metrics_listener()
+        if let Some(metrics) = self.metrics_bind_address.get()
             && i64::from(metrics.port()) == port
         {
             errors.push(format!(

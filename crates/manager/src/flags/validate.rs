@@ -12,15 +12,15 @@ impl Flags {
             errors.push("--cloud-provider cannot be empty".to_owned());
         }
         errors.extend(self.controllers.selection().err().unwrap_or_default());
-        errors.extend(self.options().validate());
+        errors.extend(self.configuration().options.validate());
         errors.extend(self.period_errors());
         errors.extend(self.leader_election.validate());
         errors.extend(self.webhook.validate(&self.vendor_webhooks));
         errors.extend(self.webhook_serving.validate(self.secure_serving.secure_port));
         errors.extend(self.secure_serving.validate());
-        errors.extend(self.authentication.validate(self.gates().enabled(GATE_UID_HEADER)));
+        errors.extend(self.authentication.validate(self.controllers.gates().enabled(GATE_UID_HEADER)));
         errors.extend(self.authorization.validate());
-        errors.extend(self.logging.validate(&self.gates()));
+        errors.extend(self.logging.validate(&self.controllers.gates()));
         errors
     }
 

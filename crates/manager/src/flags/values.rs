@@ -141,7 +141,7 @@ impl FromStr for ListenAddress {
 
 /// The value of one occurrence of a list flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct List(Vec<String>);
+pub struct List(pub(super) Vec<String>);
 
 impl List {
     /// Returns the items of all occurrences.

@@ -86,11 +86,13 @@ fn known(vendor: &[&'static str]) -> impl Iterator<Item = &'static str> {
 }
 
 impl WebhookFlags {
-    pub(super) fn selection(&self, vendor: &[&'static str]) -> WebhookSelection {
-        WebhookSelection { items: self.items(), vendor: vendor.to_vec() }
+    /// Returns the selected webhooks, and the action of the webhook for Services.
+    pub(super) fn configuration(&self, vendor: &[&'static str]) -> (WebhookSelection, ValidationAction) {
+        let WebhookFlags { webhooks, service_validation_action } = self;
+        (WebhookSelection { items: List::owned(webhooks), vendor: vendor.to_vec() }, *service_validation_action)
     }
 
-    pub(crate) fn items(&self) -> Vec<String> {
+    pub(super) fn items(&self) -> Vec<String> {
         List::owned(&self.webhooks)
     }
 
@@ -110,7 +112,7 @@ impl WebhookFlags {
 #[command(next_help_heading = "Webhook serving")]
 pub struct WebhookServingFlags {
     /// Address to listen on for webhooks.
-    #[arg(long, default_value = "0.0.0.0", value_parser = ip)]
+    #[arg(long, default_value_t = ServingOptions::default().bind_address, value_parser = ip)]
     pub webhook_bind_address: IpAddr,
     /// HTTPS port of the webhooks, opened only if a webhook is selected; 0 disables the server.
     #[arg(long, default_value = "10260", value_parser = go_int64)]
@@ -137,34 +139,54 @@ pub struct WebhookServingFlags {
     #[arg(long, default_value = "", value_parser = tls::numbers)]
     pub webhook_tls_curve_preferences: Vec<tls::Numbers>,
     /// Accepted without effect: the webhooks always use HTTP/1.1.
-    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
+    #[arg(long, default_value_t = ServingOptions::default().disable_http2, value_parser = go_bool, action = ArgAction::Set)]
     pub webhook_disable_http2_serving: bool,
 }
 
 impl WebhookServingFlags {
     pub(super) fn options(&self) -> ServingOptions {
-        self.tls().options(ServingOptions {
-            bind_address: self.webhook_bind_address,
-            port: u16::try_from(self.webhook_secure_port).unwrap_or_default(),
-            cert_dir: self.webhook_cert_dir.to_path_buf(),
-            pair_name: "cloud-controller-manager-webhook",
-            disable_http2: self.webhook_disable_http2_serving,
-            port_flag: "--webhook-secure-port",
-            ..ServingOptions::default()
-        })
+        let (options, tls) = self.split();
+        tls.options(options)
     }
 
     /// Returns the TLS flags, which both servers share.
     pub(super) fn tls(&self) -> TlsFlags<'_> {
-        TlsFlags {
+        self.split().1
+    }
+
+    /// Returns the options without those of TLS, and the TLS flags.
+    fn split(&self) -> (ServingOptions, TlsFlags<'_>) {
+        let WebhookServingFlags {
+            webhook_bind_address,
+            webhook_secure_port,
+            webhook_cert_dir,
+            webhook_tls_cert_file,
+            webhook_tls_private_key_file,
+            webhook_tls_sni_cert_key,
+            webhook_tls_cipher_suites,
+            webhook_tls_min_version,
+            webhook_tls_curve_preferences,
+            webhook_disable_http2_serving,
+        } = self;
+        let options = ServingOptions {
+            bind_address: *webhook_bind_address,
+            port: u16::try_from(*webhook_secure_port).unwrap_or_default(),
+            cert_dir: webhook_cert_dir.to_path_buf(),
+            pair_name: "cloud-controller-manager-webhook",
+            disable_http2: *webhook_disable_http2_serving,
+            port_flag: "--webhook-secure-port",
+            ..ServingOptions::default()
+        };
+        let tls = TlsFlags {
             prefix: "--webhook-tls-",
-            certificate: &self.webhook_tls_cert_file,
-            key: &self.webhook_tls_private_key_file,
-            sni: &self.webhook_tls_sni_cert_key,
-            cipher_suites: List::owned(&self.webhook_tls_cipher_suites),
-            min_version: &self.webhook_tls_min_version,
-            curve_preferences: tls::Numbers::all(&self.webhook_tls_curve_preferences),
-        }
+            certificate: webhook_tls_cert_file,
+            key: webhook_tls_private_key_file,
+            sni: webhook_tls_sni_cert_key,
+            cipher_suites: List::owned(webhook_tls_cipher_suites),
+            min_version: webhook_tls_min_version,
+            curve_preferences: tls::Numbers::all(webhook_tls_curve_preferences),
+        };
+        (options, tls)
     }
 
     pub(super) fn validate(&self, secure_port: i64) -> Vec<String> {

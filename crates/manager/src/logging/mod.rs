@@ -35,7 +35,7 @@ mod text;
 use std::io::{Write, stderr, stdout};
 
 pub use self::fatal::fatal;
-pub use self::flag_dump::say_flags;
+pub use self::flag_dump::log_flags;
 pub use self::logger::{Handle, Logger};
 pub use self::options::{Format, LoggingOptions, Streams, Vmodule};
 
@@ -66,7 +66,7 @@ pub fn init(verbosity: u8) {
 }
 
 /// Starts the log of a subcommand that prints a report: without `-v`, only warnings and errors are logged.
-pub(crate) fn init_for_output(verbosity: u8) {
+pub(crate) fn init_for_report(verbosity: u8) {
     let verbosity = if verbosity == 0 { filter::WARNINGS_ONLY } else { verbosity.into() };
     start(&LoggingOptions { verbosity, ..LoggingOptions::default() });
 }

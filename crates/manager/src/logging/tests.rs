@@ -303,8 +303,8 @@ fn a_fatal_line_names_its_caller() {
 #[test]
 fn flags_are_listed_in_order_at_verbosity_1() {
     let flags = || [("v", "1"), ("cloud-provider", "a\"b")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-    assert_eq!(heard(&with_verbosity(0), |_| say_flags(flags())).1.text(), "");
-    let (_, log) = heard(&with_verbosity(1), |_| say_flags(flags()));
+    assert_eq!(heard(&with_verbosity(0), |_| log_flags(flags())).1.text(), "");
+    let (_, log) = heard(&with_verbosity(1), |_| log_flags(flags()));
     assert_eq!(log.said(), [r#"FLAG: --cloud-provider="a\"b""#, r#"FLAG: --v="1""#]);
 }
 

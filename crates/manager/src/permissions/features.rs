@@ -7,8 +7,8 @@ use cloud_provider::names::{
 };
 use runtime::election::migration::LeaderMigration;
 
-use crate::controllers_task::Settings;
-use crate::flags::Flags;
+use crate::controller_set::Settings;
+use crate::flags::{Configuration, LEASE_NAMESPACE};
 
 /// The features that determine which permissions the program needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Election {
 
 impl Default for Election {
     fn default() -> Self {
-        Self { namespace: "kube-system".to_owned(), leases: vec![MANAGER_NAME.to_owned()], watch: true }
+        Self { namespace: LEASE_NAMESPACE.to_owned(), leases: vec![MANAGER_NAME.to_owned()], watch: true }
     }
 }
 
@@ -63,16 +63,16 @@ impl Features {
     /// Returns the features that the flags enable, with the lease of `migration`. The controllers are the standard
     /// ones; see [`controllers_that_run`] for those of a provider.
     #[must_use]
-    pub fn of(flags: &Flags, migration: Option<&LeaderMigration>) -> Self {
-        let (authentication, has_port) = (flags.authentication(), flags.serving().port != 0);
-        let election = flags.election().map(|it| Election {
+    pub fn of(configuration: &Configuration, migration: Option<&LeaderMigration>) -> Self {
+        let (authentication, has_port) = (&configuration.authentication, configuration.serving.port != 0);
+        let election = configuration.election.clone().map(|it| Election {
             namespace: it.namespace,
             leases: [Some(it.name), migration.map(|it| it.leader_name.clone())].into_iter().flatten().collect(),
             ..Election::default()
         });
         Self {
             election,
-            service_account_credentials: flags.use_service_account_credentials(),
+            service_account_credentials: configuration.use_service_account_credentials,
             caller_reviews: has_port,
             authentication_lookup: has_port && !authentication.skip_lookup,
             tolerate_lookup_failure: authentication.tolerate_lookup_failure,

@@ -140,10 +140,10 @@ fn the_name_of_the_program_decides_about_defaults() {
         };
         assert_eq!(flags.cloud.cloud_provider, provider, "{name}");
         let has = |flag: &str| defaults.contains(&(flag, "true"));
-        assert_eq!(flags.authentication().skip_lookup, has("authentication-skip-lookup"), "{name}");
+        assert_eq!(flags.configuration().authentication.skip_lookup, has("authentication-skip-lookup"), "{name}");
         assert!(!flags.cloud.allow_untagged_cloud, "{name}: its provider says whether it needs a cluster ID");
         assert!(defaults.iter().all(|(flag, _)| *flag == "authentication-skip-lookup"), "{name}: {defaults:?}");
-        let agent = flags.client_options().user_agent.with_suffix("");
+        let agent = flags.configuration().client_options.user_agent.with_suffix("");
         assert!(agent.starts_with(&format!("{name}/v1.")), "{agent}");
     }
     // The command line takes precedence; another name of the program changes only the user agent.
@@ -152,7 +152,7 @@ fn the_name_of_the_program_decides_about_defaults() {
     else {
         panic!("they can be used")
     };
-    assert_eq!((other.cloud.cloud_provider.as_str(), other.authentication().skip_lookup), ("x", false));
+    assert_eq!((other.cloud.cloud_provider.as_str(), other.configuration().authentication.skip_lookup), ("x", false));
     let Parsed::Flags(own) = Flags::parse(["/opt/my-ccm", "--cloud-provider=x"].map(OsString::from)) else {
         panic!("they can be used")
     };
@@ -169,7 +169,10 @@ fn a_vendors_program_presets_defaults_and_names_itself() {
     let parse = |arguments: &[&str]| Flags::parse_as(&program, ["x"].iter().chain(arguments).map(OsString::from));
     let Parsed::Flags(flags) = parse(&[]) else { panic!("they can be used") };
     assert_eq!(flags.cloud.cloud_provider, "acme");
-    assert!(flags.webhook_serving().bind_address.is_loopback() && flags.webhook_serving().port == 0);
+    assert!(
+        flags.configuration().webhook_serving.bind_address.is_loopback()
+            && flags.configuration().webhook_serving.port == 0
+    );
     assert_eq!(flags.binary(), "acme-ccm");
     assert!(
         matches!(parse(&["x"]), Parsed::Wrong(text) if text.starts_with("\"acme-ccm\" does not take any arguments, got [\"x\"]"))
@@ -219,7 +222,7 @@ fn a_vendors_program_has_flags_of_its_own_and_a_last_word() {
     let parse = |arguments: &[&str]| Flags::parse_as(&program, ["x"].iter().chain(arguments).map(OsString::from));
     let Parsed::Flags(flags) = parse(&["--acme-token=hunter2", "--user-agent=a"]) else { panic!("they can be used") };
     assert_eq!((flags.value("acme-token"), flags.value("user-agent")), (Some("hunter2"), Some("a")));
-    assert_eq!(flags.serving().port, 10270);
+    assert_eq!(flags.configuration().serving.port, 10270);
     assert!(flags.notices().is_empty());
     assert!(flags.dump().contains(&("acme-token".to_owned(), "REDACTED".to_owned())));
     assert!(!format!("{flags:?}").contains("hunter2"), "INV-5");

@@ -155,7 +155,7 @@ fn flags_of_a_vendors_program_are_accepted_with_a_word_each() {
     };
     let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
     assert_eq!(texts, ["--bgp-node-selector has no effect here; it is accepted for manifests of linode",]);
-    let read = flags.cloud_flags();
+    let read = flags.configuration().cloud.flags;
     assert_eq!((read.get("--linode-tag-filter"), read.get("--vpc-names")), (Some("b"), Some("c")));
     assert_eq!(read.get("--allocate-node-cidrs"), Some("true"), "its provider assigns Pod ranges");
 }
@@ -168,7 +168,10 @@ fn the_user_agent_of_openstacks_program_goes_to_its_provider_and_is_inert_for_ot
     };
     let told = |flags: &Flags| flags.notices().iter().any(|notice| format!("{notice:?}").contains("user-agent"));
     let openstacks = flags("--cloud-provider=openstack --user-agent=a --user-agent=b/1");
-    assert_eq!((openstacks.cloud_user_agent(), told(&openstacks)), (vec!["a".to_owned(), "b/1".to_owned()], false));
+    assert_eq!(
+        (openstacks.configuration().cloud.user_agent, told(&openstacks)),
+        (vec!["a".to_owned(), "b/1".to_owned()], false)
+    );
     assert!(told(&flags("--cloud-provider=hcloud --user-agent=a")));
-    assert!(flags("--cloud-provider=openstack").cloud_user_agent().is_empty());
+    assert!(flags("--cloud-provider=openstack").configuration().cloud.user_agent.is_empty());
 }

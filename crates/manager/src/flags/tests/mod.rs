@@ -37,7 +37,7 @@ fn wrong(arguments: &[&str]) -> String {
 
 #[test]
 fn without_flags_the_controllers_are_the_product() {
-    assert_eq!(flags(&[]).options(), Options::default());
+    assert_eq!(flags(&[]).configuration().options, Options::default());
 }
 
 #[test]
@@ -65,7 +65,8 @@ fn every_flag_reaches_its_option() {
         "--route-reconciliation-period=30s",
         "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=true",
     ])
-    .options();
+    .configuration()
+    .options;
     assert_eq!(
         options,
         Options {
@@ -100,7 +101,7 @@ fn every_flag_reaches_its_option() {
             explain: false,
         }
     );
-    assert_eq!(flags(&["--node-deletion-guard=false"]).options().lifecycle.guard, None);
+    assert_eq!(flags(&["--node-deletion-guard=false"]).configuration().options.lifecycle.guard, None);
     assert!(flags(&["--allow-untagged-cloud"]).cloud.allow_untagged_cloud);
     assert_eq!(flags(&["-v4"]).verbosity, 4);
     assert_eq!(flags(&["--v=2", "-v=6"]).verbosity, 6, "the last one counts");
@@ -202,7 +203,7 @@ fn version_and_help_are_subcommands_and_a_misspelt_one_gets_a_suggestion() {
 
 #[test]
 fn the_settings_say_which_controllers_run() {
-    let settings = flags(&[]).settings();
+    let settings = flags(&[]).configuration().settings();
     assert!(settings.configure_cloud_routes);
     assert!(
         settings.controllers.includes(SERVICE_CONTROLLER) && !settings.controllers.includes(VOLUME_LABEL_CONTROLLER)
@@ -213,19 +214,20 @@ fn the_settings_say_which_controllers_run() {
         "--configure-cloud-routes=false",
         "--allocate-node-cidrs",
     ])
+    .configuration()
     .settings();
     assert!(!settings.configure_cloud_routes);
     assert!(settings.controllers.includes(NODE_CONTROLLER) && settings.controllers.includes(VOLUME_LABEL_CONTROLLER));
     assert!(!settings.controllers.includes(SERVICE_CONTROLLER), "the first occurrence replaces the default");
-    assert!(!flags(&["--controllers="]).settings().controllers.includes(NODE_CONTROLLER), "APP-32");
+    assert!(!flags(&["--controllers="]).configuration().settings().controllers.includes(NODE_CONTROLLER), "APP-32");
 }
 
 #[test]
 fn the_ranges_of_the_cluster_are_needed_only_where_there_are_routes() {
     for wrong in ["", "10.0.0.0", "10.0.0.0/8, fd00::/8", "10.0.0.0/8,10.1.0.0/16", "10.0.0.0/8,fd00::/8,fe00::/8"] {
         let flags = flags(&[&format!("--cluster-cidr={wrong}")]);
-        let error = flags.route.cluster_cidrs().unwrap_err();
+        let error = flags.configuration().route.cidr_error.unwrap();
         assert!(error.contains("--cluster-cidr=") && error.contains("--configure-cloud-routes=false"), "{error}");
     }
-    assert!(flags(&[]).route.cluster_cidrs().unwrap_err().starts_with("invalid CIDR[0]"));
+    assert!(flags(&[]).configuration().route.cidr_error.unwrap().starts_with("invalid CIDR[0]"));
 }

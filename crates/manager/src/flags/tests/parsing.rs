@@ -19,7 +19,7 @@ fn booleans_take_gos_words_and_only_attached() {
 fn names_may_have_underscores_and_short_ones_exist_for_two() {
     assert_eq!(flags(&["--cluster_name=a_b"]).cloud.cluster_name, "a_b");
     for arguments in [&["-v4"][..], &["-v=4"], &["-v", "4"], &["--v=4"], &["--v", "4"], &["-v", "0x4"]] {
-        assert_eq!(flags(arguments).logging().verbosity, 4, "{arguments:?}");
+        assert_eq!(flags(arguments).configuration().logging.verbosity, 4, "{arguments:?}");
     }
     assert!(matches!(parse(&["-h"]), Parsed::Say(_)));
     assert!(wrong(&["-cluster-name=a"]).contains("unknown flag"), "{}", wrong(&["-cluster-name=a"]));
@@ -30,13 +30,13 @@ fn the_argument_after_a_flag_is_its_value_whatever_it_looks_like() {
     assert_eq!(flags(&["--cluster-name", "--leader-elect=false"]).cloud.cluster_name, "--leader-elect=false");
     assert_eq!(flags(&["--controllers", "-cloud-node,*"]).controllers.canonical(), ["-cloud-node-controller", "*"]);
     assert_eq!(flags(&["--cloud-config", ""]).cloud.cloud_config.as_deref(), None);
-    assert_eq!(flags(&["--bind-address="]).serving().bind_address.to_string(), "0.0.0.0");
+    assert_eq!(flags(&["--bind-address="]).configuration().serving.bind_address.to_string(), "0.0.0.0");
     assert!(wrong(&["--cluster-name"]).starts_with("flag needs an argument: --cluster-name"));
 }
 
 #[test]
 fn lists_lose_quotes_append_and_replace_the_default() {
-    let paths = |arguments: &[&str]| flags(arguments).authorization().always_allow_paths;
+    let paths = |arguments: &[&str]| flags(arguments).configuration().authorization.always_allow_paths;
     assert_eq!(paths(&["--authorization-always-allow-paths=\"/metrics\""]), ["/metrics"]);
     assert_eq!(
         paths(&["--authorization-always-allow-paths=/a,\"/b,c\"", "--authorization-always-allow-paths=/d"]),
@@ -48,7 +48,7 @@ fn lists_lose_quotes_append_and_replace_the_default() {
 #[test]
 fn the_last_occurrence_of_a_single_value_counts() {
     assert_eq!(flags(&["--cluster-name=a", "--cluster-name=b"]).cloud.cluster_name, "b");
-    assert!(flags(&["--leader-elect=false", "--leader-elect"]).election().is_some());
+    assert!(flags(&["--leader-elect=false", "--leader-elect"]).configuration().election.is_some());
 }
 
 #[test]
@@ -185,6 +185,6 @@ fn versions_are_printed_and_end_the_program() {
     assert_eq!(said("--version=true"), "Kubernetes v1.35.0\n");
     let raw = said("--version=raw");
     assert!(raw.contains("GitVersion:\"v1.35.0\"") && raw.contains(env!("CARGO_PKG_VERSION")), "{raw}");
-    assert_eq!(flags(&["--version=false"]).reported_version(), "v1.35.0");
-    assert_eq!(flags(&["--version=v1.35.0+acme"]).reported_version(), "v1.35.0+acme");
+    assert_eq!(flags(&["--version=false"]).version.reported(), "v1.35.0");
+    assert_eq!(flags(&["--version=v1.35.0+acme"]).version.reported(), "v1.35.0+acme");
 }

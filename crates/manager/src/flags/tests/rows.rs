@@ -1,12 +1,14 @@
 //! Tests of every row of the flag table: name, default and effect.
 
+use std::panic::AssertUnwindSafe;
+
 use clap::{Arg, Command, CommandFactory as _};
 
 use super::table::{EXTRA, Effect, OWN, rows};
 use super::{flags, parse};
-use crate::configz::GROUP;
+use crate::flags::configz::GROUP;
 use crate::flags::reference::{REFERENCE_DEFAULTS, SECTIONS};
-use crate::flags::{Flags, Parsed, Program, command, historic, provider_flags};
+use crate::flags::{Flags, Parsed, Program, command, provider_flags, removed};
 
 fn declared() -> Command {
     command::prepare(Flags::command(), &Program::default())
@@ -48,8 +50,9 @@ fn a_changed_value_of_every_row_has_its_effect() {
                 assert_ne!(at(&unchanged), expected(), "--{}", row.name);
             }
             Effect::Option(holds) => {
-                let before = std::panic::catch_unwind(|| holds(&unchanged)).unwrap_or(false);
-                assert!(holds(&changed) && !before, "--{}", row.name);
+                let before =
+                    std::panic::catch_unwind(AssertUnwindSafe(|| holds(&unchanged.configuration()))).unwrap_or(false);
+                assert!(holds(&changed.configuration()) && !before, "--{}", row.name);
             }
             Effect::Warns => {
                 let said = |flags: &Flags| {
@@ -57,7 +60,7 @@ fn a_changed_value_of_every_row_has_its_effect() {
                     notices.chain(flags.deprecations()).filter(|text| text.contains(&format!("--{}", row.name))).count()
                 };
                 assert_eq!((said(&unchanged), said(&changed)), (0, 1), "--{}", row.name);
-                assert_eq!(changed.options(), unchanged.options(), "--{}", row.name);
+                assert_eq!(changed.configuration().options, unchanged.configuration().options, "--{}", row.name);
             }
             Effect::Says => {}
         }
@@ -66,7 +69,7 @@ fn a_changed_value_of_every_row_has_its_effect() {
 
 #[test]
 fn what_the_specification_calls_inert_warns() {
-    assert_eq!(EXTRA.len(), historic::HISTORIC.len());
+    assert_eq!(EXTRA.len(), removed::REMOVED.len());
     for argument in EXTRA {
         let flags = flags(&[argument]);
         let name = argument.split('=').next().unwrap();
@@ -83,7 +86,7 @@ fn nothing_is_declared_that_is_in_no_table() {
     for flag in declared().get_arguments().filter(|flag| !flag.is_positional()) {
         let name = flag.get_long().unwrap();
         let known = rows.iter().any(|row| row.name == name)
-            || historic::HISTORIC.iter().any(|flag| flag.name == name)
+            || removed::REMOVED.iter().any(|flag| flag.name == name)
             || provider_flags::all().any(|flag| flag.name == name);
         assert!(known != OWN.contains(&name), "--{name}");
     }

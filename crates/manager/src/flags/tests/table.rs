@@ -6,7 +6,7 @@ mod working;
 
 use serde_json::{Value, json};
 
-use crate::flags::Flags;
+use crate::flags::Configuration;
 
 /// The effect of a changed value.
 #[derive(Clone, Copy)]
@@ -14,7 +14,7 @@ pub(super) enum Effect {
     /// The value in `/configz` at this pointer below the component's group.
     Configz(&'static str, fn() -> Value),
     /// An option of a component of the process.
-    Option(fn(&Flags) -> bool),
+    Option(fn(&Configuration) -> bool),
     /// A warning that the flag has no effect.
     Warns,
     /// The end of the program before there is a configuration; tested separately.

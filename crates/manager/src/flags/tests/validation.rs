@@ -111,7 +111,7 @@ fn the_election_is_checked_only_where_there_is_one() {
         "--leader-elect-resource-name=",
         "--leader-elect-resource-lock=x",
     ];
-    assert_eq!(flags(&off).election(), None);
+    assert_eq!(flags(&off).configuration().election, None);
 }
 
 #[test]
@@ -157,16 +157,18 @@ fn paths_with_a_star_let_probes_through() {
 #[test]
 fn without_flags_there_is_nothing_to_say() {
     assert!(flags(&[]).notices().is_empty() && flags(&[]).deprecations().is_empty());
-    assert!(flags(&[]).gates().release_lease());
-    let election =
-        flags(&["--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=false"]).election().unwrap();
+    assert!(flags(&[]).configuration().gates.release_lease());
+    let election = flags(&["--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=false"])
+        .configuration()
+        .election
+        .unwrap();
     assert!(!election.release_on_stop);
-    assert!(flags(&["--feature-gates=AllAlpha=false"]).gates().release_lease(), "only by its name");
+    assert!(flags(&["--feature-gates=AllAlpha=false"]).configuration().gates.release_lease(), "only by its name");
 }
 
 #[test]
 fn webhooks_need_gate_selection_and_port() {
-    let serves = |arguments: &[&str]| flags(arguments).serves_webhooks();
+    let serves = |arguments: &[&str]| flags(arguments).configuration().serves_webhooks();
     let gate = "--feature-gates=CloudControllerManagerWebhook=true";
     assert!(serves(&[gate, "--webhooks=*"]) && serves(&[gate, "--webhooks=pvlabel"]));
     assert!(!serves(&[gate]) && !serves(&["--webhooks=*"]) && !serves(&[gate, "--webhooks=*,-pvlabel,-lb-service"]));

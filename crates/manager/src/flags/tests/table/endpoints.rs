@@ -9,15 +9,15 @@ pub(super) const WEBHOOKS: [Row; 11] = [
         "webhook-bind-address",
         "0.0.0.0",
         &["--webhook-bind-address=::1"],
-        Opt(|flags| flags.webhook_serving().bind_address.is_loopback()),
+        Opt(|config| config.webhook_serving.bind_address.is_loopback()),
     ),
-    row("webhook-secure-port", "10260", &["--webhook-secure-port=0"], Opt(|flags| flags.webhook_serving().port == 0)),
+    row("webhook-secure-port", "10260", &["--webhook-secure-port=0"], Opt(|config| config.webhook_serving.port == 0)),
     row(
         "webhook-cert-dir",
         "",
         &["--webhook-cert-dir=/a"],
-        Opt(|flags| {
-            let options = flags.webhook_serving();
+        Opt(|config| {
+            let options = &config.webhook_serving;
             options.cert_dir.unwrap().as_os_str() == "/a" && options.pair_name == "cloud-controller-manager-webhook"
         }),
     ),
@@ -25,43 +25,43 @@ pub(super) const WEBHOOKS: [Row; 11] = [
         "webhook-tls-cert-file",
         "",
         &["--webhook-tls-cert-file=/c", "--webhook-tls-private-key-file=/k"],
-        Opt(|flags| flags.webhook_serving().certificate.unwrap().certificate.as_os_str() == "/c"),
+        Opt(|config| config.webhook_serving.certificate.clone().unwrap().certificate.as_os_str() == "/c"),
     ),
     row(
         "webhook-tls-private-key-file",
         "",
         &["--webhook-tls-cert-file=/c", "--webhook-tls-private-key-file=/k"],
-        Opt(|flags| flags.webhook_serving().certificate.unwrap().key.as_os_str() == "/k"),
+        Opt(|config| config.webhook_serving.certificate.clone().unwrap().key.as_os_str() == "/k"),
     ),
     row(
         "webhook-tls-cipher-suites",
         "",
         &["--webhook-tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"],
-        Opt(|flags| flags.webhook_serving().cipher_suites.len() == 1),
+        Opt(|config| config.webhook_serving.cipher_suites.len() == 1),
     ),
     row(
         "webhook-tls-curve-preferences",
         "",
         &["--webhook-tls-curve-preferences=29"],
-        Opt(|flags| flags.webhook_serving().curve_preferences == [29]),
+        Opt(|config| config.webhook_serving.curve_preferences == [29]),
     ),
     row(
         "webhook-tls-min-version",
         "",
         &["--webhook-tls-min-version=VersionTLS13"],
-        Opt(|flags| flags.webhook_serving().min_version == serving::options::TlsVersion::V1_3),
+        Opt(|config| config.webhook_serving.min_version == serving::options::TlsVersion::V1_3),
     ),
     row(
         "webhook-tls-sni-cert-key",
         "",
         &["--webhook-tls-sni-cert-key=/c,/k:a.example"],
-        Opt(|flags| flags.webhook_serving().sni[0].names == ["a.example"]),
+        Opt(|config| config.webhook_serving.sni[0].names == ["a.example"]),
     ),
     row(
         "webhook-disable-http2-serving",
         "false",
         &["--webhook-disable-http2-serving"],
-        Opt(|flags| flags.webhook_serving().disable_http2),
+        Opt(|config| config.webhook_serving.disable_http2),
     ),
 ];
 
@@ -71,28 +71,28 @@ pub(super) const SERVING: [Row; 13] = [
         "bind-address",
         "0.0.0.0",
         &["--bind-address=127.0.0.1"],
-        Opt(|flags| flags.serving().bind_address.is_loopback()),
+        Opt(|config| config.serving.bind_address.is_loopback()),
     ),
-    row("secure-port", "10258", &["--secure-port=10253"], Opt(|flags| flags.serving().port == 10253)),
-    row("cert-dir", "", &["--cert-dir=/a"], Opt(|flags| flags.serving().cert_dir.unwrap().as_os_str() == "/a")),
+    row("secure-port", "10258", &["--secure-port=10253"], Opt(|config| config.serving.port == 10253)),
+    row("cert-dir", "", &["--cert-dir=/a"], Opt(|config| config.serving.cert_dir.clone().unwrap().as_os_str() == "/a")),
     row(
         "tls-cert-file",
         "",
         &["--tls-cert-file=/c", "--tls-private-key-file=/k"],
-        Opt(|flags| flags.serving().certificate.unwrap().certificate.as_os_str() == "/c"),
+        Opt(|config| config.serving.certificate.clone().unwrap().certificate.as_os_str() == "/c"),
     ),
     row(
         "tls-private-key-file",
         "",
         &["--tls-cert-file=/c", "--tls-private-key-file=/k"],
-        Opt(|flags| flags.serving().certificate.unwrap().key.as_os_str() == "/k"),
+        Opt(|config| config.serving.certificate.clone().unwrap().key.as_os_str() == "/k"),
     ),
     row(
         "tls-sni-cert-key",
         "",
         &["--tls-sni-cert-key=/c,/k:*.a.example,b", "--tls-sni-cert-key=/d,/l"],
-        Opt(|flags| {
-            let sni = flags.serving().sni;
+        Opt(|config| {
+            let sni = &config.serving.sni;
             sni.len() == 2
                 && sni[0].names == ["*.a.example", "b"]
                 && sni[1].files.key.as_os_str() == "/l"
@@ -103,33 +103,33 @@ pub(super) const SERVING: [Row; 13] = [
         "tls-cipher-suites",
         "",
         &["--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_RSA_WITH_RC4_128_SHA"],
-        Opt(|flags| flags.serving().cipher_suites.len() == 2),
+        Opt(|config| config.serving.cipher_suites.len() == 2),
     ),
     row(
         "tls-min-version",
         "",
         &["--tls-min-version=VersionTLS13"],
-        Opt(|flags| flags.serving().min_version == serving::options::TlsVersion::V1_3),
+        Opt(|config| config.serving.min_version == serving::options::TlsVersion::V1_3),
     ),
     row(
         "tls-curve-preferences",
         "",
         &["--tls-curve-preferences=29,23", "--tls-curve-preferences=24"],
-        Opt(|flags| flags.serving().curve_preferences == [29, 23, 24]),
+        Opt(|config| config.serving.curve_preferences == [29, 23, 24]),
     ),
     row(
         "http2-max-streams-per-connection",
         "0",
         &["--http2-max-streams-per-connection=250"],
-        Opt(|flags| flags.serving().http2_max_streams == 250),
+        Opt(|config| config.serving.http2_max_streams == 250),
     ),
-    row("disable-http2-serving", "false", &["--disable-http2-serving"], Opt(|flags| flags.serving().disable_http2)),
-    row("permit-port-sharing", "false", &["--permit-port-sharing"], Opt(|flags| flags.serving().permit_port_sharing)),
+    row("disable-http2-serving", "false", &["--disable-http2-serving"], Opt(|config| config.serving.disable_http2)),
+    row("permit-port-sharing", "false", &["--permit-port-sharing"], Opt(|config| config.serving.permit_port_sharing)),
     row(
         "permit-address-sharing",
         "false",
         &["--permit-address-sharing"],
-        Opt(|flags| flags.serving().permit_address_sharing),
+        Opt(|config| config.serving.permit_address_sharing),
     ),
 ];
 
@@ -139,67 +139,67 @@ pub(super) const AUTHENTICATION: [Row; 11] = [
         "authentication-kubeconfig",
         "",
         &["--authentication-kubeconfig=/a"],
-        Opt(|flags| flags.authentication().kubeconfig.unwrap().as_os_str() == "/a"),
+        Opt(|config| config.authentication.kubeconfig.clone().unwrap().as_os_str() == "/a"),
     ),
     row(
         "authentication-skip-lookup",
         "false",
         &["--authentication-skip-lookup"],
-        Opt(|flags| flags.authentication().skip_lookup),
+        Opt(|config| config.authentication.skip_lookup),
     ),
     row(
         "authentication-tolerate-lookup-failure",
         "false",
         &["--authentication-tolerate-lookup-failure"],
-        Opt(|flags| flags.authentication().tolerate_lookup_failure),
+        Opt(|config| config.authentication.tolerate_lookup_failure),
     ),
     row(
         "authentication-token-webhook-cache-ttl",
         "10s",
         &["--authentication-token-webhook-cache-ttl=-1s"],
-        Opt(|flags| flags.authentication().token_cache_ttl.is_zero()),
+        Opt(|config| config.authentication.token_cache_ttl.is_zero()),
     ),
     row(
         "client-ca-file",
         "",
         &["--client-ca-file=/a"],
-        Opt(|flags| flags.authentication().client_ca_file.unwrap().as_os_str() == "/a"),
+        Opt(|config| config.authentication.client_ca_file.clone().unwrap().as_os_str() == "/a"),
     ),
     row(
         "requestheader-client-ca-file",
         "",
         &["--requestheader-client-ca-file=/a"],
-        Opt(|flags| flags.authentication().request_header.client_ca_file.unwrap().as_os_str() == "/a"),
+        Opt(|config| config.authentication.request_header.client_ca_file.clone().unwrap().as_os_str() == "/a"),
     ),
     row(
         "requestheader-allowed-names",
         "",
         &["--requestheader-allowed-names=a,b"],
-        Opt(|flags| flags.authentication().request_header.allowed_names == ["a", "b"]),
+        Opt(|config| config.authentication.request_header.allowed_names == ["a", "b"]),
     ),
     row(
         "requestheader-username-headers",
         "x-remote-user",
         &["--requestheader-username-headers=x-user,x-remote-user"],
-        Opt(|flags| flags.authentication().request_header.username_headers == ["x-user", "x-remote-user"]),
+        Opt(|config| config.authentication.request_header.username_headers == ["x-user", "x-remote-user"]),
     ),
     row(
         "requestheader-uid-headers",
         "",
         &["--requestheader-uid-headers=x-remote-uid"],
-        Opt(|flags| flags.authentication().request_header.uid_headers == ["x-remote-uid"]),
+        Opt(|config| config.authentication.request_header.uid_headers == ["x-remote-uid"]),
     ),
     row(
         "requestheader-group-headers",
         "x-remote-group",
         &["--requestheader-group-headers=a"],
-        Opt(|flags| flags.authentication().request_header.group_headers == ["a"]),
+        Opt(|config| config.authentication.request_header.group_headers == ["a"]),
     ),
     row(
         "requestheader-extra-headers-prefix",
         "x-remote-extra-",
         &["--requestheader-extra-headers-prefix=a-"],
-        Opt(|flags| flags.authentication().request_header.extra_prefixes == ["a-"]),
+        Opt(|config| config.authentication.request_header.extra_prefixes == ["a-"]),
     ),
 ];
 
@@ -209,32 +209,32 @@ pub(super) const AUTHORIZATION: [Row; 7] = [
         "authorization-kubeconfig",
         "",
         &["--authorization-kubeconfig=/a"],
-        Opt(|flags| flags.authorization().kubeconfig.unwrap().as_os_str() == "/a"),
+        Opt(|config| config.authorization.kubeconfig.clone().unwrap().as_os_str() == "/a"),
     ),
     row(
         "authorization-always-allow-paths",
         "/healthz,/readyz,/livez",
         &["--authorization-always-allow-paths=\"/metrics\""],
-        Opt(|flags| flags.authorization().always_allow_paths == ["/metrics"]),
+        Opt(|config| config.authorization.always_allow_paths == ["/metrics"]),
     ),
     row(
         "authorization-webhook-cache-authorized-ttl",
         "10s",
         &["--authorization-webhook-cache-authorized-ttl=1m"],
-        Opt(|flags| flags.authorization().allowed_ttl == secs(60)),
+        Opt(|config| config.authorization.allowed_ttl == secs(60)),
     ),
     row(
         "authorization-webhook-cache-unauthorized-ttl",
         "10s",
         &["--authorization-webhook-cache-unauthorized-ttl=1m"],
-        Opt(|flags| flags.authorization().denied_ttl == secs(60)),
+        Opt(|config| config.authorization.denied_ttl == secs(60)),
     ),
     row("kubeconfig", "", &["--kubeconfig=/a"], Configz("/Generic/ClientConnection/kubeconfig", || json!("/a"))),
     row(
         "master",
         "",
         &["--master=https://a"],
-        Opt(|flags| flags.client_options().master.as_deref() == Some("https://a")),
+        Opt(|config| config.client_options.master.as_deref() == Some("https://a")),
     ),
     row(
         "node-status-update-frequency",

@@ -39,7 +39,7 @@ pub(super) const GENERIC: [Row; 14] = [
         "feature-gates",
         "",
         &["--feature-gates=CloudControllerManagerWebhook=true", "--webhooks=*"],
-        Opt(Flags::serves_webhooks),
+        Opt(Configuration::serves_webhooks),
     ),
     row(
         "leader-elect",
@@ -105,7 +105,7 @@ pub(super) const DEBUGGING: [Row; 4] = [
         "leader-migration-config",
         "",
         &["--enable-leader-migration", "--leader-migration-config=/a"],
-        Opt(|flags| flags.election().unwrap().migration.unwrap().file.unwrap().as_os_str() == "/a"),
+        Opt(|config| config.election.clone().unwrap().migration.unwrap().file.unwrap().as_os_str() == "/a"),
     ),
 ];
 

@@ -1,0 +1,21 @@
+//! The build and the feature gates, as the metrics show them.
+
+use metrics::{Build, Gate, Metrics};
+
+use crate::flags::{FeatureGates, GATES, Stage};
+
+/// Records the build and the enabled feature gates in the metrics.
+pub(crate) fn record_build(metrics: &Metrics, gates: &FeatureGates) {
+    let (revision, rustc) = (env!("CCM_REVISION"), env!("CCM_RUSTC"));
+    metrics.build(Build { version: env!("CARGO_PKG_VERSION"), revision, rustc });
+    let acting = GATES.iter().map(|gate| Gate {
+        name: gate.name.to_owned(),
+        stage: match gate.stage {
+            Stage::Alpha => "ALPHA",
+            Stage::Beta => "BETA",
+            Stage::Bulk => "",
+        },
+        enabled: gates.enabled(gate.name),
+    });
+    metrics.gates(acting.collect());
+}

@@ -1,0 +1,245 @@
+//! Nodes without an instance in the cloud, and Nodes that are not initialized.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::names::{NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, TAINT_UNINITIALIZED};
+use cloud_provider::{
+    CloudProvider, ConditionStatus, Finding, InstanceState, LookupRequest, NO_INSTANCES, Node, Result,
+};
+use controllers::look_up::look_up;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+
+use super::Subject;
+use super::report::Findings;
+use crate::commands::list;
+use crate::commands::seconds;
+
+/// Age from which an uninitialized Node is reported (DEP-95).
+const LONG: Duration = Duration::from_secs(5 * 60);
+/// Number of lookups that makes a provider list all servers, unless the list has very many pages; then there are enough
+/// Nodes.
+const WORTH_A_LIST: usize = 12;
+/// Maximum number of findings of one kind; further ones are only counted.
+pub(super) const SHOWN: usize = 10;
+/// Maximum number of Node names in a finding about several Nodes.
+const NAMED: usize = 3;
+
+/// Checks the Nodes. `has_failed` is `true` if a check of the cloud failed before.
+pub(super) async fn check(
+    subject: &Subject<'_>,
+    client: &Client,
+    now: Timestamp,
+    has_failed: bool,
+    report: &mut Findings<'_>,
+) {
+    let wanted = [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER].into_iter().any(|names| subject.settings.wants(names));
+    let Ok(provider) = &subject.provider else { return };
+    if !wanted || provider.instances().is_none() {
+        return;
+    }
+    let all = match list::<Node>(client).await {
+        Ok(nodes) => nodes,
+        Err(error) => {
+            report.add(Finding::failure("nodes", error, "see the permissions above"));
+            return;
+        }
+    };
+    let count = all.len();
+    let nodes: Vec<_> =
+        all.into_iter().filter(|node| !node.terminating && provider.owns_node(node)).map(Arc::new).collect();
+    let mut answers = look_up(&**provider, &nodes, LookupRequest::EXISTENCE.and_shutdown().fresh(), NO_INSTANCES).await;
+    find_closest_names(&**provider, &nodes, &mut answers).await;
+    let mut findings = unanswered(&nodes, &answers, has_failed);
+    findings.extend(nodes.iter().zip(&answers).filter_map(|(node, answer)| judge(node, answer.as_ref().ok()?, now)));
+    if findings.is_empty() {
+        let others = match count - nodes.len() {
+            0 => String::new(),
+            others => format!("; {others} more belong to another provider, or are being deleted"),
+        };
+        report.add(Finding::ok(
+            "nodes",
+            format!("{} of {count} have a machine and are initialised{others}", nodes.len()),
+        ));
+    }
+    add_some(findings, "Nodes", report);
+}
+
+/// Repeats lookups of Nodes without an instance until the provider has listed all machines, because only that list
+/// tells which names are similar. A provider lists all machines when single reads would cost more requests: with few
+/// Nodes, one unmatched Node is looked up often enough to cause the list, then all unmatched Nodes are looked up again
+/// at no further cost.
+async fn find_closest_names(provider: &dyn CloudProvider, nodes: &[Arc<Node>], answers: &mut [Result<InstanceState>]) {
+    let unmatched: Vec<usize> = (0..nodes.len())
+        .filter(|index| matches!(answers[*index], Ok(InstanceState::Gone(_))) && nodes[*index].provider_id().is_none())
+        .collect();
+    let Some(first) = unmatched.first() else { return };
+    let often = vec![Arc::clone(&nodes[*first]); WORTH_A_LIST];
+    look_up(provider, &often, LookupRequest::EXISTENCE.fresh(), NO_INSTANCES).await;
+    let again: Vec<_> = unmatched.iter().map(|index| Arc::clone(&nodes[*index])).collect();
+    let better = look_up(provider, &again, LookupRequest::EXISTENCE.fresh(), NO_INSTANCES).await;
+    for (index, answer) in unmatched.into_iter().zip(better) {
+        answers[index] = answer;
+    }
+}
+
+/// Returns findings for Nodes that the cloud did not answer for, one for all Nodes with the same error.
+fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>], has_failed: bool) -> Vec<Finding> {
+    let mut by_error = BTreeMap::<(bool, String), Vec<&str>>::new();
+    for (node, answer) in nodes.iter().zip(answers) {
+        if let Err(error) = answer {
+            let silence = error.is_unanswered();
+            // The cloud's own checks report why the cloud does not answer.
+            let text = if silence && has_failed { String::new() } else { error.to_string() };
+            by_error.entry((silence, text)).or_default().push(&node.name);
+        }
+    }
+    let finding = |((silence, error), names): ((bool, String), Vec<&str>)| {
+        let whose = match names.split_at_checked(NAMED) {
+            Some((some, more)) if !more.is_empty() => format!("{} and {} more", some.join(", "), more.len()),
+            _ => names.join(", "),
+        };
+        let remedy = "see the cloud's findings above";
+        match silence {
+            true if has_failed => {
+                Finding::warning("nodes", format!("{whose}: not checked, because the cloud does not answer"), remedy)
+            }
+            true => Finding::failure("nodes", format!("{whose}: the lookup in the cloud failed: {error}"), remedy),
+            false => Finding::failure("nodes", format!("{whose}: {error}"), remedy),
+        }
+    };
+    by_error.into_iter().map(finding).collect()
+}
+
+/// Returns the problem of a Node; `None` if the Node has no problem.
+fn judge(node: &Node, state: &InstanceState, now: Timestamp) -> Option<Finding> {
+    let name = &*node.name;
+    let age = node.created.map(|created| Duration::try_from(now.duration_since(created)).unwrap_or_default());
+    match state {
+        InstanceState::Gone(gone) if node.provider_id().is_none() => Some(Finding::failure(
+            "nodes",
+            format!("{name} matches no machine: {}", gone.reason()),
+            "make the kubelet's --hostname-override and the machine's name the same, or set the kubelet's --provider-id; \
+             check that the credential is for the project that the machine is in",
+        )),
+        InstanceState::Gone(gone) => Some(Finding::warning(
+            "nodes",
+            format!("{name}: {}", gone.reason()),
+            "if the machine is really gone, the manager removes the Node once it is not ready; if not, check the credential's \
+             project",
+        )),
+        InstanceState::Present { .. } if node.is_uninitialized() => age.filter(|age| *age > LONG).map(|age| {
+            Finding::warning(
+                "nodes",
+                format!(
+                    "{name} has a machine, but waits for its initialisation for {} (taint {TAINT_UNINITIALIZED})",
+                    seconds(age)
+                ),
+                "check that a manager leads (lease) and runs cloud-node-controller, and read the Node's events",
+            )
+        }),
+        InstanceState::Present { shutdown: Some(true), .. } => Some(Finding::warning(
+            "nodes",
+            format!("{name}: the cloud reports its instance as shut down"),
+            "start the instance, or delete it and the Node if it is not needed any more",
+        )),
+        InstanceState::Present { .. } if node.ready != ConditionStatus::True => Some(Finding::warning(
+            "nodes",
+            format!("{name} is not ready although the cloud has its instance"),
+            "look at the kubelet and the network of that machine: kubectl describe node shows the condition",
+        )),
+        InstanceState::Present { .. } => None,
+    }
+}
+
+/// Adds the worst findings, and a line with the number of those left out.
+pub(super) fn add_some(mut findings: Vec<Finding>, what: &str, report: &mut Findings<'_>) {
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let more = findings.len().saturating_sub(SHOWN);
+    let check = findings.first().map(|finding| finding.check.clone()).unwrap_or_default();
+    let severity = findings.get(SHOWN).map(|finding| finding.severity);
+    findings.truncate(SHOWN);
+    report.extend(findings);
+    if let Some(severity) = severity {
+        let rest = Finding::warning(check, format!("{more} more {what} have problems"), "fix these first");
+        report.add(Finding { severity, ..rest });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_provider::{Error, Gone, Severity, Taint};
+
+    use super::*;
+
+    const NOW: &str = "2026-01-01T01:00:00Z";
+
+    fn node(minutes_old: i64, uninitialized: bool, provider_id: &str) -> Node {
+        let created = NOW.parse::<Timestamp>().unwrap() - k8s_openapi::jiff::SignedDuration::from_mins(minutes_old);
+        let taint = Taint::new(TAINT_UNINITIALIZED, "NoSchedule");
+        Node {
+            name: "worker-1".into(),
+            created: Some(created),
+            provider_id: provider_id.into(),
+            ready: ConditionStatus::True,
+            taints: if uninitialized { [taint].into() } else { [].into() },
+            ..Node::default()
+        }
+    }
+
+    fn severity(node: &Node, state: &InstanceState) -> Option<Severity> {
+        judge(node, state, NOW.parse().unwrap()).map(|finding| finding.severity)
+    }
+
+    #[test]
+    fn only_what_does_not_match_fails_and_only_what_waits_long_warns() {
+        let present = InstanceState::Present { shutdown: None, metadata: None };
+        let gone = InstanceState::Gone(Gone::no_such_name("worker-1").with_hint("closest: \"worker-01\""));
+        let shut_down = InstanceState::Present { shutdown: Some(true), metadata: None };
+        let not_ready = Node { ready: ConditionStatus::Unknown, ..node(60, false, "x://1") };
+        assert_eq!(severity(&node(60, false, "x://1"), &present), None);
+        assert_eq!(severity(&not_ready, &present), Some(Severity::Warning));
+        assert_eq!(severity(&not_ready, &shut_down), Some(Severity::Warning));
+        assert_eq!(severity(&node(4, true, ""), &present), None);
+        assert_eq!(severity(&node(6, true, ""), &present), Some(Severity::Warning));
+        assert_eq!(severity(&node(1, true, ""), &gone), Some(Severity::Failure));
+        assert_eq!(severity(&node(1, false, "x://1"), &gone), Some(Severity::Warning));
+        let text = judge(&node(1, true, ""), &gone, NOW.parse().unwrap()).unwrap().text;
+        assert!(text.contains("closest: \"worker-01\""), "{text}");
+    }
+
+    #[test]
+    fn nodes_that_the_same_error_hides_are_one_finding() {
+        let named = |name: &str| Arc::new(Node { name: name.into(), ..node(60, false, "") });
+        let nodes: Vec<_> = ["a", "b", "c", "d", "e"].into_iter().map(named).collect();
+        let fails = |text: &str| Err(Error::other(text.to_owned()));
+        let silent = || Err(Error::unanswered("GET / was not answered: timed out"));
+        let present = Ok(InstanceState::Present { shutdown: None, metadata: None });
+        let answers = [fails("503"), fails("503"), silent(), present, fails("503")];
+        let told = |answers: &[Result<InstanceState>], has_failed| -> Vec<_> {
+            unanswered(&nodes, answers, has_failed).into_iter().map(|it| (it.severity, it.text)).collect()
+        };
+        let lost = "c: the lookup in the cloud failed: GET / was not answered: timed out".to_owned();
+        let failed = (Severity::Failure, "a, b, e: 503".to_owned());
+        assert_eq!(told(&answers, false), [failed.clone(), (Severity::Failure, lost)]);
+        let unchecked = "c: not checked, because the cloud does not answer".to_owned();
+        assert_eq!(told(&answers, true), [failed, (Severity::Warning, unchecked)]);
+        let all = [0; 5].map(|_| fails("503"));
+        assert_eq!(told(&all, false), [(Severity::Failure, "a, b, c and 2 more: 503".to_owned())]);
+    }
+
+    #[test]
+    fn of_many_the_worst_are_shown_and_the_rest_is_counted() {
+        let mut ignore = |_: &Finding| ();
+        let mut report = Findings::new(&mut ignore);
+        let mut findings: Vec<_> = (0..12).map(|n| Finding::warning("nodes", format!("w{n}"), "")).collect();
+        findings.push(Finding::failure("nodes", "the one", ""));
+        add_some(findings, "Nodes", &mut report);
+        let report = report.into_report();
+        assert_eq!(report.findings.len(), SHOWN + 1);
+        assert_eq!(report.findings[0].text, "the one");
+        assert_eq!(report.findings[SHOWN].text, "3 more Nodes have problems");
+    }
+}

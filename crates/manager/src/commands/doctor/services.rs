@@ -1,0 +1,124 @@
+//! Services whose load balancer is not created or not deleted yet.
+
+use std::time::Duration;
+
+use cloud_provider::names::{CONDITION_LOAD_BALANCER_READY, SERVICE_CONTROLLER};
+use cloud_provider::{Finding, Service};
+use controllers::options::ServiceOptions;
+use controllers::service::Operation;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+
+use super::Subject;
+use super::nodes::add_some;
+use super::report::Findings;
+use crate::commands::list;
+use crate::commands::seconds;
+
+/// Waiting time from which a Service is reported (DEP-95).
+const LONG: Duration = Duration::from_secs(10 * 60);
+
+pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp, report: &mut Findings<'_>) {
+    let offers = subject.provider.as_ref().is_ok_and(|provider| provider.load_balancers().is_some());
+    if !offers || !subject.settings.wants(SERVICE_CONTROLLER) {
+        return;
+    }
+    let options = &subject.settings.options.service;
+    match list::<Service>(client).await {
+        Err(error) => report.add(Finding::failure("services", error, "see the permissions above")),
+        Ok(services) => {
+            let ours = services.iter().filter(|service| Operation::at_start(service, options).is_some()).count();
+            let findings: Vec<_> = services.iter().filter_map(|service| judge(service, options, now)).collect();
+            if findings.is_empty() {
+                report.add(Finding::ok("services", format!("{ours} with a load balancer, none waits for long")));
+            }
+            add_some(findings, "Services", report);
+        }
+    }
+}
+
+/// Returns a finding for a Service that waits for its load balancer; `None` if the Service is in sync or has just begun
+/// to wait.
+fn judge(service: &Service, options: &ServiceOptions, now: Timestamp) -> Option<Finding> {
+    let operation = Operation::at_start(service, options)?;
+    let metadata = &service.metadata;
+    let name = format!(
+        "{}/{}",
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default()
+    );
+    let since = metadata.deletion_timestamp.as_ref().or(metadata.creation_timestamp.as_ref()).map(|time| time.0);
+    let waits =
+        since.map(|since| Duration::try_from(now.duration_since(since)).unwrap_or_default()).unwrap_or_default();
+    let is_pending = operation != Operation::Ensure || !has_address(service);
+    let what = match operation {
+        Operation::Ensure if is_pending => format!("{name} has no address for {}", seconds(waits)),
+        Operation::Ensure => format!("{name}: its load balancer could not be brought up to date"),
+        _ => format!("{name} has waited for the deletion of its load balancer for {}", seconds(waits)),
+    };
+    if let Some(condition) = condition(service).filter(|condition| condition.status == "False") {
+        let text = format!("{what}: {}", condition.reason);
+        return Some(Finding::warning("services", text, condition.message.trim_end_matches('.')));
+    }
+    (is_pending && operation != Operation::Nothing && waits > LONG).then(|| {
+        Finding::warning(
+            "services",
+            format!("{what}, and no condition says why"),
+            "check that a manager leads (lease) and runs service-lb-controller, and read the Service's events",
+        )
+    })
+}
+
+fn has_address(service: &Service) -> bool {
+    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    status.and_then(|status| status.ingress.as_deref()).is_some_and(|ingress| !ingress.is_empty())
+}
+
+fn condition(service: &Service) -> Option<&Condition> {
+    let conditions = service.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn judged(change: impl FnOnce(&mut Value)) -> Option<String> {
+        let mut service = json!({
+            "metadata": {"namespace": "default", "name": "web", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "finalizers": ["service.kubernetes.io/load-balancer-cleanup"]},
+            "spec": {"type": "LoadBalancer"},
+            "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
+        });
+        change(&mut service);
+        let now = "2026-01-01T00:11:00Z".parse().unwrap();
+        judge(&serde_json::from_value(service).unwrap(), &ServiceOptions::default(), now).map(|finding| finding.text)
+    }
+
+    #[test]
+    fn what_waits_is_said_with_its_reason() {
+        let failed = json!([{"type": CONDITION_LOAD_BALANCER_READY, "status": "False", "reason": "QuotaExceeded",
+            "message": "the quota is used up.", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        assert_eq!(judged(|_| {}), None);
+        assert_eq!(judged(|it| it["spec"]["loadBalancerClass"] = json!("other")), None);
+        let pending = |it: &mut Value| it["status"] = json!({});
+        assert_eq!(judged(pending).unwrap(), "default/web has no address for 11 min, and no condition says why");
+        let with_reason = |it: &mut Value| it["status"] = json!({"conditions": failed});
+        assert_eq!(judged(with_reason).unwrap(), "default/web has no address for 11 min: QuotaExceeded");
+        assert!(
+            judged(|it| it["status"]["conditions"] = failed.clone())
+                .unwrap()
+                .contains("brought up to date: QuotaExceeded")
+        );
+        let young = |it: &mut Value| {
+            pending(it);
+            it["metadata"]["creationTimestamp"] = json!("2026-01-01T00:05:00Z");
+        };
+        assert_eq!(judged(young), None);
+        let deleted = |it: &mut Value| it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+        assert!(judged(deleted).unwrap().contains("has waited for the deletion of its load balancer for 10 min"));
+    }
+}

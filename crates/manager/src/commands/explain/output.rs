@@ -1,0 +1,398 @@
+//! The output of `explain`, as text and as JSON.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use cloud_provider::{LoadBalancerDescription, Ownership, TargetDescription};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::facts::{EventFact, Leader};
+use super::report::{Explanation, is_same_error};
+use super::rows::Row;
+use crate::commands::plan::Step;
+use crate::commands::seconds;
+
+/// Width of a line in columns. Longer words are on a line of their own.
+const WIDTH: usize = 80;
+/// Maximum number of events shown.
+const EVENTS: usize = 5;
+/// Maximum number of targets shown.
+const TARGETS: usize = 20;
+
+/// Version of the JSON form. The version increases when a field is removed or changes its meaning, not when a field is
+/// added.
+pub const JSON_VERSION: u32 = 1;
+
+/// Returns the explanation as text.
+#[must_use]
+pub fn text(it: &Explanation) -> String {
+    let mut page = Page::default();
+    page.line(0, &format!("{} ({}, cluster {})", it.subject, provider(it), it.cluster.name));
+    why(it, &mut page);
+    section(&mut page, "Kubernetes", &it.kubernetes);
+    if !it.balancers.is_empty() || !it.cloud.is_empty() {
+        section(&mut page, "Cloud", &it.cloud);
+        if it.cloud.is_empty() {
+            page.title("Cloud");
+        }
+        it.balancers.iter().for_each(|balancer| describe(balancer, &mut page));
+    }
+    next(it, &mut page);
+    let is_told = |text: &str| it.causes.iter().any(|cause| is_same_error(&cause.detail, text));
+    let errors: Vec<_> = it.last_errors.iter().filter(|error| !is_told(&error.text)).collect();
+    if !errors.is_empty() {
+        page.title("Last errors");
+        for error in errors {
+            let at = error.at.map_or_else(|| "now".to_owned(), |at| format!("{}, {}", error.source, ago(it.now, at)));
+            page.line(2, &format!("{at}:"));
+            page.line(4, &error.text);
+        }
+    }
+    page.title("Also claimed by");
+    page.list(&it.claims, "nobody");
+    if !it.events.is_empty() {
+        page.title("Events");
+        it.events.iter().take(EVENTS).for_each(|event| page.raw(&cut(&format!("  {}", shown(event, it.now)))));
+        if let Some(more) = it.events.len().checked_sub(EVENTS + 1) {
+            page.line(2, &format!("and {} more", more + 1));
+        }
+    }
+    page.title("Leader");
+    page.line(2, &leader(&it.leader));
+    if !it.unknown.is_empty() {
+        page.title("Not known");
+        page.list(&it.unknown, "");
+    }
+    let unread: Vec<String> = it.errors.iter().filter(|error| !is_told(error)).cloned().collect();
+    if !unread.is_empty() {
+        page.title("Could not be read");
+        page.list(&unread, "");
+    }
+    page.0
+}
+
+fn provider(it: &Explanation) -> String {
+    if it.provider.is_empty() {
+        "cloud provider unavailable".to_owned()
+    } else {
+        format!("cloud provider {}", it.provider)
+    }
+}
+
+fn why(it: &Explanation, page: &mut Page) {
+    page.title("Why");
+    if !it.exists {
+        page.line(2, &format!("There is no {} in the API.", it.subject));
+    }
+    if it.causes.is_empty() && it.exists && it.errors.is_empty() {
+        page.line(2, "Nothing waits, and nothing is held.");
+    }
+    for cause in &it.causes {
+        let since = cause.since.map(|since| format!(", since {}", age(it.now, since))).unwrap_or_default();
+        page.line(2, &format!("{}{since}: {}", cause.state.name(), cause.state.meaning()));
+        if !cause.detail.is_empty() {
+            page.line(4, &cause.detail);
+        }
+        // The message of a condition includes the advice already.
+        let is_said = cause.detail.contains(cause.state.advice()) || cause.detail.contains("A person must act");
+        if !is_said {
+            page.line(4, &format!("To do: {}", cause.state.advice()));
+        }
+    }
+}
+
+fn section(page: &mut Page, title: &str, rows: &[Row]) {
+    let rows: Vec<&Row> = rows.iter().filter(|row| !row.values.is_empty()).collect();
+    if rows.is_empty() {
+        return;
+    }
+    page.title(title);
+    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or_default() + 2;
+    for row in rows {
+        for (number, value) in row.values.iter().enumerate() {
+            let name = if number == 0 { format!("{}:", row.name) } else { String::new() };
+            page.hanging(&format!("  {name:<width$}"), value);
+        }
+    }
+}
+
+fn describe(balancer: &LoadBalancerDescription, page: &mut Page) {
+    let LoadBalancerDescription { id, name, ownership, state, owner_tags, addresses, listeners, targets, health_error } =
+        balancer;
+    let whose = match ownership {
+        Ownership::Own => "this Service's own",
+        Ownership::Free => "nobody's, taken over by the next sync",
+        Ownership::Foreign(_) => "another owner's",
+    };
+    page.hanging("  ", &format!("Load balancer {name:?} ({id}): {whose}, {state}"));
+    let tags: Vec<String> = owner_tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let tags = if tags.is_empty() { vec!["none".to_owned()] } else { tags };
+    for (title, values) in [("Owner tags:", &tags), ("Addresses:", addresses), ("Listeners:", listeners)] {
+        for (number, value) in values.iter().enumerate() {
+            page.hanging(&format!("    {:<13}", if number == 0 { title } else { "" }), value);
+        }
+    }
+    if let Some(error) = health_error {
+        page.hanging("    Health:      ", &format!("not known: {error}"));
+    }
+    if targets.is_empty() {
+        page.line(4, "Targets:     none");
+        return;
+    }
+    table(targets, page);
+}
+
+fn table(targets: &[TargetDescription], page: &mut Page) {
+    let rows: Vec<[String; 3]> = targets.iter().take(TARGETS).map(columns).collect();
+    let width = |column: usize, title: &str| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default().max(title.len()) + 2
+    };
+    let (first, second) = (width(0, "TARGET"), width(1, "NODE"));
+    page.raw(&format!("    {:<first$}{:<second$}HEALTH", "TARGET", "NODE"));
+    for [target, node, health] in &rows {
+        page.hanging(&format!("    {target:<first$}{node:<second$}"), health);
+    }
+    if let Some(more) = targets.len().checked_sub(TARGETS + 1) {
+        let sick =
+            targets.iter().skip(TARGETS).filter(|it| it.health.as_ref().is_some_and(|health| !health.is_healthy));
+        page.line(4, &format!("and {} more, {} of them unhealthy", more + 1, sick.count()));
+    }
+}
+
+fn columns(target: &TargetDescription) -> [String; 3] {
+    let health = match &target.health {
+        None => "not told by the cloud".to_owned(),
+        Some(health) => {
+            let word = if health.is_healthy { "healthy" } else { "unhealthy" };
+            if health.detail.is_empty() { word.to_owned() } else { format!("{word}: {}", health.detail) }
+        }
+    };
+    [target.target.clone(), target.node.clone().unwrap_or_else(|| "-".to_owned()), health]
+}
+
+fn next(it: &Explanation, page: &mut Page) {
+    page.title("Next");
+    for step in &it.plan.steps {
+        let Step { side, step } = step;
+        let detail = if step.detail.is_empty() { String::new() } else { format!(": {}", step.detail) };
+        page.hanging(&format!("  {side:<10}  {:<6}  ", step.action.to_string()), &format!("{}{detail}", step.what));
+    }
+    if it.plan.steps.is_empty() {
+        let known = it.plan.errors.is_empty() && it.errors.is_empty();
+        page.line(2, if known { "nothing would change" } else { "not known, see the errors" });
+    }
+    it.plan.notes.iter().for_each(|note| page.hanging("  note        ", note));
+}
+
+fn leader(leader: &Leader) -> String {
+    match leader {
+        Leader::Leads { holder, renewed } => format!("{holder}, renewed {} ago", seconds(*renewed)),
+        Leader::Nobody(why) => format!("nobody: {why}"),
+        Leader::Unknown(why) => format!("not known: {why}"),
+    }
+}
+
+fn shown(event: &EventFact, now: Timestamp) -> String {
+    let at = event.last.map(|at| format!(", {}", ago(now, at))).unwrap_or_default();
+    let count = if event.count > 1 { format!(" ({} times)", event.count) } else { String::new() };
+    format!("{}{at}{count}: {}", event.reason, event.message)
+}
+
+/// Cuts a line that is too long. The JSON form is never cut.
+fn cut(line: &str) -> String {
+    let line = line.replace('\n', " ");
+    match line.char_indices().nth(WIDTH) {
+        None => line,
+        Some(_) => line.chars().take(WIDTH - 1).chain(['…']).collect(),
+    }
+}
+
+fn elapsed(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(then)).unwrap_or_default()
+}
+
+fn ago(now: Timestamp, then: Timestamp) -> String {
+    format!("{} ago", seconds(elapsed(now, then)))
+}
+
+fn age(now: Timestamp, then: Timestamp) -> String {
+    let whole = Timestamp::from_second(then.as_second()).unwrap_or(then);
+    format!("{whole} ({})", seconds(elapsed(now, then)))
+}
+
+/// A builder of lines that are at most [`WIDTH`] columns wide where possible.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn raw(&mut self, line: &str) {
+        // Writing to a String never fails.
+        _ = writeln!(self.0, "{}", line.trim_end());
+    }
+
+    fn title(&mut self, title: &str) {
+        self.raw("");
+        self.raw(&format!("{title}:"));
+    }
+
+    fn line(&mut self, indent: usize, text: &str) {
+        self.hanging(&" ".repeat(indent), text);
+    }
+
+    fn list(&mut self, texts: &[String], none: &str) {
+        texts.iter().for_each(|text| self.line(2, text));
+        if texts.is_empty() {
+            self.line(2, none);
+        }
+    }
+
+    /// Writes words after `prefix`, and continues below the first word where they do not fit. Line breaks in `text`
+    /// count as spaces.
+    fn hanging(&mut self, prefix: &str, text: &str) {
+        let indent = prefix.chars().count();
+        let (mut line, mut used) = (prefix.to_owned(), indent);
+        for word in text.split_whitespace() {
+            let length = word.chars().count();
+            let is_first = used == indent;
+            if !is_first && used + 1 + length > WIDTH {
+                self.raw(&line);
+                (line, used) = (" ".repeat(indent), indent);
+            } else if !is_first {
+                line.push(' ');
+                used += 1;
+            }
+            line.push_str(word);
+            used += length;
+        }
+        self.raw(&line);
+    }
+}
+
+/// Returns the explanation as one JSON object:
+///
+/// ```text
+/// {
+///   "version": 1,
+///   "kind": "Node" or "Service", "namespace": "" or a name, "name": "web", "exists": true,
+///   "provider": "simulated",
+///   "cluster": {"name": "kubernetes", "id": "4f2c…" or null},
+///   "causes": [{                       causes that make the object wait come first
+///     "state": "QuotaExceeded",        stable across releases
+///     "waits": true,                   false: for information only
+///     "since": "2026-01-01T00:00:00Z" or null,
+///     "meaning": "…", "detail": "…", "advice": "…"
+///   }],
+///   "kubernetes": {"Type": ["LoadBalancer"], …}, "cloud": {"Machine": ["…"], …},
+///   "loadBalancers": [{
+///     "id", "name", "ownership": "own", "free" or "foreign", "state",
+///     "ownerTags": {"…": "…"}, "addresses": ["…"], "listeners": ["443/TCP"],
+///     "targets": [{"target", "node": name or null, "healthy": true, false or null, "detail"}], "healthError": null
+///   }],
+///   "claims": ["…"],
+///   "plan": {"steps": [{"side", "action", "what", "detail"}], "notes": ["…"], "errors": ["…"]},
+///   "lastErrors": [{"at": time or null, "source": "now", "condition" or an event's reason, "text"}],
+///   "events": [{"reason", "warning", "message", "source", "count", "first", "last"}],
+///   "leader": {"holder": name or null, "renewedSecondsAgo": 3 or null, "text": "…"},
+///   "unknown": ["…"], "errors": ["…"],
+///   "exitCode": 0 nothing waits or would change, 2 something does, 1 something could not be found out
+/// }
+/// ```
+#[must_use]
+pub fn json(it: &Explanation) -> Value {
+    let cause = |cause: &super::Cause| {
+        json!({
+            "state": cause.state.name(),
+            "waits": cause.state.weight() == super::Weight::Waits,
+            "since": cause.since.map(|since| since.to_string()),
+            "meaning": cause.state.meaning(),
+            "detail": cause.detail,
+            "advice": cause.state.advice(),
+        })
+    };
+    let (holder, renewed) = match &it.leader {
+        Leader::Leads { holder, renewed } => (Some(holder), Some(renewed.as_secs())),
+        Leader::Nobody(_) | Leader::Unknown(_) => (None, None),
+    };
+    let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
+    let step = |Step { side, step }: &Step| json!({"side": side.to_string(), "action": step.action.to_string(), "what": step.what, "detail": step.detail});
+    json!({
+        "version": JSON_VERSION,
+        "kind": it.subject.kind(),
+        "namespace": it.subject.namespace(),
+        "name": it.subject.name(),
+        "exists": it.exists,
+        "provider": it.provider,
+        "cluster": {"name": it.cluster.name, "id": it.cluster.id},
+        "causes": it.causes.iter().map(cause).collect::<Vec<_>>(),
+        "kubernetes": object(&it.kubernetes),
+        "cloud": object(&it.cloud),
+        "loadBalancers": it.balancers.iter().map(balancer).collect::<Vec<_>>(),
+        "claims": it.claims,
+        "plan": {
+            "steps": it.plan.steps.iter().map(step).collect::<Vec<_>>(),
+            "notes": it.plan.notes,
+            "errors": it.plan.errors,
+        },
+        "lastErrors": it.last_errors.iter().map(|error| {
+            json!({"at": time(error.at), "source": error.source, "text": error.text})
+        }).collect::<Vec<_>>(),
+        "events": it.events.iter().map(|event| json!({
+            "reason": event.reason, "warning": event.is_warning, "message": event.message, "source": event.source,
+            "count": event.count, "first": time(event.first), "last": time(event.last),
+        })).collect::<Vec<_>>(),
+        "leader": {"holder": holder, "renewedSecondsAgo": renewed, "text": leader(&it.leader)},
+        "unknown": it.unknown,
+        "errors": it.errors,
+        "exitCode": it.outcome().code(),
+    })
+}
+
+fn object(rows: &[Row]) -> Value {
+    let rows = rows.iter().filter(|row| !row.values.is_empty());
+    Value::Object(rows.map(|row| (row.name.to_owned(), json!(row.values))).collect::<Map<_, _>>())
+}
+
+fn balancer(it: &LoadBalancerDescription) -> Value {
+    let ownership = match &it.ownership {
+        Ownership::Own => "own",
+        Ownership::Free => "free",
+        Ownership::Foreign(_) => "foreign",
+    };
+    let tags: Map<String, Value> = it.owner_tags.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    let target = |target: &TargetDescription| {
+        json!({
+            "target": target.target,
+            "node": target.node,
+            "healthy": target.health.as_ref().map(|health| health.is_healthy),
+            "detail": target.health.as_ref().map(|health| &health.detail),
+        })
+    };
+    json!({
+        "id": it.id,
+        "name": it.name,
+        "ownership": ownership,
+        "state": it.state,
+        "ownerTags": tags,
+        "addresses": it.addresses,
+        "listeners": it.listeners,
+        "targets": it.targets.iter().map(target).collect::<Vec<_>>(),
+        "healthError": it.health_error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_words_and_sentences_are_wrapped_below_their_prefix() {
+        let mut page = Page::default();
+        page.hanging("  Name:  ", &["word"; 20].join(" "));
+        page.hanging("  ID:    ", &format!("a {} b", "x".repeat(90)));
+        let lines: Vec<&str> = page.0.lines().collect();
+        assert_eq!(lines.len(), 5, "{}", page.0);
+        assert!(lines[0].len() <= WIDTH && lines[1].starts_with("         word"), "{}", page.0);
+        assert_eq!(lines[2], "  ID:    a");
+    }
+}
