@@ -7,7 +7,7 @@ use std::time::Duration;
 use cloud_provider::Fence;
 use cloud_provider::names::{CONTROLLERS, ControllerNames};
 use runtime::election::migration::{Assignment, LeaderMigration, Under};
-use runtime::election::{ElectionConfig, Elector, Leadership, Outcome, fence_until_either_is_lost, identity};
+use runtime::election::{ElectionConfig, ElectionOutcome, Elector, Leadership, fence_until_either_is_lost, identity};
 use runtime::events::EventRecorder;
 use serving::health::Check;
 use tokio::task::JoinHandle;
@@ -36,7 +36,7 @@ struct Candidate {
     /// The elector that has not been started.
     elector: Option<Elector>,
     /// The started elector.
-    running: Option<JoinHandle<Outcome>>,
+    running: Option<JoinHandle<ElectionOutcome>>,
 }
 
 impl Candidate {
@@ -173,8 +173,8 @@ impl LeaderElection {
         }
         let Some(Candidate { leadership, running: Some(main), .. }) = self.main else { return Ok(()) };
         match main.await {
-            Ok(Outcome::Lost(_)) => Err(Failure::LostLease(LostLease::Main)),
-            Ok(Outcome::Released | Outcome::Stopped) => Ok(()),
+            Ok(ElectionOutcome::Lost(_)) => Err(Failure::LostLease(LostLease::Main)),
+            Ok(ElectionOutcome::Released | ElectionOutcome::Stopped) => Ok(()),
             Err(error) => {
                 tracing::error!(%error, leads = leadership.is_open(), "the leader election panicked");
                 Ok(())

@@ -433,7 +433,7 @@ fn is_going(owner_tags: &OwnerTags, identity: &Identity<'_>, caches: Option<&dyn
 
 pub(super) fn full_name(service: &Service) -> String {
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
-    format!("{}/{}", resource(&service.metadata.namespace), resource(&service.metadata.name))
+    format!("{}/{}", part(&service.metadata.namespace), part(&service.metadata.name))
 }
 
 /// Returns the name of the Service with this UID, if it exists.

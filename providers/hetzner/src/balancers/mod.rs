@@ -31,9 +31,9 @@ use provider_kit::paging::ListResult;
 use provider_kit::transport::{Call, Priority};
 
 use self::catalogue::{BalancerType, Catalogue};
+use self::desired::Facts;
 use self::spec::{Certificates, ServiceSpec};
 use self::targets::Dedicated;
-use self::desired::Facts;
 use self::wire::{LEGACY_OWNER_LABEL, LOCATION, LoadBalancer, NETWORK_ZONE, POOL};
 use crate::annotations::{self as key, DEFAULT_TYPE};
 use crate::api::Api;

@@ -133,7 +133,7 @@ mod tests {
         let orphans = Arc::new(orphans(Some("c1"), Cache::with([])));
         let stop = CancellationToken::new();
         let watch = tokio::spawn(Arc::clone(&orphans).watch(stop.clone()));
-        tokio::time::sleep(PERIOD).await;
+        tokio::time::sleep(COUNT_INTERVAL).await;
         assert_eq!(orphans.told.lock().unwrap().len(), 3);
         stop.cancel();
         watch.await.unwrap();

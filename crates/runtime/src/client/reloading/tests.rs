@@ -194,9 +194,14 @@ async fn trouble_is_said_once_and_so_is_its_end() {
     let harness = Harness::new("{tokenFile: token}").await;
     harness.write_file("token", "first");
     let reloading_client = harness.reloading_client().await;
-    for (text, expected_text) in
-        [("first", ""), ("", "is empty"), ("", "StillUnusable"), ("first", ""), ("", "is empty"), ("second", "Reloaded")]
-    {
+    for (text, expected_text) in [
+        ("first", ""),
+        ("", "is empty"),
+        ("", "StillUnusable"),
+        ("first", ""),
+        ("", "is empty"),
+        ("second", "Reloaded"),
+    ] {
         harness.write_file("token", text);
         let result = reloading_client.reload_if_changed(reloading_client.cause(&mut Hashes::default())).await;
         let result = result.map(|result| format!("{result:?}")).unwrap_or_default();

@@ -18,7 +18,8 @@ pub(super) const WEBHOOKS: [Row; 11] = [
         &["--webhook-cert-dir=/a"],
         Opt(|config| {
             let options = &config.webhook_serving;
-            options.cert_dir.unwrap().as_os_str() == "/a" && options.pair_name == "cloud-controller-manager-webhook"
+            options.cert_dir.as_deref() == Some("/a".as_ref())
+                && options.pair_name == "cloud-controller-manager-webhook"
         }),
     ),
     row(
