@@ -149,7 +149,7 @@ fn accepted(page: &mut String, command: &Command) {
         "\n# Accepted for existing manifests\n\nNot shown by `--help`; each use is said once at the start.\n",
     );
     table(page, "Deprecated", command.get_arguments().filter(hidden));
-    page.push_str("\n## RemovedFlag, without effect\n\n| flag | type | note |\n|---|---|---|\n");
+    page.push_str("\n## Historic, without effect\n\n| flag | type | note |\n|---|---|---|\n");
     for flag in &removed::REMOVED {
         _ = writeln!(page, "| `--{}` | {} | {} |", flag.name, flag.kind.name(), flag.instead);
     }
