@@ -31,34 +31,17 @@ impl Value for BalancerKind {
         });
 }
 
-/// Attributes of target groups.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GroupAttributes {
-    /// `preserve_client_ip.enabled`, if it is set.
-    pub client_ip: Option<String>,
-    /// `proxy_protocol_v2.enabled`, if it is set.
-    pub proxy_protocol: Option<String>,
-}
-
-impl Value for GroupAttributes {
-    const KIND: Kind<Self> = Kind::of(
-        "a comma list of preserve_client_ip.enabled and proxy_protocol_v2.enabled, each =true or =false",
-        |text| {
-            let mut all = Self::default();
-            for item in text.split(',') {
-                let (key, value) = item.split_once('=').filter(|(_, value)| matches!(*value, "true" | "false"))?;
-                match key {
-                    "preserve_client_ip.enabled" => all.client_ip = Some(value.to_owned()),
-                    "proxy_protocol_v2.enabled" => all.proxy_protocol = Some(value.to_owned()),
-                    _ => return None,
-                }
-            }
-            Some(all)
-        },
-    )
-    .verbatim();
-}
-
+const GROUP_ATTRIBUTES: Kind<BTreeMap<String, String>> = Kind::of(
+    "a comma list of preserve_client_ip.enabled and proxy_protocol_v2.enabled, each =true or =false",
+    |text| {
+        let is_known = |key| matches!(key, "preserve_client_ip.enabled" | "proxy_protocol_v2.enabled");
+        let pairs = text
+            .split(',')
+            .map(|item| item.split_once('=').filter(|(key, it)| is_known(*key) && matches!(*it, "true" | "false")));
+        pairs.map(|pair| pair.map(|(key, value)| (key.to_owned(), value.to_owned()))).collect()
+    },
+)
+.verbatim();
 const INTERNAL: Kind<bool> = Kind::of("empty or `false`, or any other text for an internal load balancer", |text| {
     Some(!text.is_empty() && text != "false")
 });
@@ -96,7 +79,7 @@ provider_kit::declare! {
     pub INTERNAL_SCHEME: bool = "internal", kind(INTERNAL), default("false");
     /// Subnets: IDs, or values of the tag `Name`. A network load balancer without the annotation keeps its subnets.
     pub SUBNETS: Vec<String> = "subnets", default_description("one tagged subnet in each availability zone");
-    /// Further tags. A tag that is taken out of the annotation stays on what exists.
+    /// Further tags. A tag that is taken out of the annotation goes; tags of others stay.
     pub TAGS_OF_USER: BTreeMap<String, String> = "additional-resource-tags", kind(TAGS);
     /// Labels of the Nodes that are targets; a label without value must exist.
     pub TARGET_LABELS: NodeSelector = "target-node-labels", kind(LABELS), default_description("all Nodes"), decides_targets();
@@ -150,5 +133,5 @@ provider_kit::declare! {
     /// Network: private addresses, one for each subnet. A later change has no effect.
     pub PRIVATE_ADDRESSES: Vec<String> = "private-ipv4-addresses";
     /// Network: `preserve_client_ip.enabled` and `proxy_protocol_v2.enabled`, each `=true` or `=false`.
-    pub TARGET_GROUP_ATTRIBUTES: GroupAttributes = "target-group-attributes";
+    pub TARGET_GROUP_ATTRIBUTES: BTreeMap<String, String> = "target-group-attributes", kind(GROUP_ATTRIBUTES);
 }

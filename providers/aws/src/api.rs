@@ -4,11 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_protocol::{Aws, Query};
+use aws_protocol::{Aws, Client, Query};
 use cloud_provider::{Error, Result};
 use provider_kit::catalog::Catalog;
 use provider_kit::inventory::SharedPriority;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
 use crate::config::Config;
@@ -22,16 +22,15 @@ const FOREVER: Duration = Duration::from_secs(365 * 86_400);
 /// Items of a page of EC2's lists.
 pub(crate) const PAGE: usize = 1000;
 
-/// Declares the elements of EC2's answers that are read; a missing element is empty.
+/// Declares structs of AWS, such as `wire! { "camelCase"; Group { group_id: String } }`: EC2 writes `camelCase`, ELB `PascalCase`. What an
+/// answer does not tell is empty.
 macro_rules! wire {
-    ($($(#[$of:meta])* $visible:vis struct $name:ident { $($(#[$doc:meta])* $public:vis $field:ident: $kind:ty),* $(,)? })*) => {
-        $(
-            $(#[$of])*
-            #[derive(Default, serde::Deserialize)]
-            #[serde(rename_all = "camelCase", default)]
-            $visible struct $name { $($(#[$doc])* $public $field: $kind),* }
-        )*
-    };
+    ($case:literal; $($(#[$of:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $kind:ty),* $(,)? })*) => {$(
+        $(#[$of])*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = $case, default)]
+        pub(crate) struct $name { $($(#[$doc])* pub(crate) $field: $kind),* }
+    )*};
 }
 pub(crate) use wire;
 
@@ -69,31 +68,28 @@ pub(crate) struct Identity {
     pub(crate) subnet: String,
 }
 
-/// A tag; EC2 and ELB write its fields differently.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(crate) struct Tag {
-    #[serde(alias = "Key")]
-    pub(crate) key: String,
-    #[serde(alias = "Value")]
-    pub(crate) value: String,
-}
-
-/// An availability, local or wavelength zone.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Zone {
-    pub(crate) zone_name: String,
-    pub(crate) zone_id: String,
-    /// `availability-zone`, `local-zone` or `wavelength-zone`.
-    pub(crate) zone_type: String,
-}
-
-wire! {
+wire! { "camelCase";
+    /// A tag; EC2 and ELB write its fields differently.
+    Tag { #[serde(alias = "Key")] key: String, #[serde(alias = "Value")] value: String }
+    /// An availability, local or wavelength zone: that is its type.
+    Zone { zone_name: String, zone_id: String, zone_type: String }
     /// The program's own instance.
-    struct OwnInstance { vpc_id: String, subnet_id: String, tag_set: Vec<Tag> }
-    struct OwnReservation { instances_set: Vec<OwnInstance> }
-    struct OwnReservations { reservation_set: Vec<OwnReservation> }
+    OwnInstance { vpc_id: String, subnet_id: String, tag_set: Vec<Tag> }
+    OwnReservation { instances_set: Vec<OwnInstance> }
+    OwnReservations { reservation_set: Vec<OwnReservation> }
+}
+
+/// Reads a whole list; `key` tells items apart.
+///
+/// # Errors
+/// The answer of AWS; also if the list is not complete.
+pub(crate) async fn all<T: DeserializeOwned>(
+    client: &Client,
+    query: Query,
+    collection: &str,
+    key: fn(&T) -> String,
+) -> Result<Vec<T>> {
+    Ok(client.list(query, collection, &SharedPriority::default(), |it: T| it, key).await?.complete()?.into_items())
 }
 
 impl Api {
@@ -102,10 +98,8 @@ impl Api {
         let zones = Catalog::new("availability zone", FOREVER, move || {
             let client = client.clone();
             async move {
-                let (query, shared_priority) = (Query::new("DescribeAvailabilityZones"), SharedPriority::default());
-                let (keep, key) = (|it: Zone| it, |it: &Zone| it.zone_name.clone());
-                let all = client.list(query, "availabilityZoneInfo", &shared_priority, keep, key).await?;
-                Ok(all.complete()?.into_items())
+                let query = Query::new("DescribeAvailabilityZones");
+                all(&client, query, "availabilityZoneInfo", |it: &Zone| it.zone_name.clone()).await
             }
         });
         Self(Arc::new(Inner { aws, config, zones, identity: OnceCell::new() }))

@@ -1,6 +1,6 @@
 //! Checks of `doctor`: endpoint, credential, cluster, network and permissions. All requests are reads.
 
-use aws_protocol::{Client, Query};
+use aws_protocol::Query;
 use cloud_provider::{Error, Finding};
 use provider_kit::checks::reached;
 use serde::de::IgnoredAny;
@@ -11,9 +11,9 @@ use crate::permissions::controllers_of;
 const CREDENTIAL: &str =
     "check the credential: the variables of the environment, the role of the Pod, or the role of the instance";
 
-wire! {
-    struct Subnets { subnet_set: Vec<Subnet> }
-    struct Subnet { tag_set: Vec<Tag> }
+wire! { "camelCase";
+    Subnets { subnet_set: Vec<Subnet> }
+    Subnet { tag_set: Vec<Tag> }
 }
 
 /// Returns the findings about the configuration and the account.
@@ -53,27 +53,23 @@ fn forbidden(action: &str, error: &Error) -> Finding {
 
 /// Checks each permission to read with one request.
 async fn permissions(api: &Api) -> Vec<Finding> {
-    let reads: [(&Client, &'static str, &str); 8] = [
-        (&api.aws.ec2, "DescribeInstances", "ec2:DescribeInstances"),
-        (&api.aws.ec2, "DescribeInstanceTopology", "ec2:DescribeInstanceTopology"),
-        (&api.aws.ec2, "DescribeNetworkInterfaces", "ec2:DescribeNetworkInterfaces"),
-        (&api.aws.ec2, "DescribeRouteTables", "ec2:DescribeRouteTables"),
-        (&api.aws.ec2, "DescribeSecurityGroups", "ec2:DescribeSecurityGroups"),
-        (&api.aws.ec2, "DescribeSubnets", "ec2:DescribeSubnets"),
-        (&api.aws.elbv2, "DescribeLoadBalancers", "elasticloadbalancing:DescribeLoadBalancers"),
-        (&api.aws.elbv2, "DescribeTargetGroups", "elasticloadbalancing:DescribeTargetGroups"),
+    let (ec2, elbv2) = ((&api.aws.ec2, "ec2", 5), (&api.aws.elbv2, "elasticloadbalancing", 1));
+    let reads = [
+        (ec2, "DescribeInstances"),
+        (ec2, "DescribeInstanceTopology"),
+        (ec2, "DescribeNetworkInterfaces"),
+        (ec2, "DescribeRouteTables"),
+        (ec2, "DescribeSecurityGroups"),
+        (ec2, "DescribeSubnets"),
+        (elbv2, "DescribeLoadBalancers"),
+        (elbv2, "DescribeTargetGroups"),
     ];
     let (mut allowed, mut findings) = (Vec::new(), Vec::new());
-    for (client, action, permission) in reads {
-        let size = if action == "DescribeInstanceTopology" { "MaxResults" } else { "DryRun" };
-        let query = match (size, permission.starts_with("ec2:")) {
-            ("MaxResults", _) => Query::new(action).set(size, 1),
-            (_, true) => Query::new(action).set("MaxResults", 5),
-            (_, false) => Query::new(action).set("PageSize", 1),
-        };
-        match client.read::<IgnoredAny>(query).await {
+    for ((client, service, size), action) in reads {
+        let permission = format!("{service}:{action}");
+        match client.read::<IgnoredAny>(Query::new(action).page(size)).await {
             Ok(_) => allowed.push(permission),
-            Err(error) if error.is_unauthorized() => findings.push(forbidden(permission, &error)),
+            Err(error) if error.is_unauthorized() => findings.push(forbidden(&permission, &error)),
             Err(error) if error.code() == "UnsupportedOperation" => {}
             Err(error) => findings.push(Finding::warning("permissions", error.to_string(), "try again")),
         }

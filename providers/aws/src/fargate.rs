@@ -7,12 +7,19 @@ use cloud_provider::{Error, Result};
 use provider_kit::inventory::SharedPriority;
 use provider_kit::transport::Priority;
 
-use crate::addresses::Named;
-use crate::api::{Api, PAGE};
-use crate::instances::{Instance, InterfaceAnswer};
+use crate::api::{Api, PAGE, wire};
+use crate::instances::{Instance, Interface, Ipv6Address, Placement, PrivateAddress, State};
 
 /// Prefix of the IDs of Fargate's Nodes.
 pub(crate) const PREFIX: &str = "fargate-";
+
+wire! { "camelCase";
+    /// A network interface.
+    NetworkInterface {
+        network_interface_id: Box<str>, availability_zone: Box<str>, private_ip_address: Box<str>, private_dns_name: Box<str>,
+        private_ip_addresses_set: Vec<PrivateAddress>, ipv6_addresses_set: Vec<Ipv6Address>,
+    }
+}
 
 /// Returns the address in an ID: of `fargate-192.168.1.2`, or of `fargate-ip-192-168-1-2.us-west-2.compute.internal`.
 pub(crate) fn address(id: &str) -> Option<String> {
@@ -39,11 +46,11 @@ pub(crate) async fn by_ids(api: &Api, ids: &[String], priority: Priority) -> Vec
     ids.iter().map(answer).collect()
 }
 
-async fn interfaces(api: &Api, ids: &[String], priority: Priority) -> Result<HashMap<String, Vec<InterfaceAnswer>>> {
+async fn interfaces(api: &Api, ids: &[String], priority: Priority) -> Result<HashMap<String, Vec<NetworkInterface>>> {
     let query = Query::new("DescribeNetworkInterfaces").filter("attachment.status", ["attached"]);
     let query = query.filter("vpc-id", [api.identity().await?.vpc.clone()]);
     let query = query.filter("private-ip-address", ids.iter().filter_map(|id| address(id))).page(PAGE);
-    let (keep, key) = (|it: InterfaceAnswer| it, |it: &InterfaceAnswer| it.network_interface_id.clone());
+    let (keep, key) = (|it: NetworkInterface| it, |it: &NetworkInterface| it.network_interface_id.clone());
     let found = api.aws.ec2.list(query, "networkInterfaceSet", &SharedPriority::of(priority), keep, key).await?;
     let mut by_address: HashMap<String, Vec<_>> = HashMap::new();
     for interface in found.complete()?.into_items() {
@@ -52,15 +59,19 @@ async fn interfaces(api: &Api, ids: &[String], priority: Priority) -> Result<Has
     Ok(by_address)
 }
 
-fn instance(id: &str, interface: &InterfaceAnswer) -> Instance {
-    let mut odd_address = None;
+fn instance(id: &str, interface: &NetworkInterface) -> Instance {
+    let mut all = interface.clone();
+    // EC2 may show the address outside of the set.
+    if all.private_ip_addresses_set.is_empty() && !all.private_ip_address.is_empty() {
+        all.private_ip_addresses_set.push(PrivateAddress { private_ip_address: all.private_ip_address });
+    }
+    let NetworkInterface { private_ip_addresses_set, ipv6_addresses_set, .. } = all;
     Instance {
-        id: id.into(),
-        state: "running".into(),
-        zone: interface.availability_zone.clone(),
-        names: Named { private_dns: interface.private_dns_name.clone(), ..Named::default() },
-        interfaces: [interface.read(&mut odd_address)].into(),
-        odd_address,
+        instance_id: id.into(),
+        instance_state: State { name: "running".into() },
+        placement: Placement { availability_zone: all.availability_zone },
+        private_dns_name: all.private_dns_name,
+        network_interface_set: vec![Interface { private_ip_addresses_set, ipv6_addresses_set, ..Interface::default() }],
         ..Instance::default()
     }
 }

@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_protocol::Query;
-use cloud_provider::{Error, InstanceMetadata, Node, Result, async_trait};
+use cloud_provider::{AddressType, Error, InstanceMetadata, Node, NodeAddress, Result, async_trait};
 use provider_kit::coalescer::Coalescer;
 use provider_kit::inventory::{Machine, MachineSource, SharedPriority};
 use provider_kit::paging::ListResult;
 use provider_kit::transport::Priority;
 use tokio::time::Instant;
 
-use crate::addresses::{Interface, Named, addresses};
 use crate::api::{Api, PAGE, Tag, wire};
-use crate::config::region_of;
+use crate::config::{Family, region_of};
 use crate::fargate;
 
 /// IDs of one request; EC2 takes 1,000, and a filter 200 values.
@@ -24,114 +23,98 @@ const WINDOW: Duration = Duration::from_millis(20);
 /// States of instances that exist.
 const EXISTING: [&str; 5] = ["pending", "running", "shutting-down", "stopping", "stopped"];
 
-/// An instance, as far as Nodes, routes and load balancers need it: thousands are kept.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Instance {
-    pub(crate) id: Box<str>,
-    /// State of EC2, such as `running`; empty if EC2 told none.
-    pub(crate) state: Box<str>,
-    pub(crate) kind: Box<str>,
-    pub(crate) zone: Box<str>,
-    pub(crate) names: Named,
-    pub(crate) interfaces: Box<[Interface]>,
-    /// IDs of the security groups.
-    pub(crate) groups: Box<[Box<str>]>,
-    /// If set, the instance drops packets for other addresses than its own.
-    pub(crate) checks_destination: bool,
-    /// Address that cannot be read, if there is one.
-    pub(crate) odd_address: Option<Box<str>>,
+wire! { "camelCase";
+    Reservation { reservation_id: String, instances_set: Vec<Instance> }
+    /// An instance, as EC2 describes it: without a state if EC2 told none. Thousands are kept, without tags.
+    Instance {
+        instance_id: Box<str>, instance_state: State, instance_type: Box<str>, placement: Placement, private_dns_name: Box<str>,
+        dns_name: Box<str>, ip_address: Box<str>, source_dest_check: Option<bool>, group_set: Vec<Group>, tag_set: Vec<Tag>,
+        network_interface_set: Vec<Interface>,
+    }
+    State { name: Box<str> }
+    Placement { availability_zone: Box<str> }
+    Group { group_id: Box<str> }
+    Interface {
+        status: Box<str>, attachment: Option<Attachment>, private_ip_addresses_set: Vec<PrivateAddress>,
+        ipv6_addresses_set: Vec<Ipv6Address>,
+    }
+    Attachment { device_index: u32, network_card_index: u32 }
+    PrivateAddress { private_ip_address: Box<str> }
+    Ipv6Address { ipv6_address: Box<str> }
 }
 
 impl Instance {
     /// Returns `true` unless EC2 says that the instance is terminated.
     pub(crate) fn exists(&self) -> bool {
-        EXISTING.contains(&&*self.state)
+        EXISTING.contains(&&*self.instance_state.name)
     }
+
+    /// Returns an address that cannot be read, if there is one.
+    pub(crate) fn odd_address(&self) -> Option<&str> {
+        let interfaces = self.network_interface_set.iter();
+        let inner = interfaces.flat_map(|it| it.addresses(Family::Ipv4).into_iter().chain(it.addresses(Family::Ipv6)));
+        let outer = Some(&*self.ip_address).filter(|it| !it.is_empty());
+        inner.chain(outer).find(|it| it.parse::<IpAddr>().is_err())
+    }
+
+    /// Drops what nobody asks for later, and sorts the interfaces; those without attachment are last.
+    pub(crate) fn kept(mut self) -> Self {
+        self.tag_set = Vec::new();
+        self.network_interface_set.retain(|it| &*it.status == "in-use");
+        let order = |it: &Attachment| (it.device_index, it.network_card_index);
+        self.network_interface_set.sort_by_key(|it| it.attachment.as_ref().map_or((u32::MAX, 0), order));
+        self
+    }
+}
+
+impl Interface {
+    /// Returns all IPv4 addresses, or the first IPv6 address.
+    fn addresses(&self, family: Family) -> Vec<&str> {
+        match family {
+            Family::Ipv4 => self.private_ip_addresses_set.iter().map(|it| &*it.private_ip_address).collect(),
+            Family::Ipv6 => self.ipv6_addresses_set.iter().take(1).map(|it| &*it.ipv6_address).collect(),
+        }
+    }
+}
+
+/// Returns the addresses of an instance or of a Fargate Pod, by family, in the order of the Go program.
+pub(crate) fn addresses(families: &[Family], instance: &Instance) -> Vec<NodeAddress> {
+    let mut all = Vec::new();
+    let mut add = |kind: AddressType, text: &str| {
+        if !text.is_empty() {
+            all.push(NodeAddress::new(kind, text));
+        }
+    };
+    for family in families {
+        let inner = instance.network_interface_set.iter().flat_map(|it| it.addresses(*family));
+        inner.for_each(|ip| add(AddressType::InternalIP, ip));
+        if instance.instance_id.starts_with(fargate::PREFIX) {
+            add(AddressType::InternalDNS, &instance.private_dns_name);
+        } else if *family == Family::Ipv4 {
+            add(AddressType::ExternalIP, &instance.ip_address);
+            add(AddressType::InternalDNS, &instance.private_dns_name);
+            add(AddressType::Hostname, &instance.private_dns_name);
+            add(AddressType::ExternalDNS, &instance.dns_name);
+        }
+    }
+    all
 }
 
 impl Machine for Instance {
     fn id(&self) -> &str {
-        &self.id
+        &self.instance_id
     }
 
     fn name(&self) -> &str {
-        &self.names.private_dns
+        &self.private_dns_name
     }
 
     fn is_shut_down(&self) -> bool {
-        &*self.state == "stopped"
+        &*self.instance_state.name == "stopped"
     }
 
     fn is_settled(&self) -> bool {
-        &*self.state != "pending"
-    }
-}
-
-wire! {
-    struct Reservation { reservation_id: String, instances_set: Vec<InstanceAnswer> }
-    struct InstanceAnswer {
-        instance_id: Box<str>, instance_state: StateAnswer, instance_type: Box<str>, placement: Placement,
-        private_dns_name: Box<str>, dns_name: Box<str>, ip_address: Box<str>, source_dest_check: Option<bool>,
-        group_set: Vec<Group>, tag_set: Vec<Tag>, network_interface_set: Vec<InterfaceAnswer>,
-    }
-    struct StateAnswer { name: Box<str> }
-    struct Placement { availability_zone: Box<str> }
-    struct Group { group_id: Box<str> }
-    /// A network interface of an instance, or of Fargate.
-    pub(crate) struct InterfaceAnswer {
-        pub(crate) network_interface_id: Box<str>, status: Box<str>, attachment: Option<Attachment>,
-        private_ip_addresses_set: Vec<PrivateAddress>, ipv6_addresses_set: Vec<Ipv6Address>,
-        pub(crate) availability_zone: Box<str>, pub(crate) private_ip_address: Box<str>,
-        pub(crate) private_dns_name: Box<str>,
-    }
-    struct Attachment { device_index: u32, network_card_index: u32 }
-    struct PrivateAddress { private_ip_address: Box<str> }
-    struct Ipv6Address { ipv6_address: Box<str> }
-}
-
-impl InterfaceAnswer {
-    /// Returns the interface; an address that cannot be read is noted and left out.
-    pub(crate) fn read(&self, odd: &mut Option<Box<str>>) -> Interface {
-        let mut ip = |text: &str| {
-            let ip = text.parse::<IpAddr>().ok();
-            if ip.is_none() {
-                odd.get_or_insert_with(|| text.into());
-            }
-            ip
-        };
-        // An interface of Fargate may show its address outside of the set.
-        let own =
-            Some(&*self.private_ip_address).filter(|ip| self.private_ip_addresses_set.is_empty() && !ip.is_empty());
-        let ipv4 = self.private_ip_addresses_set.iter().map(|it| &*it.private_ip_address).chain(own);
-        Interface {
-            order: self.attachment.as_ref().map_or((u32::MAX, 0), |it| (it.device_index, it.network_card_index)),
-            ipv4: ipv4.filter_map(&mut ip).collect(),
-            ipv6: self.ipv6_addresses_set.first().and_then(|it| ip(&it.ipv6_address)),
-        }
-    }
-}
-
-impl From<InstanceAnswer> for Instance {
-    fn from(answer: InstanceAnswer) -> Self {
-        let mut odd = None;
-        let in_use = answer.network_interface_set.iter().filter(|it| &*it.status == "in-use");
-        let mut interfaces: Vec<_> = in_use.map(|it| it.read(&mut odd)).collect();
-        interfaces.sort_by_key(|it| it.order);
-        let public_ip = answer.ip_address.parse().ok();
-        if public_ip.is_none() && !answer.ip_address.is_empty() {
-            odd.get_or_insert_with(|| answer.ip_address.clone());
-        }
-        Self {
-            id: answer.instance_id,
-            state: answer.instance_state.name,
-            kind: answer.instance_type,
-            zone: answer.placement.availability_zone,
-            names: Named { private_dns: answer.private_dns_name, public_dns: answer.dns_name, public_ip },
-            interfaces: interfaces.into(),
-            groups: answer.group_set.into_iter().map(|it| it.group_id).collect(),
-            checks_destination: answer.source_dest_check.unwrap_or(true),
-            odd_address: odd,
-        }
+        &*self.instance_state.name != "pending"
     }
 }
 
@@ -197,10 +180,10 @@ async fn describe(
 ) -> Result<ListResult<Instance>> {
     // A page may end within a reservation: the parts differ in their first instance.
     let instances = |it: Reservation| -> (String, Vec<Instance>) {
-        let kept = it.instances_set.into_iter().filter(|it| keep(&it.tag_set)).map(Instance::from);
+        let kept = it.instances_set.into_iter().filter(|it| keep(&it.tag_set)).map(Instance::kept);
         (it.reservation_id, kept.collect())
     };
-    let key = |(id, all): &(String, Vec<Instance>)| (id.clone(), all.first().map(|it| it.id.clone()));
+    let key = |(id, all): &(String, Vec<Instance>)| (id.clone(), all.first().map(|it| it.instance_id.clone()));
     let reservations = api.aws.ec2.list(query, "reservationSet", shared_priority, instances, key).await?;
     Ok(reservations.flat_map(|(_, all)| all))
 }
@@ -233,7 +216,7 @@ async fn by_ids(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Opt
     let answer = |id: &String| match (refused.iter().find(|(refused, _)| refused == id), &found) {
         (Some((_, error)), _) if error.is_not_found() => Ok(None),
         (Some((_, error)), _) | (None, Err(error)) => Err(error.clone()),
-        (None, Ok(all)) => Ok(all.iter().find(|it| *it.id == **id).cloned()),
+        (None, Ok(all)) => Ok(all.iter().find(|it| *it.instance_id == **id).cloned()),
     };
     ids.iter().map(answer).collect()
 }
@@ -280,15 +263,16 @@ impl MachineSource for Source {
     }
 
     fn confirms_guess(&self, machine: &Instance, node: &Node) -> bool {
-        id_in_name(&node.name) == Some(&*machine.id)
+        id_in_name(&node.name) == Some(&*machine.instance_id)
     }
 
     fn metadata(&self, instance: &Instance, _node: &Node) -> InstanceMetadata {
+        let zone = &instance.placement.availability_zone;
         InstanceMetadata {
-            provider_id: format!("aws:///{}/{}", instance.zone, instance.id),
-            instance_type: instance.kind.to_string(),
-            zone: instance.zone.to_string(),
-            region: region_of(&instance.zone).unwrap_or_default(),
+            provider_id: format!("aws:///{zone}/{}", instance.instance_id),
+            instance_type: instance.instance_type.to_string(),
+            zone: zone.to_string(),
+            region: region_of(zone).unwrap_or_default(),
             node_addresses: addresses(&self.api.config.families, instance),
             ..InstanceMetadata::default()
         }

@@ -28,9 +28,9 @@ enum Absent {
     Instance(String),
 }
 
-wire! {
-    struct Topologies { instance_set: Vec<Topology> }
-    struct Topology { instance_id: String, network_node_set: Vec<String> }
+wire! { "camelCase";
+    Topologies { instance_set: Vec<Topology> }
+    Topology { instance_id: String, network_node_set: Vec<String> }
 }
 
 /// Adds labels to the metadata of new Nodes.

@@ -3,7 +3,6 @@
 //! Drop-in replacement for `aws-cloud-controller-manager`: the same file, flags, annotations, provider IDs and labels.
 //! `docs/providers/aws.md` says what is different, and why.
 
-mod addresses;
 pub mod annotations;
 mod api;
 pub mod config;

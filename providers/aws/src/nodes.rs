@@ -33,11 +33,13 @@ impl Nodes {
         };
         if !instance.exists() {
             let what = if node.provider_id.is_empty() { &node.name } else { &node.provider_id };
-            let state = if instance.state.is_empty() { "without a state" } else { &*instance.state };
-            return Ok(InstanceState::Gone(Gone::no_such_id(what).with_hint(format!("{} is {state}", instance.id))));
+            let Instance { instance_id: id, instance_state, .. } = &*instance;
+            let state = if instance_state.name.is_empty() { "without a state" } else { &*instance_state.name };
+            return Ok(InstanceState::Gone(Gone::no_such_id(what).with_hint(format!("{id} is {state}"))));
         }
-        if let Some(odd) = instance.odd_address.as_ref().filter(|_| request.metadata != MetadataLevel::No) {
-            return Err(Error::other(format!("instance {} has an address that cannot be read: {odd:?}", instance.id)));
+        if let Some(odd) = instance.odd_address().filter(|_| request.metadata != MetadataLevel::No) {
+            let id = &instance.instance_id;
+            return Err(Error::other(format!("instance {id} has an address that cannot be read: {odd:?}")));
         }
         Ok(self.inventory.state_of(Found::Present(instance), node, request))
     }

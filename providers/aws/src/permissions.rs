@@ -9,72 +9,67 @@ pub struct Permissions {
     pub controller: &'static str,
     /// Name of the statement in the policy.
     pub statement: &'static str,
-    /// Actions with the service before them, between blanks.
-    pub actions: &'static str,
-    /// If set, the actions concern only instances.
-    pub is_for_instances: bool,
+    /// The resources that the actions concern.
+    pub resources: &'static str,
+    /// Services, each with a colon and its actions after it, between blanks.
+    actions: &'static str,
+}
+
+const fn of(
+    controller: &'static str,
+    statement: &'static str,
+    resources: &'static str,
+    actions: &'static str,
+) -> Permissions {
+    Permissions { controller, statement, resources, actions }
 }
 
 /// The permissions of all controllers.
 pub const PERMISSIONS: &[Permissions] = &[
-    Permissions {
-        controller: "",
-        statement: "CloudControllerManagerInstances",
-        actions: "ec2:DescribeInstances ec2:DescribeInstanceTopology ec2:DescribeAvailabilityZones \
-                  ec2:DescribeNetworkInterfaces",
-        is_for_instances: false,
-    },
-    Permissions {
-        controller: "node-route-controller",
-        statement: "CloudControllerManagerRoutes",
-        actions: "ec2:DescribeRouteTables ec2:CreateRoute ec2:ReplaceRoute ec2:DeleteRoute ec2:ModifyInstanceAttribute",
-        is_for_instances: false,
-    },
-    Permissions {
-        controller: "service-lb-controller",
-        statement: "CloudControllerManagerSecurityGroups",
-        actions: "ec2:DescribeRouteTables ec2:DescribeSecurityGroups ec2:DescribeSubnets ec2:CreateSecurityGroup \
-                  ec2:DeleteSecurityGroup ec2:AuthorizeSecurityGroupIngress ec2:RevokeSecurityGroupIngress \
-                  ec2:CreateTags iam:CreateServiceLinkedRole",
-        is_for_instances: false,
-    },
-    Permissions {
-        controller: "service-lb-controller",
-        statement: "CloudControllerManagerLoadBalancers",
-        actions: "elasticloadbalancing:AddTags elasticloadbalancing:DescribeTags \
-                  elasticloadbalancing:CreateLoadBalancer elasticloadbalancing:DescribeLoadBalancers \
-                  elasticloadbalancing:DeleteLoadBalancer elasticloadbalancing:DescribeLoadBalancerAttributes \
-                  elasticloadbalancing:ModifyLoadBalancerAttributes \
-                  elasticloadbalancing:RegisterInstancesWithLoadBalancer \
-                  elasticloadbalancing:DeregisterInstancesFromLoadBalancer \
-                  elasticloadbalancing:CreateLoadBalancerPolicy \
-                  elasticloadbalancing:SetLoadBalancerPoliciesForBackendServer \
-                  elasticloadbalancing:SetLoadBalancerPoliciesOfListener \
-                  elasticloadbalancing:AttachLoadBalancerToSubnets elasticloadbalancing:DetachLoadBalancerFromSubnets \
-                  elasticloadbalancing:CreateLoadBalancerListeners elasticloadbalancing:DeleteLoadBalancerListeners \
-                  elasticloadbalancing:ApplySecurityGroupsToLoadBalancer elasticloadbalancing:ConfigureHealthCheck \
-                  elasticloadbalancing:SetSecurityGroups elasticloadbalancing:SetSubnets elasticloadbalancing:SetIpAddressType \
-                  elasticloadbalancing:CreateTargetGroup elasticloadbalancing:DescribeTargetGroups \
-                  elasticloadbalancing:ModifyTargetGroup elasticloadbalancing:DeleteTargetGroup \
-                  elasticloadbalancing:DescribeTargetHealth elasticloadbalancing:DescribeTargetGroupAttributes \
-                  elasticloadbalancing:ModifyTargetGroupAttributes elasticloadbalancing:RegisterTargets \
-                  elasticloadbalancing:DeregisterTargets elasticloadbalancing:CreateListener \
-                  elasticloadbalancing:DescribeListeners elasticloadbalancing:ModifyListener \
-                  elasticloadbalancing:DeleteListener",
-        is_for_instances: false,
-    },
-    Permissions {
-        controller: "tagging",
-        statement: "CloudControllerManagerTags",
-        actions: "ec2:CreateTags ec2:DeleteTags",
-        is_for_instances: true,
-    },
+    of(
+        "",
+        "CloudControllerManagerInstances",
+        "*",
+        "ec2: DescribeInstances DescribeInstanceTopology DescribeAvailabilityZones DescribeNetworkInterfaces",
+    ),
+    of(
+        "node-route-controller",
+        "CloudControllerManagerRoutes",
+        "*",
+        "ec2: DescribeRouteTables CreateRoute ReplaceRoute DeleteRoute ModifyInstanceAttribute",
+    ),
+    of(
+        "service-lb-controller",
+        "CloudControllerManagerSecurityGroups",
+        "*",
+        "ec2: DescribeRouteTables DescribeSecurityGroups DescribeSubnets CreateSecurityGroup DeleteSecurityGroup \
+         AuthorizeSecurityGroupIngress RevokeSecurityGroupIngress CreateTags DeleteTags \
+         iam: CreateServiceLinkedRole",
+    ),
+    of(
+        "service-lb-controller",
+        "CloudControllerManagerLoadBalancers",
+        "*",
+        "elasticloadbalancing: AddTags RemoveTags DescribeTags CreateLoadBalancer DescribeLoadBalancers DeleteLoadBalancer \
+         DescribeLoadBalancerAttributes ModifyLoadBalancerAttributes RegisterInstancesWithLoadBalancer \
+         DeregisterInstancesFromLoadBalancer CreateLoadBalancerPolicy SetLoadBalancerPoliciesForBackendServer \
+         SetLoadBalancerPoliciesOfListener AttachLoadBalancerToSubnets DetachLoadBalancerFromSubnets \
+         CreateLoadBalancerListeners DeleteLoadBalancerListeners ApplySecurityGroupsToLoadBalancer ConfigureHealthCheck \
+         SetSecurityGroups SetSubnets SetIpAddressType CreateTargetGroup DescribeTargetGroups ModifyTargetGroup \
+         DeleteTargetGroup DescribeTargetHealth DescribeTargetGroupAttributes ModifyTargetGroupAttributes RegisterTargets \
+         DeregisterTargets CreateListener DescribeListeners ModifyListener DeleteListener",
+    ),
+    of("tagging", "CloudControllerManagerTags", "arn:*:ec2:*:*:instance/*", "ec2: CreateTags DeleteTags"),
 ];
 
 impl Permissions {
-    /// Returns the actions one by one.
-    pub fn actions(&self) -> impl Iterator<Item = &'static str> {
-        self.actions.split_whitespace()
+    /// Returns the actions one by one, with the service before them: `ec2:DescribeInstances`.
+    pub fn actions(&self) -> impl Iterator<Item = String> {
+        let action = |service: &mut &'static str, word: &'static str| {
+            *service = word.strip_suffix(':').unwrap_or(service);
+            Some((!word.ends_with(':')).then(|| format!("{service}:{word}")))
+        };
+        self.actions.split_whitespace().scan("", action).flatten()
     }
 }
 
@@ -83,8 +78,8 @@ impl Permissions {
 pub fn policy(controllers: &[&str]) -> Value {
     let is_needed = |it: &&Permissions| it.controller.is_empty() || controllers.contains(&it.controller);
     let statement = |it: &Permissions| {
-        let resource = if it.is_for_instances { "arn:*:ec2:*:*:instance/*" } else { "*" };
-        json!({"Sid": it.statement, "Effect": "Allow", "Action": it.actions().collect::<Vec<_>>(), "Resource": resource})
+        let actions: Vec<_> = it.actions().collect();
+        json!({"Sid": it.statement, "Effect": "Allow", "Action": actions, "Resource": it.resources})
     };
     let statements: Vec<_> = PERMISSIONS.iter().filter(is_needed).map(statement).collect();
     json!({"Version": "2012-10-17", "Statement": statements})

@@ -4,12 +4,12 @@ use std::sync::{Mutex, PoisonError};
 
 use aws_protocol::Query;
 use cloud_provider::{Error, Node, Result, Route, async_trait};
-use provider_kit::inventory::{Found, Inventory, Key, SharedPriority};
+use provider_kit::inventory::{Found, Inventory, Key};
 use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, Target};
 use provider_kit::transport::Priority;
 use serde::de::IgnoredAny;
 
-use crate::api::{Api, Tag, wire};
+use crate::api::{Api, Tag, all, wire};
 use crate::instances::{Source, machine_id};
 
 /// Tables of a page: EC2 takes no more.
@@ -17,9 +17,9 @@ const MOST: usize = 100;
 /// Code of EC2 where another route has the range.
 const EXISTS: &str = "RouteAlreadyExists";
 
-wire! {
-    struct Table { route_table_id: String, tag_set: Vec<Tag>, route_set: Vec<RouteAnswer> }
-    struct RouteAnswer {
+wire! { "camelCase";
+    Table { route_table_id: String, tag_set: Vec<Tag>, route_set: Vec<RouteAnswer> }
+    RouteAnswer {
         destination_cidr_block: String, destination_ipv6_cidr_block: String, instance_id: String, state: String,
     }
 }
@@ -60,9 +60,7 @@ impl VpcRoutes {
             Some(id) => query.filter("route-table-id", [id]),
             None => query.filter("vpc-id", [&identity.vpc]).page(MOST),
         };
-        let (keep, key) = (|it: Table| it, |it: &Table| it.route_table_id.clone());
-        let all = self.api.aws.ec2.list(query, "routeTableSet", &SharedPriority::default(), keep, key).await?;
-        let mut tables = all.complete()?.into_items();
+        let mut tables = all(&self.api.aws.ec2, query, "routeTableSet", |it: &Table| it.route_table_id.clone()).await?;
         tables.retain(|it| forced.is_some() || identity.has(&it.tag_set));
         match (tables.pop(), &tables[..]) {
             (Some(table), []) => Ok(table),
@@ -132,7 +130,9 @@ impl RouteCloud for VpcRoutes {
             None => Key::Name(&node.name),
         };
         match self.inventory.find(key, false, Priority::Ordinary).await? {
-            Found::Present(it) => Ok((Vec::new(), Target::Machine { id: it.id.to_string(), name: String::new() })),
+            Found::Present(it) => {
+                Ok((Vec::new(), Target::Machine { id: it.instance_id.to_string(), name: String::new() }))
+            }
             Found::Gone(gone) => Err(Error::other(format!("no route to Node {}: {}", node.name, gone.reason()))),
         }
     }
@@ -144,7 +144,7 @@ impl RouteCloud for VpcRoutes {
             return Ok(false);
         }
         let is_done = match self.inventory.find(Key::Id(id), false, Priority::Ordinary).await? {
-            Found::Present(instance) => !instance.checks_destination,
+            Found::Present(instance) => instance.source_dest_check == Some(false),
             Found::Gone(_) => false,
         };
         if !is_done {

@@ -1,7 +1,7 @@
 //! The tagging controller: the instances of Nodes have the tags of `--tags`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aws_protocol::Query;
@@ -34,8 +34,9 @@ const BATCH: usize = 50;
 /// Work on one instance.
 #[derive(Clone, Debug)]
 struct Work {
-    /// Name of the Node.
-    node: Box<str>,
+    node: Arc<Node>,
+    /// If set, the Node was deleted: the tags go.
+    is_leaving: bool,
     tries: u32,
     /// Time of the next try; `None`: nothing is left to do.
     due: Option<Instant>,
@@ -55,11 +56,11 @@ pub(crate) struct Tagger {
 struct State {
     /// Work by instance ID.
     work: HashMap<String, Work>,
-    /// Instances whose Node was deleted: the tags are removed.
-    leaving: HashMap<String, Work>,
     /// Nodes that may be tagged now, and the time of the last addition.
     allowance: Option<(f64, Instant)>,
 }
+
+type Batch = Vec<(String, Arc<Node>)>;
 
 /// Returns the checksum of tags that the Go program writes: MD5 of the sorted `key=value`, with commas.
 pub(crate) fn checksum(tags: &BTreeMap<String, String>) -> String {
@@ -83,9 +84,9 @@ impl Tagger {
         loop {
             tokio::time::sleep(INTERVAL).await;
             let Some(nodes) = self.cluster.nodes() else { continue };
-            let (tagged, leaving) = self.plan(&nodes);
+            let (tagged, leaving) = self.plan(nodes);
             for batch in tagged.chunks(BATCH) {
-                self.tag(batch, &nodes).await;
+                self.tag(batch).await;
             }
             for batch in leaving.chunks(BATCH) {
                 self.untag(batch).await;
@@ -93,38 +94,38 @@ impl Tagger {
         }
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Compares the Nodes with what was done, and returns the instances to tag and to untag now.
-    fn plan(&self, nodes: &[Arc<Node>]) -> (Vec<String>, Vec<String>) {
-        let now = Instant::now();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut present = HashSet::new();
+    fn plan(&self, nodes: Vec<Arc<Node>>) -> (Batch, Batch) {
+        let (now, mut state) = (Instant::now(), self.state());
+        let mut missing: HashSet<_> = state.work.keys().cloned().collect();
         for node in nodes {
             // A Node without provider ID gets one soon. Fargate has no instance.
-            let Some(id) = node.provider_id().and_then(|id| machine_id(id).ok()).filter(|id| id.starts_with("i-"))
-            else {
-                continue;
-            };
-            present.insert(id.to_owned());
+            let id = node.provider_id().and_then(|id| machine_id(id).ok()).filter(|id| id.starts_with("i-"));
+            let Some(id) = id.map(str::to_owned) else { continue };
+            missing.remove(&id);
             let is_done = node.labels.get(LABEL) == Some(&self.checksum);
-            let work = || Work { node: node.name.clone(), tries: 0, due: Some(now) };
-            let work = state.work.entry(id.to_owned()).or_insert_with(work);
-            if is_done {
-                *work = Work { node: node.name.clone(), tries: 0, due: None };
-            } else if work.due.is_none() && work.tries == 0 {
-                work.due = Some(now);
-            }
+            let work = state.work.get(&id).filter(|work| !work.is_leaving);
+            let (tries, due) = work.map_or((0, Some(now)), |work| (work.tries, work.due));
+            let (tries, due) = match tries {
+                _ if is_done => (0, None),
+                0 => (0, due.or(Some(now))),
+                _ => (tries, due),
+            };
+            state.work.insert(id, Work { node, is_leaving: false, tries, due });
         }
-        let gone: Vec<_> = state.work.keys().filter(|id| !present.contains(*id)).cloned().collect();
-        for id in gone {
-            if let Some(work) = state.work.remove(&id) {
-                state.leaving.insert(id, Work { tries: 0, due: Some(now), ..work });
-            }
+        for (_, work) in state.work.iter_mut().filter(|(id, work)| missing.contains(*id) && !work.is_leaving) {
+            (work.is_leaving, work.tries, work.due) = (true, 0, Some(now));
         }
-        state.leaving.retain(|id, _| !present.contains(id));
-        let due = |all: &HashMap<String, Work>| -> Vec<String> {
-            all.iter().filter(|(_, work)| work.due.is_some_and(|due| due <= now)).map(|(id, _)| id.clone()).collect()
+        let due = state.work.iter().filter(|(_, work)| work.due.is_some_and(|due| due <= now));
+        let (leaving, tagged): (Vec<_>, Vec<_>) = due.partition(|(_, work)| work.is_leaving);
+        let batch = |all: Vec<(&String, &Work)>| -> Batch {
+            all.into_iter().map(|(id, work)| (id.clone(), Arc::clone(&work.node))).collect()
         };
-        let (mut tagged, leaving) = (due(&state.work), due(&state.leaving));
+        let (mut tagged, leaving) = (batch(tagged), batch(leaving));
         tagged.truncate(self.allowance(&mut state, tagged.len(), now));
         (tagged, leaving)
     }
@@ -140,60 +141,68 @@ impl Tagger {
         taken
     }
 
-    async fn tag(&self, ids: &[String], nodes: &[Arc<Node>]) {
+    async fn tag(&self, batch: &[(String, Arc<Node>)]) {
         let tags = Query::tag_list(self.tagging.tags.iter().map(|(key, value)| (key.clone(), value.clone())));
-        let outcomes = self.send("CreateTags", ids, &tags).await;
-        for (id, outcome) in outcomes {
-            let name = self.name_of(&id);
-            let Some(node) = nodes.iter().find(|node| Some(&node.name) == name.as_ref()) else { continue };
+        for ((id, node), outcome) in self.send("CreateTags", batch, &tags).await {
             let outcome = match outcome {
                 Ok(()) => self.label(node).await,
                 error => error,
             };
+            let is_old = !is_young(node, self.api.config.grace, Timestamp::now());
             match outcome {
                 Ok(()) => {
-                    self.end(&id, false);
+                    // Soon the cache shows the label.
+                    self.end(id, 0, Some(Instant::now() + SHOWN));
                     let age = node.created.map(|created| Timestamp::now().duration_since(created).unsigned_abs());
                     age.into_iter().for_each(|age| tagged_after(&*self.metrics, age));
                 }
-                // Machines of simulators have such IDs.
-                Err(error) if error.code() == "InvalidID" => self.end(&id, true),
-                Err(error) if error.is_not_found() && !is_young(node, self.api.config.grace, Timestamp::now()) => {
-                    self.end(&id, true);
+                // Machines of simulators have such IDs. The instance stays without tags until the Node is created again.
+                Err(error) if error.code() == "InvalidID" || error.is_not_found() && is_old => {
+                    self.end(id, RETRIES + 1, None);
                 }
-                Err(error) => self.fail(&id, &error, false),
+                Err(error) => self.fail(id, node, &error),
             }
         }
     }
 
-    async fn untag(&self, ids: &[String]) {
+    async fn untag(&self, batch: &[(String, Arc<Node>)]) {
         let keys: Vec<_> = self.tagging.tags.keys().map(|key| json!({"Key": key})).collect();
-        for (id, outcome) in self.send("DeleteTags", ids, &json!(keys)).await {
+        for ((id, node), outcome) in self.send("DeleteTags", batch, &json!(keys)).await {
             match outcome {
-                Err(error) if !error.is_not_found() => self.fail(&id, &error, true),
-                _ => {
-                    self.state.lock().unwrap_or_else(PoisonError::into_inner).leaving.remove(&id);
-                }
+                Err(error) if !error.is_not_found() => self.fail(id, node, &error),
+                _ => drop(self.state().work.remove(id)),
             }
         }
     }
 
     /// Sends one request for all instances, or one for each if that is refused.
-    async fn send(&self, action: &'static str, ids: &[String], tags: &serde_json::Value) -> Vec<(String, Result<()>)> {
-        let request = |ids: &[String]| {
-            let query = Query::new(action).set("ResourceId", ids).set("Tag", tags).repeatable();
-            async { self.api.aws.ec2.change::<IgnoredAny>(query).await.map(drop) }
-        };
-        match request(ids).await {
-            Err(error) if ids.len() > 1 && !error.is_unanswered() && !error.is_rate_limited() => {
+    async fn send<'a>(
+        &self,
+        action: &'static str,
+        batch: &'a [(String, Arc<Node>)],
+        tags: &serde_json::Value,
+    ) -> Vec<(&'a (String, Arc<Node>), Result<()>)> {
+        match self.request(action, batch, tags).await {
+            Err(error) if batch.len() > 1 && !error.is_unanswered() && !error.is_rate_limited() => {
                 let mut outcomes = Vec::new();
-                for id in ids {
-                    outcomes.push((id.clone(), request(std::slice::from_ref(id)).await));
+                for it in batch {
+                    outcomes.push((it, self.request(action, std::slice::from_ref(it), tags).await));
                 }
                 outcomes
             }
-            outcome => ids.iter().map(|id| (id.clone(), outcome.clone())).collect(),
+            outcome => batch.iter().map(|it| (it, outcome.clone())).collect(),
         }
+    }
+
+    async fn request(
+        &self,
+        action: &'static str,
+        batch: &[(String, Arc<Node>)],
+        tags: &serde_json::Value,
+    ) -> Result<()> {
+        let ids: Vec<_> = batch.iter().map(|(id, _)| id).collect();
+        let query = Query::new(action).set("ResourceId", ids).set("Tag", tags).repeatable();
+        self.api.aws.ec2.change::<IgnoredAny>(query).await.map(drop)
     }
 
     /// Notes on the Node that its instance has the tags.
@@ -203,33 +212,23 @@ impl Tagger {
         self.cluster.patch_node(&node.name, &patch).await.map(drop)
     }
 
-    fn name_of(&self, id: &str) -> Option<Box<str>> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.work.get(id).map(|work| work.node.clone())
-    }
-
-    /// Ends the work on an instance; `is_skipped`: without tags, until the Node is created again. Otherwise the cache shows the
-    /// label soon.
-    fn end(&self, id: &str, is_skipped: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(work) = state.work.get_mut(id) {
-            let shown = Instant::now() + SHOWN;
-            (work.due, work.tries) = if is_skipped { (None, RETRIES + 1) } else { (Some(shown), 0) };
+    fn end(&self, id: &str, tries: u32, due: Option<Instant>) {
+        if let Some(work) = self.state().work.get_mut(id) {
+            (work.tries, work.due) = (tries, due);
         }
     }
 
-    fn fail(&self, id: &str, error: &Error, is_leaving: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = if is_leaving { &mut state.leaving } else { &mut state.work };
-        let Some(work) = all.get_mut(id) else { return };
+    fn fail(&self, id: &str, node: &Node, error: &Error) {
+        let mut state = self.state();
+        let Some(work) = state.work.get_mut(id) else { return };
         work.tries += 1;
         let is_last = work.tries > RETRIES;
         work.due = (!is_last).then(|| Instant::now() + pause(work.tries));
-        let node = work.node.clone();
-        if is_last && is_leaving {
-            all.remove(id);
+        if is_last && work.is_leaving {
+            state.work.remove(id);
         }
-        tracing::warn!(id, node = &*node, %error, is_last, "tags of instance not changed");
+        drop(state);
+        tracing::warn!(id, node = &*node.name, %error, is_last, "tags of instance not changed");
         tagging_failed(&*self.metrics, id, is_last);
     }
 }

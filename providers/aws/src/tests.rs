@@ -5,11 +5,11 @@ use std::time::Duration;
 use cloud_provider::{ConfigFile, Environment, Node, Setup};
 use provider_kit::declared::Declared;
 use provider_kit::declared::reference::{put, table};
+use serde_json::json;
 
-use crate::addresses::{Interface, Named, addresses};
 use crate::api::{Identity, Tag, cluster_of};
 use crate::config::{Config, FLAGS, Family, GLOBAL, OVERRIDE, region_of};
-use crate::instances::{Instance, id_in_name, machine_id};
+use crate::instances::{Instance, addresses, id_in_name, machine_id};
 use crate::nodes::is_young;
 use crate::permissions::{PERMISSIONS, Permissions, controllers_of, policy};
 use crate::tagging::checksum;
@@ -111,23 +111,19 @@ fn shared_objects_belong_to_the_cluster() {
 
 #[test]
 fn addresses_are_grouped_by_family_in_the_order_of_the_devices() {
-    let interface = |order, ipv4: &str, ipv6: &str| Interface {
-        order,
-        ipv4: [ipv4.parse().unwrap()].into(),
-        ipv6: Some(ipv6.parse().unwrap()),
+    let xml = |number: u32, device: u32, card: u32| {
+        json!({"status": "in-use", "attachment": {"deviceIndex": device, "networkCardIndex": card},
+            "privateIpAddressesSet": [{"privateIpAddress": format!("10.0.0.{number}")}],
+            "ipv6AddressesSet": [{"ipv6Address": format!("2001:db8::{number}")}, {"ipv6Address": "2001:db8::ff"}]})
     };
-    let mut interfaces = [
-        interface((2, 0), "10.0.0.3", "2001:db8::3"),
-        interface((1, 1), "10.0.0.2", "2001:db8::2"),
-        interface((0, 0), "10.0.0.1", "2001:db8::1"),
-    ];
-    interfaces.sort_by_key(|it| it.order);
-    let names = Named {
-        private_dns: "ip-10-0-0-1.ec2.internal".into(),
-        public_dns: "ec2-203-0-113-7.example".into(),
-        public_ip: "203.0.113.7".parse().ok(),
-    };
-    let instance = Instance { id: "i-1".into(), names, interfaces: interfaces.into(), ..Instance::default() };
+    let detached = json!({"status": "available", "privateIpAddressesSet": [{"privateIpAddress": "10.0.0.9"}]});
+    let instance = json!({"instanceId": "i-1", "privateDnsName": "ip-10-0-0-1.ec2.internal",
+        "dnsName": "ec2-203-0-113-7.example", "ipAddress": "203.0.113.7",
+        "networkInterfaceSet": [xml(3, 2, 0), detached, xml(2, 1, 1), xml(1, 0, 0)]});
+    let instance = serde_json::from_value::<Instance>(instance).unwrap().kept();
+    assert_eq!(instance.odd_address(), None);
+    let odd = Instance { ip_address: "203.0.113".into(), ..instance.clone() };
+    assert_eq!(odd.odd_address(), Some("203.0.113"));
     let shown = |families: &[Family], instance: &Instance| -> Vec<String> {
         let all = addresses(families, instance).into_iter();
         all.map(|it| format!("{} {}", it.kind.as_str(), it.address)).collect()
@@ -146,7 +142,7 @@ fn addresses_are_grouped_by_family_in_the_order_of_the_devices() {
         "ExternalDNS ec2-203-0-113-7.example",
     ];
     assert_eq!(all, expected);
-    let fargate = Instance { id: "fargate-10.0.0.1".into(), ..instance };
+    let fargate = Instance { instance_id: "fargate-10.0.0.1".into(), ..instance };
     assert_eq!(shown(&[Family::Ipv4], &fargate)[3..], ["InternalDNS ip-10-0-0-1.ec2.internal"]);
 }
 
@@ -235,8 +231,8 @@ fn source(directory: &std::path::Path) -> String {
 #[test]
 fn policy_allows_each_action_that_is_sent_and_no_other() {
     let text = source(std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
-    let allowed =
-        || PERMISSIONS.iter().flat_map(Permissions::actions).filter_map(|it| it.split_once(':')).map(|it| it.1);
+    let name = |action: String| action.split(':').nth(1).unwrap().to_owned();
+    let allowed = || PERMISSIONS.iter().flat_map(Permissions::actions).map(name);
     for part in text.split("Query::new(\"").skip(1) {
         let action = part.split('"').next().unwrap();
         assert!(allowed().any(|it| it == action), "{action} is sent and not allowed");

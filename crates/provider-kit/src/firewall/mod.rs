@@ -12,9 +12,11 @@
 
 mod difference;
 mod rule;
+mod set;
 
 pub use difference::{Difference, difference, normalized};
 pub use rule::{Direction, Family, Peer, Ports, Protocol, Rule, RuleError};
+pub use set::{RuleSet, of_texts, texts};
 
 #[cfg(test)]
 mod tests;

@@ -189,6 +189,13 @@ impl Rule {
         Self { owner: Some(owner.to_owned()), ..self }
     }
 
+    /// Returns `true` if both rules are the same but for their owners.
+    #[must_use]
+    pub fn admits_same(&self, other: &Self) -> bool {
+        let content = |it: &Self| Self { owner: None, ..it.clone() };
+        content(self) == content(other)
+    }
+
     /// Returns `true` if this rule admits all traffic that the other one admits.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {

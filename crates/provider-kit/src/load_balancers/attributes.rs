@@ -145,9 +145,28 @@ impl Attributes {
 
     /// Keeps the settings of these names and drops all others, which the cloud manages itself.
     #[must_use]
-    pub fn only(mut self, keys: &[&str]) -> Self {
-        self.values.retain(|key, _| keys.contains(&&**key));
+    pub fn only(self, keys: &[&str]) -> Self {
+        self.matching(|key| keys.contains(&key))
+    }
+
+    /// Keeps the settings whose names match, for clouds that change different settings with different requests.
+    ///
+    /// ```
+    /// use provider_kit::load_balancers::Attributes;
+    ///
+    /// let settings = Attributes::default().set("Protocol", "TCP").set("tag team", "web");
+    /// assert_eq!(settings.clone().matching(|name| name.starts_with("tag ")).iter().count(), 1);
+    /// assert_eq!(settings.matching(|name| name == "Protocol").text("Protocol"), Some("TCP"));
+    /// ```
+    #[must_use]
+    pub fn matching(mut self, matches: impl Fn(&str) -> bool) -> Self {
+        self.values.retain(|key, _| matches(key));
         self
+    }
+
+    /// Returns the settings in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.values.iter().map(|(key, value)| (&**key, value))
     }
 
     pub(super) fn without(mut self, key: &str) -> Self {

@@ -120,6 +120,7 @@ mod service_sync;
 mod sorted_map;
 mod step;
 mod sync_goal;
+mod tags;
 mod targets;
 
 pub use attributes::{Attributes, Difference, sorted_set};
@@ -142,4 +143,5 @@ mod tests;
 pub use ports::{ServicePort, each_port, service_ports};
 pub use resource::{Field, Resource, filled};
 pub use sorted_map::SortedMap;
+pub use tags::{TagRecord, changed_tags, tag_key};
 pub use targets::{TargetSets, Targets, machine_ids};

@@ -176,6 +176,13 @@ impl ResourceGraph {
         self
     }
 
+    /// Wants settings of a resource as they are `seen`, if the resource is in both states.
+    pub fn keep(&mut self, seen: &Self, resource: &ResourceKey, settings: &[&'static str]) {
+        let (Some(wanted), Some(there)) = (self.resources.get(resource), seen.resources.get(resource)) else { return };
+        let kept = settings.iter().fold(wanted.clone(), |all, setting| all.set(*setting, there.get(setting)));
+        self.resources.insert(resource.clone(), kept);
+    }
+
     /// Returns the load balancer's own settings; `None` if there is no load balancer, even if auxiliary resources
     /// exist.
     #[must_use]

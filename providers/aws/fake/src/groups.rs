@@ -90,7 +90,7 @@ fn rules(request: &ApiRequest) -> Result<Vec<(Value, Value)>, Refused> {
             );
         }
         let is_range = protocol == "-1"
-            || matches!((port("FromPort"), port("ToPort")), (Some(from), Some(to)) if from <= to || to == -1);
+            || matches!((port("FromPort"), port("ToPort")), (Some(from), Some(to)) if from <= to || to == -1 || protocol.starts_with("icmp"));
         if !is_range {
             return refuse("InvalidParameterValue", "Invalid TCP/UDP port range");
         }

@@ -5,50 +5,29 @@ use std::collections::BTreeSet;
 use aws_protocol::Query;
 use cloud_provider::{Error, Result, async_trait};
 use ipnet::IpNet;
-use provider_kit::firewall::{Direction, Family, Peer, Ports, Protocol, Rule, normalized};
-use provider_kit::inventory::SharedPriority;
+use provider_kit::firewall::{Direction, Family, Peer, Ports, Protocol, Rule, RuleSet, of_texts};
 use provider_kit::shared_document::{DocumentStore, Versioned};
 use provider_kit::source_ranges::allows_all;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::spec::Spec;
-use crate::api::{Api, Identity, PAGE, Tag};
+use crate::api::{Api, Identity, PAGE, Tag, all, wire};
 
 /// Descriptions of rules in the security groups of Nodes; the name of the load balancer follows the first two.
 const CLIENT: &str = "kubernetes.io/rule/nlb/client=";
 const HEALTH: &str = "kubernetes.io/rule/nlb/health=";
 const MTU: &str = "kubernetes.io/rule/nlb/mtu";
 
-/// A security group, as EC2 returns it.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Group {
-    pub(super) group_id: String,
-    pub(super) group_name: String,
-    pub(super) group_description: String,
-    pub(super) tag_set: Vec<Tag>,
-    ip_permissions: Vec<Permission>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Permission {
-    ip_protocol: String,
-    from_port: Option<i32>,
-    to_port: Option<i32>,
-    groups: Vec<Source>,
-    ip_ranges: Vec<Source>,
-    ipv6_ranges: Vec<Source>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Source {
-    #[serde(alias = "groupId", alias = "cidrIp", alias = "cidrIpv6")]
-    id: String,
-    description: Option<String>,
+wire! { "camelCase";
+    /// A security group.
+    Group { group_id: String, group_name: String, group_description: String, tag_set: Vec<Tag>, ip_permissions: Vec<Permission> }
+    Permission {
+        ip_protocol: String, from_port: Option<i32>, to_port: Option<i32>, groups: Vec<Source>, ip_ranges: Vec<Source>,
+        ipv6_ranges: Vec<Source>,
+    }
+    Source { #[serde(alias = "groupId", alias = "cidrIp", alias = "cidrIpv6")] id: String, description: Option<String> }
+    Groups { security_group_info: Vec<Group> }
 }
 
 impl Group {
@@ -99,48 +78,23 @@ fn permission(rule: &Rule) -> Value {
     json!({"IpProtocol": protocol, "FromPort": from, "ToPort": to, list: [{field: source, "Description": rule.owner}]})
 }
 
-/// The rules of a security group, as they were read and as they are to be.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Ingress {
-    before: BTreeSet<Rule>,
-    rules: BTreeSet<Rule>,
+/// Replaces the rules that admit a load balancer in the security group of Nodes. `references`: its security groups, whose rules
+/// are of this load balancer.
+pub(super) fn admit(rules: &mut RuleSet, balancer: &str, references: &[String], wanted: &[Rule]) {
+    let before = clients(rules);
+    rules.replace(wanted, |rule| is_of(rule, balancer, references));
+    let now = clients(rules);
+    if before != now {
+        let messages: Vec<_> = now.into_iter().map(|from| too_big(from).owned_by(MTU)).collect();
+        rules.replace(&messages, |rule| rule.owner.as_deref() == Some(MTU));
+    }
 }
 
-fn is_same(rule: &Rule, other: &Rule) -> bool {
-    Rule { owner: None, ..rule.clone() } == Rule { owner: None, ..other.clone() }
-}
-
-impl Ingress {
-    /// Replaces all rules of the group.
-    pub(super) fn set(&mut self, wanted: &[Rule]) {
-        self.replace(wanted, |_| true);
-    }
-
-    /// Replaces the rules that admit a load balancer. `references`: its security groups, whose rules are of this load balancer.
-    pub(super) fn admit(&mut self, balancer: &str, references: &[String], wanted: &[Rule]) {
-        let clients = self.clients();
-        self.replace(wanted, |rule| is_of(rule, balancer, references));
-        let now = self.clients();
-        if clients != now {
-            self.rules.retain(|rule| rule.owner.as_deref() != Some(MTU));
-            let missing: Vec<_> = now.into_iter().map(|from| too_big(from).owned_by(MTU)).collect();
-            self.replace(&missing, |_| false);
-        }
-    }
-
-    fn replace(&mut self, wanted: &[Rule], is_own: impl Fn(&Rule) -> bool) {
-        self.rules.retain(|rule| !is_own(rule) || wanted.iter().any(|it| is_same(it, rule)));
-        let is_new = |rule: &&Rule| !self.rules.iter().any(|it| is_same(it, rule));
-        let new: Vec<Rule> = wanted.iter().filter(is_new).cloned().collect();
-        self.rules.extend(new);
-    }
-
-    /// Returns the clients of all network load balancers.
-    fn clients(&self) -> BTreeSet<IpNet> {
-        let is_client = |rule: &&Rule| rule.owner.as_deref().is_some_and(|owner| owner.starts_with(CLIENT));
-        let network = |rule: &Rule| if let Peer::Network(from) = rule.peer { Some(from) } else { None };
-        self.rules.iter().filter(is_client).filter_map(network).collect()
-    }
+/// Returns the clients of all network load balancers.
+fn clients(rules: &RuleSet) -> BTreeSet<IpNet> {
+    let is_client = |rule: &&Rule| rule.owner.as_deref().is_some_and(|owner| owner.starts_with(CLIENT));
+    let network = |rule: &Rule| if let Peer::Network(from) = rule.peer { Some(from) } else { None };
+    rules.iter().filter(is_client).filter_map(network).collect()
 }
 
 /// Returns the rule for the messages by which routers announce the size of packets.
@@ -158,7 +112,7 @@ pub(super) fn reference(group: &str) -> Rule {
 pub(super) fn is_of(rule: &Rule, balancer: &str, references: &[String]) -> bool {
     let owner = rule.owner.as_deref().unwrap_or_default();
     let named = owner.strip_prefix(CLIENT).or_else(|| owner.strip_prefix(HEALTH));
-    named == Some(balancer) || references.iter().any(|group| is_same(rule, &reference(group)))
+    named == Some(balancer) || references.iter().any(|group| rule.admits_same(&reference(group)))
 }
 
 /// Returns the rules that admit clients and health checks of a network load balancer without a security group of its own.
@@ -168,7 +122,7 @@ pub(super) fn node_rules(balancer: &str, spec: &Spec, subnets: &[IpNet]) -> Vec<
     };
     let mut rules: Vec<Rule> = Vec::new();
     let add = |rules: &mut Vec<Rule>, rule: Rule, owner: &str| {
-        if !rules.iter().any(|it| is_same(it, &rule)) {
+        if !rules.iter().any(|it| it.admits_same(&rule)) {
             rules.push(rule.owned_by(&format!("{owner}{balancer}")));
         }
     };
@@ -180,7 +134,7 @@ pub(super) fn node_rules(balancer: &str, spec: &Spec, subnets: &[IpNet]) -> Vec<
         };
         let clients = protocols.iter().flat_map(|protocol| spec.ranges.iter().map(move |from| (protocol, from)));
         clients.for_each(|(protocol, from)| add(&mut rules, ingress(protocol, pool.port, from), CLIENT));
-        let checked = pool.health.port.parse().unwrap_or(pool.port);
+        let checked = pool.health_check_port.parse().unwrap_or(pool.port);
         if !(allows_all(&spec.ranges) && protocols.contains(&Protocol::Tcp) && checked == pool.port) {
             subnets.iter().for_each(|from| add(&mut rules, ingress(&Protocol::Tcp, checked, from), HEALTH));
         }
@@ -201,38 +155,23 @@ pub(super) fn balancer_rules(spec: &Spec) -> Vec<Rule> {
     rules.into_iter().collect()
 }
 
-/// Returns rules as texts that can be compared: adjacent ports are one range.
-pub(super) fn texts<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Vec<String> {
-    let rules: Vec<Rule> = rules.into_iter().cloned().collect();
-    let text = |rule: &Rule| rule.owner.as_ref().map_or_else(|| rule.to_string(), |owner| format!("{rule} by {owner}"));
-    let texts: BTreeSet<String> = normalized(&rules).iter().map(text).collect();
-    texts.into_iter().collect()
-}
-
-/// Returns the rules of such texts.
-pub(super) fn read_texts(texts: Option<&Value>) -> Vec<Rule> {
-    let texts = texts.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let read = |text: &str| match text.split_once(" by ") {
-        Some((rule, owner)) => rule.parse().ok().map(|rule: Rule| rule.owned_by(owner)),
-        None => text.parse().ok(),
-    };
-    texts.filter_map(read).collect()
+/// Returns the rules in a setting.
+pub(super) fn rules_of(setting: Option<&Value>) -> Vec<Rule> {
+    of_texts(setting.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str))
 }
 
 /// Chooses the security group of an instance in which rules are written; `None` if it has no group.
 ///
 /// # Errors
 /// *Invalid*, naming the groups, if the choice is not clear.
-pub(super) fn chosen(instance: &str, ids: &[Box<str>], all: &[Group], cluster: &Identity) -> Result<Option<String>> {
-    let is_tagged = |id: &&str| all.iter().any(|it| it.group_id == **id && cluster.has(&it.tag_set));
-    let tagged: Vec<&str> = ids.iter().map(|id| &**id).filter(is_tagged).collect();
+pub(super) fn chosen(instance: &str, ids: &[&str], all: &[Group], cluster: &Identity) -> Result<Option<String>> {
+    let is_tagged = |id: &&str| all.iter().any(|it| it.group_id == *id && cluster.has(&it.tag_set));
+    let tagged: Vec<&str> = ids.iter().copied().filter(is_tagged).collect();
     match (&tagged[..], ids) {
-        ([one], _) => Ok(Some((*one).to_owned())),
-        ([], [one]) => Ok(Some(one.to_string())),
+        ([one], _) | ([], [one]) => Ok(Some((*one).to_owned())),
         ([], []) => Ok(None),
         _ => {
-            let ids = ids.iter().map(|it| &**it).collect::<Vec<_>>().join(", ");
-            let key = cluster.tag_key().unwrap_or_default();
+            let (ids, key) = (ids.join(", "), cluster.tag_key().unwrap_or_default());
             Err(Error::invalid(format!(
                 "instance {instance}: exactly one of its security groups ({ids}) must have the tag {key}"
             )))
@@ -246,74 +185,62 @@ pub(super) fn chosen(instance: &str, ids: &[Box<str>], all: &[Group], cluster: &
 /// The answer of EC2; also if the list is not complete.
 pub(super) async fn read_all(api: &Api) -> Result<Vec<Group>> {
     let query = Query::new("DescribeSecurityGroups").filter("vpc-id", [&api.identity().await?.vpc]).page(PAGE);
-    let (shared_priority, id) = (SharedPriority::default(), |it: &Group| it.group_id.clone());
-    let groups = api.aws.ec2.list(query, "securityGroupInfo", &shared_priority, |it: Group| it, id).await?;
-    Ok(groups.complete()?.into_items())
+    all(&api.aws.ec2, query, "securityGroupInfo", |it: &Group| it.group_id.clone()).await
 }
 
 /// The rules of security groups, which many Services change.
 pub(super) struct RuleStore(pub(super) Api);
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Groups {
-    security_group_info: Vec<Group>,
-}
-
 #[async_trait]
 impl DocumentStore for RuleStore {
     type Key = String;
-    type Document = Ingress;
+    type Document = RuleSet;
 
     /// Reads the rules; those of a group that does not exist are none.
-    async fn read(&self, key: &String) -> Result<Versioned<Ingress>> {
+    async fn read(&self, key: &String) -> Result<Versioned<RuleSet>> {
         let query = Query::new("DescribeSecurityGroups").set("GroupId", [key]);
         let found: Option<Groups> = self.0.aws.ec2.find(query).await?;
-        let rules: BTreeSet<_> = found.iter().flat_map(|it| &it.security_group_info).flat_map(Group::rules).collect();
-        Ok(Versioned { document: Ingress { before: rules.clone(), rules }, version: None })
+        let rules = found.iter().flat_map(|it| &it.security_group_info).flat_map(Group::rules);
+        Ok(Versioned { document: RuleSet::of(rules), version: None })
     }
 
-    /// Admits before it revokes; in a group that is full, the other way round.
-    async fn write(&self, key: &String, document: Ingress, _: Option<&str>) -> Result<()> {
-        let new: Vec<&Rule> = document.rules.difference(&document.before).collect();
-        let old: Vec<&Rule> = document.before.difference(&document.rules).collect();
-        match self.authorize(key, &new).await {
-            Err(error) if error.is_quota() && !old.is_empty() => {
-                self.revoke(key, &old).await?;
-                self.authorize(key, &new).await
-            }
-            Err(error) => Err(error),
-            Ok(()) => self.revoke(key, &old).await,
-        }
+    async fn write(&self, key: &String, document: RuleSet, _: Option<&str>) -> Result<()> {
+        let authorize = |rules: Vec<Rule>| async move { self.authorize(key, &rules).await };
+        let revoke = |rules: Vec<Rule>| async move { self.revoke(key, &rules).await };
+        document.write(authorize, revoke).await
     }
 }
 
 impl RuleStore {
-    async fn authorize(&self, group: &str, rules: &[&Rule]) -> Result<()> {
+    async fn authorize(&self, group: &str, rules: &[Rule]) -> Result<()> {
+        let is_double = |error: &Error| error.code() == "InvalidPermission.Duplicate";
         match self.change("AuthorizeSecurityGroupIngress", group, rules).await {
-            Err(error) if error.code() == "InvalidPermission.Duplicate" && rules.len() > 1 => {
+            Err(error) if is_double(&error) && rules.len() == 1 => Ok(()),
+            Err(error) if is_double(&error) => {
                 for rule in rules {
-                    Box::pin(self.authorize(group, &[*rule])).await?;
+                    match self.change("AuthorizeSecurityGroupIngress", group, std::slice::from_ref(rule)).await {
+                        Err(error) if !is_double(&error) => return Err(error),
+                        _ => {}
+                    }
                 }
                 Ok(())
             }
-            Err(error) if error.code() == "InvalidPermission.Duplicate" => Ok(()),
             answer => answer,
         }
     }
 
-    async fn revoke(&self, group: &str, rules: &[&Rule]) -> Result<()> {
+    async fn revoke(&self, group: &str, rules: &[Rule]) -> Result<()> {
         match self.change("RevokeSecurityGroupIngress", group, rules).await {
             Err(error) if error.is_not_found() => Ok(()),
             answer => answer,
         }
     }
 
-    async fn change(&self, action: &'static str, group: &str, rules: &[&Rule]) -> Result<()> {
+    async fn change(&self, action: &'static str, group: &str, rules: &[Rule]) -> Result<()> {
         if rules.is_empty() {
             return Ok(());
         }
-        let permissions: Vec<_> = rules.iter().map(|rule| permission(rule)).collect();
+        let permissions: Vec<_> = rules.iter().map(permission).collect();
         let query = Query::new(action).set("GroupId", group).set("IpPermissions", permissions).repeatable();
         self.0.aws.ec2.change::<IgnoredAny>(query).await.map(drop)
     }
@@ -321,12 +248,10 @@ impl RuleStore {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::load_balancers::model::Pool;
+    use provider_kit::firewall::texts;
 
-    fn rules(texts: &[&str]) -> Vec<Rule> {
-        read_texts(Some(&json!(texts)))
-    }
+    use super::*;
+    use crate::load_balancers::model::TargetGroup;
 
     #[test]
     fn rules_of_others_and_of_other_load_balancers_stay() {
@@ -334,21 +259,12 @@ mod tests {
         let theirs = "ingress IPv4 tcp 30081 10.1.0.0/16 by kubernetes.io/rule/nlb/client=a2";
         let reference = "ingress IPv4 any any group sg-1";
         let hand = "ingress IPv4 tcp 22 0.0.0.0/0";
-        let before: BTreeSet<_> = rules(&[mine, theirs, hand, reference]).into_iter().collect();
-        let mut ingress = Ingress { before: before.clone(), rules: before };
-        ingress.admit("a1", &[], &[]);
+        let mut rules = RuleSet::of(of_texts([mine, theirs, hand, reference]));
+        admit(&mut rules, "a1", &[], &[]);
         let mtu = "ingress IPv4 icmp/3/4 any 10.1.0.0/16 by kubernetes.io/rule/nlb/mtu";
-        assert_eq!(texts(&ingress.rules), texts(&rules(&[theirs, hand, mtu, reference])));
-        ingress.admit("a2", &["sg-1".to_owned()], &[]);
-        assert_eq!(texts(&ingress.rules), [hand]);
-    }
-
-    #[test]
-    fn rule_that_somebody_else_has_written_is_not_written_again() {
-        let before: BTreeSet<_> = rules(&["ingress IPv4 any any group sg-1 by terraform"]).into_iter().collect();
-        let mut ingress = Ingress { before: before.clone(), rules: before.clone() };
-        ingress.admit("a1", &["sg-1".to_owned()], &[reference("sg-1")]);
-        assert_eq!(ingress.rules, before);
+        assert_eq!(texts(rules.iter()), texts(&of_texts([theirs, hand, mtu, reference])));
+        admit(&mut rules, "a2", &["sg-1".to_owned()], &[]);
+        assert_eq!(texts(rules.iter()), [hand]);
     }
 
     #[test]
@@ -381,11 +297,11 @@ mod tests {
             ranges: ranges.iter().map(|it| it.parse().unwrap()).collect(),
             pools: [(
                 String::new(),
-                Pool {
+                TargetGroup {
                     port: 30080,
                     protocol: protocol.to_owned(),
-                    health: crate::load_balancers::model::Health { port: health.to_owned(), ..Default::default() },
-                    ..Pool::default()
+                    health_check_port: health.to_owned(),
+                    ..TargetGroup::default()
                 },
             )]
             .into(),

@@ -9,7 +9,7 @@ mod spec;
 mod subnets;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_protocol::Client;
@@ -18,6 +18,7 @@ use futures::future::try_join_all;
 use provider_kit::annotations::Parsed;
 use provider_kit::cached::Cached;
 use provider_kit::coalescer::Coalescer;
+use provider_kit::firewall::texts;
 use provider_kit::inventory::{Found, Inventory};
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud, LoadBalancerEngine, NameUniqueness,
@@ -27,14 +28,15 @@ use provider_kit::paging::ListResult;
 use provider_kit::shared_document::SharedDocuments;
 use provider_kit::status::shown;
 use provider_kit::transport::Priority;
+use serde_json::json;
 
-use self::groups::{Group, RuleStore, balancer_rules, chosen, node_rules, read_all, reference, texts};
-use self::model::{GROUP, NODES, RULES, group_resource, tagged};
-use self::names::{SERVICE_TAG, security_group, tags};
+use self::groups::{Group, RuleStore, balancer_rules, chosen, node_rules, read_all, reference};
+use self::model::{FIRST_OF_GROUP, GROUP, HealthCheck, IS_OURS, NODES, RULES, group_resource};
+use self::names::{SERVICE_TAG, USER_TAGS, security_group, tags};
 use self::read::Objects;
 use self::spec::Spec;
 use self::subnets::{AGE, Subnet, Wanted, choose};
-use crate::annotations::{BalancerKind, EIP_ALLOCATIONS, PRIVATE_ADDRESSES};
+use crate::annotations::BalancerKind;
 use crate::api::Api;
 use crate::instances::Source;
 
@@ -47,7 +49,7 @@ const CIDRS: &str = "cidrs";
 /// Age of instances at which they are read again.
 const INSTANCES_AGE: Duration = Duration::from_secs(600);
 
-/// The load balancers of a VPC.
+/// The load balancers of a VPC, and what they share: all that is read less often than a load balancer.
 struct ElasticLoadBalancers {
     api: Api,
     inventory: Inventory<Source>,
@@ -55,7 +57,13 @@ struct ElasticLoadBalancers {
     groups: Cached<Vec<Group>>,
     objects: Coalescer<bool, Api, Objects>,
     subnets: Cached<Vec<Subnet>>,
+    uses: Cached<Uses>,
+    /// IDs of load balancers whose deletion has begun: they use nothing any more.
+    leaving: Mutex<BTreeSet<String>>,
 }
+
+/// IDs of all load balancers, each with those of its security groups.
+type Uses = Vec<(String, Vec<String>)>;
 
 /// Returns the load balancers of a VPC.
 pub(crate) fn balancers(api: Api, inventory: Inventory<Source>) -> LoadBalancerEngine {
@@ -71,9 +79,11 @@ pub(crate) fn balancers(api: Api, inventory: Inventory<Source>) -> LoadBalancerE
             }
         }),
         subnets: Cached::default(),
+        uses: Cached::default(),
+        leaving: Mutex::default(),
         api,
     };
-    LoadBalancerEngine::of(cloud, machines, Options { price: &["scheme"], ..Options::default() })
+    LoadBalancerEngine::of(cloud, machines, Options { price: &["Scheme"], ..Options::default() })
 }
 
 /// Returns the client for load balancers of a kind.
@@ -92,7 +102,7 @@ impl ElasticLoadBalancers {
         let mut instances = Vec::new();
         for (node, found) in nodes.iter().zip(self.inventory.find_all(&nodes, false, Priority::Ordinary).await) {
             match found {
-                Ok(Found::Present(instance)) if instance.exists() && instance.id.starts_with("i-") => {
+                Ok(Found::Present(instance)) if instance.exists() && instance.instance_id.starts_with("i-") => {
                     instances.push(instance);
                 }
                 Ok(_) => {}
@@ -107,11 +117,12 @@ impl ElasticLoadBalancers {
             let cluster = self.api.identity().await?;
             let all = self.groups.get(AGE, async || read_all(&self.api).await).await?.0;
             for instance in &instances {
-                admitting.extend(chosen(&instance.id, &instance.groups, &all, cluster)?);
+                let ids: Vec<_> = instance.group_set.iter().map(|it| &*it.group_id).collect();
+                admitting.extend(chosen(&instance.instance_id, &ids, &all, cluster)?);
             }
         }
         let is_known = nodes.is_empty() || !instances.is_empty();
-        let ids = instances.iter().map(|it| &*it.id).collect();
+        let ids = instances.iter().map(|it| &*it.instance_id).collect();
         Ok(is_known.then(|| [ids, admitting.into_iter().collect()]))
     }
 
@@ -132,22 +143,6 @@ impl ElasticLoadBalancers {
     }
 }
 
-fn kind_of(spec: &Spec) -> &'static str {
-    if spec.kind == BalancerKind::Network { NETWORK } else { CLASSIC }
-}
-
-/// Keeps settings of a resource as they are.
-fn keep(desired: &mut ResourceGraph, seen: &ResourceGraph, resource: &ResourceKey, settings: &[&'static str]) {
-    let (Some(mut wanted), Some(there)) = (desired.resources.get(resource).cloned(), seen.resources.get(resource))
-    else {
-        return;
-    };
-    for setting in settings {
-        wanted = wanted.set(*setting, there.get(setting));
-    }
-    desired.resources.insert(resource.clone(), wanted);
-}
-
 #[async_trait]
 impl LoadBalancerCloud for ElasticLoadBalancers {
     type Spec = Spec;
@@ -166,15 +161,23 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
-        let (spec, request, kind) = (input.spec, input.request, kind_of(input.spec));
+        let (spec, request, kind) = (input.spec, input.request, input.spec.kind());
         if spec.kind == BalancerKind::Elsewhere {
             return Err(Error::implemented_elsewhere());
         }
         let targets = self.targets(spec, request.nodes).await?;
         let [targets, admitting] = targets.map_or([None, None], |it| it.map(Some));
         let (name, mut graph) = (default_load_balancer_name(request.service), ResourceGraph::default());
-        for (name, pool) in &spec.pools {
-            graph = graph.pool(name, Attributes::desired(pool)?, targets.clone());
+        for (name, group) in &spec.pools {
+            let pool = match kind {
+                NETWORK => spec
+                    .group_attributes
+                    .0
+                    .iter()
+                    .fold(Attributes::desired(group)?, |all, (key, value)| all.set(key.clone(), value)),
+                _ => Attributes::desired(&HealthCheck::from(group))?,
+            };
+            graph = graph.pool(name, pool, targets.clone());
         }
         let managed = security_group(kind, &request.cluster.name, request.service, &name);
         let (groups, is_managed) = self.security_groups(spec, &managed);
@@ -191,29 +194,19 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         let (cluster, all) = (self.api.identity().await?, self.subnets().await?);
         let wanted = Wanted { stated: &spec.subnets, is_internal: spec.is_internal, has_ipv6: spec.has_ipv6 };
         let subnets = choose(&all, &wanted, cluster)?;
-        for (key, addresses) in [
-            (EIP_ALLOCATIONS.key(), &spec.settings.eip_allocations),
-            (PRIVATE_ADDRESSES.key(), &spec.settings.private_addresses),
-        ] {
-            if let Some(addresses) = addresses.as_ref().filter(|it| it.len() != subnets.len()) {
-                let (count, ids) =
-                    (addresses.len(), subnets.iter().map(|it| &*it.subnet_id).collect::<Vec<_>>().join(", "));
-                return Err(Error::invalid(format!(
-                    "annotation {key}: {count} addresses; name one for each of the subnets {ids}"
-                )));
-            }
-        }
+        let ids: Vec<_> = subnets.iter().map(|it| it.subnet_id.clone()).collect();
+        spec.check_addresses(&ids)?;
         graph = admit(graph, &subnets);
         if is_managed {
             let rules = Attributes::default().set(RULES, texts(&balancer_rules(spec)));
-            graph = graph.resource(group_resource(&managed), tagged(rules, &tags(cluster, None, &spec.tags)));
+            graph = graph.resource(group_resource(&managed), rules.tagged(&tags(cluster, None, &spec.tags)));
         }
-        let subnets = Some(subnets.iter().map(|it| it.subnet_id.clone()).collect());
-        let settings = model::Settings { subnets, security_groups: groups, ..spec.settings.clone() };
-        let settings = Attributes::desired(&settings)?;
-        graph = graph.balancer(tagged(settings, &tags(cluster, Some(request.service), &spec.tags)));
+        let mut settings = spec.settings.clone();
+        (settings.0["Subnets"], settings.0["SecurityGroups"]) = (json!(ids), json!(groups));
+        graph =
+            graph.balancer(Attributes::desired(&settings)?.tagged(&tags(cluster, Some(request.service), &spec.tags)));
         for port in &spec.ports {
-            graph = graph.listener(port.number, port.transport, &port.pool, Attributes::desired(&port.listener)?);
+            graph = graph.listener(port.number, port.transport, &port.pool, port.listener.clone());
         }
         Ok(graph)
     }
@@ -233,14 +226,14 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         let list = |attributes: Option<&Attributes>, key: &str| -> Vec<String> {
             attributes.and_then(|it| serde_json::from_value(it.get(key)?.clone()).ok()).unwrap_or_default()
         };
-        let (nodes, attached) = (ResourceKey::Pool(NODES.to_owned()), list(Some(balancer), "security_groups"));
-        if observed.kind == NETWORK && kind_of(spec) == NETWORK {
+        let (nodes, attached) = (ResourceKey::Pool(NODES.to_owned()), list(Some(balancer), "SecurityGroups"));
+        if observed.kind == NETWORK && spec.kind() == NETWORK {
             if spec.subnets.is_empty() {
-                keep(&mut desired, seen, &ResourceKey::Balancer, &["subnets"]);
+                desired.keep(seen, &ResourceKey::Balancer, &["Subnets"]);
             }
             let has_groups = self.api.config.has_nlb_groups && !attached.is_empty();
             if !has_groups {
-                keep(&mut desired, seen, &ResourceKey::Balancer, &["security_groups"]);
+                desired.keep(seen, &ResourceKey::Balancer, &["SecurityGroups"]);
                 let is_group = |resource: &ResourceKey| resource.is_of_kind(GROUP);
                 desired.resources.retain(|resource, _| !is_group(resource));
                 let there = seen.resources.iter().filter(|(resource, _)| is_group(resource) && !attached.is_empty());
@@ -256,12 +249,16 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
             for (resource, settings) in
                 seen.resources.iter().filter(|(resource, _)| matches!(resource, ResourceKey::Pool(_)))
             {
-                let is_ours = settings.get("is_ours").is_some_and(|it| *it == true);
-                let stays = |setting: &&&str| settings.get(setting).is_none() || !spec.has_attributes && !is_ours;
-                let stay: Vec<_> = ["client_ip", "proxy_protocol"].iter().filter(stays).copied().collect();
-                keep(&mut desired, seen, resource, &stay);
+                let is_ours = settings.get(IS_OURS).is_some();
+                let stays = |name: &&str| settings.get(name).is_none() || !spec.group_attributes.1 && !is_ours;
+                desired.keep(
+                    seen,
+                    resource,
+                    &FIRST_OF_GROUP.map(|it| it.0).into_iter().filter(stays).collect::<Vec<_>>(),
+                );
             }
         }
+        USER_TAGS.remove_others(&mut desired, seen);
         let (wanted, there) = (desired.targets.get(NODES).cloned(), seen.targets_of(NODES));
         if desired.resources.get(&nodes).is_some() && wanted.as_ref().is_none_or(Targets::is_empty) && there.is_empty()
         {
@@ -286,8 +283,8 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         }
     }
 
-    async fn apply(&self, change: Change<'_>, _: &Spec) -> Result<Applied> {
-        self.carry_out(change).await
+    async fn apply(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
+        self.carry_out(change, spec).await
     }
 
     /// Replaces only a load balancer whose address was never published.
@@ -297,7 +294,7 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
 
     fn owner_name(&self, observed: &ObservedLoadBalancer) -> Option<(String, String)> {
         let settings = observed.graph.as_ref()?.balancer_attributes()?;
-        let (namespace, name) = settings.text(&format!("{}{SERVICE_TAG}", model::TAG))?.split_once('/')?;
+        let (namespace, name) = settings.tag(SERVICE_TAG)?.split_once('/')?;
         Some((namespace.to_owned(), name.to_owned()))
     }
 }

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 
 use cloud_provider::Service;
-use provider_kit::load_balancers::{Identity as ServiceIdentity, OwnerTags};
+use provider_kit::load_balancers::{Identity as ServiceIdentity, OwnerTags, TagRecord};
 use provider_kit::signing::sha256_hex;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use super::NETWORK;
-use super::model::Pool;
+use super::model::TargetGroup;
 use crate::api::Identity;
 
 /// Tag with namespace and name of the Service.
 pub(super) const SERVICE_TAG: &str = "kubernetes.io/service-name";
+/// Record of the tags that come from the annotation, whose keys cannot contain `=`.
+pub(super) const USER_TAGS: TagRecord = TagRecord { key: "ccm-rs/additional-tags", separator: "=", longest: 256 };
 /// Description of the security group of a network load balancer.
 pub(super) const MANAGED: &str = "[k8s] Managed SecurityGroup for LoadBalancer";
 /// Prefix of the name of the security group of a classic load balancer.
@@ -31,11 +33,11 @@ fn prefix(service: &Service) -> String {
 }
 
 /// Returns the name of a new target group.
-pub(super) fn target_group(cluster: &str, service: &Service, port: u16, pool: &Pool) -> String {
+pub(super) fn target_group(cluster: &str, service: &Service, port: u16, group: &TargetGroup) -> String {
     let [namespace, name] = full_name(service);
-    let Pool { port: node_port, protocol, health, .. } = pool;
-    let text =
-        format!("{cluster}{namespace}{name}{port}{node_port}{protocol}instance{}{}", health.protocol, health.interval);
+    let TargetGroup { port: node_port, protocol, .. } = group;
+    let health = format!("{}{}", group.health_check_protocol, group.health_check_interval_seconds);
+    let text = format!("{cluster}{namespace}{name}{port}{node_port}{protocol}instance{health}");
     let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
     let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}{}", prefix(service), &hex[..10])
@@ -67,7 +69,7 @@ pub(super) fn tags(
     user: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let named = service.map(|service| (SERVICE_TAG.to_owned(), full_name(service).join("/")));
-    user.clone().into_iter().chain(named).chain(cluster.owner_tags()).collect()
+    USER_TAGS.among(user.clone()).into_iter().chain(named).chain(cluster.owner_tags()).collect()
 }
 
 /// Returns the tags that tell whose a new object is.
@@ -93,8 +95,8 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_go_program() {
-        let pool = Pool { port: 8080, protocol: "TCP".to_owned(), ..Pool::default() };
-        let name = target_group("cluster-a", &service("default", "service-a", ""), 80, &pool);
+        let group = TargetGroup { port: 8080, protocol: "TCP".to_owned(), ..TargetGroup::default() };
+        let name = target_group("cluster-a", &service("default", "service-a", ""), 80, &group);
         assert_eq!(name, "k8s-default-servicea-7fa2e07508");
         let uid = "12345678-1234-1234-1234-123456789abc";
         let name = security_group(NETWORK, "test-cluster", &service("default", "my-service", uid), "a1");

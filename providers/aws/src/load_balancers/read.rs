@@ -1,26 +1,28 @@
 //! Load balancers of both kinds, and what is left of one, as they are read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use aws_protocol::Query;
 use cloud_provider::Result;
 use futures::future::try_join_all;
 use futures::try_join;
-use provider_kit::firewall::{Peer, Rule};
+use provider_kit::firewall::{Peer, Rule, texts};
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
     Attributes, Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, State, Targets,
 };
 use provider_kit::paging::ListResult;
-use serde::Deserialize;
 
-use super::groups::{Group, is_of, read_all, texts};
-use super::model::{ATTRIBUTES, Health, ID, INSTANCES, Listener, NODES, Pool, RULES, Settings, group_resource, tagged};
+use super::groups::{Group, is_of, read_all};
+use super::model::{
+    Answer, Balancer, ClassicListener, FIRST_OF_GROUP, ID, INSTANCES, IS_OURS, Listener, NODES, POLICY, PROXY, RULES,
+    Settings, TargetDescription, TargetGroup, group_resource, with_first,
+};
 use super::names::{CLASSIC_GROUP, MANAGED, owner, security_group};
-use super::subnets::Subnet;
-use super::{CIDRS, CLASSIC, ElasticLoadBalancers, NETWORK, client};
-use crate::api::{Api, Tag};
+use super::subnets::{AGE, Subnet};
+use super::{CIDRS, CLASSIC, ElasticLoadBalancers, NETWORK, Uses, client};
+use crate::api::{Api, Tag, all};
 
 /// Prefix of the ID of what is left of a load balancer; kind and name follow.
 pub(super) const LEFT: &str = "left of ";
@@ -34,205 +36,6 @@ pub(super) const PROXY_POLICY: &str = "k8s-proxyprotocol-enabled";
 pub(super) const TLS_POLICY: &str = "k8s-SSLNegotiationPolicy-";
 
 type Tags = BTreeMap<String, String>;
-
-/// A load balancer of either kind: what one kind does not have is empty.
-#[derive(Clone, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-pub(super) struct Balancer {
-    pub(super) load_balancer_arn: String,
-    load_balancer_name: String,
-    #[serde(rename = "DNSName")]
-    dns_name: String,
-    r#type: String,
-    state: BalancerState,
-    scheme: String,
-    #[serde(alias = "VPCId")]
-    vpc_id: String,
-    created_time: String,
-    ip_address_type: Option<String>,
-    security_groups: Vec<String>,
-    availability_zones: Vec<ZoneSubnet>,
-    subnets: Vec<String>,
-    listener_descriptions: Vec<ListenerDescription>,
-    backend_server_descriptions: Vec<BackendDescription>,
-    instances: Vec<Instance>,
-    health_check: ClassicHealth,
-}
-
-#[derive(Clone, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct BalancerState {
-    code: String,
-    reason: String,
-}
-
-/// A zone of a network load balancer; of a classic one, a text.
-#[derive(Clone, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct ZoneSubnet {
-    subnet_id: String,
-}
-
-#[derive(Clone, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct ListenerDescription {
-    listener: ClassicListener,
-    policy_names: Vec<String>,
-}
-
-#[derive(Clone, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct ClassicListener {
-    protocol: String,
-    load_balancer_port: u16,
-    instance_protocol: String,
-    instance_port: u16,
-    #[serde(rename = "SSLCertificateId")]
-    certificate: Option<String>,
-}
-
-#[derive(Clone, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct BackendDescription {
-    instance_port: u16,
-    policy_names: Vec<String>,
-}
-
-#[derive(Clone, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct Instance {
-    instance_id: String,
-}
-
-#[derive(Clone, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct ClassicHealth {
-    target: String,
-    interval: u32,
-    timeout: u32,
-    healthy_threshold: u32,
-    unhealthy_threshold: u32,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct NetworkListener {
-    listener_arn: String,
-    port: u16,
-    protocol: String,
-    ssl_policy: Option<String>,
-    certificates: Vec<Certificate>,
-    default_actions: Vec<Action>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct Certificate {
-    certificate_arn: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct Action {
-    target_group_arn: String,
-}
-
-/// A target group, as AWS returns it.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-pub(super) struct TargetGroup {
-    pub(super) target_group_arn: String,
-    target_group_name: String,
-    protocol: String,
-    port: u16,
-    health_check_protocol: String,
-    health_check_port: String,
-    health_check_path: Option<String>,
-    health_check_interval_seconds: u32,
-    health_check_timeout_seconds: Option<u32>,
-    healthy_threshold_count: u32,
-    unhealthy_threshold_count: u32,
-    load_balancer_arns: Vec<String>,
-    /// Tags of a target group without a load balancer.
-    #[serde(skip)]
-    tags: Tags,
-}
-
-impl TargetGroup {
-    /// Returns the name of the pool.
-    fn name(&self) -> String {
-        format!("{}/{}", self.port, self.protocol)
-    }
-
-    fn pool(&self) -> Pool {
-        let path = self.health_check_path.clone().filter(|_| self.health_check_protocol.starts_with("HTTP"));
-        let health = Health {
-            protocol: self.health_check_protocol.clone(),
-            port: self.health_check_port.clone(),
-            path,
-            interval: self.health_check_interval_seconds,
-            timeout: self.health_check_timeout_seconds,
-            healthy: self.healthy_threshold_count,
-            unhealthy: self.unhealthy_threshold_count,
-        };
-        let id = Some(self.target_group_arn.clone());
-        Pool { protocol: self.protocol.clone(), port: self.port, health, id, ..Pool::default() }
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Answer {
-    #[serde(alias = "LoadBalancerDescriptions", alias = "LoadBalancers")]
-    balancers: Vec<Balancer>,
-    #[serde(alias = "TagDescriptions")]
-    tags: Vec<TagDescription>,
-    #[serde(alias = "Attributes")]
-    attributes: Vec<Tag>,
-    #[serde(alias = "LoadBalancerAttributes")]
-    classic: ClassicAttributes,
-    #[serde(alias = "TargetHealthDescriptions")]
-    targets: Vec<TargetDescription>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct ClassicAttributes {
-    cross_zone_load_balancing: Tags,
-    access_log: Tags,
-    connection_draining: Tags,
-    connection_settings: Tags,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct TagDescription {
-    #[serde(alias = "ResourceArn", alias = "LoadBalancerName")]
-    id: String,
-    #[serde(alias = "Tags")]
-    tags: Vec<Tag>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct TargetDescription {
-    target: Target,
-    target_health: TargetState,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct Target {
-    id: String,
-    port: u16,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct TargetState {
-    state: String,
-    reason: String,
-}
 
 fn map(tags: Vec<Tag>) -> Tags {
     tags.into_iter().map(|tag| (tag.key, tag.value)).collect()
@@ -248,14 +51,6 @@ fn name_of(uid: &str) -> String {
 }
 
 impl Balancer {
-    fn kind(&self) -> &'static str {
-        if self.load_balancer_arn.is_empty() { CLASSIC } else { NETWORK }
-    }
-
-    pub(super) fn id(&self) -> &str {
-        if self.kind() == NETWORK { &self.load_balancer_arn } else { &self.load_balancer_name }
-    }
-
     /// Returns the load balancer without its resources.
     pub(super) fn head(&self, tags: &Tags, is_of_cluster: bool) -> ObservedLoadBalancer {
         let is_failed = self.state.code == "failed";
@@ -275,30 +70,23 @@ impl Balancer {
         }
     }
 
-    fn subnets(&self) -> Vec<String> {
-        let zones = self.availability_zones.iter().map(|zone| zone.subnet_id.clone());
-        self.subnets.iter().cloned().chain(zones).filter(|id| !id.is_empty()).collect()
-    }
-
-    fn classic_resources(&self, mut graph: ResourceGraph) -> Result<ResourceGraph> {
-        let ClassicHealth { target, interval, timeout, healthy_threshold: healthy, unhealthy_threshold: unhealthy } =
-            self.health_check.clone();
-        let health = Health { interval, timeout: Some(timeout), healthy, unhealthy, ..Health::default() }.at(&target);
+    fn classic_resources(&self, graph: ResourceGraph) -> Result<ResourceGraph> {
         let targets = self.instances.iter().map(|it| &it.instance_id).collect();
-        graph = graph.pool(INSTANCES, Attributes::observed(&Pool { health, ..Pool::default() })?, Some(targets));
-        for ListenerDescription { listener: it, policy_names } in &self.listener_descriptions {
+        let mut graph = graph.pool(INSTANCES, Attributes::observed(&self.health_check)?, Some(targets));
+        for it in &self.listener_descriptions {
+            let policy = it.policy_names.first().map(|name| name.strip_prefix(TLS_POLICY).unwrap_or(name).to_owned());
+            let ClassicListener { load_balancer_port: port, instance_port, .. } = it.listener;
             let backend =
-                self.backend_server_descriptions.iter().find(|backend| backend.instance_port == it.instance_port);
-            let listener = Listener {
-                protocol: it.protocol.to_ascii_uppercase(),
-                certificate: it.certificate.clone().filter(|arn| !arn.is_empty()),
-                policy: policy_names.first().map(|name| name.strip_prefix(TLS_POLICY).unwrap_or(name).to_owned()),
-                instance_protocol: Some(it.instance_protocol.to_ascii_uppercase()),
-                instance_port: Some(it.instance_port),
-                proxy_protocol: Some(backend.is_some_and(|it| it.policy_names.iter().any(|it| it == PROXY_POLICY))),
-                id: None,
+                self.backend_server_descriptions.iter().find(|backend| backend.instance_port == instance_port);
+            let listener = ClassicListener {
+                protocol: it.listener.protocol.to_ascii_uppercase(),
+                instance_protocol: it.listener.instance_protocol.to_ascii_uppercase(),
+                certificate: it.listener.certificate.clone().filter(|arn| !arn.is_empty()),
+                ..it.listener
             };
-            graph = graph.listener(it.load_balancer_port, "TCP", INSTANCES, Attributes::observed(&listener)?);
+            let settings = policy.iter().fold(Attributes::observed(&listener)?, |all, policy| all.set(POLICY, policy));
+            let has_proxy = backend.is_some_and(|it| it.policy_names.iter().any(|it| it == PROXY_POLICY));
+            graph = graph.listener(port, "TCP", INSTANCES, settings.set(PROXY, has_proxy));
         }
         Ok(graph)
     }
@@ -310,7 +98,7 @@ impl ElasticLoadBalancers {
         let query = Query::new("DescribeLoadBalancers").set(parameter, values);
         let found: Option<Answer> = client(&self.api, kind).find(query).await?;
         let is_other = |it: &Balancer| kind == NETWORK && it.r#type != "network";
-        Ok(found.unwrap_or_default().balancers.into_iter().filter(|it| !is_other(it)).collect())
+        Ok(found.unwrap_or_default().load_balancers.into_iter().filter(|it| !is_other(it)).collect())
     }
 
     /// Reads all load balancers of one kind in the VPC whose names are those of Services.
@@ -324,9 +112,7 @@ impl ElasticLoadBalancers {
             it.vpc_id == *vpc && it.load_balancer_name.starts_with('a') && matches!(&*it.r#type, "" | "network")
         }))
     }
-}
 
-impl ElasticLoadBalancers {
     /// Reads one load balancer with all its resources; `identity`: its Service, if it is known.
     pub(super) async fn whole(
         &self,
@@ -338,28 +124,21 @@ impl ElasticLoadBalancers {
         let is_own = |it: &&TargetGroup| it.load_balancer_arns.iter().any(|arn| arn == balancer.id());
         let own: Vec<_> = objects.targets.iter().filter(is_own).collect();
         let ids: Vec<_> = std::iter::once(balancer.id()).chain(own.iter().map(|it| &*it.target_group_arn)).collect();
+        let query = Query::new("DescribeLoadBalancerAttributes").set(id_parameter(kind), balancer.id());
         let (mut tags, attributes, subnets) =
-            try_join!(tags(&self.api, kind, &ids), self.attributes(balancer), self.subnets())?;
+            try_join!(tags(&self.api, kind, &ids), client(&self.api, kind).read::<Answer>(query), self.subnets())?;
         let own_tags = tags.remove(balancer.id()).unwrap_or_default();
         let wanted = identity.map(|it| security_group(kind, &it.cluster.name, it.service, name));
         let managed = objects.managed(kind, name, wanted.as_deref(), attached);
         let named = |id: &String| managed.filter(|it| it.group_id == *id).map_or(id, |it| &it.group_name).clone();
-        let settings = Settings {
-            scheme: Some(balancer.scheme.clone()),
-            subnets: Some(balancer.subnets()),
-            security_groups: Some(attached.iter().map(named).collect()),
-            ip_address_type: balancer.ip_address_type.clone(),
-            ..Settings::default()
-        };
-        let settings = Attributes::observed(&settings)?;
-        let settings = attributes.into_iter().fold(settings, |all, (key, value)| all.set(key, value));
+        let groups: Vec<_> = attached.iter().map(named).collect();
         let mut graph =
             managed.map_or_else(ResourceGraph::default, |group| group_graph(ResourceGraph::default(), group));
-        graph = graph.balancer(tagged(settings, &own_tags));
+        graph = graph.balancer(settings(balancer, attributes, &groups)?.tagged(&own_tags));
         if self.api.config.has_node_rules {
             let (attributes, groups) = objects.node_pool(name, attached, &named);
             let ids = balancer.subnets();
-            let ranges = subnets.iter().filter(|it| ids.contains(&it.subnet_id)).flat_map(Subnet::ranges);
+            let ranges = subnets.iter().filter(|it| ids.contains(&&*it.subnet_id)).flat_map(Subnet::ranges);
             graph = graph.pool(NODES, attributes.set(CIDRS, ranges.collect::<Vec<_>>()), Some(groups));
         }
         graph = match kind {
@@ -370,29 +149,6 @@ impl ElasticLoadBalancers {
         Ok(ObservedLoadBalancer { graph: Some(graph), ..balancer.head(&own_tags, cluster.has(&list(&own_tags))) })
     }
 
-    /// Reads the attributes of a load balancer; those that AWS does not tell have their first values.
-    async fn attributes(&self, balancer: &Balancer) -> Result<Vec<(&'static str, String)>> {
-        let is_network = balancer.kind() == NETWORK;
-        let parameter = if is_network { "LoadBalancerArn" } else { "LoadBalancerName" };
-        let query = Query::new("DescribeLoadBalancerAttributes").set(parameter, balancer.id());
-        let Answer { attributes, classic: it, .. } = client(&self.api, balancer.kind()).read(query).await?;
-        let mut values = map(attributes);
-        for (group, fields) in [
-            ("CrossZoneLoadBalancing", it.cross_zone_load_balancing),
-            ("AccessLog", it.access_log),
-            ("ConnectionDraining", it.connection_draining),
-            ("ConnectionSettings", it.connection_settings),
-        ] {
-            values.extend(fields.into_iter().map(|(field, value)| (format!("{group}.{field}"), value)));
-        }
-        let value = |(setting, classic, network, first): &(&'static str, &str, &str, &str)| {
-            let name = if is_network { *network } else { *classic };
-            let value = values.get(name).map_or(*first, String::as_str);
-            (!name.is_empty() && !value.is_empty()).then(|| (*setting, value.to_owned()))
-        };
-        Ok(ATTRIBUTES.iter().filter_map(value).collect())
-    }
-
     async fn network_resources(
         &self,
         mut graph: ResourceGraph,
@@ -401,52 +157,37 @@ impl ElasticLoadBalancers {
         tags: &BTreeMap<String, Tags>,
     ) -> Result<ResourceGraph> {
         let query = Query::new("DescribeListeners").set("LoadBalancerArn", balancer.id());
-        let (shared_priority, id) = (SharedPriority::default(), |it: &NetworkListener| it.listener_arn.clone());
-        let listeners = self.api.aws.elbv2.list(query, "Listeners", &shared_priority, |it: NetworkListener| it, id);
-        let details = try_join_all(own.iter().map(|it| self.target_group(it)));
-        let (listeners, details) = try_join!(listeners, details)?;
-        for (group, (targets, pool)) in own.iter().zip(details) {
+        let listeners = all(&self.api.aws.elbv2, query, "Listeners", |it: &Listener| it.listener_arn.clone());
+        let (listeners, details) = try_join!(listeners, try_join_all(own.iter().map(|it| self.target_group(it))))?;
+        for (group, (targets, settings)) in own.iter().zip(details) {
             let is_ours = tags.get(&group.target_group_arn).is_some_and(|it| owner(it) != OwnerTags::default());
-            graph = graph.pool(
-                &group.name(),
-                Attributes::observed(&Pool { is_ours: Some(is_ours), ..pool })?,
-                Some(targets),
-            );
+            let settings = if is_ours { settings.set(IS_OURS, true) } else { settings };
+            graph = graph.pool(&group.pool(), settings, Some(targets));
         }
-        for it in listeners.complete()?.into_items() {
+        for it in listeners {
             let arn = it.default_actions.first().map(|action| &*action.target_group_arn);
-            let pool = own.iter().find(|group| arn == Some(&*group.target_group_arn)).map(|group| group.name());
+            let pool = own.iter().find(|group| arn == Some(&*group.target_group_arn)).map(|group| group.pool());
             let transport = if it.protocol == "TLS" { "TCP".to_owned() } else { it.protocol.clone() };
-            let listener = Listener {
-                certificate: it.certificates.into_iter().next().map(|it| it.certificate_arn),
-                policy: it.ssl_policy.filter(|policy| !policy.is_empty()),
-                protocol: it.protocol,
-                id: Some(it.listener_arn),
-                ..Listener::default()
-            };
-            graph = graph.listener(it.port, transport, &pool.unwrap_or_default(), Attributes::observed(&listener)?);
+            let settings = Attributes::observed(&it)?.set(ID, &it.listener_arn);
+            graph = graph.listener(it.port, transport, &pool.unwrap_or_default(), settings);
         }
         Ok(graph)
     }
 
     /// Reads the targets and attributes of a target group.
-    async fn target_group(&self, group: &TargetGroup) -> Result<(Targets, Pool)> {
-        let query = |action| Query::new(action).set("TargetGroupArn", &group.target_group_arn);
-        let client = &self.api.aws.elbv2;
-        let health = client.read::<Answer>(query("DescribeTargetHealth"));
-        let (health, attributes) = try_join!(health, client.read::<Answer>(query("DescribeTargetGroupAttributes")))?;
-        let mut values = map(attributes.attributes);
-        let pool = Pool {
-            client_ip: values.remove("preserve_client_ip.enabled"),
-            proxy_protocol: values.remove("proxy_protocol_v2.enabled"),
-            ..group.pool()
+    async fn target_group(&self, group: &TargetGroup) -> Result<(Targets, Attributes)> {
+        let read = |action| {
+            self.api.aws.elbv2.read::<Answer>(Query::new(action).set("TargetGroupArn", &group.target_group_arn))
         };
+        let (health, shown) = try_join!(read("DescribeTargetHealth"), read("DescribeTargetGroupAttributes"))?;
         let stays = |it: &&TargetDescription| it.target_health.reason != "Target.DeregistrationInProgress";
         let text = |it: &TargetDescription| match it.target.port {
             port if port == group.port || port == 0 => it.target.id.clone(),
             port => format!("{}:{port}", it.target.id),
         };
-        Ok((health.targets.iter().filter(stays).map(text).collect(), pool))
+        let compared = shown.attributes.into_iter().filter(|it| FIRST_OF_GROUP.iter().any(|(key, _)| *key == it.key));
+        let settings = compared.fold(group.settings()?, |all, it| all.set(it.key, it.value));
+        Ok((health.target_health_descriptions.iter().filter(stays).map(text).collect(), settings))
     }
 
     /// Reads what a Service has: by name, or what is left of a load balancer that no longer exists.
@@ -515,13 +256,61 @@ impl ElasticLoadBalancers {
     async fn objects(&self, kind: &str) -> Result<Objects> {
         self.objects.join(kind == NETWORK, self.api.clone()).await
     }
+
+    /// Returns `true` if another load balancer has this security group. The list is kept for a while: a load balancer that is created
+    /// meanwhile [is noted](Self::note_use), and one that is being deleted counts no more.
+    pub(super) async fn is_used_beside(&self, group: &str, balancer: &str) -> Result<bool> {
+        let read = async || {
+            let (classic, network) = try_join!(self.list(CLASSIC), self.list(NETWORK))?;
+            let all = classic.complete()?.into_items().into_iter().chain(network.complete()?.into_items());
+            let uses: Uses = all.map(|it| (it.id().to_owned(), it.security_groups)).collect();
+            self.leaving().retain(|id| uses.iter().any(|(it, _)| it == id));
+            Ok(uses)
+        };
+        let (uses, _) = self.uses.get(AGE, read).await?;
+        let leaving = self.leaving();
+        let is_other = |id: &String| id != balancer && !leaving.contains(id);
+        Ok(uses.iter().any(|(id, groups)| is_other(id) && groups.iter().any(|id| id == group)))
+    }
+
+    /// Notes that a load balancer has other security groups than before.
+    pub(super) async fn note_use(&self, balancer: &str) {
+        self.leaving().remove(balancer);
+        self.uses.forget().await;
+    }
+
+    /// Returns the load balancers whose deletion has begun.
+    pub(super) fn leaving(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the parameter with the ID of a load balancer.
+pub(super) fn id_parameter(kind: &str) -> &'static str {
+    if kind == NETWORK { "LoadBalancerArn" } else { "LoadBalancerName" }
+}
+
+/// Returns the parameter with the IDs of what has tags.
+pub(super) fn tagged_parameter(kind: &str) -> &'static str {
+    if kind == NETWORK { "ResourceArns" } else { "LoadBalancerNames" }
+}
+
+/// Returns the settings of a load balancer; attributes that AWS does not tell have their first values.
+fn settings(balancer: &Balancer, shown: Answer, groups: &[String]) -> Result<Attributes> {
+    let told = shown.attributes.into_iter().filter(|it| !it.value.is_empty());
+    let told = told.fold(Attributes::default(), |all, it| all.set(it.key, it.value)).nested();
+    let mut settings = if balancer.kind() == NETWORK { told } else { shown.load_balancer_attributes };
+    settings["Scheme"] = balancer.scheme.clone().into();
+    settings["Subnets"] = balancer.subnets().into();
+    settings["SecurityGroups"] = groups.into();
+    settings["IpAddressType"] = balancer.ip_address_type.clone().into();
+    Ok(with_first(balancer.kind(), Attributes::observed(&Settings(settings))?))
 }
 
 /// Reads the tags of objects; those that do not exist are left out.
 async fn tags(api: &Api, kind: &str, ids: &[&str]) -> Result<BTreeMap<String, Tags>> {
-    let parameter = if kind == NETWORK { "ResourceArns" } else { "LoadBalancerNames" };
     let read = |ids: &[&str]| {
-        let query = Query::new("DescribeTags").set(parameter, ids);
+        let query = Query::new("DescribeTags").set(tagged_parameter(kind), ids);
         async move { client(api, kind).find::<Answer>(query).await }
     };
     let mut all = BTreeMap::new();
@@ -530,8 +319,8 @@ async fn tags(api: &Api, kind: &str, ids: &[&str]) -> Result<BTreeMap<String, Ta
         if answers[0].is_none() && ids.len() > 1 {
             answers = try_join_all(ids.chunks(1).map(read)).await?;
         }
-        let described = answers.into_iter().flatten().flat_map(|it| it.tags);
-        all.extend(described.map(|it| (it.id, map(it.tags))));
+        let described = answers.into_iter().flatten().flat_map(|it| it.tag_descriptions);
+        all.extend(described.map(|it| (it.resource_arn, map(it.tags))));
     }
     Ok(all)
 }
@@ -539,9 +328,7 @@ async fn tags(api: &Api, kind: &str, ids: &[&str]) -> Result<BTreeMap<String, Ta
 /// Reads all target groups of the region; those without a load balancer with their tags.
 async fn target_groups(api: &Api) -> Result<Vec<TargetGroup>> {
     let query = Query::new("DescribeTargetGroups").page(PAGE);
-    let (shared_priority, id) = (SharedPriority::default(), |it: &TargetGroup| it.target_group_arn.clone());
-    let all = api.aws.elbv2.list(query, "TargetGroups", &shared_priority, |it: TargetGroup| it, id).await?;
-    let mut all = all.complete()?.into_items();
+    let mut all = all(&api.aws.elbv2, query, "TargetGroups", |it: &TargetGroup| it.target_group_arn.clone()).await?;
     let is_loose = |it: &TargetGroup| it.load_balancer_arns.is_empty() && it.target_group_name.starts_with("k8s-");
     let loose: Vec<_> = all.iter().filter(|it| is_loose(it)).map(|it| &*it.target_group_arn).collect();
     let mut tags = tags(api, NETWORK, &loose).await?;
@@ -571,11 +358,8 @@ impl Objects {
     fn managed(&self, kind: &str, balancer: &str, wanted: Option<&str>, attached: &[String]) -> Option<&Group> {
         self.groups.iter().find(|it| {
             let is_attached = it.group_description == MANAGED && attached.contains(&it.group_id);
-            Some(&*it.group_name) == wanted
-                || kind == NETWORK && is_attached
-                || it
-                    .balancer()
-                    .is_some_and(|of| of == (if kind == NETWORK { NETWORK } else { CLASSIC }, balancer.to_owned()))
+            let is_of = it.balancer().is_some_and(|(of, name)| of == kind && name == balancer);
+            Some(&*it.group_name) == wanted || kind == NETWORK && is_attached || is_of
         })
     }
 
@@ -608,19 +392,15 @@ impl Objects {
             tags.extend(self.loose(name).map(|it| it.tags.clone()));
             graph = with_loose(graph, self.loose(name))?;
         }
-        let nodes = self.node_pool(name, &references, &|id| id.clone());
+        let nodes = self.node_pool(name, &references, &String::clone);
         if has_node_rules && !nodes.1.is_empty() {
             graph = graph.pool(NODES, nodes.0, Some(nodes.1));
         }
-        let is_empty = graph.resources.is_empty();
-        let id = format!("{LEFT}{kind} {name}");
-        let owner_tags = tags.first().map(owner).unwrap_or_default();
-        let (name, legacy_owner) = (name.to_owned(), Some(name.to_owned()));
-        Ok((!is_empty).then(|| ObservedLoadBalancer {
-            id,
-            name,
-            legacy_owner,
-            owner_tags,
+        Ok((!graph.resources.is_empty()).then(|| ObservedLoadBalancer {
+            id: format!("{LEFT}{kind} {name}"),
+            name: name.to_owned(),
+            legacy_owner: Some(name.to_owned()),
+            owner_tags: tags.first().map(owner).unwrap_or_default(),
             kind,
             graph: Some(graph),
             ..ObservedLoadBalancer::default()
@@ -639,15 +419,14 @@ impl Objects {
             Peer::Network(_) => rule,
         };
         let own = |group: &Group| -> Vec<String> {
-            let own: Vec<_> =
-                group.rules().into_iter().filter(|it| is_of(it, balancer, references)).map(name).collect();
-            texts(&own)
+            let own = group.rules().into_iter().filter(|it| is_of(it, balancer, references)).map(name);
+            texts(&own.collect::<Vec<_>>())
         };
         let admitting: Vec<_> =
             self.groups.iter().map(|it| (&it.group_id, own(it))).filter(|(_, it)| !it.is_empty()).collect();
         let rules = admitting.first().map(|(_, rules)| rules.clone());
         let rules = rules.filter(|first| admitting.iter().all(|(_, rules)| rules == first));
-        let attributes = rules.map_or_else(Attributes::default, |rules| Attributes::default().set(RULES, rules));
+        let attributes = rules.into_iter().fold(Attributes::default(), |all, rules| all.set(RULES, rules));
         (attributes, admitting.into_iter().map(|(id, _)| id).collect())
     }
 }
@@ -666,23 +445,14 @@ impl Group {
 fn group_graph(graph: ResourceGraph, group: &Group) -> ResourceGraph {
     let rules: Vec<_> = group.rules().into_iter().map(|rule| Rule { owner: None, ..rule }).collect();
     let attributes = Attributes::default().set(ID, &group.group_id).set(RULES, texts(&rules));
-    graph.resource(group_resource(&group.group_name), tagged(attributes, &map(group.tag_set.clone())))
+    graph.resource(group_resource(&group.group_name), attributes.tagged(&map(group.tag_set.clone())))
 }
 
 /// Adds target groups without a load balancer, of a change that was interrupted.
 fn with_loose<'a>(graph: ResourceGraph, loose: impl Iterator<Item = &'a TargetGroup>) -> Result<ResourceGraph> {
     loose.into_iter().try_fold(graph, |graph, group| {
-        let is_taken = graph.pool_attributes(&group.name()).is_some();
-        let name = if is_taken { format!("unused {}", group.target_group_name) } else { group.name() };
-        Ok(graph.pool(&name, Attributes::observed(&group.pool())?, Some(Targets::default())))
+        let is_taken = graph.pool_attributes(&group.pool()).is_some();
+        let name = if is_taken { format!("unused {}", group.target_group_name) } else { group.pool() };
+        Ok(graph.pool(&name, group.settings()?, Some(Targets::default())))
     })
-}
-
-impl ElasticLoadBalancers {
-    /// Returns `true` if another load balancer has this security group.
-    pub(super) async fn is_used_beside(&self, group: &str, balancer: &str) -> Result<bool> {
-        let (classic, network) = try_join!(self.list(CLASSIC), self.list(NETWORK))?;
-        let all = [classic.complete()?.into_items(), network.complete()?.into_items()];
-        Ok(all.iter().flatten().any(|it| it.id() != balancer && it.security_groups.iter().any(|id| id == group)))
-    }
 }

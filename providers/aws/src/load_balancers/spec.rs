@@ -2,18 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud_provider::Service;
+use cloud_provider::{Error, Result, Service};
 use ipnet::{IpNet, Ipv6Net};
 use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::health_check::HealthCheck;
-use provider_kit::load_balancers::{ServicePort, filled, service_ports};
+use provider_kit::load_balancers::{Attributes, Resource, ServicePort, filled, service_ports};
 use provider_kit::node_selector::NodeSelector;
 use provider_kit::source_ranges::{configured_source_ranges, source_ranges};
+use serde_json::Value;
 
-use super::model::{Health, INSTANCES, Listener, Pool, Settings};
+use super::model::{
+    Certificate, ClassicListener, FIRST_OF_GROUP, INSTANCES, Listener, POLICY, PROXY, Settings, TargetGroup,
+};
 use super::{CLASSIC, NETWORK};
-use crate::annotations::{self as key, BalancerKind, GroupAttributes, PREFIX};
+use crate::annotations::{self as key, BalancerKind, PREFIX};
 use crate::config::Config;
+
+const TRAFFIC: &str = "traffic-port";
 
 /// A Service, parsed into the settings of its load balancer.
 #[derive(Clone, Debug, Default)]
@@ -32,9 +37,10 @@ pub(crate) struct Spec {
     /// Clients; none if the Service does not say that rightly.
     pub(super) ranges: BTreeSet<IpNet>,
     pub(super) ports: Vec<Port>,
-    pub(super) pools: BTreeMap<String, Pool>,
-    /// If set, the attributes of target groups are stated.
-    pub(super) has_attributes: bool,
+    /// Target groups by the names of their pools; of a classic load balancer, one that has only a health check.
+    pub(super) pools: BTreeMap<String, TargetGroup>,
+    /// Attributes of target groups, and whether the Service states them.
+    pub(super) group_attributes: (BTreeMap<String, String>, bool),
 }
 
 /// A listener with its place.
@@ -48,18 +54,19 @@ pub(super) struct Port {
     target: &'static str,
     /// Name of the pool.
     pub(super) pool: String,
-    pub(super) listener: Listener,
+    pub(super) listener: Attributes,
 }
 
 /// Returns the kind of load balancer that a Service asks for.
 pub(super) fn kind(service: &Service) -> &'static str {
-    match Annotations::of(service).get(&key::TYPE).unwrap_or_default() {
-        BalancerKind::Network => NETWORK,
-        _ => CLASSIC,
-    }
+    Spec { kind: Annotations::of(service).get(&key::TYPE).unwrap_or_default(), ..Spec::default() }.kind()
 }
 
 impl Spec {
+    pub(super) fn kind(&self) -> &'static str {
+        if self.kind == BalancerKind::Network { NETWORK } else { CLASSIC }
+    }
+
     /// Parses a Service, and notes all mistakes that can be found without a request.
     pub(super) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut annotations = Annotations::of(service);
@@ -68,147 +75,149 @@ impl Spec {
             return annotations.parsed(Self { kind, ..Self::default() });
         }
         let is_network = kind == BalancerKind::Network;
-        check_service(service, &mut annotations);
         let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
         let has_ipv6 = is_network && families.iter().any(|family| family == "IPv6");
-        if !is_network && families == ["IPv6"] {
-            let annotation = key::TYPE.key();
-            annotations
-                .mistake(format!("ipFamilies: a classic load balancer has no IPv6; set annotation {annotation}: nlb"));
-        }
-        let attributes = attributes(is_network, &mut annotations);
+        let stated = annotations.get(&key::TARGET_GROUP_ATTRIBUTES);
+        let has_attributes = stated.is_some();
+        let mut attributes: BTreeMap<_, _> =
+            FIRST_OF_GROUP.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        attributes.extend(stated.unwrap_or_default());
         let ports = ports(service, is_network, &mut annotations);
-        if attributes.client_ip.as_deref() == Some("false") && ports.iter().any(|port| port.transport != "TCP") {
-            let annotation = key::TARGET_GROUP_ATTRIBUTES.key();
-            annotations
-                .mistake(format!("annotation {annotation}: preserve_client_ip.enabled=false is not possible with UDP"));
-        }
         let health = health(service, config, is_network, ports.first(), &mut annotations);
-        let family = (families.first().map(String::as_str) == Some("IPv6")).then(|| "ipv6".to_owned());
-        let pools = ports.iter().map(|port| {
-            let pool = Pool {
-                protocol: port.target.to_owned(),
-                port: port.node_port,
-                family: family.clone().filter(|_| is_network),
-                health: health.clone(),
-                client_ip: attributes.client_ip.clone(),
-                proxy_protocol: attributes.proxy_protocol.clone(),
-                ..Pool::default()
-            };
-            (port.pool.clone(), if is_network { pool } else { Pool { health: health.clone(), ..Pool::default() } })
-        });
-        let pools = pools.collect();
+        let family = Some("ipv6".to_owned()).filter(|_| families.first().is_some_and(|it| it == "IPv6"));
+        let group = |port: &Port| TargetGroup {
+            protocol: port.target.to_owned(),
+            port: port.node_port,
+            ip_address_type: family.clone(),
+            ..health.clone()
+        };
+        let pools = ports.iter().map(|port| (port.pool.clone(), group(port))).collect();
         let is_internal = annotations.get(&key::INTERNAL_SCHEME).unwrap_or_default();
-        let subnets = subnets(is_network, &mut annotations);
-        let groups = annotations.get(&key::SECURITY_GROUPS).unwrap_or_default();
-        if is_network && !config.has_nlb_groups && !groups.is_empty() {
-            annotations.warning(format!(
-                "annotation {} has no effect on a network load balancer without NLBSecurityGroupMode=Managed",
-                key::SECURITY_GROUPS.key()
-            ));
-        }
         let spec = Self {
             kind,
             is_internal,
             has_ipv6,
             settings: settings(is_network, is_internal, has_ipv6, &mut annotations),
-            subnets,
+            subnets: annotations.get(&key::SUBNETS).unwrap_or_default(),
             tags: annotations.get(&key::TAGS_OF_USER).unwrap_or_default(),
             selector: annotations.get(&key::TARGET_LABELS).unwrap_or_default(),
-            groups,
+            groups: annotations.get(&key::SECURITY_GROUPS).unwrap_or_default(),
             extra_groups: annotations.get(&key::EXTRA_GROUPS).unwrap_or_default(),
             ranges: ranges(service, has_ipv6, &mut annotations),
             ports,
             pools,
-            has_attributes: annotations.is_set(&key::TARGET_GROUP_ATTRIBUTES),
+            group_attributes: (attributes, has_attributes),
         };
+        spec.check(service, families, &mut annotations);
+        if is_network && !config.has_nlb_groups && !spec.groups.is_empty() {
+            let annotation = key::SECURITY_GROUPS.key();
+            annotations.warning(format!(
+                "annotation {annotation} has no effect on a network load balancer without NLBSecurityGroupMode=Managed"
+            ));
+        }
         annotations.unknown(PREFIX, key::ALL);
         let follows = !spec.selector.selects_all();
         annotations.parsed(spec).targets_follow_labels(follows)
     }
-}
 
-fn check_service(service: &Service, annotations: &mut Annotations<'_>) {
-    let Some(spec) = &service.spec else { return };
-    if spec.session_affinity.as_deref().is_some_and(|it| it != "None") {
-        annotations.mistake("sessionAffinity: load balancers of AWS have none by client address; set it to None");
+    /// Notes what contradicts itself, or what no load balancer of this kind can do.
+    fn check(&self, service: &Service, families: &[String], annotations: &mut Annotations<'_>) {
+        let (is_network, spec) = (self.kind() == NETWORK, service.spec.clone().unwrap_or_default());
+        let [eips, addresses, attributes, kind] = [
+            key::EIP_ALLOCATIONS.key(),
+            key::PRIVATE_ADDRESSES.key(),
+            key::TARGET_GROUP_ATTRIBUTES.key(),
+            key::TYPE.key(),
+        ];
+        let [extra, groups, subnets] = [key::EXTRA_GROUPS.key(), key::SECURITY_GROUPS.key(), key::SUBNETS.key()];
+        let without_ip = self.group_attributes.0.get("preserve_client_ip.enabled").is_some_and(|it| it == "false");
+        let wrong = [
+            (
+                spec.session_affinity.is_some_and(|it| it != "None"),
+                "sessionAffinity: load balancers of AWS have none by client address; set it to None".to_owned(),
+            ),
+            (
+                spec.load_balancer_ip.is_some_and(|ip| !ip.is_empty()),
+                format!("loadBalancerIP cannot be set; use annotation {eips} or {addresses}"),
+            ),
+            (
+                spec.ports.is_none_or(|ports| ports.is_empty()),
+                "the Service has no ports; a load balancer needs one at least".to_owned(),
+            ),
+            (
+                !is_network && families == ["IPv6"],
+                format!("ipFamilies: a classic load balancer has no IPv6; set annotation {kind}: nlb"),
+            ),
+            (
+                is_network && annotations.is_set(&key::EXTRA_GROUPS),
+                format!("annotation {extra} is for classic load balancers; use {groups}"),
+            ),
+            (
+                !is_network && self.group_attributes.1,
+                format!("annotation {attributes} is for network load balancers; remove it, or set type: nlb"),
+            ),
+            (
+                without_ip && self.ports.iter().any(|port| port.transport != "TCP"),
+                format!("annotation {attributes}: preserve_client_ip.enabled=false is not possible with UDP"),
+            ),
+            (
+                self.subnets.is_empty() && annotations.is_set(&key::SUBNETS),
+                format!("annotation {subnets}: the list is empty; name a subnet, or remove it"),
+            ),
+        ];
+        wrong.into_iter().filter(|(is_wrong, _)| *is_wrong).for_each(|(_, text)| annotations.mistake(text));
+        if !self.subnets.is_empty()
+            && let Err(error) = self.check_addresses(&self.subnets)
+        {
+            annotations.mistake(error.to_string());
+        }
     }
-    if spec.load_balancer_ip.as_deref().is_some_and(|ip| !ip.is_empty()) {
-        let [network, addresses] = [key::EIP_ALLOCATIONS.key(), key::PRIVATE_ADDRESSES.key()];
-        annotations.mistake(format!("loadBalancerIP cannot be set; use annotation {network} or {addresses}"));
-    }
-    if spec.ports.as_ref().is_none_or(Vec::is_empty) {
-        annotations.mistake("the Service has no ports; a load balancer needs one at least");
-    }
-}
 
-fn attributes(is_network: bool, annotations: &mut Annotations<'_>) -> GroupAttributes {
-    if is_network && annotations.is_set(&key::EXTRA_GROUPS) {
-        let [extra, groups] = [key::EXTRA_GROUPS.key(), key::SECURITY_GROUPS.key()];
-        annotations.mistake(format!("annotation {extra} is for classic load balancers; use {groups}"));
+    /// Checks that there is one address for each subnet.
+    ///
+    /// # Errors
+    /// *Invalid*, naming annotation and subnets.
+    pub(super) fn check_addresses(&self, subnets: &[String]) -> Result<()> {
+        for (field, annotation) in
+            [("EipAllocations", key::EIP_ALLOCATIONS.key()), ("PrivateAddresses", key::PRIVATE_ADDRESSES.key())]
+        {
+            if let Some(count) = self.settings.0[field].as_array().map(Vec::len).filter(|count| *count != subnets.len())
+            {
+                let subnets = subnets.join(", ");
+                return Err(Error::invalid(format!(
+                    "annotation {annotation}: {count} addresses; name one for each of the subnets {subnets}"
+                )));
+            }
+        }
+        Ok(())
     }
-    if !is_network && annotations.is_set(&key::TARGET_GROUP_ATTRIBUTES) {
-        let annotation = key::TARGET_GROUP_ATTRIBUTES.key();
-        annotations
-            .mistake(format!("annotation {annotation} is for network load balancers; remove it, or set type: nlb"));
-    }
-    let stated = annotations.get(&key::TARGET_GROUP_ATTRIBUTES).unwrap_or_default();
-    let or = |stated: Option<String>, default: &str| stated.or_else(|| Some(default.to_owned()));
-    GroupAttributes { client_ip: or(stated.client_ip, "true"), proxy_protocol: or(stated.proxy_protocol, "false") }
 }
 
 fn settings(is_network: bool, is_internal: bool, has_ipv6: bool, annotations: &mut Annotations<'_>) -> Settings {
-    let all: Settings = filled(annotations);
-    let (log, network) = (all.access_log.as_deref() == Some("true"), is_network);
-    let scheme = Some(if is_internal { "internal" } else { "internet-facing" }.to_owned());
-    let ip_address_type = network.then(|| if has_ipv6 { "dualstack" } else { "ipv4" }.to_owned());
-    Settings {
-        scheme,
-        ip_address_type,
-        access_log_interval: all.access_log_interval.filter(|_| !network),
-        access_log_bucket: all.access_log_bucket.filter(|_| log || !network),
-        access_log_prefix: all.access_log_prefix.filter(|_| log || !network),
-        draining: all.draining.filter(|_| !network),
-        draining_timeout: all.draining_timeout.filter(|_| !network),
-        idle_timeout: all.idle_timeout.filter(|_| !network),
-        eip_allocations: all.eip_allocations.filter(|_| network),
-        private_addresses: all.private_addresses.filter(|_| network),
-        ..all
+    let Settings(mut all) = filled(annotations);
+    if let Some(fields) = all.as_object_mut() {
+        let is_of_network = |name: &str| name.starts_with(char::is_lowercase);
+        fields.retain(|name, value| if value.is_object() { is_of_network(name) == is_network } else { is_network });
     }
-}
-
-fn subnets(is_network: bool, annotations: &mut Annotations<'_>) -> Vec<String> {
-    let subnets = annotations.get(&key::SUBNETS);
-    if subnets.as_ref().is_some_and(Vec::is_empty) {
-        annotations
-            .mistake(format!("annotation {}: the list is empty; name a subnet, or remove it", key::SUBNETS.key()));
+    if let Some(log) = all.pointer_mut("/access_logs/s3").and_then(Value::as_object_mut)
+        && log.get("enabled").is_some_and(|it| it != "true")
+    {
+        log.retain(|name, _| name == "enabled");
     }
-    for addresses in [&key::EIP_ALLOCATIONS, &key::PRIVATE_ADDRESSES] {
-        let (count, subnets) = (annotations.get(addresses).map(|it| it.len()), subnets.as_ref().map(Vec::len));
-        if let (Some(count), Some(subnets)) = (count, subnets)
-            && is_network
-            && count != subnets
-        {
-            annotations.mistake(format!(
-                "annotation {}: {count} addresses for {subnets} subnets; name one for each",
-                addresses.key()
-            ));
-        }
+    all["Scheme"] = if is_internal { "internal" } else { "internet-facing" }.into();
+    if is_network {
+        all["IpAddressType"] = if has_ipv6 { "dualstack" } else { "ipv4" }.into();
     }
-    subnets.unwrap_or_default()
+    Settings(all)
 }
 
 fn ranges(service: &Service, has_ipv6: bool, annotations: &mut Annotations<'_>) -> BTreeSet<IpNet> {
-    match (source_ranges(service), configured_source_ranges(service)) {
-        (Ok(mut ranges), Ok(stated)) => {
-            ranges.extend((has_ipv6 && stated.is_empty()).then(|| IpNet::from(Ipv6Net::default())));
-            ranges
-        }
-        (Err(error), _) | (_, Err(error)) => {
-            annotations.mistake(error.to_string());
-            BTreeSet::new()
-        }
-    }
+    let ranges = source_ranges(service).and_then(|mut ranges| {
+        let is_open = configured_source_ranges(service)?.is_empty();
+        ranges.extend((has_ipv6 && is_open).then(|| IpNet::from(Ipv6Net::default())));
+        Ok(ranges)
+    });
+    ranges.map_err(|error| annotations.mistake(error.to_string())).unwrap_or_default()
 }
 
 fn ports(service: &Service, is_network: bool, annotations: &mut Annotations<'_>) -> Vec<Port> {
@@ -229,43 +238,45 @@ fn ports(service: &Service, is_network: bool, annotations: &mut Annotations<'_>)
     }
     let mut ports: Vec<Port> = Vec::new();
     for ServicePort { number, protocol, node_port } in all {
-        let is_it = |it: &str| {
+        let is_it = |it: &String| {
             let name = named.iter().find(|it| it.port == i32::from(number)).and_then(|it| it.name.as_deref());
-            it == "*" || it == number.to_string() || name.is_some_and(|name| it.eq_ignore_ascii_case(name))
+            it == "*" || *it == number.to_string() || name.is_some_and(|name| it.eq_ignore_ascii_case(name))
         };
-        let certificate = certificate.clone().filter(|_| protocol == "TCP" && tls.iter().any(|it| is_it(it)));
-        let same = ports.iter_mut().find(|it| it.number == number);
-        if let Some(other) = same {
-            if other.node_port != node_port || other.listener.certificate.is_some() || certificate.is_some() {
+        let certificate = certificate.clone().filter(|_| protocol == "TCP" && tls.iter().any(is_it));
+        let is_tls = certificate.is_some();
+        if let Some(other) = ports.iter_mut().find(|it| it.number == number) {
+            if other.node_port != node_port || other.listener.text("Protocol") == Some("TLS") || is_tls {
                 annotations.mistake(format!(
                     "port {number}: TCP and UDP share a port only with the same nodePort and without certificate"
                 ));
             }
             (other.transport, other.target, other.pool) = ("TCP_UDP", "TCP_UDP", format!("{node_port}/TCP_UDP"));
-            other.listener.protocol = "TCP_UDP".to_owned();
+            other.listener = std::mem::take(&mut other.listener).set("Protocol", "TCP_UDP");
             continue;
         }
-        let target = if certificate.is_some() && backend == "ssl" { "TLS" } else { protocol };
-        let listener = if is_network {
-            let (is_tls, policy) = (certificate.is_some(), policy.clone().filter(|_| certificate.is_some()));
+        let policy = policy.clone().filter(|_| is_tls);
+        let target = if is_tls && backend == "ssl" { "TLS" } else { protocol };
+        let (pool, listener) = if is_network {
+            let certificates = certificate.map(|certificate_arn| Certificate { certificate_arn }).into_iter().collect();
             let protocol = if is_tls { "TLS" } else { protocol }.to_owned();
-            Listener { protocol, certificate, policy, ..Listener::default() }
+            let listener = Listener { protocol, certificates, ssl_policy: policy, ..Listener::default() };
+            (format!("{node_port}/{target}"), desired(&listener, annotations))
         } else {
-            classic_listener(certificate, policy.clone(), &backend, node_port, has_proxy)
+            let listener =
+                desired(&classic_listener(certificate, &backend, node_port), annotations).set(PROXY, has_proxy);
+            let listener = policy.into_iter().fold(listener, |all, policy| all.set(POLICY, policy));
+            (INSTANCES.to_owned(), listener)
         };
-        let pool = if is_network { format!("{node_port}/{target}") } else { INSTANCES.to_owned() };
         ports.push(Port { number, transport: protocol, node_port, target, pool, listener });
     }
     ports
 }
 
-fn classic_listener(
-    certificate: Option<String>,
-    policy: Option<String>,
-    backend: &str,
-    node_port: u16,
-    has_proxy: bool,
-) -> Listener {
+fn desired(resource: &impl Resource, annotations: &mut Annotations<'_>) -> Attributes {
+    Attributes::desired(resource).map_err(|error| annotations.mistake(error.to_string())).unwrap_or_default()
+}
+
+fn classic_listener(certificate: Option<String>, backend: &str, instance_port: u16) -> ClassicListener {
     let (protocol, instance) = match (&certificate, backend) {
         (None, "http") => ("HTTP", "HTTP"),
         (None, _) => ("TCP", "TCP"),
@@ -274,25 +285,18 @@ fn classic_listener(
         (Some(_), "ssl") => ("SSL", "SSL"),
         (Some(_), _) => ("SSL", "TCP"),
     };
-    Listener {
-        protocol: protocol.to_owned(),
-        policy: policy.filter(|_| certificate.is_some()),
-        certificate,
-        instance_protocol: Some(instance.to_owned()),
-        instance_port: Some(node_port),
-        proxy_protocol: Some(has_proxy),
-        id: None,
-    }
+    let [protocol, instance_protocol] = [protocol, instance].map(str::to_owned);
+    ClassicListener { protocol, instance_protocol, instance_port, certificate, ..ClassicListener::default() }
 }
 
+/// Returns the health check, in the form of target groups.
 fn health(
     service: &Service,
     config: &Config,
     is_network: bool,
     first: Option<&Port>,
     annotations: &mut Annotations<'_>,
-) -> Health {
-    const TRAFFIC: &str = "traffic-port";
+) -> TargetGroup {
     let local = HealthCheck::of(service);
     let shared = config.shared_probe.as_ref().filter(|_| local.is_none());
     let backend = annotations.get(&key::BACKEND_PROTOCOL).unwrap_or_default();
@@ -318,22 +322,24 @@ fn health(
         (true, true) => (10, None, 2, 2),
         (true, false) => (30, None, 3, 3),
     };
-    Health {
-        path: protocol.starts_with("HTTP").then_some(path),
-        protocol,
-        port,
-        interval: annotations.get(&key::CHECK_INTERVAL).unwrap_or(interval),
-        timeout: annotations.get(&key::CHECK_TIMEOUT).or(timeout),
-        healthy: annotations.get(&key::CHECK_HEALTHY).unwrap_or(healthy),
-        unhealthy: annotations.get(&key::CHECK_UNHEALTHY).unwrap_or(unhealthy),
+    TargetGroup {
+        health_check_path: protocol.starts_with("HTTP").then_some(path),
+        health_check_protocol: protocol,
+        health_check_port: port,
+        health_check_interval_seconds: annotations.get(&key::CHECK_INTERVAL).unwrap_or(interval),
+        health_check_timeout_seconds: annotations.get(&key::CHECK_TIMEOUT).or(timeout),
+        healthy_threshold_count: annotations.get(&key::CHECK_HEALTHY).unwrap_or(healthy),
+        unhealthy_threshold_count: annotations.get(&key::CHECK_UNHEALTHY).unwrap_or(unhealthy),
+        ..TargetGroup::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use cloud_provider::{ConfigFile, Setup};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
+    use super::super::model::HealthCheck as Check;
     use super::*;
 
     /// A Service with these annotations, without their prefix, as `key=value` with blanks between them.
@@ -370,9 +376,11 @@ mod tests {
         for (annotations, expected) in table {
             let Spec { ports, .. } = parsed(annotations, &json!({})).spec;
             let Port { listener, target, .. } = &ports[0];
-            let instance = listener.instance_protocol.as_deref().unwrap_or(target);
-            let certificate = listener.certificate.as_deref().unwrap_or("-");
-            assert_eq!(format!("{} {instance} {certificate}", listener.protocol), expected, "{annotations}");
+            let instance = listener.text("InstanceProtocol").unwrap_or(target);
+            let of_network = listener.get("Certificates").and_then(|it| it[0]["CertificateArn"].as_str());
+            let certificate = listener.text("SSLCertificateId").or(of_network).unwrap_or("-");
+            let protocol = listener.text("Protocol").unwrap();
+            assert_eq!(format!("{protocol} {instance} {certificate}"), expected, "{annotations}");
         }
     }
 
@@ -400,9 +408,9 @@ mod tests {
         ];
         for (annotations, spec, expected) in table {
             let pools = parsed(annotations, &spec).spec.pools;
-            let it = &pools.values().next().unwrap().health;
-            let numbers = format!("{} {} {} {}", it.interval, it.timeout.unwrap_or_default(), it.healthy, it.unhealthy);
-            assert_eq!(format!("{} {numbers}", it.target()), expected, "{annotations}");
+            let it = Check::from(pools.values().next().unwrap());
+            let numbers = format!("{} {} {} {}", it.interval, it.timeout, it.healthy_threshold, it.unhealthy_threshold);
+            assert_eq!(format!("{} {numbers}", it.target), expected, "{annotations}");
         }
     }
 

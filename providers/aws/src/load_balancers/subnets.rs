@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use aws_protocol::Query;
 use cloud_provider::{Error, Result};
-use provider_kit::inventory::SharedPriority;
-use serde::Deserialize;
 
 use crate::annotations as key;
-use crate::api::{Api, CLUSTER_TAG, Identity, PAGE, Tag};
+use crate::api::{Api, CLUSTER_TAG, Identity, PAGE, Tag, all, wire};
 
 /// Age at which the subnets are read again.
 pub(super) const AGE: Duration = Duration::from_secs(60);
@@ -17,48 +15,20 @@ pub(super) const AGE: Duration = Duration::from_secs(60);
 /// The longest page of route tables.
 const TABLES: usize = 100;
 
-/// A subnet, with what decides about load balancers.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Subnet {
-    pub(super) subnet_id: String,
-    availability_zone: String,
-    cidr_block: String,
-    ipv6_cidr_block_association_set: Vec<Association>,
-    tag_set: Vec<Tag>,
-    /// If set, a route leads to an Internet gateway; `None` if the subnet has no route table.
-    #[serde(skip)]
-    is_public: Option<bool>,
-    /// If set, the zone is no local and no wavelength zone.
-    #[serde(skip)]
-    is_regional: bool,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Association {
-    ipv6_cidr_block: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct RouteTable {
-    route_table_id: String,
-    association_set: Vec<TableUse>,
-    route_set: Vec<TableRoute>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct TableUse {
-    main: bool,
-    subnet_id: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct TableRoute {
-    gateway_id: String,
+wire! { "camelCase";
+    /// A subnet, with what decides about load balancers.
+    Subnet {
+        subnet_id: String, availability_zone: String, cidr_block: String, ipv6_cidr_block_association_set: Vec<Association>,
+        tag_set: Vec<Tag>,
+        /// If set, a route leads to an Internet gateway; `None` if the subnet has no route table.
+        #[serde(skip)] is_public: Option<bool>,
+        /// If set, the zone is no local and no wavelength zone.
+        #[serde(skip)] is_regional: bool,
+    }
+    Association { ipv6_cidr_block: String }
+    RouteTable { route_table_id: String, association_set: Vec<TableUse>, route_set: Vec<TableRoute> }
+    TableUse { main: bool, subnet_id: String }
+    TableRoute { gateway_id: String }
 }
 
 /// Demands on the subnets of a load balancer.
@@ -92,24 +62,12 @@ impl Subnet {
 /// # Errors
 /// The answer of EC2.
 pub(super) async fn read(api: &Api) -> Result<Vec<Subnet>> {
-    let (vpc, shared_priority) = (&api.identity().await?.vpc, SharedPriority::default());
+    let (vpc, ec2) = (&api.identity().await?.vpc, &api.aws.ec2);
     let query = |action, page| Query::new(action).filter("vpc-id", [vpc]).page(page);
-    let subnets = api.aws.ec2.list(
-        query("DescribeSubnets", PAGE),
-        "subnetSet",
-        &shared_priority,
-        |it: Subnet| it,
-        |it| it.subnet_id.clone(),
-    );
-    let tables = api.aws.ec2.list(
-        query("DescribeRouteTables", TABLES),
-        "routeTableSet",
-        &shared_priority,
-        |it: RouteTable| it,
-        |it| it.route_table_id.clone(),
-    );
-    let (subnets, tables, zones) = futures::try_join!(subnets, tables, api.zones.list())?;
-    let (mut subnets, tables) = (subnets.complete()?.into_items(), tables.complete()?.into_items());
+    let subnets = all(ec2, query("DescribeSubnets", PAGE), "subnetSet", |it: &Subnet| it.subnet_id.clone());
+    let id = |it: &RouteTable| it.route_table_id.clone();
+    let tables = all(ec2, query("DescribeRouteTables", TABLES), "routeTableSet", id);
+    let (mut subnets, tables, zones) = futures::try_join!(subnets, tables, api.zones.list())?;
     for subnet in &mut subnets {
         let uses =
             |is_it: &dyn Fn(&TableUse) -> bool| tables.iter().find(|table| table.association_set.iter().any(is_it));

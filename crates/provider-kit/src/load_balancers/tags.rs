@@ -1,0 +1,105 @@
+//! Tags of cloud objects as settings of resources, for clouds that change tags one by one.
+
+use std::collections::BTreeMap;
+
+use super::{Attributes, Difference, ResourceGraph};
+
+/// The prefix of a setting that is a tag.
+const TAG: &str = "tag ";
+
+impl Attributes {
+    /// Adds one setting for each tag, called `tag <key>`.
+    ///
+    /// ```
+    /// use provider_kit::load_balancers::Attributes;
+    ///
+    /// let tags = [("team".to_owned(), "web".to_owned())].into();
+    /// let settings = Attributes::default().tagged(&tags);
+    /// assert_eq!((settings.tag("team"), settings.tags()), (Some("web"), tags));
+    /// ```
+    #[must_use]
+    pub fn tagged(self, tags: &BTreeMap<String, String>) -> Self {
+        tags.iter().fold(self, |all, (key, value)| all.set(format!("{TAG}{key}"), value))
+    }
+
+    /// Returns the settings that are tags, by key.
+    #[must_use]
+    pub fn tags(&self) -> BTreeMap<String, String> {
+        self.iter().filter_map(|(key, value)| Some((tag_key(key)?.to_owned(), value.as_str()?.to_owned()))).collect()
+    }
+
+    /// Returns the value of a tag.
+    #[must_use]
+    pub fn tag(&self, key: &str) -> Option<&str> {
+        self.text(&format!("{TAG}{key}"))
+    }
+}
+
+/// Returns the key of the tag that a setting is; `None` if it is no tag.
+#[must_use]
+pub fn tag_key(setting: &str) -> Option<&str> {
+    setting.strip_prefix(TAG)
+}
+
+/// Returns the tags among the changes, by key; those that go have no value.
+#[must_use]
+pub fn changed_tags(changes: &[Difference]) -> BTreeMap<String, Option<String>> {
+    let tag = |it: &Difference| Some((tag_key(&it.key)?.to_owned(), it.to.as_str().map(str::to_owned)));
+    changes.iter().filter_map(tag).collect()
+}
+
+/// The keys of the tags that a Service asks for, in a tag beside them. So a tag that is taken out of the annotation is
+/// removed, and a tag that somebody else has written stays.
+///
+/// ```
+/// use provider_kit::load_balancers::{Attributes, ResourceKey, TagRecord, ResourceGraph, changed_tags};
+///
+/// const RECORD: TagRecord = TagRecord { key: "ccm-rs/additional-tags", separator: "=", longest: 256 };
+///
+/// let tags = |tags: &[(&str, &str)]| tags.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+/// let seen = RECORD.among(tags(&[("team", "web"), ("cost", "7")]));
+/// assert_eq!(seen["ccm-rs/additional-tags"], "cost=team");
+/// let seen = ResourceGraph::default().balancer(Attributes::default().tagged(&seen).set("tag theirs", "x"));
+/// let mut wanted = ResourceGraph::default().balancer(Attributes::default().tagged(&RECORD.among(tags(&[("team", "mail")]))));
+/// RECORD.remove_others(&mut wanted, &seen);
+/// let changes = wanted.balancer_attributes().unwrap().differences(seen.balancer_attributes().unwrap());
+/// let changes = changed_tags(&changes);
+/// assert_eq!((changes["team"].as_deref(), &changes["cost"], changes.get("theirs")), (Some("mail"), &None, None));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct TagRecord {
+    /// Key of that tag.
+    pub key: &'static str,
+    /// Separator of keys, which no key contains.
+    pub separator: &'static str,
+    /// The longest value of a tag, in bytes. Keys beyond it are not recorded, and such tags stay.
+    pub longest: usize,
+}
+
+impl TagRecord {
+    /// Adds the record to the tags of the annotation, if there are any.
+    #[must_use]
+    pub fn among(&self, mut tags: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut keys = String::new();
+        for key in tags.keys().filter(|key| !key.contains(self.separator)) {
+            let separator = if keys.is_empty() { "" } else { self.separator };
+            if keys.len() + separator.len() + key.len() <= self.longest {
+                keys = format!("{keys}{separator}{key}");
+            }
+        }
+        if !keys.is_empty() {
+            tags.insert(self.key.to_owned(), keys);
+        }
+        tags
+    }
+
+    /// Wants recorded tags absent that the desired state does not have.
+    pub fn remove_others(&self, desired: &mut ResourceGraph, seen: &ResourceGraph) {
+        for (resource, there) in &seen.resources {
+            let (Some(keys), Some(wanted)) = (there.tag(self.key), desired.resources.get(resource)) else { continue };
+            let gone = keys.split(self.separator).chain([self.key]).filter(|key| wanted.tag(key).is_none());
+            let wanted = gone.fold(wanted.clone(), |all, key| all.set(format!("{TAG}{key}"), ()));
+            desired.resources.insert(resource.clone(), wanted);
+        }
+    }
+}
