@@ -259,7 +259,7 @@ impl<'a, T> Unfinished<'a, T> {
     fn check_total(&mut self, number: usize, total: Option<usize>) {
         match (self.total, total) {
             (_, None) if self.rules.totals => {
-                self.mark_partial(|| format!("page {number} does not announce the total"))
+                self.mark_partial(|| format!("page {number} does not announce the total"));
             }
             (Some(before), Some(now)) if before != now => {
                 self.mark_partial(|| {

@@ -66,8 +66,8 @@ impl Running {
         let stop = CancellationToken::new();
         let manager = Manager::new(&registry).clients(Clients::Shared(Client::new(api.service(), "default")));
         let prepared = manager.prepare(&flags, &stop).await.unwrap();
-        let (router, token) = (prepared.router(), stop.clone());
-        let task = tokio::task::spawn_local(async move { prepared.run(&token).await.unwrap() });
+        let router = prepared.router();
+        let task = tokio::task::spawn_local(async move { prepared.run().await.unwrap() });
         Self { api, cloud, router, stop, task }
     }
 
