@@ -12,9 +12,9 @@ fn read(path: &Path) -> String {
 }
 
 /// Returns a directory and all directories in it.
-fn tree(of: PathBuf) -> Vec<PathBuf> {
-    let inner = directories(&of).into_iter().flat_map(tree);
-    inner.chain([of.clone()]).collect()
+fn directories_below(directory: PathBuf) -> Vec<PathBuf> {
+    let inner: Vec<_> = directories(&directory).into_iter().flat_map(directories_below).collect();
+    inner.into_iter().chain([directory]).collect()
 }
 
 /// Returns the modules that a door declares as visible from outside.
@@ -28,7 +28,8 @@ fn modules_of_the_manager_have_one_door() {
     let source = Path::new(ROOT).join("crates/manager/src");
     let inside = |path: &PathBuf| path.strip_prefix(&source).map(Path::to_owned).unwrap_or_default();
     let is_tests = |path: &PathBuf| inside(path).components().any(|part| part.as_os_str() == "tests");
-    let modules: Vec<_> = directories(&source).into_iter().flat_map(tree).filter(|path| !is_tests(path)).collect();
+    let modules: Vec<_> =
+        directories(&source).into_iter().flat_map(directories_below).filter(|path| !is_tests(path)).collect();
     assert!(modules.len() > 12, "{modules:?}");
     for module in modules {
         // A directory belongs to `mod.rs` in it, or to the file of the same name, which holds only the tests apart.

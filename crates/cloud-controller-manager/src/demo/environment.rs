@@ -235,7 +235,7 @@ impl Harness for DemoEnvironment {
             Action::ChangeType(name, kind) => self.user.change_type(name, kind).await?,
             Action::DeleteService(name) => self.user.delete(name).await?,
             Action::Arm(moment) => {
-                self.injected_fault = Some(InjectedFault::arm(moment, &self.cloud, self.server.faults()))
+                self.injected_fault = Some(InjectedFault::arm(moment, &self.cloud, self.server.faults()));
             }
             Action::AwaitStuck => {
                 while self

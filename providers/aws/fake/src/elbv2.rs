@@ -423,6 +423,6 @@ pub(crate) fn add_tags(world: &mut World, request: &ApiRequest) -> Answer {
 
 pub(crate) fn remove_tags(world: &mut World, request: &ApiRequest) -> Answer {
     each_tagged(world, request, |_, tags| {
-        retain(tags, |it| !array(&request.body["TagKeys"]).any(|key| *key == it["Key"]))
+        retain(tags, |it| !array(&request.body["TagKeys"]).any(|key| *key == it["Key"]));
     })
 }

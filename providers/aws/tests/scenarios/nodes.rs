@@ -23,7 +23,7 @@ async fn state(provider: &Ec2, node: &Arc<Node>) -> Result<InstanceState> {
 async fn metadata(provider: &Ec2, node: Node) -> InstanceMetadata {
     match state(provider, &Arc::new(node)).await.unwrap() {
         InstanceState::Present { metadata, .. } => *metadata.unwrap(),
-        other => panic!("{other:?}"),
+        other @ InstanceState::Gone(_) => panic!("{other:?}"),
     }
 }
 

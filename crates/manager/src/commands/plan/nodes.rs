@@ -108,7 +108,7 @@ fn ahead(plan: &mut ObjectPlan, preview: &LifecyclePreview) {
             plan.kubernetes(PlanAction::Create, format!("taint {TAINT_SHUTDOWN}"), "its machine is shut down");
         }
         LifecyclePreview::Untaint => {
-            plan.kubernetes(PlanAction::Delete, format!("taint {TAINT_SHUTDOWN}"), "it is ready")
+            plan.kubernetes(PlanAction::Delete, format!("taint {TAINT_SHUTDOWN}"), "it is ready");
         }
         LifecyclePreview::Held(held) => {
             plan.notes.push(format!("the Node is kept although its machine is not found: {held}"));

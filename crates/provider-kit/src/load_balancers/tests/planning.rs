@@ -78,7 +78,7 @@ pub(super) fn check_possible(graph: &ResourceGraph, operation: &Operation) {
         Operation::Tag | Operation::Untag => {}
         Operation::Create { resource, .. } => assert!(!is_there(resource), "created twice: {resource}"),
         Operation::Update { resource, .. } | Operation::Delete { resource } => {
-            assert!(is_there(resource), "not there: {resource}")
+            assert!(is_there(resource), "not there: {resource}");
         }
         Operation::AddTargets { pool: name, targets } => {
             assert!(
