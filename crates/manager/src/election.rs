@@ -35,7 +35,7 @@ struct Candidate {
     leadership: Leadership,
     /// The elector that has not been started.
     elector: Option<Elector>,
-    /// The started elector.
+    /// Task of the elector; `None` before it is started.
     running: Option<JoinHandle<ElectionOutcome>>,
 }
 

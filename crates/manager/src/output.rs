@@ -1,4 +1,4 @@
-//! Standard output.
+//! Standard output, which a reader may close before the end.
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -14,7 +14,7 @@ use crate::instances::{Instance, Interface, Ipv6Address, Placement, PrivateAddre
 pub(crate) const PREFIX: &str = "fargate-";
 
 wire! { "camelCase";
-    /// A network interface.
+    /// A network interface of a Pod on Fargate, as EC2 describes it.
     NetworkInterface {
         network_interface_id: Box<str>, availability_zone: Box<str>, private_ip_address: Box<str>, private_dns_name: Box<str>,
         private_ip_addresses_set: Vec<PrivateAddress>, ipv6_addresses_set: Vec<Ipv6Address>,

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::Selection;
 use crate::kubernetes::{Clients, Contact, ServiceAccountClients, Wiring};
 
-/// Default of `--min-resync-period`.
+/// Default of the flag `--min-resync-period`.
 pub(crate) const MIN_RESYNC_PERIOD: Duration = Duration::from_secs(12 * 3600);
 
 /// The settings that the controllers start with.

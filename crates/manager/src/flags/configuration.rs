@@ -65,7 +65,7 @@ pub struct Configuration {
     pub webhook_serving: ServingOptions,
     /// Options of the log.
     pub logging: LoggingOptions,
-    /// Feature gates.
+    /// Feature gates of `--feature-gates`, with their defaults.
     pub gates: FeatureGates,
     /// Document of `/configz`, without leader migration from a file.
     pub configz: Value,

@@ -67,7 +67,7 @@ pub struct RouteConfiguration {
     pub configure_cloud_routes: bool,
 }
 
-/// Parses `--cluster-cidr` (FLAG-21).
+/// Parses the networks of `--cluster-cidr` (FLAG-21).
 fn cluster_cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     controllers::route::cluster_cidr::parse(text).map_err(|error| {
         format!(

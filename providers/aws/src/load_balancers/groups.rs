@@ -20,7 +20,7 @@ const HEALTH: &str = "kubernetes.io/rule/nlb/health=";
 const MTU: &str = "kubernetes.io/rule/nlb/mtu";
 
 wire! { "camelCase";
-    /// A security group.
+    /// A security group, as EC2 describes it.
     Group { group_id: String, group_name: String, group_description: String, tag_set: Vec<Tag>, ip_permissions: Vec<Permission> }
     Permission {
         ip_protocol: String, from_port: Option<i32>, to_port: Option<i32>, groups: Vec<Source>, ip_ranges: Vec<Source>,

@@ -88,7 +88,7 @@ impl Harness {
         (*self.cluster.node(name).unwrap()).clone()
     }
 
-    /// Changes the instances.
+    /// Changes the instances of the fake, by function.
     pub(crate) fn change_instances(&self, change: impl Fn(&mut Value)) {
         self.fake.lock().each(Kind::Instance).iter_mut().for_each(change);
     }

@@ -1,4 +1,4 @@
-//! What is particular to AWS, on the fake: the start, Nodes of Fargate, labels, tags, and settings of load balancers.
+//! Scenarios that are particular to AWS, on the fake: the start, Fargate, labels, tags and load balancers.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 

@@ -1,4 +1,4 @@
-//! The tagging controller.
+//! Scenarios of the tagging controller on the fake.
 
 use std::time::Duration;
 
