@@ -15,7 +15,7 @@
 //! | [`events`] | events on Nodes and Services |
 //! | [`checks`] | checks of `doctor` that every provider has |
 //! | [`catalog`] | cached lists with look-ups by ID, name or tag, and the error that lists what exists |
-//! | [`series`](mod@series), [`counted`] | metric series of a provider's own; counters of its calls |
+//! | [`series`](mod@series), [`instrumented`] | metric series of a provider's own; counters of its calls |
 //! | [`cached`] | values that are cached for a while and shared by all callers |
 //! | [`streamed`] | long lists in an answer, read item by item |
 //! | [`shared_document`] | cloud objects that many Services change: one writer, many edits in one write |

@@ -100,7 +100,7 @@ async fn no_load_balancer_is_made_before_there_are_nodes_and_one_that_is_there_l
     let mut scene = Scene::new();
     let nodes = std::mem::take(&mut scene.nodes);
     let error = scene.refused("web").await;
-    assert!(error.to_string().contains("there are no Nodes"), "{error}");
+    assert!(error.to_string().contains("before there is a Node to send traffic to"), "{error}");
     assert_eq!(scene.changes(), [] as [&str; 0]);
     scene.nodes = nodes;
     scene.ensure("web").await;
