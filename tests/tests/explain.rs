@@ -266,7 +266,7 @@ fn a_deletion_that_waits_says_who_has_to_act() {
 #[test]
 fn a_service_that_the_api_forgot_is_explained_from_its_events() {
     let mut world = World::settled(1);
-    world.run_while(20, async |harness, _| harness.api.forget("services"));
+    world.run_while(20, async |harness, _| harness.api.lose_storage("services"));
     let it = world.of_service("web");
     names(&it, State::ServiceVanished, "There is no Service default/web in the API.");
     assert_eq!(it.outcome(), Outcome::Incomplete);

@@ -26,7 +26,7 @@ static TOLD: LazyLock<Told> = LazyLock::new(|| {
 struct Told {
     /// Output of a run with 7 Nodes and 4 Services, as JSON.
     programs: Output,
-    /// Output of the smallest story, as text, with the log at the highest verbosity.
+    /// Output of the smallest scenario, as text, with the log at the highest verbosity.
     people: Output,
 }
 
@@ -39,15 +39,15 @@ fn start(arguments: &[&str]) -> Child {
 /// Returns standard output and standard error of a successful run.
 fn streams(output: &Output) -> (&str, &str) {
     let text = |bytes| str::from_utf8(bytes).unwrap();
-    let (story, log) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{story}{log}");
-    (story, log)
+    let (scenario, log) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{scenario}{log}");
+    (scenario, log)
 }
 
 /// Returns the steps and the summary of the JSON output.
 fn steps_and_summary() -> (Vec<Value>, Value) {
-    let (story, _) = streams(&TOLD.programs);
-    let mut lines: Vec<Value> = story.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (scenario, _) = streams(&TOLD.programs);
+    let mut lines: Vec<Value> = scenario.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let summary = lines.pop().unwrap()["summary"].clone();
     (lines, summary)
 }
@@ -59,7 +59,7 @@ fn step<'a>(steps: &'a [Value], name: &str) -> &'a Value {
 #[test]
 fn the_demo_for_programs_is_one_object_for_each_step_and_a_summary() {
     let (steps, summary) = steps_and_summary();
-    assert!(steps.len() > 20, "the whole story: {steps:?}");
+    assert!(steps.len() > 20, "the whole scenario: {steps:?}");
     assert!(steps.iter().all(|step| step["ok"] == true), "{steps:?}");
     assert_eq!((&summary["ok"], &summary["nodes"], &summary["services"]), (&true.into(), &7.into(), &4.into()));
     assert_eq!(summary["steps"].as_array().unwrap().len(), steps.len());
@@ -116,8 +116,8 @@ fn is_record(line: &str) -> bool {
 
 #[test]
 fn the_demos_story_and_its_log_hold_no_secret_and_the_log_has_klogs_layout() {
-    let (story, log) = streams(&TOLD.people);
-    for (name, text) in [("story", story), ("log", log)] {
+    let (scenario, log) = streams(&TOLD.people);
+    for (name, text) in [("scenario", scenario), ("log", log)] {
         let told: Vec<&str> =
             text.lines().filter(|line| line.contains(SECRET) || line.contains(SECRET_IN_BASE64)).collect();
         assert!(told.is_empty(), "a secret in the {name}:\n{}", told.join("\n"));

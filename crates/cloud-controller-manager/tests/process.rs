@@ -141,7 +141,7 @@ async fn help_and_version_are_no_failures_and_bad_flags_are_told_with_1() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_before_the_provider_is_made_ends_with_1() {
+async fn mistake_before_the_provider_is_created_ends_with_1() {
     let world = World::new().await;
     let missing = world.start(&["--kubeconfig=/no/such/file"]).ended().await;
     assert_eq!(missing.0.code(), Some(1));

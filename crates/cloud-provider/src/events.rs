@@ -4,7 +4,7 @@ use crate::{Node, Service};
 
 /// The object of an event.
 #[derive(Clone, Copy, Debug)]
-pub enum About<'a> {
+pub enum EventSubject<'a> {
     /// An event about a Node.
     Node(&'a Node),
     /// An event about a Service.
@@ -24,26 +24,26 @@ pub enum EventKind {
 /// the `count` of one Event object.
 ///
 /// ```
-/// use cloud_provider::{About, EventKind, Events, Node};
+/// use cloud_provider::{EventSubject, EventKind, Events, Node};
 /// use std::sync::Mutex;
 ///
 /// #[derive(Default)]
 /// struct Remember(Mutex<Vec<String>>);
 ///
 /// impl Events for Remember {
-///     fn record(&self, component: &str, _: About<'_>, _: EventKind, reason: &str, message: &str) {
+///     fn record(&self, component: &str, _: EventSubject<'_>, _: EventKind, reason: &str, message: &str) {
 ///         self.0.lock().unwrap().push(format!("{component}: {reason}: {message}"));
 ///     }
 /// }
 ///
 /// let events = Remember::default();
-/// events.record("acme", About::Node(&Node::default()), EventKind::Warning, "NoSuchZone", "zone \"x\" does not exist");
+/// events.record("acme", EventSubject::Node(&Node::default()), EventKind::Warning, "NoSuchZone", "zone \"x\" does not exist");
 /// assert_eq!(events.0.into_inner().unwrap(), ["acme: NoSuchZone: zone \"x\" does not exist"]);
 /// ```
 pub trait Events: Send + Sync {
     /// Records an event. Does not block; an event that cannot be written is lost. `component` is the event's source,
     /// such as the name of the Go program that wrote these events before; `reason` is one word in `UpperCamelCase`.
-    fn record(&self, component: &str, about: About<'_>, kind: EventKind, reason: &str, message: &str);
+    fn record(&self, component: &str, subject: EventSubject<'_>, kind: EventKind, reason: &str, message: &str);
 }
 
 /// A recorder that drops all events: for `plan`, `doctor` and tests.
@@ -51,5 +51,5 @@ pub trait Events: Send + Sync {
 pub struct NoEvents;
 
 impl Events for NoEvents {
-    fn record(&self, _component: &str, _about: About<'_>, _kind: EventKind, _reason: &str, _message: &str) {}
+    fn record(&self, _component: &str, _subject: EventSubject<'_>, _kind: EventKind, _reason: &str, _message: &str) {}
 }

@@ -27,7 +27,7 @@ pub struct Fence(Kind);
 #[derive(Clone)]
 enum Kind {
     Open,
-    Asked(Arc<dyn Fn() -> bool + Send + Sync>),
+    WhileLeading(Arc<dyn Fn() -> bool + Send + Sync>),
     Closed(&'static str),
 }
 
@@ -48,7 +48,7 @@ impl Fence {
     /// must be cheap and must not block.
     #[must_use]
     pub fn new(leads: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self(Kind::Asked(Arc::new(leads)))
+        Self(Kind::WhileLeading(Arc::new(leads)))
     }
 
     /// Returns `true` if a request that changes something may be sent now.
@@ -56,7 +56,7 @@ impl Fence {
     pub fn is_open(&self) -> bool {
         match &self.0 {
             Kind::Open => true,
-            Kind::Asked(leads) => leads(),
+            Kind::WhileLeading(leads) => leads(),
             Kind::Closed(_) => false,
         }
     }

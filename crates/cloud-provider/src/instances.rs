@@ -11,19 +11,19 @@ use crate::{Error, Node, NodeAddress, Result};
 /// The properties that a lookup requests. A property that is not requested must not cost a request.
 ///
 /// ```
-/// use cloud_provider::Want;
+/// use cloud_provider::LookupRequest;
 ///
-/// let lifecycle = Want::EXISTENCE.and_shutdown().fresh();
+/// let lifecycle = LookupRequest::EXISTENCE.and_shutdown().fresh();
 /// assert!(lifecycle.existence && lifecycle.shutdown && lifecycle.fresh);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Want {
+pub struct LookupRequest {
     /// If set, checks if the instance exists. Used before a Node is deleted.
     pub existence: bool,
     /// If set, checks if the instance is shut down.
     pub shutdown: bool,
     /// Level of metadata to return.
-    pub metadata: WantMetadata,
+    pub metadata: MetadataLevel,
     /// If set, the answer must come from requests that are sent after this call began. Otherwise a provider may answer
     /// from a recent read (about a minute old), as long as that read was complete.
     pub fresh: bool,
@@ -32,13 +32,13 @@ pub struct Want {
 /// The level of metadata that a lookup requests.
 ///
 /// ```
-/// use cloud_provider::{Want, WantMetadata};
+/// use cloud_provider::{LookupRequest, MetadataLevel};
 ///
-/// assert_eq!(Want::METADATA.metadata, WantMetadata::Full);
-/// assert_eq!(Want::EXISTENCE.metadata, WantMetadata::No);
+/// assert_eq!(LookupRequest::METADATA.metadata, MetadataLevel::Full);
+/// assert_eq!(LookupRequest::EXISTENCE.metadata, MetadataLevel::No);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WantMetadata {
+pub enum MetadataLevel {
     /// No metadata at all.
     No,
     /// The addresses only, for the periodic address update (NODE-73).
@@ -47,14 +47,14 @@ pub enum WantMetadata {
     Full,
 }
 
-impl Want {
+impl LookupRequest {
     /// A lookup of the instance's existence.
-    pub const EXISTENCE: Self = Self { existence: true, shutdown: false, metadata: WantMetadata::No, fresh: false };
+    pub const EXISTENCE: Self = Self { existence: true, shutdown: false, metadata: MetadataLevel::No, fresh: false };
     /// A lookup of all metadata.
-    pub const METADATA: Self = Self { existence: false, shutdown: false, metadata: WantMetadata::Full, fresh: false };
+    pub const METADATA: Self = Self { existence: false, shutdown: false, metadata: MetadataLevel::Full, fresh: false };
     /// A lookup of the instance's addresses.
     pub const ADDRESSES: Self =
-        Self { existence: false, shutdown: false, metadata: WantMetadata::Addresses, fresh: false };
+        Self { existence: false, shutdown: false, metadata: MetadataLevel::Addresses, fresh: false };
 
     /// Also requests whether the instance is shut down.
     #[must_use]
@@ -137,7 +137,7 @@ pub struct InstanceMetadata {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use cloud_provider::{async_trait, Error, Gone, Instances, InstanceState, Listing, Node, Result, Want};
+/// use cloud_provider::{async_trait, Error, Gone, Instances, InstanceState, Listing, Node, Result, LookupRequest};
 ///
 /// struct Acme;
 /// struct Machine { id: String, stopped: bool }
@@ -146,12 +146,12 @@ pub struct InstanceMetadata {
 ///
 /// #[async_trait]
 /// impl Instances for Acme {
-///     async fn lookup(&self, nodes: &[Arc<Node>], _want: Want) -> Vec<Result<InstanceState>> {
+///     async fn lookup(&self, nodes: &[Arc<Node>], _request: LookupRequest) -> Vec<Result<InstanceState>> {
 ///         let listing = async {
 ///             let mut listing = Listing::new();
 ///             for number in 1.. {
 ///                 let (machines, more) = self.page(number).await?;
-///                 listing.page(machines, more);
+///                 listing.add_page(machines, more);
 ///                 if !more { break }
 ///             }
 ///             listing.finish()
@@ -162,7 +162,7 @@ pub struct InstanceMetadata {
 ///         };
 ///         nodes.iter().map(|node| match all.items().iter().find(|m| *m.id == *node.provider_id) {
 ///             Some(machine) => Ok(InstanceState::Present { shutdown: Some(machine.stopped), metadata: None }),
-///             None => all.absence_of(&node.provider_id).map(InstanceState::Gone),
+///             None => all.prove_absence(&node.provider_id).map(InstanceState::Gone),
 ///         }).collect()
 ///     }
 /// }
@@ -173,7 +173,7 @@ pub trait Instances: Send + Sync {
     ///
     /// Use [`Node::provider_id`] first, and fall back to name, labels or annotations where it is empty (PROV-50). An
     /// instance that is stopped, asleep or moving exists. A call may be dropped at any await point.
-    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>>;
+    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>>;
 
     /// Returns the provider ID of one Node: `spec.providerID` if it is set, or else the ID that the cloud reports for
     /// the instance (LIFE-24). Empty if the cloud reports none.
@@ -184,7 +184,7 @@ pub trait Instances: Send + Sync {
         if let Some(id) = node.provider_id() {
             return Ok(id.to_owned());
         }
-        match single(self.lookup(std::slice::from_ref(node), Want::METADATA).await)? {
+        match single_answer(self.lookup(std::slice::from_ref(node), LookupRequest::METADATA).await)? {
             InstanceState::Present { metadata, .. } => Ok(metadata.map(|m| m.provider_id).unwrap_or_default()),
             InstanceState::Gone(_) => Err(Error::instance_not_found()),
         }
@@ -203,14 +203,14 @@ pub trait Instances: Send + Sync {
 /// The error in the answer, or "broken provider" if there is not exactly one answer.
 ///
 /// ```
-/// use cloud_provider::{single, InstanceState};
+/// use cloud_provider::{single_answer, InstanceState};
 ///
 /// let there = InstanceState::Present { shutdown: None, metadata: None };
-/// assert_eq!(single(vec![Ok(there.clone())])?, there);
-/// assert!(single(vec![]).is_err());
+/// assert_eq!(single_answer(vec![Ok(there.clone())])?, there);
+/// assert!(single_answer(vec![]).is_err());
 /// # Ok::<(), cloud_provider::Error>(())
 /// ```
-pub fn single(mut answers: Vec<Result<InstanceState>>) -> Result<InstanceState> {
+pub fn single_answer(mut answers: Vec<Result<InstanceState>>) -> Result<InstanceState> {
     match (answers.pop(), answers.is_empty()) {
         (Some(answer), true) => answer,
         _ => Err(Error::other("the provider did not return exactly one answer for one Node")),

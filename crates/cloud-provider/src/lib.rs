@@ -88,17 +88,17 @@ pub use description::{LoadBalancerDescription, Ownership, TargetDescription, Tar
 pub use diagnosis::{Finding, Severity};
 pub use environment::Environment;
 pub use error::{Error, Result};
-pub use events::{About, EventKind, Events, NoEvents};
+pub use events::{EventKind, EventSubject, Events, NoEvents};
 pub use excerpt::{LONGEST_EXCERPT, excerpt};
 pub use fence::Fence;
-pub use instances::{InstanceMetadata, InstanceState, Instances, Want, WantMetadata, single};
+pub use instances::{InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, single_answer};
 pub use listing::{CompleteListing, Gone, Listing};
 pub use load_balancers::{
     Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanAction, PlanStep,
-    Service, ServiceReview, SyncObserver, default_load_balancer_name,
+    Service, ServiceReview, SyncCallbacks, default_load_balancer_name,
 };
 pub use node::{AddressType, ConditionStatus, NetworkCondition, Node, NodeAddress, Taint};
-pub use owned::{OwnedResource, Owner, Removal};
+pub use owned::{OwnedResource, Owner, RemovalOutcome};
 pub use provider::{Caches, ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi, Reload};
 pub use registry::{ConfigFile, Factory, Registry};
 pub use routes::{Route, Routes};

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 ///
 /// The proof can delete a Node, so it cannot be created from an error, an empty answer or a partial list. There are
 /// two ways to create it: from the cloud's own "no such ID" ([`Gone::no_such_id`], [`Gone::no_such_name`]) and from a
-/// list that was read to its end ([`CompleteListing::absence_of`]).
+/// list that was read to its end ([`CompleteListing::prove_absence`]).
 ///
 /// ```
 /// use cloud_provider::Gone;
@@ -66,11 +66,11 @@ impl fmt::Debug for Gone {
 /// use cloud_provider::Listing;
 ///
 /// let mut listing = Listing::new();
-/// listing.page(vec!["a", "b"], true);
+/// listing.add_page(vec!["a", "b"], true);
 /// assert!(listing.clone().finish().is_err(), "the cloud said that there is more");
-/// listing.page(vec!["c"], false).announced(3);
+/// listing.add_page(vec!["c"], false).set_announced_total(3);
 /// let all = listing.finish()?;
-/// assert!(all.absence_of("d").is_ok());
+/// assert!(all.prove_absence("d").is_ok());
 /// # Ok::<(), cloud_provider::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ impl<T> Listing<T> {
     }
 
     /// Adds a page. `more` is `true` if the cloud reports that another page follows.
-    pub fn page(&mut self, items: Vec<T>, more: bool) -> &mut Self {
+    pub fn add_page(&mut self, items: Vec<T>, more: bool) -> &mut Self {
         self.items.extend(items);
         self.pages += 1;
         self.more = more;
@@ -105,7 +105,7 @@ impl<T> Listing<T> {
     }
 
     /// Sets the number of items that the cloud announces, which is checked at the end.
-    pub fn announced(&mut self, total: usize) -> &mut Self {
+    pub fn set_announced_total(&mut self, total: usize) -> &mut Self {
         self.announced = Some(total);
         self
     }
@@ -141,10 +141,10 @@ impl<T> Listing<T> {
 /// use cloud_provider::Listing;
 ///
 /// let mut listing = Listing::new();
-/// listing.page(vec!["acme://1", "acme://2"], false);
+/// listing.add_page(vec!["acme://1", "acme://2"], false);
 /// let all = listing.finish()?;
 /// assert_eq!((all.items().len(), all.pages()), (2, 1));
-/// assert!(all.absence_of("acme://9")?.reason().contains("2 instances"));
+/// assert!(all.prove_absence("acme://9")?.reason().contains("2 instances"));
 /// # Ok::<(), cloud_provider::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -193,7 +193,7 @@ impl<T> CompleteListing<T> {
     /// # Errors
     /// An error if the list is empty: a wrong project, account or region gives an empty list, too, so it proves nothing
     /// (D-2).
-    pub fn absence_of(&self, what: &str) -> Result<Gone> {
+    pub fn prove_absence(&self, what: &str) -> Result<Gone> {
         if self.items.is_empty() {
             return Err(Error::other(
                 "the cloud lists no instance at all, which proves nothing; check project, account, region and credential",
@@ -213,14 +213,14 @@ mod tests {
     fn list_that_ends_early_proves_no_absence() {
         let mut listing = Listing::new();
         assert!(listing.clone().finish().is_err(), "no page at all");
-        listing.page(vec![1, 2], true);
+        listing.add_page(vec![1, 2], true);
         assert!(listing.finish().is_err(), "more was announced");
     }
 
     #[test]
     fn list_with_a_missing_page_proves_no_absence() {
         let mut listing = Listing::new();
-        listing.page(vec![1, 2], true).page(vec![5], false).announced(5);
+        listing.add_page(vec![1, 2], true).add_page(vec![5], false).set_announced_total(5);
         assert_eq!(
             listing.finish().unwrap_err().to_string(),
             "the cloud announced 5 items but listed 3; the list is not used"
@@ -230,15 +230,15 @@ mod tests {
     #[test]
     fn empty_list_proves_no_absence() {
         let mut listing = Listing::<u8>::new();
-        listing.page(vec![], false).announced(0);
-        assert!(listing.finish().unwrap().absence_of("x").is_err());
+        listing.add_page(vec![], false).set_announced_total(0);
+        assert!(listing.finish().unwrap().prove_absence("x").is_err());
     }
 
     #[test]
     fn complete_list_proves_the_absence_of_an_item() {
         let mut listing = Listing::new();
-        listing.page(vec![1, 2], true).page(vec![3], false).announced(3);
-        let gone = listing.finish().unwrap().absence_of("acme://9").unwrap().with_hint("closest: \"acme://3\"");
+        listing.add_page(vec![1, 2], true).add_page(vec![3], false).set_announced_total(3);
+        let gone = listing.finish().unwrap().prove_absence("acme://9").unwrap().with_hint("closest: \"acme://3\"");
         assert_eq!(
             gone.reason(),
             "\"acme://9\" is not among the 3 instances that the cloud lists; closest: \"acme://3\""

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 pub use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 
-use crate::{Cluster, Error, LoadBalancerDescription, Node, OwnedResource, Removal, Result};
+use crate::{Cluster, Error, LoadBalancerDescription, Node, OwnedResource, RemovalOutcome, Result};
 
 /// The input of every call about one load balancer.
 ///
@@ -16,7 +16,7 @@ use crate::{Cluster, Error, LoadBalancerDescription, Node, OwnedResource, Remova
 /// use cloud_provider::{Cluster, LoadBalancerRequest, Service};
 ///
 /// let cluster = Cluster { name: "kubernetes".into(), id: None };
-/// let request = LoadBalancerRequest { cluster: &cluster, service: &Service::default(), nodes: &[], observer: &() };
+/// let request = LoadBalancerRequest { cluster: &cluster, service: &Service::default(), nodes: &[], callbacks: &() };
 /// assert!(request.nodes.is_empty());
 /// ```
 #[derive(Clone, Copy)]
@@ -27,31 +27,31 @@ pub struct LoadBalancerRequest<'a> {
     pub service: &'a Service,
     /// The Nodes that traffic goes to, possibly none. Empty for `get` and `delete`.
     pub nodes: &'a [Arc<Node>],
-    /// Observer of the sync, which is notified of the plan, of annotations to write and of waits.
-    pub observer: &'a dyn SyncObserver,
+    /// Callbacks of the sync: they receive the plan, the annotations to write, and the start and end of each wait.
+    pub callbacks: &'a dyn SyncCallbacks,
 }
 
-/// The observer of a sync of one Service. The controller implements it: it writes events, annotations and addresses for
-/// the provider, and lends out the worker permit while the provider waits.
+/// The callbacks of a sync of one Service. The controller implements it: it writes events, annotations and addresses
+/// for the provider, and lends out the worker permit while the provider waits.
 ///
 /// ```
-/// use cloud_provider::{Plan, SyncObserver};
+/// use cloud_provider::{Plan, SyncCallbacks};
 /// use std::sync::Mutex;
 ///
 /// #[derive(Default)]
 /// struct Remember(Mutex<Vec<String>>);
 ///
-/// impl SyncObserver for Remember {
-///     fn planned(&self, plan: &Plan) {
+/// impl SyncCallbacks for Remember {
+///     fn on_plan(&self, plan: &Plan) {
 ///         self.0.lock().unwrap().extend(plan.steps.iter().map(ToString::to_string));
 ///     }
 /// }
 /// ```
 #[async_trait]
-pub trait SyncObserver: Send + Sync {
+pub trait SyncCallbacks: Send + Sync {
     /// Reports the plan. Called once at most, before the first request that changes anything. Controllers write events
     /// from it (D-4).
-    fn planned(&self, plan: &Plan);
+    fn on_plan(&self, plan: &Plan);
 
     /// Requests this annotation on the Service; `None` removes it. The controller writes all requested annotations in
     /// one request after [`ensure`](LoadBalancers::ensure) has returned, even if it failed, and only if they differ
@@ -61,7 +61,7 @@ pub trait SyncObserver: Send + Sync {
     /// Reports the ID of the Service's load balancer, for a provider without an annotation of its own for the ID. The
     /// controller writes it to the annotation `ccm-rs/load-balancer-id`, together with other changes of the Service: no
     /// request is sent for this annotation alone.
-    fn identified(&self, _id: &str) {}
+    fn set_load_balancer_id(&self, _id: &str) {}
 
     /// Writes these addresses to the Service's status now, and the annotations that were requested so far. Called
     /// before the load balancer behind the old addresses is deleted.
@@ -74,15 +74,15 @@ pub trait SyncObserver: Send + Sync {
 
     /// Releases the worker permit while the provider only waits for the cloud, so that a slow load balancer does not
     /// hold up other Services (INV-6).
-    fn waits(&self) {}
+    fn release_permit(&self) {}
 
     /// Reacquires the worker permit after the wait.
-    async fn goes_on(&self) {}
+    async fn reacquire_permit(&self) {}
 }
 
-/// An observer that ignores all notifications.
-impl SyncObserver for () {
-    fn planned(&self, _plan: &Plan) {}
+/// Callbacks that ignore all calls.
+impl SyncCallbacks for () {
+    fn on_plan(&self, _plan: &Plan) {}
 }
 
 /// The steps that lead from the observed to the desired state of a Service, in order. Empty if the states agree.
@@ -276,9 +276,9 @@ pub trait LoadBalancers: Send + Sync {
     }
 
     /// Returns the orphans as of the last list, one text for people for each: load balancers whose owner tags name a
-    /// deleted Service of this cluster (P-19). `lives` returns `true` if a Service with the given UID exists. Called
-    /// for each scrape of the metrics, so it must send no request. `None` before the first list.
-    fn orphans(&self, _cluster: &Cluster, _lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+    /// deleted Service of this cluster (P-19). `service_exists` returns `true` if a Service with the given UID exists.
+    /// Called for each scrape of the metrics, so it must send no request. `None` before the first list.
+    fn orphans(&self, _cluster: &Cluster, _service_exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
         None
     }
 
@@ -299,8 +299,9 @@ pub trait LoadBalancers: Send + Sync {
     }
 
     /// Reads one of the cluster's load balancers by its ID, with all details. `services` are all Services of the
-    /// cluster; one that may adopt the load balancer is returned as its [heir](OwnedResource::heir). `None` if the load
-    /// balancer no longer exists, or carries no owner tags of this cluster.
+    /// cluster; one that may adopt the load balancer is returned as its
+    /// [`adopting_service`](OwnedResource::adopting_service). `None` if the load balancer no longer exists, or carries
+    /// no owner tags of this cluster.
     ///
     /// # Errors
     /// *Not implemented* by default.
@@ -325,11 +326,11 @@ pub trait LoadBalancers: Send + Sync {
         _cluster: &Cluster,
         _resource: &OwnedResource,
         _services: &[Arc<Service>],
-    ) -> Result<Removal> {
+    ) -> Result<RemovalOutcome> {
         Err(Error::not_implemented())
     }
 
-    /// Returns `true` if this provider reports plans to the observer, and implements [`plan`](Self::plan).
+    /// Returns `true` if this provider reports plans to the callbacks, and implements [`plan`](Self::plan).
     fn has_plans(&self) -> bool {
         false
     }

@@ -138,7 +138,7 @@ pub const CONTROLLERS: [ControllerNames; 5] =
 
 /// Feature gate: if enabled, Node events trigger the sync of routes (ROUTE-11); if disabled, routes are synced
 /// periodically (ROUTE-10). For the default, see D-5.
-pub const GATE_WATCH_BASED_ROUTES: &str = "CloudControllerManagerWatchBasedRoutesReconciliation";
+pub const FEATURE_GATE_WATCH_BASED_ROUTES: &str = "CloudControllerManagerWatchBasedRoutesReconciliation";
 
 #[cfg(test)]
 mod tests {

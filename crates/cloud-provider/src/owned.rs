@@ -25,7 +25,7 @@ pub struct OwnedResource {
     pub id: String,
     /// Name and ID in the cloud, if they differ from `name` and `id`: for one Service's share of a load balancer, those
     /// of the load balancer.
-    pub shown_as: Option<(String, String)>,
+    pub cloud_name_and_id: Option<(String, String)>,
     /// Name, as the provider knows it.
     pub name: String,
     /// Cluster in the owner tags: its ID, or its name if the ID could not be read when the tags were written.
@@ -39,7 +39,7 @@ pub struct OwnedResource {
     /// Addresses and host names.
     pub addresses: Vec<String>,
     /// Settings that decide about the price, and other facts that help to identify the resource: name and value.
-    pub facts: Vec<(String, String)>,
+    pub details: Vec<(String, String)>,
     /// Auxiliary resources that are deleted with it: `security group "lb-sg-web"`.
     pub auxiliaries: Vec<String>,
     /// If set, the resource was adopted and not created for its owner. Instead of being deleted, it loses its owner
@@ -47,12 +47,12 @@ pub struct OwnedResource {
     pub is_adopted: bool,
     /// Namespace and name of an existing Service that may adopt the resource, for example because of its name:
     /// `shop/web`. Such a resource is not deleted.
-    pub heir: Option<String>,
+    pub adopting_service: Option<String>,
 }
 
 impl std::fmt::Display for OwnedResource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (name, id) = self.shown_as.as_ref().map_or((&self.name, &self.id), |(name, id)| (name, id));
+        let (name, id) = self.cloud_name_and_id.as_ref().map_or((&self.name, &self.id), |(name, id)| (name, id));
         write!(f, "{} {name:?} ({id})", self.kind)
     }
 }
@@ -71,7 +71,7 @@ pub enum Owner {
 
 /// The outcome of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removal {
+pub enum RemovalOutcome {
     /// The resource was deleted.
     Deleted,
     /// The owner tags were removed, together with all parts that only the owner used. The resource still exists,

@@ -21,7 +21,7 @@ use crate::{Clusters, ConfigFile, Events, Finding, Instances, LoadBalancers, Nod
 /// struct Acme { machines: Machines }
 /// # struct Machines;
 /// # #[async_trait] impl Instances for Machines {
-/// #     async fn lookup(&self, _: &[std::sync::Arc<cloud_provider::Node>], _: cloud_provider::Want)
+/// #     async fn lookup(&self, _: &[std::sync::Arc<cloud_provider::Node>], _: cloud_provider::LookupRequest)
 /// #         -> Vec<Result<cloud_provider::InstanceState>> { vec![] } }
 ///
 /// #[async_trait]
@@ -111,7 +111,7 @@ pub trait CloudProvider: Send + Sync + 'static {
 
     /// Returns `true` if a Node is, or may turn out to be, a machine of this cloud. A Node whose provider ID has
     /// another scheme belongs to another provider and is left alone (P-15).
-    fn owns(&self, node: &Node) -> bool {
+    fn owns_node(&self, node: &Node) -> bool {
         node.provider_id_scheme().is_none_or(|scheme| scheme == self.name())
     }
 }

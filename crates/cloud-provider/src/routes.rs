@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::{Cluster, Error, NodeAddress, OwnedResource, Removal, Result};
+use crate::{Cluster, Error, NodeAddress, OwnedResource, RemovalOutcome, Result};
 
 /// A route of the cloud: traffic for one Pod CIDR goes to one Node (PROV-60).
 ///
@@ -78,7 +78,7 @@ pub trait Routes: Send + Sync {
     ///
     /// # Errors
     /// The cloud's answer; *not implemented* by default.
-    async fn delete_owned(&self, _cluster: &Cluster, _resource: &OwnedResource) -> Result<Removal> {
+    async fn delete_owned(&self, _cluster: &Cluster, _resource: &OwnedResource) -> Result<RemovalOutcome> {
         Err(Error::not_implemented())
     }
 }

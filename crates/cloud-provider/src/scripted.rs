@@ -19,7 +19,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use cloud_provider::scripted::{Answer, Capability, ScriptedProvider};
-//! use cloud_provider::{CloudProvider, Error, InstanceMetadata, InstanceState, Node, Want};
+//! use cloud_provider::{CloudProvider, Error, InstanceMetadata, InstanceState, Node, LookupRequest};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! // A cloud with `InstancesV2` in which worker-1 runs and everything else is unknown.
@@ -32,7 +32,7 @@
 //! });
 //!
 //! let nodes = ["worker-1", "worker-2"].map(|name| Arc::new(Node { name: name.into(), ..Node::default() }));
-//! let answers = cloud.instances().unwrap().lookup(&nodes, Want::METADATA).await;
+//! let answers = cloud.instances().unwrap().lookup(&nodes, LookupRequest::METADATA).await;
 //!
 //! assert!(matches!(&answers[0], Ok(InstanceState::Present { metadata: Some(m), .. }) if m.provider_id == "acme://1"));
 //! assert!(answers[1].as_ref().is_err_and(Error::is_not_found));
@@ -138,7 +138,7 @@ impl ScriptedProvider {
     }
 
     /// Sets the result of [`CloudProvider::has_cluster_id`]; `true` by default.
-    pub fn cluster_id(&self, known: bool) -> &Self {
+    pub fn set_has_cluster_id(&self, known: bool) -> &Self {
         self.cloud.set_cluster_id(known);
         self
     }

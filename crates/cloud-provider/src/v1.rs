@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::FutureExt;
 
-use crate::instances::{InstanceState, Instances, Want, WantMetadata};
+use crate::instances::{InstanceState, Instances, LookupRequest, MetadataLevel};
 use crate::listing::Gone;
 use crate::v2::one_by_one;
 use crate::{Error, InstanceMetadata, Node, NodeAddress, Result};
@@ -155,20 +155,20 @@ impl V1 {
         }
     }
 
-    async fn lookup_one(&self, node: &Node, want: Want) -> Result<InstanceState> {
-        if want.existence
+    async fn lookup_one(&self, node: &Node, request: LookupRequest) -> Result<InstanceState> {
+        if request.existence
             && let Some(gone) = self.existence(node).await?
         {
             return Ok(InstanceState::Gone(gone));
         }
-        let shutdown = if want.shutdown { Some(self.shutdown(node).await?) } else { None };
-        let metadata = match want.metadata {
-            WantMetadata::No => None,
-            WantMetadata::Addresses => Some(InstanceMetadata {
+        let shutdown = if request.shutdown { Some(self.shutdown(node).await?) } else { None };
+        let metadata = match request.metadata {
+            MetadataLevel::No => None,
+            MetadataLevel::Addresses => Some(InstanceMetadata {
                 node_addresses: self.addresses(&node.provider_id, &node.name).await?,
                 ..InstanceMetadata::default()
             }),
-            WantMetadata::Full => Some(self.metadata(node).await?),
+            MetadataLevel::Full => Some(self.metadata(node).await?),
         };
         Ok(InstanceState::Present { shutdown, metadata: metadata.map(Box::new) })
     }
@@ -257,8 +257,8 @@ impl V1 {
 
 #[async_trait]
 impl Instances for V1 {
-    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
-        one_by_one(nodes.iter().map(|node| self.lookup_one(node, want).boxed()).collect()).await
+    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+        one_by_one(nodes.iter().map(|node| self.lookup_one(node, request).boxed()).collect()).await
     }
 
     async fn provider_id(&self, node: &Arc<Node>) -> Result<String> {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 
-use crate::instances::{InstanceState, Instances, Want, WantMetadata};
+use crate::instances::{InstanceState, Instances, LookupRequest, MetadataLevel};
 use crate::listing::Gone;
 use crate::{Error, InstanceMetadata, Node, Result};
 
@@ -80,17 +80,17 @@ pub trait InstancesV2: Send + Sync {
 pub struct V2<T>(pub T);
 
 impl<T: InstancesV2> V2<T> {
-    async fn lookup_one(&self, node: &Node, want: Want) -> Result<InstanceState> {
-        if want.existence && !self.0.instance_exists(node).await? {
+    async fn lookup_one(&self, node: &Node, request: LookupRequest) -> Result<InstanceState> {
+        if request.existence && !self.0.instance_exists(node).await? {
             return Ok(InstanceState::Gone(match node.provider_id() {
                 Some(id) => Gone::no_such_id(id),
                 None => Gone::no_such_name(&node.name),
             }));
         }
-        let shutdown = if want.shutdown { Some(self.0.instance_shutdown(node).await?) } else { None };
-        let metadata = match want.metadata {
-            WantMetadata::No => None,
-            WantMetadata::Addresses | WantMetadata::Full => self.0.instance_metadata(node).await?.map(Box::new),
+        let shutdown = if request.shutdown { Some(self.0.instance_shutdown(node).await?) } else { None };
+        let metadata = match request.metadata {
+            MetadataLevel::No => None,
+            MetadataLevel::Addresses | MetadataLevel::Full => self.0.instance_metadata(node).await?.map(Box::new),
         };
         Ok(InstanceState::Present { shutdown, metadata })
     }
@@ -98,8 +98,8 @@ impl<T: InstancesV2> V2<T> {
 
 #[async_trait]
 impl<T: InstancesV2> Instances for V2<T> {
-    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
-        one_by_one(nodes.iter().map(|node| self.lookup_one(node, want).boxed()).collect()).await
+    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+        one_by_one(nodes.iter().map(|node| self.lookup_one(node, request).boxed()).collect()).await
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
             .chain((1..50).map(|n| format!("n{n}")))
             .map(|name| Arc::new(Node { name: name.into(), ..Node::default() }))
             .collect();
-        let answers = V2(OneHangs).lookup(&nodes, Want::EXISTENCE).await;
+        let answers = V2(OneHangs).lookup(&nodes, LookupRequest::EXISTENCE).await;
         assert!(answers[0].is_err());
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 49);
     }

@@ -15,12 +15,12 @@
 //! | Nodes that are targets of load balancers | [`service::targets`] |
 //! | patches of a Service | [`service::patch`] |
 //!
-//! A controller is created from a [`ControllerContext`] and [`Options`] and runs until it is cancelled. No controller knows
-//! a cloud by name: providers implement [`cloud_provider::CloudProvider`].
+//! A controller is created from a [`ControllerContext`] and [`Options`] and runs until it is cancelled. No controller
+//! knows a cloud by name: providers implement [`cloud_provider::CloudProvider`].
 
 mod context;
+mod event_limiter;
 mod event_reason;
-mod explain;
 mod grace;
 pub mod lifecycle;
 pub mod look_up;

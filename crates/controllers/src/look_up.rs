@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{CloudProvider, Error, InstanceState, Node, Result, Want};
+use cloud_provider::{CloudProvider, Error, InstanceState, LookupRequest, Node, Result};
 use futures::FutureExt;
 
 /// Base timeout of a lookup, to which [`DEADLINE_PER_NODE`] is added for each Node, because some providers look up each
@@ -19,7 +19,7 @@ const DEADLINE_PER_NODE: Duration = Duration::from_secs(8);
 pub async fn look_up(
     provider: &dyn CloudProvider,
     nodes: &[Arc<Node>],
-    want: Want,
+    want: LookupRequest,
     unsupported: &'static str,
 ) -> Vec<Result<InstanceState>> {
     if nodes.is_empty() {
@@ -54,7 +54,7 @@ mod tests {
 
     #[async_trait]
     impl Instances for Broken {
-        async fn lookup(&self, _nodes: &[Arc<Node>], _want: Want) -> Vec<Result<InstanceState>> {
+        async fn lookup(&self, _nodes: &[Arc<Node>], _want: LookupRequest) -> Vec<Result<InstanceState>> {
             match self {
                 Self::Panics => panic!("a defect of the provider"),
                 Self::Hangs => std::future::pending().await,
@@ -73,10 +73,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whatever_a_provider_does_each_node_gets_an_answer() {
+    async fn each_node_gets_an_answer_whatever_the_provider_does() {
         let nodes: Vec<_> = (0..3).map(|_| Arc::new(Node::default())).collect();
         for (provider, errors) in [(Broken::Panics, 3), (Broken::Hangs, 3), (Broken::AnswersForOne, 2)] {
-            let answers = look_up(&provider, &nodes, Want::EXISTENCE, "none").await;
+            let answers = look_up(&provider, &nodes, LookupRequest::EXISTENCE, "none").await;
             assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), errors);
             assert_eq!(answers.len(), 3);
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::defaults::items_mut;
 use crate::resources::{self, Resource};
-use crate::status::{ApiError, Cause};
+use crate::status::{ApiError, StatusCause};
 
 /// The range of node ports.
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
@@ -89,7 +89,7 @@ impl Allocators {
         Ok(())
     }
 
-    fn give_address(&self, service: &mut Value, taken: &mut BTreeSet<u32>) -> Result<(), Cause> {
+    fn give_address(&self, service: &mut Value, taken: &mut BTreeSet<u32>) -> Result<(), StatusCause> {
         let spec = &mut service["spec"];
         if spec["type"] == "ExternalName" {
             return Ok(());
@@ -118,9 +118,9 @@ impl Allocators {
         Ok(())
     }
 
-    fn claim(&self, text: &str, taken: &mut BTreeSet<u32>) -> Result<(), Cause> {
+    fn claim(&self, text: &str, taken: &mut BTreeSet<u32>) -> Result<(), StatusCause> {
         let failed = |detail: String| {
-            Cause::invalid("spec.clusterIPs", &json!([text]), &format!("failed to allocate IP {text}: {detail}"))
+            StatusCause::invalid("spec.clusterIPs", &json!([text]), &format!("failed to allocate IP {text}: {detail}"))
         };
         let Ok(address) = text.parse::<Ipv4Addr>() else {
             return Err(failed("the provided IP is not in the valid range".to_owned()));
@@ -143,12 +143,12 @@ impl Allocators {
     }
 }
 
-fn invalid(resource: &Resource, service: &Value, cause: Cause) -> ApiError {
+fn invalid(resource: &Resource, service: &Value, cause: StatusCause) -> ApiError {
     let name = service["metadata"]["name"].as_str().unwrap_or_default();
     ApiError::invalid(resources::by_plural("services").unwrap_or(resource.storage()), name, &[cause])
 }
 
-fn give_ports(service: &mut Value, taken: &mut BTreeSet<u16>) -> Result<(), Cause> {
+fn give_ports(service: &mut Value, taken: &mut BTreeSet<u16>) -> Result<(), StatusCause> {
     let stated = ports(service);
     let spec = &mut service["spec"];
     let kind = spec["type"].as_str().unwrap_or_default().to_owned();
@@ -180,15 +180,15 @@ fn give_ports(service: &mut Value, taken: &mut BTreeSet<u16>) -> Result<(), Caus
     Ok(())
 }
 
-fn claim_port(port: u16, field: &str, taken: &mut BTreeSet<u16>) -> Result<(), Cause> {
+fn claim_port(port: u16, field: &str, taken: &mut BTreeSet<u16>) -> Result<(), StatusCause> {
     if !NODE_PORTS.contains(&port) {
         let detail = "provided port is not in the valid range. The range of valid ports is 30000-32767";
-        return Err(Cause::invalid(field, &json!(port), detail));
+        return Err(StatusCause::invalid(field, &json!(port), detail));
     }
     if taken.insert(port) {
         Ok(())
     } else {
-        Err(Cause::invalid(field, &json!(port), "provided port is already allocated"))
+        Err(StatusCause::invalid(field, &json!(port), "provided port is already allocated"))
     }
 }
 

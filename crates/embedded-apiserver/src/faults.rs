@@ -192,7 +192,7 @@ struct Inner {
 
 /// Combined effect of the rules on a request.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct FaultEffect {
     pub(crate) delay: Duration,
     pub(crate) action: Option<Action>,
 }
@@ -247,8 +247,8 @@ impl Faults {
         self.inner.changed.send_replace(0);
     }
 
-    pub(crate) fn judge(&self, request: &LoggedRequest) -> Verdict {
-        let mut verdict = Verdict::default();
+    pub(crate) fn effect_of(&self, request: &LoggedRequest) -> FaultEffect {
+        let mut effect = FaultEffect::default();
         let mut rules = self.lock();
         for rule in rules.1.iter_mut().filter(|rule| rule.matcher.matches(request) && rule.action != Action::DropWatch)
         {
@@ -256,13 +256,13 @@ impl Faults {
                 continue;
             }
             if let Action::Latency { millis } = rule.action {
-                verdict.delay += Duration::from_millis(millis);
+                effect.delay += Duration::from_millis(millis);
                 continue;
             }
-            verdict.action = Some(rule.action.clone());
+            effect.action = Some(rule.action.clone());
             break;
         }
-        verdict
+        effect
     }
 
     /// Returns `true` if this watch is to be cut now.
@@ -300,7 +300,7 @@ mod tests {
     fn a_rule_applies_as_often_as_it_says() {
         let faults = Faults::default();
         faults.add(Matcher::any().verb("write").resource("nodes").times(2).every(2), Action::Refused);
-        let applied: Vec<bool> = (0..6).map(|_| faults.judge(&patch("a")).action.is_some()).collect();
+        let applied: Vec<bool> = (0..6).map(|_| faults.effect_of(&patch("a")).action.is_some()).collect();
         assert_eq!(applied, [false, true, false, true, false, false]);
     }
 
@@ -309,9 +309,9 @@ mod tests {
         let faults = Faults::default();
         faults.add(Matcher::any(), Action::Latency { millis: 100 });
         faults.add(Matcher::any().name("b"), Action::Hang);
-        let verdict = faults.judge(&patch("b"));
-        assert_eq!((verdict.delay, verdict.action), (Duration::from_millis(100), Some(Action::Hang)));
-        assert_eq!(faults.judge(&patch("a")).action, None);
+        let effect = faults.effect_of(&patch("b"));
+        assert_eq!((effect.delay, effect.action), (Duration::from_millis(100), Some(Action::Hang)));
+        assert_eq!(faults.effect_of(&patch("a")).action, None);
     }
 
     #[test]

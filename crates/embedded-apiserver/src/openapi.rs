@@ -1,5 +1,5 @@
-//! `/openapi/v3` and `/openapi/v2`: enough for kubectl to validate, to merge and to explain: the fields with their types
-//! and merge rules, and which query options each resource takes.
+//! `/openapi/v3` and `/openapi/v2`: enough for kubectl to validate, to merge and to explain: the fields with their
+//! types and merge rules, and which query options each resource takes.
 
 use std::sync::Arc;
 

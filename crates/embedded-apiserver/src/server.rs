@@ -292,17 +292,17 @@ impl ApiServer {
 
     /// Removes all objects of a resource (`services`), like a server whose storage was lost: lists are empty, reads are
     /// answered 404, and open watches end with 410 in the stream. No deletion is reported.
-    pub fn forget(&self, resource: &str) {
+    pub fn lose_storage(&self, resource: &str) {
         if let Some(resource) = resources::by_plural(resource) {
-            self.inner.store.hide(resource.plural);
+            self.inner.store.lose_storage(resource.plural);
         }
     }
 
-    /// Restores the objects that [`forget`](Self::forget) removed, with the same UIDs, as after a restore of the
-    /// storage. Open watches end with 410. Objects whose names are in use by now are not restored.
-    pub fn remember(&self, resource: &str) {
+    /// Restores the objects that [`lose_storage`](Self::lose_storage) removed, with the same UIDs, as after a restore
+    /// of the storage. Open watches end with 410. Objects whose names are in use by now are not restored.
+    pub fn restore_storage(&self, resource: &str) {
         if let Some(resource) = resources::by_plural(resource) {
-            self.inner.store.show(resource.plural);
+            self.inner.store.restore_storage(resource.plural);
         }
     }
 

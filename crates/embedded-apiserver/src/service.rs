@@ -87,11 +87,11 @@ where
     }
     let request = Request::new(&parts.method, &parts.uri, parts.headers);
     let mut entry = entry(&request, parts.uri.query().unwrap_or_default(), &body);
-    let verdict = inner.faults.judge(&entry);
-    if !verdict.delay.is_zero() {
-        tokio::time::sleep(verdict.delay).await;
+    let effect = inner.faults.effect_of(&entry);
+    if !effect.delay.is_zero() {
+        tokio::time::sleep(effect.delay).await;
     }
-    let result = match verdict.action {
+    let result = match effect.action {
         None | Some(Action::Latency { .. } | Action::DropWatch) => {
             Ok(handle(&inner, &request, &parts.method, body, &entry).await)
         }

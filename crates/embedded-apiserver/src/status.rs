@@ -17,13 +17,13 @@ pub(crate) struct ApiError {
 
 /// An invalid field of an object.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Cause {
+pub(crate) struct StatusCause {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) field: String,
 }
 
-impl Cause {
+impl StatusCause {
     pub(crate) fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self {
             reason: "FieldValueInvalid",
@@ -164,12 +164,12 @@ impl ApiError {
     }
 
     /// Creates the error for an invalid object of `resource`.
-    pub(crate) fn invalid(resource: &Resource, name: &str, causes: &[Cause]) -> Self {
+    pub(crate) fn invalid(resource: &Resource, name: &str, causes: &[StatusCause]) -> Self {
         Self::invalid_kind(resource.group, resource.kind, name, causes)
     }
 
     /// Creates the error for an invalid value of `kind`.
-    pub(crate) fn invalid_kind(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
+    pub(crate) fn invalid_kind(group: &str, kind: &str, name: &str, causes: &[StatusCause]) -> Self {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let mut lines: Vec<String> = Vec::new();
         for cause in causes {

@@ -111,7 +111,7 @@ impl Default for Collection {
 }
 
 #[derive(Debug)]
-struct State {
+struct StoreState {
     revision: u64,
     collections: HashMap<&'static str, Collection>,
 }
@@ -119,17 +119,17 @@ struct State {
 /// The store. All methods are short critical sections; none waits.
 #[derive(Debug)]
 pub(crate) struct Store {
-    state: Mutex<State>,
+    state: Mutex<StoreState>,
     /// Changes kept per resource.
     capacity: usize,
 }
 
 impl Store {
     pub(crate) fn new(first_revision: u64, capacity: usize) -> Self {
-        Self { state: Mutex::new(State { revision: first_revision, collections: HashMap::new() }), capacity }
+        Self { state: Mutex::new(StoreState { revision: first_revision, collections: HashMap::new() }), capacity }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StoreState> {
         // A panic elsewhere cannot leave the maps half-changed: each method changes them at its end.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -252,7 +252,7 @@ impl Store {
 
     /// Removes all objects of a resource and its history, like a lost storage: no deletion is reported, and watches end
     /// with 410.
-    pub(crate) fn hide(&self, resource: &'static str) {
+    pub(crate) fn lose_storage(&self, resource: &'static str) {
         self.replace(resource, |collection| {
             let objects = std::mem::take(&mut collection.objects);
             collection.hidden.extend(objects);
@@ -260,7 +260,7 @@ impl Store {
     }
 
     /// Restores the hidden objects unchanged, except those whose names are in use by now. Watches end with 410.
-    pub(crate) fn show(&self, resource: &'static str) {
+    pub(crate) fn restore_storage(&self, resource: &'static str) {
         self.replace(resource, |collection| {
             for (key, stored) in std::mem::take(&mut collection.hidden) {
                 collection.objects.entry(key).or_insert(stored);

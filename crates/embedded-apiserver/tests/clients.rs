@@ -193,7 +193,7 @@ async fn a_lease_is_taken_only_from_the_version_that_was_read() {
 }
 
 #[tokio::test]
-async fn it_is_served_over_tcp_and_tls_and_kubeconfigs_lead_to_it() {
+async fn server_is_reached_over_tcp_and_tls_with_kubeconfigs() {
     let server = ApiServer::new();
     server.seed(node("a")).unwrap();
     let shutdown = CancellationToken::new();

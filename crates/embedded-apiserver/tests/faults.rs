@@ -87,12 +87,12 @@ async fn forgotten_objects_end_watches_with_410_and_come_back_with_their_uid() {
     let uid = nodes.get("a").await.unwrap().metadata.uid;
     let mut watch = Watch::open(&server, "/api/v1/nodes?watch=true", "application/json").await;
     assert_eq!(watch.event().await["type"], "ADDED");
-    server.forget("nodes");
+    server.lose_storage("nodes");
     let expired = watch.event().await;
     assert_eq!((&expired["type"], &expired["object"]["code"]), (&json!("ERROR"), &json!(410)));
     assert_eq!(nodes.list(&Default::default()).await.unwrap().items, []);
     assert_eq!(send(&server, "GET", "/api/v1/nodes/a", "", None).await.status, 404);
-    server.remember("nodes");
+    server.restore_storage("nodes");
     assert_eq!(nodes.get("a").await.unwrap().metadata.uid, uid);
 }
 

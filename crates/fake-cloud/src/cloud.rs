@@ -9,9 +9,9 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use tokio::time::Instant;
 
-use crate::asked::{Asked, Reply};
 use crate::fault::Refused;
-use crate::gate::{Gate, Recorded};
+use crate::fault_injector::{FaultInjector, Recorded};
+use crate::request::{ApiRequest, Reply};
 use crate::routes::{Handler, Routes, Target};
 
 /// A cloud's model, with the conventions of its APIs.
@@ -26,21 +26,21 @@ pub trait Cloud: Sized + Send + 'static {
     /// Advances the model to this time, so that due operations end.
     fn advance(&mut self, _now: Instant) {}
 
-    /// Checks if a request may be carried out (credentials, limits), and sets its [`project`](Asked::project).
+    /// Checks if a request may be carried out (credentials, limits), and sets its [`project`](ApiRequest::project).
     ///
     /// # Errors
     /// The reason why the request may not be carried out.
-    fn admit(&mut self, asked: &mut Asked<Self::Service>) -> Result<(), Self::Refusal>;
+    fn admit(&mut self, request: &mut ApiRequest<Self::Service>) -> Result<(), Self::Refusal>;
 
     /// Converts a refusal into the API's own type.
-    fn refusal(asked: &Asked<Self::Service>, refused: Refused) -> Self::Refusal;
+    fn refusal(request: &ApiRequest<Self::Service>, refused: Refused) -> Self::Refusal;
 
     /// Writes a refusal in the API's form.
-    fn words(asked: &Asked<Self::Service>, refusal: Self::Refusal) -> Reply;
+    fn render_refusal(request: &ApiRequest<Self::Service>, refusal: Self::Refusal) -> Reply;
 
     /// Returns the refusal for a path that does not exist, or not with this method.
-    fn unknown(asked: &Asked<Self::Service>) -> Self::Refusal {
-        Self::refusal(asked, Refused::new(404, "not_found", "there is no such path"))
+    fn unknown(request: &ApiRequest<Self::Service>) -> Self::Refusal {
+        Self::refusal(request, Refused::new(404, "not_found", "there is no such path"))
     }
 
     /// Returns `true` if a request on this route changes nothing: also for requests for a token, and reads that are
@@ -54,7 +54,7 @@ pub trait Cloud: Sized + Send + 'static {
 pub struct Handle<C>(Arc<Shared<C>>);
 
 struct Shared<C> {
-    gate: Gate,
+    fault_injector: FaultInjector,
     cloud: Mutex<C>,
 }
 
@@ -71,7 +71,7 @@ impl<C: Cloud> Handle<C> {
     /// Returns a handle to this cloud.
     #[must_use]
     pub fn new(cloud: C) -> Self {
-        Self(Arc::new(Shared { gate: Gate::default(), cloud: Mutex::new(cloud) }))
+        Self(Arc::new(Shared { fault_injector: FaultInjector::default(), cloud: Mutex::new(cloud) }))
     }
 
     /// Locks the cloud's model, for controls of a test.
@@ -81,8 +81,8 @@ impl<C: Cloud> Handle<C> {
 
     /// Returns the recorder that all requests pass.
     #[must_use]
-    pub fn gate(&self) -> &Gate {
-        &self.0.gate
+    pub fn fault_injector(&self) -> &FaultInjector {
+        &self.0.fault_injector
     }
 
     /// Returns a router for all services, for any host.
@@ -106,9 +106,9 @@ async fn serve<C: Cloud>(State(handle): State<Handle<C>>, request: Request) -> R
         body: serde_json::from_slice(&bytes).unwrap_or_default(),
         status: 0,
     };
-    let passing = handle.gate().admit(recorded.clone());
+    let passing = handle.fault_injector().admit(recorded.clone());
     passing.effects.hold().await;
-    let mut asked = Asked {
+    let mut request = ApiRequest {
         service: target.service,
         route: recorded.route,
         path: recorded.path,
@@ -122,31 +122,31 @@ async fn serve<C: Cloud>(State(handle): State<Handle<C>>, request: Request) -> R
         now: Instant::now(),
         on_answer: Vec::new(),
     };
-    let reply = answer(&mut *handle.lock(), target.handler, &mut asked);
+    let reply = answer(&mut *handle.lock(), target.handler, &mut request);
     passing.answer(reply.into_response()).await
 }
 
-fn answer<C: Cloud>(cloud: &mut C, handler: Option<Handler<C>>, asked: &mut Asked<C::Service>) -> Reply {
-    cloud.advance(asked.now);
-    let admitted = cloud.admit(asked);
-    if let (Ok(()), Some(status)) = (&admitted, asked.effects.foreign()) {
+fn answer<C: Cloud>(cloud: &mut C, handler: Option<Handler<C>>, request: &mut ApiRequest<C::Service>) -> Reply {
+    cloud.advance(request.now);
+    let admitted = cloud.admit(request);
+    if let (Ok(()), Some(status)) = (&admitted, request.effects.foreign()) {
         return Reply::text(status, "text/html", "<html>something between you and the API</html>");
     }
-    let refused = asked.effects.refused();
+    let refused = request.effects.refused();
     let retry_after = refused.as_ref().and_then(|it| it.retry_after);
     let done = admitted.and_then(|()| match (refused, handler) {
-        (Some(refused), _) => Err(C::refusal(asked, refused)),
-        (None, Some(handler)) => handler(cloud, asked),
-        (None, None) => Err(C::unknown(asked)),
+        (Some(refused), _) => Err(C::refusal(request, refused)),
+        (None, Some(handler)) => handler(cloud, request),
+        (None, None) => Err(C::unknown(request)),
     });
-    let mut reply = done.unwrap_or_else(|refusal| C::words(asked, refusal));
-    reply.headers.append(&mut asked.on_answer);
+    let mut reply = done.unwrap_or_else(|refusal| C::render_refusal(request, refusal));
+    reply.headers.append(&mut request.on_answer);
     reply.headers.extend(retry_after.map(|seconds| ("retry-after", seconds.to_string())));
     reply
 }
 
 /// Declares the fake of a cloud over a model with `Model::new(options)`. The fake dereferences to its
-/// [`Gate`](crate::Gate). Clones share their state.
+/// [`FaultInjector`](crate::FaultInjector). Clones share their state.
 ///
 /// ```ignore
 /// fake_cloud::fake!(Fake(Model, Options));
@@ -154,7 +154,7 @@ fn answer<C: Cloud>(cloud: &mut C, handler: Option<Handler<C>>, asked: &mut Aske
 #[macro_export]
 macro_rules! fake {
     ($name:ident($model:ty, $options:ty)) => {
-        /// The fake of a cloud, which dereferences to its [`Gate`]. Clones share their state.
+        /// The fake of a cloud, which dereferences to its [`FaultInjector`]. Clones share their state.
         #[derive(Clone)]
         pub struct $name($crate::Handle<$model>);
 
@@ -165,10 +165,10 @@ macro_rules! fake {
         }
 
         impl std::ops::Deref for $name {
-            type Target = $crate::Gate;
+            type Target = $crate::FaultInjector;
 
-            fn deref(&self) -> &$crate::Gate {
-                self.0.gate()
+            fn deref(&self) -> &$crate::FaultInjector {
+                self.0.fault_injector()
             }
         }
 

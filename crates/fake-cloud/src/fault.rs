@@ -12,7 +12,8 @@ pub struct Fault {
     pub kind: FaultKind,
     /// Number of requests that are spared first.
     pub spared: u32,
-    /// Number of requests that are hit; `None` for all until [`Gate::clear_faults`](crate::Gate::clear_faults).
+    /// Number of requests that are hit; `None` for all until
+    /// [`FaultInjector::clear_faults`](crate::FaultInjector::clear_faults).
     pub times: Option<u32>,
 }
 

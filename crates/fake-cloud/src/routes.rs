@@ -1,10 +1,10 @@
 //! The table of routes and their handlers.
 
-use crate::asked::{Asked, Reply};
 use crate::cloud::Cloud;
+use crate::request::{ApiRequest, Reply};
 
 /// A function that carries out a request.
-pub type Handler<C> = fn(&mut C, &Asked<<C as Cloud>::Service>) -> Result<Reply, <C as Cloud>::Refusal>;
+pub type Handler<C> = fn(&mut C, &ApiRequest<<C as Cloud>::Service>) -> Result<Reply, <C as Cloud>::Refusal>;
 
 /// A route: method, path template after the prefix, handler.
 pub type Route<C> = (&'static str, &'static str, Handler<C>);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use fake_cloud::{
-    Asked, Bucket, Cloud, Effects, Fault, FaultKind, Handle, Next, Operations, Page, Port, Refused, Reply, Routes,
+    ApiRequest, Bucket, Cloud, Effects, Fault, FaultKind, Handle, Next, Operations, Page, Port, Refused, Reply, Routes,
 };
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
@@ -23,9 +23,9 @@ struct Acme {
     work: Operations,
 }
 
-fn list(acme: &mut Acme, asked: &Asked<()>) -> Result<Reply, Refused> {
-    let number = asked.query("page").and_then(|it| it.parse().ok()).unwrap_or(1);
-    let page = Page::numbered(acme.machines.values(), number, 2, &asked.effects);
+fn list(acme: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
+    let number = request.query("page").and_then(|it| it.parse().ok()).unwrap_or(1);
+    let page = Page::numbered(acme.machines.values(), number, 2, &request.effects);
     let next = match page.next {
         Next::Nothing => None,
         Next::Following => Some(number + 1),
@@ -34,16 +34,16 @@ fn list(acme: &mut Acme, asked: &Asked<()>) -> Result<Reply, Refused> {
     Ok(Reply::new(200, json!({"machines": page.items, "total": page.total, "next_page": next})))
 }
 
-fn create(acme: &mut Acme, asked: &Asked<()>) -> Result<Reply, Refused> {
-    let name = asked.body["name"].as_str().ok_or_else(|| Refused::new(422, "invalid", "name is missing"))?;
+fn create(acme: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
+    let name = request.body["name"].as_str().ok_or_else(|| Refused::new(422, "invalid", "name is missing"))?;
     let machine = json!({"name": name, "state": "building"});
     acme.machines.insert(name.to_owned(), machine.clone());
-    acme.work.begin(name, Duration::from_secs(3), &asked.effects);
+    acme.work.begin(name, Duration::from_secs(3), &request.effects);
     Ok(Reply::new(202, machine))
 }
 
-fn get(acme: &mut Acme, asked: &Asked<()>) -> Result<Reply, Refused> {
-    let machine = acme.machines.get(asked.id()).ok_or_else(|| Refused::new(404, "not_found", "there is none"))?;
+fn get(acme: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
+    let machine = acme.machines.get(request.id()).ok_or_else(|| Refused::new(404, "not_found", "there is none"))?;
     Ok(Reply::new(200, machine.clone()))
 }
 
@@ -62,16 +62,16 @@ impl Cloud for Acme {
             self.machines.entry(name).and_modify(|it| it["state"] = state.into());
         }
     }
-    fn admit(&mut self, asked: &mut Asked<()>) -> Result<(), Refused> {
-        match asked.header("authorization") {
+    fn admit(&mut self, request: &mut ApiRequest<()>) -> Result<(), Refused> {
+        match request.header("authorization") {
             Some("Bearer token") => Ok(()),
             _ => Err(Refused::new(401, "unauthorized", "the token is not known")),
         }
     }
-    fn refusal(_: &Asked<()>, refused: Refused) -> Refused {
+    fn refusal(_: &ApiRequest<()>, refused: Refused) -> Refused {
         refused
     }
-    fn words(_: &Asked<()>, refused: Refused) -> Reply {
+    fn render_refusal(_: &ApiRequest<()>, refused: Refused) -> Reply {
         let status = refused.status.unwrap_or(if refused.code == "busy" { 409 } else { 500 });
         Reply::new(status, json!({"code": refused.code}))
     }
@@ -108,47 +108,54 @@ async fn request_reaches_its_handler_and_is_recorded() {
     let nobody = Request::builder().uri("/v1/machines").body(Body::empty()).unwrap();
     assert_eq!(acme.router().oneshot(nobody).await.unwrap().status(), 401);
 
-    let gate = acme.gate();
-    assert_eq!((gate.count("GET /machines/{name}"), gate.count("GET"), gate.count("POST /machines")), (2, 4, 2));
-    assert_eq!(gate.bodies("POST /machines"), [json!({"name": "a"}), json!({})]);
-    assert_eq!(gate.changes().len(), 2);
-    let last = gate.requests().pop().unwrap();
+    let fault_injector = acme.fault_injector();
+    assert_eq!(
+        (
+            fault_injector.count("GET /machines/{name}"),
+            fault_injector.count("GET"),
+            fault_injector.count("POST /machines")
+        ),
+        (2, 4, 2)
+    );
+    assert_eq!(fault_injector.bodies("POST /machines"), [json!({"name": "a"}), json!({})]);
+    assert_eq!(fault_injector.changes().len(), 2);
+    let last = fault_injector.requests().pop().unwrap();
     assert_eq!((last.path.as_str(), last.status, last.is_mutation()), ("/v1/machines", 401, false));
-    gate.forget_requests();
-    assert!(gate.counts().is_empty());
+    fault_injector.forget_requests();
+    assert!(fault_injector.counts().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn faults_hit_the_named_route_the_given_number_of_times() {
     let acme = Handle::new(Acme::default());
-    let gate = acme.gate();
-    gate.fail(Fault::status("GET /machines", 502).after(1).times(1));
-    gate.fail(Fault::code("POST", "busy").times(2));
+    let fault_injector = acme.fault_injector();
+    fault_injector.fail(Fault::status("GET /machines", 502).after(1).times(1));
+    fault_injector.fail(Fault::code("POST", "busy").times(2));
     assert_eq!((ask(&acme, "/v1/machines").await.0, ask(&acme, "/v1/machines").await.0), (200, 502));
     assert_eq!(ask(&acme, "/v1/machines").await.0, 200, "the fault hits the second request only");
     assert_eq!((make(&acme, "a").await, make(&acme, "a").await, make(&acme, "a").await), (409, 409, 202));
-    gate.fail(Fault::retry_after("", 429, 7));
+    fault_injector.fail(Fault::retry_after("", 429, 7));
     let (status, headers, body) = send(&acme, "GET", "/v1/machines", &Value::Null).await;
     assert_eq!((status, &headers["retry-after"], body), (429, &"7".parse().unwrap(), Some(json!({"code": ""}))));
-    gate.clear_faults();
-    gate.fail(Fault::refused_as("GET /machines", 403, "quota", "no"));
+    fault_injector.clear_faults();
+    fault_injector.fail(Fault::refused_as("GET /machines", 403, "quota", "no"));
     assert_eq!(ask(&acme, "/v1/machines").await, (403, json!({"code": "quota"})));
 }
 
 #[tokio::test(start_paused = true)]
 async fn lost_and_cut_requests_are_applied_and_hanging_ones_are_not() {
     let acme = Handle::new(Acme::default());
-    let gate = acme.gate();
-    gate.fail(Fault::new("POST", FaultKind::LostAnswer).times(1));
+    let fault_injector = acme.fault_injector();
+    fault_injector.fail(Fault::new("POST", FaultKind::LostAnswer).times(1));
     assert_eq!(send(&acme, "POST", "/v1/machines", &json!({"name": "lost"})).await.2, None);
-    assert_eq!(gate.requests()[0].status, 0, "the answer is lost");
-    gate.fail(Fault::new("POST", FaultKind::CutAnswer).times(1));
+    assert_eq!(fault_injector.requests()[0].status, 0, "the answer is lost");
+    fault_injector.fail(Fault::new("POST", FaultKind::CutAnswer).times(1));
     let cut = send(&acme, "POST", "/v1/machines", &json!({"name": "cut"})).await;
     assert_eq!((cut.0, cut.2), (202, None));
-    gate.fail(Fault::new("POST", FaultKind::Hang).times(1));
+    fault_injector.fail(Fault::new("POST", FaultKind::Hang).times(1));
     let hangs = timeout(Duration::from_secs(3600), make(&acme, "never")).await;
     assert!(hangs.is_err(), "the request is never answered");
-    gate.fail(Fault::new("POST", FaultKind::Latency(Duration::from_secs(9))).times(1));
+    fault_injector.fail(Fault::new("POST", FaultKind::Latency(Duration::from_secs(9))).times(1));
     let begun = Instant::now();
     assert_eq!(make(&acme, "late").await, 202);
     assert_eq!(begun.elapsed(), Duration::from_secs(9));
@@ -159,7 +166,7 @@ async fn lost_and_cut_requests_are_applied_and_hanging_ones_are_not() {
 async fn background_operations_take_time_and_may_fail() {
     let acme = Handle::new(Acme::default());
     make(&acme, "good").await;
-    acme.gate().fail(Fault::ends_in_error("POST /machines", "no_room"));
+    acme.fault_injector().fail(Fault::ends_in_error("POST /machines", "no_room"));
     make(&acme, "bad").await;
     let state = async |name: &str| ask(&acme, &format!("/v1/machines/{name}")).await.1["state"].clone();
     assert_eq!((state("good").await, state("bad").await), (json!("building"), json!("building")));
@@ -241,18 +248,18 @@ async fn fake_on_a_port_is_served_until_it_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn long_answer_is_valid_and_its_read_bytes_are_counted() {
     let acme = Handle::new(Acme::default());
-    let gate = acme.gate();
-    gate.fail(Fault::new("GET /machines", FaultKind::LongAnswer(100_000)).times(1));
+    let fault_injector = acme.fault_injector();
+    fault_injector.fail(Fault::new("GET /machines", FaultKind::LongAnswer(100_000)).times(1));
     assert_eq!(ask(&acme, "/v1/machines").await.0, 200);
-    assert_eq!(gate.longest_padding(), 100_000);
-    gate.forget_requests();
-    assert_eq!(gate.longest_padding(), 0);
-    gate.fail(Fault::new("GET /machines", FaultKind::EndlessAnswer));
+    assert_eq!(fault_injector.longest_padding(), 100_000);
+    fault_injector.forget_requests();
+    assert_eq!(fault_injector.longest_padding(), 0);
+    fault_injector.fail(Fault::new("GET /machines", FaultKind::EndlessAnswer));
     let request = Request::builder().uri("/v1/machines").header("authorization", "Bearer token");
     let answer = acme.router().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
     let mut body = answer.into_body();
     for _ in 0..10 {
         assert!(body.frame().await.is_some());
     }
-    assert_eq!(gate.longest_padding(), 10 * 64 * 1024);
+    assert_eq!(fault_injector.longest_padding(), 10 * 64 * 1024);
 }

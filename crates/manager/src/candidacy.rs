@@ -7,7 +7,7 @@ use std::time::Duration;
 use cloud_provider::Fence;
 use cloud_provider::names::ControllerNames;
 use runtime::election::migration::{Assignment, Under};
-use runtime::election::{Elector, Leadership, Outcome, fence_until_either_is_lost};
+use runtime::election::{ElectionOutcome, Elector, Leadership, fence_until_either_is_lost};
 use serving::health::Check;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -136,7 +136,7 @@ async fn lead(
 
 /// The running elections. Dropping this value does not stop them.
 struct Elections {
-    main: JoinHandle<Outcome>,
+    main: JoinHandle<ElectionOutcome>,
     release: CancellationToken,
 }
 
@@ -145,8 +145,8 @@ impl Elections {
     async fn end(self, leads: &Leadership) -> Result<(), Failure> {
         self.release.cancel();
         match self.main.await {
-            Ok(Outcome::Lost(_)) => Err(Failure::LostLease(LostLease::Main)),
-            Ok(Outcome::Released | Outcome::Stopped) => Ok(()),
+            Ok(ElectionOutcome::Lost(_)) => Err(Failure::LostLease(LostLease::Main)),
+            Ok(ElectionOutcome::Released | ElectionOutcome::Stopped) => Ok(()),
             Err(error) => {
                 tracing::error!(%error, leads = leads.is_open(), "the leader election panicked");
                 Ok(())

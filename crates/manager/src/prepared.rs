@@ -74,7 +74,7 @@ impl Prepared {
             None => None,
             Some(listener) => {
                 let access = callers::access(flags, &settings, stop).await?;
-                ports.secure = Some(listener.with_client_authorities(access.authorities()));
+                ports.secure = Some(listener.with_client_cas(access.client_cas()));
                 Some(access)
             }
         };
@@ -160,7 +160,7 @@ impl Prepared {
             routes.secure = access.guard(routes.secure);
             let over = over.clone();
             aside.spawn(async move {
-                restarting("access", &over, || access.clone().follow(over.clone())).await;
+                restarting("access", &over, || access.clone().reload_cas(over.clone())).await;
             });
         }
         let servers = Servers::start(ports, routes, &means.settings.metrics);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{About, EventKind, Events};
+use cloud_provider::{EventKind, EventSubject, Events};
 use kube::Client;
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, EventSender, EventType, ObjectRef};
@@ -19,10 +19,10 @@ pub(crate) fn recorder(client: Client) -> (Arc<dyn Events>, EventSender) {
 }
 
 impl Events for ProviderEvents {
-    fn record(&self, component: &str, about: About<'_>, kind: EventKind, reason: &str, message: &str) {
-        let regarding = match about {
-            About::Node(node) => ObjectRef::node(&node.name, &node.uid),
-            About::Service(service) => ObjectRef::of(service),
+    fn record(&self, component: &str, subject: EventSubject<'_>, kind: EventKind, reason: &str, message: &str) {
+        let regarding = match subject {
+            EventSubject::Node(node) => ObjectRef::node(&node.name, &node.uid),
+            EventSubject::Service(service) => ObjectRef::of(service),
         };
         let kind = match kind {
             EventKind::Normal => EventType::Normal,
@@ -43,10 +43,10 @@ mod tests {
         let (recorder, written) = EventRecorder::to_memory("x", Arc::new(SystemClock));
         let events = ProviderEvents(recorder);
         let node = Node { name: "worker-1".into(), uid: "6e2b".into(), ..Node::default() };
-        events.record("acme-ccm", About::Node(&node), EventKind::Warning, "NoSuchZone", "zone x");
+        events.record("acme-ccm", EventSubject::Node(&node), EventKind::Warning, "NoSuchZone", "zone x");
         let mut service = Service::default();
         (service.metadata.name, service.metadata.namespace) = (Some("web".into()), Some("shop".into()));
-        events.record("acme-ccm", About::Service(&service), EventKind::Normal, "Renamed", "a to b");
+        events.record("acme-ccm", EventSubject::Service(&service), EventKind::Normal, "Renamed", "a to b");
         let told = |event: &RecordedEvent| {
             let RecordedEvent { component, regarding, type_, reason, message, .. } = event;
             format!("{component} {regarding} {type_} {reason} {message}")

@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_missing_cluster_id_stops_only_a_provider_that_needs_it() {
         let untagged = ScriptedProvider::new();
-        untagged.cluster_id(false);
+        untagged.set_has_cluster_id(false);
         let refused = check_cluster_id(&untagged, false).unwrap_err().to_string();
         assert!(refused.starts_with("no ClusterID found"), "{refused}");
         assert!(check_cluster_id(&untagged, true).is_ok(), "--allow-untagged-cloud");

@@ -104,7 +104,7 @@ impl Starter {
         let Parts { context, pulse, events, sender } = self.parts(NODE_CONTROLLER).await?;
         let (nodes, provider) = (self.caches.nodes.clone(), Arc::clone(&self.provider));
         if provider.instances().is_some() {
-            self.settings.metrics.count_nodes(nodes, move |node| provider.owns(node));
+            self.settings.metrics.count_nodes(nodes, move |node| provider.owns_node(node));
         }
         let made = NodeController::new(context, &self.settings.options, events, self.settings.metrics.nodes());
         Ok(self.run(NODE_CONTROLLER, pulse, made, sender, |controller| {

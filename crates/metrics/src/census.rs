@@ -47,7 +47,7 @@ impl Uninitialized {
 
 /// The state of a Service's load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum LoadBalancerState {
     /// The load balancer is in sync and serves.
     Ready,
     /// The load balancer is not in sync yet, and no sync has failed.
@@ -58,7 +58,7 @@ pub enum State {
     Deleting,
 }
 
-impl State {
+impl LoadBalancerState {
     /// List of the states.
     pub const ALL: [Self; 4] = [Self::Ready, Self::Pending, Self::Failed, Self::Deleting];
 
@@ -100,7 +100,7 @@ impl State {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancers {
     /// Number of Services by state; all states are included.
-    pub states: BTreeMap<State, usize>,
+    pub states: BTreeMap<LoadBalancerState, usize>,
     /// Longest time that a Service's load balancer has been out of sync; zero if all are in sync.
     pub oldest_pending: Duration,
 }
@@ -108,11 +108,13 @@ pub struct LoadBalancers {
 impl LoadBalancers {
     /// Computes the figures for these Services.
     pub fn of<'a>(services: impl IntoIterator<Item = &'a Service>, options: &ServiceOptions, now: Timestamp) -> Self {
-        let mut figures =
-            Self { states: State::ALL.into_iter().map(|state| (state, 0)).collect(), oldest_pending: Duration::ZERO };
-        for (state, from) in services.into_iter().filter_map(|service| State::of(service, options)) {
+        let mut figures = Self {
+            states: LoadBalancerState::ALL.into_iter().map(|state| (state, 0)).collect(),
+            oldest_pending: Duration::ZERO,
+        };
+        for (state, from) in services.into_iter().filter_map(|service| LoadBalancerState::of(service, options)) {
             *figures.states.entry(state).or_default() += 1;
-            if state != State::Ready {
+            if state != LoadBalancerState::Ready {
                 figures.oldest_pending = figures.oldest_pending.max(since(from, now));
             }
         }
@@ -179,22 +181,25 @@ mod tests {
         let ingress = json!({"ingress": [{"ip": "192.0.2.1"}]});
         let finalizers = json!([FINALIZER_LOAD_BALANCER]);
         let table = [
-            (json!({}), Some((State::Pending, 3600))),
-            (json!({"status": {"loadBalancer": {}}}), Some((State::Pending, 3600))),
-            (json!({"status": {"loadBalancer": ingress}}), Some((State::Ready, 0))),
-            (json!({"status": {"loadBalancer": ingress, "conditions": condition("True")}}), Some((State::Ready, 0))),
+            (json!({}), Some((LoadBalancerState::Pending, 3600))),
+            (json!({"status": {"loadBalancer": {}}}), Some((LoadBalancerState::Pending, 3600))),
+            (json!({"status": {"loadBalancer": ingress}}), Some((LoadBalancerState::Ready, 0))),
+            (
+                json!({"status": {"loadBalancer": ingress, "conditions": condition("True")}}),
+                Some((LoadBalancerState::Ready, 0)),
+            ),
             (
                 json!({"status": {"loadBalancer": ingress, "conditions": condition("False")}}),
-                Some((State::Failed, 1800)),
+                Some((LoadBalancerState::Failed, 1800)),
             ),
-            (json!({"status": {"conditions": condition("False")}}), Some((State::Failed, 1800))),
+            (json!({"status": {"conditions": condition("False")}}), Some((LoadBalancerState::Failed, 1800))),
             (
                 json!({"metadata": {"deletionTimestamp": "2026-01-01T00:50:00Z", "finalizers": finalizers}}),
-                Some((State::Deleting, 600)),
+                Some((LoadBalancerState::Deleting, 600)),
             ),
             (
                 json!({"spec": {"type": "ClusterIP"}, "metadata": {"finalizers": finalizers}}),
-                Some((State::Deleting, 3600)),
+                Some((LoadBalancerState::Deleting, 3600)),
             ),
             (json!({"spec": {"type": "ClusterIP"}}), None),
             (json!({"spec": {"loadBalancerClass": "somebody-else's"}}), None),
@@ -203,7 +208,8 @@ mod tests {
             let options = ServiceOptions::default();
             let service = service(&patch);
             let figures = LoadBalancers::of([&service], &options, now());
-            let found = State::of(&service, &options).map(|(state, _)| (state, figures.oldest_pending.as_secs()));
+            let found =
+                LoadBalancerState::of(&service, &options).map(|(state, _)| (state, figures.oldest_pending.as_secs()));
             assert_eq!(found, expected, "{patch}");
             assert_eq!(figures.states.len(), 4, "all states are shown");
             assert_eq!(figures.states.values().sum::<usize>(), usize::from(expected.is_some()), "{patch}");

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_compressed_is_read_back() {
+    fn compressed_text_is_read_back() {
         let text = "workqueue_depth{name=\"Nodes\"} 1\n".repeat(1000);
         let packed = compress(text.as_bytes());
         assert!(packed.len() < text.len() / 10, "{}", packed.len());
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_names_gzip_gets_it() {
+    fn only_a_client_that_names_gzip_gets_it() {
         let table = [
             ("gzip", true),
             ("deflate, GZIP;q=0.5", true),

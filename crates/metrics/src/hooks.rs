@@ -27,8 +27,8 @@ pub(crate) fn number(n: usize) -> f64 {
 }
 
 /// Returns the value of the label `result`.
-fn result(well: bool) -> &'static str {
-    if well { "success" } else { "error" }
+fn result(succeeded: bool) -> &'static str {
+    if succeeded { "success" } else { "error" }
 }
 
 /// Returns the value of the label `code` of a request: its HTTP status, or `<error>` without a response.

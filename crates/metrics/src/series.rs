@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_reference_has_our_prefix() {
+    fn series_that_the_go_program_lacks_has_our_prefix() {
         for series in all() {
             assert_eq!(series.name.starts_with("ccm_"), OWN.contains(&series), "{}", series.name);
         }

@@ -12,10 +12,10 @@ use axum::body::Body;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use metrics::Metrics;
-use serving::health::{AlwaysWell, Health, Probe};
+use serving::health::{AlwaysHealthy, Health, Probe};
 use tower::ServiceExt;
 
-async fn ask(router: &Router, method: &str, path: &str) -> (StatusCode, http::HeaderMap, String) {
+async fn send(router: &Router, method: &str, path: &str) -> (StatusCode, http::HeaderMap, String) {
     let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
     let answer = router.clone().oneshot(request).await.unwrap();
     let (head, body) = answer.into_parts();
@@ -26,7 +26,7 @@ async fn ask(router: &Router, method: &str, path: &str) -> (StatusCode, http::He
 #[tokio::test]
 async fn a_scrape_is_text_and_says_when_the_process_started() {
     let router = Metrics::new().router(&Health::new());
-    let (status, headers, body) = ask(&router, "GET", "/metrics").await;
+    let (status, headers, body) = send(&router, "GET", "/metrics").await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     let start: u64 = headers["process-start-time-unix"].to_str().unwrap().parse().unwrap();
@@ -35,24 +35,24 @@ async fn a_scrape_is_text_and_says_when_the_process_started() {
 }
 
 #[tokio::test]
-async fn nobody_resets_the_metrics() {
+async fn delete_request_does_not_reset_the_metrics() {
     let metrics = Metrics::new();
     let router = metrics.router(&Health::new());
     metrics.elections().slow_path("lease");
-    ask(&router, "DELETE", "/metrics").await;
-    assert!(ask(&router, "GET", "/metrics").await.2.contains("leader_election_slowpath_total{name=\"lease\"} 1\n"));
+    send(&router, "DELETE", "/metrics").await;
+    assert!(send(&router, "GET", "/metrics").await.2.contains("leader_election_slowpath_total{name=\"lease\"} 1\n"));
 }
 
 #[tokio::test]
 async fn health_is_counted_at_its_own_path_until_it_is_reset() {
     let health = Health::new();
     health.add("leaderElection", Arc::new(|| Err("no lease".to_owned())));
-    health.add("cloud-node-controller", Arc::new(AlwaysWell));
+    health.add("cloud-node-controller", Arc::new(AlwaysHealthy));
     let router = Metrics::new().router(&health);
     for _ in 0..3 {
         _ = health.report(Probe::Healthz, &[]);
     }
-    let (_, headers, body) = ask(&router, "GET", "/metrics/slis").await;
+    let (_, headers, body) = send(&router, "GET", "/metrics/slis").await;
     assert!(headers.contains_key("process-start-time-unix"));
     for line in [
         "kubernetes_healthcheck{name=\"cloud-node-controller\",type=\"healthz\"} 1\n",
@@ -63,13 +63,13 @@ async fn health_is_counted_at_its_own_path_until_it_is_reset() {
     ] {
         assert!(body.contains(line), "{line} in\n{body}");
     }
-    assert_eq!(ask(&router, "DELETE", "/metrics/slis").await.2, "metrics reset\n");
-    assert!(!ask(&router, "GET", "/metrics/slis").await.2.contains("kubernetes_health"));
-    assert_eq!(ask(&router, "POST", "/metrics/slis").await.0, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(send(&router, "DELETE", "/metrics/slis").await.2, "metrics reset\n");
+    assert!(!send(&router, "GET", "/metrics/slis").await.2.contains("kubernetes_health"));
+    assert_eq!(send(&router, "POST", "/metrics/slis").await.0, StatusCode::METHOD_NOT_ALLOWED);
 }
 
 #[tokio::test]
-async fn who_asks_for_gzip_gets_it_and_it_says_so() {
+async fn client_that_accepts_gzip_gets_it_with_its_header() {
     let router = Metrics::new().router(&Health::new());
     let request = Request::get("/metrics").header("accept-encoding", "gzip").body(Body::empty()).unwrap();
     let answer = router.oneshot(request).await.unwrap();

@@ -20,7 +20,7 @@ use crate::transport::Credential;
 /// # async fn example(cloud: Transport, credential: Credential) -> cloud_provider::Result<()> {
 /// let pauses = Pauses { limited: Duration::from_secs(300), unauthorized: Duration::from_secs(900) };
 /// let breaker = Breaker::new("the Acme API", pauses, credential);
-/// let machines: Vec<u32> = breaker.pass(cloud.read(Call::get("/machines", &[]))).await?;
+/// let machines: Vec<u32> = breaker.send(cloud.read(Call::get("/machines", &[]))).await?;
 /// # Ok(()) }
 /// ```
 pub struct Breaker {
@@ -57,7 +57,7 @@ impl Breaker {
     ///
     /// # Errors
     /// The error of the request; *rate limited* or *unauthorized* during a pause.
-    pub async fn pass<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
+    pub async fn send<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
         let _turn = self.turn.lock().await;
         self.check()?;
         let answer = request.await;
@@ -112,7 +112,7 @@ mod tests {
     const PAUSES: Pauses = Pauses { limited: Duration::from_secs(300), unauthorized: Duration::from_secs(900) };
 
     async fn refuse(breaker: &Breaker, err: Error) -> Error {
-        breaker.pass(async { Err::<(), _>(err) }).await.unwrap_err()
+        breaker.send(async { Err::<(), _>(err) }).await.unwrap_err()
     }
 
     #[tokio::test(start_paused = true)]
@@ -125,10 +125,10 @@ mod tests {
             let breaker = Breaker::new("it", PAUSES, Credential::basic("user", "password"));
             assert_eq!(refuse(&breaker, err.clone()).await.to_string(), err.to_string());
             tokio::time::sleep(Duration::from_secs(pause - 1)).await;
-            let held = breaker.pass(std::future::pending::<Result<()>>()).await.unwrap_err();
+            let held = breaker.send(std::future::pending::<Result<()>>()).await.unwrap_err();
             assert!(held.to_string().starts_with("it ") && (held.is_rate_limited() || held.is_unauthorized()));
             tokio::time::sleep(Duration::from_secs(1)).await;
-            breaker.pass(async { Ok(()) }).await.unwrap();
+            breaker.send(async { Ok(()) }).await.unwrap();
         }
     }
 
@@ -139,7 +139,7 @@ mod tests {
         refuse(&breaker, Error::other("answered 503")).await;
         let began = Instant::now();
         let slow = || {
-            breaker.pass(async {
+            breaker.send(async {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 Ok(())
             })

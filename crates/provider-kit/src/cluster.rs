@@ -19,7 +19,7 @@ use crate::events::EventWriter;
 /// let cluster = ClusterView::new("acme-cloud-controller-manager");
 /// // In `CloudProvider::initialize`: cluster.connect(context);
 /// // In `CloudProvider::set_caches`: cluster.set_caches(caches);
-/// cluster.learn_ranges(&["10.244.0.0/16".to_owned()]);
+/// cluster.set_pod_cidrs(&["10.244.0.0/16".to_owned()]);
 /// assert!(cluster.owns_route("10.244.7.0/24", None));
 /// assert!(!cluster.owns_route("0.0.0.0/0", None));
 /// ```
@@ -27,7 +27,7 @@ use crate::events::EventWriter;
 pub struct ClusterView {
     events: EventWriter,
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
-    ranges: Arc<OnceLock<Vec<IpNet>>>,
+    pod_cidrs: Arc<OnceLock<Vec<IpNet>>>,
     clients: Arc<OnceLock<Arc<dyn ClientBuilder>>>,
     /// Client of the Kubernetes API, built when it is first needed: most providers never use it.
     api: Arc<OnceLock<Arc<dyn KubernetesApi>>>,
@@ -37,15 +37,15 @@ impl ClusterView {
     /// Returns an empty view. `component` is the source of events.
     #[must_use]
     pub fn new(component: &'static str) -> Self {
-        let (caches, ranges) = (Arc::default(), Arc::default());
-        Self { events: EventWriter::new(component), caches, ranges, clients: Arc::default(), api: Arc::default() }
+        let (caches, pod_cidrs) = (Arc::default(), Arc::default());
+        Self { events: EventWriter::new(component), caches, pod_cidrs, clients: Arc::default(), api: Arc::default() }
     }
 
     /// Connects the view to the process: from now on, events are recorded, and the Pod CIDRs and the Kubernetes API are
     /// available. Call it from [`CloudProvider::initialize`](cloud_provider::CloudProvider::initialize).
     pub fn connect(&self, context: &Context) {
         self.events.connect(&context.events);
-        self.learn_ranges(&context.cluster_cidrs);
+        self.set_pod_cidrs(&context.cluster_cidrs);
         self.clients.get_or_init(|| Arc::clone(&context.clients));
     }
 
@@ -79,8 +79,8 @@ impl ClusterView {
     }
 
     /// Sets the ranges of Pods; texts that are not ranges are ignored.
-    pub fn learn_ranges(&self, cluster_cidrs: &[String]) {
-        self.ranges.get_or_init(|| cluster_cidrs.iter().filter_map(|range| range.parse().ok()).collect());
+    pub fn set_pod_cidrs(&self, cluster_cidrs: &[String]) {
+        self.pod_cidrs.get_or_init(|| cluster_cidrs.iter().filter_map(|range| range.parse().ok()).collect());
     }
 
     /// Sets the caches, from which Nodes are read. Call it from
@@ -110,8 +110,8 @@ impl ClusterView {
 
     /// Returns the ranges of Pods (`--cluster-cidr`); empty while they are not known.
     #[must_use]
-    pub fn ranges(&self) -> &[IpNet] {
-        self.ranges.get().map_or(&[], Vec::as_slice)
+    pub fn pod_cidrs(&self) -> &[IpNet] {
+        self.pod_cidrs.get().map_or(&[], Vec::as_slice)
     }
 
     /// Returns `true` if a route to `destination` belongs to the cluster, and not to another user of the same network:
@@ -123,7 +123,7 @@ impl ClusterView {
         let begins_or_ends =
             |range: &IpNet| range.contains(&destination.network()) || range.contains(&destination.broadcast());
         let is_its = |node: &Node| node.pod_cidrs.iter().any(|cidr| cidr.parse() == Ok(destination));
-        self.ranges().iter().any(begins_or_ends) || target.is_some_and(is_its)
+        self.pod_cidrs().iter().any(begins_or_ends) || target.is_some_and(is_its)
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
         let (cluster, node) = (view(), Node { pod_cidrs: ["10.9.0.0/24".into()].into(), ..Node::default() });
         let before = cluster.clone();
         assert!(!cluster.owns_route("10.244.7.0/24", None), "nothing is known yet");
-        cluster.learn_ranges(&["10.244.0.0/16".to_owned(), "odd".to_owned()]);
+        cluster.set_pod_cidrs(&["10.244.0.0/16".to_owned(), "odd".to_owned()]);
         let table = [
             ("10.244.7.0/24", None, true),
             ("10.244.0.0/15", None, true),
@@ -154,8 +154,8 @@ mod tests {
         for (destination, target, is_ours) in table {
             assert_eq!(before.owns_route(destination, target), is_ours, "{destination}");
         }
-        cluster.learn_ranges(&["10.0.0.0/8".to_owned()]);
-        assert_eq!(cluster.ranges().len(), 1, "they do not change while the program runs");
+        cluster.set_pod_cidrs(&["10.0.0.0/8".to_owned()]);
+        assert_eq!(cluster.pod_cidrs().len(), 1, "they do not change while the program runs");
     }
 
     #[test]

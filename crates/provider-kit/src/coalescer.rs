@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
 use tokio::time::{Instant, sleep_until};
 
-use crate::inventory::Urgency;
+use crate::inventory::SharedPriority;
 use crate::transport::Priority;
 
 /// Merges the items that concurrent callers submit for a key into few requests. The first item is sent at once, without
@@ -37,7 +37,7 @@ pub struct Coalescer<K, T, R = ()> {
     requests: Mutex<HashMap<K, Request<T, R>>>,
 }
 
-type Send<K, T, R> = dyn Fn(K, Vec<T>, Urgency) -> BoxFuture<'static, Answers<R>> + std::marker::Send + Sync;
+type Send<K, T, R> = dyn Fn(K, Vec<T>, SharedPriority) -> BoxFuture<'static, Answers<R>> + std::marker::Send + Sync;
 
 /// The answers to the items in order, or a single answer to all.
 type Answers<R> = Vec<Result<R>>;
@@ -52,8 +52,8 @@ struct Request<T, R> {
     answers: WeakShared<BoxFuture<'static, Arc<Answers<R>>>>,
     /// The time at which the items are sent, if the callers gave one.
     due: Option<Instant>,
-    /// The urgency of this request and of the requests that it waits for.
-    urgency: Urgency,
+    /// The priority of this request and of the requests that it waits for.
+    shared_priority: SharedPriority,
 }
 
 /// The time at which a request starts, and whether a caller may join a request that has started.
@@ -79,7 +79,7 @@ where
     where
         F: Future<Output = Result<R>> + std::marker::Send + 'static,
     {
-        Self::with_urgency(move |key, items, _| send(key, items))
+        Self::with_shared_priority(move |key, items, _| send(key, items))
     }
 
     /// Returns a coalescer that sends items with `send`, and each item again alone if the request is refused with an
@@ -116,13 +116,17 @@ where
         Self { send, most: usize::MAX, requests: Mutex::default() }
     }
 
-    /// Returns a coalescer whose `send` also gets the urgency of the most urgent caller; the urgency rises while
+    /// Returns a coalescer whose `send` also gets the priority of the most urgent caller; the priority rises while
     /// callers join.
-    pub(crate) fn with_urgency<F>(send: impl Fn(K, Vec<T>, Urgency) -> F + std::marker::Send + Sync + 'static) -> Self
+    pub(crate) fn with_shared_priority<F>(
+        send: impl Fn(K, Vec<T>, SharedPriority) -> F + std::marker::Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = Result<R>> + std::marker::Send + 'static,
     {
-        let send = Arc::new(move |key, items, urgency| send(key, items, urgency).map(|answer| vec![answer]).boxed());
+        let send = Arc::new(move |key, items, shared_priority| {
+            send(key, items, shared_priority).map(|answer| vec![answer]).boxed()
+        });
         Self { send, most: usize::MAX, requests: Mutex::default() }
     }
 
@@ -152,7 +156,7 @@ where
     }
 
     /// Waits for the answer to a request; a request in flight is enough unless the answer must be `fresh`. All callers
-    /// of a request, and of the requests that it waits for, have the urgency of the most urgent one.
+    /// of a request, and of the requests that it waits for, have the priority of the most urgent one.
     pub(crate) async fn share(&self, key: K, item: T, fresh: bool, priority: Priority) -> Result<R> {
         let joined = self.enter(key, item, if fresh { Start::Next } else { Start::NextUnlessUnderWay }, priority);
         answer(joined).await
@@ -170,8 +174,9 @@ where
         let mut requests = lock(&self.requests);
         let last = requests.get(&key);
         let pending = last.and_then(|last| Some((last, last.pending()?)));
-        let urgency = pending.as_ref().map_or_else(|| Urgency::of(priority), |(last, _)| last.urgency.clone());
-        urgency.raise(priority);
+        let shared_priority =
+            pending.as_ref().map_or_else(|| SharedPriority::of(priority), |(last, _)| last.shared_priority.clone());
+        shared_priority.raise(priority);
         if let Some((last, answers)) = &pending {
             let items = last.items.upgrade();
             match items.as_deref().map(lock).as_deref_mut() {
@@ -189,7 +194,7 @@ where
         };
         let submitted = Arc::new(Mutex::new(Some(vec![item])));
         let items = Arc::downgrade(&submitted);
-        let (send, object, carried) = (Arc::clone(&self.send), key.clone(), urgency.clone());
+        let (send, object, carried) = (Arc::clone(&self.send), key.clone(), shared_priority.clone());
         let answers = async move {
             if let Some(due) = due {
                 sleep_until(due).await;
@@ -203,7 +208,7 @@ where
         let answers = answers.boxed().shared();
         requests.retain(|_, request| request.pending().is_some());
         if let Some(weak) = answers.downgrade() {
-            requests.insert(key, Request { items, answers: weak, due, urgency });
+            requests.insert(key, Request { items, answers: weak, due, shared_priority });
         }
         (answers, 0)
     }

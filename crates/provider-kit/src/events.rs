@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cloud_provider::{About, EventKind, Events, Node, Service};
+use cloud_provider::{EventKind, EventSubject, Events, Node, Service};
 
 use crate::status::shown;
 
@@ -16,12 +16,12 @@ const MANY: usize = 65_536;
 /// connection.
 ///
 /// ```
-/// use cloud_provider::{About, Context, Node};
+/// use cloud_provider::{EventSubject, Context, Node};
 /// use provider_kit::events::EventWriter;
 ///
 /// let events = EventWriter::new("acme-cloud-controller-manager");
 /// // In `CloudProvider::initialize`: events.connect(&context.events);
-/// events.warning(About::Node(&Node::default()), "NoSuchZone", "zone \"x\" does not exist; use a, b or c");
+/// events.warning(EventSubject::Node(&Node::default()), "NoSuchZone", "zone \"x\" does not exist; use a, b or c");
 /// ```
 #[derive(Clone)]
 pub struct EventWriter {
@@ -48,26 +48,26 @@ impl EventWriter {
     }
 
     /// Records a warning event, which needs a user's attention.
-    pub fn warning(&self, about: About<'_>, reason: &str, message: impl AsRef<str>) {
-        self.record(about, EventKind::Warning, reason, message.as_ref());
+    pub fn warning(&self, subject: EventSubject<'_>, reason: &str, message: impl AsRef<str>) {
+        self.record(subject, EventKind::Warning, reason, message.as_ref());
     }
 
     /// Records a normal event.
-    pub fn normal(&self, about: About<'_>, reason: &str, message: impl AsRef<str>) {
-        self.record(about, EventKind::Normal, reason, message.as_ref());
+    pub fn normal(&self, subject: EventSubject<'_>, reason: &str, message: impl AsRef<str>) {
+        self.record(subject, EventKind::Normal, reason, message.as_ref());
     }
 
-    fn record(&self, about: About<'_>, kind: EventKind, reason: &str, message: &str) {
-        let (object, name) = match about {
-            About::Node(node) => ("node", &*node.name),
-            About::Service(service) => ("service", service.metadata.name.as_deref().unwrap_or_default()),
+    fn record(&self, subject: EventSubject<'_>, kind: EventKind, reason: &str, message: &str) {
+        let (object, name) = match subject {
+            EventSubject::Node(node) => ("node", &*node.name),
+            EventSubject::Service(service) => ("service", service.metadata.name.as_deref().unwrap_or_default()),
         };
         match kind {
             EventKind::Warning => tracing::warn!(object, name, reason, "{message}"),
             EventKind::Normal => tracing::info!(object, name, reason, "{message}"),
         }
         if let Some(events) = self.events.get() {
-            events.record(self.component, about, kind, reason, message);
+            events.record(self.component, subject, kind, reason, message);
         }
     }
 }
@@ -82,16 +82,16 @@ impl fmt::Debug for EventWriter {
 ///
 /// ```
 /// use cloud_provider::Service;
-/// use provider_kit::events::{EventWriter, Notes, Notices};
+/// use provider_kit::events::{EventWriter, PendingEvents, EventDeduplicator};
 ///
-/// let (notices, mut notes) = (Notices::new(EventWriter::new("acme-cloud-controller-manager")), Notes::default());
-/// notes.warn("NoSuchSize", "size \"x\" does not exist; the default is taken");
-/// notices.tell(&Service::default(), "", &notes);
+/// let (deduplicator, mut pending_events) = (EventDeduplicator::new(EventWriter::new("acme-cloud-controller-manager")), PendingEvents::default());
+/// pending_events.warn("NoSuchSize", "size \"x\" does not exist; the default is taken");
+/// deduplicator.record_new(&Service::default(), "", &pending_events);
 /// ```
 #[derive(Debug, Default)]
-pub struct Notes(Vec<(Option<Arc<Node>>, &'static str, String)>);
+pub struct PendingEvents(Vec<(Option<Arc<Node>>, &'static str, String)>);
 
-impl Notes {
+impl PendingEvents {
     /// Adds a warning event for the Service.
     pub fn warn(&mut self, reason: &'static str, text: impl Into<String>) {
         self.0.push((None, reason, text.into()));
@@ -107,61 +107,61 @@ impl Notes {
 /// of the first sync of an object that already works is not written at all, because an earlier run has reported it.
 ///
 /// ```
-/// use cloud_provider::{About, Node};
-/// use provider_kit::events::{EventWriter, Notices};
+/// use cloud_provider::{EventSubject, Node};
+/// use provider_kit::events::{EventWriter, EventDeduplicator};
 ///
-/// let notices = Notices::new(EventWriter::new("acme-cloud-controller-manager"));
+/// let deduplicator = EventDeduplicator::new(EventWriter::new("acme-cloud-controller-manager"));
 /// let node = Node::default();
-/// assert!(notices.warn(true, About::Node(&node), "NoSuchZone", "zone \"x\" does not exist"));
-/// assert!(!notices.warn(true, About::Node(&node), "NoSuchZone", "zone \"x\" does not exist"));
-/// assert!(!notices.warn(false, About::Node(&node), "Small", "it is small, as it was before we came"));
-/// assert!(!notices.warn(true, About::Node(&node), "Small", "it is small, as it was before we came"));
+/// assert!(deduplicator.warn(true, EventSubject::Node(&node), "NoSuchZone", "zone \"x\" does not exist"));
+/// assert!(!deduplicator.warn(true, EventSubject::Node(&node), "NoSuchZone", "zone \"x\" does not exist"));
+/// assert!(!deduplicator.warn(false, EventSubject::Node(&node), "Small", "it is small, as it was before we came"));
+/// assert!(!deduplicator.warn(true, EventSubject::Node(&node), "Small", "it is small, as it was before we came"));
 /// ```
 #[derive(Debug)]
-pub struct Notices {
+pub struct EventDeduplicator {
     events: EventWriter,
     hasher: RandomState,
     known: Mutex<HashSet<u64>>,
 }
 
-impl Notices {
+impl EventDeduplicator {
     /// Returns an empty memory that writes to `events`.
     #[must_use]
     pub fn new(events: EventWriter) -> Self {
         Self { events, hasher: RandomState::new(), known: Mutex::default() }
     }
 
-    /// Writes a warning, unless it is already known for this object; returns `true` if it was written. Unless `is_news`
+    /// Writes a warning, unless it is already known for this object; returns `true` if it was written. Unless `report`
     /// is set, the warning becomes known without being written.
-    pub fn warn(&self, is_news: bool, about: About<'_>, reason: &str, message: &str) -> bool {
-        let is_written = self.is_first(about, reason, message) && is_news;
+    pub fn warn(&self, report: bool, subject: EventSubject<'_>, reason: &str, message: &str) -> bool {
+        let is_written = self.is_first(subject, reason, message) && report;
         if is_written {
-            self.events.warning(about, reason, message);
+            self.events.warning(subject, reason, message);
         }
         is_written
     }
 
-    /// Writes the notes that are new. The first evaluation of a Service that already has an address writes nothing:
-    /// these notes existed before this process started, and each restart would report all of them again. `look` names
+    /// Writes the events that are new. The first evaluation of a Service that already has an address writes nothing:
+    /// their causes existed before this process started, and each restart would report all of them again. `scope` names
     /// the part of the Service that was evaluated; empty if all of it was.
-    pub fn tell(&self, service: &Service, look: &str, notes: &Notes) {
-        let is_first_look = self.is_first(About::Service(service), "", look);
-        self.tell_now(!is_first_look || shown(service).is_empty(), service, notes);
+    pub fn record_new(&self, service: &Service, scope: &str, pending_events: &PendingEvents) {
+        let is_first_time = self.is_first(EventSubject::Service(service), "", scope);
+        self.record_if(!is_first_time || shown(service).is_empty(), service, pending_events);
     }
 
-    /// Writes the notes that are new, if `is_news` is set; otherwise, only remembers them.
-    pub fn tell_now(&self, is_news: bool, service: &Service, notes: &Notes) {
-        for (node, reason, text) in &notes.0 {
-            let about = node.as_deref().map_or(About::Service(service), About::Node);
-            self.warn(is_news, about, reason, text);
+    /// Writes the events that are new, if `report` is set; otherwise, only remembers them.
+    pub fn record_if(&self, report: bool, service: &Service, pending_events: &PendingEvents) {
+        for (node, reason, text) in &pending_events.0 {
+            let subject = node.as_deref().map_or(EventSubject::Service(service), EventSubject::Node);
+            self.warn(report, subject, reason, text);
         }
     }
 
     /// Returns `true` the first time that this message is given for an object.
-    pub fn is_first(&self, about: About<'_>, reason: &str, message: &str) -> bool {
-        let object = match about {
-            About::Node(node) => (&*node.uid, &*node.name),
-            About::Service(service) => (service.metadata.uid.as_deref().unwrap_or_default(), ""),
+    pub fn is_first(&self, subject: EventSubject<'_>, reason: &str, message: &str) -> bool {
+        let object = match subject {
+            EventSubject::Node(node) => (&*node.uid, &*node.name),
+            EventSubject::Service(service) => (service.metadata.uid.as_deref().unwrap_or_default(), ""),
         };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MANY {
@@ -181,8 +181,8 @@ mod tests {
     struct Seen(Mutex<Vec<String>>);
 
     impl Events for Seen {
-        fn record(&self, _: &str, about: About<'_>, _: EventKind, reason: &str, _: &str) {
-            let node = matches!(about, About::Node(_));
+        fn record(&self, _: &str, subject: EventSubject<'_>, _: EventKind, reason: &str, _: &str) {
+            let node = matches!(subject, EventSubject::Node(_));
             self.0.lock().unwrap().push(format!("{reason}{}", if node { " on its Node" } else { "" }));
         }
     }
@@ -195,26 +195,26 @@ mod tests {
         };
         let (old, new) = (service("old", json!([{"ip": "192.0.2.1"}])), service("new", json!([])));
         let (seen, writer) = (Arc::new(Seen::default()), EventWriter::new("acme"));
-        let (events, notices) = (Arc::clone(&seen) as Arc<dyn Events>, Notices::new(writer.clone()));
+        let (events, deduplicator) = (Arc::clone(&seen) as Arc<dyn Events>, EventDeduplicator::new(writer.clone()));
         writer.connect(&events);
         let note = |reason| {
-            let mut notes = Notes::default();
-            notes.warn(reason, "text");
-            notes
+            let mut pending_events = PendingEvents::default();
+            pending_events.warn(reason, "text");
+            pending_events
         };
-        let told = || std::mem::take(&mut *seen.0.lock().unwrap());
-        notices.tell(&old, "", &note("Small"));
-        assert!(told().is_empty(), "the condition existed before");
-        notices.tell(&old, "", &note("Small"));
-        notices.tell(&old, "", &note("Large"));
-        assert_eq!(told(), ["Large"]);
-        notices.tell(&old, "targets", &note("NoTarget"));
-        assert!(told().is_empty(), "a first pass over another part reports nothing");
-        let mut notes = note("Small");
-        notes.warn_node(&Arc::new(Node::default()), "Unknown", "text");
-        notices.tell(&new, "", &notes);
-        assert_eq!(told(), ["Small", "Unknown on its Node"]);
-        notices.tell_now(true, &old, &note("Gone"));
-        assert_eq!(told(), ["Gone"]);
+        let recorded = || std::mem::take(&mut *seen.0.lock().unwrap());
+        deduplicator.record_new(&old, "", &note("Small"));
+        assert!(recorded().is_empty(), "the condition existed before");
+        deduplicator.record_new(&old, "", &note("Small"));
+        deduplicator.record_new(&old, "", &note("Large"));
+        assert_eq!(recorded(), ["Large"]);
+        deduplicator.record_new(&old, "targets", &note("NoTarget"));
+        assert!(recorded().is_empty(), "a first pass over another part reports nothing");
+        let mut pending_events = note("Small");
+        pending_events.warn_node(&Arc::new(Node::default()), "Unknown", "text");
+        deduplicator.record_new(&new, "", &pending_events);
+        assert_eq!(recorded(), ["Small", "Unknown on its Node"]);
+        deduplicator.record_if(true, &old, &note("Gone"));
+        assert_eq!(recorded(), ["Gone"]);
     }
 }

@@ -51,7 +51,7 @@ impl Position for String {
 
 /// The result of reading a list whose every page was answered.
 #[derive(Clone, Debug)]
-pub enum Reading<T> {
+pub enum ListResult<T> {
     /// A complete list, which proves both presence and absence.
     Complete {
         /// The list, with the proof that it is complete.
@@ -61,25 +61,25 @@ pub enum Reading<T> {
     },
     /// A partial list: a page is missing, or the list changed while it was read. An item that is not in it may still
     /// exist.
-    Flawed {
+    Partial {
         /// The items that were read.
         items: Vec<T>,
         /// Number of requests for the list.
         pages: usize,
         /// The reason why the list is partial.
-        flaw: Error,
+        reason: Error,
     },
 }
 
-impl<T> Reading<T> {
+impl<T> ListResult<T> {
     /// Returns a complete reading, where a cloud answers without pages: single objects, or a list in one answer.
     #[must_use]
     pub fn of(items: Vec<T>) -> Self {
         let mut listing = Listing::new();
-        listing.page(items, false);
+        listing.add_page(items, false);
         match listing.finish() {
             Ok(listing) => Self::Complete { listing, pages: 1 },
-            Err(flaw) => Self::Flawed { items: Vec::new(), pages: 1, flaw },
+            Err(reason) => Self::Partial { items: Vec::new(), pages: 1, reason },
         }
     }
 
@@ -91,11 +91,11 @@ impl<T> Reading<T> {
 
     /// Returns the elements inside each item, such as the machines of each reservation; a partial list stays partial.
     #[must_use]
-    pub fn flat_map<U, I: IntoIterator<Item = U>>(self, inner: impl Fn(T) -> I) -> Reading<U> {
+    pub fn flat_map<U, I: IntoIterator<Item = U>>(self, inner: impl Fn(T) -> I) -> ListResult<U> {
         match self {
-            Self::Complete { listing, pages } => Reading::Complete { listing: listing.flat_map(inner), pages },
-            Self::Flawed { items, pages, flaw } => {
-                Reading::Flawed { items: items.into_iter().flat_map(inner).collect(), pages, flaw }
+            Self::Complete { listing, pages } => ListResult::Complete { listing: listing.flat_map(inner), pages },
+            Self::Partial { items, pages, reason } => {
+                ListResult::Partial { items: items.into_iter().flat_map(inner).collect(), pages, reason }
             }
         }
     }
@@ -105,7 +105,7 @@ impl<T> Reading<T> {
     pub fn items(&self) -> &[T] {
         match self {
             Self::Complete { listing, .. } => listing.items(),
-            Self::Flawed { items, .. } => items,
+            Self::Partial { items, .. } => items,
         }
     }
 
@@ -114,7 +114,7 @@ impl<T> Reading<T> {
     pub fn into_items(self) -> Vec<T> {
         match self {
             Self::Complete { listing, .. } => listing.into_items(),
-            Self::Flawed { items, .. } => items,
+            Self::Partial { items, .. } => items,
         }
     }
 
@@ -122,7 +122,7 @@ impl<T> Reading<T> {
     #[must_use]
     pub fn pages(&self) -> usize {
         match self {
-            Self::Complete { pages, .. } | Self::Flawed { pages, .. } => *pages,
+            Self::Complete { pages, .. } | Self::Partial { pages, .. } => *pages,
         }
     }
 
@@ -133,14 +133,14 @@ impl<T> Reading<T> {
     pub fn complete(self) -> Result<CompleteListing<T>> {
         match self {
             Self::Complete { listing, .. } => Ok(listing),
-            Self::Flawed { flaw, .. } => Err(flaw),
+            Self::Partial { reason, .. } => Err(reason),
         }
     }
 }
 
 /// The properties of a cloud's lists.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules<'a> {
+pub struct ListProperties<'a> {
     /// Name of the items, for messages: `machines`.
     pub what: &'a str,
     /// If set, every page announces the total, and a page without it makes the list partial.
@@ -150,10 +150,10 @@ pub struct Rules<'a> {
 /// Reads all pages of a list, from `first` on.
 ///
 /// ```
-/// use provider_kit::paging::{read_pages, Page, Reading, Rules};
+/// use provider_kit::paging::{read_pages, Page, ListResult, ListProperties};
 ///
 /// # async fn example() -> cloud_provider::Result<()> {
-/// let rules = Rules { what: "machines", totals: true };
+/// let rules = ListProperties { what: "machines", totals: true };
 /// let reading = read_pages(rules, 1, |id: &u32| *id, async |page: u32| {
 ///     Ok(Page { items: vec![page * 10, page * 10 + 1], next: (page < 3).then_some(page + 1), total: Some(6) })
 /// }).await?;
@@ -164,11 +164,11 @@ pub struct Rules<'a> {
 /// # Errors
 /// The error of `fetch` for the first page that failed.
 pub async fn read_pages<T, P, K, F>(
-    rules: Rules<'_>,
+    rules: ListProperties<'_>,
     first: P,
     key: impl Fn(&T) -> K,
     mut fetch: impl FnMut(P) -> F,
-) -> Result<Reading<T>>
+) -> Result<ListResult<T>>
 where
     P: Position,
     K: std::hash::Hash,
@@ -185,7 +185,7 @@ where
 
 /// The pages so far, and the first reason why the list is partial.
 struct Unfinished<'a, T> {
-    rules: Rules<'a>,
+    rules: ListProperties<'a>,
     /// The listing, which knows when the reading began.
     listing: Listing<T>,
     items: Vec<T>,
@@ -195,18 +195,18 @@ struct Unfinished<'a, T> {
     total: Option<usize>,
     /// Number of items on the largest page so far.
     size: usize,
-    flaw: Option<String>,
+    reason: Option<String>,
 }
 
 impl<'a, T> Unfinished<'a, T> {
-    fn new(rules: Rules<'a>) -> Self {
+    fn new(rules: ListProperties<'a>) -> Self {
         let (listing, hasher) = (Listing::new(), RandomState::new());
         let (items, seen) = (Vec::new(), HashSet::new());
-        Self { rules, listing, items, pages: 0, seen, hasher, total: None, size: 0, flaw: None }
+        Self { rules, listing, items, pages: 0, seen, hasher, total: None, size: 0, reason: None }
     }
 
-    fn flaw(&mut self, text: impl FnOnce() -> String) {
-        self.flaw.get_or_insert_with(text);
+    fn mark_partial(&mut self, text: impl FnOnce() -> String) {
+        self.reason.get_or_insert_with(text);
     }
 
     /// Adds a page, and returns the position of the next one.
@@ -229,20 +229,22 @@ impl<'a, T> Unfinished<'a, T> {
         self.size = self.size.max(offered);
         if added < offered {
             let twice = offered - added;
-            self.flaw(|| format!("{twice} of page {number} had been listed before; the list changed meanwhile"));
+            self.mark_partial(|| {
+                format!("{twice} of page {number} had been listed before; the list changed meanwhile")
+            });
         }
         let next = page.next?;
         if !next.follows(here) {
-            self.flaw(|| format!("page {here:?} names {next:?} as the next page"));
+            self.mark_partial(|| format!("page {here:?} names {next:?} as the next page"));
         }
         // Pages without new items may go on forever. Items after this point may exist all the same.
         if offered == 0 {
-            self.flaw(|| format!("page {number} is empty, and names {next:?} as the next page"));
+            self.mark_partial(|| format!("page {number} is empty, and names {next:?} as the next page"));
             return None;
         }
         if added == 0 || number >= self.most_pages() || self.items.len() >= MOST_ITEMS {
             let items = self.items.len();
-            self.flaw(|| format!("the list does not end after page {number}, with {items} items"));
+            self.mark_partial(|| format!("the list does not end after page {number}, with {items} items"));
             return None;
         }
         Some(next)
@@ -256,30 +258,34 @@ impl<'a, T> Unfinished<'a, T> {
 
     fn check_total(&mut self, number: usize, total: Option<usize>) {
         match (self.total, total) {
-            (_, None) if self.rules.totals => self.flaw(|| format!("page {number} does not announce the total")),
+            (_, None) if self.rules.totals => {
+                self.mark_partial(|| format!("page {number} does not announce the total"))
+            }
             (Some(before), Some(now)) if before != now => {
-                self.flaw(|| format!("the announced total went from {before} to {now} while the list was read"));
+                self.mark_partial(|| {
+                    format!("the announced total went from {before} to {now} while the list was read")
+                });
             }
             _ => {}
         }
         self.total = total.or(self.total);
     }
 
-    fn finish(mut self) -> Reading<T> {
+    fn finish(mut self) -> ListResult<T> {
         if let Some(total) = self.total.filter(|total| *total != self.items.len()) {
             let listed = self.items.len();
-            self.flaw(|| format!("{total} were announced and {listed} listed"));
+            self.mark_partial(|| format!("{total} were announced and {listed} listed"));
         }
         let (pages, what) = (self.pages, self.rules.what);
         self.items.shrink_to_fit();
-        if let Some(flaw) = self.flaw {
-            let flaw = Error::other(format!("the cloud's list of {what} is partial: {flaw}"));
-            return Reading::Flawed { items: self.items, pages, flaw };
+        if let Some(reason) = self.reason {
+            let reason = Error::other(format!("the cloud's list of {what} is partial: {reason}"));
+            return ListResult::Partial { items: self.items, pages, reason };
         }
-        self.listing.page(self.items, false);
+        self.listing.add_page(self.items, false);
         match self.listing.finish() {
-            Ok(listing) => Reading::Complete { listing, pages },
-            Err(flaw) => Reading::Flawed { items: Vec::new(), pages, flaw },
+            Ok(listing) => ListResult::Complete { listing, pages },
+            Err(reason) => ListResult::Partial { items: Vec::new(), pages, reason },
         }
     }
 }
@@ -290,8 +296,8 @@ mod tests {
 
     type Script = &'static [(&'static [u32], Option<u32>, Option<usize>)];
 
-    async fn read(totals: bool, script: Script) -> Reading<u32> {
-        let rules = Rules { what: "machines", totals };
+    async fn read(totals: bool, script: Script) -> ListResult<u32> {
+        let rules = ListProperties { what: "machines", totals };
         let page = async |page: u32| {
             let (items, next, total) = script[page as usize - 1];
             Ok(Page { items: items.to_vec(), next, total })
@@ -308,10 +314,10 @@ mod tests {
         assert_eq!((inner.items(), inner.began()), (&[1, 10, 20][..], began));
         let partial = read(true, &[(&[1], None, Some(2))]).await.flat_map(twice);
         assert_eq!(partial.items(), [1, 10]);
-        assert!(flaw(partial).contains("2 were announced"));
+        assert!(partial_reason(partial).contains("2 were announced"));
     }
 
-    fn flaw(reading: Reading<u32>) -> String {
+    fn partial_reason(reading: ListResult<u32>) -> String {
         reading.complete().unwrap_err().to_string()
     }
 
@@ -319,14 +325,14 @@ mod tests {
     async fn list_read_to_its_end_is_complete() {
         let reading = read(true, &[(&[1, 2], Some(2), Some(3)), (&[3], None, Some(3))]).await;
         assert_eq!((reading.items(), reading.pages()), (&[1, 2, 3][..], 2));
-        assert!(reading.complete().unwrap().absence_of("4").is_ok());
+        assert!(reading.complete().unwrap().prove_absence("4").is_ok());
     }
 
     #[tokio::test]
     async fn partial_list_keeps_its_items_and_proves_no_absence() {
         let reading = read(true, &[(&[1, 2], None, Some(3))]).await;
         assert_eq!(reading.items(), [1, 2]);
-        assert_eq!(flaw(reading), "the cloud's list of machines is partial: 3 were announced and 2 listed");
+        assert_eq!(partial_reason(reading), "the cloud's list of machines is partial: 3 were announced and 2 listed");
     }
 
     #[tokio::test]
@@ -339,26 +345,26 @@ mod tests {
             ("2 were announced and 3 listed", true, &[(&[1, 2, 3], None, Some(2))]),
         ];
         for (expected, totals, script) in table {
-            let text = flaw(read(totals, script).await);
+            let text = partial_reason(read(totals, script).await);
             assert!(text.contains(expected), "{text} does not say {expected:?}");
         }
     }
 
     #[tokio::test]
     async fn a_list_that_goes_in_circles_ends() {
-        assert!(flaw(read(false, &[(&[1], Some(2), None), (&[2], Some(1), None)]).await).contains("names 1"));
-        let rules = Rules { what: "machines", totals: false };
+        assert!(partial_reason(read(false, &[(&[1], Some(2), None), (&[2], Some(1), None)]).await).contains("names 1"));
+        let rules = ListProperties { what: "machines", totals: false };
         let stuck = async |_: String| Ok(Page { items: vec![1], next: Some("same".to_owned()), total: None });
         let reading = read_pages(rules, String::new(), |id: &u32| *id, stuck).await.unwrap();
-        assert!(flaw(reading).contains("listed before"));
+        assert!(partial_reason(reading).contains("listed before"));
     }
 
     /// Reads a list without an end; returns the number of requests and the error.
     async fn read_endless(items: fn(u32) -> Vec<u32>, total: Option<usize>) -> (usize, String) {
-        let rules = Rules { what: "machines", totals: total.is_some() };
+        let rules = ListProperties { what: "machines", totals: total.is_some() };
         let page = async |page: u32| Ok(Page { items: items(page), next: Some(page + 1), total });
         let reading = read_pages(rules, 1, |id: &u32| *id, page).await.unwrap();
-        (reading.pages(), flaw(reading))
+        (reading.pages(), partial_reason(reading))
     }
 
     #[tokio::test]
@@ -383,7 +389,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_page_that_fails_fails_the_list() {
-        let rules = Rules { what: "machines", totals: false };
+        let rules = ListProperties { what: "machines", totals: false };
         let broken = async |page: u32| match page {
             1 => Ok(Page { items: vec![1], next: Some(2), total: None }),
             _ => Err(Error::other("answered 500")),

@@ -12,10 +12,10 @@ use crate::variables::OFFLINE;
 ///
 /// ```
 /// use cloud_provider::{ConfigFile, Setup};
-/// use provider_kit::settings::Settings;
+/// use provider_kit::settings::YamlSettings;
 ///
 /// let file = ConfigFile { path: "cloud.yaml".into(), text: "endpoint: http://x\nprojekt: demo\ntoken: 17\n".into() };
-/// let mut settings = Settings::yaml(&Setup::of(file))?;
+/// let mut settings = YamlSettings::yaml(&Setup::of(file))?;
 /// let endpoint = settings.required("endpoint");
 /// let project = settings.text("project");
 /// let token = settings.text("token");
@@ -23,15 +23,15 @@ use crate::variables::OFFLINE;
 ///     "cloud.yaml: token must be text (put it in quotes); unknown key \"projekt\", did you mean \"project\"?");
 /// # Ok::<(), cloud_provider::Error>(())
 /// ```
-pub struct Settings {
+pub struct YamlSettings {
     path: String,
     values: Map<String, Value>,
-    asked: Vec<&'static str>,
+    known_keys: Vec<&'static str>,
     mistakes: Vec<String>,
     setup: Setup,
 }
 
-impl Settings {
+impl YamlSettings {
     /// Reads the configuration; a missing file counts as an empty one.
     ///
     /// # Errors
@@ -45,12 +45,12 @@ impl Settings {
             Err(place) => return Err(Error::invalid(format!("{path}: no valid YAML{place}"))),
         };
         let (path, setup) = (path.to_owned(), setup.clone());
-        Ok(Self { path, values, asked: Vec::new(), mistakes: Vec::new(), setup })
+        Ok(Self { path, values, known_keys: Vec::new(), mistakes: Vec::new(), setup })
     }
 
     /// Returns a text; `None` if it is unset or empty.
     pub fn text(&mut self, key: &'static str) -> Option<String> {
-        self.asked.push(key);
+        self.known_keys.push(key);
         match self.values.get(key) {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(text.clone()).filter(|text| !text.is_empty()),
@@ -101,10 +101,10 @@ impl Settings {
     /// ```
     /// use cloud_provider::{ConfigFile, Setup};
     /// use provider_kit::paging::Paging;
-    /// use provider_kit::settings::Settings;
+    /// use provider_kit::settings::YamlSettings;
     ///
     /// let file = ConfigFile { path: "cloud.yaml".into(), text: "token: s3cret".into() };
-    /// let mut settings = Settings::yaml(&Setup::of(file))?;
+    /// let mut settings = YamlSettings::yaml(&Setup::of(file))?;
     /// let http = settings.transport("https://api.acme.example").paging(Paging::next_page("/next_page"));
     /// settings.finish()?;
     /// # rustls::crypto::ring::default_provider().install_default().ok();
@@ -138,12 +138,14 @@ impl Settings {
     /// # Errors
     /// *Invalid*, with all mistakes and all keys that no code reads.
     pub fn finish(mut self) -> Result<()> {
-        for key in self.values.keys().filter(|key| !self.asked.contains(&key.as_str())) {
-            let closest =
-                self.asked.iter().max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
+        for key in self.values.keys().filter(|key| !self.known_keys.contains(&key.as_str())) {
+            let closest = self
+                .known_keys
+                .iter()
+                .max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
             self.mistakes.push(match closest.filter(|known| strsim::jaro_winkler(known, key) > 0.7) {
                 Some(known) => format!("unknown key {key:?}, did you mean {known:?}?"),
-                None => format!("unknown key {key:?}; known are {}", self.asked.join(", ")),
+                None => format!("unknown key {key:?}; known are {}", self.known_keys.join(", ")),
             });
         }
         if self.mistakes.is_empty() {
@@ -200,7 +202,7 @@ mod tests {
 
     fn mistakes(text: &str) -> String {
         let file = ConfigFile { path: "f".into(), text: text.into() };
-        let mut settings = match Settings::yaml(&Setup::of(file)) {
+        let mut settings = match YamlSettings::yaml(&Setup::of(file)) {
             Ok(settings) => settings,
             Err(err) => return err.to_string(),
         };

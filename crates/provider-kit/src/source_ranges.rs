@@ -37,19 +37,19 @@ pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>> {
 ///
 /// ```
 /// use cloud_provider::Service;
-/// use provider_kit::source_ranges::stated_source_ranges;
+/// use provider_kit::source_ranges::configured_source_ranges;
 ///
 /// let mut service = Service::default();
-/// assert!(stated_source_ranges(&service)?.is_empty());
+/// assert!(configured_source_ranges(&service)?.is_empty());
 /// let annotation = ("service.beta.kubernetes.io/load-balancer-source-ranges".to_owned(), "10.0.0.1/24 ::/0,".to_owned());
 /// service.metadata.annotations = Some([annotation].into());
-/// assert_eq!(stated_source_ranges(&service)?.len(), 2);
+/// assert_eq!(configured_source_ranges(&service)?.len(), 2);
 /// # Ok::<(), cloud_provider::Error>(())
 /// ```
 ///
 /// # Errors
 /// *Invalid*, if an item is no network (HELP-51).
-pub fn stated_source_ranges(service: &Service) -> Result<BTreeSet<IpNet>> {
+pub fn configured_source_ranges(service: &Service) -> Result<BTreeSet<IpNet>> {
     stated(service, |text| text.split([',', ' ', '\t', '\n']).filter(|item| !item.is_empty()).collect())
 }
 

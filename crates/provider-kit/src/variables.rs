@@ -35,10 +35,10 @@ pub type Variable<T> = Declaration<T>;
 /// }
 ///
 /// let environment = Environment::of([("ACME_DEBUG", "yes"), ("ACME_PORT", "x")]);
-/// let mut asked = Variables::of(&environment);
-/// asked.get(&DEBUG);
-/// asked.get(&PORT);
-/// assert_eq!(asked.finish().unwrap_err().to_string(),
+/// let mut variables = Variables::of(&environment);
+/// variables.get(&DEBUG);
+/// variables.get(&PORT);
+/// assert_eq!(variables.finish().unwrap_err().to_string(),
 ///     "ACME_DEBUG: \"yes\" is not true or false; ACME_PORT: \"x\" is not a whole number from 1 to 65535");
 /// ```
 #[derive(Debug)]
@@ -209,9 +209,9 @@ mod tests {
 
     fn mistakes(variables: &[(&str, &str)], ask: impl Fn(&mut Variables<'_>)) -> String {
         let environment = Environment::of(variables.iter().copied());
-        let mut asked = Variables::of(&environment);
-        ask(&mut asked);
-        asked.finish().map_or_else(|err| err.to_string(), |()| "none".to_owned())
+        let mut variables = Variables::of(&environment);
+        ask(&mut variables);
+        variables.finish().map_or_else(|err| err.to_string(), |()| "none".to_owned())
     }
 
     #[test]
@@ -228,11 +228,11 @@ mod tests {
         ];
         for (variables, expected) in table {
             let environment = Environment::of(variables.clone());
-            let mut asked = Variables::of(&environment);
-            let secret = asked.secret(&TOKEN);
+            let mut variables = Variables::of(&environment);
+            let secret = variables.secret(&TOKEN);
             let shown = secret.as_ref().map(|it| (it.text.expose_secret(), it.file.is_some()));
             assert_eq!(shown, expected, "{variables:?}");
-            asked.finish().unwrap();
+            variables.finish().unwrap();
         }
     }
 
@@ -247,14 +247,14 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_names_the_variable() {
-        let ask = |asked: &mut Variables<'_>| assert!(asked.secret(&TOKEN).is_none());
+        let ask = |variables: &mut Variables<'_>| assert!(variables.secret(&TOKEN).is_none());
         let text = mistakes(&[("ACME_TOKEN_FILE", "/nowhere")], ask);
         assert!(text.starts_with("ACME_TOKEN_FILE: cannot read /nowhere: "), "{text}");
     }
 
     #[test]
     fn value_of_a_secret_appears_in_no_message() {
-        let ask = |asked: &mut Variables<'_>| assert_eq!(asked.get(&SECRET_NUMBER), None);
+        let ask = |variables: &mut Variables<'_>| assert_eq!(variables.get(&SECRET_NUMBER), None);
         assert_eq!(mistakes(&[("ACME_PIN", "s3cret")], ask), "ACME_PIN: its value is not a whole number from 0 to 9");
         let environment = Environment::of([("ACME_TOKEN", "s3cret")]);
         let secret = Variables::of(&environment).secret(&TOKEN);
@@ -269,10 +269,10 @@ mod tests {
             ("ACME_TOKEN_FILE", ""),
             ("ACME_SERVICE_HOST", "x"),
         ]);
-        let mut asked = Variables::of(&environment);
-        assert_eq!((asked.get(&DEBUG), asked.is_set(&DEBUG)), (Some(false), false));
-        asked.misspelt("ACME_", &[&TOKEN, &DEBUG]);
-        assert_eq!(asked.warnings(), ["ACME_DEBUGS is not known: did you mean ACME_DEBUG?"]);
-        asked.finish().unwrap();
+        let mut variables = Variables::of(&environment);
+        assert_eq!((variables.get(&DEBUG), variables.is_set(&DEBUG)), (Some(false), false));
+        variables.misspelt("ACME_", &[&TOKEN, &DEBUG]);
+        assert_eq!(variables.warnings(), ["ACME_DEBUGS is not known: did you mean ACME_DEBUG?"]);
+        variables.finish().unwrap();
     }
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use provider_kit::transport::{Call, Patience, Tls, Transport};
+use provider_kit::transport::{Call, RetryPolicy, Tls, Transport};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
@@ -83,8 +83,8 @@ async fn only_configured_roots_are_trusted_and_our_certificate_is_sent() {
     let (identity, stranger) = (ours.issue("ccm"), other.issue("ccm"));
     let base = format!("https://localhost:{}", ours.server().await.port());
     let answers = async |tls: Tls| {
-        let patience = Patience { tries: 1, ..Patience::default() };
-        let client = Transport::builder(base.clone()).tls(tls).patience(patience).build().unwrap();
+        let retry_policy = RetryPolicy { max_attempts: 1, ..RetryPolicy::default() };
+        let client = Transport::builder(base.clone()).tls(tls).retry_policy(retry_policy).build().unwrap();
         client.send(Call::get("/", &[])).await.map(|_| ()).map_err(|error| error.to_string())
     };
     let (roots, identity) = (ours.roots(), Some(identity));

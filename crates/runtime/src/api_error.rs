@@ -42,18 +42,18 @@ impl ApiErrorText<'_> {
             kube::Error::Api(status) => f.write_str(&status.message),
             other => {
                 // The error of a client layer has no details of its own.
-                let (mut said, mut cause) = match other {
+                let (mut message, mut cause) = match other {
                     kube::Error::Service(inner) => (inner.to_string(), inner.source()),
                     other => (other.to_string(), other.source()),
                 };
-                f.write_str(&said)?;
+                f.write_str(&message)?;
                 // Many errors repeat their cause in their own text; print each text once.
                 while let Some(next) = cause {
                     let text = next.to_string();
                     let text = text.trim_start_matches("ServiceError: ").to_owned();
-                    if !said.contains(&text) {
+                    if !message.contains(&text) {
                         write!(f, ": {text}")?;
-                        said = text;
+                        message = text;
                     }
                     cause = next.source();
                 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_shown_once() {
         let io = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused");
         let error = kube::Error::Service(Box::new(io));
         assert_eq!(api_error(&error).to_string(), "connection refused");

@@ -5,8 +5,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::place::Place;
 use crate::queue::{Failure, Queue};
+use crate::worker_permit::WorkerPermit;
 
 /// A key that only this worker processes. It is returned to the queue when the claim ends: as a success, as a failure,
 /// or, if it is dropped (a panic, a cancelled task), as a failure too.
@@ -15,24 +15,24 @@ use crate::queue::{Failure, Queue};
 pub struct Claim<K: Eq + Hash + Clone> {
     queue: Queue<K>,
     key: K,
-    end: End,
-    place: Arc<Place>,
+    end: ClaimEnd,
+    permit: Arc<WorkerPermit>,
 }
 
-enum End {
+enum ClaimEnd {
     Success,
     Failure,
     Later(Duration),
-    Aside,
+    NoAction,
 }
 
 impl<K: Eq + Hash + Clone> Claim<K> {
     pub(crate) fn new(queue: Queue<K>, key: K) -> Self {
-        Self::at(Arc::default(), queue, key)
+        Self::with_permit(Arc::default(), queue, key)
     }
 
-    pub(crate) fn at(place: Arc<Place>, queue: Queue<K>, key: K) -> Self {
-        Self { queue, key, end: End::Failure, place }
+    pub(crate) fn with_permit(permit: Arc<WorkerPermit>, queue: Queue<K>, key: K) -> Self {
+        Self { queue, key, end: ClaimEnd::Failure, permit }
     }
 
     /// Returns the claimed key.
@@ -40,15 +40,15 @@ impl<K: Eq + Hash + Clone> Claim<K> {
         &self.key
     }
 
-    /// Returns the worker permit under which the key is processed. A worker that only waits may [release](Place::leave)
-    /// it meanwhile.
-    pub fn place(&self) -> Arc<Place> {
-        Arc::clone(&self.place)
+    /// Returns the worker permit under which the key is processed. A worker that only waits may
+    /// [release](WorkerPermit::release) it meanwhile.
+    pub fn permit(&self) -> Arc<WorkerPermit> {
+        Arc::clone(&self.permit)
     }
 
     /// Reports success; the key's failures are reset.
     pub fn succeed(mut self) {
-        self.end = End::Success;
+        self.end = ClaimEnd::Success;
     }
 
     /// Reports a failure; the key is retried after its back-off.
@@ -58,37 +58,37 @@ impl<K: Eq + Hash + Clone> Claim<K> {
     /// this key was returned a moment ago.
     pub fn fail_by(mut self, cause: &str) -> Option<Failure> {
         let retry_in = self.queue.add_rate_limited(self.key.clone());
-        self.end = End::Aside;
+        self.end = ClaimEnd::NoAction;
         self.queue.report(&self.key, cause, retry_in)
     }
 
     /// Retries after a delay like [`retry_after`](Self::retry_after), and returns the failure to log like
     /// [`fail_by`](Self::fail_by).
     pub fn retry_after_by(mut self, delay: Duration, cause: &str) -> Option<Failure> {
-        self.end = End::Later(delay);
+        self.end = ClaimEnd::Later(delay);
         self.queue.report(&self.key, cause, delay)
     }
 
     /// Retries the key after exactly this delay, which another system requested. Its failures are neither counted nor
     /// reset.
     pub fn retry_after(mut self, delay: Duration) {
-        self.end = End::Later(delay);
+        self.end = ClaimEnd::Later(delay);
     }
 
     /// Ends the claim without work, because another worker processes the same object; the caller ensures that the key
     /// is added again. Its failures are neither counted nor reset.
-    pub fn set_aside(mut self) {
-        self.end = End::Aside;
+    pub fn release_unprocessed(mut self) {
+        self.end = ClaimEnd::NoAction;
     }
 }
 
 impl<K: Eq + Hash + Clone> Drop for Claim<K> {
     fn drop(&mut self) {
         match self.end {
-            End::Success => self.queue.forget(&self.key),
-            End::Failure => _ = self.queue.add_rate_limited(self.key.clone()),
-            End::Later(delay) => self.queue.add_after(self.key.clone(), delay),
-            End::Aside => {}
+            ClaimEnd::Success => self.queue.forget(&self.key),
+            ClaimEnd::Failure => _ = self.queue.add_rate_limited(self.key.clone()),
+            ClaimEnd::Later(delay) => self.queue.add_after(self.key.clone(), delay),
+            ClaimEnd::NoAction => {}
         }
         self.queue.done(&self.key);
     }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_claim_can_come_back_at_a_given_time() {
+    async fn claim_can_be_retried_at_a_given_time() {
         let queue = Queue::new("q", RateLimiter::standard(), Arc::new(NoMetrics));
         queue.add("a");
         let start = tokio::time::Instant::now();
@@ -146,11 +146,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_claim_that_is_set_aside_changes_nothing() {
+    async fn claim_that_is_released_unprocessed_changes_nothing() {
         let queue = Queue::new("q", RateLimiter::standard(), Arc::new(NoMetrics));
         queue.add("a");
         drop(Claim::new(queue.clone(), queue.next().await.unwrap()));
-        Claim::new(queue.clone(), queue.next().await.unwrap()).set_aside();
+        Claim::new(queue.clone(), queue.next().await.unwrap()).release_unprocessed();
         tokio::time::sleep(Duration::from_secs(3600)).await;
         assert_eq!((queue.retries(&"a"), queue.len()), (1, 0));
     }

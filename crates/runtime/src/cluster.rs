@@ -16,7 +16,7 @@ use crate::api_error::{api_error, is_forbidden};
 /// The namespace whose UID identifies a cluster (D-11).
 pub const IDENTIFYING_NAMESPACE: &str = "kube-system";
 /// Timeout of reading the identifying namespace.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLUSTER_READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The identity of the cluster that a process works for: the UID of namespace `kube-system`. Clones share it.
 ///
@@ -100,7 +100,7 @@ impl ClusterIdentity {
                 "the UID of namespace {IDENTIFYING_NAMESPACE} cannot be read from {origin}: {problem}"
             ))
         };
-        match timeout(PATIENCE, namespaces.get(IDENTIFYING_NAMESPACE)).await {
+        match timeout(CLUSTER_READ_TIMEOUT, namespaces.get(IDENTIFYING_NAMESPACE)).await {
             Ok(Ok(namespace)) => match namespace.metadata.uid {
                 Some(found) if found == expected => Finding::Same,
                 Some(found) => Finding::Other(self.refuse(OtherCluster { expected, found, origin: origin.to_owned() })),
@@ -117,7 +117,7 @@ impl ClusterIdentity {
                 Finding::Unknown
             }
             Ok(Err(error)) => unanswered(api_error(&error).to_string()),
-            Err(_) => unanswered(format!("no answer within {} s", PATIENCE.as_secs())),
+            Err(_) => unanswered(format!("no answer within {} s", CLUSTER_READ_TIMEOUT.as_secs())),
         }
     }
 

@@ -26,7 +26,7 @@
 //! use std::time::Duration;
 //! use runtime::client::{ClientOptions, NoRequestMetrics, connect};
 //! use runtime::clock::SystemClock;
-//! use runtime::election::{ElectionConfig, Elector, NoElectionMetrics, Outcome};
+//! use runtime::election::{ElectionConfig, Elector, NoElectionMetrics, ElectionOutcome};
 //! use tokio_util::sync::CancellationToken;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -47,7 +47,7 @@
 //! leadership.acquired().await;
 //! // … work; when it has ended:
 //! stop.cancel();
-//! assert_eq!(election.await?, Outcome::Released);
+//! assert_eq!(election.await?, ElectionOutcome::Released);
 //! # Ok(()) }
 //! ```
 
@@ -63,7 +63,7 @@ mod watch;
 
 pub use config::{ElectionConfig, identity, validate};
 pub use elector::Elector;
-pub use leadership::{Leadership, Outcome, fence_of_both, fence_until_either_is_lost};
+pub use leadership::{ElectionOutcome, Leadership, fence_of_both, fence_until_either_is_lost};
 pub use lease::{Lease, Record};
 pub use metrics::{ElectionMetrics, NoElectionMetrics};
 pub use step::{Action, Election, Failure, Input};

@@ -10,7 +10,7 @@ mod sink;
 #[cfg(test)]
 mod tests;
 
-pub use correlator::{Correlator, Outcome};
+pub use correlator::{CorrelationOutcome, Correlator};
 pub use record::{EventType, ObjectRef, RecordedEvent};
 pub use sender::{EventRecorder, EventSender, recorder, recorder_into};
 pub use sink::{ApiSink, EventSink, SinkError};

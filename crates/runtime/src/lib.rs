@@ -12,7 +12,7 @@
 //! | [`workers`] | tasks that process a queue, key by key or in batches, and survive panics |
 //! | [`pulse`] | liveness: reports work that was begun and does not end |
 //! | [`claim`] | a key in progress, returned to the queue when the work ends |
-//! | [`place`] | worker permits, released by a worker while it only waits |
+//! | [`worker_permit`] | worker permits, released by a worker while it only waits |
 //! | [`limiter`] | rate limiters: delay before a failed key is retried |
 //! | [`retry`] | retries of writes after a conflict |
 //! | [`loops`] | periodic passes, and bounded concurrency over many items |
@@ -68,10 +68,10 @@ pub mod events;
 pub mod limiter;
 pub mod loops;
 pub mod node;
-pub mod place;
 pub mod pulse;
 pub mod queue;
 pub mod retry;
+pub mod worker_permit;
 pub mod workers;
 pub mod writes;
 

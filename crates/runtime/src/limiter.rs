@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_taken() {
+    fn token_that_is_not_available_is_not_taken() {
         let start = Instant::now();
         let mut bucket = TokenBucket::new(ms(100), 2, None);
         assert!(bucket.try_take(start) && bucket.try_take(start));

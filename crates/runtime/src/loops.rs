@@ -27,7 +27,7 @@ where
     Fut: Future<Output = ()>,
 {
     while !shutdown.is_cancelled() {
-        survive(&mut f).await;
+        run_catching_panics(&mut f).await;
         pause_until(Instant::now().checked_add(period), &shutdown).await;
     }
 }
@@ -42,12 +42,12 @@ where
 {
     while !shutdown.is_cancelled() {
         let next = Instant::now().checked_add(period);
-        survive(&mut f).await;
+        run_catching_panics(&mut f).await;
         pause_until(next, &shutdown).await;
     }
 }
 
-async fn survive<F, Fut>(f: &mut F)
+async fn run_catching_panics<F, Fut>(f: &mut F)
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = ()>,
@@ -62,7 +62,7 @@ where
 ///
 /// # Errors
 /// The text of the panic.
-pub async fn caught<T>(component: &str, run: impl Future<Output = T>) -> Result<T, Panicked> {
+pub async fn catch_panic<T>(component: &str, run: impl Future<Output = T>) -> Result<T, Panicked> {
     AssertUnwindSafe(run).catch_unwind().await.map_err(|panic| {
         let panic = panic_text(&*panic);
         tracing::error!(component, panic, "a panic was caught");
@@ -77,8 +77,8 @@ pub struct Panicked {
     component: String,
 }
 
-/// Runs `f`, a loop that ends by itself only when it has nothing more to do, and runs it again each time that it panics: after
-/// one second, and twice as long after each further panic, up to a minute.
+/// Runs `f`, a loop that ends by itself only when it has nothing more to do, and runs it again each time that it
+/// panics: after one second, and twice as long after each further panic, up to a minute.
 pub async fn restarting<F, Fut>(component: &str, shutdown: &CancellationToken, mut f: F)
 where
     F: FnMut() -> Fut,
@@ -87,7 +87,7 @@ where
     let mut pause = FIRST_PAUSE;
     loop {
         let begin = Instant::now();
-        if caught(component, async { f().await }).await.is_ok() {
+        if catch_panic(component, async { f().await }).await.is_ok() {
             return;
         }
         if begin.elapsed() > LONGEST_PAUSE {

@@ -25,11 +25,11 @@ use tokio::time::Instant;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Pulse {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PulseState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PulseState {
     begun: u64,
     /// Work in progress, in the order in which it began.
     busy: BTreeMap<u64, (&'static str, Instant)>,
@@ -82,7 +82,7 @@ impl Pulse {
         self.lock().gave_up
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PulseState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

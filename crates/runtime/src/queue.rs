@@ -23,7 +23,7 @@ use crate::limiter::RateLimiter;
 pub use failures::Failure;
 use failures::Reports;
 pub use metrics::{NoMetrics, QueueMetrics};
-use state::{Added, State};
+use state::{Added, QueueState};
 
 /// A work queue. Clones are handles to the same queue.
 ///
@@ -63,7 +63,7 @@ struct Shared<K> {
 }
 
 struct Inner<K> {
-    state: State<K>,
+    state: QueueState<K>,
     limiter: RateLimiter<K>,
     reports: Reports<K>,
 }
@@ -86,7 +86,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     pub fn new(name: impl Into<String>, limiter: RateLimiter<K>, metrics: Arc<dyn QueueMetrics>) -> Self {
         let name = name.into();
         metrics.created(&name);
-        let inner = Mutex::new(Inner { state: State::new(), limiter, reports: Reports::default() });
+        let inner = Mutex::new(Inner { state: QueueState::new(), limiter, reports: Reports::default() });
         Self { shared: Arc::new(Shared { name, metrics, inner, changed: Notify::new(), finished: Notify::new() }) }
     }
 
@@ -115,7 +115,8 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         }
     }
 
-    /// Adds a key after the delay that the rate limiter demands, and counts it as a failure of the key. Returns the delay.
+    /// Adds a key after the delay that the rate limiter demands, and counts it as a failure of the key. Returns the
+    /// delay.
     pub fn add_rate_limited(&self, key: K) -> Duration {
         let now = Instant::now();
         let mut inner = self.lock();
@@ -127,7 +128,8 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         delay
     }
 
-    /// Returns the failure of a key that is worked on again after `retry_in`, unless the same cause was reported a moment ago.
+    /// Returns the failure of a key that is worked on again after `retry_in`, unless the same cause was reported a
+    /// moment ago.
     pub(crate) fn report(&self, key: &K, cause: &str, retry_in: Duration) -> Option<Failure> {
         let mut inner = self.lock();
         let attempt = inner.limiter.failures(key).max(1);

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::claim::Claim;
-use crate::place::Place;
 use crate::queue::Queue;
+use crate::worker_permit::WorkerPermit;
 
 /// Pause of a worker after a panic (RT-6).
 const REST_AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -24,15 +24,15 @@ const REPORT_PERIOD: Duration = Duration::from_millis(500);
 
 /// Maximum number of keys of one queue that may be in progress without a worker permit, because their work waits for
 /// another system.
-const WAITING: usize = 200;
+const MAX_WAITING: usize = 200;
 
 /// Processes the keys of `queue`, at most `workers` at a time, until `shutdown` or until the queue is shut down and
 /// empty. Returns when the last key has been processed.
 ///
 /// `f` ends the claim with success or failure. While `f` waits for another system, it may release its [worker
-/// permit](Claim::place) to another key. If `f` panics, the panic is logged, the key is retried after its back-off, and
-/// the permit is free after a second. After `shutdown`, keys in progress are finished, no further key is taken, and the
-/// queue is shut down.
+/// permit](Claim::permit) to another key. If `f` panics, the panic is logged, the key is retried after its back-off,
+/// and the permit is free after a second. After `shutdown`, keys in progress are finished, no further key is taken, and
+/// the queue is shut down.
 pub async fn run_workers<K, F, Fut>(queue: &Queue<K>, workers: usize, shutdown: CancellationToken, f: F)
 where
     K: Eq + Hash + Clone + Debug + Send + Sync + 'static,
@@ -40,12 +40,12 @@ where
     Fut: Future<Output = ()> + Send + 'static,
 {
     let (tracker, f) = (TaskTracker::new(), Arc::new(f));
-    tracker.spawn(hand_out(queue.clone(), workers, shutdown.clone(), tracker.clone(), f));
+    tracker.spawn(dispatch(queue.clone(), workers, shutdown.clone(), tracker.clone(), f));
     until_ended(queue, &tracker, &shutdown).await;
 }
 
 /// Takes keys from the queue, and spawns a task with a worker permit for each.
-async fn hand_out<K, F, Fut>(
+async fn dispatch<K, F, Fut>(
     queue: Queue<K>,
     workers: usize,
     shutdown: CancellationToken,
@@ -56,7 +56,7 @@ async fn hand_out<K, F, Fut>(
     F: Fn(Claim<K>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    let (places, all) = (Arc::new(Semaphore::new(workers)), Arc::new(Semaphore::new(workers + WAITING)));
+    let (permits, all) = (Arc::new(Semaphore::new(workers)), Arc::new(Semaphore::new(workers + MAX_WAITING)));
     let next = async || {
         let room = Arc::clone(&all).acquire_owned().await.ok()?;
         // A permit is acquired only when a key is ready, because reacquisitions need permits. A key is taken only with
@@ -64,8 +64,8 @@ async fn hand_out<K, F, Fut>(
         if !queue.is_ready().await {
             return None;
         }
-        let place = Arc::new(Place::take(&places).await);
-        Some((queue.next().await?, place, room))
+        let permit = Arc::new(WorkerPermit::acquire(&permits).await);
+        Some((queue.next().await?, permit, room))
     };
     loop {
         let next = tokio::select! {
@@ -73,12 +73,12 @@ async fn hand_out<K, F, Fut>(
             () = shutdown.cancelled() => return,
             next = next() => next,
         };
-        let Some((key, place, room)) = next else { return };
-        let claim = Claim::at(Arc::clone(&place), queue.clone(), key.clone());
+        let Some((key, permit, room)) = next else { return };
+        let claim = Claim::with_permit(Arc::clone(&permit), queue.clone(), key.clone());
         let (queue, shutdown, f) = (queue.clone(), shutdown.clone(), Arc::clone(&f));
         tracker.spawn(async move {
             attempt(&queue, &[key], &shutdown, async { f(claim).await }).await;
-            drop((place, room));
+            drop((permit, room));
         });
     }
 }

@@ -23,7 +23,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Requests by verb, route and status.
 #[derive(Default)]
@@ -53,7 +53,7 @@ async fn client() -> (Client, Arc<Counts>) {
 async fn until(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        assert!(start.elapsed() < TIMEOUT, "{what}: not within {TIMEOUT:?}");
         sleep(Duration::from_millis(10)).await;
     }
 }
@@ -88,7 +88,7 @@ async fn a_cache_follows_the_nodes_of_a_real_server() {
         let config = WatchConfig { streaming, page_size: 2, ..WatchConfig::default() };
         let objects: Api<NodeObject> = Api::all(client.clone());
         tokio::spawn(watch(objects.clone(), config, cache.clone(), shutdown.clone()));
-        timeout(PATIENCE, cache.wait_synced()).await.unwrap();
+        timeout(TIMEOUT, cache.wait_synced()).await.unwrap();
         assert!(cache.get(&name).is_some_and(|n| !n.uid.is_empty() && n.created.is_some()));
 
         let patch = json!({"metadata": {"labels": {"rt": "1"}}, "spec": {"providerID": format!("rt://{name}")}});

@@ -4,13 +4,12 @@
 //! otherwise; then the caller needs a permission for the path. Tokens are verified by TokenReview and permissions by
 //! SubjectAccessReview; the answers are cached.
 
-mod answers;
 mod authentication;
-mod authorities;
 mod authorization;
-mod bundle;
+mod ca_bundle;
+mod ca_reloader;
 mod certificate;
-mod follow;
+mod client_cas;
 mod front_proxy;
 mod guard;
 mod hint;
@@ -19,6 +18,7 @@ mod lru;
 mod metrics;
 mod paths;
 mod review;
+mod review_cache;
 mod reviewers;
 #[cfg(test)]
 mod tests;
@@ -33,7 +33,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use tokio_util::sync::CancellationToken;
 
-pub use authorities::Authorities;
+pub use client_cas::ClientCas;
 pub use metrics::{
     AccessMetrics, AuthenticationResult, AuthorizationResult, Fetch, NoAccessMetrics, TokenCache, compressed_username,
 };
@@ -45,7 +45,7 @@ use crate::log_limit::LogLimit;
 use crate::options::{AuthenticationOptions, AuthorizationOptions};
 use authentication::Authentication;
 use authorization::Authorization;
-use follow::Follow;
+use ca_reloader::CaReloader;
 use lookup::LookupError;
 
 /// Returns the limit for log lines about callers: any client that reaches the port can cause them.
@@ -67,9 +67,9 @@ fn log_limit() -> LogLimit {
 /// let access = Access::new(authentication, authorization, reviewers, Arc::new(NoAccessMetrics))?;
 /// let shutdown = CancellationToken::new();
 /// access.look_up(&shutdown).await?; // APP-8
-/// tokio::spawn(access.clone().follow(shutdown.clone()));
+/// tokio::spawn(access.clone().reload_cas(shutdown.clone()));
 /// let router = access.guard(router);
-/// listener.with_client_authorities(access.authorities()).serve(router, shutdown).await;
+/// listener.with_client_cas(access.client_cas()).serve(router, shutdown).await;
 /// # Ok(())
 /// # }
 /// ```
@@ -79,7 +79,7 @@ pub struct Access(Arc<Inner>);
 struct Inner {
     authentication: Authentication,
     authorization: Authorization,
-    follow: Follow,
+    ca_reloader: CaReloader,
 }
 
 /// Error of setting up authentication and authorization.
@@ -113,14 +113,14 @@ impl Access {
         reviewers: Reviewers,
         metrics: Arc<dyn AccessMetrics>,
     ) -> Result<Self, AccessError> {
-        let authorities = Authorities::default();
+        let client_cas = ClientCas::default();
         let ttl = authentication.token_cache_ttl;
-        let follow = Follow::new(authentication, reviewers.authentication.clone(), authorities.clone())?;
+        let ca_reloader = CaReloader::new(authentication, reviewers.authentication.clone(), client_cas.clone())?;
         let tokens = reviewers.authentication.map(|client| token::Tokens::new(client, ttl, Arc::clone(&metrics)));
-        let authentication = Authentication::new(authorities, tokens, Arc::clone(&metrics));
+        let authentication = Authentication::new(client_cas, tokens, Arc::clone(&metrics));
         let authorization =
             Authorization::new(authorization, reviewers.authorization, metrics).map_err(AccessError::Paths)?;
-        Ok(Self(Arc::new(Inner { authentication, authorization, follow })))
+        Ok(Self(Arc::new(Inner { authentication, authorization, ca_reloader })))
     }
 
     /// Reads ConfigMap `kube-system/extension-apiserver-authentication` as the options require (APP-8, APP-122, D-15).
@@ -129,19 +129,19 @@ impl Access {
     /// Reading the ConfigMap is forbidden, or the API server was not reached within 2 minutes, and neither is
     /// tolerated.
     pub async fn look_up(&self, shutdown: &CancellationToken) -> Result<(), LookupError> {
-        self.0.follow.look_up(shutdown).await
+        self.0.ca_reloader.look_up(shutdown).await
     }
 
     /// Watches the ConfigMap, and reloads the CA files every 10 seconds (APP-114), until `shutdown`.
-    pub async fn follow(self, shutdown: CancellationToken) {
-        self.0.follow.run(shutdown).await;
+    pub async fn reload_cas(self, shutdown: CancellationToken) {
+        self.0.ca_reloader.run(shutdown).await;
     }
 
     /// Returns the current CAs for client certificates, for
-    /// [`Listener::with_client_authorities`](crate::server::Listener).
+    /// [`Listener::with_client_cas`](crate::server::Listener).
     #[must_use]
-    pub fn authorities(&self) -> Authorities {
-        self.0.follow.authorities()
+    pub fn client_cas(&self) -> ClientCas {
+        self.0.ca_reloader.client_cas()
     }
 
     /// Returns `router` behind authentication and authorization, which cover its fallback too. Unauthenticated requests

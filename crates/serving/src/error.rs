@@ -64,7 +64,7 @@ mod tests {
     use std::error::Error as _;
 
     #[test]
-    fn what_the_operating_system_says_is_told_once() {
+    fn error_of_the_operating_system_is_shown_once() {
         let listen = ServingError::Listen {
             address: ([127, 0, 0, 1], 10258).into(),
             flag: "--secure-port",

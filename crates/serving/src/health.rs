@@ -31,9 +31,9 @@ impl<F: Fn() -> Result<(), String> + Send + Sync> Check for F {
 
 /// Check that never fails, for components without a health of their own (APP-105).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct AlwaysWell;
+pub struct AlwaysHealthy;
 
-impl Check for AlwaysWell {
+impl Check for AlwaysHealthy {
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
@@ -70,7 +70,7 @@ pub struct Sli {
     /// Kind of the probe.
     pub probe: Probe,
     /// The last result: `kubernetes_healthcheck`.
-    pub well: bool,
+    pub is_healthy: bool,
     /// `kubernetes_healthchecks_total{status="success"}`.
     pub successes: u64,
     /// `kubernetes_healthchecks_total{status="error"}`.
@@ -92,20 +92,20 @@ struct Inner {
 }
 
 /// Shortest interval between two log lines about a failing check, however often callers probe it.
-const COMPLAINT: Duration = Duration::from_secs(5);
+const LOG_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The checks of a process; clones share them.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use serving::health::{AlwaysWell, Health, Probe};
+/// use serving::health::{AlwaysHealthy, Health, Probe};
 ///
 /// let health = Health::new();
 /// assert_eq!(health.report(Probe::Healthz, &[]).results[0].name, "ping", "as long as there is nothing else");
-/// health.add("leaderElection", Arc::new(AlwaysWell));
+/// health.add("leaderElection", Arc::new(AlwaysHealthy));
 /// health.add_readiness("provider", Arc::new(|| Err("not initialised yet".to_owned())));
-/// assert!(health.report(Probe::Healthz, &[]).is_well());
-/// assert!(!health.report(Probe::Readyz, &[]).is_well());
+/// assert!(health.report(Probe::Healthz, &[]).is_healthy());
+/// assert!(!health.report(Probe::Readyz, &[]).is_healthy());
 /// ```
 #[derive(Clone, Default)]
 pub struct Health(Arc<Mutex<Inner>>);
@@ -136,8 +136,8 @@ impl Health {
             .into_iter()
             .map(|named| {
                 let outcome = match excluded.contains(&named.name) {
-                    true => Outcome::Excluded,
-                    false => self.ask(probe, &named),
+                    true => CheckOutcome::Excluded,
+                    false => self.run_check(probe, &named),
                 };
                 CheckResult { name: named.name, outcome }
             })
@@ -151,7 +151,7 @@ impl Health {
     #[must_use]
     pub fn report_one(&self, probe: Probe, name: &str) -> Option<CheckResult> {
         let named = self.named(probe).into_iter().find(|named| named.name == name)?;
-        let outcome = self.ask(probe, &named);
+        let outcome = self.run_check(probe, &named);
         Some(CheckResult { name: named.name, outcome })
     }
 
@@ -196,39 +196,39 @@ impl Health {
         let readiness: &[Named] = if probe == Probe::Readyz { &inner.readiness } else { &[] };
         let mut named = inner.checks.clone();
         if named.is_empty() {
-            named.push(Named { name: "ping".to_owned(), check: Arc::new(AlwaysWell) });
+            named.push(Named { name: "ping".to_owned(), check: Arc::new(AlwaysHealthy) });
         }
         named.extend_from_slice(readiness);
         named
     }
 
-    fn ask(&self, probe: Probe, named: &Named) -> Outcome {
+    fn run_check(&self, probe: Probe, named: &Named) -> CheckOutcome {
         let outcome = match named.check.check() {
-            Ok(()) => Outcome::Well,
+            Ok(()) => CheckOutcome::Healthy,
             Err(reason) => {
-                if self.may_complain(probe, &named.name) {
+                if self.may_log(probe, &named.name) {
                     tracing::warn!(check = named.name, probe = probe.as_str(), reason, "a health check failed");
                 }
-                Outcome::Failed(reason)
+                CheckOutcome::Failed(reason)
             }
         };
         let mut inner = self.inner();
         let sli = inner.slis.entry((named.name.clone(), probe)).or_insert_with(|| Sli {
             name: named.name.clone(),
             probe,
-            well: true,
+            is_healthy: true,
             successes: 0,
             errors: 0,
         });
-        sli.well = matches!(outcome, Outcome::Well);
-        *(if sli.well { &mut sli.successes } else { &mut sli.errors }) += 1;
+        sli.is_healthy = matches!(outcome, CheckOutcome::Healthy);
+        *(if sli.is_healthy { &mut sli.successes } else { &mut sli.errors }) += 1;
         outcome
     }
 
-    fn may_complain(&self, probe: Probe, name: &str) -> bool {
+    fn may_log(&self, probe: Probe, name: &str) -> bool {
         let (mut inner, now) = (self.inner(), Instant::now());
         let key = (name.to_owned(), probe);
-        let is_due = inner.complaints.get(&key).is_none_or(|last| now.duration_since(*last) >= COMPLAINT);
+        let is_due = inner.complaints.get(&key).is_none_or(|last| now.duration_since(*last) >= LOG_INTERVAL);
         if is_due {
             inner.complaints.insert(key, now);
         }
@@ -253,14 +253,14 @@ pub struct CheckResult {
     /// Name of the check.
     pub name: String,
     /// Outcome of the check.
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
 }
 
 /// Outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// The component is healthy.
-    Well,
+    Healthy,
     /// The check was skipped, because the caller excluded it.
     Excluded,
     /// The check failed for this reason, which callers do not see.
@@ -281,7 +281,7 @@ pub struct Report {
 impl Report {
     /// Returns `true` if no check failed.
     #[must_use]
-    pub fn is_well(&self) -> bool {
-        !self.results.iter().any(|result| matches!(result.outcome, Outcome::Failed(_)))
+    pub fn is_healthy(&self) -> bool {
+        !self.results.iter().any(|result| matches!(result.outcome, CheckOutcome::Failed(_)))
     }
 }

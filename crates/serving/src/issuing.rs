@@ -82,4 +82,4 @@ impl Issued {
 }
 
 /// A limit for what needs real sockets.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);

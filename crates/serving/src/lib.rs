@@ -29,15 +29,13 @@
 //! let routes = access.guard(Health::new().routes().fallback(serving::not_found));
 //! let shutdown = CancellationToken::new();
 //! # shutdown.cancel();
-//! listener.with_client_authorities(access.authorities()).serve(routes, shutdown).await;
+//! listener.with_client_cas(access.client_cas()).serve(routes, shutdown).await;
 //! # Ok(())
 //! # }
 //! ```
 
 pub mod access;
 mod answer;
-#[cfg(test)]
-mod asking;
 pub mod debug;
 mod error;
 pub mod health;
@@ -48,6 +46,8 @@ pub mod options;
 mod percent;
 mod quote;
 pub mod server;
+#[cfg(test)]
+mod test_requests;
 pub mod tls;
 pub mod webhook;
 

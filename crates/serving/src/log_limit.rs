@@ -10,11 +10,11 @@ use tokio::time::Instant;
 pub(crate) struct LogLimit {
     lines: u32,
     period: Duration,
-    state: Mutex<State>,
+    state: Mutex<LogLimitState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogLimitState {
     begun: Option<Instant>,
     lines: u32,
     suppressed: u64,

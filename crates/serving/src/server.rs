@@ -23,7 +23,7 @@ pub use budget::Budget;
 pub use connection::Peer;
 pub use limits::{Limit, Limits, NoServerMetrics, ServerMetrics};
 
-use crate::access::Authorities;
+use crate::access::ClientCas;
 use crate::error::ServingError;
 use crate::options::ServingOptions;
 use crate::tls::{Certificates, Tls};
@@ -110,9 +110,9 @@ impl Listener {
     /// Requests a certificate from callers and sends them these authorities (APP-113). The certificate is verified for
     /// each request ([`Access`](crate::access::Access)), not here.
     #[must_use]
-    pub fn with_client_authorities(mut self, authorities: Authorities) -> Self {
+    pub fn with_client_cas(mut self, client_cas: ClientCas) -> Self {
         if let Some(tls) = &mut self.tls {
-            tls.ask_clients(authorities);
+            tls.ask_clients(client_cas);
         }
         self
     }

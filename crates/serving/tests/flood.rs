@@ -31,9 +31,9 @@ use tokio_util::sync::CancellationToken;
 /// Says in the child which server it is.
 const ROLE: &str = "SERVING_TEST_ROLE";
 /// Longest that anything may take.
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest that callers are waited for who get no answer, as they should not.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum memory of the process, in KiB.
 const BOUND: u64 = 64 << 10;
 
@@ -111,7 +111,7 @@ impl Server {
             stream.read_to_string(&mut answer).await.ok()?;
             answer.lines().next().map(str::to_owned)
         };
-        timeout(SOON, asked).await.ok().flatten().unwrap_or_default()
+        timeout(TIMEOUT, asked).await.ok().flatten().unwrap_or_default()
     }
 }
 
@@ -229,7 +229,7 @@ async fn send_http2(address: SocketAddr, from: u8, bytes: Arc<Vec<u8>>) -> Optio
         };
         _ = tokio::join!(writing, reading);
     };
-    _ = timeout(PATIENCE, sent).await;
+    _ = timeout(WRITE_TIMEOUT, sent).await;
     Some(stream)
 }
 
@@ -264,7 +264,7 @@ async fn http1_clients_that_read_nothing_do_not_fill_the_memory() {
         let requests = Arc::clone(&requests);
         attack.spawn(async move {
             let mut stream = connect(address, 2 + n / 40, b"http/1.1").await?;
-            _ = timeout(PATIENCE, stream.write_all(requests.as_bytes())).await;
+            _ = timeout(WRITE_TIMEOUT, stream.write_all(requests.as_bytes())).await;
             Some(stream)
         });
     }
@@ -285,7 +285,7 @@ async fn large_tokens_do_not_fill_the_memory() {
         let request = Arc::clone(&request);
         attack.spawn(async move {
             let mut stream = connect(address, 2 + n / 40, b"http/1.1").await?;
-            _ = timeout(PATIENCE, stream.write_all(request.as_bytes())).await;
+            _ = timeout(WRITE_TIMEOUT, stream.write_all(request.as_bytes())).await;
             Some(stream)
         });
     }

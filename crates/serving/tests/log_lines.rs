@@ -57,16 +57,16 @@ async fn bad_tokens_make_one_log_line_a_second_and_the_rest_is_counted() {
     let (who, what) = (AuthenticationOptions::default(), AuthorizationOptions::default());
     let access = Access::new(who, what, reviewers, Arc::new(NoAccessMetrics)).unwrap();
     let router = access.guard(Router::new());
-    let ask = async || {
+    let send = async || {
         let request = Request::get("/metrics").header("authorization", "Bearer bad").body(Body::empty()).unwrap();
         assert_eq!(router.clone().oneshot(request).await.unwrap().status(), 401);
     };
     for _ in 0..1000 {
-        ask().await;
+        send().await;
     }
     assert_eq!(lines.0.load(Ordering::Relaxed), 10);
     tokio::time::advance(Duration::from_secs(10)).await;
-    ask().await;
+    send().await;
     assert_eq!(lines.0.load(Ordering::Relaxed), 11);
     let suppressed = lines.1.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(suppressed.last(), Some(&990));

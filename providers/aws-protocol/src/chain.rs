@@ -116,7 +116,7 @@ impl Chain {
         let call = headers
             .into_iter()
             .fold(call, |call, (name, value)| value.into_iter().fold(call, |call, value| call.header(name, value)));
-        let transport = Connection::new(&self.0, &STS, by).transport(|http| http.dump(false))?;
+        let transport = Connection::new(&self.0, &STS, by).transport(|http| http.log_bodies(false))?;
         let assumed: Result<Assumed> = transport.read_as::<Xml, _>(call).await;
         assumed.map(|it| it.credentials.into()).map_err(|error| {
             let text = format!("cannot assume role {}: {error}", role.arn);

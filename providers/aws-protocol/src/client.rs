@@ -5,10 +5,10 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use cloud_provider::{Error, Result, Setup};
-use provider_kit::inventory::Urgency;
-use provider_kit::paging::{Paging, Reading};
+use provider_kit::inventory::SharedPriority;
+use provider_kit::paging::{ListResult, Paging};
 use provider_kit::tokens::Tokens;
-use provider_kit::transport::{Budget, Builder, Patience, Refill, Tls, Transport, Xml, network};
+use provider_kit::transport::{Budget, Builder, Refill, RetryPolicy, Tls, Transport, Xml, network};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::chain::Chain;
@@ -67,9 +67,10 @@ impl Aws {
         };
         let endpoints =
             Endpoints { overrides: settings.overrides.clone(), environment: setup.environment.clone(), profile };
-        let patience = Patience { tries: tries(setup)?, ..Patience::default() };
+        let retry_policy = RetryPolicy { max_attempts: tries(setup)?, ..RetryPolicy::default() };
         let (network, setup) = (network(&Tls::default(), "http://169.254.169.254")?, setup.clone());
-        let furnish = move |http: Builder| furnish(http.leaf(Arc::clone(&network)).setup(&setup).patience(patience));
+        let furnish =
+            move |http: Builder| furnish(http.connector(Arc::clone(&network)).setup(&setup).retry_policy(retry_policy));
         let (clock, region) = Default::default();
         let shared = Arc::new(Shared { settings, endpoints, clock, region, furnish: Box::new(furnish) });
         if !is_offline {
@@ -105,7 +106,7 @@ impl Aws {
 
 fn tries(setup: &Setup) -> Result<u32> {
     match setup.environment.get("AWS_MAX_ATTEMPTS").filter(|text| !text.is_empty()) {
-        None => Ok(Patience::default().tries),
+        None => Ok(RetryPolicy::default().max_attempts),
         Some(text) => text
             .parse()
             .ok()
@@ -169,11 +170,11 @@ impl Client {
         &self,
         query: Query,
         collection: &str,
-        urgency: &Urgency,
+        shared_priority: &SharedPriority,
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
-    ) -> Result<Reading<T>> {
-        self.reads.list_as::<Xml, W, T, K>(query.call(self.service, true), collection, urgency, keep, key).await
+    ) -> Result<ListResult<T>> {
+        self.reads.list_as::<Xml, W, T, K>(query.call(self.service, true), collection, shared_priority, keep, key).await
     }
 
     /// Sends a query that changes something, and reads its answer; `serde::de::IgnoredAny` ignores it.

@@ -9,7 +9,7 @@ use http::{HeaderMap, Request};
 use jiff::Timestamp;
 use provider_kit::signing::{AwsCredentials, CloudClock, SigV4, Signer};
 use provider_kit::tokens::Tokens;
-use provider_kit::transport::{Access, Answer, Builder, Call, Method, Patience, Refusal, Session, Transport};
+use provider_kit::transport::{Access, Answer, Builder, Call, Method, Refusal, RetryPolicy, Session, Transport};
 use tokio::sync::OnceCell;
 
 use crate::Settings;
@@ -80,14 +80,18 @@ impl Shared {
         complete: impl FnOnce(Call) -> Call,
     ) -> Result<Answer> {
         let seconds = Duration::from_secs;
-        let patience = Patience { timeout: seconds(2), total: seconds(10), tries: 3, ..Patience::default() };
+        let retry_policy =
+            RetryPolicy { timeout: seconds(2), total_timeout: seconds(10), max_attempts: 3, ..RetryPolicy::default() };
         let words = |_: &HeaderMap, body: &[u8]| {
             let (code, message) = (Refusal::UNSPECIFIED.to_owned(), String::from_utf8_lossy(body).into_owned());
             Some(Refusal { code, message, ..Refusal::default() })
         };
         let (base, path) = url.strip_suffix('/').map_or((url, ""), |base| (base, "/"));
-        let transport =
-            (self.furnish)(Transport::builder(base)).patience(patience).refusals(words).dump(false).build()?;
+        let transport = (self.furnish)(Transport::builder(base))
+            .retry_policy(retry_policy)
+            .refusals(words)
+            .log_bodies(false)
+            .build()?;
         transport.send(complete(Call::new(method, path, &[]).operation(operation))).await
     }
 }
@@ -123,8 +127,8 @@ impl Connection {
     pub(crate) fn transport(self: &Arc<Self>, complete: impl Fn(Builder) -> Builder) -> Result<Transport> {
         let http = Transport::of_session(Arc::clone(self) as _).signer(Arc::clone(self) as _);
         let http = (self.shared.furnish)(http);
-        let http = http.refusals(refusal::read).not_applied(refusal::is_throttled).correlation("x-amzn-requestid");
-        Ok(complete(http).build()?.meaning(refusal::meaning))
+        let http = http.refusals(refusal::read).retry_refusals(refusal::is_throttled).correlation("x-amzn-requestid");
+        Ok(complete(http).build()?.error_mapping(refusal::error_mapping))
     }
 
     async fn endpoint(&self) -> Result<&Endpoint> {

@@ -6,8 +6,8 @@
 //! ```no_run
 //! use aws_protocol::{Aws, Query, Settings};
 //! use cloud_provider::{Result, Setup};
-//! use provider_kit::inventory::Urgency;
-//! use provider_kit::paging::Reading;
+//! use provider_kit::inventory::SharedPriority;
+//! use provider_kit::paging::ListResult;
 //! use serde::Deserialize;
 //!
 //! #[derive(Default, Deserialize)]
@@ -17,10 +17,10 @@
 //!     available_ip_address_count: u32,
 //! }
 //!
-//! async fn subnets(setup: &Setup) -> Result<Reading<Subnet>> {
+//! async fn subnets(setup: &Setup) -> Result<ListResult<Subnet>> {
 //!     let aws = Aws::new(setup, Settings { region: Some("eu-central-1".into()), ..Settings::default() }, |http| http)?;
 //!     let query = Query::new("DescribeSubnets").filter("vpc-id", ["vpc-1"]).page(1000);
-//!     aws.ec2.list(query, "subnetSet", &Urgency::default(), |it: Subnet| it, |it| it.subnet_id.clone()).await
+//!     aws.ec2.list(query, "subnetSet", &SharedPriority::default(), |it: Subnet| it, |it| it.subnet_id.clone()).await
 //! }
 //! ```
 

@@ -85,7 +85,7 @@ impl Query {
 
     /// Sets the priority; otherwise actions that delete, revoke or deregister are urgent and the others ordinary.
     #[must_use]
-    pub fn priority(mut self, priority: Priority) -> Self {
+    pub fn with_priority(mut self, priority: Priority) -> Self {
         self.priority = Some(priority);
         self
     }
@@ -107,7 +107,7 @@ impl Query {
         let call = self.fields.iter().fold(call, |call, (key, value)| call.nested(key, value, item));
         let is_urgent = ["Delete", "Revoke", "Deregister", "Detach"].iter().any(|verb| self.action.starts_with(verb));
         let priority = self.priority.unwrap_or(if is_urgent { Priority::Urgent } else { Priority::Ordinary });
-        let call = call.priority(priority);
+        let call = call.with_priority(priority);
         match (is_read, self.is_repeatable) {
             (true, _) => call.reading().list(),
             (false, true) => call.repeatable(),

@@ -62,7 +62,7 @@ pub(crate) fn is_clock(code: &str) -> bool {
 }
 
 /// Returns the kind of error that a code means beyond its status.
-pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
+pub(crate) fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
     let code = &*refusal.code;
     let is_one_of = |codes: &[&str]| codes.contains(&code);
     let is_protected = || refusal.message.contains("deletion protection");

@@ -91,17 +91,17 @@ provider_kit::declare! {
 
     /// Kind of load balancer. `nlb-ip` and `external` leave the Service to another controller. A Service that changes its kind gets
     /// a new load balancer before it loses the old one.
-    pub TYPE: BalancerKind = "type", otherwise("a classic load balancer");
+    pub TYPE: BalancerKind = "type", default_description("a classic load balancer");
     /// Addresses of the VPC instead of public ones. A later change has no effect.
     pub INTERNAL_SCHEME: bool = "internal", kind(INTERNAL), default("false");
     /// Subnets: IDs, or values of the tag `Name`. A network load balancer without the annotation keeps its subnets.
-    pub SUBNETS: Vec<String> = "subnets", otherwise("one tagged subnet in each availability zone");
+    pub SUBNETS: Vec<String> = "subnets", default_description("one tagged subnet in each availability zone");
     /// Further tags. A tag that is taken out of the annotation stays on what exists.
     pub TAGS_OF_USER: BTreeMap<String, String> = "additional-resource-tags", kind(TAGS);
     /// Labels of the Nodes that are targets; a label without value must exist.
-    pub TARGET_LABELS: NodeSelector = "target-node-labels", kind(LABELS), otherwise("all Nodes"), decides_targets();
+    pub TARGET_LABELS: NodeSelector = "target-node-labels", kind(LABELS), default_description("all Nodes"), decides_targets();
     /// Security groups of yours, instead of one that is created. Network: only with `NLBSecurityGroupMode=Managed`.
-    pub SECURITY_GROUPS: Vec<String> = "security-groups", otherwise("a security group for each load balancer");
+    pub SECURITY_GROUPS: Vec<String> = "security-groups", default_description("a security group for each load balancer");
     /// Classic: security groups of yours, in addition.
     pub EXTRA_GROUPS: Vec<String> = "extra-security-groups";
     /// ARN of the certificate.
@@ -109,9 +109,9 @@ provider_kit::declare! {
     /// Ports with the certificate, by number or name; `*`: all.
     pub TLS_PORTS: Vec<String> = "ssl-ports", default("*");
     /// Name of a predefined TLS policy.
-    pub TLS_POLICY: String = "ssl-negotiation-policy", otherwise("that of AWS");
+    pub TLS_POLICY: String = "ssl-negotiation-policy", default_description("that of AWS");
     /// Protocol towards Pods. Classic: `http`, `https`, `ssl`, `tcp`; network: `ssl`, or else TCP.
-    pub BACKEND_PROTOCOL: String = "backend-protocol", kind(BACKEND), otherwise("`tcp`");
+    pub BACKEND_PROTOCOL: String = "backend-protocol", kind(BACKEND), default_description("`tcp`");
     /// Classic: `*` tells Pods the address of the client, by the PROXY protocol.
     pub PROXY_PROTOCOL: bool = "proxy-protocol", kind(PROXY);
     /// Writes access logs to a bucket.
@@ -125,26 +125,26 @@ provider_kit::declare! {
     /// Classic: lets connections end before a Node is no target any more.
     pub DRAINING: String = "connection-draining-enabled", kind(FLAG), default("false");
     /// Classic: seconds for that.
-    pub DRAINING_TIMEOUT: String = "connection-draining-timeout", kind(COUNT), otherwise("300");
+    pub DRAINING_TIMEOUT: String = "connection-draining-timeout", kind(COUNT), default_description("300");
     /// Classic: seconds after which an idle connection is closed.
     pub IDLE_TIMEOUT: String = "connection-idle-timeout", kind(IDLE), default("60");
     /// Sends traffic to Nodes in all zones.
     pub CROSS_ZONE: String = "cross-zone-load-balancing-enabled", kind(FLAG), default("false");
     /// Protocol of health checks. `SSL`: classic only.
-    pub CHECK_PROTOCOL: String = "healthcheck-protocol", kind(CHECK), otherwise("`TCP`; `HTTP` for `externalTrafficPolicy: Local`");
+    pub CHECK_PROTOCOL: String = "healthcheck-protocol", kind(CHECK), default_description("`TCP`; `HTTP` for `externalTrafficPolicy: Local`");
     /// Port of health checks.
     pub CHECK_PORT: String = "healthcheck-port", kind(CHECK_PORT_FORM),
-        otherwise("the node port; `healthCheckNodePort` for `externalTrafficPolicy: Local`");
+        default_description("the node port; `healthCheckNodePort` for `externalTrafficPolicy: Local`");
     /// Path of HTTP and HTTPS health checks.
-    pub CHECK_PATH: String = "healthcheck-path", otherwise("`/`; `/healthz` for `externalTrafficPolicy: Local`");
+    pub CHECK_PATH: String = "healthcheck-path", default_description("`/`; `/healthz` for `externalTrafficPolicy: Local`");
     /// Seconds between health checks.
-    pub CHECK_INTERVAL: u32 = "healthcheck-interval", kind(Kind::number(5, 300)), otherwise("10; 30 for network without `Local`");
+    pub CHECK_INTERVAL: u32 = "healthcheck-interval", kind(Kind::number(5, 300)), default_description("10; 30 for network without `Local`");
     /// Seconds that a health check may take.
-    pub CHECK_TIMEOUT: u32 = "healthcheck-timeout", kind(Kind::number(2, 120)), otherwise("5; network: that of AWS");
+    pub CHECK_TIMEOUT: u32 = "healthcheck-timeout", kind(Kind::number(2, 120)), default_description("5; network: that of AWS");
     /// Successful checks until a target is healthy.
-    pub CHECK_HEALTHY: u32 = "healthcheck-healthy-threshold", kind(Kind::number(2, 10)), otherwise("2; 3 for network without `Local`");
+    pub CHECK_HEALTHY: u32 = "healthcheck-healthy-threshold", kind(Kind::number(2, 10)), default_description("2; 3 for network without `Local`");
     /// Failed checks until a target is unhealthy.
-    pub CHECK_UNHEALTHY: u32 = "healthcheck-unhealthy-threshold", kind(Kind::number(2, 10)), otherwise("6; network: 3, or 2 for `Local`");
+    pub CHECK_UNHEALTHY: u32 = "healthcheck-unhealthy-threshold", kind(Kind::number(2, 10)), default_description("6; network: 3, or 2 for `Local`");
     /// Network: Elastic IPs, one for each subnet. A later change has no effect.
     pub EIP_ALLOCATIONS: Vec<String> = "eip-allocations";
     /// Network: private addresses, one for each subnet. A later change has no effect.

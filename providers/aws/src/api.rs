@@ -7,7 +7,7 @@ use std::time::Duration;
 use aws_protocol::{Aws, Query};
 use cloud_provider::{Error, Result};
 use provider_kit::catalog::Catalog;
-use provider_kit::inventory::Urgency;
+use provider_kit::inventory::SharedPriority;
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
@@ -102,9 +102,9 @@ impl Api {
         let zones = Catalog::new("availability zone", FOREVER, move || {
             let client = client.clone();
             async move {
-                let (query, urgency) = (Query::new("DescribeAvailabilityZones"), Urgency::default());
+                let (query, shared_priority) = (Query::new("DescribeAvailabilityZones"), SharedPriority::default());
                 let (keep, key) = (|it: Zone| it, |it: &Zone| it.zone_name.clone());
-                let all = client.list(query, "availabilityZoneInfo", &urgency, keep, key).await?;
+                let all = client.list(query, "availabilityZoneInfo", &shared_priority, keep, key).await?;
                 Ok(all.complete()?.into_items())
             }
         });

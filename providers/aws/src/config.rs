@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_protocol::ServiceOverride;
 use cloud_provider::{ConfigFile, Error, Result, Setup};
 use provider_kit::declared::Kind;
-use provider_kit::gcfg::{Key, Settings, TRUTH};
+use provider_kit::gcfg::{GitConfigSettings, Key, TRUTH};
 use provider_kit::variables::Variables;
 use regex_lite::Regex;
 
@@ -25,14 +25,14 @@ provider_kit::declare! {
     /// Availability zone of the program. The region follows from it.
     pub ZONE: String = "Zone", kind(ZONE_FORM);
     /// Region of the cluster, without `Zone`.
-    pub REGION: String = "Region", otherwise("`AWS_REGION`, or the region of the instance");
+    pub REGION: String = "Region", default_description("`AWS_REGION`, or the region of the instance");
     /// VPC of the cluster. With `SubnetID` or `RoleARN` and with a cluster ID the program may run outside of the VPC, and does not
     /// look for its own instance.
-    pub VPC: String = "VPC", otherwise("the VPC of the instance");
+    pub VPC: String = "VPC", default_description("the VPC of the instance");
     /// Subnet of load balancers in a VPC whose subnets have no tags.
-    pub SUBNET: String = "SubnetID", otherwise("the subnet of the instance");
+    pub SUBNET: String = "SubnetID", default_description("the subnet of the instance");
     /// Route table of Pod routes.
-    pub ROUTE_TABLE: String = "RouteTableID", otherwise("the one table with the cluster's tag");
+    pub ROUTE_TABLE: String = "RouteTableID", default_description("the one table with the cluster's tag");
     /// Role that the program assumes for all requests.
     pub ROLE: String = "RoleARN";
     /// Resource on whose behalf the role is assumed.
@@ -40,13 +40,13 @@ provider_kit::declare! {
     /// Cluster ID of clusters with the tag `KubernetesCluster`. New objects get that tag, too.
     pub LEGACY_ID: String = "KubernetesClusterTag";
     /// Cluster ID: resources have the tag `kubernetes.io/cluster/<ID>`.
-    pub CLUSTER_ID: String = "KubernetesClusterID", otherwise("the tag of the instance");
+    pub CLUSTER_ID: String = "KubernetesClusterID", default_description("the tag of the instance");
     /// Leaves the security groups of Nodes as they are.
     pub NO_NODE_RULES: bool = "DisableSecurityGroupIngress", kind(TRUTH), default("false");
     /// Security group of all classic load balancers, instead of one for each. The program never changes the group.
     pub ELB_GROUP: String = "ElbSecurityGroup";
     /// Family of Node addresses, `ipv4` or `ipv6`; given once for each, in the order in which addresses are reported.
-    pub FAMILIES: String = "NodeIPFamilies", otherwise("`ipv4`");
+    pub FAMILIES: String = "NodeIPFamilies", default_description("`ipv4`");
     /// Target of health checks of Services with `externalTrafficPolicy: Cluster`: the node port, or kube-proxy.
     pub PROBE_MODE: bool = "ClusterServiceLoadBalancerHealthProbeMode", kind(PROBE), default("ServiceNodePort");
     /// Port of kube-proxy in mode `Shared`.
@@ -79,7 +79,7 @@ provider_kit::declare! {
     /// Accepted without effect: requests are signed by version 4.
     pub SIGNING_METHOD: String = "SigningMethod";
     /// Service name of signatures.
-    pub SIGNING_NAME: String = "SigningName", otherwise("the service's");
+    pub SIGNING_NAME: String = "SigningName", default_description("the service's");
 }
 
 provider_kit::declare! {
@@ -175,7 +175,7 @@ impl Config {
     /// *Invalid*, with all mistakes of the file, or else of the flags.
     pub fn read(setup: &Setup) -> Result<Self> {
         let none = ConfigFile { path: String::new(), text: String::new() };
-        let mut file = Settings::of(setup.config.as_ref().unwrap_or(&none));
+        let mut file = GitConfigSettings::of(setup.config.as_ref().unwrap_or(&none));
         let region = file.get(&ZONE).and_then(|zone| region_of(&zone)).or_else(|| file.get(&REGION));
         let (legacy, id) = (file.get(&LEGACY_ID), file.get(&CLUSTER_ID));
         if legacy.is_some() && id.is_some() && legacy != id {
@@ -216,7 +216,7 @@ impl Config {
     }
 }
 
-fn families(file: &mut Settings) -> Vec<Family> {
+fn families(file: &mut GitConfigSettings) -> Vec<Family> {
     let mut families = Vec::new();
     for text in file.all(&FAMILIES) {
         match &*text {
@@ -228,7 +228,7 @@ fn families(file: &mut Settings) -> Vec<Family> {
     if families.is_empty() { vec![Family::Ipv4] } else { families }
 }
 
-fn overrides(file: &mut Settings) -> Vec<ServiceOverride> {
+fn overrides(file: &mut GitConfigSettings) -> Vec<ServiceOverride> {
     let mut all: Vec<ServiceOverride> = Vec::new();
     for name in file.subs("ServiceOverride") {
         let mut text = |key: &Key<String>| file.get_in(&name, key).unwrap_or_default().trim().to_owned();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use aws_protocol::Query;
 use cloud_provider::{Error, Result};
-use provider_kit::inventory::Urgency;
+use provider_kit::inventory::SharedPriority;
 use provider_kit::transport::Priority;
 
 use crate::addresses::Named;
@@ -44,7 +44,7 @@ async fn interfaces(api: &Api, ids: &[String], priority: Priority) -> Result<Has
     let query = query.filter("vpc-id", [api.identity().await?.vpc.clone()]);
     let query = query.filter("private-ip-address", ids.iter().filter_map(|id| address(id))).page(PAGE);
     let (keep, key) = (|it: InterfaceAnswer| it, |it: &InterfaceAnswer| it.network_interface_id.clone());
-    let found = api.aws.ec2.list(query, "networkInterfaceSet", &Urgency::of(priority), keep, key).await?;
+    let found = api.aws.ec2.list(query, "networkInterfaceSet", &SharedPriority::of(priority), keep, key).await?;
     let mut by_address: HashMap<String, Vec<_>> = HashMap::new();
     for interface in found.complete()?.into_items() {
         by_address.entry(interface.private_ip_address.to_string()).or_default().push(interface);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use aws_protocol::Query;
 use cloud_provider::{Error, InstanceMetadata, Node, Result, async_trait};
 use provider_kit::coalescer::Coalescer;
-use provider_kit::inventory::{Machine, MachineSource, Urgency};
-use provider_kit::paging::Reading;
+use provider_kit::inventory::{Machine, MachineSource, SharedPriority};
+use provider_kit::paging::ListResult;
 use provider_kit::transport::Priority;
 use tokio::time::Instant;
 
@@ -192,16 +192,16 @@ impl Source {
 async fn describe(
     api: &Api,
     query: Query,
-    urgency: &Urgency,
+    shared_priority: &SharedPriority,
     keep: impl Fn(&[Tag]) -> bool,
-) -> Result<Reading<Instance>> {
+) -> Result<ListResult<Instance>> {
     // A page may end within a reservation: the parts differ in their first instance.
     let instances = |it: Reservation| -> (String, Vec<Instance>) {
         let kept = it.instances_set.into_iter().filter(|it| keep(&it.tag_set)).map(Instance::from);
         (it.reservation_id, kept.collect())
     };
     let key = |(id, all): &(String, Vec<Instance>)| (id.clone(), all.first().map(|it| it.id.clone()));
-    let reservations = api.aws.ec2.list(query, "reservationSet", urgency, instances, key).await?;
+    let reservations = api.aws.ec2.list(query, "reservationSet", shared_priority, instances, key).await?;
     Ok(reservations.flat_map(|(_, all)| all))
 }
 
@@ -211,8 +211,8 @@ async fn by_ids(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Opt
     let mut open: Vec<&str> = ids.iter().map(String::as_str).collect();
     let mut found = Ok(Vec::new());
     while !open.is_empty() {
-        let query = Query::new("DescribeInstances").set("InstanceId", &open).priority(priority);
-        let answer = describe(api, query, &Urgency::of(priority), |_| true).await.and_then(Reading::complete);
+        let query = Query::new("DescribeInstances").set("InstanceId", &open).with_priority(priority);
+        let answer = describe(api, query, &SharedPriority::of(priority), |_| true).await.and_then(ListResult::complete);
         let error = match answer {
             Ok(listing) => {
                 found = Ok(listing.into_items());
@@ -243,11 +243,11 @@ impl MachineSource for Source {
     type Machine = Instance;
 
     /// Lists the instances of the cluster. An instance without the cluster's tag is read by its ID.
-    async fn list(&self, urgency: &Urgency) -> Result<Reading<Instance>> {
+    async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Instance>> {
         let identity = self.api.identity().await?;
         let query = Query::new("DescribeInstances").filter("instance-state-name", EXISTING).page(PAGE);
         let query = identity.tag_keys().into_iter().fold(query, |query, keys| query.filter("tag-key", keys));
-        describe(&self.api, query, urgency, |tags| identity.has(tags)).await
+        describe(&self.api, query, shared_priority, |tags| identity.has(tags)).await
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
@@ -267,7 +267,7 @@ impl MachineSource for Source {
         let identity = self.api.identity().await?;
         let query = Query::new("DescribeInstances").filter("private-dns-name", [name]);
         let query = query.filter("instance-state-name", EXISTING).page(PAGE);
-        let found = describe(&self.api, query, &Urgency::of(priority), |tags| identity.has(tags)).await?;
+        let found = describe(&self.api, query, &SharedPriority::of(priority), |tags| identity.has(tags)).await?;
         Ok(found.complete()?.into_items())
     }
 
@@ -279,7 +279,7 @@ impl MachineSource for Source {
         id_in_name(&node.name).map(str::to_owned).into_iter().collect()
     }
 
-    fn is_of(&self, machine: &Instance, node: &Node) -> bool {
+    fn confirms_guess(&self, machine: &Instance, node: &Node) -> bool {
         id_in_name(&node.name) == Some(&*machine.id)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Error, Gone, InstanceState, Instances, Node, Result, Want, WantMetadata, async_trait};
+use cloud_provider::{Error, Gone, InstanceState, Instances, LookupRequest, MetadataLevel, Node, Result, async_trait};
 use jiff::Timestamp;
 use provider_kit::inventory::{Found, Inventory, priority};
 
@@ -19,9 +19,9 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    fn state(&self, found: Found<Instance>, node: &Node, want: Want) -> Result<InstanceState> {
+    fn state(&self, found: Found<Instance>, node: &Node, request: LookupRequest) -> Result<InstanceState> {
         let instance = match found {
-            Found::There(instance) => instance,
+            Found::Present(instance) => instance,
             Found::Gone(gone) if is_young(node, self.grace, Timestamp::now()) => {
                 let (reason, grace) = (gone.reason(), self.grace.as_secs());
                 return Err(Error::other(format!(
@@ -29,17 +29,17 @@ impl Nodes {
                     node.name
                 )));
             }
-            gone @ Found::Gone(_) => return Ok(self.inventory.state_of(gone, node, want)),
+            gone @ Found::Gone(_) => return Ok(self.inventory.state_of(gone, node, request)),
         };
         if !instance.exists() {
             let what = if node.provider_id.is_empty() { &node.name } else { &node.provider_id };
             let state = if instance.state.is_empty() { "without a state" } else { &*instance.state };
             return Ok(InstanceState::Gone(Gone::no_such_id(what).with_hint(format!("{} is {state}", instance.id))));
         }
-        if let Some(odd) = instance.odd_address.as_ref().filter(|_| want.metadata != WantMetadata::No) {
+        if let Some(odd) = instance.odd_address.as_ref().filter(|_| request.metadata != MetadataLevel::No) {
             return Err(Error::other(format!("instance {} has an address that cannot be read: {odd:?}", instance.id)));
         }
-        Ok(self.inventory.state_of(Found::There(instance), node, want))
+        Ok(self.inventory.state_of(Found::Present(instance), node, request))
     }
 }
 
@@ -50,11 +50,11 @@ pub(crate) fn is_young(node: &Node, grace: Duration, now: Timestamp) -> bool {
 
 #[async_trait]
 impl Instances for Nodes {
-    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
-        let found = self.inventory.find_all(nodes, want.fresh, priority(want)).await;
-        let states = nodes.iter().zip(found).map(|(node, found)| self.state(found?, node, want));
+    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+        let found = self.inventory.find_all(nodes, request.fresh, priority(request)).await;
+        let states = nodes.iter().zip(found).map(|(node, found)| self.state(found?, node, request));
         let mut states: Vec<_> = states.collect();
-        if want.metadata == WantMetadata::Full {
+        if request.metadata == MetadataLevel::Full {
             self.labels.add(nodes, &mut states).await;
         }
         states

@@ -8,7 +8,7 @@ use cloud_provider::{
 };
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::Inventory;
-use provider_kit::load_balancers::Balancers;
+use provider_kit::load_balancers::LoadBalancerEngine;
 use provider_kit::routes::RouteTable;
 use provider_kit::transport::Builder;
 
@@ -35,7 +35,7 @@ pub struct Ec2 {
     api: Api,
     cluster: ClusterView,
     nodes: Nodes,
-    load_balancers: Balancers,
+    load_balancers: LoadBalancerEngine,
     routes: RouteTable<VpcRoutes>,
     tagger: Option<Arc<Tagger>>,
     context: OnceLock<Context>,

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use aws_protocol::Query;
 use cloud_provider::{Error, Node, Result, Route, async_trait};
-use provider_kit::inventory::{Found, Inventory, Key, Urgency};
+use provider_kit::inventory::{Found, Inventory, Key, SharedPriority};
 use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, Target};
 use provider_kit::transport::Priority;
 use serde::de::IgnoredAny;
@@ -61,7 +61,7 @@ impl VpcRoutes {
             None => query.filter("vpc-id", [&identity.vpc]).page(MOST),
         };
         let (keep, key) = (|it: Table| it, |it: &Table| it.route_table_id.clone());
-        let all = self.api.aws.ec2.list(query, "routeTableSet", &Urgency::default(), keep, key).await?;
+        let all = self.api.aws.ec2.list(query, "routeTableSet", &SharedPriority::default(), keep, key).await?;
         let mut tables = all.complete()?.into_items();
         tables.retain(|it| forced.is_some() || identity.has(&it.tag_set));
         match (tables.pop(), &tables[..]) {
@@ -124,7 +124,7 @@ impl RouteCloud for VpcRoutes {
         machine_id(provider_id).ok()
     }
 
-    async fn lead(&self, node: &Node, _route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
+    async fn next_hop_for(&self, node: &Node, _route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
         let key = match node.provider_id() {
             Some(id) => {
                 return Ok((Vec::new(), Target::Machine { id: machine_id(id)?.to_owned(), name: String::new() }));
@@ -132,19 +132,19 @@ impl RouteCloud for VpcRoutes {
             None => Key::Name(&node.name),
         };
         match self.inventory.find(key, false, Priority::Ordinary).await? {
-            Found::There(it) => Ok((Vec::new(), Target::Machine { id: it.id.to_string(), name: String::new() })),
+            Found::Present(it) => Ok((Vec::new(), Target::Machine { id: it.id.to_string(), name: String::new() })),
             Found::Gone(gone) => Err(Error::other(format!("no route to Node {}: {}", node.name, gone.reason()))),
         }
     }
 
     /// Lets the instance take packets for other addresses than its own. The setting stays when the route goes.
-    async fn prepare(&self, change: Change, route: &CloudRoute) -> Result<bool> {
+    async fn change_auxiliaries(&self, change: Change, route: &CloudRoute) -> Result<bool> {
         let Target::Machine { id, .. } = &route.target else { return Ok(false) };
         if change == Change::Remove {
             return Ok(false);
         }
         let is_done = match self.inventory.find(Key::Id(id), false, Priority::Ordinary).await? {
-            Found::There(instance) => !instance.checks_destination,
+            Found::Present(instance) => !instance.checks_destination,
             Found::Gone(_) => false,
         };
         if !is_done {

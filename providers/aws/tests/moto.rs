@@ -11,7 +11,7 @@ use std::time::Duration;
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
     AddressType, Caches, CloudMetrics, CloudProvider, Cluster, ConfigFile, Context, Environment, Error,
-    LoadBalancerRequest, Node, NodeAddress, Result, Route, Service, Setup, Want,
+    LoadBalancerRequest, LookupRequest, Node, NodeAddress, Result, Route, Service, Setup,
 };
 use provider_aws::Ec2;
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ impl Started {
     async fn ensure(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<String> {
         self.cluster.set_services([service.clone()]);
         let cluster = cluster();
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes, observer: &() };
+        let request = LoadBalancerRequest { cluster: &cluster, service, nodes, callbacks: &() };
         let balancers = self.provider.load_balancers().unwrap();
         for _ in 0..30 {
             match balancers.ensure(request).await {
@@ -108,7 +108,7 @@ impl Started {
         let mut service = service.clone();
         service.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-21T20:00:00Z")).unwrap();
         let cluster = cluster();
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
         let balancers = self.provider.load_balancers().unwrap();
         for _ in 0..30 {
             match balancers.delete(request).await {
@@ -191,7 +191,7 @@ async fn network_load_balancers_live_and_die_on_moto() {
 async fn nodes_and_routes_are_those_of_moto() {
     let started = start().await;
     let (provider, nodes) = (&started.provider, &started.cluster.nodes());
-    let states = provider.instances().unwrap().lookup(nodes, Want::METADATA).await;
+    let states = provider.instances().unwrap().lookup(nodes, LookupRequest::METADATA).await;
     for (node, state) in nodes.iter().zip(states) {
         println!("{} {:?}", node.name, state.unwrap());
     }

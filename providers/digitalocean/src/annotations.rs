@@ -132,29 +132,29 @@ provider_kit::declare! {
     pub ALL: "service.beta.kubernetes.io/do-loadbalancer-";
 
     /// Name of the load balancer. A later change renames it.
-    pub NAME: String = "name", kind(NAMES), otherwise("`a` and the Service's UID");
+    pub NAME: String = "name", kind(NAMES), default_description("`a` and the Service's UID");
     /// Type of the load balancer. A later change replaces the load balancer, which then has a new address.
-    pub TYPE: LoadBalancerType = "type", otherwise("`DEFAULT_LB_TYPE`");
+    pub TYPE: LoadBalancerType = "type", default_description("`DEFAULT_LB_TYPE`");
     /// Network from which clients reach the load balancer. A later change replaces the load balancer, which then has a
     /// new address.
     pub NETWORK: Network = "network", default("EXTERNAL");
     /// Address families of a new load balancer. A later change has no effect.
     pub NETWORK_STACK: NetworkStack = "network-stack",
-        otherwise("`IPV4` for internal ones, `DUALSTACK` for `REGIONAL`, else what all Nodes have");
+        default_description("`IPV4` for internal ones, `DUALSTACK` for `REGIONAL`, else what all Nodes have");
     /// Subnet of a new load balancer. A later change has no effect.
     pub SUBNET: String = "subnet-uuid";
     /// Your own address for a new load balancer. A later change has no effect.
-    pub IP: Ipv4Addr = "ip", otherwise("`spec.loadBalancerIP`");
+    pub IP: Ipv4Addr = "ip", default_description("`spec.loadBalancerIP`");
     /// Size by name. Not together with `size-unit`.
     pub SIZE_SLUG: String = "size-slug", kind(SIZES);
     /// Size in nodes of the load balancer; 0 means unset.
-    pub SIZE_UNIT: u32 = "size-unit", kind(Kind::number(0, 200)), otherwise("the API's: `1`");
+    pub SIZE_UNIT: u32 = "size-unit", kind(Kind::number(0, 200)), default_description("the API's: `1`");
     /// Protocol of all TCP ports of the Service.
     pub PROTOCOL: Protocol = "protocol", default("tcp");
     /// Ports that accept HTTP.
     pub HTTP_PORTS: Vec<u16> = "http-ports", kind(PORTS);
     /// Ports that accept HTTPS.
-    pub TLS_PORTS: Vec<u16> = "tls-ports", kind(PORTS), otherwise("443, with a certificate or passthrough");
+    pub TLS_PORTS: Vec<u16> = "tls-ports", kind(PORTS), default_description("443, with a certificate or passthrough");
     /// Ports that accept HTTP/2.
     pub HTTP2_PORTS: Vec<u16> = "http2-ports", kind(PORTS);
     /// Port that also accepts HTTP/3.
@@ -174,7 +174,7 @@ provider_kit::declare! {
     /// Keeps connections to targets open.
     pub KEEPALIVE: bool = "enable-backend-keepalive", default("false");
     /// Seconds after which an idle HTTP connection is closed.
-    pub IDLE_TIMEOUT: u32 = "http-idle-timeout-seconds", kind(Kind::number(30, 600)), otherwise("the API's: `60`");
+    pub IDLE_TIMEOUT: u32 = "http-idle-timeout-seconds", kind(Kind::number(30, 600)), default_description("the API's: `60`");
     /// Sends each client to the same target.
     pub STICKY_TYPE: bool = "sticky-sessions-type", kind(STICKY), default("none"), lenient();
     /// Name of the cookie; required with `cookies`.
@@ -188,11 +188,11 @@ provider_kit::declare! {
     /// configure the check. Any value enables it.
     pub CHECK_OVERRIDE: String = "override-health-check";
     /// Port of the Service for health checks.
-    pub CHECK_PORT: u16 = "healthcheck-port", kind(Kind::number(1, 65535)), otherwise("the first TCP port");
+    pub CHECK_PORT: u16 = "healthcheck-port", kind(Kind::number(1, 65535)), default_description("the first TCP port");
     /// Path of HTTP health checks.
     pub CHECK_PATH: String = "healthcheck-path";
     /// Protocol of health checks.
-    pub CHECK_PROTOCOL: Protocol = "healthcheck-protocol", kind(CHECKS), otherwise("`http` with a path, else `tcp`");
+    pub CHECK_PROTOCOL: Protocol = "healthcheck-protocol", kind(CHECKS), default_description("`http` with a path, else `tcp`");
     /// Seconds between two health checks.
     pub CHECK_INTERVAL: u32 = "healthcheck-check-interval-seconds", kind(Kind::number(3, 300)), default("3");
     /// Time-out of a health check, in seconds.

@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{Error, Result, Setup};
-use provider_kit::inventory::Urgency;
+use provider_kit::inventory::SharedPriority;
 use provider_kit::paging::Paging;
 use provider_kit::transport::{
-    Budget, Builder, Call, Credential, Jitter, Patience, Refill, Refusal, Tls, Transport, network,
+    Budget, Builder, Call, Credential, Jitter, Refill, Refusal, RetryPolicy, Tls, Transport, network,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -21,10 +21,10 @@ const PAGING: Paging = Paging::next_link("/links/pages/next").size("per_page", 2
 /// Address of the metadata service of droplets.
 const METADATA: &str = "http://169.254.169.254";
 
-const PATIENCE: Patience = Patience {
+const RETRY_POLICY: RetryPolicy = RetryPolicy {
     timeout: Duration::from_secs(30),
-    tries: 4,
-    total: Duration::from_secs(120),
+    max_attempts: 4,
+    total_timeout: Duration::from_secs(120),
     backoff: Duration::from_secs(1),
     longest_backoff: Duration::from_secs(30),
     longest_pause: Duration::from_secs(30),
@@ -40,11 +40,11 @@ pub fn cloud(config: &Config, setup: &Setup) -> Result<Builder> {
         .setup(setup)
         .credential(config.token.clone())
         .validate(Call::get("/v2/account", &[]))
-        .patience(PATIENCE)
+        .retry_policy(RETRY_POLICY)
         .budget(Budget { share_left_to_others: 0.1, refill: Refill::Evenly(Duration::from_secs(3600)) })
         .correlation("x-request-id");
     Ok(match config.rate {
-        Some(rate) => builder.leaf(Limited::new(network(&Tls::default(), &config.endpoint)?, rate)),
+        Some(rate) => builder.connector(Limited::new(network(&Tls::default(), &config.endpoint)?, rate)),
         None => builder,
     })
 }
@@ -54,8 +54,8 @@ pub fn cloud(config: &Config, setup: &Setup) -> Result<Builder> {
 /// # Errors
 /// *Other*, if the connection cannot be set up.
 pub(crate) fn metadata() -> Result<Transport> {
-    let patience = Patience { timeout: Duration::from_secs(5), tries: 2, ..PATIENCE };
-    Transport::builder(METADATA).credential(Credential::none()).patience(patience).build()
+    let retry_policy = RetryPolicy { timeout: Duration::from_secs(5), max_attempts: 2, ..RETRY_POLICY };
+    Transport::builder(METADATA).credential(Credential::none()).retry_policy(retry_policy).build()
 }
 
 /// The API with one token, in one region.
@@ -72,7 +72,7 @@ struct Region {
 
 impl Api {
     pub(crate) fn new(http: Transport) -> Self {
-        Self { http: http.meaning(meaning).paging(PAGING), region: Arc::default() }
+        Self { http: http.error_mapping(error_mapping).paging(PAGING), region: Arc::default() }
     }
 
     /// Reads a complete list with ordinary priority. The last segment of the path is also the field of the answer that
@@ -86,7 +86,12 @@ impl Api {
         key: fn(&T) -> K,
     ) -> Result<Vec<T>> {
         let (call, collection) = (Call::get(path, &[]), path.trim_start_matches("/v2/"));
-        Ok(self.http.list(call, collection, &Urgency::default(), |item| item, key).await?.complete()?.into_items())
+        Ok(self
+            .http
+            .list(call, collection, &SharedPriority::default(), |item| item, key)
+            .await?
+            .complete()?
+            .into_items())
     }
 
     /// Slugs of all regions.
@@ -128,7 +133,7 @@ impl Api {
 
 /// Returns the meaning of a refusal. The API refuses changes of a busy load balancer as invalid; they are mapped to
 /// *conflict* by the text of the message.
-fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
+fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
     let message = refusal.message.to_ascii_lowercase();
     if message.contains("previous actions") || message.contains("pending") {
         return Some(Error::conflict);

@@ -61,35 +61,35 @@ impl Config {
     /// # Errors
     /// *Invalid*, with all mistakes of all variables.
     pub fn read(setup: &Setup) -> Result<Self> {
-        let mut asked = Variables::of(&setup.environment);
-        let token = asked.secret(&ACCESS_TOKEN);
-        if token.is_none() && !asked.is_set(&ACCESS_TOKEN) {
-            asked.mistake("DO_ACCESS_TOKEN is required: an API token that may read and write");
+        let mut variables = Variables::of(&setup.environment);
+        let token = variables.secret(&ACCESS_TOKEN);
+        if token.is_none() && !variables.is_set(&ACCESS_TOKEN) {
+            variables.mistake("DO_ACCESS_TOKEN is required: an API token that may read and write");
         }
-        let firewall = match (asked.get(&FIREWALL_NAME), asked.get(&FIREWALL_TAGS)) {
+        let firewall = match (variables.get(&FIREWALL_NAME), variables.get(&FIREWALL_TAGS)) {
             (Some(name), Some(tags)) => Some(FirewallConfig { name, tags }),
             (None, None) => None,
             _ => {
-                asked.mistake(
+                variables.mistake(
                     "PUBLIC_ACCESS_FIREWALL_NAME and PUBLIC_ACCESS_FIREWALL_TAGS: only one is set; set both or neither",
                 );
                 None
             }
         };
         let config = Self {
-            token: asked.token(token),
-            endpoint: asked.get(&OVERRIDE_URL).unwrap_or_default().trim_end_matches('/').to_owned(),
-            region: asked.get(&REGION),
-            cluster_id: asked.get(&CLUSTER_ID),
-            vpc: asked.get(&CLUSTER_VPC_ID),
-            load_balancer_type: asked.get(&DEFAULT_LB_TYPE).unwrap_or_default(),
-            rate: asked.get(&API_RATE_LIMIT_QPS),
+            token: variables.token(token),
+            endpoint: variables.get(&OVERRIDE_URL).unwrap_or_default().trim_end_matches('/').to_owned(),
+            region: variables.get(&REGION),
+            cluster_id: variables.get(&CLUSTER_ID),
+            vpc: variables.get(&CLUSTER_VPC_ID),
+            load_balancer_type: variables.get(&DEFAULT_LB_TYPE).unwrap_or_default(),
+            rate: variables.get(&API_RATE_LIMIT_QPS),
             firewall,
-            debug_address: asked.get(&DEBUG_ADDR),
-            metrics_address: asked.get(&METRICS_ADDR),
+            debug_address: variables.get(&DEBUG_ADDR),
+            metrics_address: variables.get(&METRICS_ADDR),
         };
-        asked.misspelt("DO_", ALL);
-        asked.finish().map(|()| config)
+        variables.misspelt("DO_", ALL);
+        variables.finish().map(|()| config)
     }
 
     /// Returns the tag of everything that belongs to the cluster, if it has an ID.

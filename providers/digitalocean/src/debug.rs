@@ -39,11 +39,13 @@ async fn answer(mut stream: TcpStream, api: &Api) -> std::io::Result<()> {
     }
     let (status, text) = match request.starts_with(b"GET /healthz ") {
         false => ("404 Not Found", "there is only /healthz".to_owned()),
-        true => match timeout(LONGEST, api.http.send(Call::get("/v2/account", &[]).priority(Priority::Urgent))).await {
-            Ok(Ok(_)) => ("200 OK", "ok".to_owned()),
-            Ok(Err(error)) => ("500 Internal Server Error", error.to_string()),
-            Err(_) => ("500 Internal Server Error", "the API did not answer within 15s".to_owned()),
-        },
+        true => {
+            match timeout(LONGEST, api.http.send(Call::get("/v2/account", &[]).with_priority(Priority::Urgent))).await {
+                Ok(Ok(_)) => ("200 OK", "ok".to_owned()),
+                Ok(Err(error)) => ("500 Internal Server Error", error.to_string()),
+                Err(_) => ("500 Internal Server Error", "the API did not answer within 15s".to_owned()),
+            }
+        }
     };
     let head =
         format!("HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close", text.len());

@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use cloud_provider::{
-    Error, InstanceMetadata, InstanceState, Instances, Node, Result, Want, WantMetadata, async_trait,
+    Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, Node, Result, async_trait,
 };
 use provider_kit::addresses::{AddressFamily, Addresses};
-use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, Urgency, priority};
-use provider_kit::paging::Reading;
+use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, SharedPriority, priority};
+use provider_kit::paging::ListResult;
 use provider_kit::provider_id::{ProviderIds, number};
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
@@ -125,9 +125,9 @@ impl Machine for Droplet {
 impl MachineSource for Api {
     type Machine = Droplet;
 
-    async fn list(&self, urgency: &Urgency) -> Result<Reading<Droplet>> {
+    async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Droplet>> {
         let call = Call::get("/v2/droplets", &[]);
-        self.http.list(call, "droplets", urgency, |droplet| droplet, |it: &Droplet| it.id.clone()).await
+        self.http.list(call, "droplets", shared_priority, |droplet| droplet, |it: &Droplet| it.id.clone()).await
     }
 
     /// Returns `true`: each page contains the total.
@@ -136,13 +136,13 @@ impl MachineSource for Api {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Droplet>> {
-        self.http.find(Call::get("/v2/droplets/{id}", &[id]).inside("droplet").priority(priority)).await
+        self.http.find(Call::get("/v2/droplets/{id}", &[id]).inside("droplet").with_priority(priority)).await
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Droplet>> {
         let call = Call::get("/v2/droplets", &[]).query("name", name);
-        let (urgency, id) = (Urgency::of(priority), |it: &Droplet| it.id.clone());
-        Ok(self.http.list(call, "droplets", &urgency, |droplet| droplet, id).await?.complete()?.into_items())
+        let (shared_priority, id) = (SharedPriority::of(priority), |it: &Droplet| it.id.clone());
+        Ok(self.http.list(call, "droplets", &shared_priority, |droplet| droplet, id).await?.complete()?.into_items())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
@@ -173,11 +173,11 @@ pub(crate) struct Droplets(pub(crate) Inventory<Api>);
 impl Droplets {
     /// Returns the Nodes, each with the provider ID of its droplet if the Node's name is not the name but an address of
     /// a droplet.
-    async fn known_by_address(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Arc<Node>> {
+    async fn known_by_address(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Arc<Node>> {
         let address = |node: &Node| node.provider_id().is_none().then(|| node.name.parse::<IpAddr>().ok()).flatten();
         let mut nodes = nodes.to_vec();
         if nodes.iter().any(|node| address(node).is_some())
-            && let Ok(list) = self.0.snapshot(priority(want)).await
+            && let Ok(list) = self.0.snapshot(priority(request)).await
         {
             for node in &mut nodes {
                 let found = address(node).and_then(|ip| list.machines().iter().find(|it| it.has_address(ip)));
@@ -189,25 +189,25 @@ impl Droplets {
         nodes
     }
 
-    fn state(&self, found: Found<Droplet>, node: &Node, want: Want) -> Result<InstanceState> {
-        if let Found::There(droplet) = &found
+    fn state(&self, found: Found<Droplet>, node: &Node, request: LookupRequest) -> Result<InstanceState> {
+        if let Found::Present(droplet) = &found
             && droplet.private.is_none()
-            && want.metadata != WantMetadata::No
+            && request.metadata != MetadataLevel::No
         {
             return Err(Error::other(format!(
                 "droplet {} ({}) has no private IPv4 address; it may still be starting",
                 droplet.name, droplet.id
             )));
         }
-        Ok(self.0.state_of(found, node, want))
+        Ok(self.0.state_of(found, node, request))
     }
 }
 
 #[async_trait]
 impl Instances for Droplets {
-    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
-        let known = self.known_by_address(nodes, want).await;
-        let found = self.0.find_all(&known, want.fresh, priority(want)).await;
-        nodes.iter().zip(found).map(|(node, found)| self.state(found?, node, want)).collect()
+    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+        let known = self.known_by_address(nodes, request).await;
+        let found = self.0.find_all(&known, request.fresh, priority(request)).await;
+        nodes.iter().zip(found).map(|(node, found)| self.state(found?, node, request)).collect()
     }
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{About, Caches, Error, Result, Service};
+use cloud_provider::{Caches, Error, EventSubject, Result, Service};
 use provider_kit::annotations::Annotations;
-use provider_kit::events::Notices;
+use provider_kit::events::EventDeduplicator;
 use provider_kit::load_balancers::each_port;
-use provider_kit::source_ranges::stated_source_ranges;
+use provider_kit::source_ranges::configured_source_ranges;
 use provider_kit::transport::Call;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
@@ -95,9 +95,9 @@ fn admit(rules: &mut Rules, protocol: &'static str, port: u16, peers: Peers) {
 /// *Invalid*, with the mistake in the Service; then no rules are added for it.
 fn admit_service(rules: &mut Rules, service: &Service, default: LoadBalancerType) -> Result<()> {
     let kind = service.spec.as_ref().and_then(|spec| spec.type_.as_deref()).unwrap_or_default();
-    let mut asked = Annotations::of(service);
-    let is_managed = asked.get(&FIREWALL_MANAGED) != Some(false);
-    let (of, network) = (asked.get(&TYPE).unwrap_or(default), asked.get(&NETWORK).unwrap_or_default());
+    let mut annotations = Annotations::of(service);
+    let is_managed = annotations.get(&FIREWALL_MANAGED) != Some(false);
+    let (of, network) = (annotations.get(&TYPE).unwrap_or(default), annotations.get(&NETWORK).unwrap_or_default());
     if !is_managed || service.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
@@ -110,11 +110,11 @@ fn admit_service(rules: &mut Rules, service: &Service, default: LoadBalancerType
             }
         }
         "LoadBalancer" => {
-            asked.finish()?;
+            annotations.finish()?;
             if of != LoadBalancerType::RegionalNetwork || network != Network::External {
                 return Ok(());
             }
-            let stated: BTreeSet<String> = stated_source_ranges(service)?.iter().map(ToString::to_string).collect();
+            let stated: BTreeSet<String> = configured_source_ranges(service)?.iter().map(ToString::to_string).collect();
             let clients =
                 if stated.is_empty() { Peers::anywhere() } else { Peers { addresses: stated, ..Peers::default() } };
             for (protocol, port) in ports {
@@ -135,7 +135,7 @@ pub(crate) struct WorkerFirewall {
     pub(crate) config: FirewallConfig,
     pub(crate) default: LoadBalancerType,
     pub(crate) metrics: FirewallMetrics,
-    pub(crate) notices: Notices,
+    pub(crate) deduplicator: EventDeduplicator,
 }
 
 impl WorkerFirewall {
@@ -175,7 +175,7 @@ impl WorkerFirewall {
         for service in services {
             if let Err(error) = admit_service(&mut rules, service, self.default) {
                 let text = format!("the worker firewall admits no traffic to it: {error}");
-                self.notices.warn(true, About::Service(service), "FirewallConfigError", &text);
+                self.deduplicator.warn(true, EventSubject::Service(service), "FirewallConfigError", &text);
             }
         }
         let rule = |protocol: &str, ports, sources, destinations| Rule {

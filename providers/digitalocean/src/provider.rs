@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Setup, async_trait};
 use provider_kit::cluster::ClusterView;
-use provider_kit::events::Notices;
+use provider_kit::events::EventDeduplicator;
 use provider_kit::inventory::Inventory;
-use provider_kit::load_balancers::{Balancers, Options};
+use provider_kit::load_balancers::{LoadBalancerEngine, Options};
 use provider_kit::transport::Transport;
 
 use crate::api::{self, Api};
@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::droplets::Droplets;
 use crate::firewall::WorkerFirewall;
 use crate::load_balancers::DigitalOceanLoadBalancers;
-use crate::load_balancers::disown::Disownable;
+use crate::load_balancers::disown::SkipDisowned;
 use crate::metrics::FirewallMetrics;
 use crate::tags::ClusterTag;
 use crate::{EVENT_SOURCE, NAME, debug, diagnosis};
@@ -36,7 +36,7 @@ pub struct DigitalOcean {
     metadata: Transport,
     cluster: ClusterView,
     droplets: Droplets,
-    load_balancers: Disownable<Balancers>,
+    load_balancers: SkipDisowned<LoadBalancerEngine>,
     context: OnceLock<Context>,
 }
 
@@ -49,7 +49,7 @@ impl DigitalOcean {
         let cloud = DigitalOceanLoadBalancers::new(api.clone(), config.clone(), &cluster);
         let price = &["type", "size", "size_unit", "region"];
         let options = Options { targets_follow_addresses: true, annotates_id: true, price, ..Options::default() };
-        let load_balancers = Disownable(Balancers::of(cloud, Arc::new(api.clone()), options));
+        let load_balancers = SkipDisowned(LoadBalancerEngine::of(cloud, Arc::new(api.clone()), options));
         Self { api, config, metadata, cluster, droplets, load_balancers, context: OnceLock::new() }
     }
 
@@ -65,8 +65,9 @@ impl DigitalOcean {
         }
         if let Some(config) = self.config.firewall.clone() {
             let metrics = FirewallMetrics(self.api.http.metrics());
-            let (api, notices) = (self.api.clone(), Notices::new(self.cluster.events().clone()));
-            let firewall = WorkerFirewall { api, config, default: self.config.load_balancer_type, metrics, notices };
+            let (api, deduplicator) = (self.api.clone(), EventDeduplicator::new(self.cluster.events().clone()));
+            let firewall =
+                WorkerFirewall { api, config, default: self.config.load_balancer_type, metrics, deduplicator };
             until(Box::pin(firewall.run(Arc::clone(caches))));
         }
         if let Some(address) = self.config.debug_address.clone() {

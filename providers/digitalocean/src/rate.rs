@@ -7,20 +7,20 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use provider_kit::transport::{BodyLimit, Leaf, NoAnswer};
+use provider_kit::transport::{BodyLimit, Connector, NoAnswer};
 use tokio::time::{Instant, sleep_until};
 
 use crate::variables::Rate;
 
 /// A connection on which requests leave at a limited rate.
 pub(crate) struct Limited {
-    inner: Arc<dyn Leaf>,
+    inner: Arc<dyn Connector>,
     interval: Duration,
     next: Mutex<Option<Instant>>,
 }
 
 impl Limited {
-    pub(crate) fn new(inner: Arc<dyn Leaf>, Rate(rate): Rate) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Connector>, Rate(rate): Rate) -> Self {
         let interval = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::from_secs(3600));
         Self { inner, interval, next: Mutex::default() }
     }
@@ -34,7 +34,7 @@ impl Limited {
     }
 }
 
-impl Leaf for Limited {
+impl Connector for Limited {
     fn carry(
         &self,
         request: Request<Bytes>,

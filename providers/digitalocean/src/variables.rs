@@ -33,15 +33,15 @@ provider_kit::declare! {
     /// Base URL of the API.
     pub OVERRIDE_URL: String = "DO_OVERRIDE_URL", default("https://api.digitalocean.com");
     /// Region of the cluster, such as `fra1`. It must exist.
-    pub REGION: String = "REGION", otherwise("the metadata service of the machine");
+    pub REGION: String = "REGION", default_description("the metadata service of the machine");
     /// ID of the cluster. All load balancers, existing ones included, get the tag `k8s:ID`.
     pub CLUSTER_ID: String = "DO_CLUSTER_ID";
     /// VPC in which load balancers are created. Needed if the Nodes are not in the default VPC of the region.
-    pub CLUSTER_VPC_ID: String = "DO_CLUSTER_VPC_ID", otherwise("the default VPC of the region");
+    pub CLUSTER_VPC_ID: String = "DO_CLUSTER_VPC_ID", default_description("the default VPC of the region");
     /// Default of the annotation `service.beta.kubernetes.io/do-loadbalancer-type`.
     pub DEFAULT_LB_TYPE: LoadBalancerType = "DEFAULT_LB_TYPE", default("REGIONAL_NETWORK");
     /// Maximum number of requests a second to the API.
-    pub API_RATE_LIMIT_QPS: Rate = "DO_API_RATE_LIMIT_QPS", otherwise("no limit but that of the account");
+    pub API_RATE_LIMIT_QPS: Rate = "DO_API_RATE_LIMIT_QPS", default_description("no limit but that of the account");
     /// Name of the firewall that admits traffic to the Nodes. Set it together with the tags, or neither.
     pub FIREWALL_NAME: String = "PUBLIC_ACCESS_FIREWALL_NAME";
     /// Tags of the droplets to which the firewall applies.

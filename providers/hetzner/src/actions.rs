@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cloud_provider::{Error, Result, SyncObserver, excerpt};
+use cloud_provider::{Error, Result, SyncCallbacks, excerpt};
 use futures::future::join_all;
 use provider_kit::operation::{OperationState, Operations};
 use provider_kit::transport::{Answer, Call, Transport};
@@ -87,11 +87,11 @@ impl Actions {
     ///
     /// # Errors
     /// Every other refusal; *retry after* if the object stays locked.
-    pub(crate) async fn send(&self, call: Call, observer: &dyn SyncObserver) -> Result<Answer> {
+    pub(crate) async fn send(&self, call: Call, callbacks: &dyn SyncCallbacks) -> Result<Answer> {
         let mut attempts = Attempts::default();
         loop {
             match self.http.send(call.clone()).await {
-                Err(err) if is_locked(&err) => attempts.pause(&err, observer).await?,
+                Err(err) if is_locked(&err) => attempts.pause(&err, callbacks).await?,
                 answer => return answer,
             }
         }
@@ -101,29 +101,29 @@ impl Actions {
     ///
     /// # Errors
     /// *Conflict* if the object stays locked; the caller decides when to retry.
-    pub(crate) async fn run(&self, call: Call, observer: &dyn SyncObserver) -> Result<()> {
-        let mut batch = self.batch(observer);
+    pub(crate) async fn run(&self, call: Call, callbacks: &dyn SyncCallbacks) -> Result<()> {
+        let mut batch = self.batch(callbacks);
         let started = batch.start(call, None).await;
         started.map_err(|err| if is_lock(&err) { Error::conflict(err.to_string()) } else { err })?;
         batch.finish().await
     }
 
     /// Waits until an action that was started elsewhere has ended.
-    pub(crate) async fn finish(&self, action: Option<Action>, observer: &dyn SyncObserver) -> Result<()> {
+    pub(crate) async fn finish(&self, action: Option<Action>, callbacks: &dyn SyncCallbacks) -> Result<()> {
         let running = action.into_iter().map(|action| (action, None)).collect();
-        Batch { running, ..self.batch(observer) }.finish().await
+        Batch { running, ..self.batch(callbacks) }.finish().await
     }
 
     /// Returns an empty batch, which starts actions of one object concurrently.
-    pub(crate) fn batch<'a>(&'a self, observer: &'a dyn SyncObserver) -> Batch<'a> {
-        Batch { actions: self, observer, running: Vec::new(), refused: Vec::new() }
+    pub(crate) fn batch<'a>(&'a self, callbacks: &'a dyn SyncCallbacks) -> Batch<'a> {
+        Batch { actions: self, callbacks, running: Vec::new(), refused: Vec::new() }
     }
 }
 
 /// Concurrent actions of one object, each with the target that it adds, if any.
 pub(crate) struct Batch<'a> {
     actions: &'a Actions,
-    observer: &'a dyn SyncObserver,
+    callbacks: &'a dyn SyncCallbacks,
     running: Vec<(Action, Option<String>)>,
     /// Targets that the API refused, in its response or as the outcome of an action. They do not prevent other changes.
     pub(crate) refused: Vec<(String, Error)>,
@@ -143,7 +143,7 @@ impl Batch<'_> {
                     self.finish().await?;
                     was_own = true;
                 }
-                Err(err) if is_locked(&err) => attempts.pause(&err, self.observer).await?,
+                Err(err) if is_locked(&err) => attempts.pause(&err, self.callbacks).await?,
                 Err(err) => return self.note(adds, Err(err)),
                 Ok(action) => {
                     // The actions of this batch have ended, so another client holds the lock.
@@ -165,12 +165,12 @@ impl Batch<'_> {
         let running = std::mem::take(&mut self.running);
         let is_waiting = running.iter().any(|(action, _)| action.outcome().is_none());
         if is_waiting {
-            self.observer.waits();
+            self.callbacks.release_permit();
         }
         let operations = &self.actions.operations;
         let outcomes = join_all(running.iter().map(|(action, _)| action.wait(operations))).await;
         if is_waiting {
-            self.observer.goes_on().await;
+            self.callbacks.reacquire_permit().await;
         }
         let noted = running.into_iter().zip(outcomes).map(|((_, adds), outcome)| self.note(adds, outcome));
         noted.collect::<Vec<_>>().into_iter().collect()
@@ -201,13 +201,13 @@ impl Attempts {
         Err(Error::retry_in(text, COME_BACK).with_code(err.code()))
     }
 
-    async fn pause(&mut self, err: &Error, observer: &dyn SyncObserver) -> Result<()> {
+    async fn pause(&mut self, err: &Error, callbacks: &dyn SyncCallbacks) -> Result<()> {
         self.count(err)?;
         let pause = LOCKED * 2_u32.pow(self.0 - 1);
-        observer.waits();
+        callbacks.release_permit();
         // The jitter keeps requests that were refused together from being retried together.
         tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-        observer.goes_on().await;
+        callbacks.reacquire_permit().await;
         Ok(())
     }
 }

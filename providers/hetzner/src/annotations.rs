@@ -100,80 +100,80 @@ provider_kit::declare! {
     pub ALL: "load-balancer.hetzner.cloud/";
 
     /// Name of the load balancer. A later change renames it.
-    pub NAME: String = "name", otherwise("`a` and the Service's UID");
+    pub NAME: String = "name", default_description("`a` and the Service's UID");
     /// Size of the load balancer, such as `lb21`. A later change resizes the load balancer. If the annotation is
     /// removed, the size stays, unless the variable is set.
-    pub TYPE: String = "type", kind(WORD), or(&var::LOAD_BALANCERS_TYPE);
+    pub TYPE: String = "type", kind(WORD), fallback(&var::LOAD_BALANCERS_TYPE);
     /// Location of the load balancer. A later change has no effect. An empty value cancels the variable. The location
     /// takes precedence over the network zone.
-    pub LOCATION: String = "location", kind(WORD), or(&var::LOAD_BALANCERS_LOCATION);
+    pub LOCATION: String = "location", kind(WORD), fallback(&var::LOAD_BALANCERS_LOCATION);
     /// Network zone of the load balancer; Hetzner chooses the location. A later change has no effect. An empty value
     /// cancels the variable.
-    pub NETWORK_ZONE: String = "network-zone", kind(WORD), or(&var::LOAD_BALANCERS_NETWORK_ZONE);
+    pub NETWORK_ZONE: String = "network-zone", kind(WORD), fallback(&var::LOAD_BALANCERS_NETWORK_ZONE);
     /// Algorithm by which the load balancer chooses a target.
-    pub ALGORITHM_TYPE: Algorithm = "algorithm-type", or(&var::LOAD_BALANCERS_ALGORITHM_TYPE);
+    pub ALGORITHM_TYPE: Algorithm = "algorithm-type", fallback(&var::LOAD_BALANCERS_ALGORITHM_TYPE);
     /// Restricts the targets to Nodes with these labels. While the selector is invalid, targets stay as they are.
-    pub NODE_SELECTOR: NodeSelector = "node-selector", otherwise("all Nodes"), decides_targets();
+    pub NODE_SELECTOR: NodeSelector = "node-selector", default_description("all Nodes"), decides_targets();
     /// Name that the Service's status shows instead of addresses.
     pub HOSTNAME: String = "hostname", kind(HOST);
     /// Reverse DNS of the public IPv4 address.
-    pub IPV4_RDNS: String = "ipv4-rdns", kind(HOST), otherwise("left as it is");
+    pub IPV4_RDNS: String = "ipv4-rdns", kind(HOST), default_description("left as it is");
     /// Reverse DNS of the public IPv6 address.
-    pub IPV6_RDNS: String = "ipv6-rdns", kind(HOST), otherwise("left as it is");
+    pub IPV6_RDNS: String = "ipv6-rdns", kind(HOST), default_description("left as it is");
     /// Leaves the IPv6 address out of the Service's status.
-    pub IPV6_DISABLED: bool = "ipv6-disabled", or(&var::LOAD_BALANCERS_DISABLE_IPV6);
+    pub IPV6_DISABLED: bool = "ipv6-disabled", fallback(&var::LOAD_BALANCERS_DISABLE_IPV6);
     /// If true, disables the public interface of the load balancer; if false, enables it.
-    pub DISABLE_PUBLIC_NETWORK: bool = "disable-public-network", or(&var::LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK),
-        otherwise("`HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK`; else left as it is");
+    pub DISABLE_PUBLIC_NETWORK: bool = "disable-public-network", fallback(&var::LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK),
+        default_description("`HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK`; else left as it is");
     /// Leaves private addresses out of the Service's status.
     pub DISABLE_PRIVATE_INGRESS: bool = "disable-private-ingress",
-        or(&var::LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS);
+        fallback(&var::LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS);
     /// Reaches targets by their private addresses; needs a network.
-    pub USE_PRIVATE_IP: bool = "use-private-ip", or(&var::LOAD_BALANCERS_USE_PRIVATE_IP),
+    pub USE_PRIVATE_IP: bool = "use-private-ip", fallback(&var::LOAD_BALANCERS_USE_PRIVATE_IP),
         decides_targets();
     /// Address of the load balancer in the network. A change detaches and reattaches the load balancer.
-    pub PRIVATE_IPV4: Ipv4Addr = "private-ipv4", otherwise("the network chooses");
+    pub PRIVATE_IPV4: Ipv4Addr = "private-ipv4", default_description("the network chooses");
     /// The subnet to attach the load balancer to. It must exist.
     pub PRIVATE_SUBNET_IP_RANGE: IpNet = "private-subnet-ip-range",
-        or(&var::LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE);
+        fallback(&var::LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE);
     /// Protocol of all ports of the Service.
     pub PROTOCOL: Protocol = "protocol", default("tcp");
     /// Sends the client's address to targets by the PROXY protocol, which targets must expect.
-    pub USES_PROXYPROTOCOL: bool = "uses-proxyprotocol", or(&var::LOAD_BALANCERS_USES_PROXYPROTOCOL);
+    pub USES_PROXYPROTOCOL: bool = "uses-proxyprotocol", fallback(&var::LOAD_BALANCERS_USES_PROXYPROTOCOL);
     /// Name of the cookie of sticky sessions.
-    pub HTTP_COOKIE_NAME: String = "http-cookie-name", otherwise("the API's: `HCLBSTICKY`");
+    pub HTTP_COOKIE_NAME: String = "http-cookie-name", default_description("the API's: `HCLBSTICKY`");
     /// Lifetime of the cookie of sticky sessions.
-    pub HTTP_COOKIE_LIFETIME: u64 = "http-cookie-lifetime", kind(SECONDS), otherwise("the API's: `5m`");
+    pub HTTP_COOKIE_LIFETIME: u64 = "http-cookie-lifetime", kind(SECONDS), default_description("the API's: `5m`");
     /// Time after which an idle connection is closed.
-    pub HTTP_TIMEOUT_IDLE: u64 = "http-timeout-idle", kind(IDLE), otherwise("the API's");
+    pub HTTP_TIMEOUT_IDLE: u64 = "http-timeout-idle", kind(IDLE), default_description("the API's");
     /// Sends each client to the same target, by a cookie. Applies to `http` and `https`.
-    pub HTTP_STICKY_SESSIONS: bool = "http-sticky-sessions", otherwise("the API's: `false`");
+    pub HTTP_STICKY_SESSIONS: bool = "http-sticky-sessions", default_description("the API's: `false`");
     /// Redirects HTTP to HTTPS. Applies to `https`.
-    pub HTTP_REDIRECT_HTTP: bool = "http-redirect-http", otherwise("the API's: `false`");
+    pub HTTP_REDIRECT_HTTP: bool = "http-redirect-http", default_description("the API's: `false`");
     /// Origin of the certificates: uploaded by you, or issued and renewed by Hetzner.
     pub CERTIFICATE_TYPE: CertificateType = "certificate-type", default("uploaded");
     /// Certificates for `https`, by ID or name; a whole number is an ID.
     pub HTTP_CERTIFICATES: Vec<CertificateRef> = "http-certificates";
     /// Name of the managed certificate.
     pub HTTP_MANAGED_CERTIFICATE_NAME: String = "http-managed-certificate-name",
-        otherwise("`ccm-managed-certificate-` and the Service's UID");
+        default_description("`ccm-managed-certificate-` and the Service's UID");
     /// Domains of the managed certificate; required for the type `managed`. Hetzner must serve their DNS.
     pub HTTP_MANAGED_CERTIFICATE_DOMAINS: Vec<String> = "http-managed-certificate-domains";
     /// Requests the managed certificate from a staging CA, which browsers do not trust. For tests.
     pub HTTP_MANAGED_CERTIFICATE_ACME_STAGING: bool = "http-managed-certificate-acme-staging", default("false"), lenient();
     /// Protocol of health checks.
     pub HEALTH_CHECK_PROTOCOL: Protocol = "health-check-protocol",
-        otherwise("the Service's `protocol` if anything else of the check is set, else `tcp`");
+        default_description("the Service's `protocol` if anything else of the check is set, else `tcp`");
     /// Port of health checks.
-    pub HEALTH_CHECK_PORT: u16 = "health-check-port", kind(Kind::number(1, 65535)), otherwise("the node port");
+    pub HEALTH_CHECK_PORT: u16 = "health-check-port", kind(Kind::number(1, 65535)), default_description("the node port");
     /// Interval between health checks.
     pub HEALTH_CHECK_INTERVAL: u64 = "health-check-interval", kind(SECONDS),
-        or(&var::LOAD_BALANCERS_HEALTH_CHECK_INTERVAL);
+        fallback(&var::LOAD_BALANCERS_HEALTH_CHECK_INTERVAL);
     /// Time-out of a health check.
     pub HEALTH_CHECK_TIMEOUT: u64 = "health-check-timeout", kind(SECONDS),
-        or(&var::LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT);
+        fallback(&var::LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT);
     /// Number of failed health checks after which a target receives no traffic.
-    pub HEALTH_CHECK_RETRIES: u32 = "health-check-retries", or(&var::LOAD_BALANCERS_HEALTH_CHECK_RETRIES);
+    pub HEALTH_CHECK_RETRIES: u32 = "health-check-retries", fallback(&var::LOAD_BALANCERS_HEALTH_CHECK_RETRIES);
     /// Host name in HTTP health checks.
     pub HEALTH_CHECK_HTTP_DOMAIN: String = "health-check-http-domain";
     /// Path of HTTP health checks.
@@ -181,7 +181,7 @@ provider_kit::declare! {
     /// If set, a health check by `https` requires a valid certificate of the target.
     pub HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE: bool = "health-check-http-validate-certificate";
     /// Status codes that an HTTP health check accepts; `?` stands for one character, `*` for any number.
-    pub HTTP_STATUS_CODES: Vec<String> = "http-status-codes", otherwise("the API's: `2??,3??`");
+    pub HTTP_STATUS_CODES: Vec<String> = "http-status-codes", default_description("the API's: `2??,3??`");
     /// Reserved; nothing reads it.
     pub IPV4: String = "ipv4";
     /// Reserved; nothing reads it.

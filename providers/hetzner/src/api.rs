@@ -3,8 +3,8 @@
 use std::hash::Hash;
 
 use cloud_provider::{Error, Result};
-use provider_kit::inventory::Urgency;
-use provider_kit::paging::{Paging, Reading};
+use provider_kit::inventory::SharedPriority;
+use provider_kit::paging::{ListResult, Paging};
 use provider_kit::transport::{Call, Priority, Refusal, Transport};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -25,7 +25,7 @@ impl Api {
     /// Returns the API that `http` sends requests to; the base URL of `http` is the endpoint.
     pub(crate) fn new(http: Transport) -> Self {
         let paging = Paging::next_page("/meta/pagination/next_page").size("per_page", PAGE_SIZE);
-        let http = http.meaning(meaning).paging(paging.total("/meta/pagination/total_entries"));
+        let http = http.error_mapping(error_mapping).paging(paging.total("/meta/pagination/total_entries"));
         Self { actions: Actions::new(http.clone()), http }
     }
 
@@ -37,19 +37,19 @@ impl Api {
         call: Call,
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
-    ) -> Result<Reading<T>> {
-        let urgency = Urgency::of(call.urgency());
-        self.http.list(call, collection, &urgency, keep, key).await
+    ) -> Result<ListResult<T>> {
+        let shared_priority = SharedPriority::of(call.priority());
+        self.http.list(call, collection, &shared_priority, keep, key).await
     }
 
     /// Checks endpoint and token with one request.
     pub(crate) async fn check(&self) -> Result<()> {
-        let _: Value = self.http.read(Call::get("/locations", &[]).priority(Priority::Urgent)).await?;
+        let _: Value = self.http.read(Call::get("/locations", &[]).with_priority(Priority::Urgent)).await?;
         Ok(())
     }
 }
 
-pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
+pub(crate) fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
     meaning_of(&refusal.code)
 }
 

@@ -100,33 +100,33 @@ impl Config {
     /// # Errors
     /// *Invalid*, with all mistakes of all variables.
     pub fn read(setup: &Setup) -> Result<Self> {
-        let mut asked = Variables::of(&setup.environment);
-        let token = asked.secret(&TOKEN);
+        let mut variables = Variables::of(&setup.environment);
+        let token = variables.secret(&TOKEN);
         let length = token.as_ref().map(Secret::length);
         match length {
-            None if !asked.is_set(&TOKEN) => {
-                asked.mistake("HCLOUD_TOKEN is required: a token of the project that may write");
+            None if !variables.is_set(&TOKEN) => {
+                variables.mistake("HCLOUD_TOKEN is required: a token of the project that may write");
             }
             Some(length) if length != TOKEN_LENGTH => {
-                asked.warning(format!("HCLOUD_TOKEN has {length} characters; tokens have {TOKEN_LENGTH}"));
+                variables.warning(format!("HCLOUD_TOKEN has {length} characters; tokens have {TOKEN_LENGTH}"));
             }
             _ => {}
         }
-        let network = Network::read(&mut asked);
+        let network = Network::read(&mut variables);
         let config = Self {
-            token: asked.token(token),
-            endpoint: asked.get(&ENDPOINT).unwrap_or_default().trim_end_matches('/').to_owned(),
-            debug: asked.get(&DEBUG).unwrap_or_default(),
-            rate_limit_left_to_others: asked.get(&RATE_LIMIT_LEFT_TO_OTHERS).unwrap_or_default(),
-            instances: Instances::read(&mut asked),
-            metrics_address: asked.get(&METRICS_ADDRESS).filter(|_| asked.get(&METRICS_ENABLED) == Some(true)),
-            load_balancers: load_balancers(&mut asked),
-            robot: Robot::read(&mut asked, network.as_ref().is_some_and(|network| network.routes)),
+            token: variables.token(token),
+            endpoint: variables.get(&ENDPOINT).unwrap_or_default().trim_end_matches('/').to_owned(),
+            debug: variables.get(&DEBUG).unwrap_or_default(),
+            rate_limit_left_to_others: variables.get(&RATE_LIMIT_LEFT_TO_OTHERS).unwrap_or_default(),
+            instances: Instances::read(&mut variables),
+            metrics_address: variables.get(&METRICS_ADDRESS).filter(|_| variables.get(&METRICS_ENABLED) == Some(true)),
+            load_balancers: load_balancers(&mut variables),
+            robot: Robot::read(&mut variables, network.as_ref().is_some_and(|network| network.routes)),
             network,
         };
-        asked.misspelt("HCLOUD_", HCLOUD);
-        asked.misspelt("ROBOT_", ROBOT);
-        asked.finish().map(|()| config.for_pods_in(setup.cluster_cidr.as_deref()))
+        variables.misspelt("HCLOUD_", HCLOUD);
+        variables.misspelt("ROBOT_", ROBOT);
+        variables.finish().map(|()| config.for_pods_in(setup.cluster_cidr.as_deref()))
     }
 
     /// Disables routes unless Pods have exactly one range, like the Go cloud-controller-manager; the rest of the
@@ -146,66 +146,66 @@ impl Config {
 }
 
 impl Network {
-    fn read(asked: &mut Variables<'_>) -> Option<Self> {
-        let disable_check = asked.get(&NETWORK_DISABLE_ATTACHED_CHECK);
-        let Some(name_or_id) = asked.get(&NETWORK) else {
-            if asked.is_set(&NETWORK_ROUTES_ENABLED) {
-                asked.warning("HCLOUD_NETWORK_ROUTES_ENABLED has no effect without HCLOUD_NETWORK");
+    fn read(variables: &mut Variables<'_>) -> Option<Self> {
+        let disable_check = variables.get(&NETWORK_DISABLE_ATTACHED_CHECK);
+        let Some(name_or_id) = variables.get(&NETWORK) else {
+            if variables.is_set(&NETWORK_ROUTES_ENABLED) {
+                variables.warning("HCLOUD_NETWORK_ROUTES_ENABLED has no effect without HCLOUD_NETWORK");
             }
             return None;
         };
-        let routes = asked.get(&NETWORK_ROUTES_ENABLED) != Some(false);
+        let routes = variables.get(&NETWORK_ROUTES_ENABLED) != Some(false);
         Some(Self { name_or_id, check_attached: disable_check != Some(true), routes })
     }
 }
 
 impl Instances {
-    fn read(asked: &mut Variables<'_>) -> Self {
-        let is_default = !asked.is_set(&SERVER_CACHE_MODE) && !asked.is_set(&SERVER_CACHE_MAX_AGE);
-        let max_age = asked.get(&SERVER_CACHE_MAX_AGE).unwrap_or_default();
-        let cache = match asked.get(&SERVER_CACHE_MODE) {
+    fn read(variables: &mut Variables<'_>) -> Self {
+        let is_default = !variables.is_set(&SERVER_CACHE_MODE) && !variables.is_set(&SERVER_CACHE_MAX_AGE);
+        let max_age = variables.get(&SERVER_CACHE_MAX_AGE).unwrap_or_default();
+        let cache = match variables.get(&SERVER_CACHE_MODE) {
             None if is_default => Cache::Shared,
             None | Some(CacheMode::All) => Cache::All(max_age),
             Some(CacheMode::One) => Cache::One(max_age),
             Some(CacheMode::Off) => Cache::Off,
         };
         Self {
-            address_family: asked.get(&INSTANCES_ADDRESS_FAMILY).unwrap_or_default(),
-            zone_label: asked.get(&INSTANCES_ZONE_LABEL_ENABLED) != Some(false),
+            address_family: variables.get(&INSTANCES_ADDRESS_FAMILY).unwrap_or_default(),
+            zone_label: variables.get(&INSTANCES_ZONE_LABEL_ENABLED) != Some(false),
             cache,
         }
     }
 }
 
-fn load_balancers(asked: &mut Variables<'_>) -> Option<Defaults> {
+fn load_balancers(variables: &mut Variables<'_>) -> Option<Defaults> {
     let is_default = |it: &&&dyn Declared| it.row().key.starts_with("HCLOUD_LOAD_BALANCERS_");
-    let defaults = asked.defaults(&HCLOUD.iter().filter(is_default).copied().collect::<Vec<_>>());
+    let defaults = variables.defaults(&HCLOUD.iter().filter(is_default).copied().collect::<Vec<_>>());
     if defaults.get(&LOAD_BALANCERS_LOCATION).is_some() && defaults.get(&LOAD_BALANCERS_NETWORK_ZONE).is_some() {
-        asked.mistake(
+        variables.mistake(
             "HCLOUD_LOAD_BALANCERS_LOCATION and HCLOUD_LOAD_BALANCERS_NETWORK_ZONE are both set: only one can be",
         );
     }
-    (asked.get(&LOAD_BALANCERS_ENABLED) != Some(false)).then_some(defaults)
+    (variables.get(&LOAD_BALANCERS_ENABLED) != Some(false)).then_some(defaults)
 }
 
 impl Robot {
-    fn read(asked: &mut Variables<'_>, routes: bool) -> Option<Self> {
-        let cache_timeout = asked.get(&ROBOT_CACHE_TIMEOUT).filter(|it| !it.is_zero());
-        let rate_limit_wait = asked.get(&ROBOT_RATE_LIMIT_WAIT_TIME).unwrap_or_default();
-        let forward_internal_ips = asked.get(&ROBOT_FORWARD_INTERNAL_IPS) != Some(false);
-        if asked.get(&ROBOT_ENABLED) != Some(true) {
+    fn read(variables: &mut Variables<'_>, routes: bool) -> Option<Self> {
+        let cache_timeout = variables.get(&ROBOT_CACHE_TIMEOUT).filter(|it| !it.is_zero());
+        let rate_limit_wait = variables.get(&ROBOT_RATE_LIMIT_WAIT_TIME).unwrap_or_default();
+        let forward_internal_ips = variables.get(&ROBOT_FORWARD_INTERNAL_IPS) != Some(false);
+        if variables.get(&ROBOT_ENABLED) != Some(true) {
             return None;
         }
         // Read last: the manifests always name the files of the credential, and most Secrets lack these keys.
-        let (user, password) = (asked.secret(&ROBOT_USER), asked.secret(&ROBOT_PASSWORD));
+        let (user, password) = (variables.secret(&ROBOT_USER), variables.secret(&ROBOT_PASSWORD));
         if user.is_some() != password.is_some() {
-            asked.mistake("ROBOT_USER and ROBOT_PASSWORD: only one is set; set both or neither");
+            variables.mistake("ROBOT_USER and ROBOT_PASSWORD: only one is set; set both or neither");
         }
         if routes {
-            asked.mistake("ROBOT_ENABLED does not go with routes: set HCLOUD_NETWORK_ROUTES_ENABLED=false");
+            variables.mistake("ROBOT_ENABLED does not go with routes: set HCLOUD_NETWORK_ROUTES_ENABLED=false");
         }
         Some(Self {
-            credential: asked.basic(user, password),
+            credential: variables.basic(user, password),
             endpoint: ROBOT_ENDPOINT.to_owned(),
             cache_timeout: cache_timeout.unwrap_or(ROBOT_CACHE),
             rate_limit_wait,

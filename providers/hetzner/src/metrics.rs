@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::CloudMetrics;
-use provider_kit::counted::{Called, Counted};
+use provider_kit::instrumented::{Called, InstrumentedCapability};
 use provider_kit::series::CONVENTIONAL;
 
 provider_kit::series! {
@@ -23,9 +23,9 @@ provider_kit::series! {
 }
 
 /// Wraps a capability, to count its calls by the names of the Go cloud-controller-manager.
-pub(crate) fn counted<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> Counted<T> {
+pub(crate) fn counted<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> InstrumentedCapability<T> {
     let metrics = Arc::clone(metrics);
-    Counted::new(inner, move |called| metrics.record(&OPERATIONS, &[name(called)], 1.0))
+    InstrumentedCapability::new(inner, move |called| metrics.record(&OPERATIONS, &[name(called)], 1.0))
 }
 
 fn name(called: Called) -> &'static str {

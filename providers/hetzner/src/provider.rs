@@ -6,9 +6,9 @@ use cloud_provider::{
     Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup, async_trait,
 };
 use provider_kit::cluster::ClusterView;
-use provider_kit::counted::Counted;
+use provider_kit::instrumented::InstrumentedCapability;
 
-use provider_kit::load_balancers::{Balancers, Options};
+use provider_kit::load_balancers::{LoadBalancerEngine, Options};
 use provider_kit::routes::RouteTable;
 use provider_kit::transport::Transport;
 
@@ -43,9 +43,9 @@ pub struct Hetzner {
     pub(crate) metadata: Transport,
     pub(crate) robot: Option<Robot>,
     cluster: ClusterView,
-    servers: Counted<Servers>,
-    balancers: Option<Counted<Balancers>>,
-    routes: Option<Counted<RouteTable<NetworkRoutes>>>,
+    servers: InstrumentedCapability<Servers>,
+    balancers: Option<InstrumentedCapability<LoadBalancerEngine>>,
+    routes: Option<InstrumentedCapability<RouteTable<NetworkRoutes>>>,
 }
 
 impl Hetzner {
@@ -66,7 +66,7 @@ impl Hetzner {
         let routes = routes.map(|routes| counted(routes, &metrics));
         let balancers = config.load_balancers.clone().map(|defaults| {
             let dedicated = config.robot.as_ref().map(|_| robot.clone());
-            let backing = HcloudLoadBalancers::new(
+            let balancers = HcloudLoadBalancers::new(
                 api.clone(),
                 defaults,
                 network.clone(),
@@ -76,7 +76,7 @@ impl Hetzner {
             );
             let machines = Arc::new(servers.cloud().source().clone());
             let options = Options { price: PRICE, ..Options::default() };
-            counted(Balancers::of(backing, machines, options), &metrics)
+            counted(LoadBalancerEngine::of(balancers, machines, options), &metrics)
         });
         let servers = counted(servers, &metrics);
         Self { api, config, network, metadata, robot, cluster, servers, balancers, routes }
@@ -139,7 +139,7 @@ impl CloudProvider for Hetzner {
         self.config.metrics_address.clone()
     }
 
-    fn owns(&self, node: &Node) -> bool {
+    fn owns_node(&self, node: &Node) -> bool {
         is_ours(node)
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cloud_provider::{Error, InstanceMetadata, Node, Result, async_trait};
 use provider_kit::breaker::{Breaker, Pauses};
 use provider_kit::events::EventWriter;
-use provider_kit::inventory::{Inventory, MachineSource, Mode, Snapshot, Urgency};
-use provider_kit::paging::{Page, Reading, Rules, read_pages};
+use provider_kit::inventory::{Inventory, MachineSource, Mode, SharedPriority, Snapshot};
+use provider_kit::paging::{ListProperties, ListResult, Page, read_pages};
 use provider_kit::transport::{Call, Credential, Priority, Refusal, Transport};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::config::{self, AddressFamily};
 use crate::id::{MachineId, digits};
-use crate::servers::dedicated::{DedicatedServer, Telling};
+use crate::servers::dedicated::{DedicatedMetadata, DedicatedServer};
 
 /// Pause after an unauthorized request. Robot blocks the IP address of a client that sends several of them in a row;
 /// after this time, the count starts again.
@@ -52,13 +52,15 @@ impl Robot {
         address_family: AddressFamily,
         events: EventWriter,
     ) -> Self {
-        let telling = Telling { address_family, forward_internal_ips: config.forward_internal_ips, events };
+        let dedicated_metadata =
+            DedicatedMetadata { address_family, forward_internal_ips: config.forward_internal_ips, events };
         let pauses = Pauses { limited: config.rate_limit_wait, unauthorized: AFTER_UNAUTHORIZED };
         let credential = config.credential.clone().unwrap_or_else(Credential::none);
         let breaker = Arc::new(Breaker::new("Robot (ROBOT_USER, ROBOT_PASSWORD)", pauses, credential));
         let metrics = http.metrics();
-        let account = Account { http: http.meaning(meaning), telling, breaker, lists: Arc::default() };
-        let servers = Inventory::new(account).mode(Mode::All).max_age(config.cache_timeout).measured(metrics);
+        let account =
+            Account { http: http.error_mapping(error_mapping), dedicated_metadata, breaker, lists: Arc::default() };
+        let servers = Inventory::new(account).mode(Mode::AlwaysList).max_age(config.cache_timeout).measured(metrics);
         Self { servers }
     }
 
@@ -69,8 +71,8 @@ impl Robot {
     /// *unauthorized* if it shows none, as another account would.
     pub(crate) async fn servers(&self) -> Result<Arc<Snapshot<DedicatedServer>>> {
         let list = self.servers.snapshot(Priority::Ordinary).await?;
-        match list.flaw() {
-            Some(flaw) => Err(flaw.clone()),
+        match list.partial_reason() {
+            Some(reason) => Err(reason.clone()),
             None if list.machines().is_empty() => Err(Error::unauthorized(
                 "ROBOT_USER shows no server at all, so no Node counts as deleted; check the credential",
             )),
@@ -83,7 +85,7 @@ impl Robot {
     /// # Errors
     /// Errors of [`servers`](Self::servers); *not found* if the server does not exist.
     pub(crate) async fn is_shut_down(&self, number: u64, priority: Priority) -> Result<bool> {
-        let call = Call::get("/reset/{number}", &[&number.to_string()]).inside("reset").priority(priority);
+        let call = Call::get("/reset/{number}", &[&number.to_string()]).inside("reset").with_priority(priority);
         let reset: Reset = self.servers.source().read(call).await?;
         Ok(reset.operating_status == "shut off")
     }
@@ -97,7 +99,7 @@ impl Robot {
 #[derive(Clone)]
 pub(crate) struct Account {
     http: Transport,
-    telling: Telling,
+    dedicated_metadata: DedicatedMetadata,
     breaker: Arc<Breaker>,
     /// The time at which [`LISTS_AT_ONCE`] lists may be read again.
     lists: Arc<Mutex<Option<Instant>>>,
@@ -105,7 +107,7 @@ pub(crate) struct Account {
 
 impl Account {
     async fn read<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
-        self.breaker.pass(self.http.read(call)).await
+        self.breaker.send(self.http.read(call)).await
     }
 
     /// Waits until a list may be read, so that a missing server does not cause a new list at each pass of the lifecycle
@@ -126,7 +128,7 @@ impl Account {
     }
 
     async fn all(&self, priority: Priority) -> Result<Vec<DedicatedServer>> {
-        match self.read::<Vec<One>>(Call::get("/server", &[]).list().priority(priority)).await {
+        match self.read::<Vec<One>>(Call::get("/server", &[]).list().with_priority(priority)).await {
             Ok(servers) => Ok(servers.into_iter().map(|it| it.server).collect()),
             // Robot answers *not found* for an empty list.
             Err(err) if err.is_not_found() => Ok(Vec::new()),
@@ -139,15 +141,15 @@ impl Account {
 impl MachineSource for Account {
     type Machine = DedicatedServer;
 
-    async fn list(&self, urgency: &Urgency) -> Result<Reading<DedicatedServer>> {
+    async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<DedicatedServer>> {
         self.turn().await?;
-        let rules = Rules { what: "dedicated servers", totals: false };
+        let rules = ListProperties { what: "dedicated servers", totals: false };
         read_pages(
             rules,
             1,
             |server: &DedicatedServer| server.number,
             async |_: u32| {
-                let items = urgency.carry(|priority| self.all(priority)).await?;
+                let items = shared_priority.send_read(|priority| self.all(priority)).await?;
                 Ok(Page { items, next: None, total: None })
             },
         )
@@ -159,7 +161,7 @@ impl MachineSource for Account {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<DedicatedServer>> {
-        let call = Call::get("/server/{number}", &[id]).inside("server").priority(priority);
+        let call = Call::get("/server/{number}", &[id]).inside("server").with_priority(priority);
         match self.read(call).await {
             Err(err) if err.is_not_found() => Ok(None),
             answer => answer.map(Some),
@@ -180,7 +182,7 @@ impl MachineSource for Account {
     }
 
     fn metadata(&self, server: &DedicatedServer, node: &Node) -> InstanceMetadata {
-        self.telling.metadata(server, node)
+        self.dedicated_metadata.metadata(server, node)
     }
 
     fn place(&self) -> String {
@@ -189,7 +191,7 @@ impl MachineSource for Account {
 }
 
 /// Returns the meaning of Robot's error codes beyond the HTTP status.
-fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
+fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
     match &*refusal.code {
         // The user configures the duration.
         "RATE_LIMIT_EXCEEDED" => Some(Error::quota),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{About, AddressType, Error, Node, NodeAddress, Result, Route, async_trait};
+use cloud_provider::{AddressType, Error, EventSubject, Node, NodeAddress, Result, Route, async_trait};
 use ipnet::IpNet;
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::{Found, Inventory, Key, Machine as _, MachineSource as _, Snapshot};
@@ -65,7 +65,7 @@ impl NetworkRoutes {
 
     async fn address_of(&self, node: &Node, key: Key<'_>, fresh: bool) -> Result<Option<IpAddr>> {
         match self.servers.find(key, fresh, Priority::Ordinary).await? {
-            Found::There(server) => Ok(server.private_ip(self.network.id()?)),
+            Found::Present(server) => Ok(server.private_ip(self.network.id()?)),
             Found::Gone(_) => Err(Error::other(format!("the server of node {:?} does not exist", node.name))),
         }
     }
@@ -73,11 +73,11 @@ impl NetworkRoutes {
     /// Warns if a Pod CIDR is outside of the cluster CIDR, a frequent mistake in the configuration of the cluster
     /// rather than of this Node.
     fn warn_of_ranges(&self, destination: &IpNet, node: &Node) {
-        let ranges = self.cluster.ranges();
+        let ranges = self.cluster.pod_cidrs();
         if !ranges.is_empty() && !ranges.iter().any(|range| range.contains(destination)) {
             let ranges = ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
             let message = format!("route CIDR {destination} is not contained within cluster CIDR {ranges}");
-            self.cluster.events().warning(About::Node(node), "ClusterCIDRMisconfigured", message);
+            self.cluster.events().warning(EventSubject::Node(node), "ClusterCIDRMisconfigured", message);
         }
     }
 
@@ -108,8 +108,8 @@ impl RouteCloud for NetworkRoutes {
             servers = self.servers.clone().max_age(Duration::ZERO).snapshot(Priority::Refresh).await?;
             is_any_lost = self.set_targets(routes, &servers)?;
         }
-        match servers.flaw().filter(|_| is_any_lost) {
-            Some(flaw) => Err(flaw.clone().context("cannot find out which routes have no server any more")),
+        match servers.partial_reason().filter(|_| is_any_lost) {
+            Some(reason) => Err(reason.clone().context("cannot find out which routes have no server any more")),
             None => Ok(()),
         }
     }
@@ -118,7 +118,7 @@ impl RouteCloud for NetworkRoutes {
         self.servers.source().machine_id(provider_id).ok()
     }
 
-    async fn lead(&self, node: &Node, route: &Route, destination: IpNet) -> Result<(Vec<String>, Target)> {
+    async fn next_hop_for(&self, node: &Node, route: &Route, destination: IpNet) -> Result<(Vec<String>, Target)> {
         let name = &node.name;
         if matches!(destination, IpNet::V6(_)) {
             return Err(Error::invalid(format!(

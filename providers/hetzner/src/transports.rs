@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Result, Setup};
-use provider_kit::transport::{Budget, Builder, Call, Credential, Jitter, Patience, Refill, Refusal, Transport};
+use provider_kit::transport::{Budget, Builder, Call, Credential, Jitter, Refill, Refusal, RetryPolicy, Transport};
 
 use crate::config::{Config, Robot};
 use crate::metrics::Requests;
@@ -13,10 +13,10 @@ use crate::metrics::Requests;
 const METADATA: &str = "http://169.254.169.254/hetzner/v1/metadata";
 
 /// Timeouts and retries for the Cloud API and Robot.
-const PATIENCE: Patience = Patience {
+const RETRY_POLICY: RetryPolicy = RetryPolicy {
     timeout: Duration::from_secs(15),
-    tries: 6,
-    total: Duration::from_secs(120),
+    max_attempts: 6,
+    total_timeout: Duration::from_secs(120),
     backoff: Duration::from_secs(1),
     longest_backoff: Duration::from_secs(60),
     longest_pause: Duration::from_secs(30),
@@ -32,15 +32,15 @@ pub fn cloud(config: &Config, setup: &Setup) -> Builder {
         .credential(config.token.clone())
         .validate(Call::get("/locations", &[]).query("per_page", 1))
         .own_series(Requests(Arc::clone(&setup.metrics)))
-        .patience(PATIENCE)
+        .retry_policy(RETRY_POLICY)
         .budget(Budget {
             share_left_to_others: f64::from(config.rate_limit_left_to_others) / 100.0,
             refill: Refill::Evenly(Duration::from_secs(3600)),
         })
         .correlation("x-correlation-id")
         .refusals(Refusal::read_with_code)
-        .not_applied(|refusal: &Refusal| refusal.code == "rate_limit_exceeded")
-        .dump(config.debug)
+        .retry_refusals(|refusal: &Refusal| refusal.code == "rate_limit_exceeded")
+        .log_bodies(config.debug)
 }
 
 /// Returns the transport to Robot's API, which is only read.
@@ -50,11 +50,11 @@ pub fn robot(config: &Robot, credential: &Credential, setup: &Setup) -> Builder 
         .setup(setup)
         .credential(credential.clone())
         .refusals(Refusal::read_with_code)
-        .patience(Patience { tries: 2, ..PATIENCE })
+        .retry_policy(RetryPolicy { max_attempts: 2, ..RETRY_POLICY })
 }
 
 /// Returns the transport to the metadata service, which describes only the machine that sends the request.
 pub(crate) fn metadata() -> Result<Transport> {
-    let patience = Patience { timeout: Duration::from_secs(5), tries: 2, ..PATIENCE };
-    Transport::builder(METADATA).patience(patience).build()
+    let retry_policy = RetryPolicy { timeout: Duration::from_secs(5), max_attempts: 2, ..RETRY_POLICY };
+    Transport::builder(METADATA).retry_policy(retry_policy).build()
 }

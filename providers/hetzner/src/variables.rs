@@ -42,13 +42,13 @@ provider_kit::declare! {
     /// cloud server.
     pub NETWORK_DISABLE_ATTACHED_CHECK: bool = "NETWORK_DISABLE_ATTACHED_CHECK", default("false");
     /// Creates routes for Pod CIDRs in the network.
-    pub NETWORK_ROUTES_ENABLED: bool = "NETWORK_ROUTES_ENABLED", otherwise("`true` with a network");
+    pub NETWORK_ROUTES_ENABLED: bool = "NETWORK_ROUTES_ENABLED", default_description("`true` with a network");
     /// Address family of a Node's public addresses.
     pub INSTANCES_ADDRESS_FAMILY: AddressFamily = "INSTANCES_ADDRESS_FAMILY", default("ipv4");
     /// Sets the zone label on Nodes of cloud servers.
     pub INSTANCES_ZONE_LABEL_ENABLED: bool = "INSTANCES_ZONE_LABEL_ENABLED", default("true");
     /// Mode of reading servers: always list all (`all`), always get one (`one`), or get one and cache nothing (`off`).
-    pub SERVER_CACHE_MODE: CacheMode = "SERVER_CACHE_MODE", otherwise("what is cheapest");
+    pub SERVER_CACHE_MODE: CacheMode = "SERVER_CACHE_MODE", default_description("what is cheapest");
     /// TTL of cached servers.
     pub SERVER_CACHE_MAX_AGE: Duration = "SERVER_CACHE_MAX_AGE", default("10s");
     /// Serves the metrics also over plain HTTP, without authentication.
@@ -63,33 +63,33 @@ provider_kit::declare! {
     pub LOAD_BALANCERS_NETWORK_ZONE: String = "LOAD_BALANCERS_NETWORK_ZONE";
     /// Default of the annotation `type`.
     pub LOAD_BALANCERS_TYPE: String = "LOAD_BALANCERS_TYPE",
-        otherwise("`lb11`, with the event `LoadBalancerTypeUnconfigured`");
+        default_description("`lb11`, with the event `LoadBalancerTypeUnconfigured`");
     /// Default of the annotation `algorithm-type`.
-    pub LOAD_BALANCERS_ALGORITHM_TYPE: Algorithm = "LOAD_BALANCERS_ALGORITHM_TYPE", otherwise("the API's: `round_robin`");
+    pub LOAD_BALANCERS_ALGORITHM_TYPE: Algorithm = "LOAD_BALANCERS_ALGORITHM_TYPE", default_description("the API's: `round_robin`");
     /// Default of the annotation `use-private-ip`.
     pub LOAD_BALANCERS_USE_PRIVATE_IP: bool = "LOAD_BALANCERS_USE_PRIVATE_IP", default("false");
     /// Default of the annotation `private-subnet-ip-range`.
     pub LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE: IpNet = "LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE",
-        otherwise("the network chooses");
+        default_description("the network chooses");
     /// Default of the annotation `disable-private-ingress`.
     pub LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS: bool = "LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", default("false");
     /// Default of the annotation `disable-public-network`.
-    pub LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK: bool = "LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", otherwise("left as it is");
+    pub LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK: bool = "LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", default_description("left as it is");
     /// Default of the annotation `ipv6-disabled`.
     pub LOAD_BALANCERS_DISABLE_IPV6: bool = "LOAD_BALANCERS_DISABLE_IPV6", default("false");
     /// Default of the annotation `uses-proxyprotocol`.
-    pub LOAD_BALANCERS_USES_PROXYPROTOCOL: bool = "LOAD_BALANCERS_USES_PROXYPROTOCOL", otherwise("left as it is");
+    pub LOAD_BALANCERS_USES_PROXYPROTOCOL: bool = "LOAD_BALANCERS_USES_PROXYPROTOCOL", default_description("left as it is");
     /// A label (`KEY` or `KEY=VALUE`) that a load balancer must have to be adopted by its name. (Not known to the Go
     /// program.)
-    pub LOAD_BALANCERS_ADOPTION_LABEL: AdoptionLabel = "LOAD_BALANCERS_ADOPTION_LABEL", otherwise("none is needed");
+    pub LOAD_BALANCERS_ADOPTION_LABEL: AdoptionLabel = "LOAD_BALANCERS_ADOPTION_LABEL", default_description("none is needed");
     /// Default of the annotation `health-check-interval`.
     pub LOAD_BALANCERS_HEALTH_CHECK_INTERVAL: u64 = "LOAD_BALANCERS_HEALTH_CHECK_INTERVAL",
-        kind(SECONDS), otherwise("the API's");
+        kind(SECONDS), default_description("the API's");
     /// Default of the annotation `health-check-timeout`.
     pub LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT: u64 = "LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT",
-        kind(SECONDS), otherwise("the API's");
+        kind(SECONDS), default_description("the API's");
     /// Default of the annotation `health-check-retries`.
-    pub LOAD_BALANCERS_HEALTH_CHECK_RETRIES: u32 = "LOAD_BALANCERS_HEALTH_CHECK_RETRIES", otherwise("the API's");
+    pub LOAD_BALANCERS_HEALTH_CHECK_RETRIES: u32 = "LOAD_BALANCERS_HEALTH_CHECK_RETRIES", default_description("the API's");
 }
 
 provider_kit::declare! {

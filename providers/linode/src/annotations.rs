@@ -107,7 +107,7 @@ provider_kit::declare! {
     /// ID of the NodeBalancer that the Service uses, instead of one that is created.
     pub ID: u64 = "nodebalancer-id", lenient();
     /// Kind of a new NodeBalancer. A later change has no effect.
-    pub TYPE: NodeBalancerType = "nodebalancer-type", otherwise("`--default-nodebalancer-type`"), lenient();
+    pub TYPE: NodeBalancerType = "nodebalancer-type", default_description("`--default-nodebalancer-type`"), lenient();
     /// Keeps the NodeBalancer when the Service is deleted or moves to another one.
     pub PRESERVE: bool = "preserve", default("false"), lenient();
     /// Further tags of the NodeBalancer.
@@ -115,18 +115,18 @@ provider_kit::declare! {
     /// New connections a second that a client may open; 0 is without limit.
     pub THROTTLE_LIMIT: u32 = "throttle", kind(THROTTLE), default("0");
     /// Protocol of all ports, unless `port-<number>` says otherwise.
-    pub PROTOCOL: Protocol = "default-protocol", otherwise("the protocol of the port");
+    pub PROTOCOL: Protocol = "default-protocol", default_description("the protocol of the port");
     /// Tells backends the address of the client by the PROXY protocol. Not with UDP.
     pub PROXY_PROTOCOL: String = "default-proxy-protocol", kind(PROXY), default("none"),
         aliases(&["service.beta.kubernetes.io/linode-loadbalancer-proxy-protocol"]);
     /// Choice of a backend. TCP and HTTP: `roundrobin`, `leastconn`, `source`; UDP: `roundrobin`, `leastconn`, `ring_hash`.
-    pub ALGORITHM: String = "default-algorithm", kind(ALGORITHMS), otherwise("`roundrobin`");
+    pub ALGORITHM: String = "default-algorithm", kind(ALGORITHMS), default_description("`roundrobin`");
     /// Keeps a client at its backend. HTTP: `none`, `table`, `http_cookie`; UDP: `none`, `session`, `source_ip`.
-    pub STICKY: String = "default-stickiness", kind(STICKINESS), otherwise("`table`, for UDP `session`");
+    pub STICKY: String = "default-stickiness", kind(STICKINESS), default_description("`table`, for UDP `session`");
     /// Port at which backends of UDP ports are checked.
     pub UDP_CHECK_PORT: u16 = "udp-check-port", kind(Kind::number(1, 65535)), default("80");
     /// Kind of health check of the backends.
-    pub CHECK: String = "check-type", kind(CHECKS), otherwise("`connection`, for UDP `none`");
+    pub CHECK: String = "check-type", kind(CHECKS), default_description("`connection`, for UDP `none`");
     /// Path of `http` and `http_body` checks.
     pub CHECK_PATH: String = "check-path", default("/");
     /// Text that the answer to an `http_body` check must contain.
@@ -144,11 +144,11 @@ provider_kit::declare! {
     /// Keeps the reserved address when the NodeBalancer is deleted.
     pub RETAIN_IP: bool = "retain-reserved-ipv4", default("true"), lenient();
     /// The status of the Service has the host name only.
-    pub HOSTNAME_ONLY: bool = "hostname-only-ingress", otherwise("`LINODE_HOSTNAME_ONLY_INGRESS`"), lenient();
+    pub HOSTNAME_ONLY: bool = "hostname-only-ingress", default_description("`LINODE_HOSTNAME_ONLY_INGRESS`"), lenient();
     /// The status of the Service has the IPv6 address, too.
-    pub IPV6_INGRESS: bool = "enable-ipv6-ingress", otherwise("`--enable-ipv6-for-loadbalancers`"), lenient();
+    pub IPV6_INGRESS: bool = "enable-ipv6-ingress", default_description("`--enable-ipv6-for-loadbalancers`"), lenient();
     /// Backends are the public IPv6 addresses of the Nodes.
-    pub IPV6_BACKENDS: bool = "enable-ipv6-backends", otherwise("`--enable-ipv6-for-nodebalancer-backends`"), lenient();
+    pub IPV6_BACKENDS: bool = "enable-ipv6-backends", default_description("`--enable-ipv6-for-nodebalancer-backends`"), lenient();
     /// ID of a firewall of yours that protects the NodeBalancer.
     pub FIREWALL_ID: u64 = "firewall-id";
     /// Clients that are admitted or refused, by a firewall that is created. Without effect if there is `firewall-id`.
@@ -156,9 +156,9 @@ provider_kit::declare! {
     /// Range of a VPC subnet for the backend side of a new NodeBalancer.
     pub BACKEND_RANGE: IpNet = "backend-ipv4-range", kind(V4_RANGE);
     /// Label of the VPC of the backends.
-    pub BACKEND_VPC: String = "backend-vpc-name", otherwise("the first VPC of the configuration");
+    pub BACKEND_VPC: String = "backend-vpc-name", default_description("the first VPC of the configuration");
     /// Label of the subnet of the backends.
-    pub BACKEND_SUBNET: String = "backend-subnet-name", otherwise("the first subnet of the configuration");
+    pub BACKEND_SUBNET: String = "backend-subnet-name", default_description("the first subnet of the configuration");
     /// ID of the subnet of the backends.
     pub BACKEND_SUBNET_ID: u64 = "backend-subnet-id";
     /// ID of the VPC subnet in which a new NodeBalancer is reached, instead of the Internet.

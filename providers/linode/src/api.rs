@@ -4,9 +4,9 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use cloud_provider::{Error, Result, Setup};
-use provider_kit::inventory::Urgency;
-use provider_kit::paging::{Paging, Reading};
-use provider_kit::transport::{Budget, Builder, Call, Jitter, Patience, Refill, Refusal, Transport};
+use provider_kit::inventory::SharedPriority;
+use provider_kit::paging::{ListResult, Paging};
+use provider_kit::transport::{Budget, Builder, Call, Jitter, Refill, Refusal, RetryPolicy, Transport};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -19,10 +19,10 @@ const PAGING: Paging = Paging::page_count("/pages").size("page_size", 500).requi
 /// for all other requests (1,600 per minute), so the provider uses two clients.
 #[must_use]
 pub fn cloud(config: &Config, setup: &Setup) -> Builder {
-    let patience = Patience {
+    let retry_policy = RetryPolicy {
         timeout: config.timeout,
-        tries: 4,
-        total: Duration::from_secs(300),
+        max_attempts: 4,
+        total_timeout: Duration::from_secs(300),
         backoff: Duration::from_secs(1),
         longest_backoff: Duration::from_secs(30),
         longest_pause: Duration::from_secs(60),
@@ -32,12 +32,12 @@ pub fn cloud(config: &Config, setup: &Setup) -> Builder {
         .setup(setup)
         .credential(config.token.clone())
         .validate(Call::get("/profile", &[]))
-        .patience(patience)
+        .retry_policy(retry_policy)
         .paging(PAGING)
         .budget(Budget { share_left_to_others: 0.1, refill: Refill::AtReset })
-        .not_applied(|refusal| refusal.message.contains("Linode busy"))
+        .retry_refusals(|refusal| refusal.message.contains("Linode busy"))
         .own_series(Requests(std::sync::Arc::clone(&setup.metrics)))
-        .dump(config.debug)
+        .log_bodies(config.debug)
 }
 
 /// The API with one token.
@@ -49,7 +49,7 @@ pub(crate) struct Api {
 
 impl Api {
     pub(crate) fn new(http: Transport, lists: Transport) -> Self {
-        Self { http: http.meaning(meaning), lists: lists.meaning(meaning) }
+        Self { http: http.error_mapping(error_mapping), lists: lists.error_mapping(error_mapping) }
     }
 
     /// Reads a list to its end. `filter`: the conditions of `X-Filter`.
@@ -57,22 +57,22 @@ impl Api {
         &self,
         call: Call,
         filter: Option<Value>,
-        urgency: &Urgency,
+        shared_priority: &SharedPriority,
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
-    ) -> Result<Reading<T>> {
+    ) -> Result<ListResult<T>> {
         let call = filter.iter().fold(call, |call, filter| call.header("x-filter", filter));
-        self.lists.list(call, "data", urgency, keep, key).await
+        self.lists.list(call, "data", shared_priority, keep, key).await
     }
 
     /// Reads a list that must be complete.
     pub(crate) async fn all<T: DeserializeOwned, K: Hash>(&self, call: Call, key: fn(&T) -> K) -> Result<Vec<T>> {
-        let list = self.list(call, None, &Urgency::default(), |item: T| item, key).await?;
+        let list = self.list(call, None, &SharedPriority::default(), |item: T| item, key).await?;
         Ok(list.complete()?.into_items())
     }
 }
 
-fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
+fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
     let message = refusal.message.to_ascii_lowercase();
     if message.contains("must be unique") || message.contains("already in use") || message.contains("linode busy") {
         return Some(Error::conflict);

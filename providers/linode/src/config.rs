@@ -8,7 +8,7 @@ use provider_kit::declared::{Kind, Value};
 use provider_kit::transport::Credential;
 use provider_kit::variables::Variables;
 
-use crate::ipam::PodRanges;
+use crate::ipam::PodCidrConfig;
 
 const SECONDS: Kind<u64> = Kind::number(1, 86_400);
 
@@ -80,7 +80,7 @@ provider_kit::declare! {
     /// Labels of the VPCs of the Nodes.
     pub VPC_NAMES: Vec<String> = "vpc-names";
     /// Labels of the subnets of the Nodes.
-    pub SUBNET_NAMES: Vec<String> = "subnet-names", otherwise("`default`");
+    pub SUBNET_NAMES: Vec<String> = "subnet-names", default_description("`default`");
     /// IDs of the VPCs of the Nodes, with `--subnet-ids` and instead of names.
     pub VPC_IDS: Vec<u64> = "vpc-ids";
     /// IDs of the subnets of the Nodes.
@@ -115,7 +115,7 @@ provider_kit::declare! {
     /// Assigns no IPv6 ranges.
     pub NO_IPV6_RANGES: bool = "disable-ipv6-node-cidr-allocation", default("false");
     /// Kind of load balancers. `cilium-bgp` is accepted with a warning.
-    pub BALANCER_KIND: bool = "load-balancer-type", kind(BALANCER_KINDS), default("nodebalancer");
+    pub IS_NODEBALANCER: bool = "load-balancer-type", kind(BALANCER_KINDS), default("nodebalancer");
 }
 
 impl NodeBalancerType {
@@ -148,8 +148,8 @@ pub struct Config {
     pub endpoint: String,
     pub region: String,
     pub timeout: Duration,
-    pub instances_age: Duration,
-    pub metadata_age: Duration,
+    pub instances_max_age: Duration,
+    pub metadata_max_age: Duration,
     pub external_subnet: Option<IpNet>,
     pub hostname_only: bool,
     pub debug: bool,
@@ -166,7 +166,7 @@ pub struct Config {
     pub ipv6_ingress: bool,
     pub ipv6_backends: bool,
     pub tag_filter: Option<String>,
-    pub pod_ranges: Option<PodRanges>,
+    pub pod_ranges: Option<PodCidrConfig>,
 }
 
 impl Config {
@@ -175,22 +175,23 @@ impl Config {
     /// # Errors
     /// *Invalid*, with all mistakes of all variables, or else of all flags.
     pub fn read(setup: &Setup) -> Result<Self> {
-        let (mut asked, mut flags) = (Variables::of(&setup.environment), Variables::of(&setup.flags));
-        let file = asked.get(&TOKEN_FILE).and_then(|file| Credential::file(file).ok());
-        let token = file.or_else(|| asked.get(&TOKEN).map(|token| Credential::token(token.trim())));
+        let (mut variables, mut flags) = (Variables::of(&setup.environment), Variables::of(&setup.flags));
+        let file = variables.get(&TOKEN_FILE).and_then(|file| Credential::file(file).ok());
+        let token = file.or_else(|| variables.get(&TOKEN).map(|token| Credential::token(token.trim())));
         let is_offline = setup.environment.is_offline();
         if token.is_none() && !is_offline {
-            asked.mistake("LINODE_API_TOKEN or LINODE_API_TOKEN_FILE is required: an API token");
+            variables.mistake("LINODE_API_TOKEN or LINODE_API_TOKEN_FILE is required: an API token");
         }
-        if !asked.is_set(&REGION) && !is_offline {
-            asked.mistake("LINODE_REGION is required: the region of new NodeBalancers, such as us-east");
+        if !variables.is_set(&REGION) && !is_offline {
+            variables.mistake("LINODE_REGION is required: the region of new NodeBalancers, such as us-east");
         }
         for unused in [&TOKEN_CACHE_TTL, &ROUTES_TTL, &NODE_TTL] {
-            asked.get(unused);
+            variables.get(unused);
         }
-        let mut seconds = |variable| Duration::from_secs(asked.get(variable).unwrap_or_default());
-        let [timeout, instances_age, metadata_age] = [&REQUEST_TIMEOUT, &INSTANCE_TTL, &METADATA_TTL].map(&mut seconds);
-        let endpoint = endpoint(&asked.get(&URL).unwrap_or_default());
+        let mut seconds = |variable| Duration::from_secs(variables.get(variable).unwrap_or_default());
+        let [timeout, instances_max_age, metadata_max_age] =
+            [&REQUEST_TIMEOUT, &INSTANCE_TTL, &METADATA_TTL].map(&mut seconds);
+        let endpoint = endpoint(&variables.get(&URL).unwrap_or_default());
         let (vpc, has_routes) = (vpc_selection(&mut flags), flags.get(&ROUTES).unwrap_or_default());
         if has_routes && vpc.vpcs.is_empty() {
             flags.mistake("--enable-route-controller needs a VPC: set --vpc-names, or --vpc-ids and --subnet-ids");
@@ -200,7 +201,7 @@ impl Config {
             let [id, name] = [BACKEND_SUBNET_ID.key(), BACKEND_SUBNET_NAME.key()];
             flags.mistake(format!("{id} and {name} are both set: only one can be"));
         }
-        if flags.get(&BALANCER_KIND) == Some(false) {
+        if flags.get(&IS_NODEBALANCER) == Some(false) {
             flags.warning("--load-balancer-type=cilium-bgp is not supported: Services get NodeBalancers");
         }
         let pod_ranges = pod_ranges(&mut flags, setup.cluster_cidr.as_deref(), !vpc.vpcs.is_empty());
@@ -210,12 +211,12 @@ impl Config {
         let config = Self {
             token: token.unwrap_or_else(Credential::none),
             endpoint,
-            region: asked.get(&REGION).unwrap_or_default(),
+            region: variables.get(&REGION).unwrap_or_default(),
             timeout,
-            instances_age,
-            metadata_age,
-            external_subnet: asked.get(&EXTERNAL_SUBNET),
-            hostname_only: asked.get(&HOSTNAME_ONLY).unwrap_or_default(),
+            instances_max_age,
+            metadata_max_age,
+            external_subnet: variables.get(&EXTERNAL_SUBNET),
+            hostname_only: variables.get(&HOSTNAME_ONLY).unwrap_or_default(),
             debug,
             has_routes,
             checks_token,
@@ -232,8 +233,8 @@ impl Config {
             tag_filter: flags.get(&TAG_FILTER),
             pod_ranges,
         };
-        asked.misspelt("LINODE_", VARIABLES);
-        asked.finish()?;
+        variables.misspelt("LINODE_", VARIABLES);
+        variables.finish()?;
         flags.finish()?;
         Ok(config)
     }
@@ -244,7 +245,7 @@ impl Config {
     }
 }
 
-fn pod_ranges(flags: &mut Variables<'_>, cluster: Option<&str>, has_vpc: bool) -> Option<PodRanges> {
+fn pod_ranges(flags: &mut Variables<'_>, cluster: Option<&str>, has_vpc: bool) -> Option<PodCidrConfig> {
     let [is_on, no_ipv6] = [&IPAM, &NO_IPV6_RANGES].map(|flag| flags.get(flag).unwrap_or_default());
     let [ipv4, ipv6] = [&IPV4_LENGTH, &IPV6_LENGTH].map(|flag| flags.get(flag).and_then(|it| u8::try_from(it).ok()));
     let (ipv4, ipv6) = (ipv4?, ipv6?);
@@ -261,7 +262,7 @@ fn pod_ranges(flags: &mut Variables<'_>, cluster: Option<&str>, has_vpc: bool) -
     if !has_vpc && !no_ipv6 {
         flags.warning("Nodes get no IPv6 range without a VPC: set --vpc-names, or --disable-ipv6-node-cidr-allocation");
     }
-    Some(PodRanges { cluster: range, ipv4, ipv6: (has_vpc && !no_ipv6).then_some(ipv6) })
+    Some(PodCidrConfig { cluster: range, ipv4, ipv6: (has_vpc && !no_ipv6).then_some(ipv6) })
 }
 
 fn vpc_selection(flags: &mut Variables<'_>) -> VpcSelection {

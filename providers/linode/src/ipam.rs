@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{About, Node, Result};
+use cloud_provider::{EventSubject, Node, Result};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use provider_kit::cluster::ClusterView;
 use serde_json::json;
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 
 /// The ranges that Nodes get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PodRanges {
+pub struct PodCidrConfig {
     /// The range of the cluster.
     pub cluster: Ipv4Net,
     /// The length of a Node's IPv4 range.
@@ -29,7 +29,7 @@ pub struct PodRanges {
     pub ipv6: Option<u8>,
 }
 
-impl PodRanges {
+impl PodCidrConfig {
     /// Returns the blocks that overlap none of the used ranges, in order.
     fn free(self, used: impl IntoIterator<Item = Ipv4Net>) -> impl Iterator<Item = Ipv4Net> {
         let mut taken = HashSet::new();
@@ -54,7 +54,7 @@ fn ipv6_part(range: Ipv6Net, length: u8) -> Option<Ipv6Net> {
 
 /// Assigns ranges to Nodes that have none.
 pub(crate) struct NodeIpam {
-    pub(crate) ranges: PodRanges,
+    pub(crate) ranges: PodCidrConfig,
     pub(crate) vpcs: Arc<Vpcs>,
     pub(crate) cluster: ClusterView,
     /// Pending assignments by UID of a Node: the range that was sent, and the time of the next attempt, which is `None`
@@ -148,7 +148,7 @@ impl NodeIpam {
     }
 
     fn fail(&mut self, node: &Node, reason: &str, text: &str) {
-        self.cluster.events().warning(About::Node(node), reason, text);
+        self.cluster.events().warning(EventSubject::Node(node), reason, text);
         self.pending.insert(node.uid.clone(), (None, Some(Instant::now() + PAUSE)));
     }
 }
@@ -157,8 +157,11 @@ impl NodeIpam {
 mod tests {
     use super::*;
 
-    const RANGES: PodRanges =
-        PodRanges { cluster: Ipv4Net::new_assert(std::net::Ipv4Addr::new(10, 192, 0, 0), 22), ipv4: 24, ipv6: None };
+    const RANGES: PodCidrConfig = PodCidrConfig {
+        cluster: Ipv4Net::new_assert(std::net::Ipv4Addr::new(10, 192, 0, 0), 22),
+        ipv4: 24,
+        ipv6: None,
+    };
 
     fn free(used: &[&str]) -> Vec<String> {
         RANGES.free(used.iter().map(|it| it.parse().expect("a range"))).map(|it| it.to_string()).collect()

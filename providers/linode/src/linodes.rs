@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, Error, InstanceMetadata, InstanceState, Instances, Node, Result, Want, WantMetadata, async_trait,
+    AddressType, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, Node, Result,
+    async_trait,
 };
 use provider_kit::addresses::{AddressFamily, Addresses};
-use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, Urgency, priority};
-use provider_kit::paging::Reading;
+use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, SharedPriority, priority};
+use provider_kit::paging::ListResult;
 use provider_kit::provider_id::{ProviderIds, number};
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
@@ -132,17 +133,17 @@ impl Source {
     /// Returns a Linode with its VPC addresses. If the cached list of addresses lacks the Linode, the list is read
     /// again.
     async fn with_vpc(&self, answer: LinodeAnswer) -> Result<Linode> {
-        let mut vpc = self.vpc_addresses(self.config.instances_age).await?;
+        let mut vpc = self.vpc_addresses(self.config.instances_max_age).await?;
         if !self.config.vpc.vpcs.is_empty() && !vpc.iter().any(|it| it.linode_id == Some(answer.id)) {
             vpc = self.vpc_addresses(Duration::ZERO).await?;
         }
         Ok(Linode::new(answer, &vpc))
     }
 
-    async fn read(&self, filter: Option<Value>, urgency: &Urgency) -> Result<Reading<Linode>> {
+    async fn read(&self, filter: Option<Value>, shared_priority: &SharedPriority) -> Result<ListResult<Linode>> {
         let (call, vpc) = (Call::get("/linode/instances", &[]), self.vpc_addresses(Duration::ZERO).await?);
         let linode = |answer: LinodeAnswer| Linode::new(answer, &vpc);
-        self.api.list(call, filter, urgency, linode, |it: &Linode| it.id.clone()).await
+        self.api.list(call, filter, shared_priority, linode, |it: &Linode| it.id.clone()).await
     }
 }
 
@@ -150,9 +151,9 @@ impl Source {
 impl MachineSource for Source {
     type Machine = Linode;
 
-    async fn list(&self, urgency: &Urgency) -> Result<Reading<Linode>> {
+    async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Linode>> {
         let filter = self.config.tag_filter.as_ref().map(|tag| json!({"tags": {"+contains": tag}}));
-        self.read(filter, urgency).await
+        self.read(filter, shared_priority).await
     }
 
     /// Returns `false` with a tag filter: each page contains the total, but a Linode without the tag exists, too.
@@ -161,7 +162,7 @@ impl MachineSource for Source {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Linode>> {
-        let call = Call::get("/linode/instances/{id}", &[id]).priority(priority);
+        let call = Call::get("/linode/instances/{id}", &[id]).with_priority(priority);
         match self.api.http.find(call).await? {
             None => Ok(None),
             Some(answer) => self.with_vpc(answer).await.map(Some),
@@ -169,12 +170,12 @@ impl MachineSource for Source {
     }
 
     async fn state_by_id(&self, id: &str, priority: Priority) -> Result<Option<Linode>> {
-        let call = Call::get("/linode/instances/{id}", &[id]).priority(priority);
+        let call = Call::get("/linode/instances/{id}", &[id]).with_priority(priority);
         Ok(self.api.http.find(call).await?.map(|answer| Linode::new(answer, &[])))
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Linode>> {
-        let found = self.read(Some(json!({"label": name})), &Urgency::of(priority)).await?;
+        let found = self.read(Some(json!({"label": name})), &SharedPriority::of(priority)).await?;
         Ok(found.complete()?.into_items().into_iter().filter(|it| &*it.label == name).collect())
     }
 
@@ -221,10 +222,10 @@ pub(crate) struct Linodes(pub(crate) Inventory<Source>);
 
 impl Linodes {
     /// Looks up Nodes by a public address if their name is not a Linode's label.
-    async fn known_by_address(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Arc<Node>> {
+    async fn known_by_address(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Arc<Node>> {
         let mut nodes = nodes.to_vec();
         if nodes.iter().any(|node| node.provider_id().is_none() && !node.addresses.is_empty())
-            && let Ok(list) = self.0.snapshot(priority(want)).await
+            && let Ok(list) = self.0.snapshot(priority(request)).await
         {
             for node in nodes.iter_mut().filter(|node| node.provider_id().is_none()) {
                 if list.by_name(&node.name).len() > 0 {
@@ -239,22 +240,22 @@ impl Linodes {
         nodes
     }
 
-    fn state(&self, found: Found<Linode>, node: &Node, want: Want) -> Result<InstanceState> {
-        if let Found::There(linode) = &found
+    fn state(&self, found: Found<Linode>, node: &Node, request: LookupRequest) -> Result<InstanceState> {
+        if let Found::Present(linode) = &found
             && !linode.has_addresses()
-            && want.metadata != WantMetadata::No
+            && request.metadata != MetadataLevel::No
         {
             return Err(Error::other(format!("Linode {} ({}) has no IP addresses", linode.label, linode.id)));
         }
-        Ok(self.0.state_of(found, node, want))
+        Ok(self.0.state_of(found, node, request))
     }
 }
 
 #[async_trait]
 impl Instances for Linodes {
-    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
-        let known = self.known_by_address(nodes, want).await;
-        let found = self.0.find_all(&known, want.fresh, priority(want)).await;
-        nodes.iter().zip(found).map(|(node, found)| self.state(found?, node, want)).collect()
+    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+        let known = self.known_by_address(nodes, request).await;
+        let found = self.0.find_all(&known, request.fresh, priority(request)).await;
+        nodes.iter().zip(found).map(|(node, found)| self.state(found?, node, request)).collect()
     }
 }

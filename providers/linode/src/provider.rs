@@ -10,7 +10,7 @@ use cloud_provider::{
 use provider_kit::checks::{permissions, rate_limit, reached, unavailable};
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::Inventory;
-use provider_kit::load_balancers::{Balancers, Options};
+use provider_kit::load_balancers::{LoadBalancerEngine, Options};
 use provider_kit::routes::RouteTable;
 use provider_kit::transport::{Call, Transport};
 use serde::Deserialize;
@@ -44,7 +44,7 @@ pub struct Linode {
     config: Arc<Config>,
     cluster: ClusterView,
     linodes: Linodes,
-    load_balancers: Balancers,
+    load_balancers: LoadBalancerEngine,
     routes: Option<RouteTable<InterfaceRanges>>,
     context: OnceLock<Context>,
 }
@@ -61,12 +61,12 @@ impl Linode {
         let (api, config, cluster) = (Api::new(http, lists), Arc::new(config), ClusterView::new(EVENT_SOURCE));
         let vpcs = Arc::new(Vpcs::new(api.clone(), Arc::clone(&config)));
         let source = Source { api: api.clone(), vpcs, config: Arc::clone(&config) };
-        let inventory = Inventory::new(source.clone()).max_age(config.instances_age).measured(api.http.metrics());
+        let inventory = Inventory::new(source.clone()).max_age(config.instances_max_age).measured(api.http.metrics());
         let cloud = NodeBalancers::new(source.clone(), cluster.clone());
         let options = Options { targets_follow_addresses: true, ..Options::default() };
         let routes = InterfaceRanges::new(inventory.clone());
         Self {
-            load_balancers: Balancers::of(cloud, Arc::new(source), options),
+            load_balancers: LoadBalancerEngine::of(cloud, Arc::new(source), options),
             routes: config.has_routes.then(|| RouteTable::new(routes, cluster.clone())),
             linodes: Linodes(inventory),
             context: OnceLock::new(),
@@ -91,7 +91,7 @@ impl Linode {
             let (vpcs, cluster) = (Arc::clone(&linodes.source().vpcs), cluster.clone());
             until(Box::pin(NodeIpam { ranges, vpcs, cluster, pending: HashMap::new() }.run()));
         }
-        until(Box::pin(NodeMetadata { linodes, cluster, age: self.config.metadata_age }.run()));
+        until(Box::pin(NodeMetadata { linodes, cluster, age: self.config.metadata_max_age }.run()));
         if self.config.checks_token {
             let (http, stop) = (self.api.http.clone(), context.shutdown.clone());
             until(Box::pin(async move {

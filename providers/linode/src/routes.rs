@@ -107,10 +107,10 @@ impl RouteCloud for InterfaceRanges {
         IDS.read(provider_id).ok()
     }
 
-    async fn lead(&self, node: &Node, _route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
+    async fn next_hop_for(&self, node: &Node, _route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
         let key = node.provider_id().map(|id| IDS.read(id)).transpose()?.map_or(Key::Name(&node.name), Key::Id);
         match self.linodes.find(key, false, Priority::Ordinary).await? {
-            Found::There(linode) => {
+            Found::Present(linode) => {
                 let (id, name) = (linode.id().to_owned(), linode.name().to_owned());
                 Ok((Vec::new(), Target::Machine { id, name }))
             }

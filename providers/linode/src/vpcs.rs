@@ -9,7 +9,7 @@ use cloud_provider::{Error, Result};
 use ipnet::{IpNet, Ipv4Net};
 use provider_kit::cached::Cached;
 use provider_kit::catalog::Catalog;
-use provider_kit::inventory::Urgency;
+use provider_kit::inventory::SharedPriority;
 use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::json;
@@ -180,7 +180,8 @@ impl Vpcs {
                     let VpcAddress { linode_id, address, address_range, ipv6_range, .. } = it;
                     (*linode_id, address.clone(), address_range.clone(), ipv6_range.clone())
                 };
-                let list = self.api.list(call, Some(filter), &Urgency::default(), |it: VpcAddress| it, key).await?;
+                let list =
+                    self.api.list(call, Some(filter), &SharedPriority::default(), |it: VpcAddress| it, key).await?;
                 // An API that ignores the filter answers with all subnets.
                 let is_ours = |it: &VpcAddress| it.subnet_id.is_none_or(|id| subnets.contains(&id));
                 found.extend(list.complete()?.into_items().into_iter().filter(is_ours));

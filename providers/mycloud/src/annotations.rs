@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use provider_kit::declared::Kind;
 
-use crate::config::{self, Word, words};
+use crate::config::{self, Choice, words};
 
 /// The beginning of all keys.
 pub const PREFIX: &str = "service.beta.kubernetes.io/dlb-";
@@ -27,21 +27,21 @@ provider_kit::declare! {
     /// Static or reserved address. Default: `spec.loadBalancerIP`.
     pub IP: IpAddr = "ip";
     /// Address families of the load balancer. Default: those of the Service.
-    pub IP_FAMILY: Word = "ip-family", kind(words!("ipv4", "ipv6", "dual")), decides_targets();
+    pub IP_FAMILY: Choice = "ip-family", kind(words!("ipv4", "ipv6", "dual")), decides_targets();
     /// DNS name that the Service's status shows instead of addresses.
     pub HOSTNAME: String = "hostname";
     /// Existing access list. Not together with source ranges.
     pub ACL_ID: String = "acl-id";
     /// Size of the load balancer.
-    pub SPEC: Word = "spec", kind(words!("small", "medium", "large", "xlarge")), or(&config::SPEC);
+    pub SPEC: Choice = "spec", kind(words!("small", "medium", "large", "xlarge")), fallback(&config::SPEC);
     /// Network of the load balancer.
-    pub NETWORK_TYPE: Word = "network-type", kind(words!("internet", "intranet")), or(&config::NETWORK_TYPE);
+    pub NETWORK_TYPE: Choice = "network-type", kind(words!("internet", "intranet")), fallback(&config::NETWORK_TYPE);
     /// VPC of the load balancer.
-    pub VPC_ID: String = "vpc-id", or(&config::VPC_ID);
+    pub VPC_ID: String = "vpc-id", fallback(&config::VPC_ID);
     /// Subnet of the load balancer.
-    pub SUBNET_ID: String = "subnet-id", or(&config::SUBNET_ID);
+    pub SUBNET_ID: String = "subnet-id", fallback(&config::SUBNET_ID);
     /// Protects the load balancer against deletion by others.
-    pub DELETE_PROTECTION: bool = "delete-protection", or(&config::DELETE_PROTECTION);
+    pub DELETE_PROTECTION: bool = "delete-protection", fallback(&config::DELETE_PROTECTION);
 }
 
 /// Declares annotations, and for each the key of the same name in `[LoadBalancerDefaults]` with the default.
@@ -57,7 +57,7 @@ macro_rules! settings {
             use provider_kit::declared::Kind;
 
             use super::{LIST, TEXT, TRUTH, check_port, selector};
-            use crate::config::{Word, words};
+            use crate::config::{Choice, words};
 
             provider_kit::declare! {
                 /// Every key of the section.
@@ -69,7 +69,7 @@ macro_rules! settings {
         provider_kit::declare! {
             /// Annotations with defaults in the configuration.
             pub LOAD_BALANCER: "service.beta.kubernetes.io/dlb-";
-            $( $(#[doc = $doc])+ pub $name: $value = $key, kind($kind), or(&defaults::$name) $(, $own())?; )*
+            $( $(#[doc = $doc])+ pub $name: $value = $key, kind($kind), fallback(&defaults::$name) $(, $own())?; )*
         }
     };
 }
@@ -89,7 +89,7 @@ settings! {
     /// Further labels of the load balancer, as `k=v,k=v`.
     TAGS: Vec<String> = "tags", LIST;
     /// Protocol of the listener. Default: that of the port.
-    LISTENER_PROTOCOL: Word = "listener-protocol", words!("tcp", "udp", "http", "https", "tls");
+    LISTENER_PROTOCOL: Choice = "listener-protocol", words!("tcp", "udp", "http", "https", "tls");
     /// Maximum number of requests per second; for tcp and udp, of new connections per second. 0: no limit.
     LISTENER_MAX_QPS: u32 = "listener-maxqps", Kind::number(0, 1_000_000), default("0");
     /// Maximum number of concurrent connections. 0: no limit.
@@ -97,20 +97,20 @@ settings! {
     /// Maximum bandwidth of the listener in Mbit/s. 0: no limit.
     LISTENER_BANDWIDTH: u32 = "listener-bandwidth-mbps", Kind::number(0, 10_000), default("0");
     /// Algorithm by which a backend is chosen.
-    LISTENER_SCHEDULER: Word = "listener-scheduler", words!("wrr", "wlc", "source-hash"), default("wrr");
+    LISTENER_SCHEDULER: Choice = "listener-scheduler", words!("wrr", "wlc", "source-hash"), default("wrr");
     /// Seconds after which an idle connection is closed. Default: 60 for http and https, else 900.
     LISTENER_IDLE_TIMEOUT: u32 = "listener-idle-timeout", Kind::number(10, 4000);
     /// Seconds within which a backend must answer. Only for http and https.
     LISTENER_REQUEST_TIMEOUT: u32 = "listener-request-timeout", Kind::number(1, 300), default("60");
     /// Sends a client to the same backend. Cookies need http or https. Default: `source-ip` for a Service with session affinity.
-    LISTENER_STICKY: Word = "listener-sticky", words!("off", "source-ip", "cookie-insert", "cookie-rewrite");
+    LISTENER_STICKY: Choice = "listener-sticky", words!("off", "source-ip", "cookie-insert", "cookie-rewrite");
     /// Seconds for which a client keeps its backend. Default: the timeout of the session affinity, else 1000.
     LISTENER_STICKY_TIMEOUT: u32 = "listener-sticky-timeout", Kind::number(1, 86_400);
     /// Name of the cookie, of at most 64 characters. Required for `cookie-rewrite`.
     LISTENER_COOKIE_NAME: String = "listener-cookie-name",
         Kind::of("1 to 64 characters", |text| (1..=64).contains(&text.len()).then(|| text.to_owned()));
     /// Version of the PROXY protocol. Only for tcp and tls.
-    LISTENER_PROXY_PROTOCOL: Word = "listener-proxy-protocol", words!("off", "v1", "v2"), default("off");
+    LISTENER_PROXY_PROTOCOL: Choice = "listener-proxy-protocol", words!("off", "v1", "v2"), default("off");
     /// Adds `X-Forwarded-For`. Only for http and https.
     LISTENER_XFF: bool = "listener-xff", TRUTH, default("true");
     /// Offers HTTP/2. Only for https.
@@ -120,13 +120,13 @@ settings! {
     /// Name of a Secret of type `kubernetes.io/tls` in the namespace of the Service, whose certificate is uploaded.
     LISTENER_SECRET: String = "listener-cert-secret", TEXT;
     /// Oldest version of TLS. Only for https and tls.
-    LISTENER_TLS_POLICY: Word = "listener-tls-policy", words!("tls-1-0", "tls-1-2", "tls-1-3"), default("tls-1-2");
+    LISTENER_TLS_POLICY: Choice = "listener-tls-policy", words!("tls-1-0", "tls-1-2", "tls-1-3"), default("tls-1-2");
     /// Port of the https listener to which the http listener redirects.
     LISTENER_REDIRECT: u16 = "listener-redirect", Kind::number(1, 65_535);
     /// Checks the health of backends.
     HEALTH_CHECK: bool = "health-check", TRUTH, default("true");
     /// Protocol of the check. Default: `http` with `externalTrafficPolicy: Local`, else `tcp`.
-    HEALTH_CHECK_PROTOCOL: Word = "health-check-protocol", words!("tcp", "http", "udp");
+    HEALTH_CHECK_PROTOCOL: Choice = "health-check-protocol", words!("tcp", "http", "udp");
     /// Port of the check: a number, `traffic`, or `node-health`, which is the default with `externalTrafficPolicy: Local`.
     HEALTH_CHECK_PORT: String = "health-check-port", Kind::of("a port, traffic or node-health", check_port);
     /// Path of an http check. Default: `/healthz` on the port `node-health`, else `/`.
@@ -150,7 +150,7 @@ settings! {
     /// Weight of a backend whose Node has no weight.
     BACKEND_WEIGHT: u32 = "backend-default-weight", Kind::number(0, 256), default("100"); decides_targets;
     /// Meaning of the access list. Default: `white` with source ranges or `dlb-acl-id`.
-    ACL_TYPE: Word = "acl-type", words!("white", "black", "off");
+    ACL_TYPE: Choice = "acl-type", words!("white", "black", "off");
     /// Seconds for which a backend gets no new connections before it is removed.
     DRAIN_TIMEOUT: Duration = "drain-timeout", Kind::seconds(), default("0");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Error, Result, SyncObserver, excerpt};
+use cloud_provider::{Error, Result, SyncCallbacks, excerpt};
 use provider_kit::operation::{OperationState, Operations};
 use provider_kit::paging::Paging;
 use provider_kit::transport::{Builder, Call, Transport};
@@ -52,7 +52,7 @@ impl Task {
             ("SUCCEEDED", _) => Some(Ok(())),
             ("FAILED", None) => Some(Err(Error::other(format!("task {} failed", self.id)))),
             ("FAILED", Some(TaskError { code, message })) => {
-                let error = meaning(code).unwrap_or(Error::other);
+                let error = error_mapping(code).unwrap_or(Error::other);
                 let text = excerpt(format!("task {} failed: {message} ({code})", self.id));
                 Some(Err(error(text).with_code(&**code)))
             }
@@ -62,7 +62,7 @@ impl Task {
 }
 
 /// Returns the kind of error that a code means beyond its status.
-fn meaning(code: &str) -> Option<fn(String) -> Error> {
+fn error_mapping(code: &str) -> Option<fn(String) -> Error> {
     match code {
         "QuotaExceeded" | "PaymentRequired" => Some(Error::quota),
         "InvalidParameter" => Some(Error::invalid),
@@ -76,14 +76,14 @@ impl Api {
     pub(crate) fn new(config: Config, http: Builder) -> Result<Self> {
         let paging = Paging::token("page_token", "/next_page_token").size("page_size", 100);
         let http = http.paging(paging).correlation("x-request-id");
-        let http = http.not_applied(|refusal| matches!(&*refusal.code, "ResourceBusy" | "TableBusy"));
-        let http = http.build()?.meaning(|refusal| meaning(&refusal.code));
+        let http = http.retry_refusals(|refusal| matches!(&*refusal.code, "ResourceBusy" | "TableBusy"));
+        let http = http.build()?.error_mapping(|refusal| error_mapping(&refusal.code));
         let (polled, region) = (http.clone(), config.region.clone());
         let tasks = Operations::new(POLL, TASKS_PER_POLL, move |ids: Vec<String>| {
             let call = Call::get("/v1/tasks", &[]).header("x-region", &region).query("ids", ids.join(","));
             poll(polled.clone(), call, ids)
         });
-        let tasks = tasks.patience(config.settings.get(&ACTION_TIMEOUT).unwrap_or_default(), COME_BACK);
+        let tasks = tasks.timeouts(config.settings.get(&ACTION_TIMEOUT).unwrap_or_default(), COME_BACK);
         Ok(Self { http, config: Arc::new(config), tasks })
     }
 
@@ -102,20 +102,20 @@ impl Api {
     }
 
     /// Waits until tasks have ended, and releases the worker permit meanwhile.
-    pub(crate) async fn finish(&self, tasks: &[String], observer: &dyn SyncObserver) -> Result<()> {
+    pub(crate) async fn finish(&self, tasks: &[String], callbacks: &dyn SyncCallbacks) -> Result<()> {
         if tasks.is_empty() {
             return Ok(());
         }
-        observer.waits();
+        callbacks.release_permit();
         let outcome = self.tasks.wait(tasks).await;
-        observer.goes_on().await;
+        callbacks.reacquire_permit().await;
         outcome
     }
 
     /// Sends a change, and waits until its task has ended.
-    pub(crate) async fn run(&self, call: Call, observer: &dyn SyncObserver) -> Result<()> {
+    pub(crate) async fn run(&self, call: Call, callbacks: &dyn SyncCallbacks) -> Result<()> {
         let (task, _) = self.change(call, None).await?;
-        self.finish(&[task], observer).await
+        self.finish(&[task], callbacks).await
     }
 }
 

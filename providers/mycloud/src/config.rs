@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use cloud_provider::{ConfigFile, Result, Setup};
 use provider_kit::declared::{Declaration, Defaults, Kind, Value};
-use provider_kit::gcfg::{Settings, TRUTH};
-use provider_kit::transport::{Budget, Builder, Credential, Patience, Refill, Tls, Transport};
+use provider_kit::gcfg::{GitConfigSettings, TRUTH};
+use provider_kit::transport::{Budget, Builder, Credential, Refill, RetryPolicy, Tls, Transport};
 
 use crate::annotations::defaults;
 
 /// A setting with a fixed set of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Word(pub &'static str);
+pub struct Choice(pub &'static str);
 
 /// Without words, because each declaration sets its own.
-impl Value for Word {
+impl Value for Choice {
     const KIND: Kind<Self> = Kind::one_of(&[]);
 }
 
 /// The words that a setting accepts.
 macro_rules! words {
     ($($word:literal),+) => {
-        provider_kit::declared::Kind::one_of(&[$(($word, crate::config::Word($word))),+])
+        provider_kit::declared::Kind::one_of(&[$(($word, crate::config::Choice($word))),+])
     };
 }
 pub(crate) use words;
@@ -54,9 +54,9 @@ provider_kit::declare! {
     /// Maximum age of the cached list of instances.
     pub CACHE_TTL: Duration = "Instances] cache-ttl", default("10s");
     /// Field of an instance that equals the name of its Node.
-    pub NODE_NAME: Word = "Instances] node-name", kind(words!("hostname", "name", "id", "private-ip")), default("hostname");
+    pub NODE_NAME: Choice = "Instances] node-name", kind(words!("hostname", "name", "id", "private-ip")), default("hostname");
     /// Address families of Nodes, in the order of their addresses.
-    pub ADDRESS_FAMILIES: Word = "Instances] address-families",
+    pub ADDRESS_FAMILIES: Choice = "Instances] address-families",
         kind(words!("ipv4", "ipv6", "ipv4,ipv6", "ipv6,ipv4")), default("ipv4");
     /// Switch for the management of load balancers.
     pub LOAD_BALANCERS: bool = "LoadBalancer] enabled", kind(TRUTH), default("true");
@@ -65,13 +65,13 @@ provider_kit::declare! {
     /// Subnet of new load balancers. Required, unless load balancers are disabled.
     pub SUBNET_ID: String = "LoadBalancer] subnet-id";
     /// Network of new load balancers.
-    pub NETWORK_TYPE: Word = "LoadBalancer] network-type", kind(words!("intranet", "internet")), default("intranet");
+    pub NETWORK_TYPE: Choice = "LoadBalancer] network-type", kind(words!("intranet", "internet")), default("intranet");
     /// Size of new load balancers.
-    pub SPEC: Word = "LoadBalancer] spec", kind(words!("small", "medium", "large", "xlarge")), default("small");
+    pub SPEC: Choice = "LoadBalancer] spec", kind(words!("small", "medium", "large", "xlarge")), default("small");
     /// Annotation that makes a Node a backend.
     pub BACKEND_ANNOTATION: String = "LoadBalancer] backend-annotation", default("node.mycloud.io/ingress");
     /// Policy for a Service that selects no Node: keep its present backends, use all Nodes, or use none.
-    pub EMPTY_BACKEND_POLICY: Word = "LoadBalancer] empty-backend-policy", kind(words!("keep", "all", "none")), default("keep");
+    pub EMPTY_BACKEND_POLICY: Choice = "LoadBalancer] empty-backend-policy", kind(words!("keep", "all", "none")), default("keep");
     /// Protects load balancers against deletion by others.
     pub DELETE_PROTECTION: bool = "LoadBalancer] delete-protection", kind(TRUTH), default("false");
     /// Longest wait for changes in one sync. A longer change is polled again after 5 s.
@@ -105,7 +105,7 @@ impl Config {
     /// # Errors
     /// *Invalid*, with all mistakes.
     pub fn read(setup: &Setup) -> Result<(Self, Builder)> {
-        let mut file = Settings::of(&with_variables(setup));
+        let mut file = GitConfigSettings::of(&with_variables(setup));
         let settings = file.defaults("", KEYS).with(&file.defaults("", defaults::ALL));
         let is_offline = setup.environment.is_offline();
         for key in [&ENDPOINT, &REGION, &CLUSTER_ID] {
@@ -139,14 +139,14 @@ impl Config {
         let http = Transport::builder(endpoint).credential(credential).tls(tls).setup(setup);
         let (qps, burst) = (settings.get(&QPS).unwrap_or_default(), settings.get(&BURST).unwrap_or_default());
         let budget = Budget { share_left_to_others: 0.0, refill: Refill::per_second(qps, burst) };
-        let http = http.patience(Patience { timeout, ..Patience::default() }).budget(budget);
+        let http = http.retry_policy(RetryPolicy { timeout, ..RetryPolicy::default() }).budget(budget);
         let (region, cluster_id) = (text(&REGION), text(&CLUSTER_ID));
         let node_annotations = [text(&BACKEND_ANNOTATION), "node.mycloud.io/dlb-weight".to_owned()];
         Ok((Self { region, cluster_id, node_annotations, settings }, http))
     }
 
     /// Returns the configured word, else the default.
-    pub(crate) fn word(&self, key: &Declaration<Word>) -> &'static str {
+    pub(crate) fn word(&self, key: &Declaration<Choice>) -> &'static str {
         self.settings.get(key).map_or("", |word| word.0)
     }
 

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use cloud_provider::{Error, InstanceMetadata, Node, Result, async_trait};
 use provider_kit::addresses::{AddressFamily, Addresses};
-use provider_kit::inventory::{Machine, MachineSource, Urgency};
-use provider_kit::paging::Reading;
+use provider_kit::inventory::{Machine, MachineSource, SharedPriority};
+use provider_kit::paging::ListResult;
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 
@@ -89,15 +89,16 @@ impl Api {
 impl MachineSource for Api {
     type Machine = Instance;
 
-    async fn list(&self, urgency: &Urgency) -> Result<Reading<Instance>> {
+    async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Instance>> {
         let call = self.call(Call::get("/v1/instances", &[])).query("cluster_id", &self.config.cluster_id);
         let keep = |instance| self.named(instance);
-        let listed = self.http.list(call, "items", urgency, keep, |instance: &Instance| instance.id.clone()).await?;
+        let listed =
+            self.http.list(call, "items", shared_priority, keep, |instance: &Instance| instance.id.clone()).await?;
         Ok(listed.filter(Instance::exists))
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
-        let call = self.call(Call::get("/v1/instances/{id}", &[id])).priority(priority);
+        let call = self.call(Call::get("/v1/instances/{id}", &[id])).with_priority(priority);
         let found: Option<Instance> = self.http.find(call).await?;
         Ok(found.filter(Instance::exists).map(|instance| self.named(instance)))
     }
@@ -109,7 +110,7 @@ impl MachineSource for Api {
             field => field,
         };
         let call = self.call(Call::get("/v1/instances", &[])).query(field, name).list().inside("items");
-        let mut found: Vec<Instance> = self.http.read(call.priority(priority)).await?;
+        let mut found: Vec<Instance> = self.http.read(call.with_priority(priority)).await?;
         found.retain(Instance::exists);
         Ok(found.into_iter().map(|instance| self.named(instance)).collect())
     }

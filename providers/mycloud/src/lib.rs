@@ -27,7 +27,7 @@ use cloud_provider::{
 use provider_kit::checks::{permissions, reached};
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::Inventory;
-use provider_kit::load_balancers::Balancers;
+use provider_kit::load_balancers::LoadBalancerEngine;
 use provider_kit::routes::RouteTable;
 use provider_kit::transport::{Builder, Call};
 use serde_json::Value;
@@ -53,7 +53,7 @@ pub struct Mycloud {
     api: Api,
     cluster: ClusterView,
     instances: Inventory<Api>,
-    load_balancers: Option<Balancers>,
+    load_balancers: Option<LoadBalancerEngine>,
     routes: Option<RouteTable<MycloudRoutes>>,
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use cloud_provider::{Error, Node, Result, Route, async_trait};
 use provider_kit::cluster::ClusterView;
-use provider_kit::inventory::{Inventory, Machine, MachineSource, Urgency};
+use provider_kit::inventory::{Inventory, Machine, MachineSource, SharedPriority};
 use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, RouteTable, Target};
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
@@ -64,7 +64,7 @@ impl RouteCloud for MycloudRoutes {
         };
         let call = self.api.call(Call::get(ALL, &[&self.table]));
         let name = |route: &CloudRoute| route.name.clone();
-        Ok(self.api.http.list(call, "items", &Urgency::default(), keep, name).await?.complete()?.into_items())
+        Ok(self.api.http.list(call, "items", &SharedPriority::default(), keep, name).await?.complete()?.into_items())
     }
 
     fn has_owner_tags(&self) -> bool {
@@ -90,7 +90,7 @@ impl RouteCloud for MycloudRoutes {
         self.api.machine_id(provider_id).ok()
     }
 
-    async fn lead(&self, node: &Node, _route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
+    async fn next_hop_for(&self, node: &Node, _route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
         let missing = || Error::other(format!("node {:?} has no provider ID to route to", node.name));
         let id = self.api.machine_id(node.provider_id().ok_or_else(missing)?)?.to_owned();
         Ok((Vec::new(), Target::Machine { id, name: String::new() }))

@@ -48,7 +48,7 @@ provider_kit::declare! {
     pub INTERNAL_ONES: "service.beta.kubernetes.io/";
 
     /// Creates the load balancer without a floating IP. With `internal-lb = true` in the configuration, none has one.
-    pub INTERNAL: bool = "openstack-internal-load-balancer", kind(TRUTH), otherwise("`internal-lb`"), lenient();
+    pub INTERNAL: bool = "openstack-internal-load-balancer", kind(TRUTH), default_description("`internal-lb`"), lenient();
 }
 
 provider_kit::declare! {
@@ -58,23 +58,23 @@ provider_kit::declare! {
     /// Name of a `[LoadBalancerClass "name"]` in the configuration, which has the networks and subnets.
     pub CLASS: String = "class";
     /// ID of the network of floating IPs; applies only if the class has none.
-    pub FLOATING_NETWORK_ID: String = "floating-network-id", or(&keys::FLOATING_NETWORK_ID), otherwise("`floating-network-id`, else the first external one");
+    pub FLOATING_NETWORK_ID: String = "floating-network-id", fallback(&keys::FLOATING_NETWORK_ID), default_description("`floating-network-id`, else the first external one");
     /// ID of the subnet of the floating IP, which must be in that network. Applies, like the next two, only if the
     /// class has none of the three.
-    pub FLOATING_SUBNET_ID: String = "floating-subnet-id", otherwise("`floating-subnet-id`");
+    pub FLOATING_SUBNET_ID: String = "floating-subnet-id", default_description("`floating-subnet-id`");
     /// Name of the subnet of the floating IP: a glob, or `~` and a regular expression; a leading `!` negates it.
-    pub FLOATING_SUBNET: String = "floating-subnet", otherwise("`floating-subnet`");
+    pub FLOATING_SUBNET: String = "floating-subnet", default_description("`floating-subnet`");
     /// Tags of the subnet of the floating IP (a comma list), one of which it must have; after `&`, all of them. A
     /// leading `!` negates that: `!a,b` takes a subnet with neither tag, `!&a,b` one that lacks at least one of them.
-    pub FLOATING_SUBNET_TAGS: String = "floating-subnet-tags", otherwise("`floating-subnet-tags`");
+    pub FLOATING_SUBNET_TAGS: String = "floating-subnet-tags", default_description("`floating-subnet-tags`");
     /// ID of the subnet of the VIP. Applies at creation; the class takes precedence unless the load balancer is
     /// internal.
-    pub SUBNET_ID: String = "subnet-id", or(&keys::CLASS_SUBNET_ID), otherwise("the class, `subnet-id`, else the subnet of the first Node");
+    pub SUBNET_ID: String = "subnet-id", fallback(&keys::CLASS_SUBNET_ID), default_description("the class, `subnet-id`, else the subnet of the first Node");
     /// ID of the network of the VIP. Applies at creation; the class takes precedence unless the load balancer is
     /// internal.
-    pub NETWORK_ID: String = "network-id", or(&keys::CLASS_NETWORK_ID), otherwise("the class, `network-id`");
+    pub NETWORK_ID: String = "network-id", fallback(&keys::CLASS_NETWORK_ID), default_description("the class, `network-id`");
     /// ID of the subnet of members.
-    pub MEMBER_SUBNET_ID: String = "member-subnet-id", or(&keys::CLASS_MEMBER_SUBNET_ID), otherwise("the class, `member-subnet-id`, else the subnet of the VIP");
+    pub MEMBER_SUBNET_ID: String = "member-subnet-id", fallback(&keys::CLASS_MEMBER_SUBNET_ID), default_description("the class, `member-subnet-id`, else the subnet of the VIP");
     /// ID of a Neutron port that becomes the port of the VIP; subnet and network are then ignored. Applies at creation.
     pub PORT_ID: String = "port-id";
     /// ID of the load balancer. The controller sets it. Set it yourself on another Service to share the load balancer.
@@ -91,12 +91,12 @@ provider_kit::declare! {
     /// Creates HTTP listeners, which send the client's address to members in the header `X-Forwarded-For`.
     pub X_FORWARDED_FOR: bool = "x-forwarded-for", kind(TRUTH), default("false"), lenient();
     /// Reference of a container or secret in Barbican, with which listeners terminate TLS.
-    pub DEFAULT_TLS_CONTAINER_REF: String = "default-tls-container-ref", or(&keys::DEFAULT_TLS_CONTAINER_REF);
+    pub DEFAULT_TLS_CONTAINER_REF: String = "default-tls-container-ref", fallback(&keys::DEFAULT_TLS_CONTAINER_REF);
     /// Maximum number of connections of a listener; `-1`: no limit.
     pub CONNECTION_LIMIT: i32 = "connection-limit", kind(Kind::number(-1, 2_147_483_647).verbatim()), default("-1"), lenient();
     /// Algorithm by which a member is chosen: `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP` or `SOURCE_IP_PORT`. An
     /// unknown value causes an event, and the configured algorithm applies.
-    pub LB_METHOD: String = "lb-method", otherwise("`lb-method`");
+    pub LB_METHOD: String = "lb-method", default_description("`lb-method`");
     /// Milliseconds without data from the client after which a connection is closed. This and the next three timeouts
     /// have no effect with `ovn`.
     pub TIMEOUT_CLIENT_DATA: u64 = "timeout-client-data", kind(MILLISECONDS), default("50000"), lenient();
@@ -107,23 +107,23 @@ provider_kit::declare! {
     /// Time in milliseconds to wait for more data to inspect.
     pub TIMEOUT_TCP_INSPECT: u64 = "timeout-tcp-inspect", kind(MILLISECONDS), default("0"), lenient();
     /// Octavia flavor of the load balancer. Applies at creation. Not with `ovn`.
-    pub FLAVOR_ID: String = "flavor-id", or(&keys::FLAVOR_ID);
+    pub FLAVOR_ID: String = "flavor-id", fallback(&keys::FLAVOR_ID);
     /// Octavia availability zone of the load balancer. Applies at creation. Not with `ovn`.
-    pub AVAILABILITY_ZONE: String = "availability-zone", or(&keys::AVAILABILITY_ZONE);
+    pub AVAILABILITY_ZONE: String = "availability-zone", fallback(&keys::AVAILABILITY_ZONE);
     /// Creates health monitors for members.
-    pub ENABLE_HEALTH_MONITOR: bool = "enable-health-monitor", kind(TRUTH), otherwise("`create-monitor`"), lenient();
+    pub ENABLE_HEALTH_MONITOR: bool = "enable-health-monitor", kind(TRUTH), default_description("`create-monitor`"), lenient();
     /// Interval between two health checks of a member.
-    pub HEALTH_MONITOR_DELAY: Duration = "health-monitor-delay", kind(SECONDS), or(&keys::MONITOR_DELAY), lenient();
+    pub HEALTH_MONITOR_DELAY: Duration = "health-monitor-delay", kind(SECONDS), fallback(&keys::MONITOR_DELAY), lenient();
     /// Time-out of a health check.
-    pub HEALTH_MONITOR_TIMEOUT: Duration = "health-monitor-timeout", kind(SECONDS), or(&keys::MONITOR_TIMEOUT), lenient();
+    pub HEALTH_MONITOR_TIMEOUT: Duration = "health-monitor-timeout", kind(SECONDS), fallback(&keys::MONITOR_TIMEOUT), lenient();
     /// Number of successful health checks after which a member is healthy.
     pub HEALTH_MONITOR_MAX_RETRIES: u16 = "health-monitor-max-retries", kind(RETRIES),
-        or(&keys::MONITOR_MAX_RETRIES), lenient();
+        fallback(&keys::MONITOR_MAX_RETRIES), lenient();
     /// Number of failed health checks after which a member is unhealthy.
     pub HEALTH_MONITOR_MAX_RETRIES_DOWN: u16 = "health-monitor-max-retries-down", kind(RETRIES),
-        or(&keys::MONITOR_MAX_RETRIES_DOWN), lenient();
+        fallback(&keys::MONITOR_MAX_RETRIES_DOWN), lenient();
     /// Restricts the members to Nodes with these labels: a comma list of `label=value`, or `label` alone for any value.
-    pub NODE_SELECTOR: String = "node-selector", or(&keys::NODE_SELECTOR);
+    pub NODE_SELECTOR: String = "node-selector", fallback(&keys::NODE_SELECTOR);
 }
 
 /// Returns the annotation if it is set, else the value of the configuration; an empty text is none.

@@ -67,19 +67,19 @@ provider_kit::declare! {
     /// Name of the domain of user and project. Without a project the token is for this domain.
     pub DOMAIN_NAME: String = "domain-name";
     /// ID of the user's domain.
-    pub USER_DOMAIN_ID: String = "user-domain-id", otherwise("`domain-id`");
+    pub USER_DOMAIN_ID: String = "user-domain-id", default_description("`domain-id`");
     /// Name of the user's domain.
-    pub USER_DOMAIN_NAME: String = "user-domain-name", otherwise("`domain-name`");
+    pub USER_DOMAIN_NAME: String = "user-domain-name", default_description("`domain-name`");
     /// ID of the project's domain.
-    pub TENANT_DOMAIN_ID: String = "tenant-domain-id", otherwise("`domain-id`");
+    pub TENANT_DOMAIN_ID: String = "tenant-domain-id", default_description("`domain-id`");
     /// Name of the project's domain.
-    pub TENANT_DOMAIN_NAME: String = "tenant-domain-name", otherwise("`domain-name`");
+    pub TENANT_DOMAIN_NAME: String = "tenant-domain-name", default_description("`domain-name`");
     /// ID of a Keystone trust, which is the scope of the token.
     pub TRUST_ID: String = "trust-id";
     /// ID of the trust's user, in place of `user-id`.
-    pub TRUSTEE_ID: String = "trustee-id", otherwise("`user-id`");
+    pub TRUSTEE_ID: String = "trustee-id", default_description("`user-id`");
     /// Password of the trust's user, in place of `password`.
-    pub TRUSTEE_PASSWORD: String = "trustee-password", secret(), otherwise("`password`");
+    pub TRUSTEE_PASSWORD: String = "trustee-password", secret(), default_description("`password`");
     /// ID of an application credential, which implies the scope of the token.
     pub APPLICATION_CREDENTIAL_ID: String = "application-credential-id";
     /// Name of an application credential of the user; ignored if an ID is set.
@@ -90,11 +90,11 @@ provider_kit::declare! {
     /// here.
     pub TOKEN: String = "token", secret();
     /// Region of the catalogue, and the Nodes' region label.
-    pub REGION: String = "region", otherwise("the catalogue's first, and no label");
+    pub REGION: String = "region", default_description("the catalogue's first, and no label");
     /// Interface of the endpoints to use.
     pub OS_ENDPOINT_TYPE: Interface = "os-endpoint-type", default("public");
     /// File with the only CA certificates that are trusted (PEM).
-    pub CA_FILE: String = "ca-file", otherwise("those of the image");
+    pub CA_FILE: String = "ca-file", default_description("those of the image");
     /// File with the client's certificate (PEM), with `key-file`.
     pub CERT_FILE: String = "cert-file";
     /// File with the key of the client's certificate.
@@ -104,9 +104,9 @@ provider_kit::declare! {
     /// Reads settings that are not set here from `clouds.yaml`.
     pub USE_CLOUDS: bool = "use-clouds", kind(TRUTH), default("false");
     /// Path of `clouds.yaml`.
-    pub CLOUDS_FILE: String = "clouds-file", otherwise("`OS_CLIENT_CONFIG_FILE`, else it is looked for");
+    pub CLOUDS_FILE: String = "clouds-file", default_description("`OS_CLIENT_CONFIG_FILE`, else it is looked for");
     /// Name of the entry in `clouds.yaml`.
-    pub CLOUD: String = "cloud", otherwise("`OS_CLOUD`, else the only one");
+    pub CLOUD: String = "cloud", default_description("`OS_CLOUD`, else the only one");
 }
 
 provider_kit::declare! {
@@ -118,9 +118,9 @@ provider_kit::declare! {
     /// Name of a network whose addresses are ExternalIP. One line for each network.
     pub PUBLIC_NETWORK_NAME: String = "public-network-name";
     /// Name of a network whose addresses, and no others, are InternalIP. One line for each network.
-    pub INTERNAL_NETWORK_NAME: String = "internal-network-name", otherwise("all networks");
+    pub INTERNAL_NETWORK_NAME: String = "internal-network-name", default_description("all networks");
     /// Address ranges in the order in which a Node's addresses are sorted.
-    pub ADDRESS_SORT_ORDER: String = "address-sort-order", kind(RANGES), otherwise("as Nova and Neutron give them");
+    pub ADDRESS_SORT_ORDER: String = "address-sort-order", kind(RANGES), default_description("as Nova and Neutron give them");
 }
 
 provider_kit::declare! {
@@ -134,15 +134,15 @@ provider_kit::declare! {
     /// Octavia's provider: `amphora`, `octavia`, `ovn`, `f5`, `amphorav2`; an unknown one causes a warning.
     pub LB_PROVIDER: String = "lb-provider", default("amphora");
     /// Algorithm by which a member is chosen.
-    pub LB_METHOD: String = "lb-method", otherwise("`ROUND_ROBIN`; with `ovn` `SOURCE_IP_PORT`, the only one that it has");
+    pub LB_METHOD: String = "lb-method", default_description("`ROUND_ROBIN`; with `ovn` `SOURCE_IP_PORT`, the only one that it has");
     /// ID of the subnet of the VIP, and of members.
-    pub SUBNET_ID: String = "subnet-id", otherwise("the first Node's");
+    pub SUBNET_ID: String = "subnet-id", default_description("the first Node's");
     /// ID of the subnet of members.
-    pub MEMBER_SUBNET_ID: String = "member-subnet-id", otherwise("the VIP's");
+    pub MEMBER_SUBNET_ID: String = "member-subnet-id", default_description("the VIP's");
     /// ID of the network of the VIP.
     pub NETWORK_ID: String = "network-id";
     /// ID of the network of floating IPs.
-    pub FLOATING_NETWORK_ID: String = "floating-network-id", otherwise("the first external one");
+    pub FLOATING_NETWORK_ID: String = "floating-network-id", default_description("the first external one");
     /// ID of the subnet of floating IPs.
     pub FLOATING_SUBNET_ID: String = "floating-subnet-id";
     /// Name of the subnet of floating IPs, in the form of the annotation `floating-subnet`.
@@ -152,7 +152,7 @@ provider_kit::declare! {
     /// Creates all load balancers without a floating IP, regardless of the annotation.
     pub INTERNAL_LB: bool = "internal-lb", kind(TRUTH), default("false");
     /// Restricts the members to Nodes with these labels: a comma list of `label=value`, or `label` alone for any value.
-    pub NODE_SELECTOR: String = "node-selector", otherwise("all Nodes");
+    pub NODE_SELECTOR: String = "node-selector", default_description("all Nodes");
     /// Deletes a load balancer with all its resources in one request.
     pub CASCADE_DELETE: bool = "cascade-delete", kind(TRUTH), default("true");
     /// Octavia flavor of new load balancers.
@@ -192,19 +192,19 @@ provider_kit::declare! {
     pub LOAD_BALANCER_CLASS: "[LoadBalancerClass \"name\"] ";
 
     /// Overrides the key of the same name in `[LoadBalancer]`.
-    pub CLASS_FLOATING_NETWORK_ID: String = "floating-network-id", or(&FLOATING_NETWORK_ID);
+    pub CLASS_FLOATING_NETWORK_ID: String = "floating-network-id", fallback(&FLOATING_NETWORK_ID);
     /// Overrides the key of the same name in `[LoadBalancer]`.
-    pub CLASS_FLOATING_SUBNET_ID: String = "floating-subnet-id", or(&FLOATING_SUBNET_ID);
+    pub CLASS_FLOATING_SUBNET_ID: String = "floating-subnet-id", fallback(&FLOATING_SUBNET_ID);
     /// Overrides the key of the same name in `[LoadBalancer]`.
-    pub CLASS_FLOATING_SUBNET: String = "floating-subnet", or(&FLOATING_SUBNET);
+    pub CLASS_FLOATING_SUBNET: String = "floating-subnet", fallback(&FLOATING_SUBNET);
     /// Overrides the key of the same name in `[LoadBalancer]`.
-    pub CLASS_FLOATING_SUBNET_TAGS: String = "floating-subnet-tags", or(&FLOATING_SUBNET_TAGS);
+    pub CLASS_FLOATING_SUBNET_TAGS: String = "floating-subnet-tags", fallback(&FLOATING_SUBNET_TAGS);
     /// Overrides the key of the same name in `[LoadBalancer]`.
-    pub CLASS_NETWORK_ID: String = "network-id", or(&NETWORK_ID);
+    pub CLASS_NETWORK_ID: String = "network-id", fallback(&NETWORK_ID);
     /// Overrides the key of the same name in `[LoadBalancer]`.
-    pub CLASS_SUBNET_ID: String = "subnet-id", or(&SUBNET_ID);
+    pub CLASS_SUBNET_ID: String = "subnet-id", fallback(&SUBNET_ID);
     /// Overrides the key of the same name in `[LoadBalancer]`.
-    pub CLASS_MEMBER_SUBNET_ID: String = "member-subnet-id", or(&MEMBER_SUBNET_ID);
+    pub CLASS_MEMBER_SUBNET_ID: String = "member-subnet-id", fallback(&MEMBER_SUBNET_ID);
 }
 
 provider_kit::declare! {
@@ -235,7 +235,7 @@ provider_kit::declare! {
     /// take four and a half minutes. The limit is a day.
     pub OCCM_WAIT_LB_ACTIVE_STEPS: u32 = "CCM_WAIT_LB_ACTIVE_STEPS", kind(POLLS), default("23"), lenient();
     /// Path of `clouds.yaml`, if `clouds-file` is not set. Applies with `use-clouds`.
-    pub OS_CLIENT_CONFIG_FILE: String = "S_CLIENT_CONFIG_FILE", otherwise("it is looked for");
+    pub OS_CLIENT_CONFIG_FILE: String = "S_CLIENT_CONFIG_FILE", default_description("it is looked for");
     /// Name of the entry in `clouds.yaml`, if `cloud` is not set. Applies with `use-clouds`.
-    pub OS_CLOUD: String = "S_CLOUD", otherwise("the only one");
+    pub OS_CLOUD: String = "S_CLOUD", default_description("the only one");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{CloudMetrics, ProviderSeries};
-use provider_kit::counted::{Called, Counted};
+use provider_kit::instrumented::{Called, InstrumentedCapability};
 use provider_kit::series::CONVENTIONAL;
 
 provider_kit::series! {
@@ -32,9 +32,9 @@ provider_kit::series! {
 }
 
 /// Wraps load balancers, to count and time reconciliations.
-pub(crate) fn reconciled<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> Counted<T> {
+pub(crate) fn reconciled<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> InstrumentedCapability<T> {
     let metrics = Arc::clone(metrics);
-    Counted::new(inner, |_| {}).timed(move |called, took, is_ok| {
+    InstrumentedCapability::new(inner, |_| {}).timed(move |called, took, is_ok| {
         let operation = match called {
             Called::EnsureLoadBalancer => "loadbalancer_ensure",
             Called::UpdateLoadBalancer => "loadbalancer_update",
@@ -193,7 +193,7 @@ mod tests {
         let metrics: Arc<dyn CloudMetrics> = heard.clone();
         let broken = reconciled(Broken, &metrics);
         let (cluster, service) = (Cluster { name: "c".to_owned(), id: None }, Service::default());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
         broken.get(request).await.unwrap();
         broken.delete(request).await.unwrap_err();
         let told = [

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cloud_provider::{Error, Result};
 use provider_kit::cached::Cached;
-use provider_kit::inventory::Urgency;
+use provider_kit::inventory::SharedPriority;
 use provider_kit::keyed_lock::KeyedLock;
 use provider_kit::transport::{Call, Priority};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -135,15 +135,15 @@ impl Ports {
     /// # Errors
     /// Neutron's answer; *other* if the list was partial.
     pub(crate) async fn all(&self, age: Duration) -> Result<Arc<Vec<Port>>> {
-        let urgency = Urgency::of(Priority::Ordinary);
-        Ok(self.cached.get(age, async || self.read_all(&urgency).await).await?.0)
+        let shared_priority = SharedPriority::of(Priority::Ordinary);
+        Ok(self.cached.get(age, async || self.read_all(&shared_priority).await).await?.0)
     }
 
     /// Reads all ports that may be servers', without keeping them.
-    pub(crate) async fn read_all(&self, urgency: &Urgency) -> Result<Vec<Port>> {
+    pub(crate) async fn read_all(&self, shared_priority: &SharedPriority) -> Result<Vec<Port>> {
         let call = fields(Call::get("/ports", &[]).query("limit", PAGE_SIZE), FIELDS);
         let call = self.services.in_project(call).await?;
-        let reading = self.services.network.list(call, "ports", urgency, |port: Port| port, id).await?;
+        let reading = self.services.network.list(call, "ports", shared_priority, |port: Port| port, id).await?;
         // A missing port would remove an address from a Node: a partial list is an error.
         let mut ports = reading.complete()?.into_items();
         ports.retain(|port| port.may_be_a_servers);
@@ -156,7 +156,7 @@ impl Ports {
     /// # Errors
     /// Neutron's answer.
     pub(crate) async fn of(&self, server: &str, priority: Priority) -> Result<Vec<Port>> {
-        let call = Call::get("/ports", &[]).query("device_id", server).priority(priority);
+        let call = Call::get("/ports", &[]).query("device_id", server).with_priority(priority);
         self.list(self.services.in_project(call).await?).await
     }
 

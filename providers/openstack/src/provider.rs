@@ -8,8 +8,8 @@ use cloud_provider::{
     async_trait,
 };
 use provider_kit::cluster::ClusterView;
-use provider_kit::counted::Counted;
-use provider_kit::load_balancers::Balancers;
+use provider_kit::instrumented::InstrumentedCapability;
+use provider_kit::load_balancers::LoadBalancerEngine;
 use provider_kit::routes::RouteTable;
 
 use crate::balancers;
@@ -40,7 +40,7 @@ pub struct OpenStack {
     config: RwLock<Arc<Config>>,
     cluster: ClusterView,
     servers: Servers,
-    balancers: Option<Counted<Balancers>>,
+    balancers: Option<InstrumentedCapability<LoadBalancerEngine>>,
     routes: Option<RouteTable<RouterRoutes>>,
     /// If set, Neutron has the extensions that routes need; read at the start.
     has_routes: OnceLock<bool>,

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use cloud_provider::{Error, Result, Setup};
 use provider_kit::cached::Cached;
-use provider_kit::inventory::Urgency;
-use provider_kit::paging::{Paging, Reading};
-use provider_kit::transport::{Call, Leaf, Line, Transport, network};
+use provider_kit::inventory::SharedPriority;
+use provider_kit::paging::{ListResult, Paging};
+use provider_kit::transport::{Call, Connector, ReplaceableConnector, Transport, network};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::catalogue::Service;
 use crate::config::{Balancers, Config};
 use crate::features::Features;
 use crate::keystone::{Identity, Keystone, Token};
-use crate::transports::{Microversion, furnished, meaning};
+use crate::transports::{Microversion, configure, error_mapping};
 
 /// Age at which the features of services are read again: they may be upgraded.
 const FEATURES_AGE: Duration = Duration::from_secs(3600);
@@ -44,7 +44,7 @@ struct Shared {
     /// The configuration at the start.
     config: Config,
     setup: Setup,
-    line: Arc<Line>,
+    line: Arc<ReplaceableConnector>,
     /// If set, the connector sends over the network, so its TLS settings can be reloaded.
     is_network: bool,
 }
@@ -58,26 +58,26 @@ impl Services {
         Self::on(config, setup, network(&config.tls, &config.auth.url)?, true)
     }
 
-    /// Returns the services, with all requests sent through the connector `leaf`: see
+    /// Returns the services, with all requests sent through the connector `connector`: see
     /// [`provider_kit::transport::in_process`].
     ///
     /// # Errors
     /// *Invalid* if `auth-url` is no URL.
-    pub fn over(config: &Config, setup: &Setup, leaf: Arc<dyn Leaf>) -> Result<Self> {
-        Self::on(config, setup, leaf, false)
+    pub fn over(config: &Config, setup: &Setup, connector: Arc<dyn Connector>) -> Result<Self> {
+        Self::on(config, setup, connector, false)
     }
 
-    fn on(config: &Config, setup: &Setup, leaf: Arc<dyn Leaf>, is_network: bool) -> Result<Self> {
-        let line = Arc::new(Line::new(leaf));
-        let keystone = Arc::new(Keystone::of(identity(config, setup, Arc::clone(&line) as Arc<dyn Leaf>)?));
+    fn on(config: &Config, setup: &Setup, connector: Arc<dyn Connector>, is_network: bool) -> Result<Self> {
+        let line = Arc::new(ReplaceableConnector::new(connector));
+        let keystone = Arc::new(Keystone::of(identity(config, setup, Arc::clone(&line) as Arc<dyn Connector>)?));
         let service = |service: Service| {
             let session = keystone.session(move |token| token.access(service));
-            let mut leaf = Arc::clone(&line) as Arc<dyn Leaf>;
+            let mut connector = Arc::clone(&line) as Arc<dyn Connector>;
             if service == Service::Compute {
-                leaf = Arc::new(Microversion::new(leaf));
+                connector = Arc::new(Microversion::new(connector));
             }
-            let transport = furnished(Transport::of_session(session), config, setup, leaf).build();
-            transport.map(|transport| transport.meaning(meaning).paging(Paging::marker_link()))
+            let transport = configure(Transport::of_session(session), config, setup, connector).build();
+            transport.map(|transport| transport.error_mapping(error_mapping).paging(Paging::marker_link()))
         };
         let (compute, network, balancer) =
             (service(Service::Compute)?, service(Service::Network)?, service(Service::Balancer)?);
@@ -95,12 +95,12 @@ impl Services {
     /// Keystone's answer; the credential in use stays in use.
     pub async fn reload(&self, config: &Config) -> Result<()> {
         let Shared { keystone, config: start, setup, line, is_network, .. } = &*self.shared;
-        let leaf = is_network.then(|| network(&config.tls, &config.auth.url)).transpose()?;
-        let carried = leaf.clone().unwrap_or_else(|| Arc::clone(line) as Arc<dyn Leaf>);
+        let connector = is_network.then(|| network(&config.tls, &config.auth.url)).transpose()?;
+        let carried = connector.clone().unwrap_or_else(|| Arc::clone(line) as Arc<dyn Connector>);
         let config = Config { auth: config.auth.clone(), ..start.clone() };
         keystone.reload(identity(&config, setup, carried)?).await?;
-        if let Some(leaf) = leaf {
-            line.replace(leaf);
+        if let Some(connector) = connector {
+            line.replace(connector);
         }
         Ok(())
     }
@@ -117,9 +117,9 @@ impl Services {
         collection: &'static str,
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
-    ) -> Result<Reading<T>> {
-        let urgency = Urgency::of(call.urgency());
-        transport.list(call, collection, &urgency, keep, key).await
+    ) -> Result<ListResult<T>> {
+        let shared_priority = SharedPriority::of(call.priority());
+        transport.list(call, collection, &shared_priority, keep, key).await
     }
 
     /// Reads a whole list.
@@ -230,8 +230,8 @@ pub(crate) fn based_on(revision: Option<impl std::fmt::Display>, call: Call) -> 
     }
 }
 
-fn identity(config: &Config, setup: &Setup, leaf: Arc<dyn Leaf>) -> Result<Identity> {
-    let keystone = furnished(Transport::builder(config.auth.url.clone()), config, setup, leaf);
+fn identity(config: &Config, setup: &Setup, connector: Arc<dyn Connector>) -> Result<Identity> {
+    let keystone = configure(Transport::builder(config.auth.url.clone()), config, setup, connector);
     let http = keystone.build().map_err(|err| Error::invalid(format!("auth-url in [Global]: {err}")))?;
     Ok(Identity { auth: config.auth.clone(), interface: config.interface, region: config.region.clone(), http })
 }

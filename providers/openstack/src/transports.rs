@@ -9,7 +9,7 @@ use cloud_provider::{Error, Setup};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use provider_kit::transport::{BodyLimit, Builder, Leaf, NoAnswer, Patience, Refusal};
+use provider_kit::transport::{BodyLimit, Builder, Connector, NoAnswer, Refusal, RetryPolicy};
 use serde_json::Value;
 
 use crate::config::Config;
@@ -19,53 +19,53 @@ use crate::metrics::Requests;
 const MICROVERSION: &str = "compute 2.47";
 
 /// Applies the settings that the clients of all services share: timeouts, refusals, metrics, connector.
-pub(crate) fn furnished(builder: Builder, config: &Config, setup: &Setup, leaf: Arc<dyn Leaf>) -> Builder {
+pub(crate) fn configure(builder: Builder, config: &Config, setup: &Setup, connector: Arc<dyn Connector>) -> Builder {
     builder
         .setup(setup)
-        .leaf(leaf)
+        .connector(connector)
         .own_series(Requests(Arc::clone(&setup.metrics)))
-        .patience(patience(config.request_timeout))
+        .retry_policy(retry_policy(config.request_timeout))
         .correlation("x-openstack-request-id")
         .refusals(refusal)
 }
 
-fn patience(timeout: Duration) -> Patience {
-    let total = timeout.saturating_mul(2).max(Duration::from_secs(60));
+fn retry_policy(timeout: Duration) -> RetryPolicy {
+    let total_timeout = timeout.saturating_mul(2).max(Duration::from_secs(60));
     let longest_pause = Duration::from_secs(30);
-    Patience { timeout, total, longest_pause, backoff: Duration::from_millis(500), ..Patience::default() }
+    RetryPolicy { timeout, total_timeout, longest_pause, backoff: Duration::from_millis(500), ..RetryPolicy::default() }
 }
 
 /// A connector that requests a later microversion of Nova's API, and stops doing so once Nova refuses it (406).
 pub(crate) struct Microversion {
-    leaf: Arc<dyn Leaf>,
+    connector: Arc<dyn Connector>,
     is_refused: Arc<AtomicBool>,
 }
 
 impl Microversion {
-    pub(crate) fn new(leaf: Arc<dyn Leaf>) -> Self {
-        Self { leaf, is_refused: Arc::default() }
+    pub(crate) fn new(connector: Arc<dyn Connector>) -> Self {
+        Self { connector, is_refused: Arc::default() }
     }
 }
 
-impl Leaf for Microversion {
+impl Connector for Microversion {
     fn carry(
         &self,
         mut request: Request<Bytes>,
         limit: BodyLimit,
     ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
         if self.is_refused.load(Ordering::Relaxed) {
-            return self.leaf.carry(request, limit);
+            return self.connector.carry(request, limit);
         }
         let plain = request.clone();
         request.headers_mut().insert("openstack-api-version", HeaderValue::from_static(MICROVERSION));
-        let (leaf, is_refused) = (Arc::clone(&self.leaf), Arc::clone(&self.is_refused));
+        let (connector, is_refused) = (Arc::clone(&self.connector), Arc::clone(&self.is_refused));
         async move {
-            let answer = leaf.carry(request, limit).await?;
+            let answer = connector.carry(request, limit).await?;
             if answer.status() != StatusCode::NOT_ACCEPTABLE {
                 return Ok(answer);
             }
             is_refused.store(true, Ordering::Relaxed);
-            leaf.carry(plain, limit).await
+            connector.carry(plain, limit).await
         }
         .boxed()
     }
@@ -98,7 +98,7 @@ fn refusal(headers: &HeaderMap, body: &[u8]) -> Option<Refusal> {
 }
 
 /// Returns the meaning of a refusal beyond its status.
-pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
+pub(crate) fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
     let said = refusal.message.to_ascii_lowercase();
     let is_full = ["OverQuota", "IpAddressGenerationFailure", "ExternalIpAddressExhausted"].contains(&&*refusal.code);
     if is_full || said.contains("quota") && ["exceed", "has been met", "limit"].iter().any(|word| said.contains(word)) {

@@ -36,7 +36,7 @@ async fn load_balancers_of_ten_thousand_members_take_few_mebibytes_however_many_
     let nodes: Vec<_> = (0..NODES).map(node).collect();
     let (provider, old, new) = (provider(&address), service("old-0"), ["a", "b", "c"].map(service));
     let balancers = provider.load_balancers().unwrap();
-    let request = |service| LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, observer: &() };
+    let request = |service| LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
     let before = forget_peak();
     // All that there are are read.
     assert!(balancers.get(request(&old)).await.unwrap().is_some());

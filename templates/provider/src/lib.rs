@@ -14,10 +14,10 @@ use cloud_provider::{Caches, CloudProvider, Context, Finding, Instances, LoadBal
 pub use load_balancers::ANNOTATIONS;
 use provider_kit::checks::{permissions, reached};
 use provider_kit::inventory::Inventory;
-use provider_kit::load_balancers::Balancers;
+use provider_kit::load_balancers::LoadBalancerEngine;
 use provider_kit::paging::Paging;
 use provider_kit::provider_id::ProviderIds;
-use provider_kit::settings::Settings;
+use provider_kit::settings::YamlSettings;
 use provider_kit::transport::{Builder, Call, Transport};
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ const IDS: ProviderIds =
 /// # Errors
 /// *Invalid*, with all mistakes in the file.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
-    let mut settings = Settings::yaml(setup)?;
+    let mut settings = YamlSettings::yaml(setup)?;
     let http = settings.transport("https://api.acme.example");
     settings.finish()?;
     Ok(Arc::new(Acme::new(http)?))
@@ -41,7 +41,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
 pub struct Acme {
     http: Transport,
     instances: Inventory<Api>,
-    load_balancers: Balancers,
+    load_balancers: LoadBalancerEngine,
 }
 
 /// The API of the cloud.
@@ -55,7 +55,7 @@ impl Acme {
     /// *Invalid*, if `http` cannot be built.
     pub fn new(http: Builder) -> Result<Self> {
         let paging = Paging::next_page("/meta/next_page").size("per_page", 100).required_total("/meta/total");
-        let http = http.paging(paging).build()?.meaning(|refusal| match &*refusal.code {
+        let http = http.paging(paging).build()?.error_mapping(|refusal| match &*refusal.code {
             "protected" => Some(cloud_provider::Error::protected),
             "quota_exceeded" => Some(cloud_provider::Error::quota),
             _ => None,

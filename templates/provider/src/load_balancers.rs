@@ -7,12 +7,13 @@ use cloud_provider::{Error, Result, Service, async_trait};
 use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::declared::Kind;
 use provider_kit::health_check::HealthCheck;
-use provider_kit::inventory::Urgency;
+use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
-    Actual, Applied, Balancers, Change, Desire, Field, LoadBalancerCloud, Names, Object, ObjectApi, Options, Paths,
-    Query, Resource, State, Targets, Tree, WholeObjects, machine_ids, service_ports,
+    Applied, Change, DesiredStateInput, Field, LoadBalancerCloud, LoadBalancerEngine, NameUniqueness, Object,
+    ObjectApi, ObservedLoadBalancer, Options, Paths, Query, Resource, ResourceGraph, State, Targets, WholeObjects,
+    machine_ids, service_ports,
 };
-use provider_kit::paging::Reading;
+use provider_kit::paging::ListResult;
 use provider_kit::source_ranges::{allows_all, source_ranges};
 use provider_kit::text_tags::TextTags;
 use provider_kit::transport::{Call, Transport};
@@ -27,7 +28,7 @@ provider_kit::declare! {
     /// Size of the load balancer.
     pub PLAN: String = "plan", kind(Kind::of("`small`, `large`", plan)), default("small");
     /// Seconds after which an idle connection is closed.
-    pub IDLE_TIMEOUT: u32 = "idle-timeout", kind(Kind::number(1, 3600)), otherwise("the cloud's: 60");
+    pub IDLE_TIMEOUT: u32 = "idle-timeout", kind(Kind::number(1, 3600)), default_description("the cloud's: 60");
     /// Sends the PROXY protocol to the Pods, which then see the client's address.
     pub PROXY_PROTOCOL: bool = "proxy-protocol", default("false");
 }
@@ -79,29 +80,29 @@ impl Resource for LoadBalancer {
         Field::update("plan").setting(&PLAN),
         Field::update("idle_timeout").setting(&IDLE_TIMEOUT),
         Field::update("proxy_protocol").setting(&PROXY_PROTOCOL),
-        Field::update("allowed_ranges").set(),
-        Field::update("health_check").clears(),
+        Field::update("allowed_ranges").unordered_list(),
+        Field::update("health_check").null_removes(),
     ];
 }
 
 impl Object for LoadBalancer {
     const PATHS: Paths = Paths { collection: "/v1/load_balancers", item: "/v1/load_balancers/{id}", envelope: None };
 
-    fn head(&self) -> Actual {
+    fn head(&self) -> ObservedLoadBalancer {
         let mut tags = self.tags.clone();
-        Actual {
+        ObservedLoadBalancer {
             id: self.id.clone(),
             name: self.name.clone(),
             owner_tags: OWNER.take_from(&mut tags),
             // Other tags are kept here, and written back.
             labels: tags.into_iter().map(|tag| (tag, String::new())).collect(),
             state: if self.status == "active" { State::Ready } else { State::Busy },
-            ingress: self.ip.iter().map(|ip| Actual::ip(ip)).collect(),
-            ..Actual::default()
+            ingress: self.ip.iter().map(|ip| ObservedLoadBalancer::ip(ip)).collect(),
+            ..ObservedLoadBalancer::default()
         }
     }
 
-    fn set_owner(&mut self, head: &Actual) {
+    fn set_owner(&mut self, head: &ObservedLoadBalancer) {
         self.name.clone_from(&head.name);
         self.tags = OWNER.among(&head.owner_tags, head.labels.keys().cloned().collect());
     }
@@ -119,17 +120,28 @@ impl ObjectApi for Api {
         &self.0
     }
 
-    async fn list(&self, keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync)) -> Result<Reading<Actual>> {
+    async fn list(
+        &self,
+        keep: &(dyn Fn(LoadBalancer) -> ObservedLoadBalancer + Send + Sync),
+    ) -> Result<ListResult<ObservedLoadBalancer>> {
         let call = Call::get(LoadBalancer::PATHS.collection, &[]);
-        self.0.list(call, "load_balancers", &Urgency::default(), keep, |actual: &Actual| actual.id.clone()).await
+        self.0
+            .list(call, "load_balancers", &SharedPriority::default(), keep, |actual: &ObservedLoadBalancer| {
+                actual.id.clone()
+            })
+            .await
     }
 }
 
 struct AcmeLoadBalancers(WholeObjects<Api>);
 
-pub(crate) fn load_balancers(api: &Api) -> Balancers {
+pub(crate) fn load_balancers(api: &Api) -> LoadBalancerEngine {
     let objects = WholeObjects::new(api.clone(), Arc::new(api.clone()));
-    Balancers::of(AcmeLoadBalancers(objects), Arc::new(api.clone()), Options { price: &["plan"], ..Options::default() })
+    LoadBalancerEngine::of(
+        AcmeLoadBalancers(objects),
+        Arc::new(api.clone()),
+        Options { price: &["plan"], ..Options::default() },
+    )
 }
 
 #[async_trait]
@@ -137,8 +149,8 @@ impl LoadBalancerCloud for AcmeLoadBalancers {
     type Spec = LoadBalancer;
 
     /// Returns `NotUnique`: the cloud accepts a second load balancer of the same name.
-    fn names(&self) -> Names {
-        Names::NotUnique
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::NotUnique
     }
 
     fn spec(&self, service: &Service) -> Parsed<LoadBalancer> {
@@ -169,11 +181,11 @@ impl LoadBalancerCloud for AcmeLoadBalancers {
         annotations.parsed(spec)
     }
 
-    async fn desired(&self, desire: &Desire<'_, LoadBalancer>) -> Result<Tree> {
-        self.0.desired(desire.spec, machine_ids(desire.request.nodes, &IDS))
+    async fn desired(&self, input: &DesiredStateInput<'_, LoadBalancer>) -> Result<ResourceGraph> {
+        self.0.desired(input.spec, machine_ids(input.request.nodes, &IDS))
     }
 
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         self.0.read(query).await
     }
 
@@ -190,7 +202,7 @@ mod tests {
     fn every_field_of_a_load_balancer_has_a_rule() {
         let sample =
             LoadBalancer { health_check: Some(Check { port: 1, path: "/".into() }), ..LoadBalancer::default() };
-        let unknown = LoadBalancer::unknown_fields(&sample).unwrap();
+        let unknown = LoadBalancer::undeclared_fields(&sample).unwrap();
         assert_eq!(unknown, ["name", "tags", "targets"], "`head`, `set_owner` and `targets` read and write these");
     }
 }

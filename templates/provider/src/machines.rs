@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use cloud_provider::{InstanceMetadata, Node, Result, async_trait};
 use provider_kit::addresses::{AddressFamily, Addresses};
-use provider_kit::inventory::{Machine, MachineSource, Urgency};
-use provider_kit::paging::Reading;
+use provider_kit::inventory::{Machine, MachineSource, SharedPriority};
+use provider_kit::paging::ListResult;
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 
@@ -39,9 +39,9 @@ impl Machine for Server {
 impl MachineSource for Api {
     type Machine = Server;
 
-    async fn list(&self, urgency: &Urgency) -> Result<Reading<Server>> {
+    async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Server>> {
         let id = |server: &Server| server.id.clone();
-        self.0.list(Call::get("/v1/servers", &[]), "servers", urgency, |server| server, id).await
+        self.0.list(Call::get("/v1/servers", &[]), "servers", shared_priority, |server| server, id).await
     }
 
     /// Returns `true`: each page says how many servers there are, so a list that lacks a page is noticed.
@@ -50,12 +50,12 @@ impl MachineSource for Api {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Server>> {
-        self.0.find(Call::get("/v1/servers/{id}", &[id]).priority(priority)).await
+        self.0.find(Call::get("/v1/servers/{id}", &[id]).with_priority(priority)).await
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Server>> {
         let call = Call::get("/v1/servers", &[]).list().query("name", name).inside("servers");
-        self.0.read(call.priority(priority)).await
+        self.0.read(call.with_priority(priority)).await
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cloud_provider::{
     Caches, CloudProvider, Cluster, Clusters, Context, Goal, Instances, LoadBalancerDescription, LoadBalancerRequest,
-    LoadBalancerStatus, LoadBalancers, Node, OwnedResource, Plan, Removal, Result, Routes, Service, ServiceReview,
-    Volumes, async_trait,
+    LoadBalancerStatus, LoadBalancers, Node, OwnedResource, Plan, RemovalOutcome, Result, Routes, Service,
+    ServiceReview, Volumes, async_trait,
 };
 
 /// Overlapping calls that were found so far. Clones share them.
@@ -109,8 +109,8 @@ impl CloudProvider for ObservedProvider {
     fn clusters(&self) -> Option<&dyn Clusters> {
         self.inner.clusters()
     }
-    fn owns(&self, node: &Node) -> bool {
-        self.inner.owns(node)
+    fn owns_node(&self, node: &Node) -> bool {
+        self.inner.owns_node(node)
     }
 }
 
@@ -151,8 +151,8 @@ impl LoadBalancers for ObservedBalancers {
     fn target_annotations(&self) -> &[String] {
         self.inner().target_annotations()
     }
-    fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
-        self.inner().orphans(cluster, lives)
+    fn orphans(&self, cluster: &Cluster, service_exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+        self.inner().orphans(cluster, service_exists)
     }
     fn review(&self, service: &Service) -> ServiceReview {
         self.inner().review(service)
@@ -173,7 +173,7 @@ impl LoadBalancers for ObservedBalancers {
         cluster: &Cluster,
         resource: &OwnedResource,
         services: &[Arc<Service>],
-    ) -> Result<Removal> {
+    ) -> Result<RemovalOutcome> {
         self.inner().delete_owned(cluster, resource, services).await
     }
     fn has_plans(&self) -> bool {

@@ -347,18 +347,18 @@ impl CloudProfile for AwsCloud {
     }
 
     fn fail(&self, fault: Fault) {
-        self.fake.gate().fail(fault);
+        self.fake.fault_injector().fail(fault);
     }
     fn clear_faults(&self) {
-        self.fake.gate().clear_faults();
+        self.fake.fault_injector().clear_faults();
     }
     fn list_faults(&self, route: &str) -> Vec<Fault> {
         let codes = ["RequestLimitExceeded", "Throttling", "InternalError", "AuthFailure", "UnauthorizedOperation"];
         Fault::of_list(route).into_iter().chain(codes.map(|code| Fault::code("", code))).collect()
     }
     fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.fake.gate().longest_padding();
-        self.fake.gate().forget_requests();
+        let longest = self.fake.fault_injector().longest_padding();
+        self.fake.fault_injector().forget_requests();
         Some(longest)
     }
     fn quota_fault(&self) -> Option<Fault> {

@@ -10,7 +10,7 @@ use cloud_provider::names::{
 };
 use cloud_provider::{Node, Service, Taint};
 use controllers::options::ServiceOptions;
-use controllers::route::Standing;
+use controllers::route::RouteCounts;
 use http::Method;
 use jiff::Timestamp;
 use metrics::{ControllerRuns, Metrics};
@@ -187,7 +187,7 @@ impl Replica {
         let (services, routes) = (self.metrics.services(), self.metrics.routes());
         (0..state.target_errors).for_each(|_| services.node_sync_failed());
         let failed = state.failed_routes;
-        routes.standing(Standing { desired: 10, present: 10 - failed, foreign: 3, failed });
+        routes.route_counts(RouteCounts { desired: 10, present: 10 - failed, foreign: 3, failed });
         self.fill_caches(state);
     }
 

@@ -7,7 +7,7 @@ use embedded_apiserver::ApiServer;
 use kube::Client;
 use runtime::client::{Limits, NoRequestMetrics, wrap};
 use runtime::clock::{Clock, SystemClock};
-use runtime::election::{ElectionConfig, ElectionMetrics, Elector, Leadership, Outcome};
+use runtime::election::{ElectionConfig, ElectionMetrics, ElectionOutcome, Elector, Leadership};
 use runtime::events::{EventRecorder, RecordedEvent};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -20,7 +20,7 @@ pub(crate) struct Candidate {
     pub(crate) metrics: Arc<Told>,
     events: Arc<Mutex<Vec<RecordedEvent>>>,
     stop: CancellationToken,
-    task: JoinHandle<Outcome>,
+    task: JoinHandle<ElectionOutcome>,
 }
 
 /// Metrics that were reported.
@@ -73,7 +73,7 @@ impl Candidate {
     }
 
     /// Stops the candidate as on SIGTERM, when all work has ended.
-    pub(crate) async fn stop(self) -> Outcome {
+    pub(crate) async fn stop(self) -> ElectionOutcome {
         self.stop.cancel();
         self.task.await.unwrap()
     }
@@ -84,7 +84,7 @@ impl Candidate {
         _ = self.task.await;
     }
 
-    pub(crate) async fn outcome(&mut self) -> Outcome {
+    pub(crate) async fn outcome(&mut self) -> ElectionOutcome {
         (&mut self.task).await.unwrap()
     }
 

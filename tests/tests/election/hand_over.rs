@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use embedded_apiserver::{Action, ApiServer, Matcher};
-use runtime::election::Outcome;
+use runtime::election::ElectionOutcome;
 use tokio::time::{Instant, sleep};
 
 use crate::candidates::{Candidate, holder, requests};
@@ -38,7 +38,7 @@ async fn gap(end: End, may_watch: bool, after: u64) -> Duration {
     sleep(Duration::from_millis(after)).await;
     let began = Instant::now();
     match end {
-        End::Stop => assert_eq!(leader.stop().await, Outcome::Released),
+        End::Stop => assert_eq!(leader.stop().await, ElectionOutcome::Released),
         End::Kill => leader.kill().await,
     }
     tokio::select! {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use embedded_apiserver::ApiServer;
-use runtime::election::Outcome;
+use runtime::election::ElectionOutcome;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -57,7 +57,7 @@ async fn a_graceful_stop_gives_the_lease_back_and_keeps_everything_else_in_it() 
     sleep(seconds(10)).await;
     let (events, metrics) = (first.events(), first.metrics.clone());
     let fence = first.leadership.fence();
-    assert_eq!((first.stop().await, fence.is_open(), events.len()), (Outcome::Released, false, 1));
+    assert_eq!((first.stop().await, fence.is_open(), events.len()), (ElectionOutcome::Released, false, 1));
     assert_eq!(metrics.all().last().unwrap(), "ccm false");
     // The other has taken it since.
     let released = api.requests().writes().iter().rfind(|it| it.user_agent == "a").unwrap().json().unwrap();
@@ -87,8 +87,8 @@ async fn a_lease_is_kept_where_that_is_wanted_and_a_standby_leaves_it_alone() {
     let standby = Candidate::new(&api, "b");
     sleep(seconds(10)).await;
     assert!(!standby.leadership.fence().is_open() && standby.leadership.lease_was_seen_within(seconds(5)));
-    assert_eq!(standby.stop().await, Outcome::Stopped);
-    assert_eq!(first.stop().await, Outcome::Stopped);
+    assert_eq!(standby.stop().await, ElectionOutcome::Stopped);
+    assert_eq!(first.stop().await, ElectionOutcome::Stopped);
     assert_eq!(holder(&api), "a");
     assert!(!requests(&api, "b").iter().any(|it| it.starts_with("update")), "{:?}", requests(&api, "b"));
 }

@@ -9,7 +9,7 @@ use embedded_apiserver::{Action, ApiServer, Matcher};
 use kube::Client;
 use kube::client::Body;
 use runtime::clock::ManualClock;
-use runtime::election::Outcome;
+use runtime::election::ElectionOutcome;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -67,7 +67,7 @@ async fn without_the_api_server_the_fence_closes_at_the_deadline_and_the_lease_i
         let range = Duration::from_millis(7_900)..Duration::from_millis(10_001);
         assert!(range.contains(&closed) && range.contains(&lost), "{trouble:?}: {closed:?} {lost:?}");
         assert_eq!(reason, "it could not be renewed for 10s");
-        assert_eq!(leader.outcome().await, Outcome::Lost(reason));
+        assert_eq!(leader.outcome().await, ElectionOutcome::Lost(reason));
         api.faults().clear();
         sleep(seconds(60)).await;
         assert!(!fence.is_open(), "for good");
@@ -154,7 +154,7 @@ async fn who_is_deposed_by_a_person_loses_at_once() {
     edit(&api, |lease| lease["spec"]["holderIdentity"] = json!("z"));
     let lost = timeout(Duration::from_millis(100), leader.leadership.lost()).await.unwrap();
     assert_eq!((lost.as_str(), leader.leadership.fence().is_open()), ("z holds it", false));
-    assert_eq!(leader.outcome().await, Outcome::Lost(lost));
+    assert_eq!(leader.outcome().await, ElectionOutcome::Lost(lost));
     assert_eq!(holder(&api), "z");
 }
 
@@ -192,7 +192,7 @@ async fn an_answer_of_something_that_is_no_api_server_says_nothing_about_the_lea
         let candidate = Candidate::of(&Client::new(tower::service_fn(stranger), "default"), config("a"));
         sleep(seconds(60)).await;
         assert!(!candidate.leadership.fence().is_open() && !candidate.leadership.lease_was_seen_within(seconds(60)));
-        assert_eq!(candidate.stop().await, Outcome::Stopped);
+        assert_eq!(candidate.stop().await, ElectionOutcome::Stopped);
     }
 }
 
@@ -204,7 +204,7 @@ async fn a_stop_while_the_api_server_is_silent_ends_in_bounded_time() {
     api.faults().add(leases(), Action::Hang);
     sleep(seconds(1)).await;
     let began = Instant::now();
-    assert_eq!(leader.stop().await, Outcome::Stopped);
+    assert_eq!(leader.stop().await, ElectionOutcome::Stopped);
     assert!(began.elapsed() <= Duration::from_millis(5_010), "{:?}", began.elapsed());
 }
 
@@ -217,7 +217,7 @@ async fn a_lease_whose_acquisition_was_never_answered_is_given_back_too() {
     let candidate = Candidate::new(&api, "a");
     until("it is written", || holder(&api) == "a").await;
     assert!(!candidate.leadership.fence().is_open(), "nobody said so");
-    assert_eq!(candidate.stop().await, Outcome::Released);
+    assert_eq!(candidate.stop().await, ElectionOutcome::Released);
     assert_eq!(holder(&api), "");
 }
 
@@ -240,7 +240,7 @@ async fn a_process_that_was_frozen_finds_the_fence_closed_before_anything_else()
     .await;
     assert!(!fence.is_open());
     frozen.await;
-    assert!(matches!(leader.outcome().await, Outcome::Lost(_)));
+    assert!(matches!(leader.outcome().await, ElectionOutcome::Lost(_)));
     standby.leadership.acquired().await;
     assert_eq!(holder(&api), "b");
     assert!(!fence.is_open());

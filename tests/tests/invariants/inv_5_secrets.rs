@@ -22,7 +22,7 @@ use manager::Manager;
 use manager::flags::{Flags, Parsed};
 use manager::logging::{self, Format, LoggingOptions};
 use manager::plan::{json, text};
-use provider_kit::settings::Settings;
+use provider_kit::settings::YamlSettings;
 use provider_kit::transport::{Call, Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_PROJECT};
 use provider_simulated::provider::{Simulated, factory};
@@ -227,7 +227,7 @@ async fn inv_5_neither_debug_nor_a_mistake_shows_what_is_secret() {
     ] {
         let setup = Setup::of(ConfigFile { path: "cloud.yaml".to_owned(), text });
         outputs.show(&setup);
-        if let Ok(mut settings) = Settings::yaml(&setup) {
+        if let Ok(mut settings) = YamlSettings::yaml(&setup) {
             outputs.show(&settings.credential());
             settings.finish().err().iter().for_each(|error| outputs.say(format!("{error} {error:?}")));
         }

@@ -19,7 +19,7 @@ async fn inv_9_another_clusters_api_server_changes_nothing() {
     namespace["metadata"]["uid"] = "another-cluster".into();
     harness.api.seed(namespace).unwrap();
     for kind in ["services", "nodes"] {
-        harness.api.forget(kind);
+        harness.api.lose_storage(kind);
     }
     harness.user.create_service("theirs", &[443]).await;
     harness.join(7..=8).await;
@@ -39,7 +39,7 @@ async fn inv_9_nodes_of_an_empty_list_stay_targets_for_five_minutes() {
     let targets = || harness.cloud.load_balancers().iter().map(|it| it.targets.len()).collect::<Vec<_>>();
     let reasons = || harness.event_reasons();
 
-    harness.api.forget("nodes");
+    harness.api.lose_storage("nodes");
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!((targets(), cloud.routes().len()), (vec![3], routes), "an empty list is not believed");
     assert!(reasons().contains(&"worker-2 NodeVanished".to_owned()), "{:?}", reasons());
@@ -47,14 +47,14 @@ async fn inv_9_nodes_of_an_empty_list_stay_targets_for_five_minutes() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(targets(), [3, 3], "a new Service gets the held Nodes");
 
-    harness.api.remember("nodes");
+    harness.api.restore_storage("nodes");
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(reasons().contains(&"worker-2 VanishedNodeReturned".to_owned()), "{:?}", reasons());
     harness.user.delete_node("worker-3").await;
     tokio::time::sleep(Duration::from_secs(15)).await;
     assert_eq!(targets(), [2, 2], "a Node that is deleted goes at once");
 
-    harness.api.forget("nodes");
+    harness.api.lose_storage("nodes");
     tokio::time::sleep(Duration::from_secs(290)).await;
     assert_eq!(targets(), [2, 2]);
     tokio::time::sleep(Duration::from_secs(60)).await;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use cloud_provider::{Node, Service};
 use controllers::options::ServiceOptions;
-use controllers::route::Standing;
+use controllers::route::RouteCounts;
 use http::Method;
 use metrics::{Build, Gate, Metrics};
 use runtime::cache::Cache;
 use runtime::client::RequestInfo;
 use serving::access::{AuthenticationResult, AuthorizationResult, Fetch, TokenCache};
-use serving::health::{AlwaysWell, Health, Probe};
+use serving::health::{AlwaysHealthy, Health, Probe};
 
 const TIME: Duration = Duration::from_millis(1500);
 
@@ -43,7 +43,7 @@ pub(crate) fn everything(metrics: &Metrics, health: &Health, provider: &str) {
     cloud(metrics, provider);
     metrics.elections().leading("cloud-controller-manager", true);
     metrics.elections().slow_path("cloud-controller-manager");
-    health.add("cloud-node-controller", Arc::new(AlwaysWell));
+    health.add("cloud-node-controller", Arc::new(AlwaysHealthy));
     _ = health.report(Probe::Healthz, &[]);
 }
 
@@ -99,7 +99,7 @@ fn work(metrics: &Metrics) {
     routes.failed("delete");
     routes.flapping();
     routes.outside_cluster_cidr();
-    routes.standing(Standing { desired: 5, present: 4, foreign: 1, failed: 1 });
+    routes.route_counts(RouteCounts { desired: 5, present: 4, foreign: 1, failed: 1 });
     routes.reconciled(TIME, true);
 }
 

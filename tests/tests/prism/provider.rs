@@ -59,11 +59,11 @@ const OTHER_APIS: [&str; 4] = ["/server", "/server/{number}", "/reset/{number}",
 
 /// Returns the program between an API server of its own and the cloud behind the proxy.
 fn harness(scene: &Scene, cloud: &HetznerCloud, cache: Cache) -> Harness {
-    let (leaf, endpoint, behind) = (scene.leaf(), scene.proxy.clone(), cloud.clone());
+    let (connector, endpoint, behind) = (scene.connector(), scene.proxy.clone(), cloud.clone());
     let provider = move || -> Arc<dyn CloudProvider> {
         let mut config = Config { endpoint: endpoint.clone(), ..behind.config() };
         config.instances.cache = cache;
-        let transport = provider_hetzner::transports::cloud(&config, &Setup::default()).leaf(leaf.clone());
+        let transport = provider_hetzner::transports::cloud(&config, &Setup::default()).connector(connector.clone());
         let transport = transport.build().expect("CCM_TEST_HETZNER_PROXY is a URL");
         let metadata = Transport::builder("http://metadata/hetzner/v1/metadata").service(behind.fake.router());
         let metadata = metadata.build().expect("the address is an address");

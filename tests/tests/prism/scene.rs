@@ -15,7 +15,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use hetzner_fake::{Fake, Options, Port, Served, TOKEN};
 use http::header;
-use provider_kit::transport::{BodyLimit, Call, Credential, Leaf, NoAnswer, Transport};
+use provider_kit::transport::{BodyLimit, Call, Connector, Credential, NoAnswer, Transport};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ impl Scene {
 
     /// Returns a connector that sends requests through the proxy, adapted to the document, and records the refused
     /// ones.
-    pub(crate) fn leaf(&self) -> Proxied {
+    pub(crate) fn connector(&self) -> Proxied {
         Proxied {
             client: self.client.clone(),
             used: self.used.clone(),
@@ -105,7 +105,7 @@ impl Scene {
     /// Returns a transport through the proxy.
     pub(crate) fn transport(&self) -> Result<Transport> {
         let builder = Transport::builder(&self.proxy).credential(Credential::token(TOKEN));
-        builder.leaf(self.leaf()).build().map_err(|error| anyhow!("CCM_TEST_HETZNER_PROXY: {error}"))
+        builder.connector(self.connector()).build().map_err(|error| anyhow!("CCM_TEST_HETZNER_PROXY: {error}"))
     }
 
     /// Sends a request that must be answered with success.
@@ -152,7 +152,7 @@ pub(crate) struct Proxied {
 /// The header in which the proxy names what is wrong.
 const VIOLATIONS: &str = "sl-violations";
 
-impl Leaf for Proxied {
+impl Connector for Proxied {
     fn carry(
         &self,
         request: http::Request<Bytes>,

@@ -137,7 +137,7 @@ async fn an_api_server_of_another_cluster_ends_the_process_with_both_uids() {
         world.api.seed(namespace).unwrap();
         let writes = || world.api.requests().writes().len();
         let before = (writes(), world.cloud.load_balancers().len());
-        world.api.forget("services");
+        world.api.lose_storage("services");
         let failure = running.task.await.unwrap().unwrap_err();
         let text = failure.to_string();
         assert!(text.contains(&uid) && text.contains("another-cluster") && text.contains("start it again"), "{text}");

@@ -186,7 +186,7 @@ impl LbCloud {
     }
 
     async fn enter(&self, method: &'static str, request: &LoadBalancerRequest<'_>) -> Result<(Busy<'_>, usize)> {
-        let LoadBalancerRequest { service, observer, .. } = *request;
+        let LoadBalancerRequest { service, callbacks, .. } = *request;
         let (name, uid) = (text(&service.metadata.name), text(&service.metadata.uid));
         let (index, behaviour) = {
             let mut state = self.state();
@@ -201,9 +201,9 @@ impl LbCloud {
             None => tokio::task::yield_now().await,
             Some(Behaviour::Takes(time)) => tokio::time::sleep(time).await,
             Some(Behaviour::Waits(time)) => {
-                observer.waits();
+                callbacks.release_permit();
                 tokio::time::sleep(time).await;
-                observer.goes_on().await;
+                callbacks.reacquire_permit().await;
             }
             Some(Behaviour::Hangs) => std::future::pending().await,
             Some(Behaviour::Panics) => panic!("a defect of the provider"),
@@ -277,10 +277,10 @@ impl LoadBalancers for LbCloud {
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
         self.check_finalizer(request.service);
         for (key, value) in self.state().annotations.clone() {
-            request.observer.annotate(key, value);
+            request.callbacks.annotate(key, value);
         }
         let id = self.state().id.clone();
-        id.iter().for_each(|id| request.observer.identified(id));
+        id.iter().for_each(|id| request.callbacks.set_load_balancer_id(id));
         let (_busy, index) = self.enter("ensure", &request).await?;
         let uid = text(&request.service.metadata.uid);
         let actual = self.state().balancers.get(&uid).cloned();
@@ -294,7 +294,7 @@ impl LoadBalancers for LbCloud {
         };
         let wanted = Balancer { ports: ports(request.service), targets: self.targets(&request), address };
         let plan = plan(&wanted, actual.as_ref());
-        request.observer.planned(&plan);
+        request.callbacks.on_plan(&plan);
         if !plan.is_empty() {
             self.noted_change(index);
         }
@@ -302,7 +302,7 @@ impl LoadBalancers for LbCloud {
         self.state().balancers.insert(uid, wanted);
         let status = LoadBalancerStatus { ingress: Some(vec![LoadBalancerIngress { ip, ..Default::default() }]) };
         if self.state().announces {
-            request.observer.publish(&status).await?;
+            request.callbacks.publish(&status).await?;
             let metadata = &request.service.metadata;
             let shown = self.api.get("services", metadata.namespace.as_deref(), &text(&metadata.name));
             self.state().announced.extend(shown);
@@ -321,7 +321,7 @@ impl LoadBalancers for LbCloud {
         balancer.targets = targets;
         let plan = plan(balancer, Some(&before));
         drop(state);
-        request.observer.planned(&plan);
+        request.callbacks.on_plan(&plan);
         if !plan.is_empty() {
             self.noted_change(index);
         }

@@ -33,12 +33,12 @@ fn held(count: usize, of: usize) -> String {
 async fn expired_watch_empty_list_and_404s_leave_all_load_balancers_alone() {
     let world = with_services(8).await;
     let before = world.cloud.balancers();
-    world.api.forget("services");
+    world.api.lose_storage("services");
     tokio::time::sleep(Duration::from_secs(24 * 3600)).await;
     assert_eq!((world.cloud.calls().len(), world.cloud.balancers()), (0, before.clone()), "{:?}", world.cloud.calls());
     assert_eq!(world.take_events("web-3"), [held(8, 8)], "told once");
     world.clear();
-    world.api.remember("services");
+    world.api.restore_storage("services");
     tokio::time::sleep(LONG).await;
     assert_eq!((world.cloud.changes(), world.cloud.balancers(), world.writes()), (0, before, 0));
     // All is as it was before.
@@ -67,9 +67,9 @@ async fn a_service_that_is_shown_again_is_not_touched() {
     let world = with_services(2).await;
     let before = world.cloud.balancers();
     for pause in [1, 60, 290] {
-        world.api.forget("services");
+        world.api.lose_storage("services");
         tokio::time::sleep(Duration::from_secs(pause)).await;
-        world.api.remember("services");
+        world.api.restore_storage("services");
         tokio::time::sleep(LONG).await;
         assert_eq!((world.cloud.changes(), world.cloud.balancers()), (0, before.clone()), "after {pause} s");
     }
@@ -96,11 +96,11 @@ async fn a_status_that_met_a_forgotten_service_is_written_when_it_is_there_again
 #[tokio::test(start_paused = true)]
 async fn two_reads_count_only_if_nothing_came_between() {
     let world = with_services(1).await;
-    world.api.forget("services");
+    world.api.lose_storage("services");
     tokio::time::sleep(Duration::from_secs(200)).await;
-    world.api.remember("services");
+    world.api.restore_storage("services");
     tokio::time::sleep(Duration::from_secs(60)).await;
-    world.api.forget("services");
+    world.api.lose_storage("services");
     tokio::time::sleep(Duration::from_secs(290)).await;
     assert_eq!(world.cloud.balancers().len(), 1, "the second absence has a clock of its own");
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -128,7 +128,7 @@ async fn a_namesake_gets_its_own_load_balancer_and_the_old_one_stays_for_five_mi
 async fn services_made_again_after_a_loss_get_load_balancers_beside_the_old_ones() {
     let world = with_services(4).await;
     let before = world.cloud.balancers();
-    world.api.forget("services");
+    world.api.lose_storage("services");
     world.settle().await;
     for n in 0..4 {
         world.create(&format!("web-{n}")).await;
@@ -156,7 +156,7 @@ async fn another_clusters_api_server_never_deletes_a_load_balancer() {
     namespace["metadata"]["uid"] = json!("another-cluster");
     world.api.seed(namespace).unwrap();
     // The only Service is deleted in ways that are believed at once, or after five minutes.
-    world.api.forget("services");
+    world.api.lose_storage("services");
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!((world.cloud.count("delete"), world.cloud.balancers().len()), (0, 1));
 }
@@ -167,7 +167,7 @@ async fn where_the_identity_may_not_be_read_two_reads_are_enough() {
     let forbidden =
         Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
     world.api.faults().add(Matcher::any().verb("get").resource("namespaces"), forbidden);
-    world.api.forget("services");
+    world.api.lose_storage("services");
     tokio::time::sleep(Duration::from_secs(290)).await;
     assert_eq!(world.cloud.balancers().len(), 1);
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -179,7 +179,7 @@ async fn without_the_guard_a_vanished_service_loses_its_load_balancer_at_once() 
     let world = world_with(|options| options.vanished = None).await;
     world.create("web").await;
     world.settle().await;
-    world.api.forget("services");
+    world.api.lose_storage("services");
     world.settle().await;
     assert!(world.cloud.balancers().is_empty(), "as the reference");
 }

@@ -205,7 +205,7 @@ async fn a_service_that_is_deleted_without_our_finalizer_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn classes_are_ours_as_told() {
+async fn classes_of_the_options_are_ours() {
     let world = world_with(|options| {
         options.classes = vec!["ours".to_owned()];
         options.is_default = false;

@@ -8,7 +8,7 @@ use clap::{ArgAction, Parser, ValueEnum};
 
 const COMMAND: &str = "cloud-controller-manager demo";
 
-/// Minimum number of Nodes for the story.
+/// Minimum number of Nodes for the scenario.
 const FEWEST: usize = 5;
 /// Maximum number of Nodes. More would only measure the speed of this machine.
 const MOST: usize = 20_000;
@@ -34,11 +34,11 @@ pub(super) struct Arguments {
     /// Number of Services, 3 to 2000.
     #[arg(long, default_value = "3", value_name = "N", value_parser = service_count)]
     pub(super) services: usize,
-    /// Keep running after the story, for kubectl and curl, until Ctrl-C.
+    /// Keep running after the scenario, for kubectl and curl, until Ctrl-C.
     #[arg(long)]
     pub(super) serve: bool,
-    /// Run no story and start no controllers: API server, cloud and kubelets keep running, with the Services, for your
-    /// own manager.
+    /// Run no scenario and start no controllers: API server, cloud and kubelets keep running, with the Services, for
+    /// your own manager.
     #[arg(long)]
     pub(super) no_controllers: bool,
     /// Path of the kubeconfig, instead of a temporary directory. The file must not exist, and is removed at the end.
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn without_arguments_there_are_five_nodes_three_services_and_text() {
+    fn demo_without_arguments_has_five_nodes_three_services_and_text() {
         let Parsed::Run(arguments) = run(&[]) else { panic!() };
         assert_eq!((arguments.nodes, arguments.services), (5, 3));
         assert_eq!((arguments.serve, arguments.output), (false, Output::Text));

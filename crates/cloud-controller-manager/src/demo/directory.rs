@@ -24,11 +24,11 @@ impl Directory {
         )
     }
 
-    fn in_first(places: impl Iterator<Item = PathBuf>) -> io::Result<Self> {
+    fn in_first(candidates: impl Iterator<Item = PathBuf>) -> io::Result<Self> {
         let unique = format!("ccm-demo-{}-{:06x}", std::process::id(), fastrand::u32(..1 << 24));
         let mut failure = None;
-        for place in places {
-            let path = std::path::absolute(place.join(&unique))?;
+        for candidate in candidates {
+            let path = std::path::absolute(candidate.join(&unique))?;
             // The creation fails if the directory exists, so that nobody can prepare it.
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self { path, elsewhere: Vec::new() }),
@@ -102,10 +102,10 @@ mod tests {
     #[test]
     fn place_that_cannot_be_written_to_is_passed_over() {
         let root = tempfile::tempdir().unwrap();
-        let places = || [root.path().join("missing"), root.path().to_owned()].into_iter();
-        let directory = Directory::in_first(places()).unwrap();
+        let candidates = || [root.path().join("missing"), root.path().to_owned()].into_iter();
+        let directory = Directory::in_first(candidates()).unwrap();
         assert!(directory.path.starts_with(root.path()));
-        let failure = Directory::in_first(places().take(1)).unwrap_err().to_string();
+        let failure = Directory::in_first(candidates().take(1)).unwrap_err().to_string();
         assert!(failure.contains("missing/ccm-demo-") && failure.contains("TMPDIR"), "{failure}");
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cloud_provider::Node;
 
-use super::news::Inventory;
+use super::changes::Inventory;
 use super::observed::{Baseline, Observed};
 use super::tally::Tally;
 use nodes::{is_initialised, is_ready, is_shut_down};
@@ -56,7 +56,7 @@ pub(super) enum Expectation {
 
 /// The progress of an expectation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ExpectationVerdict {
     /// The expectation is not fulfilled yet.
     Waiting {
         /// Number of objects that fulfil the expectation.
@@ -74,27 +74,27 @@ pub(super) enum Verdict {
 
 /// Judges all expectations: broken if any of them is, else waiting if any of them is. Returns the text of the
 /// expectation, and in any case the changes in the cloud.
-pub(super) fn judge(expectations: &[Expectation], before: &Baseline, now: &Observed) -> (String, Verdict) {
+pub(super) fn judge(expectations: &[Expectation], before: &Baseline, now: &Observed) -> (String, ExpectationVerdict) {
     let all = || expectations.iter().map(Expectation::text).collect::<Vec<_>>().join("; ");
-    if let Some(broken) = unharmed(expectations, before, now) {
-        return (all(), Verdict::Broken(broken));
+    if let Some(broken) = broken_expectation(expectations, before, now) {
+        return (all(), ExpectationVerdict::Broken(broken));
     }
     let (mut waiting, mut shown) = (None, Vec::new());
     for expectation in expectations {
         match expectation.judge(before, now) {
-            Verdict::Happened(lines) => shown.extend(lines),
-            Verdict::Broken(seen) => return (expectation.text(), Verdict::Broken(seen)),
-            verdict @ Verdict::Waiting { .. } => _ = waiting.get_or_insert((expectation.text(), verdict)),
+            ExpectationVerdict::Happened(lines) => shown.extend(lines),
+            ExpectationVerdict::Broken(seen) => return (expectation.text(), ExpectationVerdict::Broken(seen)),
+            verdict @ ExpectationVerdict::Waiting { .. } => _ = waiting.get_or_insert((expectation.text(), verdict)),
         }
     }
     waiting.unwrap_or_else(|| {
-        shown.extend(Inventory::of(now).news(&before.inventory));
-        (all(), Verdict::Happened(shown))
+        shown.extend(Inventory::of(now).changes_since(&before.inventory));
+        (all(), ExpectationVerdict::Happened(shown))
     })
 }
 
 /// Returns the objects that were lost although no step may lose them.
-fn unharmed(expectations: &[Expectation], before: &Baseline, now: &Observed) -> Option<String> {
+fn broken_expectation(expectations: &[Expectation], before: &Baseline, now: &Observed) -> Option<String> {
     let doomed = expectations.iter().find_map(|expectation| match expectation {
         Expectation::Deleted { node } => Some(node.as_str()),
         _ => None,
@@ -154,13 +154,13 @@ impl Expectation {
     }
 
     /// Returns the progress of the expectation.
-    fn judge(&self, before: &Baseline, now: &Observed) -> Verdict {
+    fn judge(&self, before: &Baseline, now: &Observed) -> ExpectationVerdict {
         match self {
             Self::Registered { nodes } => nodes::all(now, *nodes, Node::is_uninitialized),
             Self::Initialised { nodes, passes, show } => match nodes::all(now, *nodes, is_initialised) {
-                Verdict::Happened(_) => match now.passes - before.passes {
+                ExpectationVerdict::Happened(_) => match now.passes - before.passes {
                     asked if asked < *passes => nodes::waiting_for_passes(asked, *passes),
-                    _ => Verdict::Happened(nodes::examples(now, show.as_deref())),
+                    _ => ExpectationVerdict::Happened(nodes::examples(now, show.as_deref())),
                 },
                 verdict => verdict,
             },
@@ -183,24 +183,24 @@ impl Expectation {
     }
 }
 
-fn at_most(asked: &Tally, most: u64) -> Verdict {
+fn at_most(asked: &Tally, most: u64) -> ExpectationVerdict {
     let text = format!("changes asked of the cloud: {asked}");
-    if asked.total() > most { Verdict::Broken(text) } else { Verdict::Happened(vec![text]) }
+    if asked.total() > most { ExpectationVerdict::Broken(text) } else { ExpectationVerdict::Happened(vec![text]) }
 }
 
-fn still(before: &Baseline, now: &Observed, dwell: Duration, silent: bool) -> Verdict {
+fn still(before: &Baseline, now: &Observed, dwell: Duration, silent: bool) -> ExpectationVerdict {
     let (changes, writes) = (now.changes.since(&before.changes), now.writes.since(&before.writes));
     let text = format!("changes asked of the cloud: {changes}; writes to Kubernetes: {writes}");
     if changes.total() > 0 || silent && writes.total() > 0 {
-        return Verdict::Broken(text);
+        return ExpectationVerdict::Broken(text);
     }
     let passed = now.at.saturating_sub(before.acted);
     if passed < dwell {
         let millis = |duration: Duration| usize::try_from(duration.as_millis()).unwrap_or(usize::MAX);
         let seen = format!("{text}; in {:.1} s", passed.as_secs_f64());
-        return Verdict::Waiting { done: millis(passed), of: millis(dwell), seen };
+        return ExpectationVerdict::Waiting { done: millis(passed), of: millis(dwell), seen };
     }
-    Verdict::Happened(vec![format!("{text}; in {:.1} s", passed.as_secs_f64())])
+    ExpectationVerdict::Happened(vec![format!("{text}; in {:.1} s", passed.as_secs_f64())])
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::node_object::{conditions, node_object};
 use super::pod_ranges::PodRanges;
 
 /// Interval of polls of all machines, which cannot be watched.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of requests in flight.
 const CONCURRENT: usize = 16;
 
@@ -28,11 +28,11 @@ const CONCURRENT: usize = 16;
 pub(super) struct Kubelets {
     client: Client,
     cloud: Cloud,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<KubeletState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct KubeletState {
     /// Readiness that was last reported, by Node name.
     registered: BTreeMap<String, bool>,
     /// Pod CIDRs that are still to be assigned to new Nodes, by Node name.
@@ -41,7 +41,7 @@ struct State {
     /// Machines whose kubelets run but do not report.
     silent: HashSet<String>,
     /// Error of the last request that failed.
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 /// A write to the Kubernetes API.
@@ -65,7 +65,7 @@ impl Kubelets {
             parallel_for(tasks, CONCURRENT, &shutdown, |task| self.carry_out(task)).await;
             tokio::select! {
                 () = shutdown.cancelled() => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     }
@@ -81,11 +81,11 @@ impl Kubelets {
     }
 
     /// Returns the error of the last request that failed, if any.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.state().trouble.clone()
+    pub(super) fn last_error(&self) -> Option<String> {
+        self.state().last_error.clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KubeletState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -142,11 +142,11 @@ impl Kubelets {
     /// Records a failed request, which the next poll repeats.
     fn note(&self, node: &str, error: &kube::Error) {
         tracing::warn!(node, error = %api_error(error), "a kubelet's request failed, it is sent again");
-        self.state().trouble = Some(format!("the kubelet of {node}: {}", api_error(error)));
+        self.state().last_error = Some(format!("the kubelet of {node}: {}", api_error(error)));
     }
 }
 
-impl State {
+impl KubeletState {
     /// Records that a Node has registered, and returns its Pod CIDR.
     fn join(&mut self, node: &str) -> Option<String> {
         self.registered.insert(node.to_owned(), true);
@@ -190,65 +190,65 @@ mod tests {
     use super::*;
 
     /// Returns two machines, the first of which is registered and ready.
-    fn world() -> (Cloud, State) {
+    fn environment() -> (Cloud, KubeletState) {
         let cloud = Cloud::default();
         cloud.create_machines("n", 2);
-        let state = State { registered: [("n1".to_owned(), true)].into(), ..State::default() };
+        let state = KubeletState { registered: [("n1".to_owned(), true)].into(), ..KubeletState::default() };
         (cloud, state)
     }
 
-    fn told(state: &State, cloud: &Cloud) -> Vec<(String, Option<bool>)> {
+    fn tasks_of(state: &KubeletState, cloud: &Cloud) -> Vec<(String, Option<bool>)> {
         let tasks = state.tasks(&cloud.machines());
-        let told = tasks.into_iter().map(|task| match task {
+        let listed = tasks.into_iter().map(|task| match task {
             Task::Register(machine) => (machine.name, None),
             Task::Report { node, ready, .. } => (node, Some(ready)),
             Task::Assign { node, range } => (format!("{node} {range}"), None),
         });
-        told.collect()
+        listed.collect()
     }
 
     #[test]
     fn a_new_machine_registers_and_a_running_one_has_nothing_to_say() {
-        let (cloud, state) = world();
-        assert_eq!(told(&state, &cloud), [("n2".to_owned(), None)]);
+        let (cloud, state) = environment();
+        assert_eq!(tasks_of(&state, &cloud), [("n2".to_owned(), None)]);
     }
 
     #[test]
     fn a_machine_that_stops_or_disappears_or_is_silent_leaves_its_node_not_ready() {
         let lost = ("n1".to_owned(), Some(false));
-        let (cloud, state) = world();
+        let (cloud, state) = environment();
         cloud.stop("n1");
-        assert!(told(&state, &cloud).contains(&lost));
-        let (cloud, state) = world();
+        assert!(tasks_of(&state, &cloud).contains(&lost));
+        let (cloud, state) = environment();
         cloud.terminate("n1");
-        assert!(told(&state, &cloud).contains(&lost));
-        let (cloud, mut state) = world();
+        assert!(tasks_of(&state, &cloud).contains(&lost));
+        let (cloud, mut state) = environment();
         state.silent.insert("n1".to_owned());
-        assert!(told(&state, &cloud).contains(&lost));
+        assert!(tasks_of(&state, &cloud).contains(&lost));
     }
 
     #[test]
     fn a_machine_that_starts_again_makes_its_node_ready() {
-        let (cloud, mut state) = world();
+        let (cloud, mut state) = environment();
         state.registered.insert("n1".to_owned(), false);
-        assert!(told(&state, &cloud).contains(&("n1".to_owned(), Some(true))));
+        assert!(tasks_of(&state, &cloud).contains(&("n1".to_owned(), Some(true))));
         cloud.stop("n1");
-        assert!(!told(&state, &cloud).iter().any(|(node, _)| node == "n1"), "nothing new");
+        assert!(!tasks_of(&state, &cloud).iter().any(|(node, _)| node == "n1"), "nothing new");
     }
 
     #[test]
     fn a_node_that_joins_gets_a_pod_range_and_keeps_asking_for_it() {
-        let (cloud, mut state) = world();
+        let (cloud, mut state) = environment();
         assert_eq!(state.join("n2"), Some("10.128.0.0/24".to_owned()));
-        assert_eq!(told(&state, &cloud), [("n2 10.128.0.0/24".to_owned(), None)]);
+        assert_eq!(tasks_of(&state, &cloud), [("n2 10.128.0.0/24".to_owned(), None)]);
         state.ranges.clear();
-        assert_eq!(told(&state, &cloud), []);
+        assert_eq!(tasks_of(&state, &cloud), []);
     }
 
     #[test]
     fn a_stopped_machine_does_not_register() {
-        let (cloud, state) = world();
+        let (cloud, state) = environment();
         cloud.stop("n2");
-        assert_eq!(told(&state, &cloud), []);
+        assert_eq!(tasks_of(&state, &cloud), []);
     }
 }

@@ -1,15 +1,16 @@
-//! The demo: a cluster and a cloud in this process, and a story about Nodes and Services.
+//! The demo: a cluster and a cloud in this process, and a scenario about Nodes and Services.
 //!
-//! [`story`] declares the actions and the expected results of each step, [`expectation`] judges the [`observed`] state
-//! of the Kubernetes API and the cloud, [`runner`] waits for the results in the [`world`], and [`timeline`] and
-//! [`report`] print them.
+//! [`scenario`] declares the actions and the expected results of each step, [`expectation`] judges the [`observed`]
+//! state of the Kubernetes API and the cloud, [`runner`] waits for the results in the [`environment`], and [`timeline`]
+//! and [`report`] print them.
 
 mod arguments;
+mod changes;
 mod controllers;
 mod directory;
+mod environment;
 mod expectation;
 mod kubelet;
-mod news;
 mod node_object;
 mod observed;
 mod observer;
@@ -17,13 +18,12 @@ mod pod_ranges;
 mod report;
 mod requests;
 mod runner;
+mod scenario;
 mod serve;
-mod story;
 mod table;
 mod tally;
 mod timeline;
 mod user;
-mod world;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Stdout, stdout};
@@ -33,14 +33,14 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use arguments::{Arguments, Parsed};
-use runner::Stage as _;
+use environment::DemoEnvironment;
+use runner::Harness as _;
+use scenario::Action;
 use serve::Places;
-use story::Action;
 use timeline::{Style, Timeline, Width};
-use world::World;
 
 /// Interval of polls for events while the demo serves.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs the demo, or prints its help, if the arguments of the program ask for that.
 pub(crate) fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
@@ -66,7 +66,7 @@ fn fail(text: &str) -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> ExitCode {
-    // Nothing is logged without -v, because the story provokes what the controllers warn of.
+    // Nothing is logged without -v, because the scenario provokes what the controllers warn of.
     match arguments.verbosity {
         0 => {}
         1 => manager::init_logging(0),
@@ -77,57 +77,57 @@ async fn run(arguments: Arguments) -> ExitCode {
     let (no_color, term) = (variable("NO_COLOR"), variable("TERM"));
     let style = Style::new(arguments.output, stdout().is_terminal(), no_color.as_deref(), term.as_deref());
     let mut timeline = Timeline::new(stdout(), style, Width::of_terminal());
-    // One future for the whole run, so that a signal at the end of the story is not lost.
+    // One future for the whole run, so that a signal at the end of the scenario is not lost.
     let mut stopped = std::pin::pin!(stopped());
-    let world = tokio::select! {
-        told = show(&arguments, &mut timeline) => match told {
-            Ok(world) => world,
+    let environment = tokio::select! {
+        shown = show(&arguments, &mut timeline) => match shown {
+            Ok(environment) => environment,
             Err(text) => return fail(&text),
         },
         code = &mut stopped => return ExitCode::from(code),
     };
     if arguments.serve || arguments.no_controllers {
         let places = Places {
-            api_url: &world.api_url,
-            cloud_url: &world.cloud_url,
-            kubeconfig: &world.kubeconfig,
-            cloud_config: &world.cloud_config,
+            api_url: &environment.api_url,
+            cloud_url: &environment.cloud_url,
+            kubeconfig: &environment.kubeconfig,
+            cloud_config: &environment.cloud_config,
             has_controllers: !arguments.no_controllers,
         };
         timeline.announce(&places.text(), &places.object());
         tokio::select! {
             _ = &mut stopped => {}
-            () = feed(&world, &mut timeline) => {}
+            () = feed(&environment, &mut timeline) => {}
         }
     }
     ExitCode::SUCCESS
 }
 
-/// Runs the whole story, and returns the world in its final state.
-async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> Result<World, String> {
-    let world = World::start(arguments).await;
-    let mut world = world.map_err(|error| format!("the demo did not start: {error:#}"))?;
-    timeline.say(&format!("Kubernetes API {}, simulated cloud {}", world.api_url, world.cloud_url));
+/// Runs the whole scenario, and returns the environment in its final state.
+async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> Result<DemoEnvironment, String> {
+    let environment = DemoEnvironment::start(arguments).await;
+    let mut environment = environment.map_err(|error| format!("the demo did not start: {error:#}"))?;
+    timeline.write_line(&format!("Kubernetes API {}, simulated cloud {}", environment.api_url, environment.cloud_url));
     let (nodes, services) = (arguments.nodes, arguments.services);
     if arguments.no_controllers {
-        world.act(&Action::StartKubelets).await?;
-        world.act(&Action::CreateServices(story::services(services))).await?;
-        return Ok(world);
+        environment.act(&Action::StartKubelets).await?;
+        environment.act(&Action::CreateServices(scenario::services(services))).await?;
+        return Ok(environment);
     }
-    runner::tell(&story::story(nodes, services), [nodes, services], &mut world, timeline).await?;
-    Ok(world)
+    runner::run(&scenario::scenario(nodes, services), [nodes, services], &mut environment, timeline).await?;
+    Ok(environment)
 }
 
 /// Prints each event of the cluster; never returns.
-async fn feed(world: &World, timeline: &mut Timeline<Stdout>) {
-    let mut told = world.said_since(0).len();
+async fn feed(environment: &DemoEnvironment, timeline: &mut Timeline<Stdout>) {
+    let mut shown = environment.events_since(0).len();
     loop {
-        let news = world.said_since(told);
-        told += news.len();
-        for said in news {
-            timeline.event(&said);
+        let new_events = environment.events_since(shown);
+        shown += new_events.len();
+        for event in new_events {
+            timeline.event(&event);
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cloud_provider::{Node, Service, default_load_balancer_name};
 use provider_simulated::cloud::{Cloud, CloudRoute, LoadBalancer, LoadBalancerStatus};
 
-use super::news::Inventory;
+use super::changes::Inventory;
 use super::tally::Tally;
 
 /// The state of the Kubernetes API and the cloud, and the numbers of the controllers' requests.
@@ -20,7 +20,7 @@ pub(super) struct Observed {
     /// Services of the cluster.
     pub(super) services: Vec<Arc<Service>>,
     /// Events about Nodes and Services so far.
-    pub(super) said: Vec<Arc<Said>>,
+    pub(super) events: Vec<Arc<ObservedEvent>>,
     /// Number of passes so far in which machines were read from the cloud.
     pub(super) passes: u32,
     /// Load balancers and routes in the cloud.
@@ -33,7 +33,7 @@ pub(super) struct Observed {
 
 /// An event about a Node or a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct ObservedEvent {
     /// Kind of the event's object.
     pub(super) kind: String,
     /// Name of the event's object.
@@ -132,7 +132,7 @@ pub(super) struct Baseline {
     /// Load balancers and routes in the cloud.
     pub(super) inventory: Inventory,
     /// Number of events so far.
-    pub(super) said: usize,
+    pub(super) events: usize,
     /// Number of passes so far.
     pub(super) passes: u32,
     /// Number of requests for changes in the cloud.
@@ -153,7 +153,7 @@ impl Baseline {
             uids: observed.nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
             balancers: observed.services.iter().filter_map(balancer).collect(),
             inventory: Inventory::of(observed),
-            said: observed.said.len(),
+            events: observed.events.len(),
             passes: observed.passes,
             changes: observed.changes.clone(),
             writes: observed.writes.clone(),

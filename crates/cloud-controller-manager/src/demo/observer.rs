@@ -14,12 +14,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::observed::{CloudState, Said};
+use super::observed::{CloudState, ObservedEvent};
 
 /// Interval of polls of the cloud's counters, which cannot be watched.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum age of the cloud's load balancers and routes, which cannot be watched either and are many.
-const GLANCE: Duration = Duration::from_millis(100);
+const MAX_CACHE_AGE: Duration = Duration::from_millis(100);
 /// Prefix of the requests that read machines.
 const MACHINE_ROUTES: &str = "GET /v1/machines";
 
@@ -29,7 +29,7 @@ pub(super) struct Observer {
     services: Cache<Service>,
     cloud: Cloud,
     seen: Mutex<Option<(Instant, Arc<CloudState>)>>,
-    said: Arc<Mutex<Vec<Arc<Said>>>>,
+    observed_events: Arc<Mutex<Vec<Arc<ObservedEvent>>>>,
     passes: Arc<Mutex<Passes>>,
     changed: Arc<Notify>,
 }
@@ -43,7 +43,7 @@ impl Observer {
             services: Cache::new(),
             cloud: cloud.clone(),
             seen: Mutex::default(),
-            said: Arc::default(),
+            observed_events: Arc::default(),
             passes: Arc::new(Mutex::new(Passes::new(quiet))),
             changed: Arc::default(),
         };
@@ -52,7 +52,7 @@ impl Observer {
         let changed = Arc::clone(&observer.changed);
         observer.services.subscribe(Resync::never(), move |_| changed.notify_one());
         let events = Cache::<SeenEvent>::new();
-        observer.hear(&events);
+        observer.record_events(&events);
         let config = WatchConfig::default;
         let watch_nodes = watch::<Node>(Api::all(client.clone()), config(), observer.nodes.clone(), shutdown.clone());
         let services = observer.services.clone();
@@ -67,8 +67,9 @@ impl Observer {
     }
 
     /// Keeps the events in the order in which they are received.
-    fn hear(&self, events: &Cache<SeenEvent>) {
-        let (said, passes, changed) = (Arc::clone(&self.said), Arc::clone(&self.passes), Arc::clone(&self.changed));
+    fn record_events(&self, events: &Cache<SeenEvent>) {
+        let (observed_events, passes, changed) =
+            (Arc::clone(&self.observed_events), Arc::clone(&self.passes), Arc::clone(&self.changed));
         events.subscribe(Resync::never(), move |event| {
             if event.is_resync() || matches!(event, CacheEvent::Deleted(_)) {
                 return;
@@ -77,7 +78,7 @@ impl Observer {
             let passes = lock(&passes).passes;
             let (kind, about) = (seen.kind.clone(), seen.about.clone());
             let (reason, message) = (seen.reason.clone(), seen.message.clone());
-            lock(&said).push(Arc::new(Said { kind, about, reason, message, passes }));
+            lock(&observed_events).push(Arc::new(ObservedEvent { kind, about, reason, message, passes }));
             changed.notify_one();
         });
     }
@@ -93,8 +94,8 @@ impl Observer {
     }
 
     /// Returns the events so far.
-    pub(super) fn said(&self) -> Vec<Arc<Said>> {
-        lock(&self.said).clone()
+    pub(super) fn observed_events(&self) -> Vec<Arc<ObservedEvent>> {
+        lock(&self.observed_events).clone()
     }
 
     /// Returns the number of passes so far in which machines were read from the cloud.
@@ -102,11 +103,11 @@ impl Observer {
         lock(&self.passes).passes
     }
 
-    /// Returns the load balancers and routes in the cloud, at most `GLANCE` old.
+    /// Returns the load balancers and routes in the cloud, at most `MAX_CACHE_AGE` old.
     pub(super) fn cloud(&self) -> Arc<CloudState> {
         let mut seen = lock(&self.seen);
         match &*seen {
-            Some((at, state)) if at.elapsed() < GLANCE => Arc::clone(state),
+            Some((at, state)) if at.elapsed() < MAX_CACHE_AGE => Arc::clone(state),
             _ => {
                 let state = Arc::new(CloudState::of(&self.cloud));
                 *seen = Some((Instant::now(), Arc::clone(&state)));
@@ -116,7 +117,7 @@ impl Observer {
     }
 
     /// Discards the cached state of the cloud, after the demo changed the cloud.
-    pub(super) fn look_again(&self) {
+    pub(super) fn discard_cached_cloud(&self) {
         *lock(&self.seen) = None;
     }
 
@@ -125,13 +126,13 @@ impl Observer {
     pub(super) async fn between_passes(&self) {
         let before = lock(&self.passes).passes;
         while !lock(&self.passes).is_between(before, Instant::now()) {
-            tokio::time::sleep(LOOK / 2).await;
+            tokio::time::sleep(POLL_INTERVAL / 2).await;
         }
     }
 
     /// Returns when something changed.
     pub(super) async fn changed(&self) {
-        _ = tokio::time::timeout(2 * LOOK, self.changed.notified()).await;
+        _ = tokio::time::timeout(2 * POLL_INTERVAL, self.changed.notified()).await;
     }
 }
 
@@ -146,7 +147,7 @@ async fn count(cloud: Cloud, passes: Arc<Mutex<Passes>>, changed: Arc<Notify>, s
         if lock(&passes).note(machines.map(|(_, count)| count).sum(), Instant::now()) {
             changed.notify_one();
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! The cost of the story: requests, writes, time and memory.
+//! The cost of the scenario: requests, writes, time and memory.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ pub(super) struct StepCost {
     pub(super) name: &'static str,
     /// Duration of the step.
     pub(super) took: Duration,
-    /// Requests from the start of the story to the end of the step.
+    /// Requests from the start of the scenario to the end of the step.
     pub(super) requests: Requests,
 }
 
-/// The cost of the whole story.
+/// The cost of the whole scenario.
 #[derive(Debug, Clone)]
 pub(super) struct Report {
     /// Number of Nodes at the beginning.
@@ -29,7 +29,7 @@ pub(super) struct Report {
     pub(super) ok: bool,
     /// Steps that were run.
     pub(super) steps: Vec<StepCost>,
-    /// Time from the start of the servers to the end of the story.
+    /// Time from the start of the servers to the end of the scenario.
     pub(super) took: Duration,
     /// Peak of resident memory in KiB, if the system reports it.
     pub(super) peak_memory: Option<u64>,
@@ -45,7 +45,7 @@ pub(super) struct Section {
 
 /// The numbers of the controllers' requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Asked {
+struct RequestCounts {
     cloud_reads: u64,
     cloud_changes: u64,
     node_writes: u64,
@@ -62,7 +62,7 @@ struct PerService {
     events: f64,
 }
 
-impl Asked {
+impl RequestCounts {
     fn of(requests: &Requests) -> Self {
         let [cloud_reads, cloud_changes] = requests.to_cloud();
         let [node_writes, service_writes, event_writes] =
@@ -97,10 +97,10 @@ impl Report {
     }
 
     /// Returns the cost of each step alone.
-    fn costs(&self) -> Vec<(&'static str, Duration, Asked)> {
-        let mut before = Asked::default();
+    fn costs(&self) -> Vec<(&'static str, Duration, RequestCounts)> {
+        let mut before = RequestCounts::default();
         let cost = |step: &StepCost| {
-            let now = Asked::of(&step.requests);
+            let now = RequestCounts::of(&step.requests);
             let spent = now.since(before);
             before = now;
             (step.name, step.took, spent)
@@ -152,9 +152,9 @@ impl Report {
         let heading =
             ["step", "seconds", "cloud reads", "cloud changes", "Node writes", "Service writes", "event writes"];
         let mut steps = vec![row(heading)];
-        steps.extend(self.costs().into_iter().map(|(name, took, asked)| {
+        steps.extend(self.costs().into_iter().map(|(name, took, counts)| {
             let seconds = format!("{:.2}", took.as_secs_f64());
-            [vec![name.to_owned(), seconds], asked.cells().to_vec()].concat()
+            [vec![name.to_owned(), seconds], counts.cells().to_vec()].concat()
         }));
         let mut cloud = vec![row(["route", "requests"])];
         cloud.extend(requests.cloud.iter().map(|(route, count)| row([route, &count.to_string()])));
@@ -201,15 +201,15 @@ impl Report {
     /// Returns the report as JSON for programs.
     pub(super) fn object(&self) -> Value {
         let requests = self.requests();
-        let steps = self.costs().into_iter().map(|(name, took, asked)| {
+        let steps = self.costs().into_iter().map(|(name, took, counts)| {
             json!({
                 "step": name,
                 "seconds": rounded(took),
-                "cloudRequests": asked.cloud_reads + asked.cloud_changes,
-                "cloudChanges": asked.cloud_changes,
-                "nodeWrites": asked.node_writes,
-                "serviceWrites": asked.service_writes,
-                "eventWrites": asked.event_writes,
+                "cloudRequests": counts.cloud_reads + counts.cloud_changes,
+                "cloudChanges": counts.cloud_changes,
+                "nodeWrites": counts.node_writes,
+                "serviceWrites": counts.service_writes,
+                "eventWrites": counts.event_writes,
             })
         });
         let kubernetes = requests.kubernetes.iter().map(|((sender, resource, verb), count)| {

@@ -1,23 +1,23 @@
-//! Runs the story: performs the actions of each step and waits until its expectations are fulfilled.
+//! Runs the scenario: performs the actions of each step and waits until its expectations are fulfilled.
 
 use std::io::Write;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::expectation::{Verdict, judge};
+use super::expectation::{ExpectationVerdict, judge};
 use super::observed::{Baseline, Observed};
 use super::report::{Report, StepCost, peak_memory};
 use super::requests::Requests;
-use super::story::{Action, Step};
+use super::scenario::{Action, ScenarioStep};
 use super::timeline::Timeline;
 
 /// Minimum time between observations, because each reads all Nodes.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The environment in which the story runs.
-pub(super) trait Stage {
-    /// Performs an action. An error ends the story.
+/// The environment in which the scenario runs.
+pub(super) trait Harness {
+    /// Performs an action. An error ends the scenario.
     async fn act(&mut self, action: &Action) -> Result<(), String>;
     /// Returns the current state of the Kubernetes API and the cloud.
     fn observe(&mut self) -> Observed;
@@ -26,7 +26,7 @@ pub(super) trait Stage {
     /// Returns the numbers of requests so far.
     fn requests(&self) -> Requests;
     /// Returns the last error of the demo's own components, if any.
-    fn trouble(&self) -> Option<String>;
+    fn last_error(&self) -> Option<String>;
 }
 
 /// The progress of a step.
@@ -40,7 +40,7 @@ pub(super) struct Progress {
 
 /// The result of a step.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct StepOutcome {
     /// Duration of the step.
     pub(super) took: Duration,
     /// Lines that show the success, or the failure.
@@ -56,23 +56,23 @@ pub(super) struct Failure {
     pub(super) seen: String,
 }
 
-/// Runs a story of this many Nodes and Services to its end, or to the first step that fails. The error is one line with
-/// the step, the expectation and the observed state.
-pub(super) async fn tell<S: Stage, W: Write>(
-    story: &[Step],
+/// Runs a scenario of this many Nodes and Services to its end, or to the first step that fails. The error is one line
+/// with the step, the expectation and the observed state.
+pub(super) async fn run<S: Harness, W: Write>(
+    scenario: &[ScenarioStep],
     [nodes, services]: [usize; 2],
-    stage: &mut S,
+    harness: &mut S,
     timeline: &mut Timeline<W>,
 ) -> Result<(), String> {
     let started = Instant::now();
     let (mut steps, mut result) = (Vec::new(), Ok(()));
-    for step in story {
-        let outcome = run_step(stage, step, |progress| timeline.progress(started.elapsed(), step, progress)).await;
+    for step in scenario {
+        let outcome = run_step(harness, step, |progress| timeline.progress(started.elapsed(), step, progress)).await;
         timeline.step(started.elapsed(), step, &outcome);
-        steps.push(StepCost { name: step.name, took: outcome.took, requests: stage.requests() });
+        steps.push(StepCost { name: step.name, took: outcome.took, requests: harness.requests() });
         if let Err(Failure { expected, seen }) = outcome.result {
-            let trouble = stage.trouble().map(|trouble| format!("; {trouble}")).unwrap_or_default();
-            result = Err(format!("step {:?} did not happen: expected {expected}; seen: {seen}{trouble}", step.name));
+            let last_error = harness.last_error().map(|last_error| format!("; {last_error}")).unwrap_or_default();
+            result = Err(format!("step {:?} did not happen: expected {expected}; seen: {seen}{last_error}", step.name));
             break;
         }
     }
@@ -81,38 +81,42 @@ pub(super) async fn tell<S: Stage, W: Write>(
     result
 }
 
-async fn run_step<S: Stage>(stage: &mut S, step: &Step, mut progress: impl FnMut(&Progress)) -> Outcome {
+async fn run_step<S: Harness>(
+    harness: &mut S,
+    step: &ScenarioStep,
+    mut progress: impl FnMut(&Progress),
+) -> StepOutcome {
     let started = Instant::now();
-    let result = step_result(stage, step, started + step.within, &mut progress).await;
-    Outcome { took: started.elapsed(), result }
+    let result = step_result(harness, step, started + step.within, &mut progress).await;
+    StepOutcome { took: started.elapsed(), result }
 }
 
-async fn step_result<S: Stage>(
-    stage: &mut S,
-    step: &Step,
+async fn step_result<S: Harness>(
+    harness: &mut S,
+    step: &ScenarioStep,
     deadline: Instant,
     progress: &mut impl FnMut(&Progress),
 ) -> Result<Vec<String>, Failure> {
     let failure = |expected, seen| Failure { expected, seen };
-    let mut before = Baseline::new(&stage.observe());
+    let mut before = Baseline::new(&harness.observe());
     for action in &step.actions {
         let late = || format!("that was not done after {} s", step.within.as_secs());
-        let done = tokio::time::timeout_at(deadline, stage.act(action)).await;
+        let done = tokio::time::timeout_at(deadline, harness.act(action)).await;
         done.unwrap_or_else(|_| Err(late())).map_err(|seen| failure(format!("{action:?}"), seen))?;
     }
-    before.acted = stage.observe().at;
+    before.acted = harness.observe().at;
     loop {
-        let (expected, verdict) = judge(&step.expectations, &before, &stage.observe());
+        let (expected, verdict) = judge(&step.expectations, &before, &harness.observe());
         match verdict {
-            Verdict::Happened(shown) => return Ok(shown),
-            Verdict::Broken(seen) => return Err(failure(expected, seen)),
-            Verdict::Waiting { seen, .. } if Instant::now() >= deadline => {
+            ExpectationVerdict::Happened(shown) => return Ok(shown),
+            ExpectationVerdict::Broken(seen) => return Err(failure(expected, seen)),
+            ExpectationVerdict::Waiting { seen, .. } if Instant::now() >= deadline => {
                 return Err(failure(expected, format!("{seen}, after {} s", step.within.as_secs())));
             }
-            Verdict::Waiting { done, of, .. } => progress(&Progress { done, of }),
+            ExpectationVerdict::Waiting { done, of, .. } => progress(&Progress { done, of }),
         }
         tokio::time::sleep(PAUSE).await;
-        _ = tokio::time::timeout_at(deadline, stage.changed()).await;
+        _ = tokio::time::timeout_at(deadline, harness.changed()).await;
     }
 }
 
@@ -134,7 +138,7 @@ mod tests {
         acted: Vec<Action>,
     }
 
-    impl Stage for Script {
+    impl Harness for Script {
         async fn act(&mut self, action: &Action) -> Result<(), String> {
             self.acted.push(action.clone());
             if self.refuses { Err("the port is taken".to_owned()) } else { Ok(()) }
@@ -145,7 +149,7 @@ mod tests {
         fn requests(&self) -> Requests {
             Requests::default()
         }
-        fn trouble(&self) -> Option<String> {
+        fn last_error(&self) -> Option<String> {
             Some("the kubelet of n2: refused".to_owned())
         }
         async fn changed(&mut self) {
@@ -162,8 +166,8 @@ mod tests {
         Script { nodes: Vec::new(), most, refuses: false, acted: Vec::new() }
     }
 
-    fn step(nodes: usize) -> Step {
-        Step {
+    fn step(nodes: usize) -> ScenarioStep {
+        ScenarioStep {
             name: "register",
             title: "Nodes register".to_owned(),
             actions: vec![Action::StartKubelets],
@@ -174,10 +178,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_step_ends_when_the_api_shows_it() {
-        let (mut stage, mut told) = (script(9), Vec::new());
-        let outcome = run_step(&mut stage, &step(3), |progress| told.push(progress.done)).await;
-        assert_eq!((outcome.result, stage.acted), (Ok(vec![]), vec![Action::StartKubelets]));
-        assert_eq!(told, [0, 1, 2]);
+        let (mut harness, mut reported) = (script(9), Vec::new());
+        let outcome = run_step(&mut harness, &step(3), |progress| reported.push(progress.done)).await;
+        assert_eq!((outcome.result, harness.acted), (Ok(vec![]), vec![Action::StartKubelets]));
+        assert_eq!(reported, [0, 1, 2]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -191,8 +195,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_action_that_fails_ends_the_step_at_once() {
-        let mut stage = Script { refuses: true, ..script(9) };
-        let outcome = run_step(&mut stage, &step(3), |_| {}).await;
+        let mut harness = Script { refuses: true, ..script(9) };
+        let outcome = run_step(&mut harness, &step(3), |_| {}).await;
         assert_eq!(outcome.result.unwrap_err().seen, "the port is taken");
         assert!(outcome.took.is_zero());
     }
@@ -204,8 +208,9 @@ mod tests {
         let mut out = Vec::new();
         let mut timeline =
             Timeline::new(&mut out, Style { colour: false, live: false, json: true }, Width::of_terminal());
-        let story = [step(2), Step { name: "impossible", ..step(3) }, Step { name: "never", ..step(2) }];
-        let error = tell(&story, [3, 0], &mut script(2), &mut timeline).await.unwrap_err();
+        let scenario =
+            [step(2), ScenarioStep { name: "impossible", ..step(3) }, ScenarioStep { name: "never", ..step(2) }];
+        let error = run(&scenario, [3, 0], &mut script(2), &mut timeline).await.unwrap_err();
         assert_eq!(
             error,
             "step \"impossible\" did not happen: expected 3 Nodes with the uninitialized taint; seen: 2 of 2 Nodes \

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_new_is_told() {
+    fn tally_counts_only_new_requests() {
         let (mut before, mut now) = (Tally::default(), Tally::default());
         before.add("PUT /b", 4);
         now.add("PUT /b", 5);

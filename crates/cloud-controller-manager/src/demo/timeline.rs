@@ -1,4 +1,4 @@
-//! The output of the story while it runs: lines for people, objects for programs.
+//! The output of the scenario while it runs: lines for people, objects for programs.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::arguments::Output;
-use super::observed::Said;
+use super::observed::ObservedEvent;
 use super::report::Report;
-use super::runner::{Outcome, Progress};
-use super::story::Step;
+use super::runner::{Progress, StepOutcome};
+use super::scenario::ScenarioStep;
 
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
@@ -48,7 +48,7 @@ impl Style {
     }
 }
 
-/// The number of columns of the terminal, which may change while the story runs.
+/// The number of columns of the terminal, which may change while the scenario runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Width(fn() -> Option<u16>);
 
@@ -65,7 +65,7 @@ impl Width {
     }
 }
 
-/// A writer of the story. Output that cannot be written (a closed pipe) is left out; the exit code tells the result.
+/// A writer of the scenario. Output that cannot be written (a closed pipe) is left out; the exit code tells the result.
 pub(super) struct Timeline<W> {
     out: W,
     style: Style,
@@ -80,8 +80,8 @@ impl<W: Write> Timeline<W> {
     }
 
     /// Writes an event of the cluster.
-    pub(super) fn event(&mut self, said: &Said) {
-        let Said { kind, about, reason, message, .. } = said;
+    pub(super) fn event(&mut self, event: &ObservedEvent) {
+        let ObservedEvent { kind, about, reason, message, .. } = event;
         match self.style.json {
             true => {
                 let event = json!({"kind": kind, "name": about, "reason": reason, "message": message});
@@ -91,8 +91,8 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    /// Writes a line outside the story; not written for programs.
-    pub(super) fn say(&mut self, text: &str) {
+    /// Writes a line outside the scenario; not written for programs.
+    pub(super) fn write_line(&mut self, text: &str) {
         if !self.style.json {
             self.clear();
             self.line(text);
@@ -101,11 +101,11 @@ impl<W: Write> Timeline<W> {
 
     /// Writes a line for people, or `object` for programs.
     pub(super) fn announce(&mut self, text: &str, object: &serde_json::Value) {
-        if self.style.json { self.line(&object.to_string()) } else { self.say(text) }
+        if self.style.json { self.line(&object.to_string()) } else { self.write_line(text) }
     }
 
-    /// Writes the progress of a step, `at` after the start of the story.
-    pub(super) fn progress(&mut self, at: Duration, step: &Step, progress: &Progress) {
+    /// Writes the progress of a step, `at` after the start of the scenario.
+    pub(super) fn progress(&mut self, at: Duration, step: &ScenarioStep, progress: &Progress) {
         if !self.style.live {
             return;
         }
@@ -121,7 +121,7 @@ impl<W: Write> Timeline<W> {
     }
 
     /// Writes the result of a step.
-    pub(super) fn step(&mut self, at: Duration, step: &Step, outcome: &Outcome) {
+    pub(super) fn step(&mut self, at: Duration, step: &ScenarioStep, outcome: &StepOutcome) {
         if self.style.json {
             return self.line(&step_object(at, step, outcome).to_string());
         }
@@ -140,7 +140,7 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    /// Writes the end of the story.
+    /// Writes the end of the scenario.
     pub(super) fn report(&mut self, report: &Report) {
         if self.style.json {
             return self.line(&json!({ "summary": report.object() }).to_string());
@@ -190,7 +190,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-fn step_object(at: Duration, step: &Step, outcome: &Outcome) -> serde_json::Value {
+fn step_object(at: Duration, step: &ScenarioStep, outcome: &StepOutcome) -> serde_json::Value {
     let mut object = json!({
         "step": step.name,
         "title": step.title,
@@ -215,28 +215,28 @@ mod tests {
 
     const PLAIN: Style = Style { colour: false, live: false, json: false };
 
-    fn step() -> Step {
-        crate::demo::story::story(5, 3).into_iter().find(|step| step.name == "stop").unwrap()
+    fn step() -> ScenarioStep {
+        crate::demo::scenario::scenario(5, 3).into_iter().find(|step| step.name == "stop").unwrap()
     }
 
-    fn told(style: Style, tell: impl FnOnce(&mut Timeline<&mut Vec<u8>>)) -> String {
+    fn output_of(style: Style, run: impl FnOnce(&mut Timeline<&mut Vec<u8>>)) -> String {
         let mut out = Vec::new();
-        tell(&mut Timeline::new(&mut out, style, Width(|| Some(60))));
+        run(&mut Timeline::new(&mut out, style, Width(|| Some(60))));
         String::from_utf8(out).unwrap()
     }
 
-    fn outcome() -> Outcome {
-        Outcome { took: Duration::from_millis(420), result: Ok(vec!["Node worker-2 is so".to_owned()]) }
+    fn outcome() -> StepOutcome {
+        StepOutcome { took: Duration::from_millis(420), result: Ok(vec!["Node worker-2 is so".to_owned()]) }
     }
 
-    fn failed() -> Outcome {
+    fn failed() -> StepOutcome {
         let failure = Failure { expected: "a taint".to_owned(), seen: "no taint, after 30 s".to_owned() };
-        Outcome { took: Duration::from_secs(30), result: Err(failure) }
+        StepOutcome { took: Duration::from_secs(30), result: Err(failure) }
     }
 
     #[test]
     fn a_step_is_a_plain_line_with_what_shows_it() {
-        let text = told(PLAIN, |timeline| {
+        let text = output_of(PLAIN, |timeline| {
             timeline.progress(Duration::from_secs(1), &step(), &Progress { done: 1, of: 2 });
             timeline.step(Duration::from_millis(1500), &step(), &outcome());
         });
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_failed_step_says_so_in_red() {
-        let text = told(Style { colour: true, ..PLAIN }, |timeline| {
+        let text = output_of(Style { colour: true, ..PLAIN }, |timeline| {
             timeline.step(Duration::from_secs(31), &step(), &failed());
         });
         assert!(text.contains("\x1b[31mFAILED\x1b[0m"), "{text:?}");
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_live_line_is_overwritten_without_escape_codes() {
-        let text = told(Style { live: true, ..PLAIN }, |timeline| {
+        let text = output_of(Style { live: true, ..PLAIN }, |timeline| {
             timeline.progress(Duration::from_secs(1), &step(), &Progress { done: 10, of: 20 });
             timeline.progress(Duration::from_secs(2), &step(), &Progress { done: 9, of: 20 });
             timeline.step(Duration::from_secs(3), &step(), &outcome());
@@ -276,9 +276,9 @@ mod tests {
 
     #[test]
     fn explanations_are_as_wide_as_the_terminal() {
-        let text = told(Style { live: true, ..PLAIN }, |timeline| {
+        let text = output_of(Style { live: true, ..PLAIN }, |timeline| {
             let detail = "Node worker-2 has the taint of a Node whose machine was shut down".to_owned();
-            timeline.step(Duration::ZERO, &step(), &Outcome { took: Duration::ZERO, result: Ok(vec![detail]) });
+            timeline.step(Duration::ZERO, &step(), &StepOutcome { took: Duration::ZERO, result: Ok(vec![detail]) });
         });
         let longest = text.lines().skip(1).map(str::len).max();
         assert!(longest.is_some_and(|longest| (50..=60).contains(&longest)), "{text}");
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn event_is_a_line_or_an_object() {
-        let said = Said {
+        let event = ObservedEvent {
             kind: "Service".to_owned(),
             about: "web-1".to_owned(),
             reason: "EnsuredLoadBalancer".to_owned(),
@@ -295,18 +295,18 @@ mod tests {
             passes: 0,
         };
         assert_eq!(
-            told(PLAIN, |timeline| timeline.event(&said)),
+            output_of(PLAIN, |timeline| timeline.event(&event)),
             "Service web-1: EnsuredLoadBalancer: Ensured load balancer\n"
         );
         let object: serde_json::Value =
-            serde_json::from_str(&told(Style { json: true, ..PLAIN }, |timeline| timeline.event(&said))).unwrap();
+            serde_json::from_str(&output_of(Style { json: true, ..PLAIN }, |timeline| timeline.event(&event))).unwrap();
         assert_eq!((&object["event"]["name"], &object["event"]["kind"]), (&json!("web-1"), &json!("Service")));
     }
 
     #[test]
     fn a_program_gets_one_object_for_each_step() {
-        let text = told(Style { json: true, ..PLAIN }, |timeline| {
-            timeline.say("nothing");
+        let text = output_of(Style { json: true, ..PLAIN }, |timeline| {
+            timeline.write_line("nothing");
             timeline.progress(Duration::from_secs(1), &step(), &Progress { done: 1, of: 2 });
             timeline.step(Duration::from_millis(1500), &step(), &outcome());
             timeline.step(Duration::from_secs(40), &step(), &failed());

@@ -41,7 +41,7 @@ fn the_exit_code_says_whether_something_fails_and_nothing_is_changed() {
 }
 
 #[test]
-fn without_a_kubeconfig_the_rest_is_checked() {
+fn doctor_without_a_kubeconfig_checks_the_rest() {
     let directory = TempDir::with_prefix("ccm-doctor-").unwrap();
     let (code, stdout, stderr) = doctor(directory.path(), &[]);
     assert_eq!((code, stderr.as_str()), (1, ""));

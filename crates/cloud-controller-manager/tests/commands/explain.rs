@@ -77,7 +77,7 @@ fn an_object_is_explained_on_one_screen_and_nothing_is_changed() {
 }
 
 #[test]
-fn what_cannot_be_explained_is_said_with_exit_code_1() {
+fn explain_of_a_missing_object_ends_with_1() {
     let served = untouched();
     let (code, stdout, stderr) = explain(&served, "service shop/api");
     assert_eq!((code, stderr.as_str()), (1, ""), "{stdout}");
@@ -99,7 +99,7 @@ fn what_cannot_be_explained_is_said_with_exit_code_1() {
 }
 
 #[test]
-fn without_the_cloud_the_cluster_is_explained() {
+fn explain_without_the_cloud_describes_the_cluster() {
     let served = untouched();
     std::fs::write(served.path("cloud.yaml"), "endpoint: http://127.0.0.1:1\ntoken: t\n").unwrap();
     let (code, stdout, stderr) = explain(&served, "service shop/web");

@@ -42,7 +42,7 @@ fn the_exit_code_says_whether_there_is_anything_to_do_and_nothing_is_changed() {
 }
 
 #[test]
-fn what_keeps_a_plan_from_being_made_is_said_with_what_to_do() {
+fn plan_that_cannot_be_made_says_what_to_do() {
     let served = Served::start();
     let missing = served.run(Some("plan"), &[]);
     assert_eq!(missing.status.code(), Some(1));

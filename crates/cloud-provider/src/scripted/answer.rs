@@ -47,7 +47,7 @@ impl<A: ?Sized, T> Answer<A, T> {
         Self::by(move |_| Err(error.clone()))
     }
 
-    pub(super) fn give(&self, argument: &A) -> Result<T> {
+    pub(super) fn result_for(&self, argument: &A) -> Result<T> {
         (self.0)(argument)
     }
 }

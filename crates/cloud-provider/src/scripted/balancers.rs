@@ -41,7 +41,7 @@ impl BalancerCall {
 
     /// Returns the names of the targets, in the order of the request.
     #[must_use]
-    pub fn hosts(&self) -> Vec<&str> {
+    pub fn node_names(&self) -> Vec<&str> {
         self.nodes.iter().map(|node| &*node.name).collect()
     }
 }

@@ -127,7 +127,7 @@ impl Cloud {
         // The lock is not held while the answer is computed, because the answer may change the script.
         let scripted = of(&self.state().script).clone();
         match scripted {
-            Some(answer) => answer.give(argument),
+            Some(answer) => answer.result_for(argument),
             None => {
                 self.state().violations.push(format!("{method} was called, but the script has no answer for it"));
                 Err(Error::other(format!("{method} is not scripted")))

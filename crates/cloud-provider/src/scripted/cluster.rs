@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    About, Caches, ClientBuilder, Cluster, Context, EventKind, Events, KubernetesApi, Node, Plan, Result, Service,
-    SyncObserver,
+    Caches, ClientBuilder, Cluster, Context, EventKind, EventSubject, Events, KubernetesApi, Node, Plan, Result,
+    Service, SyncCallbacks,
 };
 
 /// An event that a provider wrote. Its text form is `reason: message`.
@@ -127,10 +127,10 @@ impl Caches for ScriptedCluster {
 }
 
 impl Events for ScriptedCluster {
-    fn record(&self, component: &str, about: About<'_>, kind: EventKind, reason: &str, message: &str) {
-        let object = match about {
-            About::Node(node) => node.name.to_string(),
-            About::Service(service) => service.metadata.name.clone().unwrap_or_default(),
+    fn record(&self, component: &str, subject: EventSubject<'_>, kind: EventKind, reason: &str, message: &str) {
+        let object = match subject {
+            EventSubject::Node(node) => node.name.to_string(),
+            EventSubject::Service(service) => service.metadata.name.clone().unwrap_or_default(),
         };
         let [component, reason, message] = [component, reason, message].map(str::to_owned);
         self.objects().events.push(RecordedEvent { component, object, kind, reason, message });
@@ -178,8 +178,8 @@ impl RecordedAnnotations {
     }
 }
 
-impl SyncObserver for RecordedAnnotations {
-    fn planned(&self, _plan: &Plan) {}
+impl SyncCallbacks for RecordedAnnotations {
+    fn on_plan(&self, _plan: &Plan) {}
 
     fn annotate(&self, key: &'static str, value: Option<String>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((key, value));

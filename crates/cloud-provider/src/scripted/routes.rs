@@ -66,7 +66,7 @@ impl Routes for Cloud {
         self.begin("list_routes".to_owned()).await;
         let scripted = self.state().script.list_routes.clone();
         match scripted {
-            Some(answer) => answer.give(&cluster.name),
+            Some(answer) => answer.result_for(&cluster.name),
             None => self.state().routes.list(&cluster.name),
         }
     }
@@ -75,7 +75,7 @@ impl Routes for Cloud {
         self.state().created_routes.push((hint.to_owned(), route.clone()));
         self.begin("create_route".to_owned()).await;
         let scripted = self.state().script.create_route.clone();
-        scripted.map_or(Ok(()), |answer| answer.give(route))?;
+        scripted.map_or(Ok(()), |answer| answer.result_for(route))?;
         self.state().routes.create(&cluster.name, route)
     }
 
@@ -83,7 +83,7 @@ impl Routes for Cloud {
         self.state().deleted_routes.push(route.clone());
         self.begin("delete_route".to_owned()).await;
         let scripted = self.state().script.delete_route.clone();
-        scripted.map_or(Ok(()), |answer| answer.give(route))?;
+        scripted.map_or(Ok(()), |answer| answer.result_for(route))?;
         self.state().routes.delete(&cluster.name, route)
     }
 }

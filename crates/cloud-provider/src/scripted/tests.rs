@@ -6,7 +6,9 @@ use futures::FutureExt;
 use tokio::time::Instant;
 
 use super::*;
-use crate::{Cluster, Error, InstanceState, LoadBalancerRequest, LoadBalancerStatus, Node, Service, Want, single};
+use crate::{
+    Cluster, Error, InstanceState, LoadBalancerRequest, LoadBalancerStatus, LookupRequest, Node, Service, single_answer,
+};
 
 fn cluster() -> Cluster {
     Cluster { name: "c".into(), id: None }
@@ -20,8 +22,8 @@ fn route(node: &str, cidr: &str) -> Route {
     Route { target_node: node.into(), destination_cidr: cidr.into(), ..Route::default() }
 }
 
-async fn look_up(provider: &ScriptedProvider, want: Want) -> crate::Result<InstanceState> {
-    single(provider.instances().unwrap().lookup(&[node("n")], want).await)
+async fn look_up(provider: &ScriptedProvider, request: LookupRequest) -> crate::Result<InstanceState> {
+    single_answer(provider.instances().unwrap().lookup(&[node("n")], request).await)
 }
 
 #[tokio::test]
@@ -33,7 +35,7 @@ async fn calls_are_logged_in_order_with_the_provider_id() {
         s.node_addresses = Some(Answer::ok(vec![]));
         s.instance_types([("fake://7".to_owned(), "m5".to_owned())].into());
     });
-    let state = look_up(&provider, Want::METADATA).await.unwrap();
+    let state = look_up(&provider, LookupRequest::METADATA).await.unwrap();
     assert!(matches!(state, InstanceState::Present { metadata: Some(m), .. } if m.instance_type == "m5"));
     assert_eq!(
         provider.calls(),
@@ -53,7 +55,10 @@ async fn calls_are_logged_in_order_with_the_provider_id() {
 async fn a_call_without_a_script_is_an_error_and_a_violation() {
     let provider = ScriptedProvider::new();
     provider.switch(Capability::InstancesV2, true);
-    assert_eq!(look_up(&provider, Want::EXISTENCE).await.unwrap_err().to_string(), "instance_exists is not scripted");
+    assert_eq!(
+        look_up(&provider, LookupRequest::EXISTENCE).await.unwrap_err().to_string(),
+        "instance_exists is not scripted"
+    );
     assert_eq!(provider.violations(), ["instance_exists was called, but the script has no answer for it"]);
 }
 
@@ -64,9 +69,9 @@ async fn instances_v2_take_precedence_and_capabilities_can_be_switched_off() {
         s.instance_exists = Some(Answer::ok(true));
         s.instance_id = Some(Answer::err(Error::instance_not_found()));
     });
-    assert!(matches!(look_up(&provider, Want::EXISTENCE).await, Ok(InstanceState::Gone(_))));
+    assert!(matches!(look_up(&provider, LookupRequest::EXISTENCE).await, Ok(InstanceState::Gone(_))));
     provider.switch(Capability::InstancesV2, true);
-    assert!(matches!(look_up(&provider, Want::EXISTENCE).await, Ok(InstanceState::Present { .. })));
+    assert!(matches!(look_up(&provider, LookupRequest::EXISTENCE).await, Ok(InstanceState::Present { .. })));
     provider.switch(Capability::InstancesV2, false).switch(Capability::Instances, false);
     assert!(provider.instances().is_none() && provider.v1().is_none());
     for (capability, offered) in [
@@ -77,7 +82,7 @@ async fn instances_v2_take_precedence_and_capabilities_can_be_switched_off() {
         assert!(offered(&provider), "{capability:?} is on from the start");
         assert!(!offered(provider.switch(capability, false)), "{capability:?}");
     }
-    assert!(provider.has_cluster_id() && !provider.cluster_id(false).has_cluster_id());
+    assert!(provider.has_cluster_id() && !provider.set_has_cluster_id(false).has_cluster_id());
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,13 +110,16 @@ async fn targets_are_recorded_and_a_hook_runs_before_the_answer() {
             async {}.boxed()
         });
     let (cluster, service, nodes) = (cluster(), Service::default(), [node("b"), node("a")]);
-    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
+    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
     let balancers = provider.load_balancers().unwrap();
     assert!(balancers.ensure(request).await.is_err());
     assert!(balancers.ensure(request).await.unwrap().is_some());
     balancers.update_targets(LoadBalancerRequest { nodes: &nodes[1..], ..request }).await.unwrap();
     let calls = provider.balancer_calls();
-    assert_eq!(calls.iter().map(BalancerCall::hosts).collect::<Vec<_>>(), [vec!["b", "a"], vec!["b", "a"], vec!["a"]]);
+    assert_eq!(
+        calls.iter().map(BalancerCall::node_names).collect::<Vec<_>>(),
+        [vec!["b", "a"], vec!["b", "a"], vec!["a"]]
+    );
     assert_eq!(*seen.lock().unwrap(), [BalancerAction::Ensure, BalancerAction::Ensure, BalancerAction::Update]);
     assert!(balancers.get(request).await.is_err());
     assert_eq!(provider.violations().len(), 1);

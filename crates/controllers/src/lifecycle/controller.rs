@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cloud_provider::{ConditionStatus, Error, InstanceState, Node, Result, Want};
+use cloud_provider::{ConditionStatus, Error, InstanceState, LookupRequest, Node, Result};
 use kube::Api;
 use runtime::api_error::api_error;
 use runtime::events::{EventRecorder, EventType, ObjectRef};
@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::{ConstructionError, ControllerContext};
 use crate::event_reason::EventReason;
-use crate::lifecycle::guard::{Guard, Held, Testimony, population};
-use crate::lifecycle::held::Said;
+use crate::lifecycle::guard::{Guard, NodeHoldReason, WitnessRead, population};
 use crate::lifecycle::metrics::LifecycleMetrics;
-use crate::lifecycle::verdict::{Triage, Verdict, is_ours_to_judge, judge, shutdown_taint, triage};
+use crate::lifecycle::reported_causes::ReportedCauses;
+use crate::lifecycle::verdict::{InstanceVerdict, Triage, is_ours_to_judge, judge, shutdown_taint, triage};
 use crate::lifecycle::witnesses;
 use crate::look_up::look_up;
 use crate::options::{LifecycleOptions, NodeDeletion, Options};
@@ -41,7 +41,7 @@ pub struct NodeLifecycleController {
 /// State that a pass leaves for the next.
 struct Memory {
     guard: Option<Guard>,
-    said: Said,
+    reported: ReportedCauses,
     /// Version of each Node, by UID, at which the API confirmed the shutdown taint. A pass sends no further request
     /// until the Node changes.
     tainted: HashMap<Box<str>, Box<str>>,
@@ -66,7 +66,12 @@ impl NodeLifecycleController {
             options: options.lifecycle.clone(),
             events,
             metrics,
-            memory: Mutex::new(Memory { guard, said: Said::default(), tainted: HashMap::new(), passes: 0 }),
+            memory: Mutex::new(Memory {
+                guard,
+                reported: ReportedCauses::default(),
+                tainted: HashMap::new(),
+                passes: 0,
+            }),
             context,
         })
     }
@@ -87,13 +92,13 @@ impl NodeLifecycleController {
     pub async fn pass(&self, shutdown: &CancellationToken) {
         let started = Instant::now();
         let nodes = self.context.nodes.list();
-        let (mut untaint, mut ask, mut skipped) = (Vec::new(), Vec::new(), 0);
+        let (mut untaint, mut to_look_up, mut skipped) = (Vec::new(), Vec::new(), 0);
         for node in &nodes {
             match triage(node) {
                 Triage::Leave => {}
                 Triage::Untaint => untaint.push(Arc::clone(node)),
-                Triage::Ask if !is_ours_to_judge(&self.options, &*self.context.provider, node) => skipped += 1,
-                Triage::Ask => ask.push(Arc::clone(node)),
+                Triage::LookUp if !is_ours_to_judge(&self.options, &*self.context.provider, node) => skipped += 1,
+                Triage::LookUp => to_look_up.push(Arc::clone(node)),
             }
         }
         self.metrics.skipped(skipped);
@@ -101,16 +106,16 @@ impl NodeLifecycleController {
         let count = |written: bool| _ = failures.fetch_add(usize::from(!written), Ordering::Relaxed);
         parallel_for(untaint, CONCURRENT_WRITES, shutdown, |node| async move { count(self.untaint(&node).await) })
             .await;
-        let answers = self.ask(&ask, Want::EXISTENCE.and_shutdown().fresh()).await;
+        let answers = self.look_up_nodes(&to_look_up, LookupRequest::EXISTENCE.and_shutdown().fresh()).await;
         let (mut gone, mut taint, mut seen, mut unanswered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (node, answer) in ask.into_iter().zip(answers) {
+        for (node, answer) in to_look_up.into_iter().zip(answers) {
             if matches!(answer, Ok(InstanceState::Present { .. })) {
                 seen.push(Arc::clone(&node));
             }
             match judge(&answer) {
-                Verdict::Gone(evidence) => gone.push((node, evidence)),
-                Verdict::Taint => taint.push(node),
-                Verdict::Leave => {
+                InstanceVerdict::Gone(evidence) => gone.push((node, evidence)),
+                InstanceVerdict::Taint => taint.push(node),
+                InstanceVerdict::Leave => {
                     if let Err(error) = answer {
                         unanswered.push((node, error));
                     }
@@ -136,19 +141,24 @@ impl NodeLifecycleController {
             // The share of Nodes without an instance is meaningless as long as not all Nodes are known.
             return;
         }
-        let condemned = self.condemn(&nodes, &seen, suspects).await;
-        parallel_for(condemned, CONCURRENT_WRITES, shutdown, |node| async move { count(self.delete(&node).await) })
+        let confirmed = self.confirm_deletions(&nodes, &seen, suspects).await;
+        parallel_for(confirmed, CONCURRENT_WRITES, shutdown, |node| async move { count(self.delete(&node).await) })
             .await;
         self.metrics.pass(started.elapsed(), unanswered.is_empty() && failures.into_inner() == 0);
     }
 
     /// Returns the cloud's answers about Nodes, read now (LIFE-23).
-    async fn ask(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
+    async fn look_up_nodes(&self, nodes: &[Arc<Node>], want: LookupRequest) -> Vec<Result<InstanceState>> {
         look_up(&*self.context.provider, nodes, want, "instances interface not supported in the cloud provider").await
     }
 
     /// Returns those of `suspects`, the Nodes without an instance, that may be deleted now (D-2).
-    async fn condemn(&self, nodes: &[Arc<Node>], seen: &[Arc<Node>], suspects: Vec<Arc<Node>>) -> Vec<Arc<Node>> {
+    async fn confirm_deletions(
+        &self,
+        nodes: &[Arc<Node>],
+        seen: &[Arc<Node>],
+        suspects: Vec<Arc<Node>>,
+    ) -> Vec<Arc<Node>> {
         let passes = {
             let mut memory = self.memory();
             memory.passes = memory.passes.wrapping_add(1);
@@ -168,30 +178,31 @@ impl NodeLifecycleController {
         // Witnesses are read before and after the suspects. If the credential becomes valid in between, a witness that
         // answers late would otherwise confirm absences that another project reported. Suspects that are read after a
         // witness was found are read with the credential that found it.
-        let before = self.ask(&witnesses, Want::EXISTENCE.fresh()).await;
-        let asked: Vec<Arc<Node>> = candidates.iter().chain(&witnesses).cloned().collect();
-        let mut answers = self.ask(&asked, Want::EXISTENCE.fresh()).await;
-        let testimony = Testimony::of(&answers.split_off(candidates.len()), &answers).borne_out_by(&before);
-        let mut condemned = Vec::new();
+        let before = self.look_up_nodes(&witnesses, LookupRequest::EXISTENCE.fresh()).await;
+        let all: Vec<Arc<Node>> = candidates.iter().chain(&witnesses).cloned().collect();
+        let mut answers = self.look_up_nodes(&all, LookupRequest::EXISTENCE.fresh()).await;
+        let witness_read =
+            WitnessRead::of(&answers.split_off(candidates.len()), &answers).discard_unless_found_before(&before);
+        let mut confirmed = Vec::new();
         for (node, answer) in candidates.into_iter().zip(answers) {
             let decision = self
                 .memory()
                 .guard
                 .as_mut()
-                .map_or(Ok(()), |guard| guard.close(Instant::now(), &node, &answer, testimony));
+                .map_or(Ok(()), |guard| guard.close(Instant::now(), &node, &answer, witness_read));
             match decision {
-                Ok(()) => condemned.push(node),
+                Ok(()) => confirmed.push(node),
                 Err(held) => self.hold(&node, &held),
             }
         }
-        condemned
+        confirmed
     }
 
     /// Returns the reason to hold each suspect, before anything is read again.
-    fn open(&self, nodes: &[Arc<Node>], suspects: Vec<Arc<Node>>) -> Vec<(Arc<Node>, Option<Held>)> {
+    fn open(&self, nodes: &[Arc<Node>], suspects: Vec<Arc<Node>>) -> Vec<(Arc<Node>, Option<NodeHoldReason>)> {
         let mut memory = self.memory();
-        let held: Vec<Option<Held>> = match (&mut memory.guard, self.options.deletion) {
-            (_, NodeDeletion::Off) => suspects.iter().map(|_| Some(Held::Off)).collect(),
+        let held: Vec<Option<NodeHoldReason>> = match (&mut memory.guard, self.options.deletion) {
+            (_, NodeDeletion::Off) => suspects.iter().map(|_| Some(NodeHoldReason::Off)).collect(),
             (None, _) => suspects.iter().map(|_| None).collect(),
             (Some(guard), _) => {
                 let gone: Vec<&Node> = suspects.iter().map(|node| &**node).collect();
@@ -206,7 +217,7 @@ impl NodeLifecycleController {
     /// Deletes a Node (LIFE-31 … LIFE-33). Returns `true` if nothing failed.
     async fn delete(&self, node: &Node) -> bool {
         if self.options.deletion == NodeDeletion::DryRun {
-            self.hold(node, &Held::DryRun);
+            self.hold(node, &NodeHoldReason::DryRun);
             return true;
         }
         let name = &*node.name;
@@ -218,7 +229,7 @@ impl NodeLifecycleController {
             format!("Deleting node {name} because it does not exist in the cloud provider"),
         );
         let result = delete_with_uid(&self.api, name, &node.uid).await;
-        let well = result.is_ok();
+        let succeeded = result.is_ok();
         match result {
             Ok(()) => {
                 self.metrics.deleted();
@@ -230,7 +241,7 @@ impl NodeLifecycleController {
                 self.events.event(&reference, EventType::Warning, EventReason::DeletingNodeFailed.as_str(), message);
             }
         }
-        well
+        succeeded
     }
 
     /// Adds the shutdown taint (LIFE-43). Returns `true` if nothing failed.
@@ -239,7 +250,7 @@ impl NodeLifecycleController {
             return true;
         }
         let result = add_or_update_taints(&self.api, node.into(), &[shutdown_taint()]).await;
-        let well = result.is_ok();
+        let succeeded = result.is_ok();
         match result {
             Ok(()) => {
                 if node.taints.contains(&shutdown_taint()) {
@@ -258,7 +269,7 @@ impl NodeLifecycleController {
                 tracing::error!(node = &*node.name, error = %api_error(&error), "setting the shutdown taint failed");
             }
         }
-        well
+        succeeded
     }
 
     /// Removes the shutdown taint (LIFE-30). Returns `true` if nothing failed.
@@ -286,15 +297,15 @@ impl NodeLifecycleController {
     }
 
     /// Reports once per Node and cause why the Node is kept.
-    fn hold(&self, node: &Node, held: &Held) {
-        if !self.memory().said.is_news(node, held.cause()) {
+    fn hold(&self, node: &Node, held: &NodeHoldReason) {
+        if !self.memory().reported.record_if_new(node, held.cause()) {
             return;
         }
         self.metrics.held(held.cause());
         let name = &*node.name;
         tracing::warn!(node = name, cause = held.cause(), why = %held, "node deletion held");
         let message = match held {
-            Held::Unknown(_) => {
+            NodeHoldReason::Unknown(_) => {
                 format!("Keeping node {name}, because it is unknown whether its instance exists: {held}")
             }
             _ => format!("Keeping node {name}, whose instance the cloud does not show: {held}"),
@@ -305,7 +316,7 @@ impl NodeLifecycleController {
             EventReason::DeletionHeld.as_str(),
             message,
         ) {
-            self.memory().said.unsay(node, held.cause());
+            self.memory().reported.forget_report(node, held.cause());
         }
     }
 
@@ -319,9 +330,9 @@ impl NodeLifecycleController {
             return;
         }
         for (node, error) in unanswered {
-            let lasts = self.memory().said.count_unanswered(node, error);
+            let lasts = self.memory().reported.count_unanswered(node, error);
             if lasts {
-                self.hold(node, &Held::Unknown(error.to_string()));
+                self.hold(node, &NodeHoldReason::Unknown(error.to_string()));
             }
         }
     }
@@ -336,7 +347,7 @@ impl NodeLifecycleController {
         let mut memory = self.memory();
         let gone: HashSet<&str> = gone.iter().map(|(node, _)| &*node.uid).collect();
         let unanswered: HashSet<&str> = unanswered.iter().map(|(node, _)| &*node.uid).collect();
-        let released = memory.said.retain(&gone, &unanswered);
+        let released = memory.reported.retain(&gone, &unanswered);
         if !memory.tainted.is_empty() {
             let alive: HashSet<&str> = nodes.iter().map(|node| &*node.uid).collect();
             memory.tainted.retain(|uid, _| alive.contains(&**uid));

@@ -18,7 +18,7 @@ use crate::options::GuardOptions;
 
 /// The reason why a Node without an instance is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum NodeHoldReason {
     /// The second read found no witness, that is, no other Node of the cluster.
     NoWitness,
     /// Mass deletion: too many Nodes have no instance at the same time.
@@ -52,7 +52,7 @@ pub enum Held {
     Off,
 }
 
-impl Held {
+impl NodeHoldReason {
     /// Returns the name of the cause for the metric's label and for reports once per Node and cause.
     #[must_use]
     pub fn cause(&self) -> &'static str {
@@ -70,7 +70,7 @@ impl Held {
     }
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for NodeHoldReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoWitness => f.write_str(
@@ -103,14 +103,14 @@ impl fmt::Display for Held {
 
 /// The result of the second read for the witnesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Testimony {
+pub struct WitnessRead {
     /// Number of witnesses that were found.
     pub present: usize,
     /// Number of witnesses that do not exist themselves.
     pub gone: usize,
 }
 
-impl Testimony {
+impl WitnessRead {
     /// Returns the result for these answers. A suspect that was found after all counts as a witness.
     #[must_use]
     pub fn of(witnesses: &[Result<InstanceState>], suspects: &[Result<InstanceState>]) -> Self {
@@ -125,7 +125,7 @@ impl Testimony {
     /// suspects, found none. A witness that was found only later may have been read with another credential than the
     /// suspects.
     #[must_use]
-    pub fn borne_out_by(self, before: &[Result<InstanceState>]) -> Self {
+    pub fn discard_unless_found_before(self, before: &[Result<InstanceState>]) -> Self {
         let was_found = before.iter().any(|answer| matches!(answer, Ok(InstanceState::Present { .. })));
         Self { present: if was_found { self.present } else { 0 }, ..self }
     }
@@ -135,13 +135,13 @@ impl Testimony {
 /// counts only if it is suspected, because it may belong to no provider.
 #[must_use]
 pub fn population(provider: &dyn CloudProvider, nodes: &[Arc<Node>], suspects: &[&Node]) -> usize {
-    let counts = |node: &&Arc<Node>| node.provider_id().is_some() && !node.terminating && provider.owns(node);
+    let counts = |node: &&Arc<Node>| node.provider_id().is_some() && !node.terminating && provider.owns_node(node);
     let unidentified = suspects.iter().filter(|node| node.provider_id().is_none()).count();
     (nodes.iter().filter(counts).count() + unidentified).max(suspects.len())
 }
 
 /// The decision about a Node without an instance: `Ok` to proceed, or the reason to hold it.
-pub type Decision = Result<(), Held>;
+pub type Decision = Result<(), NodeHoldReason>;
 
 /// The guard's state, by Node UID. The state is lost with the process: a landslide must then last for the whole delay
 /// again, but Nodes that were deleted before no longer count.
@@ -178,7 +178,7 @@ impl Guard {
                     // Both the landslide and the absence of this Node's instance must have lasted for the delay.
                     Some(held) if !(lasted && self.lasted(self.landslide_since.as_ref(), now)) => Err(held.clone()),
                     _ if node.provider_id().is_none() && !lasted => {
-                        Err(Held::NeverIdentified { delay: self.options.delay })
+                        Err(NodeHoldReason::NeverIdentified { delay: self.options.delay })
                     }
                     _ => Ok(()),
                 }
@@ -192,13 +192,13 @@ impl Guard {
         now: Instant,
         node: &Node,
         second: &Result<InstanceState>,
-        witnesses: Testimony,
+        witnesses: WitnessRead,
     ) -> Decision {
         match second {
-            Err(error) => Err(Held::Unconfirmed(error.to_string())),
-            Ok(InstanceState::Present { .. }) => Err(Held::Contradicted),
-            Ok(InstanceState::Gone(_)) if witnesses.present == 0 => Err(Held::NoWitness),
-            Ok(InstanceState::Gone(_)) if witnesses.gone > 0 => Err(Held::Unsettled),
+            Err(error) => Err(NodeHoldReason::Unconfirmed(error.to_string())),
+            Ok(InstanceState::Present { .. }) => Err(NodeHoldReason::Contradicted),
+            Ok(InstanceState::Gone(_)) if witnesses.present == 0 => Err(NodeHoldReason::NoWitness),
+            Ok(InstanceState::Gone(_)) if witnesses.gone > 0 => Err(NodeHoldReason::Unsettled),
             Ok(InstanceState::Gone(_)) => {
                 self.deleted.insert(node.uid.clone(), now);
                 Ok(())
@@ -208,7 +208,7 @@ impl Guard {
 
     /// Returns the hold if there is a landslide. Recently deleted Nodes count, so that a landslide in small portions is
     /// detected too.
-    fn landslide(&mut self, now: Instant, gone: usize, nodes: usize) -> Option<Held> {
+    fn landslide(&mut self, now: Instant, gone: usize, nodes: usize) -> Option<NodeHoldReason> {
         self.deleted.retain(|_, at| now.duration_since(*at) < self.options.delay);
         // A Node that still exists (a dry run, a refused deletion, a finalizer) is counted already.
         let deleted = self.deleted.keys().filter(|uid| !self.gone_since.contains_key(*uid)).count();
@@ -221,7 +221,7 @@ impl Guard {
             return None;
         }
         self.landslide_since.get_or_insert(now);
-        Some(Held::Landslide { gone, of: nodes, deleted, delay: self.options.delay })
+        Some(NodeHoldReason::Landslide { gone, of: nodes, deleted, delay: self.options.delay })
     }
 
     fn lasted(&self, since: Option<&Instant>, now: Instant) -> bool {
@@ -254,19 +254,19 @@ mod tests {
     }
 
     #[test]
-    fn a_witness_that_was_not_found_before_the_suspects_were_asked_again_bears_nothing_out() {
+    fn witness_that_was_not_found_before_the_suspects_does_not_count() {
         let present = || Ok(InstanceState::Present { shutdown: None, metadata: None });
         // A credential that comes right while the second read is on its way: the suspect's answer is the old one's, the
         // witness's the new one's.
-        let late = Testimony::of(&[present()], &[gone()]);
-        assert_eq!(late.borne_out_by(&[gone()]).present, 0);
-        assert_eq!(late.borne_out_by(&[Err(Error::other("no answer"))]).present, 0);
-        assert_eq!(late.borne_out_by(&[]).present, 0);
-        assert_eq!(late.borne_out_by(&[gone(), present()]), late);
+        let late = WitnessRead::of(&[present()], &[gone()]);
+        assert_eq!(late.discard_unless_found_before(&[gone()]).present, 0);
+        assert_eq!(late.discard_unless_found_before(&[Err(Error::other("no answer"))]).present, 0);
+        assert_eq!(late.discard_unless_found_before(&[]).present, 0);
+        assert_eq!(late.discard_unless_found_before(&[gone(), present()]), late);
     }
 
-    fn found(present: usize) -> Testimony {
-        Testimony { present, gone: 0 }
+    fn found(present: usize) -> WitnessRead {
+        WitnessRead { present, gone: 0 }
     }
 
     fn guard() -> Guard {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     fn cause(decision: &Decision) -> &'static str {
-        decision.as_ref().map_or_else(Held::cause, |()| "delete")
+        decision.as_ref().map_or_else(NodeHoldReason::cause, |()| "delete")
     }
 
     #[test]
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn a_witness_that_goes_too_holds_everything() {
         let (mut guard, now) = (guard(), Instant::now());
-        let decision = guard.close(now, &nodes(1)[0], &gone(), Testimony { present: 2, gone: 1 });
+        let decision = guard.close(now, &nodes(1)[0], &gone(), WitnessRead { present: 2, gone: 1 });
         assert_eq!(cause(&decision), "unsettled");
     }
 
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_never_had_a_provider_id_waits_and_its_namesake_waits_anew() {
+    fn node_without_a_provider_id_waits_and_its_namesake_waits_again() {
         let (mut guard, start) = (guard(), Instant::now());
         let first = [node(1, "")];
         assert_eq!(cause(&open(&mut guard, start, &first, 5)[0]), "never-identified");
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn every_cause_says_what_it_is_about() {
-        let held = |deleted| Held::Landslide { gone: 6, of: 10, deleted, delay: DELAY }.to_string();
+        let held = |deleted| NodeHoldReason::Landslide { gone: 6, of: 10, deleted, delay: DELAY }.to_string();
         assert_eq!(held(0), "6 of 10 Nodes are without a machine; they are deleted if this lasts for 300 s");
         assert!(held(2).contains("together, 2 more were deleted within the last 300 s; they"), "{}", held(2));
     }
@@ -385,7 +385,7 @@ mod tests {
     proptest::proptest! {
         /// Every deletion was confirmed, witnessed and, in a landslide, delayed, whatever the history (INV-1).
         #[test]
-        fn no_history_deletes_without_confirmation_witness_and_patience(
+        fn no_history_deletes_without_confirmation_witness_and_delay(
             history in proptest::collection::vec((0usize..12, 0usize..3, 0u64..200, proptest::bool::ANY), 1..60)
         ) {
             let (mut guard, mut now) = (guard(), Instant::now());

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// Hooks for the lifecycle controller's series.
 pub trait LifecycleMetrics: Send + Sync {
-    /// Called when a pass ended. `well` is `true` if the cloud answered for every Node and every write succeeded.
-    fn pass(&self, took: Duration, well: bool);
+    /// Called when a pass ended. `succeeded` is `true` if the cloud answered for every Node and every write succeeded.
+    fn pass(&self, took: Duration, succeeded: bool);
     /// Called when a Node was deleted.
     fn deleted(&self);
     /// Called when a Node without an instance is kept, once per Node and cause.

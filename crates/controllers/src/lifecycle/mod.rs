@@ -3,9 +3,9 @@
 
 mod controller;
 pub mod guard;
-mod held;
 mod metrics;
-pub mod outlook;
+pub mod preview;
+mod reported_causes;
 pub mod verdict;
 mod witnesses;
 

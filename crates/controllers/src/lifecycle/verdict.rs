@@ -19,7 +19,7 @@ pub enum Triage {
     /// The Node is ready: the shutdown taint is removed without a look-up (LIFE-12, LIFE-30).
     Untaint,
     /// The Node is not ready: its instance is looked up (LIFE-13).
-    Ask,
+    LookUp,
 }
 
 /// Returns the action that follows from the Node object.
@@ -32,7 +32,7 @@ pub fn triage(node: &Node) -> Triage {
     match (node.ready, tainted) {
         (ConditionStatus::True, true) => Triage::Untaint,
         (ConditionStatus::True, false) => Triage::Leave,
-        (ConditionStatus::False | ConditionStatus::Unknown, _) => Triage::Ask,
+        (ConditionStatus::False | ConditionStatus::Unknown, _) => Triage::LookUp,
     }
 }
 
@@ -41,12 +41,12 @@ pub fn triage(node: &Node) -> Triage {
 #[must_use]
 pub fn is_ours_to_judge(options: &LifecycleOptions, provider: &dyn CloudProvider, node: &Node) -> bool {
     let is_excluded = node.labels.get(LABEL_EXCLUDE_LIFECYCLE).is_some_and(|value| value != "false");
-    options.guard.is_none() || (!is_excluded && provider.owns(node))
+    options.guard.is_none() || (!is_excluded && provider.owns_node(node))
 }
 
 /// The action on a Node that is not ready.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum InstanceVerdict {
     /// The instance does not exist (LIFE-16).
     Gone(Gone),
     /// The instance is shut down (LIFE-43).
@@ -57,11 +57,11 @@ pub enum Verdict {
 
 /// Returns the action for the cloud's answer. An error is no answer; the caller logs it.
 #[must_use]
-pub fn judge(answer: &Result<InstanceState>) -> Verdict {
+pub fn judge(answer: &Result<InstanceState>) -> InstanceVerdict {
     match answer {
-        Ok(InstanceState::Gone(gone)) => Verdict::Gone(gone.clone()),
-        Ok(InstanceState::Present { shutdown: Some(true), .. }) => Verdict::Taint,
-        Ok(InstanceState::Present { .. }) | Err(_) => Verdict::Leave,
+        Ok(InstanceState::Gone(gone)) => InstanceVerdict::Gone(gone.clone()),
+        Ok(InstanceState::Present { shutdown: Some(true), .. }) => InstanceVerdict::Taint,
+        Ok(InstanceState::Present { .. }) | Err(_) => InstanceVerdict::Leave,
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_node_that_is_not_ready_costs_a_question() {
+    fn only_a_node_that_is_not_ready_is_looked_up() {
         use ConditionStatus::{False, True, Unknown};
         let ours = [shutdown_taint()];
         let other = [Taint::new(TAINT_SHUTDOWN, "NoExecute")];
@@ -83,8 +83,8 @@ mod tests {
             (node(True, &[], false), Triage::Leave),
             (node(True, &ours, false), Triage::Untaint),
             (node(True, &other, false), Triage::Leave),
-            (node(False, &[], false), Triage::Ask),
-            (node(Unknown, &ours, false), Triage::Ask),
+            (node(False, &[], false), Triage::LookUp),
+            (node(Unknown, &ours, false), Triage::LookUp),
             (node(Unknown, &[], true), Triage::Leave),
             (node(True, &ours, true), Triage::Leave),
         ];
@@ -95,12 +95,12 @@ mod tests {
 
     #[test]
     fn an_error_is_no_answer() {
-        assert_eq!(judge(&Err(Error::instance_not_found())), Verdict::Leave);
+        assert_eq!(judge(&Err(Error::instance_not_found())), InstanceVerdict::Leave);
         let present = |shutdown| Ok(InstanceState::Present { shutdown, metadata: None });
-        assert_eq!(judge(&present(Some(true))), Verdict::Taint);
-        assert_eq!(judge(&present(Some(false))), Verdict::Leave);
-        assert_eq!(judge(&present(None)), Verdict::Leave);
+        assert_eq!(judge(&present(Some(true))), InstanceVerdict::Taint);
+        assert_eq!(judge(&present(Some(false))), InstanceVerdict::Leave);
+        assert_eq!(judge(&present(None)), InstanceVerdict::Leave);
         let gone = Gone::no_such_id("p://1");
-        assert_eq!(judge(&Ok(InstanceState::Gone(gone.clone()))), Verdict::Gone(gone));
+        assert_eq!(judge(&Ok(InstanceState::Gone(gone.clone()))), InstanceVerdict::Gone(gone));
     }
 }

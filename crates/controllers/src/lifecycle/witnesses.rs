@@ -32,7 +32,7 @@ pub(super) fn choose(
 
 /// Returns `true` if a Node that is not suspected itself shows that the credential sees this cluster.
 pub(super) fn is_witness(provider: &dyn CloudProvider, node: &Node) -> bool {
-    node.provider_id().is_some() && !node.terminating && provider.owns(node)
+    node.provider_id().is_some() && !node.terminating && provider.owns_node(node)
 }
 
 /// Returns up to `count` Nodes, beginning with another one on each turn.
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn some_were_seen_a_moment_ago_and_the_rest_is_healthy() {
+    fn witnesses_were_found_in_this_pass_or_are_healthy() {
         let seen = ["a", "b", "c"].map(|name| node(name, false));
         let suspects = [node("x", false)];
         let nodes: Vec<_> =

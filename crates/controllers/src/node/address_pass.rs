@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{InstanceMetadata, InstanceState, NO_INSTANCES, Node, Want};
+use cloud_provider::{InstanceMetadata, InstanceState, LookupRequest, NO_INSTANCES, Node};
 use runtime::loops::parallel_for;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ impl NodeController {
     }
 
     async fn refresh_batch(&self, nodes: &[Arc<Node>], shutdown: &CancellationToken) {
-        let want = if self.options.refresh_labels { Want::METADATA } else { Want::ADDRESSES };
+        let want = if self.options.refresh_labels { LookupRequest::METADATA } else { LookupRequest::ADDRESSES };
         let answers = look_up(&*self.context.provider, nodes, want, NO_INSTANCES).await;
         let mut failures = Vec::new();
         let mut changes = Vec::new();

@@ -26,8 +26,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{ConstructionError, ControllerContext};
+use crate::event_limiter::EventLimiter;
 use crate::event_reason::EventReason;
-use crate::explain::Explainer;
 use crate::node::metrics::NodeMetrics;
 use crate::node::plan::Initialization;
 use crate::node::young::Young;
@@ -49,7 +49,7 @@ pub struct NodeController {
     pub(super) options: NodeOptions,
     events: EventRecorder,
     metrics: Arc<dyn NodeMetrics>,
-    explainer: Option<Explainer>,
+    event_limiter: Option<EventLimiter>,
     pub(super) young: Young,
     /// Permits for concurrent writes of Nodes, over all workers and their batches.
     writes: Semaphore,
@@ -72,7 +72,7 @@ impl NodeController {
             options: options.node.clone(),
             events,
             metrics,
-            explainer: options.explain.then(Explainer::default),
+            event_limiter: options.explain.then(EventLimiter::default),
             young: Young::default(),
             writes: Semaphore::new(workers(options.node.concurrent_node_syncs)),
             context,
@@ -135,8 +135,8 @@ impl NodeController {
     }
 
     fn forget(&self, node: &Node) {
-        if let Some(explainer) = &self.explainer {
-            explainer.forget(&node.uid);
+        if let Some(event_limiter) = &self.event_limiter {
+            event_limiter.forget(&node.uid);
         }
     }
 
@@ -173,7 +173,7 @@ impl NodeController {
                 Some(node) => match labels::alignment(&node.labels) {
                     aligned if aligned.is_empty() => finished(key, Ok(())),
                     missing => {
-                        writes.push(async move { (key, self.in_turn(self.write_labels(&node, &missing)).await) });
+                        writes.push(async move { (key, self.with_permit(self.write_labels(&node, &missing)).await) });
                     }
                 },
             }
@@ -207,7 +207,7 @@ impl NodeController {
     /// Returns `true` if this Node was registered without the uninitialized taint and is to be initialized all the same
     /// (P-8).
     fn is_to_be_adopted(&self, node: &Node) -> bool {
-        self.options.adopt && node.provider_id().is_none() && !node.terminating && self.context.provider.owns(node)
+        self.options.adopt && node.provider_id().is_none() && !node.terminating && self.context.provider.owns_node(node)
     }
 
     /// Returns the Node of a key from the cache (NODE-12, NODE-13).
@@ -224,9 +224,9 @@ impl NodeController {
     }
 
     /// Runs a write as soon as a permit is free. No write begins after the shutdown; the next process does it.
-    async fn in_turn<T>(&self, write: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn with_permit<T>(&self, write: impl Future<Output = Result<T>>) -> Result<T> {
         match self.writes.acquire().await {
-            Ok(_turn) => write.await,
+            Ok(_permit) => write.await,
             Err(_closed) => Err(Error::other("not written: the process is stopping")),
         }
     }
@@ -237,17 +237,17 @@ impl NodeController {
                 tracing::info!(node = &*node.name, "the cloud has no metadata for this node yet");
                 return Ok(());
             }
-            // The kind of the cause is kept, because the explainer examines the whole chain.
+            // The kind of the cause is kept, because the event limiter examines the whole chain.
             Err(error) => Err(error.context(format!("failed to get instance metadata for node {}", node.name))),
             Ok(Some(metadata)) => match Initialization::plan(node, metadata) {
-                Ok(plan) => self.in_turn(self.carry_out(node, &plan)).await,
+                Ok(plan) => self.with_permit(self.carry_out(node, &plan)).await,
                 Err(error) => Err(error),
             },
         };
-        match (&result, &self.explainer) {
-            (Ok(()), Some(explainer)) => explainer.forget(&node.uid),
-            (Err(error), Some(explainer))
-                if self.is_there(node) && explainer.is_news(&node.uid, error, Instant::now()) =>
+        match (&result, &self.event_limiter) {
+            (Ok(()), Some(event_limiter)) => event_limiter.forget(&node.uid),
+            (Err(error), Some(event_limiter))
+                if self.is_there(node) && event_limiter.take_due(&node.uid, error, Instant::now()) =>
             {
                 self.events.event(
                     &reference(node),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cloud_provider::{
-    CloudProvider, Error, Gone, InstanceMetadata, InstanceState, Instances, NO_INSTANCES, Node, Result, Want,
+    CloudProvider, Error, Gone, InstanceMetadata, InstanceState, Instances, LookupRequest, NO_INSTANCES, Node, Result,
 };
 
 use crate::look_up::look_up;
@@ -12,7 +12,7 @@ use crate::look_up::look_up;
 /// (NODE-15).
 pub async fn fetch(provider: &dyn CloudProvider, nodes: &[Arc<Node>]) -> Vec<Result<Option<InstanceMetadata>>> {
     let id_is_optional = provider.instances().is_some_and(Instances::provider_id_is_optional);
-    let answers = look_up(provider, nodes, Want::METADATA, NO_INSTANCES).await;
+    let answers = look_up(provider, nodes, LookupRequest::METADATA, NO_INSTANCES).await;
     nodes.iter().zip(answers).map(|(node, answer)| judge(node, answer?, id_is_optional)).collect()
 }
 

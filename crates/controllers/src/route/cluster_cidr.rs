@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_cidr_is_named_in_the_error() {
         for (flag, index, part) in [
             ("", 0, ""),
             ("  ", 0, ""),

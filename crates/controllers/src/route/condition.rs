@@ -13,19 +13,19 @@ use serde_json::{Value, json};
 /// The state of a Node's routes, as the condition reports it.
 ///
 /// ```
-/// use controllers::route::condition::Verdict;
+/// use controllers::route::condition::RouteCondition;
 ///
-/// assert_eq!((Verdict::Created.reason(), Verdict::NotCreated.reason()), ("RouteCreated", "NoRouteCreated"));
+/// assert_eq!((RouteCondition::Created.reason(), RouteCondition::NotCreated.reason()), ("RouteCreated", "NoRouteCreated"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RouteCondition {
     /// Every Pod CIDR of the Node has a route (ROUTE-42).
     Created,
     /// Some Pod CIDR of the Node has no route (ROUTE-43).
     NotCreated,
 }
 
-impl Verdict {
+impl RouteCondition {
     /// Returns the status of the condition, which is about the network being *un*available.
     #[must_use]
     pub fn status(self) -> ConditionStatus {
@@ -56,9 +56,9 @@ impl Verdict {
     /// Returns `true` if the Node's condition has this status and reason. The reason of a network plug-in does not
     /// count (ROUTE-44).
     #[must_use]
-    pub fn is_said_by(self, node: &Node) -> bool {
-        let said = NetworkCondition { status: self.status(), reason: self.reason().into() };
-        node.network_unavailable.as_ref() == Some(&said)
+    pub fn is_shown_by(self, node: &Node) -> bool {
+        let shown = NetworkCondition { status: self.status(), reason: self.reason().into() };
+        node.network_unavailable.as_ref() == Some(&shown)
     }
 
     /// Returns the patch of `nodes/NAME/status` (ROUTE-45).
@@ -82,11 +82,16 @@ impl Verdict {
 ///
 /// # Errors
 /// The API server's answer to the last attempt.
-pub async fn write(api: &Api<NodeObject>, node: &Node, verdict: Verdict, now: Timestamp) -> Result<(), kube::Error> {
-    if verdict.is_said_by(node) {
+pub async fn write(
+    api: &Api<NodeObject>,
+    node: &Node,
+    condition: RouteCondition,
+    now: Timestamp,
+) -> Result<(), kube::Error> {
+    if condition.is_shown_by(node) {
         return Ok(());
     }
-    let patch = &verdict.patch(now);
+    let patch = &condition.patch(now);
     ConflictRetry::ROUTES
         .run(is_conflict, |_| async move { strategic_patch_unread(api, &node.name, "status", patch).await })
         .await

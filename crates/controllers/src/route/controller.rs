@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::memory::Memory;
 use super::metrics::RouteMetrics;
-use super::pace::{Pace, Step, Wishes};
+use super::pace::{Pace, ScheduleInputs, ScheduleStep};
 use super::work::Work;
 use super::{node_event, plan};
 use crate::context::{ConstructionError, ControllerContext};
@@ -32,7 +32,7 @@ const KEY: &str = "routes";
 /// Interval of reconciliations in watch mode. No event waits longer (ROUTE-13).
 const WATCH_INTERVAL: Duration = Duration::from_secs(10);
 /// Time for which a pass waits for its calls before it goes on without those that are in progress (INV-6).
-const PATIENCE: Duration = Duration::from_secs(10);
+const PASS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of updates of conditions while calls go on after their pass.
 const SETTLE_EVERY: Duration = Duration::from_secs(1);
 
@@ -138,10 +138,10 @@ impl RouteController {
     /// Reconciles in the adaptive mode (D-5).
     async fn run_adaptively(&self, shutdown: &CancellationToken) {
         let changed = Arc::new(Notify::new());
-        let bell = Arc::clone(&changed);
+        let notify = Arc::clone(&changed);
         self.context.nodes.subscribe(Resync::never(), move |event| {
             if concerns_routes(event, node_event::changes_inputs) {
-                bell.notify_one();
+                notify.notify_one();
             }
         });
         if !self.nodes_are_known(shutdown).await {
@@ -149,19 +149,19 @@ impl RouteController {
         }
         let (mut pace, mut work) = (Pace::new(self.options.reconciliation_period), Work::default());
         while !shutdown.is_cancelled() {
-            let (now, wishes) = (Instant::now(), self.wishes());
-            if pace.step(now, wishes) == Step::Pass {
-                pace.passed(now, wishes.inputs, fastrand::f64());
-                let listed = self.pass_and_survive(&mut work, shutdown).await;
-                work.drain(Some(Instant::now() + PATIENCE)).await;
+            let (now, schedule_inputs) = (Instant::now(), self.schedule_inputs());
+            if pace.step(now, schedule_inputs) == ScheduleStep::Pass {
+                pace.passed(now, schedule_inputs.inputs, fastrand::f64());
+                let listed = self.pass_catching_panics(&mut work, shutdown).await;
+                work.drain(Some(Instant::now() + PASS_TIMEOUT)).await;
                 self.metrics.reconciled(now.elapsed(), listed && work.failures.is_empty());
             }
             let in_flight = work.in_flight.keys().cloned().collect();
             work.alongside(self.settle(&in_flight, shutdown)).await;
             work.failures.clear();
-            let standing = self.memory().standing();
-            self.metrics.standing(standing);
-            if let Step::Rest(at) = pace.step(Instant::now(), self.wishes()) {
+            let route_counts = self.memory().route_counts();
+            self.metrics.route_counts(route_counts);
+            if let ScheduleStep::Wait(at) = pace.step(Instant::now(), self.schedule_inputs()) {
                 // Retrying a condition does not need a list of routes.
                 let condition = self.memory().next_condition();
                 let soonest = Instant::now() + SETTLE_EVERY;
@@ -172,7 +172,7 @@ impl RouteController {
     }
 
     /// Runs a pass and catches a panic. Returns `true` if the routes could be listed.
-    async fn pass_and_survive<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) -> bool {
+    async fn pass_catching_panics<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) -> bool {
         let _busy = self.context.pulse.begin("pass");
         let pass = AssertUnwindSafe(self.pass(work, shutdown)).catch_unwind();
         match pass.await {
@@ -190,21 +190,21 @@ impl RouteController {
     async fn reconcile_and_log(&self, shutdown: &CancellationToken) -> bool {
         let _busy = self.context.pulse.begin(QUEUE);
         let start = Instant::now();
-        let well = match self.reconcile(shutdown).await {
+        let succeeded = match self.reconcile(shutdown).await {
             Ok(failures) => failures.is_empty(),
             Err(error) => {
                 tracing::error!(%error, "could not reconcile routes");
                 false
             }
         };
-        self.metrics.reconciled(start.elapsed(), well);
-        well
+        self.metrics.reconciled(start.elapsed(), succeeded);
+        succeeded
     }
 
-    fn wishes(&self) -> Wishes {
+    fn schedule_inputs(&self) -> ScheduleInputs {
         let inputs = plan::inputs(&self.context.nodes.list(), |node| self.waits(node));
         let memory = self.memory();
-        Wishes { inputs, again: memory.next_due(), not_before: memory.paused_until(Instant::now()) }
+        ScheduleInputs { inputs, again: memory.next_due(), not_before: memory.paused_until(Instant::now()) }
     }
 
     /// Returns `true` if a Node's new routes are deferred, which only the adaptive mode does.

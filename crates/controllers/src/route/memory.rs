@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::Destination;
 use super::backoff::Backoff;
-use super::condition::Verdict;
+use super::condition::RouteCondition;
 use super::flapping::Flapping;
-use super::metrics::Standing;
-use super::plan::{Cause, Creation, Decision, Plan, Record, inputs_of};
+use super::metrics::RouteCounts;
+use super::plan::{Creation, Decision, DeletionCause, Plan, Record, inputs_of};
 use super::work::Item;
 
 /// First back-off of a failed route (P-2).
@@ -36,12 +36,12 @@ pub(super) struct Memory {
     conditions: Backoff<Box<str>>,
     /// Version of the Node at which the condition was written, by Node UID. The condition is not written again until
     /// the cache shows another version.
-    written: HashMap<Box<str>, (Box<str>, Verdict)>,
+    written: HashMap<Box<str>, (Box<str>, RouteCondition)>,
     flapping: Flapping<(Box<str>, Destination)>,
     /// Pod CIDRs outside the cluster's that were reported, by Node UID.
     outside: HashSet<(Box<str>, Destination)>,
     paused_until: Option<Instant>,
-    look_again: Option<Instant>,
+    next_list: Option<Instant>,
     /// Number of routes in the last list that this controller may not change.
     foreign: usize,
     /// Destinations whose work in progress is no longer wanted.
@@ -66,7 +66,7 @@ impl Default for Memory {
             flapping: Flapping::default(),
             outside: HashSet::new(),
             paused_until: None,
-            look_again: None,
+            next_list: None,
             foreign: 0,
             superseded: HashSet::new(),
         }
@@ -78,16 +78,16 @@ impl Memory {
     /// list was requested. Returns the routes that another writer changed since the last pass.
     pub(super) fn planned(&mut self, now: Instant, plan: &mut Plan, ended: &HashSet<Destination>) -> Vec<Contested> {
         self.lists.succeeded(&());
-        self.look_again = None;
+        self.next_list = None;
         self.flapping.forget_old(now);
-        if self.set_aside(plan, ended) {
-            self.look_again(now);
+        if self.remove_ended(plan, ended) {
+            self.schedule_list(now);
         }
         // No writer changed a route whose target is missing: its machine was deleted.
         let blackholes: HashSet<&Destination> = plan
             .deletes
             .iter()
-            .filter(|deletion| deletion.cause == Cause::Blackhole)
+            .filter(|deletion| deletion.cause == DeletionCause::Blackhole)
             .map(|deletion| &deletion.destination)
             .collect();
         let was_right = |creation: &&Creation| {
@@ -117,7 +117,7 @@ impl Memory {
     /// Removes the destinations that were worked on meanwhile from the plan, because the list may show their old or
     /// their new state. Returns `true` if the cloud must be listed again soon, which is the case unless all of them
     /// were successfully created.
-    fn set_aside(&self, plan: &mut Plan, ended: &HashSet<Destination>) -> bool {
+    fn remove_ended(&self, plan: &mut Plan, ended: &HashSet<Destination>) -> bool {
         let creates = plan.creates.iter().map(|creation| &creation.destination);
         let changes = plan.deletes.iter().map(|deletion| &deletion.destination).chain(creates);
         let mut open: HashSet<Destination> = changes.filter(|it| ended.contains(it)).cloned().collect();
@@ -140,8 +140,8 @@ impl Memory {
     }
 
     /// Schedules a list of the cloud's routes at this time, even if nothing else changes.
-    pub(super) fn look_again(&mut self, at: Instant) {
-        self.look_again = Some(self.look_again.map_or(at, |earlier| earlier.min(at)));
+    pub(super) fn schedule_list(&mut self, at: Instant) {
+        self.next_list = Some(self.next_list.map_or(at, |earlier| earlier.min(at)));
     }
 
     /// Marks work in progress that differs from the plan, so that the cloud is listed again as soon as that work has
@@ -152,19 +152,19 @@ impl Memory {
         self.superseded = in_flight.iter().filter(is_old).map(|(destination, _)| destination.clone()).collect();
     }
 
-    /// Returns `true` if the item in progress (`under_way`) still leads to the wanted state. `wanted` is the plan for
+    /// Returns `true` if the item in progress (`in_progress`) still leads to the wanted state. `wanted` is the plan for
     /// the destination after the last list.
-    fn still_stands(&self, under_way: &Item, wanted: Option<&&Item>) -> bool {
+    fn still_stands(&self, in_progress: &Item, wanted: Option<&&Item>) -> bool {
         let is_right = |creation: &Creation| {
             let record = self.records.get(&creation.node.name).filter(|record| record.is_of(&creation.node));
             record.is_some_and(|record| record.decisions.contains_key(&creation.destination))
         };
         let is_made = |wanted: &Creation| {
-            under_way.creates.iter().any(|creation| inputs_of(&creation.node) == inputs_of(&wanted.node))
+            in_progress.creates.iter().any(|creation| inputs_of(&creation.node) == inputs_of(&wanted.node))
         };
-        under_way.creates.iter().all(is_right)
+        in_progress.creates.iter().all(is_right)
             && wanted.into_iter().flat_map(|item| &item.creates).all(is_made)
-            && wanted.into_iter().flat_map(|item| item.deleted()).eq(under_way.deleted())
+            && wanted.into_iter().flat_map(|item| item.deleted()).eq(in_progress.deleted())
     }
 
     /// Records that work on a destination has ended, successfully or not.
@@ -172,7 +172,7 @@ impl Memory {
         if !self.superseded.remove(destination) {
             return;
         }
-        self.look_again(now);
+        self.schedule_list(now);
         // The state is unknown until then, so the condition is not written.
         for decision in self.records.values_mut().filter_map(|record| record.decisions.get_mut(destination)) {
             *decision = Decision::Wait;
@@ -185,9 +185,9 @@ impl Memory {
     }
 
     /// Returns the numbers of wanted, present, foreign and failed routes.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn route_counts(&self) -> RouteCounts {
         let decisions = || self.records.values().flat_map(|record| record.decisions.values());
-        Standing {
+        RouteCounts {
             desired: decisions().count(),
             present: decisions().filter(|decision| **decision == Decision::Keep).count(),
             foreign: self.foreign,
@@ -203,7 +203,7 @@ impl Memory {
     /// Returns the time at which a failed route or condition is due again; after a failed list, the time of the next
     /// list, which all other work needs.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.lists.next_due().or_else(|| [self.routes.next_due(), self.look_again].into_iter().flatten().min())
+        self.lists.next_due().or_else(|| [self.routes.next_due(), self.next_list].into_iter().flatten().min())
     }
 
     /// Returns the time until which the cloud throttles.
@@ -262,12 +262,12 @@ impl Memory {
     }
 
     /// Returns `true` if this Pod CIDR outside the cluster's was not reported yet for the Node, and records the report.
-    pub(super) fn is_news(&mut self, node: &Node, destination: &Destination) -> bool {
+    pub(super) fn record_if_new(&mut self, node: &Node, destination: &Destination) -> bool {
         self.outside.insert((node.uid.clone(), destination.clone()))
     }
 
     /// Removes the record of a report that failed.
-    pub(super) fn untell(&mut self, node: &Node, destination: &Destination) {
+    pub(super) fn forget_report(&mut self, node: &Node, destination: &Destination) {
         self.outside.remove(&(node.uid.clone(), destination.clone()));
     }
 
@@ -277,9 +277,9 @@ impl Memory {
         now: Instant,
         nodes: Vec<Arc<Node>>,
         in_flight: &HashSet<Destination>,
-    ) -> Vec<(Arc<Node>, Verdict)> {
-        let verdict = |node: Arc<Node>| self.verdict(&node, in_flight).map(|verdict| (node, verdict));
-        let mut wanted: Vec<_> = nodes.into_iter().filter_map(verdict).collect();
+    ) -> Vec<(Arc<Node>, RouteCondition)> {
+        let condition = |node: Arc<Node>| self.condition(&node, in_flight).map(|condition| (node, condition));
+        let mut wanted: Vec<_> = nodes.into_iter().filter_map(condition).collect();
         let names: HashSet<&str> = wanted.iter().map(|(node, _)| &*node.name).collect();
         self.conditions.retain(|name| names.contains(&**name));
         wanted.retain(|(node, _)| !self.conditions.waits(now, &node.name));
@@ -292,7 +292,7 @@ impl Memory {
     }
 
     /// Returns the new condition of a Node; `None` while one of its destinations is being worked on.
-    fn verdict(&self, node: &Node, in_flight: &HashSet<Destination>) -> Option<Verdict> {
+    fn condition(&self, node: &Node, in_flight: &HashSet<Destination>) -> Option<RouteCondition> {
         let record = self.records.get(&node.name).filter(|record| record.uid == node.uid)?;
         let is_open = |(destination, decision): (&Destination, &Decision)| {
             *decision != Decision::Keep && in_flight.contains(destination)
@@ -300,15 +300,15 @@ impl Memory {
         if record.decisions.iter().any(is_open) {
             return None;
         }
-        let verdict = record.verdict().filter(|verdict| !verdict.is_said_by(node))?;
-        let is_written = self.written.get(&node.uid) == Some(&(node.resource_version.clone(), verdict));
-        (!is_written).then_some(verdict)
+        let condition = record.condition().filter(|condition| !condition.is_shown_by(node))?;
+        let is_written = self.written.get(&node.uid) == Some(&(node.resource_version.clone(), condition));
+        (!is_written).then_some(condition)
     }
 
     /// Records that the condition was written.
-    pub(super) fn condition_written(&mut self, node: &Node, verdict: Verdict) {
+    pub(super) fn condition_written(&mut self, node: &Node, condition: RouteCondition) {
         self.conditions.succeeded(&node.name);
-        self.written.insert(node.uid.clone(), (node.resource_version.clone(), verdict));
+        self.written.insert(node.uid.clone(), (node.resource_version.clone(), condition));
     }
 
     /// Records that the condition could not be written.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The numbers of routes that are wanted, present, foreign and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct RouteCounts {
     /// Number of routes that the Nodes need.
     pub desired: usize,
     /// Number of needed routes that exist.
@@ -31,7 +31,7 @@ pub trait RouteMetrics: Send + Sync {
     /// Called when a Pod CIDR is outside every `--cluster-cidr`, once per Node and CIDR (P-33).
     fn outside_cluster_cidr(&self) {}
     /// Called when a pass has planned.
-    fn standing(&self, _standing: Standing) {}
+    fn route_counts(&self, _counts: RouteCounts) {}
     /// Called when a pass ended. Calls that it did not wait for may still be in progress.
     fn reconciled(&self, _took: Duration, _well: bool) {}
 }

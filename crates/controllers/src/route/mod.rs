@@ -29,4 +29,4 @@ mod work;
 
 pub use controller::RouteController;
 pub use destination::Destination;
-pub use metrics::{NoRouteMetrics, RouteMetrics, Standing};
+pub use metrics::{NoRouteMetrics, RouteCounts, RouteMetrics};

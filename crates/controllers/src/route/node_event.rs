@@ -31,7 +31,7 @@ mod tests {
     use cloud_provider::{AddressType, NodeAddress, Taint};
 
     #[test]
-    fn what_a_provider_needs_counts_in_adaptive_mode_only() {
+    fn fields_that_a_provider_needs_count_in_adaptive_mode_only() {
         let old = Node { name: "n".into(), uid: "u".into(), resource_version: "1".into(), ..Node::default() };
         let next = |change: fn(&mut Node)| {
             let mut node = Node { resource_version: "2".into(), ..old.clone() };

@@ -15,16 +15,16 @@ const SHORTEST_TICK: Duration = Duration::from_secs(1);
 
 /// The next step of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ScheduleStep {
     /// List and reconcile now.
     Pass,
     /// Check again at this time, or earlier if a Node changes.
-    Rest(Instant),
+    Wait(Instant),
 }
 
 /// Inputs of the decision whether a pass is due.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wishes {
+pub struct ScheduleInputs {
     /// Digest of a pass's inputs except the routes.
     pub inputs: u64,
     /// Time at which a failed route, or a route that another writer changed, is due again.
@@ -36,18 +36,18 @@ pub struct Wishes {
 /// The schedule, which remembers the last pass.
 ///
 /// ```
-/// use controllers::route::pace::{Pace, Step, Wishes};
+/// use controllers::route::pace::{Pace, ScheduleStep, ScheduleInputs};
 /// use std::time::Duration;
 /// use tokio::time::Instant;
 ///
 /// let (start, second) = (Instant::now(), Duration::from_secs(1));
 /// let mut pace = Pace::new(10 * second);
-/// let same = Wishes { inputs: 7, ..Wishes::default() };
-/// assert_eq!(pace.step(start, same), Step::Pass);
+/// let same = ScheduleInputs { inputs: 7, ..ScheduleInputs::default() };
+/// assert_eq!(pace.step(start, same), ScheduleStep::Pass);
 /// pace.passed(start, 7, 0.5);
-/// assert_eq!(pace.step(start + 299 * second, same), Step::Rest(start + 309 * second), "nothing changed");
-/// assert_eq!(pace.step(start + 11 * second, Wishes { inputs: 8, ..same }), Step::Pass, "a Node changed");
-/// assert_eq!(pace.step(start + 330 * second, same), Step::Pass, "five minutes and a bit");
+/// assert_eq!(pace.step(start + 299 * second, same), ScheduleStep::Wait(start + 309 * second), "nothing changed");
+/// assert_eq!(pace.step(start + 11 * second, ScheduleInputs { inputs: 8, ..same }), ScheduleStep::Pass, "a Node changed");
+/// assert_eq!(pace.step(start + 330 * second, same), ScheduleStep::Pass, "five minutes and a bit");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
@@ -71,16 +71,16 @@ impl Pace {
 
     /// Returns the step to take at `now`.
     #[must_use]
-    pub fn step(&self, now: Instant, wishes: Wishes) -> Step {
-        let due = self.due(now, wishes).max(wishes.not_before.unwrap_or(now));
-        if due <= now { Step::Pass } else { Step::Rest(due.min(now + self.period.max(SHORTEST_TICK))) }
+    pub fn step(&self, now: Instant, schedule_inputs: ScheduleInputs) -> ScheduleStep {
+        let due = self.due(now, schedule_inputs).max(schedule_inputs.not_before.unwrap_or(now));
+        if due <= now { ScheduleStep::Pass } else { ScheduleStep::Wait(due.min(now + self.period.max(SHORTEST_TICK))) }
     }
 
-    fn due(&self, now: Instant, wishes: Wishes) -> Instant {
+    fn due(&self, now: Instant, schedule_inputs: ScheduleInputs) -> Instant {
         let Some(last) = self.last else { return now };
         let soonest = last.began + GAP.min(self.period);
-        match wishes.again {
-            _ if wishes.inputs != last.inputs => soonest,
+        match schedule_inputs.again {
+            _ if schedule_inputs.inputs != last.inputs => soonest,
             Some(again) => again.max(soonest).min(last.idle_until),
             None => last.idle_until,
         }
@@ -102,28 +102,28 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         // Period, now, inputs, again; the last pass was at 0 over inputs 1, without jitter.
         let table = [
-            ("idle", 10, 5, 1, None, Step::Rest(at(15))),
-            ("idle, nearly", 10, 295, 1, None, Step::Rest(at(300))),
-            ("idle long enough", 10, 300, 1, None, Step::Pass),
-            ("changed at once", 10, 3, 2, None, Step::Rest(at(10))),
-            ("changed", 10, 10, 2, None, Step::Pass),
-            ("a short period is the gap", 2, 2, 2, None, Step::Pass),
-            ("a long period is not", 60, 10, 2, None, Step::Pass),
-            ("a long period bounds the rest", 60, 12, 1, None, Step::Rest(at(72))),
-            ("a failure is due later", 10, 12, 1, Some(17), Step::Rest(at(17))),
-            ("a failure is due", 10, 17, 1, Some(17), Step::Pass),
-            ("a failure is due too soon", 10, 4, 1, Some(2), Step::Rest(at(10))),
-            ("a failure is due in an hour", 10, 299, 1, Some(3600), Step::Rest(at(300))),
-            ("no period at all", 0, 3, 1, None, Step::Rest(at(4))),
+            ("idle", 10, 5, 1, None, ScheduleStep::Wait(at(15))),
+            ("idle, nearly", 10, 295, 1, None, ScheduleStep::Wait(at(300))),
+            ("idle long enough", 10, 300, 1, None, ScheduleStep::Pass),
+            ("changed at once", 10, 3, 2, None, ScheduleStep::Wait(at(10))),
+            ("changed", 10, 10, 2, None, ScheduleStep::Pass),
+            ("a short period is the gap", 2, 2, 2, None, ScheduleStep::Pass),
+            ("a long period is not", 60, 10, 2, None, ScheduleStep::Pass),
+            ("a long period bounds the rest", 60, 12, 1, None, ScheduleStep::Wait(at(72))),
+            ("a failure is due later", 10, 12, 1, Some(17), ScheduleStep::Wait(at(17))),
+            ("a failure is due", 10, 17, 1, Some(17), ScheduleStep::Pass),
+            ("a failure is due too soon", 10, 4, 1, Some(2), ScheduleStep::Wait(at(10))),
+            ("a failure is due in an hour", 10, 299, 1, Some(3600), ScheduleStep::Wait(at(300))),
+            ("no period at all", 0, 3, 1, None, ScheduleStep::Wait(at(4))),
         ];
         for (what, period, now, inputs, again, expected) in table {
             let mut pace = Pace::new(Duration::from_secs(period));
-            assert_eq!(pace.step(start, Wishes::default()), Step::Pass, "the first pass comes at once");
+            assert_eq!(pace.step(start, ScheduleInputs::default()), ScheduleStep::Pass, "the first pass comes at once");
             pace.passed(start, 1, 0.0);
-            let wishes = Wishes { inputs, again: again.map(at), not_before: None };
-            assert_eq!(pace.step(at(now), wishes), expected, "{what}");
-            let throttled = Wishes { not_before: Some(at(now + 1)), ..wishes };
-            assert_ne!(pace.step(at(now), throttled), Step::Pass, "{what}, throttled");
+            let schedule_inputs = ScheduleInputs { inputs, again: again.map(at), not_before: None };
+            assert_eq!(pace.step(at(now), schedule_inputs), expected, "{what}");
+            let throttled = ScheduleInputs { not_before: Some(at(now + 1)), ..schedule_inputs };
+            assert_ne!(pace.step(at(now), throttled), ScheduleStep::Pass, "{what}, throttled");
         }
     }
 }

@@ -14,10 +14,10 @@ use runtime::loops::parallel_for;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::condition::{self, Verdict};
+use super::condition::{self, RouteCondition};
 use super::controller::RouteController;
 use super::memory::{Contested, Key};
-use super::metrics::Standing;
+use super::metrics::RouteCounts;
 use super::plan::{Creation, Deletion, Plan, plan};
 use super::responsibility::{is_in_range, is_responsible};
 use super::witness::list_is_believed;
@@ -52,8 +52,8 @@ impl RouteController {
         work.drain(None).await;
         let mut failures = std::mem::take(&mut work.failures);
         let failed = failures.len();
-        let standing = self.memory().standing();
-        self.metrics.standing(Standing { failed, ..standing });
+        let route_counts = self.memory().route_counts();
+        self.metrics.route_counts(RouteCounts { failed, ..route_counts });
         failures.extend(self.settle(&HashSet::new(), shutdown).await);
         Ok(failures)
     }
@@ -86,12 +86,12 @@ impl RouteController {
         let mut plan = plan(&nodes, &routes, ranges, |node| self.waits(node));
         drop(routes);
         self.forget(&nodes);
-        self.tell_ranges(&nodes);
+        self.report_outside_cidrs(&nodes);
         let ended = std::mem::take(&mut work.ended);
         let contested = self.memory().planned(Instant::now(), &mut plan, &ended);
         let Plan { deletes, creates, creates_wait, .. } = plan;
         if creates_wait && !self.is_adaptive() {
-            self.face(contested, &[]);
+            self.handle_contested(contested, &[]);
             self.begin(work, items(deletes, Vec::new()), shutdown);
             work.drain(None).await;
             self.begin(work, items(Vec::new(), creates), shutdown);
@@ -103,7 +103,7 @@ impl RouteController {
             memory.retain(&items, |it| work.in_flight.contains_key(it) || ended.contains(it));
             memory.supersede(&items, &work.in_flight);
         }
-        self.face(contested, &items);
+        self.handle_contested(contested, &items);
         self.begin(work, items, shutdown);
         Ok(())
     }
@@ -117,11 +117,11 @@ impl RouteController {
             if self.is_adaptive() && !self.memory().start(Instant::now(), &key) {
                 continue;
             }
-            work.begin(item.clone(), self.carry_out_and_survive(item, key, shutdown));
+            work.begin(item.clone(), self.carry_out_catching_panics(item, key, shutdown));
         }
     }
 
-    async fn carry_out_and_survive(&self, item: Item, key: Key, shutdown: &CancellationToken) -> Done {
+    async fn carry_out_catching_panics(&self, item: Item, key: Key, shutdown: &CancellationToken) -> Done {
         let destination = item.destination.clone();
         let failures = AssertUnwindSafe(self.carry_out(item, key, shutdown)).catch_unwind().await;
         let failures = failures.unwrap_or_else(|_| {
@@ -183,7 +183,7 @@ impl RouteController {
     async fn delete(&self, deletion: &Deletion, shutdown: &CancellationToken) -> Result<(), Refused> {
         let Deletion { route, destination, cause } = deletion;
         let call = calls::delete(&*self.context.provider, &self.cluster, route, &self.context.pulse, shutdown);
-        match self.in_turn(call, shutdown).await {
+        match self.with_permit(call, shutdown).await {
             Ok(()) => {
                 self.metrics.changed("delete");
                 let (route, node, why) = (&*route.name, &*route.target_node, cause.as_str());
@@ -218,7 +218,7 @@ impl RouteController {
         let began = Instant::now();
         let context = &self.context;
         let call = calls::create(&*context.provider, &self.cluster, &node.uid, route, &context.pulse, shutdown);
-        match self.in_turn(call, shutdown).await {
+        match self.with_permit(call, shutdown).await {
             Ok(()) => {
                 self.metrics.changed("create");
                 self.memory().created(creation);
@@ -249,12 +249,12 @@ impl RouteController {
 
     /// Waits for a permit to call the cloud (ROUTE-31). No call begins after the shutdown, or while the cloud
     /// throttles.
-    async fn in_turn(
+    async fn with_permit(
         &self,
         call: impl Future<Output = Result<()>>,
         shutdown: &CancellationToken,
     ) -> Result<(), Refused> {
-        let Ok(_turn) = self.calls.acquire().await else { return Err(Refused::Stopping) };
+        let Ok(_permit) = self.calls.acquire().await else { return Err(Refused::Stopping) };
         if shutdown.is_cancelled() {
             return Err(Refused::Stopping);
         }
@@ -273,13 +273,13 @@ impl RouteController {
 
     /// Schedules an early pass for routes that another writer changed, and stops changing routes that another writer
     /// changes repeatedly (P-33).
-    fn face(&self, contested: Vec<Contested>, items: &[Item]) {
+    fn handle_contested(&self, contested: Vec<Contested>, items: &[Item]) {
         let now = Instant::now();
         for Contested { creation, rest } in contested {
             let (node, destination) = (&creation.node, &creation.destination);
             tracing::warn!(node = &*node.name, %destination, "another writer changed or deleted the route");
             let Some(rest) = rest else {
-                self.memory().look_again(now + self.options.reconciliation_period);
+                self.memory().schedule_list(now + self.options.reconciliation_period);
                 continue;
             };
             self.metrics.flapping();
@@ -302,11 +302,12 @@ impl RouteController {
 
     /// Records an event for each Pod CIDR outside `--cluster-cidr`, once. The route of such a CIDR is created, but
     /// never deleted (ROUTE-37, P-33).
-    fn tell_ranges(&self, nodes: &[Arc<Node>]) {
+    fn report_outside_cidrs(&self, nodes: &[Arc<Node>]) {
         for node in nodes.iter().filter(|node| !self.waits(node)) {
             for cidr in &node.pod_cidrs {
                 let destination = Destination::new(cidr);
-                if is_in_range(&destination, &self.options.cluster_cidrs) || !self.memory().is_news(node, &destination)
+                if is_in_range(&destination, &self.options.cluster_cidrs)
+                    || !self.memory().record_if_new(node, &destination)
                 {
                     continue;
                 }
@@ -326,7 +327,7 @@ impl RouteController {
                         message,
                     )
                 {
-                    self.memory().untell(node, &destination);
+                    self.memory().forget_report(node, &destination);
                 }
             }
         }
@@ -342,10 +343,10 @@ impl RouteController {
         let nodes = self.context.nodes.list();
         let due = self.memory().due_conditions(Instant::now(), nodes, in_flight);
         let failures = Mutex::new(Vec::new());
-        let writes = parallel_for(due, self.options.concurrency.max(1), shutdown, |(node, verdict)| {
+        let writes = parallel_for(due, self.options.concurrency.max(1), shutdown, |(node, condition)| {
             let failures = &failures;
             async move {
-                if let Err(text) = self.write_condition(&node, verdict).await {
+                if let Err(text) = self.write_condition(&node, condition).await {
                     failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
                 }
             }
@@ -354,11 +355,11 @@ impl RouteController {
         failures.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn write_condition(&self, node: &Node, verdict: Verdict) -> Result<(), String> {
-        let write = condition::write(&self.api, node, verdict, self.context.clock.now());
+    async fn write_condition(&self, node: &Node, condition: RouteCondition) -> Result<(), String> {
+        let write = condition::write(&self.api, node, condition, self.context.clock.now());
         let text = match tokio::time::timeout(CONDITION_DEADLINE, write).await {
             Ok(Ok(())) => {
-                self.memory().condition_written(node, verdict);
+                self.memory().condition_written(node, condition);
                 return Ok(());
             }
             // The Node has been deleted meanwhile.

@@ -8,7 +8,7 @@ use cloud_provider::{CloudProvider, Node, Route};
 use ipnet::IpNet;
 
 use super::Destination;
-use super::condition::Verdict;
+use super::condition::RouteCondition;
 use super::next_hop::leads_to;
 use super::responsibility::is_responsible;
 
@@ -35,12 +35,12 @@ pub struct Deletion {
     /// Destination of the route.
     pub destination: Destination,
     /// Reason for the deletion.
-    pub cause: Cause,
+    pub cause: DeletionCause,
 }
 
 /// The reason why a route is deleted (ROUTE-25).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum DeletionCause {
     /// The route leads nowhere.
     Blackhole,
     /// The target of the route is not a known Node.
@@ -51,7 +51,7 @@ pub enum Cause {
     NextHopChanged,
 }
 
-impl Cause {
+impl DeletionCause {
     /// Returns the reason as text for logs and the output of `plan`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -108,12 +108,14 @@ impl Record {
 
     /// Returns the state that the Node's condition must report (ROUTE-41); `None` if there is none yet.
     #[must_use]
-    pub fn verdict(&self) -> Option<Verdict> {
+    pub fn condition(&self) -> Option<RouteCondition> {
         let any = |of: &[Decision]| self.decisions.values().any(|decision| of.contains(decision));
         match () {
-            () if self.decisions.is_empty() || any(&[Decision::Add, Decision::Update]) => Some(Verdict::NotCreated),
+            () if self.decisions.is_empty() || any(&[Decision::Add, Decision::Update]) => {
+                Some(RouteCondition::NotCreated)
+            }
             () if any(&[Decision::Wait]) => None,
-            () => Some(Verdict::Created),
+            () => Some(RouteCondition::Created),
         }
     }
 }
@@ -123,7 +125,7 @@ impl Record {
 /// the same. Only the adaptive mode defers routes.
 #[must_use]
 pub fn waits(provider: &dyn CloudProvider, node: &Node) -> bool {
-    !provider.owns(node) || (node.is_uninitialized() && node.provider_id().is_none())
+    !provider.owns_node(node) || (node.is_uninitialized() && node.provider_id().is_none())
 }
 
 /// Returns a digest of the Node's fields that determine its routes.
@@ -215,8 +217,8 @@ impl Plan {
 
     /// Returns the conditions to write if the whole plan succeeds, by Node name.
     #[must_use]
-    pub fn conditions(&self, nodes: &[Arc<Node>]) -> Vec<(Arc<Node>, Verdict)> {
-        let verdict = |node: &Arc<Node>| {
+    pub fn conditions(&self, nodes: &[Arc<Node>]) -> Vec<(Arc<Node>, RouteCondition)> {
+        let condition = |node: &Arc<Node>| {
             let mut record = self.records.get(&node.name)?.clone();
             let done = |decision: &mut Decision| {
                 if matches!(decision, Decision::Add | Decision::Update) {
@@ -224,9 +226,9 @@ impl Plan {
                 }
             };
             record.decisions.values_mut().for_each(done);
-            record.verdict().filter(|verdict| !verdict.is_said_by(node))
+            record.condition().filter(|condition| !condition.is_shown_by(node))
         };
-        nodes.iter().filter_map(|node| Some((Arc::clone(node), verdict(node)?))).collect()
+        nodes.iter().filter_map(|node| Some((Arc::clone(node), condition(node)?))).collect()
     }
 
     /// Returns the deletion of a route, if it must be deleted (ROUTE-25).
@@ -234,12 +236,12 @@ impl Plan {
         let destination = Destination::new(&route.destination_cidr);
         let decision = self.records.get(&*route.target_node).and_then(|record| record.decisions.get(&destination));
         let cause = match decision {
-            _ if route.blackhole => Cause::Blackhole,
+            _ if route.blackhole => DeletionCause::Blackhole,
             // The route's Node may be the one that waits, which the route may serve until that is known.
             _ if route.target_node.is_empty() && waiting.contains(&destination) => return None,
-            _ if route.target_node.is_empty() => Cause::NoTarget,
-            None => Cause::NotAssigned,
-            Some(Decision::Update) => Cause::NextHopChanged,
+            _ if route.target_node.is_empty() => DeletionCause::NoTarget,
+            None => DeletionCause::NotAssigned,
+            Some(Decision::Update) => DeletionCause::NextHopChanged,
             Some(Decision::Keep | Decision::Add | Decision::Wait) => return None,
         };
         Some(Deletion { route: route.clone(), destination, cause })

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{CloudProvider, ConditionStatus, Error, InstanceState, Node, Result, Route, Want};
+use cloud_provider::{CloudProvider, ConditionStatus, Error, InstanceState, LookupRequest, Node, Result, Route};
 
-use super::condition::Verdict;
+use super::condition::RouteCondition;
 use crate::look_up::look_up;
 
 /// Maximum number of machines that are read.
-const QUESTIONS: usize = 3;
+const MAX_LOOKUPS: usize = 3;
 
 /// Checks that a list of routes may be believed. Only the adaptive mode does this.
 ///
@@ -24,7 +24,7 @@ pub async fn list_is_believed(provider: &dyn CloudProvider, routes: &[Route], no
         return Ok(());
     }
     let asked = witnesses(provider, nodes);
-    let answers = look_up(provider, &asked, Want::EXISTENCE.fresh(), "instances are not supported").await;
+    let answers = look_up(provider, &asked, LookupRequest::EXISTENCE.fresh(), "instances are not supported").await;
     if answers.iter().any(|answer| matches!(answer, Ok(InstanceState::Present { .. }))) {
         return Ok(());
     }
@@ -39,12 +39,12 @@ pub async fn list_is_believed(provider: &dyn CloudProvider, routes: &[Route], no
 
 /// Returns `true` if all routes of the Node existed.
 fn had_its_routes(node: &Node) -> bool {
-    !node.pod_cidrs.is_empty() && Verdict::Created.is_said_by(node)
+    !node.pod_cidrs.is_empty() && RouteCondition::Created.is_shown_by(node)
 }
 
 /// Returns `true` if the Node's machine can be read.
 fn is_witness(provider: &dyn CloudProvider, node: &Node) -> bool {
-    node.provider_id().is_some() && provider.owns(node)
+    node.provider_id().is_some() && provider.owns_node(node)
 }
 
 /// Returns the Nodes whose machines are read, ready Nodes first. Includes a ready Node that never had routes, if there
@@ -57,7 +57,7 @@ fn witnesses(provider: &dyn CloudProvider, nodes: &[Arc<Node>]) -> Vec<Arc<Node>
         let newcomer = all.remove(newcomer);
         all.insert(0, newcomer);
     }
-    all.truncate(QUESTIONS);
+    all.truncate(MAX_LOOKUPS);
     all
 }
 
@@ -71,7 +71,7 @@ mod tests {
 
     #[async_trait]
     impl Instances for Acme {
-        async fn lookup(&self, nodes: &[Arc<Node>], _want: Want) -> Vec<Result<InstanceState>> {
+        async fn lookup(&self, nodes: &[Arc<Node>], _want: LookupRequest) -> Vec<Result<InstanceState>> {
             let is_there = |node: &Arc<Node>| self.0.iter().any(|id| **id == *node.provider_id);
             let answer = |node: &Arc<Node>| match is_there(node) {
                 true => Ok(InstanceState::Present { shutdown: None, metadata: None }),
@@ -92,13 +92,16 @@ mod tests {
 
     /// Returns a Node; an `old` one has had its routes.
     fn node(name: &str, id: &str, ready: bool, old: bool) -> Arc<Node> {
-        let said = NetworkCondition { status: Verdict::Created.status(), reason: Verdict::Created.reason().into() };
+        let shown = NetworkCondition {
+            status: RouteCondition::Created.status(),
+            reason: RouteCondition::Created.reason().into(),
+        };
         Arc::new(Node {
             name: name.into(),
             provider_id: id.into(),
             pod_cidrs: ["10.244.1.0/24".into()].into(),
             ready: if ready { ConditionStatus::True } else { ConditionStatus::False },
-            network_unavailable: old.then_some(said),
+            network_unavailable: old.then_some(shown),
             ..Node::default()
         })
     }

@@ -112,18 +112,18 @@ impl<'a> Work<'a> {
 
     /// Waits until all items of this pass have ended, or until the given time.
     pub(super) async fn drain(&mut self, until: Option<Instant>) {
-        let patience = async {
+        let timeout = async {
             match until {
                 Some(at) => tokio::time::sleep_until(at).await,
                 None => std::future::pending().await,
             }
         };
-        tokio::pin!(patience);
+        tokio::pin!(timeout);
         while self.current > 0 {
             tokio::select! {
                 biased;
                 () = self.next() => {}
-                () = &mut patience => return,
+                () = &mut timeout => return,
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cloud_provider::{
     CloudProvider, Cluster, Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Plan, Result,
-    Service, SyncObserver,
+    Service, SyncCallbacks,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -21,12 +21,12 @@ use crate::service::targets::Follows;
 
 /// Timeout of a change or a look-up. Some clouds take many minutes for a load balancer; providers have shorter timeouts
 /// for each of their requests.
-const DEADLINE: Duration = Duration::from_secs(15 * 60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// Time after which a call releases its worker permit, because the call may hang or retry after pauses, and other
 /// Services must not wait for that (INV-6).
-const SLOW: Duration = Duration::from_secs(2);
+const RELEASE_AFTER: Duration = Duration::from_secs(2);
 /// Timeout of a plan, which changes nothing.
-const QUESTION: Duration = Duration::from_secs(2 * 60);
+const PLAN_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 
 /// Client of the provider's load balancers for one cluster. Adds deadlines, catches panics and stops at a shutdown.
 pub(super) struct Cloud {
@@ -39,20 +39,20 @@ pub(super) struct Cloud {
 
 /// The kind of a call to the provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ask {
+enum CallKind {
     /// A call that changes resources in the cloud.
     Change,
     /// A call that looks up a resource.
-    Search,
+    Find,
     /// A call that plans changes without making them.
-    Question,
+    Plan,
 }
 
-impl Ask {
+impl CallKind {
     fn deadline(self) -> Duration {
         match self {
-            Self::Change | Self::Search => DEADLINE,
-            Self::Question => QUESTION,
+            Self::Change | Self::Find => CALL_TIMEOUT,
+            Self::Plan => PLAN_TIMEOUT,
         }
     }
 }
@@ -84,13 +84,13 @@ impl Cloud {
 
     /// Returns the fields of Nodes that the Service's targets depend on, in addition to the set of Nodes.
     pub(super) fn follows(&self, service: &Service) -> Follows<'_> {
-        let ask = || {
+        let annotations = || {
             let balancers = self.provider.load_balancers()?;
             let labels = balancers.targets_follow_labels(service);
             let (addresses, annotations) = (balancers.targets_follow_addresses(), balancers.target_annotations());
             Some(Follows { labels, addresses, annotations })
         };
-        std::panic::catch_unwind(AssertUnwindSafe(ask)).ok().flatten().unwrap_or_default()
+        std::panic::catch_unwind(AssertUnwindSafe(annotations)).ok().flatten().unwrap_or_default()
     }
 
     /// Returns the name of the load balancer in the cloud.
@@ -105,17 +105,17 @@ impl Cloud {
     /// Returns the load balancer with this controller's owner tags, even if incomplete.
     pub(super) async fn find(&self, service: &Service) -> Result<Option<LoadBalancerStatus>> {
         let request = self.request(service, &[], &());
-        self.call(Ask::Search, &(), |it| it.get(request)).await
+        self.call(CallKind::Find, &(), |it| it.get(request)).await
     }
 
     pub(super) async fn ensure(
         &self,
         service: &Service,
         nodes: &[Arc<Node>],
-        observer: &dyn SyncObserver,
+        callbacks: &dyn SyncCallbacks,
     ) -> Result<Option<LoadBalancerStatus>> {
-        let (request, start) = (self.request(service, nodes, observer), Instant::now());
-        let result = self.call(Ask::Change, observer, |it| it.ensure(request)).await;
+        let (request, start) = (self.request(service, nodes, callbacks), Instant::now());
+        let result = self.call(CallKind::Change, callbacks, |it| it.ensure(request)).await;
         self.metrics.ensured(start.elapsed(), result.is_ok());
         result
     }
@@ -124,15 +124,15 @@ impl Cloud {
         &self,
         service: &Service,
         nodes: &[Arc<Node>],
-        observer: &dyn SyncObserver,
+        callbacks: &dyn SyncCallbacks,
     ) -> Result<()> {
-        let request = self.request(service, nodes, observer);
-        self.call(Ask::Change, observer, |it| it.update_targets(request)).await
+        let request = self.request(service, nodes, callbacks);
+        self.call(CallKind::Change, callbacks, |it| it.update_targets(request)).await
     }
 
-    pub(super) async fn delete(&self, service: &Service, observer: &dyn SyncObserver) -> Result<()> {
-        let (request, start) = (self.request(service, &[], observer), Instant::now());
-        let result = self.call(Ask::Change, observer, |it| it.delete(request)).await;
+    pub(super) async fn delete(&self, service: &Service, callbacks: &dyn SyncCallbacks) -> Result<()> {
+        let (request, start) = (self.request(service, &[], callbacks), Instant::now());
+        let result = self.call(CallKind::Change, callbacks, |it| it.delete(request)).await;
         self.metrics.deleted(start.elapsed(), result.is_ok());
         result
     }
@@ -140,22 +140,22 @@ impl Cloud {
     /// Returns the changes that would bring the load balancer in sync.
     pub(super) async fn plan(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<Plan> {
         let request = self.request(service, nodes, &());
-        self.call(Ask::Question, &(), |it| it.plan(request, Goal::Ensured)).await
+        self.call(CallKind::Plan, &(), |it| it.plan(request, Goal::Ensured)).await
     }
 
     fn request<'a>(
         &'a self,
         service: &'a Service,
         nodes: &'a [Arc<Node>],
-        observer: &'a dyn SyncObserver,
+        callbacks: &'a dyn SyncCallbacks,
     ) -> LoadBalancerRequest<'a> {
-        LoadBalancerRequest { cluster: &self.cluster, service, nodes, observer }
+        LoadBalancerRequest { cluster: &self.cluster, service, nodes, callbacks }
     }
 
     async fn call<'a, T>(
         &'a self,
-        ask: Ask,
-        observer: &dyn SyncObserver,
+        kind: CallKind,
+        callbacks: &dyn SyncCallbacks,
         call: impl FnOnce(&'a dyn LoadBalancers) -> BoxFuture<'a, Result<T>>,
     ) -> Result<T> {
         let provider = self.provider.name();
@@ -166,12 +166,12 @@ impl Cloud {
             return Err(Error::other("not started: the process is stopping"));
         }
         // The call is inside the future, so that a panic before the first await is caught too.
-        let deadline = ask.deadline();
+        let deadline = kind.deadline();
         let answer = AssertUnwindSafe(async { call(balancers).await }).catch_unwind();
-        let answer = timeout(deadline, releasing_permit(observer, answer));
+        let answer = timeout(deadline, releasing_permit(callbacks, answer));
         let answer = within_grace(&self.stopping, answer).await;
         if answer.is_some() {
-            observer.goes_on().await;
+            callbacks.reacquire_permit().await;
         }
         match answer {
             Some(Ok(Ok(result))) => result,
@@ -180,7 +180,7 @@ impl Cloud {
                 Err(Error::other(format!("cloud provider {provider} gave no answer within {} s", deadline.as_secs())))
             }
             None => {
-                if ask == Ask::Change {
+                if kind == CallKind::Change {
                     self.pulse.give_up();
                 }
                 Err(Error::other("cancelled: the process is stopping"))
@@ -190,13 +190,13 @@ impl Cloud {
 }
 
 /// Waits for a call of the provider, and releases the worker permit while the call is slow.
-async fn releasing_permit<T>(observer: &dyn SyncObserver, call: impl Future<Output = T>) -> T {
+async fn releasing_permit<T>(callbacks: &dyn SyncCallbacks, call: impl Future<Output = T>) -> T {
     let mut call = pin!(call);
     loop {
-        match timeout(SLOW, &mut call).await {
+        match timeout(RELEASE_AFTER, &mut call).await {
             Ok(answer) => return answer,
             // Repeated, because a provider that waits for its cloud reacquires the permit after the wait.
-            Err(_) => observer.waits(),
+            Err(_) => callbacks.release_permit(),
         }
     }
 }

@@ -96,25 +96,25 @@ impl Condition {
     /// Returns the condition of a failed sync: the cause and the remedy. The message has no time, which would become
     /// wrong, and does not mention retries if a person must act.
     pub(super) fn failed(error: &Error, operation: Operation, retry: Retry) -> Self {
-        let cause = Cause::of(error);
+        let cause = FailureCause::of(error);
         let is_deletion = operation != Operation::Ensure;
         let reason = match (cause, is_deletion) {
-            (Cause::Passing, false) => Reason::EnsureFailed,
-            (Cause::Passing, true) => Reason::DeletionFailed,
-            (Cause::Waiting, false) => Reason::Waiting,
-            (Cause::Waiting, true) => Reason::Deleting,
+            (FailureCause::Passing, false) => Reason::EnsureFailed,
+            (FailureCause::Passing, true) => Reason::DeletionFailed,
+            (FailureCause::Waiting, false) => Reason::Waiting,
+            (FailureCause::Waiting, true) => Reason::Deleting,
             (_, true) => Reason::DeletionBlocked,
-            (Cause::Protected, false) => Reason::Protected,
-            (Cause::Unauthorized, false) => Reason::Unauthorized,
-            (Cause::Quota, false) => Reason::QuotaExceeded,
-            (Cause::Invalid, false) => Reason::Invalid,
+            (FailureCause::Protected, false) => Reason::Protected,
+            (FailureCause::Unauthorized, false) => Reason::Unauthorized,
+            (FailureCause::Quota, false) => Reason::QuotaExceeded,
+            (FailureCause::Invalid, false) => Reason::Invalid,
         };
         let text: String = error.to_string().chars().take(LONGEST).collect();
         let next = match (cause, retry) {
-            (Cause::Passing | Cause::Waiting, Retry::BackOff) => {
+            (FailureCause::Passing | FailureCause::Waiting, Retry::BackOff) => {
                 format!("It is retried at growing intervals of up to {} minutes.", CAP.as_secs() / 60)
             }
-            (Cause::Passing | Cause::Waiting, _) => {
+            (FailureCause::Passing | FailureCause::Waiting, _) => {
                 "It is retried after the pause that the cloud asked for.".to_owned()
             }
             _ => String::new(),
@@ -159,7 +159,7 @@ fn seconds(time: Timestamp) -> String {
 
 /// The party that must act to resolve a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
+enum FailureCause {
     /// A person must remove a lock or protection.
     Protected,
     /// A person must correct the credential or its permissions.
@@ -174,7 +174,7 @@ enum Cause {
     Passing,
 }
 
-impl Cause {
+impl FailureCause {
     /// Returns the cause of an error. The whole chain is examined, because wrapping an error does not change who must
     /// act.
     fn of(error: &Error) -> Self {

@@ -22,7 +22,7 @@ use crate::context::{ConstructionError, ControllerContext};
 use crate::options::{Options, ServiceOptions};
 use crate::service::cloud::Cloud;
 use crate::service::condition::{self, Condition};
-use crate::service::events::News;
+use crate::service::events::ServiceEvent;
 use crate::service::ledger::Ledger;
 use crate::service::leftovers::Leftovers;
 use crate::service::metrics::ServiceMetrics;
@@ -127,14 +127,14 @@ impl ServiceController {
     /// key as the result requires (SVC-31, D-3).
     pub async fn work(&self, claim: Claim<String>) {
         let cached = self.services.get(claim.key());
-        self.work_as(claim, cached).await;
+        self.work_cached(claim, cached).await;
     }
 
     /// Processes a key with the Service from the cache.
-    pub(super) async fn work_as(&self, claim: Claim<String>, cached: Option<Arc<Service>>) {
+    pub(super) async fn work_cached(&self, claim: Claim<String>, cached: Option<Arc<Service>>) {
         let key = claim.key().clone();
         let start = Instant::now();
-        let result = self.sync_as(&key, cached, &claim.place()).await;
+        let result = self.sync_cached(&key, cached, &claim.permit()).await;
         self.metrics.reconciled(start.elapsed(), result.is_ok());
         self.refused.note(&key, &result);
         let retry = Retry::of(&result);
@@ -183,8 +183,8 @@ impl ServiceController {
         usize::try_from(self.options.concurrent_syncs).unwrap_or(1).max(1)
     }
 
-    pub(super) fn say(&self, service: &Service, news: &News) {
-        news.say(&self.events, service);
+    pub(super) fn record_event(&self, service: &Service, event: &ServiceEvent) {
+        event.record(&self.events, service);
     }
 
     /// Patches `services/NAME/status`; the Service itself is never written (SVC-99). An empty patch is not sent.
@@ -203,7 +203,7 @@ impl ServiceController {
         })? {
             self.writes.note(key, &written, &self.services);
             if written.metadata.uid != service.metadata.uid {
-                return Err(made_anew(name));
+                return Err(recreated(name));
             }
         }
         Ok(())
@@ -227,7 +227,7 @@ impl ServiceController {
         let mut patch = json!({});
         condition.put(&mut patch, &service, now);
         match self.write(key, &service, &patch).await {
-            Ok(()) => self.ledger.remember_told(key, &service, Some(condition.reason)),
+            Ok(()) => self.ledger.remember_reason(key, &service, Some(condition.reason)),
             Err(error) if is_not_found(&error) => {}
             Err(error) => {
                 let error = runtime::api_error::api_error(&error);
@@ -240,8 +240,8 @@ impl ServiceController {
     /// the reason that was added.
     pub(super) fn put_ready(&self, key: &str, service: &Service, patch: &mut Value) -> Option<&'static str> {
         let ready = Condition::ready();
-        let said_otherwise = self.shown_reason(key, service).is_some_and(|shown| shown != ready.reason);
-        (self.explain && said_otherwise).then(|| {
+        let shows_other = self.shown_reason(key, service).is_some_and(|shown| shown != ready.reason);
+        (self.explain && shows_other).then(|| {
             ready.put(patch, service, self.context.clock.now());
             ready.reason
         })
@@ -257,11 +257,11 @@ impl ServiceController {
     /// Returns the reason of the condition. This controller's own write takes precedence over the cache, which may lag
     /// behind.
     fn shown_reason<'a>(&self, key: &str, service: &'a Service) -> Option<&'a str> {
-        self.ledger.told(key, service).or_else(|| condition::reason(service))
+        self.ledger.reported_reason(key, service).or_else(|| condition::reason(service))
     }
 }
 
-fn made_anew(name: &str) -> kube::Error {
+fn recreated(name: &str) -> kube::Error {
     let message = format!("service {name:?} was deleted and created again; the new Service is synced next");
     kube::Error::Api(Status::failure(&message, reason::CONFLICT).with_code(409).boxed())
 }

@@ -6,7 +6,7 @@ use cloud_provider::Plan;
 
 use crate::options::Drift;
 use crate::service::controller::ServiceController;
-use crate::service::events::News;
+use crate::service::events::ServiceEvent;
 use crate::service::needs_update::needs_update;
 use crate::service::wants::{Operation, has_finalizer};
 
@@ -53,7 +53,10 @@ impl ServiceController {
         let is_repaired = self.options.drift == Drift::Repair;
         if self.ledger.remember_drift(key, finding.clone()) {
             self.metrics.drift_found();
-            self.say(&service, &News::Drift { steps: finding.clone().unwrap_or_default(), is_repaired });
+            self.record_event(
+                &service,
+                &ServiceEvent::Drift { steps: finding.clone().unwrap_or_default(), is_repaired },
+            );
         }
         is_repaired && finding.is_some()
     }

@@ -7,7 +7,7 @@ use crate::event_reason::EventReason;
 
 /// An event on a Service. [`message`](Self::message) returns its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum ServiceEvent {
     Ensuring,
     Ensured,
     Deleting,
@@ -32,7 +32,7 @@ pub(super) enum News {
     },
 }
 
-impl News {
+impl ServiceEvent {
     fn reason(&self) -> EventReason {
         match self {
             Self::Ensuring => EventReason::Ensuring,
@@ -96,7 +96,7 @@ impl News {
     }
 
     /// Records the event on the Service.
-    pub(super) fn say(&self, events: &EventRecorder, service: &Service) {
+    pub(super) fn record(&self, events: &EventRecorder, service: &Service) {
         events.event(&ObjectRef::of(service), self.event_type(), self.reason().as_str(), self.message());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cloud_provider::Service;
 
 use crate::options::ServiceOptions;
-use crate::service::needs_update::{is_news, needs_update};
+use crate::service::needs_update::{needs_sync, needs_update};
 use crate::service::patch::Annotations;
 use crate::service::targets::{Follows, Given, TargetSet};
 use crate::service::wants::{has_finalizer, is_abandoned, is_deleting, wants_load_balancer};
@@ -20,10 +20,10 @@ pub(super) struct Ledger(Mutex<BTreeMap<Box<str>, Entry>>);
 struct Entry {
     service: Arc<Service>,
     /// If set, the Service has had this controller's finalizer.
-    held: bool,
+    had_finalizer: bool,
     targets: Option<Given>,
     /// Reason of the condition that was last written.
-    told: Option<&'static str>,
+    reason: Option<&'static str>,
     /// Drift that was last reported.
     drift: Option<String>,
     /// If set, the last event reported a failure.
@@ -34,8 +34,8 @@ struct Entry {
 
 impl Entry {
     fn new(service: Arc<Service>) -> Self {
-        let (held, annotations) = (has_finalizer(&service), Annotations::default());
-        Self { held, service, targets: None, told: None, drift: None, failed: false, annotations }
+        let (had_finalizer, annotations) = (has_finalizer(&service), Annotations::default());
+        Self { had_finalizer, service, targets: None, reason: None, drift: None, failed: false, annotations }
     }
 
     /// Returns `true` if the change from `old` to `new` matters according to `differs`, apart from annotations that
@@ -69,7 +69,7 @@ impl Ledger {
         let mut entries = self.entries();
         match entries.get_mut(key) {
             Some(entry) if entry.service.metadata.uid == service.metadata.uid => {
-                entry.held |= has_finalizer(&service);
+                entry.had_finalizer |= has_finalizer(&service);
                 entry.service = service;
             }
             _ => _ = entries.insert(key.into(), Entry::new(service)),
@@ -97,7 +97,7 @@ impl Ledger {
     pub(super) fn is_our_annotation(&self, key: &str, old: &Service, new: &Service, options: &ServiceOptions) -> bool {
         let entries = self.entries();
         let entry = entries.get(key).filter(|entry| entry.service.metadata.uid == new.metadata.uid);
-        entry.is_some_and(|entry| !entry.differs(old, new, |old, new| is_news(old, new, options)))
+        entry.is_some_and(|entry| !entry.differs(old, new, |old, new| needs_sync(old, new, options)))
     }
 
     /// Stores the last version of a deleted Service if its annotation `ccm-rs/abandon-load-balancer` is set, even if
@@ -132,20 +132,20 @@ impl Ledger {
 
     /// Returns `true` if a load balancer may exist, because the finalizer and the targets are set before its creation.
     pub(super) fn may_have_balancer(&self, key: &str) -> bool {
-        self.entries().get(key).is_some_and(|entry| entry.held || entry.targets.is_some())
+        self.entries().get(key).is_some_and(|entry| entry.had_finalizer || entry.targets.is_some())
     }
 
     /// Returns the reason of the condition that was last written on this Service.
-    pub(super) fn told(&self, key: &str, service: &Service) -> Option<&'static str> {
+    pub(super) fn reported_reason(&self, key: &str, service: &Service) -> Option<&'static str> {
         let entries = self.entries();
         let entry = entries.get(key).filter(|entry| entry.service.metadata.uid == service.metadata.uid)?;
-        entry.told
+        entry.reason
     }
 
-    pub(super) fn remember_told(&self, key: &str, service: &Service, reason: Option<&'static str>) {
+    pub(super) fn remember_reason(&self, key: &str, service: &Service, reason: Option<&'static str>) {
         self.change(key, |entry| {
             if entry.service.metadata.uid == service.metadata.uid {
-                entry.told = reason;
+                entry.reason = reason;
             }
         });
     }

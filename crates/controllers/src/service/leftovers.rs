@@ -15,21 +15,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Result, Service};
-use runtime::place::Place;
+use runtime::worker_permit::WorkerPermit;
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::service::controller::ServiceController;
-use crate::service::events::News;
-use crate::service::observers::Waits;
+use crate::service::events::ServiceEvent;
+use crate::service::observers::PermitObserver;
 use crate::service::wants::may_hold_leftovers;
 
 /// Pause after a failed look-up or deletion.
-const AGAIN: Duration = Duration::from_secs(60);
+const RETRY_PAUSE: Duration = Duration::from_secs(60);
 
 /// The action on a load balancer that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum LeftoverAction {
     /// No action, because there is no load balancer or it is in use.
     Leave,
     /// The Service is checked again after this time.
@@ -38,7 +38,7 @@ enum Verdict {
     Remove,
 }
 
-impl Verdict {
+impl LeftoverAction {
     /// Returns the action. `waited` is the time since this run first found the load balancer.
     fn of(found: Option<&LoadBalancerStatus>, service: &Service, waited: Duration, delay: Duration) -> Self {
         match found {
@@ -98,7 +98,7 @@ impl Leftovers {
         same.map(|pending| pending.found.elapsed()).unwrap_or_default()
     }
 
-    fn look_again(&self, key: &str, service: &Service, waited: Duration, pause: Duration) {
+    fn check_later(&self, key: &str, service: &Service, waited: Duration, pause: Duration) {
         let (uid, found) = (service.metadata.uid.clone(), Instant::now() - waited);
         self.entries().insert(key.to_owned(), Pending { uid, found, pause });
     }
@@ -117,38 +117,38 @@ impl ServiceController {
 
     /// Looks for a load balancer with this controller's owner tags and deletes it. Failures are retried and not
     /// reported on the Service, because they do not concern its owner.
-    pub(super) async fn remove_leftovers(&self, key: &str, service: &Arc<Service>, place: &Place) {
+    pub(super) async fn remove_leftovers(&self, key: &str, service: &Arc<Service>, permit: &WorkerPermit) {
         let (waited, delay) = (self.leftovers.waited(key, service), self.options.leftovers_delay.unwrap_or_default());
-        let verdict = match self.cloud.find(service).await {
-            Ok(found) => Verdict::of(found.as_ref(), service, waited, delay),
+        let action = match self.cloud.find(service).await {
+            Ok(found) => LeftoverAction::of(found.as_ref(), service, waited, delay),
             Err(error) => {
                 tracing::debug!(service = key, %error, "cannot look up this controller's load balancer of a service \
                                                         of another class");
-                Verdict::Wait(AGAIN)
+                LeftoverAction::Wait(RETRY_PAUSE)
             }
         };
-        match verdict {
-            Verdict::Leave => self.leftovers.forget(key),
-            Verdict::Wait(pause) => self.leftovers.look_again(key, service, waited, pause),
-            Verdict::Remove => match self.remove_leftover(key, service, place).await {
+        match action {
+            LeftoverAction::Leave => self.leftovers.forget(key),
+            LeftoverAction::Wait(pause) => self.leftovers.check_later(key, service, waited, pause),
+            LeftoverAction::Remove => match self.remove_leftover(key, service, permit).await {
                 Ok(()) => self.leftovers.forget(key),
                 Err(error) => {
                     tracing::warn!(service = key, %error, "cannot delete this controller's load balancer of a service \
                                                            of another class");
-                    self.leftovers.look_again(key, service, waited, AGAIN);
+                    self.leftovers.check_later(key, service, waited, RETRY_PAUSE);
                 }
             },
         }
     }
 
-    async fn remove_leftover(&self, key: &str, service: &Service, place: &Place) -> Result<()> {
+    async fn remove_leftover(&self, key: &str, service: &Service, permit: &WorkerPermit) -> Result<()> {
         tracing::info!(
             service = key,
             "deleting the load balancer from before the service had the class of another controller"
         );
-        self.say(service, &News::Deleting);
-        self.cloud.delete(service, &Waits(place)).await?;
-        self.say(service, &News::Deleted);
+        self.record_event(service, &ServiceEvent::Deleting);
+        self.cloud.delete(service, &PermitObserver(permit)).await?;
+        self.record_event(service, &ServiceEvent::Deleted);
         let mut patch = json!({});
         self.remove_condition(key, service, &mut patch);
         if let Err(error) = self.write(key, service, &patch).await {
@@ -174,21 +174,21 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_service_does_not_show_for_long_is_removed() {
+    fn leftover_that_the_service_does_not_show_for_long_is_removed() {
         const DELAY: u64 = 300;
-        type Row<'a> = (Option<&'a [&'a str]>, &'a [&'a str], u64, Verdict);
+        type Row<'a> = (Option<&'a [&'a str]>, &'a [&'a str], u64, LeftoverAction);
         let table: [Row<'_>; 11] = [
-            (None, &[], 0, Verdict::Leave),
-            (None, &["192.0.2.1"], 999, Verdict::Leave),
-            (Some(&["192.0.2.1"]), &[], 0, Verdict::Wait(Duration::from_secs(300))),
-            (Some(&["192.0.2.1"]), &[], 299, Verdict::Wait(Duration::from_secs(1))),
-            (Some(&["192.0.2.1"]), &[], 300, Verdict::Remove),
-            (Some(&["192.0.2.1"]), &["192.0.2.2"], 300, Verdict::Remove),
-            (Some(&["192.0.2.1", "lb.example"]), &["lb.example"], 300, Verdict::Leave),
-            (Some(&["192.0.2.1"]), &["192.0.2.1"], 300, Verdict::Leave),
-            (Some(&["192.0.2.1"]), &["lb.example"], 300, Verdict::Leave),
-            (Some(&[]), &["192.0.2.1"], 300, Verdict::Leave),
-            (Some(&[]), &[], 300, Verdict::Remove),
+            (None, &[], 0, LeftoverAction::Leave),
+            (None, &["192.0.2.1"], 999, LeftoverAction::Leave),
+            (Some(&["192.0.2.1"]), &[], 0, LeftoverAction::Wait(Duration::from_secs(300))),
+            (Some(&["192.0.2.1"]), &[], 299, LeftoverAction::Wait(Duration::from_secs(1))),
+            (Some(&["192.0.2.1"]), &[], 300, LeftoverAction::Remove),
+            (Some(&["192.0.2.1"]), &["192.0.2.2"], 300, LeftoverAction::Remove),
+            (Some(&["192.0.2.1", "lb.example"]), &["lb.example"], 300, LeftoverAction::Leave),
+            (Some(&["192.0.2.1"]), &["192.0.2.1"], 300, LeftoverAction::Leave),
+            (Some(&["192.0.2.1"]), &["lb.example"], 300, LeftoverAction::Leave),
+            (Some(&[]), &["192.0.2.1"], 300, LeftoverAction::Leave),
+            (Some(&[]), &[], 300, LeftoverAction::Remove),
         ];
         for (found, shown, waited, expected) in table {
             let found = found.map(ingress);
@@ -196,7 +196,7 @@ mod tests {
             let service: Service = serde_json::from_value(status).unwrap();
             let (waited, delay) = (Duration::from_secs(waited), Duration::from_secs(DELAY));
             assert_eq!(
-                Verdict::of(found.as_ref(), &service, waited, delay),
+                LeftoverAction::of(found.as_ref(), &service, waited, delay),
                 expected,
                 "{found:?} {shown:?} {waited:?}"
             );

@@ -14,9 +14,9 @@ pub trait ServiceMetrics: Send + Sync {
     /// Called when a whole node sync ended: `service_controller_nodesync_latency_seconds`.
     fn node_synced(&self, took: Duration);
     /// Called when the provider returned from ensuring a load balancer.
-    fn ensured(&self, took: Duration, well: bool);
+    fn ensured(&self, took: Duration, succeeded: bool);
     /// Called when the provider returned from deleting a load balancer.
-    fn deleted(&self, took: Duration, well: bool);
+    fn deleted(&self, took: Duration, succeeded: bool);
     /// Called when new drift of a load balancer was found (P-23).
     fn drift_found(&self);
     /// Called when a load balancer is kept although its Service vanished from the API, once per Service and cause.

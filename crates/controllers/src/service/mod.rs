@@ -34,6 +34,7 @@ mod drift;
 mod events;
 mod ledger;
 mod leftovers;
+mod locks;
 mod metrics;
 pub mod needs_update;
 mod node_sync;
@@ -46,7 +47,6 @@ mod running;
 mod settle;
 mod sync;
 pub mod targets;
-mod turns;
 mod vanished;
 pub mod wants;
 

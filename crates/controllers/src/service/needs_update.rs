@@ -35,11 +35,13 @@ pub fn needs_update(old: &Service, new: &Service, options: &ServiceOptions) -> b
 /// SVC-21 alone the finalizer would not be added again). A Service that waits for cleanup keeps its back-off across
 /// resyncs and this controller's own status writes (SVC-18).
 #[must_use]
-pub fn is_news(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
-    needs_update(old, new, options) || (needs_cleanup(new) && cleanup_differs(old, new)) || is_let_go(old, new, options)
+pub fn needs_sync(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
+    needs_update(old, new, options)
+        || (needs_cleanup(new) && cleanup_differs(old, new))
+        || lost_finalizer(old, new, options)
 }
 
-fn is_let_go(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
+fn lost_finalizer(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
     wants_load_balancer(new, options) && !is_deleting(new) && has_finalizer(old) && !has_finalizer(new)
 }
 
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_load_balancer_does_not_show_is_no_change() {
+    fn field_that_the_load_balancer_does_not_show_is_no_change() {
         let same: [fn(&mut Value); 5] = [
             |s| s["metadata"]["labels"] = json!({"a": "b"}),
             |s| s["metadata"]["finalizers"] = json!([]),
@@ -119,37 +121,37 @@ mod tests {
     }
 
     #[test]
-    fn a_living_service_that_loses_our_finalizer_is_news() {
+    fn service_that_loses_its_finalizer_needs_a_sync() {
         let bare = |s: &mut Value| s["metadata"]["finalizers"] = json!([]);
-        let news = |old: &Service, new: &Service| is_news(old, new, &ServiceOptions::default());
-        assert!(news(&service(|_| ()), &service(bare)));
-        assert!(!news(&service(bare), &service(|_| ())), "our own write");
-        assert!(!news(&service(bare), &service(bare)));
+        let needs = |old: &Service, new: &Service| needs_sync(old, new, &ServiceOptions::default());
+        assert!(needs(&service(|_| ()), &service(bare)));
+        assert!(!needs(&service(bare), &service(|_| ())), "our own write");
+        assert!(!needs(&service(bare), &service(bare)));
         let other = |s: &mut Value| s["spec"]["loadBalancerClass"] = json!("other");
         let bare_other = service(|s| {
             bare(s);
             other(s);
         });
-        assert!(!news(&service(other), &bare_other), "it is not ours");
+        assert!(!needs(&service(other), &bare_other), "it is not ours");
     }
 
     #[test]
     fn a_cleanup_that_waits_is_not_hurried_by_a_resync_or_a_status_write() {
         let deleting = |s: &mut Value| s["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         let (alive, waits) = (service(|_| ()), service(deleting));
-        let news = |old: &Service, new: &Service| is_news(old, new, &ServiceOptions::default());
-        assert!(news(&alive, &waits), "it begins");
-        assert!(!news(&waits, &waits), "a resync");
-        let told = service(|s| {
+        let needs = |old: &Service, new: &Service| needs_sync(old, new, &ServiceOptions::default());
+        assert!(needs(&alive, &waits), "it begins");
+        assert!(!needs(&waits, &waits), "a resync");
+        let with_condition = service(|s| {
             deleting(s);
             s["status"] = json!({"conditions": []});
             s["metadata"]["resourceVersion"] = json!("2");
         });
-        assert!(!news(&waits, &told), "our own write");
+        assert!(!needs(&waits, &with_condition), "our own write");
         let abandoned = service(|s| {
             deleting(s);
             s["metadata"]["annotations"] = json!({"ccm-rs/abandon-load-balancer": "true"});
         });
-        assert!(news(&waits, &abandoned), "somebody lets it go");
+        assert!(needs(&waits, &abandoned), "somebody lets it go");
     }
 }

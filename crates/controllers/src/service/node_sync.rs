@@ -4,12 +4,12 @@ use std::sync::{Mutex, PoisonError};
 
 use cloud_provider::{Error, Node, Result, Service};
 use runtime::loops::parallel_for;
-use runtime::place::Place;
+use runtime::worker_permit::WorkerPermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::service::controller::ServiceController;
-use crate::service::events::News;
+use crate::service::events::ServiceEvent;
 use crate::service::ledger::gets_targets;
 use crate::service::observers::Changes;
 use crate::service::targets::{TargetSet, host_names, is_eligible, lacks_network, needs_node_sync};
@@ -22,7 +22,7 @@ impl ServiceController {
         parallel_for(self.stale(), self.workers(), &CancellationToken::new(), |key| {
             let failed = &failed;
             async move {
-                if self.refresh_targets(&key, &Place::own()).await.is_err() {
+                if self.refresh_targets(&key, &WorkerPermit::unlimited()).await.is_err() {
                     failed.lock().unwrap_or_else(PoisonError::into_inner).push(key);
                 }
             }
@@ -64,7 +64,7 @@ impl ServiceController {
     ///
     /// # Errors
     /// The Service must be synced.
-    pub(super) async fn refresh_targets(&self, key: &str, place: &Place) -> Result<()> {
+    pub(super) async fn refresh_targets(&self, key: &str, permit: &WorkerPermit) -> Result<()> {
         let Some(service) = self.ledger.service(key).filter(|it| gets_targets(it, &self.options)) else {
             return Ok(());
         };
@@ -78,7 +78,7 @@ impl ServiceController {
                     return Ok(());
                 }
                 let is_quiet = self.cloud.has_plans() && (self.options.quiet || before.members.same(&now.members));
-                self.update_targets(key, &service, &targets, is_quiet, place).await
+                self.update_targets(key, &service, &targets, is_quiet, permit).await
             }
             Err(error) => Err(error),
         };
@@ -96,11 +96,11 @@ impl ServiceController {
         service: &Service,
         targets: &TargetSet,
         is_quiet: bool,
-        place: &Place,
+        permit: &WorkerPermit,
     ) -> Result<()> {
         self.metrics.targets_sync_started();
         let start = Instant::now();
-        let result = self.update_or_explain(key, service, targets, is_quiet, place).await;
+        let result = self.update_or_explain(key, service, targets, is_quiet, permit).await;
         self.metrics.targets_synced(start.elapsed());
         result
     }
@@ -111,14 +111,17 @@ impl ServiceController {
         service: &Service,
         targets: &TargetSet,
         is_quiet: bool,
-        place: &Place,
+        permit: &WorkerPermit,
     ) -> Result<()> {
-        let changes = Changes::at(place);
+        let changes = Changes::new(permit);
         let error = match self.cloud.update_targets(service, &targets.nodes, &changes).await {
             Ok(()) if is_quiet && !changes.any() => return Ok(()),
             Ok(()) => {
                 let nobody = targets.nodes.is_empty();
-                self.say(service, if nobody { &News::NoTargets } else { &News::TargetsUpdated });
+                self.record_event(
+                    service,
+                    if nobody { &ServiceEvent::NoTargets } else { &ServiceEvent::TargetsUpdated },
+                );
                 return Ok(());
             }
             Err(error) if error.is_implemented_elsewhere() => return Ok(()),
@@ -130,13 +133,13 @@ impl ServiceController {
             Err(error) => tracing::warn!(service = key, %error, "failed to check whether the load balancer exists"),
         }
         if !self.cloud.is_stopping() {
-            self.say(service, &update_failed(targets, &error));
+            self.record_event(service, &update_failed(targets, &error));
         }
         Err(error)
     }
 }
 
-fn update_failed(targets: &TargetSet, error: &Error) -> News {
+fn update_failed(targets: &TargetSet, error: &Error) -> ServiceEvent {
     let names: Vec<&str> = targets.members.names().collect();
-    News::UpdateFailed { hosts: host_names(&names), count: names.len(), error: error.to_string() }
+    ServiceEvent::UpdateFailed { hosts: host_names(&names), count: names.len(), error: error.to_string() }
 }

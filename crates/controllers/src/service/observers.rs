@@ -5,38 +5,38 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cloud_provider::names::ANNOTATION_LOAD_BALANCER_ID;
-use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Plan, Result, Service, SyncObserver, async_trait};
-use runtime::place::Place;
+use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Plan, Result, Service, SyncCallbacks, async_trait};
+use runtime::worker_permit::WorkerPermit;
 
 use crate::service::controller::ServiceController;
-use crate::service::events::News;
+use crate::service::events::ServiceEvent;
 use crate::service::patch::{self, Annotations};
 
 /// Observer of a sync that releases the worker permit while the provider waits for its cloud (INV-6).
-pub(super) struct Waits<'a>(pub(super) &'a Place);
+pub(super) struct PermitObserver<'a>(pub(super) &'a WorkerPermit);
 
 #[async_trait]
-impl SyncObserver for Waits<'_> {
-    fn planned(&self, _plan: &Plan) {}
+impl SyncCallbacks for PermitObserver<'_> {
+    fn on_plan(&self, _plan: &Plan) {}
 
-    fn waits(&self) {
-        self.0.leave();
+    fn release_permit(&self) {
+        self.0.release();
     }
 
-    async fn goes_on(&self) {
-        self.0.come_back().await;
+    async fn reacquire_permit(&self) {
+        self.0.reacquire().await;
     }
 }
 
 /// Observer of a sync that records whether the provider changes anything.
 pub(super) struct Changes<'a> {
     any: AtomicBool,
-    place: Waits<'a>,
+    permit: PermitObserver<'a>,
 }
 
 impl<'a> Changes<'a> {
-    pub(super) fn at(place: &'a Place) -> Self {
-        Self { any: AtomicBool::default(), place: Waits(place) }
+    pub(super) fn new(permit: &'a WorkerPermit) -> Self {
+        Self { any: AtomicBool::default(), permit: PermitObserver(permit) }
     }
 
     pub(super) fn any(&self) -> bool {
@@ -45,23 +45,23 @@ impl<'a> Changes<'a> {
 }
 
 #[async_trait]
-impl SyncObserver for Changes<'_> {
-    fn planned(&self, plan: &Plan) {
+impl SyncCallbacks for Changes<'_> {
+    fn on_plan(&self, plan: &Plan) {
         self.any.fetch_or(!plan.is_empty(), Ordering::Relaxed);
     }
 
-    fn waits(&self) {
-        self.place.waits();
+    fn release_permit(&self) {
+        self.permit.release_permit();
     }
 
-    async fn goes_on(&self) {
-        self.place.goes_on().await;
+    async fn reacquire_permit(&self) {
+        self.permit.reacquire_permit().await;
     }
 }
 
 /// An observer that records events about an ensured load balancer: always or, in quiet mode, only if something changes
 /// (D-4).
-pub(super) struct Narrator<'a> {
+pub(super) struct EnsureEvents<'a> {
     controller: &'a ServiceController,
     key: &'a str,
     service: &'a Service,
@@ -70,7 +70,7 @@ pub(super) struct Narrator<'a> {
     annotations: Mutex<Annotations>,
     id: Mutex<Option<String>>,
     published: Mutex<Option<Published>>,
-    place: Waits<'a>,
+    permit: PermitObserver<'a>,
 }
 
 /// The addresses and annotations that were written to the Service while the provider was at work.
@@ -80,21 +80,26 @@ pub(super) struct Published {
     pub(super) annotations: Annotations,
 }
 
-impl<'a> Narrator<'a> {
-    pub(super) fn new(controller: &'a ServiceController, key: &'a str, service: &'a Service, place: &'a Place) -> Self {
+impl<'a> EnsureEvents<'a> {
+    pub(super) fn new(
+        controller: &'a ServiceController,
+        key: &'a str,
+        service: &'a Service,
+        permit: &'a WorkerPermit,
+    ) -> Self {
         let is_quiet = controller.options.quiet && controller.cloud.has_plans();
         let (annotations, id, published) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (has_begun, place) = (AtomicBool::new(false), Waits(place));
-        let narrator = Self { controller, key, service, is_quiet, has_begun, annotations, id, published, place };
+        let (has_begun, permit) = (AtomicBool::new(false), PermitObserver(permit));
+        let ensure_events = Self { controller, key, service, is_quiet, has_begun, annotations, id, published, permit };
         if !is_quiet {
-            narrator.begin();
+            ensure_events.begin();
         }
-        narrator
+        ensure_events
     }
 
     fn begin(&self) {
         if !self.has_begun.swap(true, Ordering::Relaxed) {
-            self.controller.say(self.service, &News::Ensuring);
+            self.controller.record_event(self.service, &ServiceEvent::Ensuring);
         }
     }
 
@@ -102,7 +107,7 @@ impl<'a> Narrator<'a> {
     /// any case.
     pub(super) fn finish(&self, has_failed: bool) {
         if has_failed || self.has_begun.load(Ordering::Relaxed) {
-            self.controller.say(self.service, &News::Ensured);
+            self.controller.record_event(self.service, &ServiceEvent::Ensured);
         }
     }
 
@@ -129,8 +134,8 @@ impl<'a> Narrator<'a> {
 }
 
 #[async_trait]
-impl SyncObserver for Narrator<'_> {
-    fn planned(&self, plan: &Plan) {
+impl SyncCallbacks for EnsureEvents<'_> {
+    fn on_plan(&self, plan: &Plan) {
         if self.is_quiet && !plan.is_empty() {
             self.begin();
         }
@@ -140,7 +145,7 @@ impl SyncObserver for Narrator<'_> {
         self.annotations.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
     }
 
-    fn identified(&self, id: &str) {
+    fn set_load_balancer_id(&self, id: &str) {
         *self.id.lock().unwrap_or_else(PoisonError::into_inner) = Some(id.to_owned());
     }
 
@@ -152,11 +157,11 @@ impl SyncObserver for Narrator<'_> {
         Ok(())
     }
 
-    fn waits(&self) {
-        self.place.waits();
+    fn release_permit(&self) {
+        self.permit.release_permit();
     }
 
-    async fn goes_on(&self) {
-        self.place.goes_on().await;
+    async fn reacquire_permit(&self) {
+        self.permit.reacquire_permit().await;
     }
 }

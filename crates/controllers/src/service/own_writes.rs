@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_remembered_if_the_watch_was_faster_than_the_answer() {
+    fn write_that_the_watch_delivered_first_is_not_recorded() {
         let (writes, cache) = (OwnWrites::default(), Cache::with([at("10")]));
         writes.note("a/b", &at("10"), &cache);
         assert!(writes.lock().is_empty(), "it is shown");

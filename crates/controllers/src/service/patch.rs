@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_filled_in_is_no_change() {
+    fn default_of_the_api_server_is_no_change() {
         let table = [
             (json!([{"ip": "192.0.2.1", "ipMode": "VIP"}]), json!([{"ip": "192.0.2.1"}]), false),
             (json!([{"ip": "192.0.2.1", "ipMode": "VIP"}]), json!([{"ip": "192.0.2.1", "ipMode": "Proxy"}]), true),

@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::service::controller::ServiceController;
+use crate::service::locks::{ServiceLocks, WorkKind};
 use crate::service::metrics::ServiceMetrics;
-use crate::service::needs_update::is_news;
+use crate::service::needs_update::needs_sync;
 use crate::service::retry::{BASE, CAP};
-use crate::service::turns::{Lane, Turns};
 use crate::service::wants::{concerns_us, may_hold_leftovers};
 
 /// Time for which Node events are collected. A Node that joins is added, then gets its provider ID, and other Nodes
@@ -25,9 +25,9 @@ use crate::service::wants::{concerns_us, may_hold_leftovers};
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// A controller that runs.
-struct Running {
+struct RunningController {
     controller: Arc<ServiceController>,
-    turns: Arc<Turns>,
+    locks: Arc<ServiceLocks>,
     /// Queue of Services to sync (SVC-30).
     services: Queue<String>,
     /// Queue of Node events (SVC-30).
@@ -60,8 +60,8 @@ pub(super) async fn run(
 ) {
     let queue = |name: &str, metrics| Queue::new(name, RateLimiter::exponential(BASE, CAP), metrics);
     let (services, targets) = (queue("service", service_queue), queue("service-targets", Arc::new(NoMetrics)));
-    let running = Arc::new(Running {
-        turns: Arc::new(Turns::new(&services, &targets)),
+    let running = Arc::new(RunningController {
+        locks: Arc::new(ServiceLocks::new(&services, &targets)),
         services,
         nodes: queue("node", node_queue),
         targets,
@@ -83,9 +83,9 @@ pub(super) async fn run(
     let workers = controller.workers();
     tokio::join!(
         stop,
-        run_workers(&running.services, workers, shutdown.clone(), running.each(Running::sync)),
-        run_workers(&running.targets, workers, shutdown.clone(), running.each(Running::refresh_targets)),
-        run_workers(&running.drift, workers, shutdown.clone(), running.each(Running::check_drift)),
+        run_workers(&running.services, workers, shutdown.clone(), running.each(RunningController::sync)),
+        run_workers(&running.targets, workers, shutdown.clone(), running.each(RunningController::refresh_targets)),
+        run_workers(&running.drift, workers, shutdown.clone(), running.each(RunningController::check_drift)),
         running.retry_refused(&shutdown),
         run_batch_workers(&running.nodes, 1, usize::MAX, shutdown.clone(), {
             let (running, shutdown) = (Arc::clone(&running), shutdown.clone());
@@ -94,7 +94,7 @@ pub(super) async fn run(
     );
 }
 
-impl Running {
+impl RunningController {
     /// Returns the function that a worker runs for each key.
     fn each<F>(self: &Arc<Self>, work: fn(Arc<Self>, Claim<String>) -> F) -> impl Fn(Claim<String>) -> F + use<F> {
         let running = Arc::clone(self);
@@ -132,7 +132,7 @@ impl Running {
         let (key, options) = (event.object().key().into_owned(), &self.controller.options);
         match event {
             CacheEvent::Added(service) => {
-                self.controller.note_there(&key, service);
+                self.controller.note_present(&key, service);
                 self.controller.writes.seen(&key, service);
                 if concerns_us(service, options) || may_hold_leftovers(service, options) {
                     self.services.add(key);
@@ -141,10 +141,10 @@ impl Running {
             CacheEvent::Updated { old, new } => {
                 if old.metadata.uid != new.metadata.uid {
                     self.service_vanished(&key, old, true);
-                    self.controller.note_there(&key, new);
+                    self.controller.note_present(&key, new);
                 }
                 self.controller.writes.seen(&key, new);
-                if is_news(old, new, options) && !self.controller.ledger.is_our_annotation(&key, old, new, options) {
+                if needs_sync(old, new, options) && !self.controller.ledger.is_our_annotation(&key, old, new, options) {
                     self.services.add(key);
                 } else {
                     self.controller.ledger.freshen(&key, new, options);
@@ -157,7 +157,7 @@ impl Running {
                 // SVC-17 relies on the finalizer alone, but it may have been removed or never have been added: a list
                 // from an API server that lags behind has Services that were deleted. After a successful deletion of
                 // the load balancer, the ledger has no entry.
-                if self.controller.ledger.service(&key).is_some() || self.turns.is_taken(&key) {
+                if self.controller.ledger.service(&key).is_some() || self.locks.is_locked(&key) {
                     self.services.add(key);
                 }
             }
@@ -170,7 +170,7 @@ impl Running {
         let controller = &self.controller;
         let known = controller.ledger.service(key);
         let is_known = known.is_some_and(|known| known.metadata.uid == last.metadata.uid);
-        if is_known || self.turns.is_taken(key) {
+        if is_known || self.locks.is_locked(key) {
             controller.note_vanished(key, last, controller.writes.are_outstanding(key), is_replaced);
         }
     }
@@ -186,10 +186,10 @@ impl Running {
 
     async fn sync(self: Arc<Self>, claim: Claim<String>) {
         let _busy = self.controller.context.pulse.begin("service");
-        let Some(_turn) = self.turns.take(claim.key(), Lane::Sync) else { return claim.set_aside() };
+        let Some(_lock) = self.locks.take(claim.key(), WorkKind::Sync) else { return claim.release_unprocessed() };
         let key = claim.key().clone();
-        match self.controller.confirmed(&key).await {
-            Ok(cached) => self.controller.work_as(claim, cached).await,
+        match self.controller.confirm_deletion(&key).await {
+            Ok(cached) => self.controller.work_cached(claim, cached).await,
             Err(error) => {
                 tracing::warn!(service = key, %error, "cannot verify whether the service was deleted; its load \
                                                        balancer is kept until a retry");
@@ -233,10 +233,10 @@ impl Running {
 
     async fn refresh_targets(self: Arc<Self>, claim: Claim<String>) {
         let _busy = self.controller.context.pulse.begin("service-targets");
-        let Some(turn) = self.turns.take(claim.key(), Lane::Targets) else { return claim.set_aside() };
+        let Some(lock) = self.locks.take(claim.key(), WorkKind::Targets) else { return claim.release_unprocessed() };
         let round = self.rounds.lock().unwrap_or_else(PoisonError::into_inner).remove(claim.key());
-        if self.controller.refresh_targets(claim.key(), &claim.place()).await.is_err() {
-            turn.then_sync();
+        if self.controller.refresh_targets(claim.key(), &claim.permit()).await.is_err() {
+            lock.then_sync();
         }
         drop(round);
         claim.succeed();
@@ -247,7 +247,7 @@ impl Running {
         let key = claim.key().clone();
         // A Service in work, or waiting for a retry, is in the middle of a change.
         if self.services.retries(&key) == 0
-            && let Some(_turn) = self.turns.take_if_free(&key)
+            && let Some(_lock) = self.locks.take_if_free(&key)
             && self.controller.check_drift(&key).await
         {
             self.services.add(key.clone());

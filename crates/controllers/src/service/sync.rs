@@ -5,12 +5,12 @@ use std::sync::Arc;
 use cloud_provider::{Error, LoadBalancerIngress, Result, Service};
 use kube::api::ListParams;
 use runtime::api_error::{api_error, is_forbidden, is_not_found};
-use runtime::place::Place;
+use runtime::worker_permit::WorkerPermit;
 use serde_json::{Value, json};
 
 use crate::service::controller::ServiceController;
-use crate::service::events::News;
-use crate::service::observers::{Narrator, Published, Waits};
+use crate::service::events::ServiceEvent;
+use crate::service::observers::{EnsureEvents, PermitObserver, Published};
 use crate::service::patch::{self, Annotations};
 use crate::service::wants::{Operation, is_abandoned, is_foreign, wants_load_balancer};
 
@@ -22,27 +22,32 @@ impl ServiceController {
     /// # Errors
     /// Any error. The Service must be retried as the error asks (SVC-31).
     pub async fn sync(&self, key: &str) -> Result<()> {
-        self.sync_as(key, self.services.get(key), &Place::own()).await
+        self.sync_cached(key, self.services.get(key), &WorkerPermit::unlimited()).await
     }
 
     /// Syncs the cached Service, releasing the worker permit while it waits for the cloud.
-    pub(super) async fn sync_as(&self, key: &str, cached: Option<Arc<Service>>, place: &Place) -> Result<()> {
+    pub(super) async fn sync_cached(
+        &self,
+        key: &str,
+        cached: Option<Arc<Service>>,
+        permit: &WorkerPermit,
+    ) -> Result<()> {
         if key.matches('/').count() > 1 {
             return Err(Error::other(format!("unexpected key format: {key:?}")));
         }
         match self.current(key, cached).await? {
             None => {
                 self.leftovers.forget(key);
-                self.settle_vanished(key, place).await;
+                self.settle_vanished(key, permit).await;
                 // Services that vanished without being deleted are handled separately.
                 match self.vanished.of(key).is_empty() {
-                    true => self.delete_remembered(key, place).await,
+                    true => self.delete_remembered(key, permit).await,
                     false => Ok(()),
                 }
             }
             Some(service) => {
-                self.settle_vanished(key, place).await;
-                self.process(key, &service, place).await
+                self.settle_vanished(key, permit).await;
+                self.process(key, &service, permit).await
             }
         }
     }
@@ -64,7 +69,7 @@ impl ServiceController {
     /// # Errors
     /// If the Service exists, or if the API does not answer. The sync must be retried, because the cache will show the
     /// Service.
-    pub(super) async fn confirmed(&self, key: &str) -> Result<Option<Arc<Service>>> {
+    pub(super) async fn confirm_deletion(&self, key: &str) -> Result<Option<Arc<Service>>> {
         let cached = self.services.get(key);
         let Some(known) = self.ledger.service(key) else { return Ok(cached) };
         if cached.is_none() && self.vanished.has(key, &known) {
@@ -97,18 +102,18 @@ impl ServiceController {
         fresh.map_err(|error| Error::other(format!("failed to read service {key}: {}", api_error(&error))))
     }
 
-    async fn process(&self, key: &str, service: &Arc<Service>, place: &Place) -> Result<()> {
+    async fn process(&self, key: &str, service: &Arc<Service>, permit: &WorkerPermit) -> Result<()> {
         // If a Service was deleted and created again, the old load balancer is deleted first (SVC-36). If the old
         // Service cannot have been deleted, its load balancer stays until that is confirmed, and the new Service gets
         // its own.
         if let Some(known) = self.ledger.service(key).filter(|known| known.metadata.uid != service.metadata.uid) {
             match self.vanished.has(key, &known) {
-                true => self.vanished.is_replaced(key, &known),
-                false => self.delete_remembered(key, place).await?,
+                true => self.vanished.note_replaced(key, &known),
+                false => self.delete_remembered(key, permit).await?,
             }
         }
         if self.is_for_leftovers(key, service) {
-            self.remove_leftovers(key, service, place).await;
+            self.remove_leftovers(key, service, permit).await;
             return Ok(());
         }
         self.leftovers.forget(key);
@@ -122,8 +127,8 @@ impl ServiceController {
             operation => operation,
         };
         let result = match operation {
-            Operation::Ensure => self.ensure(key, service, place).await,
-            Operation::TearDown => self.tear_down(key, service, place).await,
+            Operation::Ensure => self.ensure(key, service, permit).await,
+            Operation::TearDown => self.tear_down(key, service, permit).await,
             Operation::Abandon => self.abandon(key, service).await,
             Operation::Nothing => Ok(()),
         };
@@ -134,35 +139,35 @@ impl ServiceController {
             Err(_) if self.cloud.is_stopping() => {}
             Err(error) => {
                 self.ledger.remember_failed(key, true);
-                self.say(service, &News::SyncFailed(error.to_string()));
+                self.record_event(service, &ServiceEvent::SyncFailed(error.to_string()));
             }
         }
         result
     }
 
     /// Creates or updates the load balancer, and writes its addresses (SVC-50 to SVC-55).
-    async fn ensure(&self, key: &str, service: &Service, place: &Place) -> Result<()> {
-        let narrator = Narrator::new(self, key, service, place);
+    async fn ensure(&self, key: &str, service: &Service, permit: &WorkerPermit) -> Result<()> {
+        let ensure_events = EnsureEvents::new(self, key, service, permit);
         if let Some(patch) = patch::add_finalizer(service) {
             let failed = |error| refused("failed to add load balancer cleanup finalizer", &error);
             self.write(key, service, &patch).await.map_err(failed)?;
         }
         let targets = self.targets.current().map_err(|error| error.context(FAILED_TO_ENSURE))?;
         if targets.nodes.is_empty() {
-            self.say(service, &News::NoTargets);
+            self.record_event(service, &ServiceEvent::NoTargets);
         }
         self.ledger.remember_targets(key, targets.given(self.cloud.follows(service)));
-        let outcome = self.cloud.ensure(service, &targets.nodes, &narrator).await;
-        let published = narrator.published();
+        let outcome = self.cloud.ensure(service, &targets.nodes, &ensure_events).await;
+        let published = ensure_events.published();
         // A failure does not justify a write of the ID.
         let annotations = match outcome.is_ok() || published.is_some() {
-            true => narrator.annotations_with_id(),
-            false => narrator.annotations(),
+            true => ensure_events.annotations_with_id(),
+            false => ensure_events.annotations(),
         };
         self.ledger.remember_annotations(key, &annotations);
         match outcome {
             Ok(Some(status)) => {
-                narrator.finish(self.ledger.remember_failed(key, false));
+                ensure_events.finish(self.ledger.remember_failed(key, false));
                 self.ledger.remember_drift(key, None);
                 let wanted = Published { ingress: status.ingress.unwrap_or_default(), annotations };
                 if published.as_ref() == Some(&wanted) {
@@ -194,12 +199,12 @@ impl ServiceController {
 
     /// Deletes the load balancer and removes the finalizer (SVC-42 to SVC-48). A load balancer that no longer exists
     /// counts as deleted (P-20).
-    async fn tear_down(&self, key: &str, service: &Service, place: &Place) -> Result<()> {
+    async fn tear_down(&self, key: &str, service: &Service, permit: &WorkerPermit) -> Result<()> {
         let exists = self.cloud.exists(service).await;
         let exists = exists.map_err(|e| e.context("failed to check if load balancer exists before cleanup"))?;
         if exists {
-            self.say(service, &News::Deleting);
-            match self.cloud.delete(service, &Waits(place)).await {
+            self.record_event(service, &ServiceEvent::Deleting);
+            match self.cloud.delete(service, &PermitObserver(permit)).await {
                 Err(error) if !error.is_implemented_elsewhere() => {
                     return Err(error.context("failed to delete load balancer"));
                 }
@@ -211,29 +216,29 @@ impl ServiceController {
         }
         let mut patch = patch::remove_finalizer(service).unwrap_or_else(|| json!({}));
         self.put_annotations(key, service, &patch::no_id(), &mut patch);
-        self.let_go(key, service, patch).await?;
-        self.say(service, &News::Deleted);
+        self.remove_finalizer(key, service, patch).await?;
+        self.record_event(service, &ServiceEvent::Deleted);
         self.write_status(key, service, &[], &Annotations::default()).await
     }
 
     /// Removes the finalizer without a call to the cloud (P-20).
     async fn abandon(&self, key: &str, service: &Service) -> Result<()> {
         let patch = patch::remove_finalizer(service).unwrap_or_else(|| json!({}));
-        self.let_go(key, service, patch).await?;
-        self.say(service, &News::Abandoned(self.cloud.name(service)));
+        self.remove_finalizer(key, service, patch).await?;
+        self.record_event(service, &ServiceEvent::Abandoned(self.cloud.name(service)));
         Ok(())
     }
 
     /// Removes the condition with the patch that removes the finalizer (SVC-46), because the Service may continue to
     /// exist, with another type or another finalizer.
-    async fn let_go(&self, key: &str, service: &Service, mut patch: Value) -> Result<()> {
+    async fn remove_finalizer(&self, key: &str, service: &Service, mut patch: Value) -> Result<()> {
         self.remove_condition(key, service, &mut patch);
         match self.write(key, service, &patch).await {
             Err(error) if !is_not_found(&error) => {
                 Err(refused("failed to remove load balancer cleanup finalizer", &error))
             }
             _ => {
-                self.ledger.remember_told(key, service, None);
+                self.ledger.remember_reason(key, service, None);
                 Ok(())
             }
         }
@@ -250,10 +255,10 @@ impl ServiceController {
         let mut patch = patch::set_ingress(service, ingress).unwrap_or_else(|| json!({}));
         self.put_annotations(key, service, annotations, &mut patch);
         let is_ensured = Operation::of(service, &self.options) == Operation::Ensure;
-        let told = if is_ensured { self.put_ready(key, service, &mut patch) } else { None };
+        let reason = if is_ensured { self.put_ready(key, service, &mut patch) } else { None };
         self.write_if_there(key, service, &patch).await?;
-        if told.is_some() {
-            self.ledger.remember_told(key, service, told);
+        if reason.is_some() {
+            self.ledger.remember_reason(key, service, reason);
         }
         Ok(())
     }
@@ -277,7 +282,7 @@ impl ServiceController {
         let mut patch = json!({});
         self.remove_condition(key, service, &mut patch);
         self.write_if_there(key, service, &patch).await?;
-        self.ledger.remember_told(key, service, None);
+        self.ledger.remember_reason(key, service, None);
         Ok(())
     }
 
@@ -291,16 +296,16 @@ impl ServiceController {
 
     /// Deletes the load balancer of a Service that is only in the ledger, because it no longer exists or another
     /// Service has its name (SVC-80 to SVC-86).
-    async fn delete_remembered(&self, key: &str, place: &Place) -> Result<()> {
+    async fn delete_remembered(&self, key: &str, permit: &WorkerPermit) -> Result<()> {
         let Some(service) = self.ledger.service(key) else { return Ok(()) };
         if !wants_load_balancer(&service, &self.options) {
             // SVC-81
         } else if is_abandoned(&service) {
             // The deletion may have been too quick to be seen, because a Service without finalizers is deleted at once.
-            self.say(&service, &News::Abandoned(self.cloud.name(&service)));
+            self.record_event(&service, &ServiceEvent::Abandoned(self.cloud.name(&service)));
         } else {
             self.require_same_cluster().await?;
-            self.delete_for(&service, place).await?;
+            self.delete_for(&service, permit).await?;
         }
         self.ledger.forget(key);
         Ok(())

@@ -323,7 +323,7 @@ mod tests {
 
     /// A new Node needs a network to become a target, and a Node that is a target stays one (P-26, D-214).
     #[test]
-    fn who_joins_needs_a_network_and_who_is_a_target_stays_one() {
+    fn node_that_joins_needs_a_network_and_a_target_stays_one() {
         let network = |status| Some(cloud_provider::NetworkCondition { status, ..Default::default() });
         let with = |name: &str, uid: &str, status| Node {
             uid: uid.into(),

@@ -16,13 +16,13 @@ use tokio::time::Instant;
 use crate::options::GuardOptions;
 
 /// Pause after a read that failed or that found the Service.
-const AGAIN: Duration = Duration::from_secs(30);
+const RETRY_PAUSE: Duration = Duration::from_secs(30);
 /// Minimum pause between two checks of a missing Service.
-const SOON: Duration = Duration::from_secs(1);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// The reason why a load balancer is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum ServiceHoldReason {
     /// The second read has not confirmed yet that the Service does not exist.
     Unconfirmed {
         /// Time between the two reads.
@@ -37,7 +37,7 @@ pub(super) enum Held {
     },
 }
 
-impl Held {
+impl ServiceHoldReason {
     /// Returns the cause as the value of a metric label.
     pub(super) fn cause(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Held {
     }
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for ServiceHoldReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unconfirmed { delay } => {
@@ -64,11 +64,11 @@ impl fmt::Display for Held {
 
 /// Next step for a Service that the API no longer shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum VanishedStep {
     /// Keeps the load balancer without a report.
     Keep,
     /// Keeps the load balancer, and reports the reason in an event.
-    Tell(Held),
+    Report(ServiceHoldReason),
     /// Reads the Service from the API.
     Read,
 }
@@ -82,12 +82,12 @@ struct Absence {
     first_read: Option<Instant>,
     /// Time at which the Service is checked again.
     due: Instant,
-    told: Option<&'static str>,
+    reported: Option<&'static str>,
 }
 
 /// The missing Services, by key and UID. A state machine without a clock of its own. The state is lost with the
 /// process, which then no longer knows their load balancers.
-struct State {
+struct VanishedState {
     options: GuardOptions,
     absent: BTreeMap<(String, String), Absence>,
     /// Times at which load balancers of missing Services were deleted, kept for the delay.
@@ -97,66 +97,72 @@ struct State {
     unwritten: BTreeSet<String>,
 }
 
-impl State {
+impl VanishedState {
     fn new(options: GuardOptions) -> Self {
         Self { options, absent: BTreeMap::new(), removed: Vec::new(), is_landslide: false, unwritten: BTreeSet::new() }
     }
 
     /// Returns the hold if too many Services are missing. `remembered` is the number of Services in the ledger, which
     /// includes missing Services unless another Service has their name.
-    fn landslide(&mut self, now: Instant, remembered: usize) -> Option<Held> {
+    fn landslide(&mut self, now: Instant, remembered: usize) -> Option<ServiceHoldReason> {
         let Self { options, absent, removed, .. } = self;
         removed.retain(|at| now.duration_since(*at) < options.delay);
         let replaced = absent.values().filter(|absence| absence.is_replaced).count();
         let (gone, of) = (absent.len() + removed.len(), remembered + replaced + removed.len());
         #[allow(clippy::cast_precision_loss)] // Services are counted in thousands.
         let slides = of >= GuardOptions::SMALLEST_LANDSLIDE && gone as f64 > options.share * of as f64;
-        slides.then_some(Held::Landslide { gone, of })
+        slides.then_some(ServiceHoldReason::Landslide { gone, of })
     }
 
-    fn step(&mut self, now: Instant, key: &(String, String), remembered: usize) -> Step {
+    fn step(&mut self, now: Instant, key: &(String, String), remembered: usize) -> VanishedStep {
         let landslide = self.landslide(now, remembered);
         if std::mem::replace(&mut self.is_landslide, landslide.is_some()) && landslide.is_none() {
             // Reads during a landslide prove nothing.
             self.absent.values_mut().for_each(|absence| absence.first_read = None);
         }
         let delay = self.options.delay;
-        let Some(absence) = self.absent.get_mut(key).filter(|absence| now >= absence.due) else { return Step::Keep };
-        let Some(held) = landslide else { return Step::Read };
-        (absence.first_read, absence.due) = (None, now + delay.max(AGAIN));
-        tell(absence, held)
+        let Some(absence) = self.absent.get_mut(key).filter(|absence| now >= absence.due) else {
+            return VanishedStep::Keep;
+        };
+        let Some(held) = landslide else { return VanishedStep::Read };
+        (absence.first_read, absence.due) = (None, now + delay.max(RETRY_PAUSE));
+        report_once(absence, held)
     }
 
     /// Records that a read did not find the Service. Returns `true` if this was the second read, so that the load
     /// balancer may be deleted.
-    fn not_found(&mut self, now: Instant, key: &(String, String)) -> (bool, Step) {
+    fn not_found(&mut self, now: Instant, key: &(String, String)) -> (bool, VanishedStep) {
         let delay = self.options.delay;
-        let Some(absence) = self.absent.get_mut(key) else { return (false, Step::Keep) };
+        let Some(absence) = self.absent.get_mut(key) else { return (false, VanishedStep::Keep) };
         let confirmed = *absence.first_read.get_or_insert(now) + delay;
         if now >= confirmed {
-            absence.due = now + AGAIN;
-            return (true, Step::Keep);
+            absence.due = now + RETRY_PAUSE;
+            return (true, VanishedStep::Keep);
         }
         absence.due = confirmed;
-        (false, tell(absence, Held::Unconfirmed { delay }))
+        (false, report_once(absence, ServiceHoldReason::Unconfirmed { delay }))
     }
 }
 
-fn tell(absence: &mut Absence, held: Held) -> Step {
-    if absence.told.replace(held.cause()) == Some(held.cause()) { Step::Keep } else { Step::Tell(held) }
+fn report_once(absence: &mut Absence, held: ServiceHoldReason) -> VanishedStep {
+    if absence.reported.replace(held.cause()) == Some(held.cause()) {
+        VanishedStep::Keep
+    } else {
+        VanishedStep::Report(held)
+    }
 }
 
 /// The missing Services. Clones share them. Without options, no Service counts as missing.
 #[derive(Clone)]
-pub(super) struct Vanished(Option<Arc<Mutex<State>>>);
+pub(super) struct Vanished(Option<Arc<Mutex<VanishedState>>>);
 
 impl Vanished {
     pub(super) fn new(options: Option<GuardOptions>) -> Self {
-        Self(options.map(|options| Arc::new(Mutex::new(State::new(options)))))
+        Self(options.map(|options| Arc::new(Mutex::new(VanishedState::new(options)))))
     }
 
     /// Returns `true` if missing Services are handled.
-    pub(super) fn is_on(&self) -> bool {
+    pub(super) fn is_enabled(&self) -> bool {
         self.0.is_some()
     }
 
@@ -164,12 +170,12 @@ impl Vanished {
     pub(super) fn note(&self, key: &str, service: &Arc<Service>, is_replaced: bool) {
         let Some(mut state) = self.state() else { return };
         let (service, due) = (Arc::clone(service), Instant::now());
-        let absence = Absence { is_replaced, first_read: None, due, told: None, service };
+        let absence = Absence { is_replaced, first_read: None, due, reported: None, service };
         state.absent.entry(id(key, &absence.service)).or_insert(absence);
     }
 
     /// Records that another Service now has the name of this missing Service.
-    pub(super) fn is_replaced(&self, key: &str, service: &Service) {
+    pub(super) fn note_replaced(&self, key: &str, service: &Service) {
         if let Some(mut state) = self.state()
             && let Some(absence) = state.absent.get_mut(&id(key, service))
         {
@@ -178,7 +184,7 @@ impl Vanished {
     }
 
     /// Records that the cache shows this Service. Returns `true` if the Service was missing.
-    pub(super) fn is_there(&self, key: &str, service: &Service) -> bool {
+    pub(super) fn note_present(&self, key: &str, service: &Service) -> bool {
         self.state()
             .is_some_and(|mut state| !state.absent.is_empty() && state.absent.remove(&id(key, service)).is_some())
     }
@@ -199,7 +205,7 @@ impl Vanished {
         let state = self.state()?;
         let due = of(&state, key).map(|absence| absence.due).min()?;
         // A Service that is due but was not checked, because its sync failed before, is not urgent.
-        Some(due.saturating_duration_since(Instant::now()).max(SOON))
+        Some(due.saturating_duration_since(Instant::now()).max(MIN_PAUSE))
     }
 
     /// Records that a write did not find the Service of this key. The Service may exist again before the cache notices.
@@ -211,7 +217,7 @@ impl Vanished {
 
     /// Returns and removes the time until a Service that a write did not find is synced again.
     pub(super) fn take_unwritten(&self, key: &str) -> Option<Duration> {
-        self.state()?.unwritten.remove(key).then_some(AGAIN)
+        self.state()?.unwritten.remove(key).then_some(RETRY_PAUSE)
     }
 
     /// Returns the number of missing Services.
@@ -219,12 +225,12 @@ impl Vanished {
         self.state().map_or(0, |state| state.absent.len())
     }
 
-    pub(super) fn step(&self, key: &str, service: &Service, remembered: usize) -> Step {
-        self.state().map_or(Step::Keep, |mut state| state.step(Instant::now(), &id(key, service), remembered))
+    pub(super) fn step(&self, key: &str, service: &Service, remembered: usize) -> VanishedStep {
+        self.state().map_or(VanishedStep::Keep, |mut state| state.step(Instant::now(), &id(key, service), remembered))
     }
 
-    pub(super) fn not_found(&self, key: &str, service: &Service) -> (bool, Step) {
-        self.state().map_or((false, Step::Keep), |mut state| state.not_found(Instant::now(), &id(key, service)))
+    pub(super) fn not_found(&self, key: &str, service: &Service) -> (bool, VanishedStep) {
+        self.state().map_or((false, VanishedStep::Keep), |mut state| state.not_found(Instant::now(), &id(key, service)))
     }
 
     /// Records that a read found the Service, which the cache will show.
@@ -241,7 +247,7 @@ impl Vanished {
         if let Some(mut state) = self.state()
             && let Some(absence) = state.absent.get_mut(&id(key, service))
         {
-            absence.due = Instant::now() + AGAIN;
+            absence.due = Instant::now() + RETRY_PAUSE;
             if is_found {
                 absence.first_read = None;
             }
@@ -257,7 +263,7 @@ impl Vanished {
         }
     }
 
-    fn state(&self) -> Option<MutexGuard<'_, State>> {
+    fn state(&self) -> Option<MutexGuard<'_, VanishedState>> {
         self.0.as_ref().map(|state| state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -266,7 +272,7 @@ fn id(key: &str, service: &Service) -> (String, String) {
     (key.to_owned(), service.metadata.uid.clone().unwrap_or_default())
 }
 
-fn of<'a>(state: &'a State, key: &str) -> impl Iterator<Item = &'a Absence> {
+fn of<'a>(state: &'a VanishedState, key: &str) -> impl Iterator<Item = &'a Absence> {
     let (key, first) = (key.to_owned(), (key.to_owned(), String::new()));
     state.absent.range(first..).take_while(move |((of, _), _)| *of == key).map(|(_, absence)| absence)
 }
@@ -278,34 +284,34 @@ mod tests {
     const DELAY: Duration = Duration::from_secs(300);
 
     /// Returns a state with this many missing Services, their IDs, and the time at which they vanished.
-    fn missing(count: usize) -> (State, Vec<(String, String)>, Instant) {
-        let (mut state, now) = (State::new(GuardOptions::default()), Instant::now());
+    fn missing(count: usize) -> (VanishedState, Vec<(String, String)>, Instant) {
+        let (mut state, now) = (VanishedState::new(GuardOptions::default()), Instant::now());
         let ids: Vec<_> = (0..count).map(|n| (format!("default/s{n}"), format!("u{n}"))).collect();
         for id in &ids {
-            let (service, first_read, told) = (Arc::default(), None, None);
-            state.absent.insert(id.clone(), Absence { service, is_replaced: false, first_read, due: now, told });
+            let (service, first_read, reported) = (Arc::default(), None, None);
+            state.absent.insert(id.clone(), Absence { service, is_replaced: false, first_read, due: now, reported });
         }
         (state, ids, now)
     }
 
-    fn cause(step: Step) -> &'static str {
+    fn cause(step: VanishedStep) -> &'static str {
         match step {
-            Step::Keep => "keep",
-            Step::Tell(held) => held.cause(),
-            Step::Read => "read",
+            VanishedStep::Keep => "keep",
+            VanishedStep::Report(held) => held.cause(),
+            VanishedStep::Read => "read",
         }
     }
 
     #[test]
     fn one_missing_service_is_read_twice_five_minutes_apart() {
         let (mut state, ids, now) = missing(1);
-        assert_eq!(state.step(now, &ids[0], 10), Step::Read);
-        let (may_go, step) = state.not_found(now, &ids[0]);
-        assert_eq!((may_go, cause(step)), (false, "unconfirmed"));
-        assert_eq!(state.step(now + DELAY / 2, &ids[0], 10), Step::Keep);
-        assert_eq!(state.not_found(now + DELAY / 2, &ids[0]), (false, Step::Keep), "told once");
-        assert_eq!(state.step(now + DELAY, &ids[0], 10), Step::Read);
-        assert_eq!(state.not_found(now + DELAY, &ids[0]), (true, Step::Keep));
+        assert_eq!(state.step(now, &ids[0], 10), VanishedStep::Read);
+        let (may_delete, step) = state.not_found(now, &ids[0]);
+        assert_eq!((may_delete, cause(step)), (false, "unconfirmed"));
+        assert_eq!(state.step(now + DELAY / 2, &ids[0], 10), VanishedStep::Keep);
+        assert_eq!(state.not_found(now + DELAY / 2, &ids[0]), (false, VanishedStep::Keep), "told once");
+        assert_eq!(state.step(now + DELAY, &ids[0], 10), VanishedStep::Read);
+        assert_eq!(state.not_found(now + DELAY, &ids[0]), (true, VanishedStep::Keep));
     }
 
     #[test]
@@ -324,12 +330,12 @@ mod tests {
         assert_eq!(cause(state.step(now, &ids[0], 10)), "landslide");
         for days in 1..10 {
             let now = now + Duration::from_secs(days * 86_400);
-            assert_eq!(state.step(now, &ids[0], 10), Step::Keep);
+            assert_eq!(state.step(now, &ids[0], 10), VanishedStep::Keep);
         }
     }
 
     #[test]
-    fn after_a_landslide_the_missing_services_are_read_twice_again() {
+    fn missing_services_are_read_twice_again_after_a_landslide() {
         let (mut state, ids, now) = missing(6);
         state.not_found(now, &ids[0]);
         state.absent.values_mut().for_each(|absence| absence.due = now);
@@ -338,7 +344,7 @@ mod tests {
             state.absent.remove(id);
         }
         let later = now + 2 * DELAY;
-        assert_eq!(state.step(later, &ids[0], 10), Step::Read);
+        assert_eq!(state.step(later, &ids[0], 10), VanishedStep::Read);
         assert!(!state.not_found(later, &ids[0]).0, "the read before the landslide does not count");
         assert!(state.not_found(later + DELAY, &ids[0]).0);
     }
@@ -348,14 +354,18 @@ mod tests {
         let (mut state, ids, now) = missing(1);
         state.removed = vec![now; 5];
         assert_eq!(cause(state.step(now, &ids[0], 5)), "landslide", "6 of 10");
-        assert_eq!(state.step(now + DELAY.max(AGAIN), &ids[0], 5), Step::Read, "the others went long ago");
+        assert_eq!(
+            state.step(now + DELAY.max(RETRY_PAUSE), &ids[0], 5),
+            VanishedStep::Read,
+            "the others went long ago"
+        );
     }
 
     #[test]
     fn a_service_that_was_replaced_is_one_more() {
         let (mut state, ids, now) = missing(4);
         state.absent.values_mut().for_each(|absence| absence.is_replaced = true);
-        assert_eq!(state.step(now, &ids[0], 4), Step::Read, "4 of 8");
+        assert_eq!(state.step(now, &ids[0], 4), VanishedStep::Read, "4 of 8");
     }
 
     #[test]
@@ -371,7 +381,7 @@ mod tests {
         }
         let uids: Vec<_> = vanished.of("a/b").iter().filter_map(|it| it.metadata.uid.clone()).collect();
         assert_eq!((uids, vanished.len()), (vec!["1".to_owned(), "2".to_owned()], 4));
-        assert!(vanished.is_there("a/b", &service("1")) && !vanished.is_there("a/b", &service("1")));
+        assert!(vanished.note_present("a/b", &service("1")) && !vanished.note_present("a/b", &service("1")));
         assert!(Vanished::new(None).of("a/b").is_empty());
     }
 }

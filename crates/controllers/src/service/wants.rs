@@ -70,8 +70,8 @@ pub fn concerns_us(service: &Service, options: &ServiceOptions) -> bool {
 /// deleted; if there are none, the finalizer is not this controller's to remove (P-29, INV-7).
 #[must_use]
 pub fn is_foreign(service: &Service, options: &ServiceOptions) -> bool {
-    let told = !options.classes.is_empty() || !options.is_default;
-    told && is_load_balancer(service) && !is_our_class(service, options)
+    let has_classes = !options.classes.is_empty() || !options.is_default;
+    has_classes && is_load_balancer(service) && !is_our_class(service, options)
 }
 
 /// Returns `true` if a Service of another controller's class may hold a load balancer that an earlier run of this
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_ours_as_told() {
+    fn classes_of_the_options_are_ours() {
         type Row<'a> = (&'a [&'a str], bool, Option<&'a str>, bool);
         let table: [Row<'_>; 9] = [
             (&[], true, None, true),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_of_another_class_is_foreign_only_if_we_were_told_our_classes() {
+    fn service_of_another_class_is_foreign_only_if_classes_are_set() {
         let other = service(Some("other"), true, true, &[]);
         assert!(needs_cleanup(&other));
         assert!(!is_foreign(&other, &options(&[], true)));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_are_looked_for_where_a_life_cut_short_may_have_left_them() {
+    fn leftovers_are_searched_where_an_interrupted_run_may_have_left_them() {
         let table = [
             (Some("other"), false, true, true),
             (Some("other"), false, false, false),

@@ -12,7 +12,7 @@ use cloud_provider::{CloudProvider, Error, PersistentVolume, Result};
 use serde_json::{Value, json};
 
 use super::affinity;
-use super::ask::ask;
+use super::lookup::look_up;
 use super::plan::{Conflict, Plan, is_open};
 use super::topology::Topology;
 
@@ -25,7 +25,7 @@ const DEADLINE: Duration = Duration::from_secs(8);
 /// *Invalid*, if the value is not an AdmissionReview with a request.
 pub async fn handle(provider: &dyn CloudProvider, review: &Value) -> Result<Value> {
     let answer = match subject(review) {
-        Some(volume) => ask(provider, &volume, DEADLINE).await,
+        Some(volume) => look_up(provider, &volume, DEADLINE).await,
         None => Ok(None),
     };
     self::review(review, &answer)

@@ -17,12 +17,12 @@ use runtime::writes::{is_empty_patch, strategic_patch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ask::ask;
-use super::judged::{Judged, name, uid};
+use super::finished_volumes::{FinishedVolumes, name, uid};
+use super::lookup::look_up;
 use super::plan::{Conflict, Plan, is_open};
 use super::topology::Topology;
 use crate::context::{ConstructionError, ControllerContext};
-use crate::explain::Explainer;
+use crate::event_limiter::EventLimiter;
 use crate::grace::within_grace;
 
 /// Name of the queue in work queue metrics.
@@ -49,8 +49,8 @@ pub struct VolumeLabelController {
     api: Api<PersistentVolume>,
     volumes: Cache<PersistentVolume>,
     events: EventRecorder,
-    judged: Judged,
-    explainer: Explainer,
+    finished: FinishedVolumes,
+    event_limiter: EventLimiter,
 }
 
 impl VolumeLabelController {
@@ -67,7 +67,14 @@ impl VolumeLabelController {
             return Err(ConstructionError::NoVolumes);
         }
         let api = Api::all(context.client.clone());
-        Ok(Self { context, api, volumes, events, judged: Judged::default(), explainer: Explainer::default() })
+        Ok(Self {
+            context,
+            api,
+            volumes,
+            events,
+            finished: FinishedVolumes::default(),
+            event_limiter: EventLimiter::default(),
+        })
     }
 
     /// Runs until `shutdown`: waits for the cache, then processes the queue. Work that does not end within seconds of
@@ -111,14 +118,14 @@ impl VolumeLabelController {
     }
 
     fn add(&self, queue: &Queue<String>, volume: &PersistentVolume) {
-        if is_open(volume) && !self.judged.knows(volume) {
+        if is_open(volume) && !self.finished.contains(volume) {
             queue.add(name(volume).to_owned());
         }
     }
 
     fn forget(&self, volume: &PersistentVolume) {
-        self.judged.forget(volume);
-        self.explainer.forget(uid(volume));
+        self.finished.forget(volume);
+        self.event_limiter.forget(uid(volume));
     }
 
     async fn sync_claim(&self, claim: Claim<String>) {
@@ -143,14 +150,14 @@ impl VolumeLabelController {
     /// The error of the cloud or the API server. The volume should be retried.
     pub async fn sync(&self, volume: &str) -> Result<()> {
         let Some(volume) = self.volumes.get(volume) else { return Ok(()) };
-        if !is_open(&volume) || self.judged.knows(&volume) {
+        if !is_open(&volume) || self.finished.contains(&volume) {
             return Ok(());
         }
         let result = self.label(&volume).await;
         match &result {
-            Ok(()) => self.explainer.forget(uid(&volume)),
-            Err(error) if self.explainer.is_news(uid(&volume), error, Instant::now()) => {
-                self.say(&volume, FAILED, error.to_string());
+            Ok(()) => self.event_limiter.forget(uid(&volume)),
+            Err(error) if self.event_limiter.take_due(uid(&volume), error, Instant::now()) => {
+                self.record_event(&volume, FAILED, error.to_string());
             }
             Err(_) => {}
         }
@@ -162,8 +169,8 @@ impl VolumeLabelController {
     }
 
     async fn label(&self, volume: &PersistentVolume) -> Result<()> {
-        let Some(labels) = ask(&*self.context.provider, volume, DEADLINE).await? else {
-            self.judged.foreign(volume);
+        let Some(labels) = look_up(&*self.context.provider, volume, DEADLINE).await? else {
+            self.finished.foreign(volume);
             return Ok(());
         };
         let topology = Topology::from_labels(&labels)?;
@@ -194,27 +201,27 @@ impl VolumeLabelController {
             Ok(plan) => plan,
             Err(conflicts) => {
                 let texts: Vec<_> = conflicts.iter().map(Conflict::to_string).collect();
-                self.say(volume, CONFLICT, format!("{}. Nothing was changed", texts.join("; ")));
-                self.judged.settled(volume);
+                self.record_event(volume, CONFLICT, format!("{}. Nothing was changed", texts.join("; ")));
+                self.finished.settled(volume);
                 return Ok(());
             }
         };
         let patch = plan.patch(volume);
         if is_empty_patch(&patch) {
-            self.judged.settled(volume);
+            self.finished.settled(volume);
             return Ok(());
         }
         if let Some(written) = strategic_patch(&self.api, name(volume), None, &patch).await? {
             tracing::info!(volume = name(volume), %patch, "volume labelled");
-            self.judged.settled(&written);
+            self.finished.settled(&written);
             if let Some(note) = plan.note() {
-                self.say(&written, INCOMPLETE, note);
+                self.record_event(&written, INCOMPLETE, note);
             }
         }
         Ok(())
     }
 
-    fn say(&self, volume: &PersistentVolume, reason: &str, message: String) {
+    fn record_event(&self, volume: &PersistentVolume, reason: &str, message: String) {
         self.events.event(&ObjectRef::of(volume), EventType::Warning, reason, message);
     }
 }

@@ -9,9 +9,9 @@
 
 pub mod admission;
 mod affinity;
-mod ask;
 mod controller;
-mod judged;
+mod finished_volumes;
+mod lookup;
 pub mod plan;
 pub mod topology;
 

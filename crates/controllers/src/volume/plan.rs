@@ -144,7 +144,7 @@ impl fmt::Display for Conflict {
 fn conflicts(volume: &PersistentVolume, fact: &Fact) -> Vec<Conflict> {
     let labels = [fact.key, fact.beta_key].into_iter().filter_map(|key| Some((key, label(volume, key)?)));
     let mut conflicts: Vec<_> = labels
-        .filter(|(_, value)| !fact.is_said_by(value))
+        .filter(|(_, value)| !fact.is_shown_by(value))
         .map(|(key, is)| Conflict::Label { key: key.to_owned(), is: is.to_owned(), cloud: fact.label() })
         .collect();
     if let Some((key, is)) = affinity::contradiction(volume, fact) {

@@ -35,7 +35,7 @@ impl Fact {
 
     /// Returns `true` if a label's value has the same values, in any order.
     #[must_use]
-    pub fn is_said_by(&self, label: &str) -> bool {
+    pub fn is_shown_by(&self, label: &str) -> bool {
         self.values == values(self.key, label)
     }
 
@@ -61,8 +61,8 @@ impl Fact {
 pub struct Topology(Vec<Fact>);
 
 impl Topology {
-    /// Parses a provider's answer, which may use the deprecated keys. Empty values and labels other than zone and region
-    /// are ignored.
+    /// Parses a provider's answer, which may use the deprecated keys. Empty values and labels other than zone and
+    /// region are ignored.
     ///
     /// ```
     /// use controllers::volume::topology::Topology;
@@ -78,15 +78,15 @@ impl Topology {
     pub fn from_labels(labels: &BTreeMap<String, String>) -> Result<Self> {
         let mut facts = Vec::new();
         for (key, beta_key) in [(LABEL_ZONE, LABEL_ZONE_BETA), (LABEL_REGION, LABEL_REGION_BETA)] {
-            let said = |key: &str| labels.get(key).map(String::as_str).filter(|value| !value.trim().is_empty());
-            let Some(value) = said(key).or_else(|| said(beta_key)) else { continue };
+            let value_of = |key: &str| labels.get(key).map(String::as_str).filter(|value| !value.trim().is_empty());
+            let Some(value) = value_of(key).or_else(|| value_of(beta_key)) else { continue };
             let fact = Fact { key, beta_key, values: values(key, value) };
             if let Some(bad) = fact.values.iter().find(|value| !is_label_value(value)) {
                 return Err(Error::other(format!(
                     "the cloud's value {value:?} for {key} cannot be used: {bad:?} is no label value"
                 )));
             }
-            if let Some(other) = said(beta_key).filter(|other| !fact.is_said_by(other)) {
+            if let Some(other) = value_of(beta_key).filter(|other| !fact.is_shown_by(other)) {
                 return Err(Error::other(format!(
                     "the cloud contradicts itself: {key} is {value:?}, {beta_key} is {other:?}"
                 )));

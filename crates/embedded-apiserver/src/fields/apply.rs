@@ -1,11 +1,11 @@
-//! Server-side apply: merges what a manager wants into the live object, gives up what it no longer wants, and refuses to
-//! overwrite what others own.
+//! Server-side apply: merges what a manager wants into the live object, gives up what it no longer wants, and refuses
+//! to overwrite what others own.
 
 use serde_json::{Map, Value, json};
 
 use super::compare::Comparison;
 use super::managers::{Entry, Manager, Managers, strip};
-use super::set::{FieldSet, Step, step_of};
+use super::set::{FieldSet, PathElement, step_of};
 use crate::schema::{ListKind, Schema, Type};
 use crate::status::ApiError;
 
@@ -129,22 +129,22 @@ fn merge_maps(
 
 /// Merges two lists: items of the live list alone keep their position, shared items follow the applied order.
 fn merge_lists(old: &[Value], new: &[Value], item: &Type, kind: &ListKind) -> Value {
-    let live: Vec<Step> = old.iter().map(|value| step_of(value, kind)).collect();
-    let applied: Vec<Step> = new.iter().map(|value| step_of(value, kind)).collect();
+    let live: Vec<PathElement> = old.iter().map(|value| step_of(value, kind)).collect();
+    let applied: Vec<PathElement> = new.iter().map(|value| step_of(value, kind)).collect();
     let mut out: Vec<Value> = Vec::new();
     let (mut at, mut next) = (0, 0);
     while at < live.len() || next < applied.len() {
         if at < live.len() {
-            let place = applied.iter().position(|step| *step == live[at]);
+            let position = applied.iter().position(|step| *step == live[at]);
             // Shared items are taken when the applied list comes to them.
             let later = applied[next.min(applied.len())..].iter().find(|step| live.contains(step));
-            match place {
+            match position {
                 None => {
                     out.push(old[at].clone());
                     at += 1;
                     continue;
                 }
-                Some(place) if place < next || later != Some(&live[at]) => {
+                Some(position) if position < next || later != Some(&live[at]) => {
                     at += 1;
                     continue;
                 }
@@ -191,10 +191,10 @@ fn prune(
 /// Removes the members of `fields` from `value`; what has owners below stays.
 fn remove(value: &mut Value, fields: &FieldSet, kept: Option<&FieldSet>, ty: &Type) {
     let schema = Schema::get();
-    let is_kept = |step: &Step| kept.and_then(|kept| kept.children.get(step));
+    let is_kept = |step: &PathElement| kept.and_then(|kept| kept.children.get(step));
     for (step, below) in &fields.children {
         match (step, &mut *value) {
-            (Step::Field(name), Value::Object(map)) => {
+            (PathElement::Field(name), Value::Object(map)) => {
                 let child_type = match ty {
                     Type::Object(index) => schema.object(*index).fields.get(name).map_or(Type::Any, |f| f.ty.clone()),
                     Type::Map { value, .. } => (**value).clone(),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_manager_no_longer_applies_is_removed() {
+    fn field_that_a_manager_no_longer_applies_is_removed() {
         let live = json!({"metadata": {"name": "n"}, "spec": {}});
         let first =
             apply_as(&live, "a", &json!({"metadata": {"name": "n", "labels": {"x": "1", "y": "2"}}}), false).unwrap();
@@ -256,22 +256,22 @@ mod tests {
     }
 
     #[test]
-    fn what_another_manager_owns_conflicts_unless_forced() {
+    fn field_of_another_manager_conflicts_unless_forced() {
         let live = json!({"metadata": {"name": "n"}, "spec": {}});
         let first = apply_as(&live, "a", &json!({"metadata": {"labels": {"x": "1"}}}), false).unwrap();
-        let wish = json!({"metadata": {"labels": {"x": "2"}}});
-        let error = apply_as(&first, "b", &wish, false).unwrap_err();
+        let requested = json!({"metadata": {"labels": {"x": "2"}}});
+        let error = apply_as(&first, "b", &requested, false).unwrap_err();
         assert_eq!(error.message, "Apply failed with 1 conflict: conflict with \"a\": .metadata.labels.x");
-        let forced = apply_as(&first, "b", &wish, true).unwrap();
+        let forced = apply_as(&first, "b", &requested, true).unwrap();
         assert_eq!(forced["metadata"]["managedFields"].as_array().unwrap().len(), 1);
     }
 
     #[test]
     fn two_managers_that_agree_share_a_field() {
         let live = json!({"metadata": {"name": "n"}, "spec": {}});
-        let wish = json!({"metadata": {"labels": {"x": "1"}}});
-        let first = apply_as(&live, "a", &wish, false).unwrap();
-        let both = apply_as(&first, "b", &wish, false).unwrap();
+        let requested = json!({"metadata": {"labels": {"x": "1"}}});
+        let first = apply_as(&live, "a", &requested, false).unwrap();
+        let both = apply_as(&first, "b", &requested, false).unwrap();
         let gone = apply_as(&both, "a", &json!({"metadata": {"name": "n"}}), false).unwrap();
         assert_eq!(gone["metadata"]["labels"], json!({"x": "1"}));
     }

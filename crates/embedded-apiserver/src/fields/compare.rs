@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::set::{FieldSet, Step, is_empty, step_of};
+use super::set::{FieldSet, PathElement, is_empty, step_of};
 use crate::schema::{ListKind, Schema, Type};
 
 /// The fields in which two versions of an object differ.
@@ -34,7 +34,7 @@ impl Comparison {
 }
 
 struct Cursor<'a> {
-    path: Vec<Step>,
+    path: Vec<PathElement>,
     out: &'a mut Comparison,
 }
 
@@ -76,7 +76,7 @@ fn descend(old: Option<&Value>, new: Option<&Value>, ty: &Type, atomic: bool, cu
             let fields = &schema.object(*index).fields;
             for name in names(old, new) {
                 let Some(field) = fields.get(name) else { continue };
-                cursor.path.push(Step::Field(name.to_owned()));
+                cursor.path.push(PathElement::Field(name.to_owned()));
                 walk(field_of(old, name), field_of(new, name), &field.ty, field.atomic, cursor);
                 cursor.path.pop();
             }
@@ -84,20 +84,20 @@ fn descend(old: Option<&Value>, new: Option<&Value>, ty: &Type, atomic: bool, cu
         }
         Type::Map { value: item, atomic: false } => {
             for name in names(old, new) {
-                cursor.path.push(Step::Field(name.to_owned()));
+                cursor.path.push(PathElement::Field(name.to_owned()));
                 walk(field_of(old, name), field_of(new, name), item, false, cursor);
                 cursor.path.pop();
             }
             true
         }
         Type::List { item, kind, .. } if *kind != ListKind::Atomic => {
-            let (olds, news) = (items(old, kind), items(new, kind));
-            let mut steps: Vec<&Step> = olds.keys().chain(news.keys()).collect();
+            let (old_items, new_items) = (items(old, kind), items(new, kind));
+            let mut steps: Vec<&PathElement> = old_items.keys().chain(new_items.keys()).collect();
             steps.sort();
             steps.dedup();
             for step in steps {
                 cursor.path.push(step.clone());
-                walk(olds.get(step).copied(), news.get(step).copied(), item, false, cursor);
+                walk(old_items.get(step).copied(), new_items.get(step).copied(), item, false, cursor);
                 cursor.path.pop();
             }
             true
@@ -118,7 +118,7 @@ fn names<'a>(old: Option<&'a Value>, new: Option<&'a Value>) -> Vec<&'a str> {
     out
 }
 
-fn items<'a>(value: Option<&'a Value>, kind: &ListKind) -> BTreeMap<Step, &'a Value> {
+fn items<'a>(value: Option<&'a Value>, kind: &ListKind) -> BTreeMap<PathElement, &'a Value> {
     value.and_then(Value::as_array).into_iter().flatten().map(|item| (step_of(item, kind), item)).collect()
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn strip(mut fields: FieldSet, has_status: bool, subresource: &str) -
     if has_status {
         fields.remove(if subresource == "status" { &["spec"] } else { &["status"] });
     }
-    if let Some(metadata) = fields.children.get_mut(&super::set::Step::Field("metadata".to_owned())) {
+    if let Some(metadata) = fields.children.get_mut(&super::set::PathElement::Field("metadata".to_owned())) {
         metadata.member = false;
     }
     fields

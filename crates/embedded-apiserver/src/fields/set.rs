@@ -8,7 +8,7 @@ use crate::schema::{ListKind, Schema, Type};
 
 /// A step of a field path. Steps are ordered as their wire form.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Step {
+pub(crate) enum PathElement {
     /// Name of a field: `f:NAME`
     Field(String),
     /// `k:{…}`: the item of a list with these key fields.
@@ -17,7 +17,7 @@ pub(crate) enum Step {
     Item(String),
 }
 
-impl Step {
+impl PathElement {
     fn wire(&self) -> String {
         match self {
             Self::Field(name) => format!("f:{name}"),
@@ -54,7 +54,7 @@ impl Step {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FieldSet {
     pub(crate) member: bool,
-    pub(crate) children: BTreeMap<Step, FieldSet>,
+    pub(crate) children: BTreeMap<PathElement, FieldSet>,
 }
 
 impl FieldSet {
@@ -62,7 +62,7 @@ impl FieldSet {
         !self.member && self.children.values().all(Self::is_empty)
     }
 
-    pub(crate) fn child(&mut self, step: Step) -> &mut Self {
+    pub(crate) fn child(&mut self, step: PathElement) -> &mut Self {
         self.children.entry(step).or_default()
     }
 
@@ -105,7 +105,7 @@ impl FieldSet {
     /// Removes this path and everything below it.
     pub(crate) fn remove(&mut self, path: &[&str]) {
         let [first, rest @ ..] = path else { return };
-        let step = Step::Field((*first).to_owned());
+        let step = PathElement::Field((*first).to_owned());
         if rest.is_empty() {
             self.children.remove(&step);
         } else if let Some(child) = self.children.get_mut(&step) {
@@ -136,7 +136,7 @@ impl FieldSet {
             let map = value.as_object().unwrap_or(&empty);
             out.member = !root && (map.is_empty() || map.contains_key("."));
             for (key, below) in map {
-                if let Some(step) = Step::from_wire(key) {
+                if let Some(step) = PathElement::from_wire(key) {
                     out.children.insert(step, read(below, false));
                 }
             }
@@ -175,14 +175,14 @@ fn collect(value: &Value, ty: &Type, atomic: bool, out: &mut FieldSet) {
         (Type::Object(index), Value::Object(map)) if !atomic && !schema.object(*index).atomic => {
             for (name, below) in map {
                 let Some(field) = schema.object(*index).fields.get(name) else { continue };
-                let child = out.child(Step::Field(name.clone()));
+                let child = out.child(PathElement::Field(name.clone()));
                 collect(below, &field.ty, field.atomic, child);
                 child.member |= is_empty(below);
             }
         }
         (Type::Map { value: item, atomic: false }, Value::Object(map)) => {
             for (name, below) in map {
-                let child = out.child(Step::Field(name.clone()));
+                let child = out.child(PathElement::Field(name.clone()));
                 collect(below, item, false, child);
                 child.member = true;
             }
@@ -204,16 +204,16 @@ pub(crate) fn is_empty(value: &Value) -> bool {
 }
 
 /// Returns the step that leads to an item of a list.
-pub(crate) fn step_of(item: &Value, kind: &ListKind) -> Step {
+pub(crate) fn step_of(item: &Value, kind: &ListKind) -> PathElement {
     match kind {
         ListKind::Map(keys) => {
             let key: BTreeMap<&str, Value> = keys
                 .iter()
                 .map(|key| (key.as_str(), item.get(key).cloned().unwrap_or_else(|| default_key(key))))
                 .collect();
-            Step::Key(serde_json::to_string(&key).unwrap_or_default())
+            PathElement::Key(serde_json::to_string(&key).unwrap_or_default())
         }
-        _ => Step::Item(item.to_string()),
+        _ => PathElement::Item(item.to_string()),
     }
 }
 

@@ -39,8 +39,11 @@ pub(super) fn field_validation(call: &Call<'_>) -> Result<FieldValidation, ApiEr
                 crate::request::Verb::Update => "UpdateOptions",
                 _ => "PatchOptions",
             };
-            let cause =
-                crate::status::Cause::unsupported("fieldValidation", &json!(other), &["", "Ignore", "Strict", "Warn"]);
+            let cause = crate::status::StatusCause::unsupported(
+                "fieldValidation",
+                &json!(other),
+                &["", "Ignore", "Strict", "Warn"],
+            );
             Err(ApiError::invalid_kind("meta.k8s.io", kind, "", &[cause]))
         }
     }

@@ -13,7 +13,7 @@ use crate::negotiate::{Form, respond, to_bytes};
 use crate::resources::{RESOURCES, Resource};
 use crate::schema::{Schema, decode, protobuf};
 use crate::server::Inner;
-use crate::status::{self, ApiError, Cause};
+use crate::status::{self, ApiError, StatusCause};
 use crate::store::{Expect, Stored};
 
 /// Namespaces that cannot be deleted.
@@ -30,7 +30,7 @@ struct DeleteOptions {
 }
 
 /// Result of a deletion.
-enum Outcome {
+enum DeletionOutcome {
     /// The object was removed; holds its last state.
     Gone(Arc<Stored>),
     /// The object waits for its finalizers.
@@ -45,13 +45,13 @@ pub(super) fn delete(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         return Err(ApiError::forbidden(resource, name, "this namespace may not be deleted"));
     }
     match delete_one(call, &call.target.key(), &options)? {
-        Outcome::Gone(stored) if resource.delete_returns_object() => Ok(call.answer(200, &stored, &[])),
-        Outcome::Gone(stored) => {
+        DeletionOutcome::Gone(stored) if resource.delete_returns_object() => Ok(call.answer(200, &stored, &[])),
+        DeletionOutcome::Gone(stored) => {
             let uid = stored.value()["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
             let form = if call.form == Form::Yaml { Form::Yaml } else { Form::Json };
             Ok(respond(form, 200, to_bytes(&status::deleted(resource, name, &uid))))
         }
-        Outcome::Waiting(stored) => Ok(call.answer(200, &stored, &[])),
+        DeletionOutcome::Waiting(stored) => Ok(call.answer(200, &stored, &[])),
     }
 }
 
@@ -76,15 +76,15 @@ pub(super) fn collection(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 fn delete_options(call: &Call<'_>) -> Result<DeleteOptions, ApiError> {
     check_dry_run(call, "DeleteOptions")?;
     let body = options_body(call)?;
-    let invalid = |cause: Cause| ApiError::invalid_kind("meta.k8s.io", "DeleteOptions", "", &[cause]);
+    let invalid = |cause: StatusCause| ApiError::invalid_kind("meta.k8s.io", "DeleteOptions", "", &[cause]);
     let policy = body["propagationPolicy"].as_str().or(call.request.options.get("propagationPolicy"));
     if let Some(policy) = policy.filter(|policy| !["Foreground", "Background", "Orphan"].contains(policy)) {
         let supported = ["Foreground", "Background", "Orphan", "nil"];
-        return Err(invalid(Cause::unsupported("propagationPolicy", &json!(policy), &supported)));
+        return Err(invalid(StatusCause::unsupported("propagationPolicy", &json!(policy), &supported)));
     }
     let listed: Vec<&str> = body["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if listed.iter().any(|value| *value != "All") {
-        return Err(invalid(Cause::unsupported("dryRun", &json!(listed), &["All"])));
+        return Err(invalid(StatusCause::unsupported("dryRun", &json!(listed), &["All"])));
     }
     let text = |value: &Value| value.as_str().map(str::to_owned);
     Ok(DeleteOptions {
@@ -126,7 +126,7 @@ fn options_body(call: &Call<'_>) -> Result<Value, ApiError> {
     decode::decode(value, &ty, &mut Vec::new()).map_err(|problem| ApiError::bad_request(named(problem)))
 }
 
-fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<Outcome, ApiError> {
+fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<DeletionOutcome, ApiError> {
     let resource = call.resource();
     let name = key.rsplit('/').next().unwrap_or(key);
     loop {
@@ -143,7 +143,7 @@ fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<Out
         let finalizers = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
         if finalizers {
             if terminating || options.dry_run {
-                return Ok(Outcome::Waiting(stored));
+                return Ok(DeletionOutcome::Waiting(stored));
             }
             mark(call, &mut object);
             match call.inner.store.put(call.storage(), key, Expect::Revision(stored.revision), object) {
@@ -157,20 +157,20 @@ fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<Out
                             call.inner.allocators.release(resource, &value);
                         }
                     }
-                    return Ok(Outcome::Waiting(written));
+                    return Ok(DeletionOutcome::Waiting(written));
                 }
                 Err(_) => continue,
             }
         }
         if options.dry_run {
-            return Ok(Outcome::Gone(stored));
+            return Ok(DeletionOutcome::Gone(stored));
         }
         if resource.plural == "namespaces" {
             return Ok(remove_namespace(call, &stored, object));
         }
         if let Ok(gone) = call.inner.store.remove(call.storage(), key, stored.revision, None) {
             call.inner.allocators.release(resource, &object);
-            return Ok(Outcome::Gone(gone));
+            return Ok(DeletionOutcome::Gone(gone));
         }
     }
 }
@@ -218,7 +218,7 @@ fn check_preconditions(
 
 /// Removes a Namespace with its content at once, because there is no controller that would do it step by step. Objects
 /// that wait for a finalizer keep the Namespace until they are deleted.
-fn remove_namespace(call: &Call<'_>, stored: &Arc<Stored>, mut object: Value) -> Outcome {
+fn remove_namespace(call: &Call<'_>, stored: &Arc<Stored>, mut object: Value) -> DeletionOutcome {
     let store = &call.inner.store;
     mark(call, &mut object);
     if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -238,7 +238,7 @@ fn remove_namespace(call: &Call<'_>, stored: &Arc<Stored>, mut object: Value) ->
         }
     }
     finish_namespace(call.inner, &stored.key);
-    Outcome::Waiting(marked.unwrap_or_else(|_| stored.clone()))
+    DeletionOutcome::Waiting(marked.unwrap_or_else(|_| stored.clone()))
 }
 
 /// Returns all objects in a namespace.

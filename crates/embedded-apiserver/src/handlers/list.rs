@@ -13,7 +13,7 @@ use super::Call;
 use crate::negotiate::respond;
 use crate::request::Verb;
 use crate::selectors::Selector;
-use crate::status::{ApiError, Cause};
+use crate::status::{ApiError, StatusCause};
 use crate::store::{Snapshot, Stored};
 
 /// Continue token: the position at which a page ended.
@@ -86,47 +86,49 @@ pub(super) fn check_options(call: &Call<'_>, is_watch: bool) -> Result<(), ApiEr
 
 const MATCH: &str = "resourceVersionMatch";
 
-fn watch_causes(call: &Call<'_>) -> Vec<Cause> {
+fn watch_causes(call: &Call<'_>) -> Vec<StatusCause> {
     let options = &call.request.options;
     let matching = options.get(MATCH);
     let mut causes = Vec::new();
     if options.get("sendInitialEvents").is_some() {
         if matching != Some("NotOlderThan") {
             let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            causes.push(Cause::forbidden(MATCH, detail));
+            causes.push(StatusCause::forbidden(MATCH, detail));
         }
         if let Some(other) = matching.filter(|matching| *matching != "NotOlderThan") {
-            causes.push(Cause::unsupported(MATCH, &json!(other), &["NotOlderThan"]));
+            causes.push(StatusCause::unsupported(MATCH, &json!(other), &["NotOlderThan"]));
         }
     } else if matching.is_some() {
         let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-        causes.push(Cause::forbidden(MATCH, detail));
+        causes.push(StatusCause::forbidden(MATCH, detail));
     }
     causes
 }
 
-fn list_causes(call: &Call<'_>) -> Vec<Cause> {
+fn list_causes(call: &Call<'_>) -> Vec<StatusCause> {
     let options = &call.request.options;
     let version = options.get("resourceVersion");
     let mut causes = Vec::new();
     if let Some(matching) = options.get(MATCH) {
         if options.get("continue").is_some() {
-            causes.push(Cause::forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
+            causes.push(StatusCause::forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
         }
         if version.is_none() {
-            causes
-                .push(Cause::forbidden(MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+            causes.push(StatusCause::forbidden(
+                MATCH,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
         }
         if !matches!(matching, "Exact" | "NotOlderThan") {
-            causes.push(Cause::unsupported(MATCH, &json!(matching), &["Exact", "NotOlderThan", ""]));
+            causes.push(StatusCause::unsupported(MATCH, &json!(matching), &["Exact", "NotOlderThan", ""]));
         }
         if matching == "Exact" && version == Some("0") {
             let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-            causes.push(Cause::forbidden(MATCH, detail));
+            causes.push(StatusCause::forbidden(MATCH, detail));
         }
     }
     if options.get("sendInitialEvents").is_some() {
-        causes.push(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        causes.push(StatusCause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
     }
     causes
 }

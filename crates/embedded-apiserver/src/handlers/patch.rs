@@ -8,11 +8,11 @@ use super::Call;
 use super::create::insert;
 use super::decoding::{decode_object, from_yaml};
 use super::update::check_name;
-use super::write::{Wish, check_dry_run, check_field_manager, manager, modify};
+use super::write::{RequestedChange, check_dry_run, check_field_manager, manager, modify};
 use crate::fields::apply;
 use crate::fields::managers::Operation;
 use crate::schema::{Schema, decode};
-use crate::status::{ApiError, Cause};
+use crate::status::{ApiError, StatusCause};
 use crate::store::Stored;
 use crate::{defaults, patch as formats};
 
@@ -49,18 +49,18 @@ pub(super) fn patch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 fn check_options(call: &Call<'_>, format: Format) -> Result<(), ApiError> {
     check_dry_run(call, "PatchOptions")?;
     check_field_manager(call, "PatchOptions")?;
-    let invalid = |cause: Cause| Err(ApiError::invalid_kind("meta.k8s.io", "PatchOptions", "", &[cause]));
+    let invalid = |cause: StatusCause| Err(ApiError::invalid_kind("meta.k8s.io", "PatchOptions", "", &[cause]));
     if format == Format::Apply && call.request.options.get("fieldManager").is_none() {
-        return invalid(Cause::required("fieldManager", "is required for apply patch"));
+        return invalid(StatusCause::required("fieldManager", "is required for apply patch"));
     }
     if format != Format::Apply && call.request.options.get("force").is_some() {
-        return invalid(Cause::forbidden("force", "may not be specified for non-apply patch"));
+        return invalid(StatusCause::forbidden("force", "may not be specified for non-apply patch"));
     }
     Ok(())
 }
 
 /// Applies the patch to the existing object.
-fn patched(call: &Call<'_>, format: Format, stored: &Stored, old: &Value) -> Result<Wish, ApiError> {
+fn patched(call: &Call<'_>, format: Format, stored: &Stored, old: &Value) -> Result<RequestedChange, ApiError> {
     let resource = call.resource();
     let ty = Schema::get().type_of(resource.type_name);
     let mut object = old.clone();
@@ -80,7 +80,7 @@ fn patched(call: &Call<'_>, format: Format, stored: &Stored, old: &Value) -> Res
     let mut object = decoded.object;
     check_name(call, &mut object)?;
     defaults::apply(resource, &mut object);
-    Ok(Wish { object, managed: false, resets_managers: decoded.resets_managers, warnings: decoded.warnings })
+    Ok(RequestedChange { object, managed: false, resets_managers: decoded.resets_managers, warnings: decoded.warnings })
 }
 
 fn patch_value(call: &Call<'_>, prefix: &str) -> Result<Value, ApiError> {
@@ -107,7 +107,7 @@ fn undecodable(error: ApiError, format: Format, object: &Value, kind: &str) -> A
         _ => object.to_string(),
     };
     let value = if format == Format::Strategic { Value::String(shown) } else { json!(shown) };
-    let cause = Cause::invalid("patch", &value, &problem);
+    let cause = StatusCause::invalid("patch", &value, &problem);
     let mut error = ApiError::invalid_kind("", "", "", &[cause]);
     if let Some(details) = error.details.as_mut().and_then(Value::as_object_mut) {
         details.remove("kind");
@@ -150,7 +150,7 @@ fn apply_patch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     let decoded = decode_object(call, raw.clone())?;
-    let mut config = only_what_was_said(decoded.object, &raw);
+    let mut config = keep_sent_fields(decoded.object, &raw);
     check_name(call, &mut config)?;
     let warnings = decoded.warnings;
     if call.inner.object(resource, &call.target.key()).is_none() {
@@ -177,7 +177,7 @@ fn apply_patch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     }
     let (stored, _) = modify(call, &|_, old| {
         let object = merged(call, old, &config)?;
-        Ok(Wish { object, managed: true, resets_managers: false, warnings: Vec::new() })
+        Ok(RequestedChange { object, managed: true, resets_managers: false, warnings: Vec::new() })
     })?;
     Ok(call.answer(200, &stored, &warnings))
 }
@@ -205,15 +205,15 @@ fn merged(call: &Call<'_>, live: &Value, config: &Value) -> Result<Value, ApiErr
 }
 
 /// Removes defaults that decoding added: an applier owns only the fields that it sent.
-fn only_what_was_said(decoded: Value, raw: &Value) -> Value {
+fn keep_sent_fields(decoded: Value, raw: &Value) -> Value {
     match (decoded, raw) {
-        (Value::Object(map), Value::Object(said)) => Value::Object(
+        (Value::Object(map), Value::Object(sent)) => Value::Object(
             map.into_iter()
-                .filter_map(|(key, value)| said.get(&key).map(|raw| (key, only_what_was_said(value, raw))))
+                .filter_map(|(key, value)| sent.get(&key).map(|raw| (key, keep_sent_fields(value, raw))))
                 .collect(),
         ),
-        (Value::Array(items), Value::Array(said)) if items.len() == said.len() => {
-            Value::Array(items.into_iter().zip(said).map(|(item, raw)| only_what_was_said(item, raw)).collect())
+        (Value::Array(items), Value::Array(sent)) if items.len() == sent.len() => {
+            Value::Array(items.into_iter().zip(sent).map(|(item, raw)| keep_sent_fields(item, raw)).collect())
         }
         (decoded, _) => decoded,
     }

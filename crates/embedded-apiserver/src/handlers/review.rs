@@ -9,7 +9,7 @@ use super::decoding::{body_value, decode_object};
 use crate::negotiate::{respond, to_bytes};
 use crate::request::Request;
 use crate::server::{Inner, User};
-use crate::status::{ApiError, Cause};
+use crate::status::{ApiError, StatusCause};
 use crate::store::with_kind;
 
 /// Audience of the issued tokens.
@@ -90,10 +90,10 @@ fn check_attributes(call: &Call<'_>, object: &Value, with_subject: bool) -> Resu
             "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         };
         let field = if resource { "spec.nonResourceAttributes" } else { "spec.resourceAttributes" };
-        causes.push(Cause::invalid(field, &Value::Null, detail));
+        causes.push(StatusCause::invalid(field, &Value::Null, detail));
     }
     if with_subject && spec["user"].is_null() && spec["groups"].is_null() {
-        causes.push(Cause::invalid("spec.user", &json!(""), "at least one of user or group must be specified"));
+        causes.push(StatusCause::invalid("spec.user", &json!(""), "at least one of user or group must be specified"));
     }
     if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid_kind(call.resource().group, "", "", &causes)) }
 }

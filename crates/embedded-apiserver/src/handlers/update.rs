@@ -7,9 +7,9 @@ use serde_json::json;
 use super::Call;
 use super::create::insert;
 use super::decoding::{body_value, decode_object};
-use super::write::{Wish, check_dry_run, check_field_manager, modify};
+use super::write::{RequestedChange, check_dry_run, check_field_manager, modify};
 use crate::defaults;
-use crate::status::{ApiError, Cause};
+use crate::status::{ApiError, StatusCause};
 
 pub(super) fn update(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     check_dry_run(call, "UpdateOptions")?;
@@ -31,11 +31,11 @@ pub(super) fn update(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         return Ok(call.answer(201, &stored, &decoded.warnings));
     }
     if exists && resource.plural == "leases" && object["metadata"]["resourceVersion"].is_null() {
-        let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+        let cause = StatusCause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
         return Err(ApiError::invalid_kind(resource.group, resource.plural, call.target.name(), &[cause]));
     }
     let (stored, _) = modify(call, &|_, _| {
-        Ok(Wish {
+        Ok(RequestedChange {
             object: object.clone(),
             managed: false,
             resets_managers: decoded.resets_managers,

@@ -8,7 +8,7 @@ use super::Call;
 use crate::fields::managers::{Manager, Managers, Operation};
 use crate::request::Verb;
 use crate::schema::{Schema, decode};
-use crate::status::{ApiError, Cause};
+use crate::status::{ApiError, StatusCause};
 use crate::store::{Expect, Stored};
 use crate::{events, strategy, validation};
 
@@ -21,7 +21,7 @@ pub(super) fn check_dry_run(call: &Call<'_>, kind: &str) -> Result<(), ApiError>
     if values.iter().all(|value| *value == "All") {
         return Ok(());
     }
-    let cause = Cause::unsupported("dryRun", &json!(values), &["All"]);
+    let cause = StatusCause::unsupported("dryRun", &json!(values), &["All"]);
     Err(ApiError::invalid_kind("meta.k8s.io", kind, "", &[cause]))
 }
 
@@ -29,7 +29,7 @@ pub(super) fn check_dry_run(call: &Call<'_>, kind: &str) -> Result<(), ApiError>
 pub(super) fn check_field_manager(call: &Call<'_>, kind: &str) -> Result<(), ApiError> {
     let Some(manager) = call.request.options.get("fieldManager") else { return Ok(()) };
     if manager.len() > 128 {
-        let cause = Cause::too_long("fieldManager", 128);
+        let cause = StatusCause::too_long("fieldManager", 128);
         return Err(ApiError::invalid_kind("meta.k8s.io", kind, "", &[cause]));
     }
     Ok(())
@@ -71,7 +71,7 @@ pub(super) fn record_update(call: &Call<'_>, old: Option<&Value>, new: &mut Valu
 }
 
 /// Result of a requested change on the existing object.
-pub(super) struct Wish {
+pub(super) struct RequestedChange {
     pub(super) object: Value,
     /// If set, `managedFields` are already up to date.
     pub(super) managed: bool,
@@ -82,14 +82,14 @@ pub(super) struct Wish {
 /// Applies `change` to the existing object, and retries if another writer changed the object meanwhile.
 pub(super) fn modify(
     call: &Call<'_>,
-    change: &dyn Fn(&Stored, &Value) -> Result<Wish, ApiError>,
+    change: &dyn Fn(&Stored, &Value) -> Result<RequestedChange, ApiError>,
 ) -> Result<(Arc<Stored>, Vec<String>), ApiError> {
     for _ in 0..TRIES {
         let stored = call.existing()?;
         let old = call.view().value(&stored);
-        let wish = change(&stored, &old)?;
-        let (warnings, managed, reset) = (wish.warnings, wish.managed, wish.resets_managers);
-        let new = prepare(call, &stored, &old, wish.object, managed, reset)?;
+        let requested = change(&stored, &old)?;
+        let (warnings, managed, reset) = (requested.warnings, requested.managed, requested.resets_managers);
+        let new = prepare(call, &stored, &old, requested.object, managed, reset)?;
         if let Some(written) = commit(call, &stored, &old, new)? {
             return Ok((written, warnings));
         }
@@ -158,11 +158,11 @@ fn check_identity(call: &Call<'_>, stored: &Stored, old: &Value, new: &Value) ->
 }
 
 /// Returns an error for each field that only the server sets and that the writer tries to change.
-fn fixed_fields(old: &Value, new: &Value) -> Vec<Cause> {
+fn fixed_fields(old: &Value, new: &Value) -> Vec<StatusCause> {
     let (before, metadata) = (&old["metadata"], &new["metadata"]);
     let fields = ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"];
     let changed = fields.into_iter().filter(|field| !metadata[*field].is_null() && metadata[*field] != before[*field]);
-    changed.map(|f| Cause::invalid(format!("metadata.{f}"), &metadata[f], "field is immutable")).collect()
+    changed.map(|f| StatusCause::invalid(format!("metadata.{f}"), &metadata[f], "field is immutable")).collect()
 }
 
 /// Restores the fields that only the server sets.

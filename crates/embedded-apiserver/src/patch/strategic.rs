@@ -248,8 +248,8 @@ fn special_elements(old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(Vec<
     Ok((live, changes))
 }
 
-/// Orders `merged`: items in `order` follow it; the others keep the live order and go before the first ordered item that
-/// comes after them in the live list.
+/// Orders `merged`: items in `order` follow it; the others keep the live order and go before the first ordered item
+/// that comes after them in the live list.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], key: Option<&str>) -> Vec<Value> {
     let rank = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item, key));
     let (mut ordered, mut rest): (Vec<Value>, Vec<Value>) =

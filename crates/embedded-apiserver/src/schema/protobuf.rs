@@ -1,5 +1,5 @@
-//! Bodies in Kubernetes' protobuf form, which Go clients send for built-in kinds (`kubectl create configmap`): read into
-//! the JSON that the same object would have been sent as. Answers are always JSON, which those clients accept too.
+//! Bodies in Kubernetes' protobuf form, which Go clients send for built-in kinds (`kubectl create configmap`): read
+//! into the JSON that the same object would have been sent as. Answers are always JSON, which those clients accept too.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -195,7 +195,8 @@ mod tests {
 
     #[test]
     fn unknown_fields_of_old_clients_are_skipped() {
-        // `clusterName` was field 15 of ObjectMeta until Kubernetes 1.27; 100 is a varint, 101 has eight bytes, 102 four.
+        // `clusterName` was field 15 of ObjectMeta until Kubernetes 1.27; 100 is a varint, 101 has eight bytes, 102
+        // four.
         let metadata = [field(1, b"web"), field(15, b"a-cluster"), vec![0xa0, 0x06, 1]].concat();
         let unknown = [vec![0xa9, 0x06], vec![0; 8], vec![0xb5, 0x06], vec![0; 4]].concat();
         for (kind, name) in [("core.v1.Service", "Service"), ("core.v1.Node", "Node")] {
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_refused() {
+    fn truncated_message_is_refused() {
         assert_eq!(decode(b"k8s\0\x0a\x10v1", &Schema::get().type_of("core.v1.ConfigMap")), None);
         assert_eq!(decode(b"{}", &Schema::get().type_of("core.v1.ConfigMap")), None);
     }

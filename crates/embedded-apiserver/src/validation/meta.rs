@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use super::lists::{items, text};
 use super::names;
 use crate::resources::Resource;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Bytes that all annotations together may take.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
-pub(super) fn create(resource: &Resource, object: &Value) -> Vec<Cause> {
+pub(super) fn create(resource: &Resource, object: &Value) -> Vec<StatusCause> {
     let metadata = &object["metadata"];
     let mut causes = Vec::new();
     let prefix = text(metadata, "generateName");
@@ -18,15 +18,15 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Vec<Cause> {
         // A trailing dash of the prefix is legal, because more characters follow it.
         let trimmed = prefix.strip_suffix('-').map_or(prefix.to_owned(), |rest| format!("{rest}a"));
         for problem in name_problems(resource, &trimmed) {
-            causes.push(Cause::invalid("metadata.generateName", &json!(prefix), &problem));
+            causes.push(StatusCause::invalid("metadata.generateName", &json!(prefix), &problem));
         }
     }
     let name = text(metadata, "name");
     if name.is_empty() {
-        causes.push(Cause::required("metadata.name", "name or generateName is required"));
+        causes.push(StatusCause::required("metadata.name", "name or generateName is required"));
     } else {
         for problem in path_segment(name).into_iter().chain(name_problems(resource, name)) {
-            causes.push(Cause::invalid("metadata.name", &json!(name), &problem));
+            causes.push(StatusCause::invalid("metadata.name", &json!(name), &problem));
         }
     }
     causes.extend(self::object(resource, object));
@@ -34,27 +34,29 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Vec<Cause> {
 }
 
 /// Validates the metadata of any object.
-pub(super) fn accessor(object: &Value) -> Vec<Cause> {
+pub(super) fn accessor(object: &Value) -> Vec<StatusCause> {
     let metadata = &object["metadata"];
     let mut causes = labels(metadata);
     causes.extend(annotations(metadata));
     causes.extend(owners(metadata));
     for (_, finalizer) in items(metadata, "finalizers") {
         let name = finalizer.as_str().unwrap_or_default();
-        causes.extend(names::qualified_name(name).iter().map(|p| Cause::invalid("metadata.finalizers", finalizer, p)));
+        causes.extend(
+            names::qualified_name(name).iter().map(|p| StatusCause::invalid("metadata.finalizers", finalizer, p)),
+        );
     }
     causes
 }
 
 /// Validates the metadata of a core object.
-pub(super) fn object(resource: &Resource, object: &Value) -> Vec<Cause> {
+pub(super) fn object(resource: &Resource, object: &Value) -> Vec<StatusCause> {
     let mut causes = accessor(object);
     causes.extend(finalizers(resource, &object["metadata"]));
     causes
 }
 
 /// Validates a change of any object's metadata.
-pub(super) fn changes(new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
+pub(super) fn changes(new: &Value, old: &Value, fixed: &[StatusCause]) -> Vec<StatusCause> {
     let (metadata, before) = (&new["metadata"], &old["metadata"]);
     let mut causes = Vec::new();
     if !before["deletionTimestamp"].is_null() {
@@ -66,7 +68,7 @@ pub(super) fn changes(new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 listed.join(", ")
             );
-            causes.push(Cause::forbidden("metadata.finalizers", &detail));
+            causes.push(StatusCause::forbidden("metadata.finalizers", &detail));
         }
     }
     causes.extend_from_slice(fixed);
@@ -77,7 +79,7 @@ pub(super) fn changes(new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
 }
 
 /// Validates a change of a core object's metadata.
-pub(super) fn update(resource: &Resource, new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
+pub(super) fn update(resource: &Resource, new: &Value, old: &Value, fixed: &[StatusCause]) -> Vec<StatusCause> {
     let mut causes = changes(new, old, fixed);
     causes.extend(finalizers(resource, &new["metadata"]));
     causes
@@ -98,28 +100,32 @@ fn path_segment(name: &str) -> Vec<String> {
     ['/', '%'].iter().filter(|c| name.contains(**c)).map(|c| format!("may not contain '{c}'")).collect()
 }
 
-fn annotations(metadata: &Value) -> Vec<Cause> {
+fn annotations(metadata: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let mut total = 0;
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
         total += key.len() + value.as_str().map_or(0, str::len);
         for problem in names::qualified_name(&key.to_lowercase()) {
-            causes.push(Cause::invalid("metadata.annotations", &json!(key), &problem));
+            causes.push(StatusCause::invalid("metadata.annotations", &json!(key), &problem));
         }
     }
     if total > MAX_ANNOTATIONS {
-        causes.push(Cause::too_long("metadata.annotations", MAX_ANNOTATIONS));
+        causes.push(StatusCause::too_long("metadata.annotations", MAX_ANNOTATIONS));
     }
     causes
 }
 
-fn owners(metadata: &Value) -> Vec<Cause> {
+fn owners(metadata: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     for (index, owner) in items(metadata, "ownerReferences") {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if text(owner, field).is_empty() {
                 let detail = if field == "apiVersion" { "version must not be empty" } else { "must not be empty" };
-                causes.push(Cause::invalid(format!("metadata.ownerReferences[{index}].{field}"), &json!(""), detail));
+                causes.push(StatusCause::invalid(
+                    format!("metadata.ownerReferences[{index}].{field}"),
+                    &json!(""),
+                    detail,
+                ));
             }
         }
     }
@@ -127,7 +133,7 @@ fn owners(metadata: &Value) -> Vec<Cause> {
 }
 
 /// Finalizers of core objects have a domain, but for three.
-fn finalizers(resource: &Resource, metadata: &Value) -> Vec<Cause> {
+fn finalizers(resource: &Resource, metadata: &Value) -> Vec<StatusCause> {
     if !resource.group.is_empty() {
         return Vec::new();
     }
@@ -136,21 +142,21 @@ fn finalizers(resource: &Resource, metadata: &Value) -> Vec<Cause> {
         let name = finalizer.as_str().unwrap_or_default();
         if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            causes.push(Cause::invalid(format!("metadata.finalizers[{index}]"), finalizer, detail));
+            causes.push(StatusCause::invalid(format!("metadata.finalizers[{index}]"), finalizer, detail));
         }
     }
     causes
 }
 
-fn labels(metadata: &Value) -> Vec<Cause> {
+fn labels(metadata: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
         let value = value.as_str().unwrap_or_default();
         for problem in names::qualified_name(key) {
-            causes.push(Cause::invalid("metadata.labels", &json!(key), &problem));
+            causes.push(StatusCause::invalid("metadata.labels", &json!(key), &problem));
         }
         for problem in names::label_value(value) {
-            causes.push(Cause::invalid("metadata.labels", &json!(value), &problem));
+            causes.push(StatusCause::invalid("metadata.labels", &json!(value), &problem));
         }
     }
     causes

@@ -11,10 +11,10 @@ mod service;
 use serde_json::Value;
 
 use crate::resources::Resource;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Checks a new object.
-pub(crate) fn create(resource: &Resource, object: &Value) -> Vec<Cause> {
+pub(crate) fn create(resource: &Resource, object: &Value) -> Vec<StatusCause> {
     let mut causes = meta::create(resource, object);
     causes.extend(kind(resource, object, None));
     causes
@@ -23,7 +23,13 @@ pub(crate) fn create(resource: &Resource, object: &Value) -> Vec<Cause> {
 /// Checks a new version of an object; `fixed` are the fields that only the server sets and the writer wanted to change.
 ///
 /// The real server checks metadata once for all kinds and again for each, and lists what it found each time.
-pub(crate) fn update(resource: &Resource, subresource: &str, new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
+pub(crate) fn update(
+    resource: &Resource,
+    subresource: &str,
+    new: &Value,
+    old: &Value,
+    fixed: &[StatusCause],
+) -> Vec<StatusCause> {
     let again = || meta::update(resource, new, old, fixed);
     let mut causes = meta::accessor(new);
     causes.extend(meta::changes(new, old, fixed));
@@ -60,7 +66,7 @@ pub(crate) fn warnings(resource: &Resource, subresource: &str, object: &Value) -
     }
 }
 
-fn kind(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+fn kind(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<StatusCause> {
     match resource.plural {
         "nodes" => node::create(new),
         "services" => service::check(new, old),

@@ -4,26 +4,29 @@ use serde_json::{Value, json};
 
 use super::lists::{items, text};
 use super::names;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-pub(super) fn create(node: &Value) -> Vec<Cause> {
+pub(super) fn create(node: &Value) -> Vec<StatusCause> {
     let mut causes = taints(node);
     causes.extend(pod_cidrs(node));
     causes
 }
 
-pub(super) fn update(new: &Value, old: &Value) -> Vec<Cause> {
+pub(super) fn update(new: &Value, old: &Value) -> Vec<StatusCause> {
     let mut causes = duplicate_addresses(new);
     let (spec, before) = (&new["spec"], &old["spec"]);
     if before["podCIDRs"].is_array() && spec["podCIDRs"] != before["podCIDRs"] {
-        causes.push(Cause::forbidden("spec.podCIDRs", "node updates may not change podCIDR except from \"\" to valid"));
+        causes.push(StatusCause::forbidden(
+            "spec.podCIDRs",
+            "node updates may not change podCIDR except from \"\" to valid",
+        ));
     }
     causes.extend(taints(new));
     let had = text(before, "providerID");
     if !had.is_empty() && text(spec, "providerID") != had {
-        causes.push(Cause::forbidden(
+        causes.push(StatusCause::forbidden(
             "spec.providerID",
             "node updates may not change providerID except from \"\" to valid",
         ));
@@ -31,63 +34,63 @@ pub(super) fn update(new: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-fn taints(node: &Value) -> Vec<Cause> {
+fn taints(node: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for (index, taint) in items(&node["spec"], "taints") {
         let field = format!("metadata.taints[{index}]");
         let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
         for problem in names::qualified_name(key) {
-            causes.push(Cause::invalid(format!("{field}.key"), &json!(key), &problem));
+            causes.push(StatusCause::invalid(format!("{field}.key"), &json!(key), &problem));
         }
         let problems = names::label_value(value);
         if !problems.is_empty() {
-            causes.push(Cause::invalid(format!("{field}.value"), &json!(value), &problems.join(";")));
+            causes.push(StatusCause::invalid(format!("{field}.value"), &json!(value), &problems.join(";")));
         }
         if effect.is_empty() {
-            causes.push(Cause::required(format!("{field}.effect"), ""));
+            causes.push(StatusCause::required(format!("{field}.effect"), ""));
         } else if !EFFECTS.contains(&effect) {
-            causes.push(Cause::unsupported(format!("{field}.effect"), &json!(effect), &EFFECTS));
+            causes.push(StatusCause::unsupported(format!("{field}.effect"), &json!(effect), &EFFECTS));
         }
         if seen.contains(&(key, effect)) {
             let time = taint["timeAdded"].as_str().map_or("null".to_owned(), |time| format!("{time:?}"));
             let shown = format!(
                 "{{\"Key\":{key:?},\"Value\":{value:?},\"Effect\":{effect:?},\"TimeAdded\":{time}}}: taints must be unique by key and effect pair"
             );
-            causes.push(Cause::duplicate(field, &shown));
+            causes.push(StatusCause::duplicate(field, &shown));
         }
         seen.push((key, effect));
     }
     causes
 }
 
-fn duplicate_addresses(node: &Value) -> Vec<Cause> {
+fn duplicate_addresses(node: &Value) -> Vec<StatusCause> {
     let mut seen: Vec<&Value> = Vec::new();
     let mut causes = Vec::new();
     for (index, address) in items(&node["status"], "addresses") {
         if seen.contains(&address) {
             let shown = format!("{{\"Type\":{:?},\"Address\":{:?}}}", text(address, "type"), text(address, "address"));
-            causes.push(Cause::duplicate(format!("status.addresses[{index}]"), &shown));
+            causes.push(StatusCause::duplicate(format!("status.addresses[{index}]"), &shown));
         }
         seen.push(address);
     }
     causes
 }
 
-fn pod_cidrs(node: &Value) -> Vec<Cause> {
+fn pod_cidrs(node: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let spec = &node["spec"];
     for (index, cidr) in items(spec, "podCIDRs") {
         let text = cidr.as_str().unwrap_or_default();
         if !is_cidr(text) {
             let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-            causes.push(Cause::invalid(format!("spec.podCIDRs[{index}]"), cidr, detail));
+            causes.push(StatusCause::invalid(format!("spec.podCIDRs[{index}]"), cidr, detail));
         }
     }
     let families = |v6: bool| items(spec, "podCIDRs").filter(|(_, cidr)| text_of(cidr).contains(':') == v6).count();
     if causes.is_empty() && (families(true) > 1 || families(false) > 1) {
         let detail = "may specify no more than one CIDR for each IP family";
-        causes.push(Cause::invalid("spec.podCIDRs", &spec["podCIDRs"], detail));
+        causes.push(StatusCause::invalid("spec.podCIDRs", &spec["podCIDRs"], detail));
     }
     causes
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::lists::{items, text};
 use super::names;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
@@ -46,7 +46,7 @@ const STABLE_KEYS: [(&str, &str, &str); 5] = [
 ];
 
 /// Checks a volume; `old` is the version before.
-pub(super) fn check(new: &Value, old: Option<&Value>) -> Vec<Cause> {
+pub(super) fn check(new: &Value, old: Option<&Value>) -> Vec<StatusCause> {
     let mut causes = spec(&new["spec"]);
     if let Some(old) = old {
         causes.extend(changes(&new["spec"], &old["spec"]));
@@ -75,23 +75,23 @@ pub(super) fn warnings(volume: &Value) -> Vec<String> {
     warnings
 }
 
-fn spec(spec: &Value) -> Vec<Cause> {
+fn spec(spec: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if items(spec, "accessModes").next().is_none() {
-        causes.push(Cause::required("spec.accessModes", ""));
+        causes.push(StatusCause::required("spec.accessModes", ""));
     }
     for (_, mode) in items(spec, "accessModes") {
         if !ACCESS_MODES.contains(&mode.as_str().unwrap_or_default()) {
-            causes.push(Cause::unsupported("spec.accessModes", mode, &ACCESS_MODES));
+            causes.push(StatusCause::unsupported("spec.accessModes", mode, &ACCESS_MODES));
         }
     }
     if spec["capacity"].as_object().is_none_or(serde_json::Map::is_empty) {
-        causes.push(Cause::required("spec.capacity", ""));
-        causes.push(Cause::unsupported("spec.capacity", &spec["capacity"], &["storage"]));
+        causes.push(StatusCause::required("spec.capacity", ""));
+        causes.push(StatusCause::unsupported("spec.capacity", &spec["capacity"], &["storage"]));
     }
     let one_of = |field: &str, values: &[&str]| {
         let is_wrong = spec[field].as_str().is_some_and(|value| !value.is_empty() && !values.contains(&value));
-        is_wrong.then(|| Cause::unsupported(format!("spec.{field}"), &spec[field], values))
+        is_wrong.then(|| StatusCause::unsupported(format!("spec.{field}"), &spec[field], values))
     };
     causes.extend(one_of("persistentVolumeReclaimPolicy", &RECLAIM_POLICIES));
     causes.extend(affinity(&spec["nodeAffinity"]));
@@ -100,32 +100,32 @@ fn spec(spec: &Value) -> Vec<Cause> {
     causes
 }
 
-fn source(spec: &Value) -> Vec<Cause> {
+fn source(spec: &Value) -> Vec<StatusCause> {
     let mut present = SOURCES.into_iter().filter(|name| spec[*name].is_object());
     let Some(first) = present.next() else {
-        return vec![Cause::required("spec", "must specify a volume type")];
+        return vec![StatusCause::required("spec", "must specify a volume type")];
     };
     let mut causes: Vec<_> = present
-        .map(|name| Cause::forbidden(format!("spec.{name}"), "may not specify more than 1 volume type"))
+        .map(|name| StatusCause::forbidden(format!("spec.{name}"), "may not specify more than 1 volume type"))
         .collect();
     if first == "csi" {
         let missing = ["driver", "volumeHandle"].into_iter().filter(|field| text(&spec["csi"], field).is_empty());
-        causes.extend(missing.map(|field| Cause::required(format!("spec.csi.{field}"), "")));
+        causes.extend(missing.map(|field| StatusCause::required(format!("spec.csi.{field}"), "")));
     }
     causes
 }
 
-fn affinity(affinity: &Value) -> Vec<Cause> {
+fn affinity(affinity: &Value) -> Vec<StatusCause> {
     if !affinity.is_object() {
         return Vec::new();
     }
     let field = "spec.nodeAffinity.required";
     if !affinity["required"].is_object() {
-        return vec![Cause::required(field, "must specify required node constraints")];
+        return vec![StatusCause::required(field, "must specify required node constraints")];
     }
     let terms = format!("{field}.nodeSelectorTerms");
     if items(&affinity["required"], "nodeSelectorTerms").next().is_none() {
-        return vec![Cause::required(terms, "must have at least one node selector term")];
+        return vec![StatusCause::required(terms, "must have at least one node selector term")];
     }
     let mut causes = Vec::new();
     for (at, term) in items(&affinity["required"], "nodeSelectorTerms") {
@@ -139,75 +139,84 @@ fn affinity(affinity: &Value) -> Vec<Cause> {
     causes
 }
 
-fn expression(requirement: &Value, field: &str) -> Vec<Cause> {
+fn expression(requirement: &Value, field: &str) -> Vec<StatusCause> {
     let values = format!("{field}.values");
     let count = items(requirement, "values").count();
     let mut causes = Vec::new();
     match text(requirement, "operator") {
         "In" | "NotIn" if count == 0 => {
-            causes.push(Cause::required(&values, "must be specified when `operator` is 'In' or 'NotIn'"));
+            causes.push(StatusCause::required(&values, "must be specified when `operator` is 'In' or 'NotIn'"));
         }
         "Exists" | "DoesNotExist" if count > 0 => {
-            causes
-                .push(Cause::forbidden(&values, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+            causes.push(StatusCause::forbidden(
+                &values,
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            ));
         }
         "Gt" | "Lt" if count != 1 => {
-            causes.push(Cause::required(&values, "must be specified single value when `operator` is 'Lt' or 'Gt'"));
+            causes
+                .push(StatusCause::required(&values, "must be specified single value when `operator` is 'Lt' or 'Gt'"));
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
         _ => causes.push(unknown_operator(requirement, field)),
     }
     let key = &requirement["key"];
     let problems = names::qualified_name(text(requirement, "key"));
-    causes.extend(problems.iter().map(|problem| Cause::invalid(format!("{field}.key"), key, problem)));
+    causes.extend(problems.iter().map(|problem| StatusCause::invalid(format!("{field}.key"), key, problem)));
     for (index, value) in items(requirement, "values") {
         let problems = names::label_value(value.as_str().unwrap_or_default());
-        causes.extend(problems.iter().map(|problem| Cause::invalid(format!("{values}[{index}]"), value, problem)));
+        causes
+            .extend(problems.iter().map(|problem| StatusCause::invalid(format!("{values}[{index}]"), value, problem)));
     }
     causes
 }
 
-fn field_requirement(requirement: &Value, field: &str) -> Vec<Cause> {
+fn field_requirement(requirement: &Value, field: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     match text(requirement, "operator") {
         "In" | "NotIn" if items(requirement, "values").count() == 1 => {}
-        "In" | "NotIn" => causes.push(Cause::required(
+        "In" | "NotIn" => causes.push(StatusCause::required(
             format!("{field}.values"),
             "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
         )),
         _ => causes.push(unknown_operator(requirement, field)),
     }
     if text(requirement, "key") != "metadata.name" {
-        causes.push(Cause::invalid(format!("{field}.key"), &requirement["key"], "not a valid field selector key"));
+        causes.push(StatusCause::invalid(
+            format!("{field}.key"),
+            &requirement["key"],
+            "not a valid field selector key",
+        ));
         return causes;
     }
     for (index, value) in items(requirement, "values") {
         let problems = names::subdomain_1123(value.as_str().unwrap_or_default());
-        causes
-            .extend(problems.iter().map(|problem| Cause::invalid(format!("{field}.values[{index}]"), value, problem)));
+        causes.extend(
+            problems.iter().map(|problem| StatusCause::invalid(format!("{field}.values[{index}]"), value, problem)),
+        );
     }
     causes
 }
 
-fn unknown_operator(requirement: &Value, field: &str) -> Cause {
-    Cause::invalid(format!("{field}.operator"), &requirement["operator"], "not a valid selector operator")
+fn unknown_operator(requirement: &Value, field: &str) -> StatusCause {
+    StatusCause::invalid(format!("{field}.operator"), &requirement["operator"], "not a valid selector operator")
 }
 
-fn changes(new: &Value, old: &Value) -> Vec<Cause> {
+fn changes(new: &Value, old: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if SOURCES.into_iter().any(|name| new[name] != old[name]) {
-        causes.push(Cause::forbidden(
+        causes.push(StatusCause::forbidden(
             "spec.persistentvolumesource",
             "spec.persistentvolumesource is immutable after creation",
         ));
     }
     if new["volumeMode"] != old["volumeMode"] {
-        causes.push(Cause::invalid("volumeMode", &new["volumeMode"], "field is immutable"));
+        causes.push(StatusCause::invalid("volumeMode", &new["volumeMode"], "field is immutable"));
     }
     let (after, before) = (&new["nodeAffinity"], &old["nodeAffinity"]);
     if before.is_object() && after != before && with_old_keys(after, before) != *before {
         let detail = "field is immutable, except for updating from beta label to GA";
-        causes.push(Cause::invalid("nodeAffinity", &in_go(after), detail));
+        causes.push(StatusCause::invalid("nodeAffinity", &in_go(after), detail));
     }
     causes
 }

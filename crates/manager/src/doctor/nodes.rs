@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::names::{NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, TAINT_UNINITIALIZED};
-use cloud_provider::{CloudProvider, ConditionStatus, Finding, InstanceState, NO_INSTANCES, Node, Result, Want};
+use cloud_provider::{
+    CloudProvider, ConditionStatus, Finding, InstanceState, LookupRequest, NO_INSTANCES, Node, Result,
+};
 use controllers::look_up::look_up;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
@@ -46,8 +48,9 @@ pub(super) async fn check(
         }
     };
     let count = all.len();
-    let nodes: Vec<_> = all.into_iter().filter(|node| !node.terminating && provider.owns(node)).map(Arc::new).collect();
-    let mut answers = look_up(&**provider, &nodes, Want::EXISTENCE.and_shutdown().fresh(), NO_INSTANCES).await;
+    let nodes: Vec<_> =
+        all.into_iter().filter(|node| !node.terminating && provider.owns_node(node)).map(Arc::new).collect();
+    let mut answers = look_up(&**provider, &nodes, LookupRequest::EXISTENCE.and_shutdown().fresh(), NO_INSTANCES).await;
     find_closest_names(&**provider, &nodes, &mut answers).await;
     let mut findings = unanswered(&nodes, &answers, has_failed);
     findings.extend(nodes.iter().zip(&answers).filter_map(|(node, answer)| judge(node, answer.as_ref().ok()?, now)));
@@ -74,9 +77,9 @@ async fn find_closest_names(provider: &dyn CloudProvider, nodes: &[Arc<Node>], a
         .collect();
     let Some(first) = unmatched.first() else { return };
     let often = vec![Arc::clone(&nodes[*first]); WORTH_A_LIST];
-    look_up(provider, &often, Want::EXISTENCE.fresh(), NO_INSTANCES).await;
+    look_up(provider, &often, LookupRequest::EXISTENCE.fresh(), NO_INSTANCES).await;
     let again: Vec<_> = unmatched.iter().map(|index| Arc::clone(&nodes[*index])).collect();
-    let better = look_up(provider, &again, Want::EXISTENCE.fresh(), NO_INSTANCES).await;
+    let better = look_up(provider, &again, LookupRequest::EXISTENCE.fresh(), NO_INSTANCES).await;
     for (index, answer) in unmatched.into_iter().zip(better) {
         answers[index] = answer;
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cloud_provider::{InstanceMetadata, LoadBalancerDescription, Node, Service};
 use controllers::EventReason;
-use controllers::lifecycle::outlook::Outlook;
+use controllers::lifecycle::preview::LifecyclePreview;
 use controllers::options::ServiceOptions;
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::jiff::Timestamp;
@@ -146,7 +146,7 @@ pub(super) struct NodeFacts {
     /// Provider ID of the machine that has the Node's name, if its provider ID names none.
     pub(super) named: Option<String>,
     /// Next action of the lifecycle controller.
-    pub(super) outlook: Outlook,
+    pub(super) preview: LifecyclePreview,
     /// Routes in the cloud that lead to the Node, such as `10.244.1.0/24`; `None` if the cloud has no routes or was not
     /// asked.
     pub(super) routes: Option<Vec<String>>,

@@ -3,8 +3,8 @@
 use cloud_provider::names::{CONDITION_NETWORK_UNAVAILABLE, CONDITION_READY, LABEL_EXCLUDE_LIFECYCLE, TAINT_SHUTDOWN};
 use cloud_provider::{ConditionStatus, Node};
 use controllers::EventReason;
-use controllers::lifecycle::outlook::Outlook;
-use controllers::route::condition::Verdict;
+use controllers::lifecycle::preview::LifecyclePreview;
+use controllers::route::condition::RouteCondition;
 use controllers::service::targets::{is_included, is_tainted_for_deletion, lacks_network};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -62,7 +62,7 @@ fn machine(it: &NodeFacts, node: &Node, causes: &mut Causes) {
                 causes.note(State::MachineMissing, reason.clone());
             }
             // The deletion is the cause, held or not.
-            (None, _) if State::of_outlook(&it.outlook).is_some() => {}
+            (None, _) if State::of_preview(&it.preview).is_some() => {}
             (None, _) => causes.note(State::NoSuchMachine, reason.clone()),
         },
         Machine::Ambiguous(error) => causes.note(State::AmbiguousIdentity, error.clone()),
@@ -102,11 +102,11 @@ fn lifecycle(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
     }
     let is_ready = node.ready == ConditionStatus::True;
     let since = condition_time(&it.object, CONDITION_READY).filter(|_| !is_ready);
-    let ahead = State::of_outlook(&it.outlook);
+    let ahead = State::of_preview(&it.preview);
     if let Some(state) = ahead {
-        let detail = match (&it.outlook, &it.machine) {
-            (Outlook::Held(held), _) => held.to_string(),
-            (Outlook::Delete, Machine::Gone(reason)) => reason.clone(),
+        let detail = match (&it.preview, &it.machine) {
+            (LifecyclePreview::Held(held), _) => held.to_string(),
+            (LifecyclePreview::Delete, Machine::Gone(reason)) => reason.clone(),
             _ => String::new(),
         };
         causes.add(Cause::new(state, detail));
@@ -160,7 +160,7 @@ fn routes(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
     let text = condition_text(&it.object, CONDITION_NETWORK_UNAVAILABLE);
     match &node.network_unavailable {
         Some(network)
-            if network.status == ConditionStatus::True && *network.reason == *Verdict::NotCreated.reason() =>
+            if network.status == ConditionStatus::True && *network.reason == *RouteCondition::NotCreated.reason() =>
         {
             causes.add(Cause::new(State::RouteMissing, text).since(since));
         }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use cloud_provider::names::{NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER};
 use cloud_provider::{
-    CloudProvider, Cluster, Error, InstanceState, LoadBalancerRequest, NO_INSTANCES, Node, PersistentVolume, Service,
-    Want,
+    CloudProvider, Cluster, Error, InstanceState, LoadBalancerRequest, LookupRequest, NO_INSTANCES, Node,
+    PersistentVolume, Service,
 };
-use controllers::lifecycle::outlook::Outlook;
+use controllers::lifecycle::preview::LifecyclePreview;
 use controllers::look_up::look_up;
 use controllers::route::Destination;
 use controllers::service::Operation;
@@ -179,7 +179,7 @@ impl Reader<'_> {
 
     async fn balancers(&self, provider: &dyn CloudProvider, service: &Service, nodes: &[Arc<Node>]) -> Balancers {
         let Some(balancers) = provider.load_balancers() else { return Balancers::NotAsked };
-        let request = LoadBalancerRequest { cluster: &self.cluster, service, nodes, observer: &() };
+        let request = LoadBalancerRequest { cluster: &self.cluster, service, nodes, callbacks: &() };
         match ask(provider.name(), balancers.describe(request)).await {
             Ok(all) => Balancers::Described(all),
             Err(error) if error.is_not_implemented() => {
@@ -211,10 +211,10 @@ impl Reader<'_> {
             node: found.as_deref().cloned(),
             object,
             offers: self.provider().is_some_and(|provider| provider.instances().is_some()),
-            is_ours: found.as_ref().is_none_or(|node| self.provider().is_none_or(|provider| provider.owns(node))),
+            is_ours: found.as_ref().is_none_or(|node| self.provider().is_none_or(|provider| provider.owns_node(node))),
             machine: Machine::NotAsked,
             named: None,
-            outlook: Outlook::Leave,
+            preview: LifecyclePreview::Leave,
             routes: None,
             route_error: None,
             waits_for_network: self.settings.options.service.exclude_without_network,
@@ -228,9 +228,9 @@ impl Reader<'_> {
             facts.plan = of_object(&report, Kind::Node, subject);
             facts.plan.notes.extend(report.notes.iter().cloned());
             add_routes(&report, node, &mut facts.plan);
-            if let (Some(position), Some(NodeAnswers { answers, outlooks })) = (position, looked_up) {
+            if let (Some(position), Some(NodeAnswers { answers, previews })) = (position, looked_up) {
                 it.machine = machine(&answers[position]);
-                it.outlook = outlooks[position].clone();
+                it.preview = previews[position].clone();
             }
             if provider.routes().is_some() && facts.runs.route {
                 it.route_error = report.errors.first().cloned();
@@ -288,7 +288,9 @@ fn machine(answer: &Result<InstanceState, Error>) -> Machine {
 /// Returns the provider ID of the machine that has the Node's name.
 async fn named(provider: &dyn CloudProvider, node: &Node) -> Option<String> {
     let nameless = Arc::new(Node { provider_id: "".into(), ..node.clone() });
-    let answers = look_up(provider, &[nameless], Want { existence: true, ..Want::METADATA }, NO_INSTANCES).await;
+    let answers =
+        look_up(provider, &[nameless], LookupRequest { existence: true, ..LookupRequest::METADATA }, NO_INSTANCES)
+            .await;
     match answers.into_iter().next() {
         Some(Ok(InstanceState::Present { metadata: Some(metadata), .. })) => {
             Some(metadata.provider_id).filter(|id| !id.is_empty() && **id != *node.provider_id)

@@ -1,7 +1,7 @@
 //! The states in which an object waits, is held or is left alone, each with its meaning and its remedy.
 
 use controllers::EventReason;
-use controllers::lifecycle::outlook::Outlook;
+use controllers::lifecycle::preview::LifecyclePreview;
 use controllers::service::Operation;
 use controllers::service::condition::Reason;
 
@@ -256,13 +256,13 @@ impl State {
 
     /// Returns the state of a Node with this next action of the lifecycle controller.
     #[must_use]
-    pub fn of_outlook(outlook: &Outlook) -> Option<Self> {
-        match outlook {
-            Outlook::Leave => None,
-            Outlook::Taint => Some(Self::ShutDown),
-            Outlook::Untaint => Some(Self::ShutdownTaintStays),
-            Outlook::Delete => Some(Self::DeletionAhead),
-            Outlook::Held(_) => Some(Self::DeletionHeld),
+    pub fn of_preview(preview: &LifecyclePreview) -> Option<Self> {
+        match preview {
+            LifecyclePreview::Leave => None,
+            LifecyclePreview::Taint => Some(Self::ShutDown),
+            LifecyclePreview::Untaint => Some(Self::ShutdownTaintStays),
+            LifecyclePreview::Delete => Some(Self::DeletionAhead),
+            LifecyclePreview::Held(_) => Some(Self::DeletionHeld),
         }
     }
 

@@ -11,8 +11,8 @@ use cloud_provider::{
     Cluster, LoadBalancerDescription, Ownership, PlanAction, PlanStep, TargetDescription, TargetHealth,
 };
 use controllers::EventReason;
-use controllers::lifecycle::guard::Held;
-use controllers::lifecycle::outlook::Outlook;
+use controllers::lifecycle::guard::NodeHoldReason;
+use controllers::lifecycle::preview::LifecyclePreview;
 use controllers::options::ServiceOptions;
 use controllers::service::condition::Reason;
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ impl Situation {
                 is_ours: true,
                 machine: Machine::Present { shutdown: Some(false), metadata: Some(Box::default()) },
                 named: None,
-                outlook: Outlook::Leave,
+                preview: LifecyclePreview::Leave,
                 routes: Some(vec!["10.244.1.0/24".into()]),
                 route_error: None,
                 waits_for_network: false,
@@ -251,11 +251,13 @@ fn explained(state: State) -> Vec<Cause> {
         }
         State::OtherProvider => well().with(|it| it.nodes.is_ours = false).node(),
         State::MachineMissing => well().lost().node(),
-        State::DeletionAhead => well().unready().lost().with(|it| it.nodes.outlook = Outlook::Delete).node(),
+        State::DeletionAhead => well().unready().lost().with(|it| it.nodes.preview = LifecyclePreview::Delete).node(),
         State::DeletionHeld => well().unready().lost().event(EventReason::DeletionHeld).node(),
         State::DeletionRefused => well().unready().lost().event(EventReason::DeletingNodeFailed).node(),
         State::ShutDown => well().unready().taint(TAINT_SHUTDOWN).event(EventReason::ShutdownTaintSet).node(),
-        State::ShutdownTaintStays => well().taint(TAINT_SHUTDOWN).with(|it| it.nodes.outlook = Outlook::Untaint).node(),
+        State::ShutdownTaintStays => {
+            well().taint(TAINT_SHUTDOWN).with(|it| it.nodes.preview = LifecyclePreview::Untaint).node()
+        }
         State::NotReady => well().unready().node(),
         State::Terminating => well().deleted().node(),
         State::NodeVanished => well().gone().event(EventReason::NodeVanished).node(),
@@ -308,31 +310,35 @@ fn every_condition_and_warning_of_the_controllers_leads_to_a_state() {
 }
 
 /// Returns the next cause by which a deletion is held; ends with the last one.
-fn next_held(held: &Held) -> Option<Held> {
+fn next_held(held: &NodeHoldReason) -> Option<NodeHoldReason> {
     let delay = Duration::from_secs(300);
     Some(match held {
-        Held::NoWitness => Held::Landslide { gone: 5, of: 8, deleted: 0, delay },
-        Held::Landslide { .. } => Held::NeverIdentified { delay },
-        Held::NeverIdentified { .. } => Held::Unconfirmed("503".into()),
-        Held::Unconfirmed(_) => Held::Contradicted,
-        Held::Contradicted => Held::Unsettled,
-        Held::Unsettled => Held::Unknown("401".into()),
-        Held::Unknown(_) => Held::DryRun,
-        Held::DryRun => Held::Off,
-        Held::Off => return None,
+        NodeHoldReason::NoWitness => NodeHoldReason::Landslide { gone: 5, of: 8, deleted: 0, delay },
+        NodeHoldReason::Landslide { .. } => NodeHoldReason::NeverIdentified { delay },
+        NodeHoldReason::NeverIdentified { .. } => NodeHoldReason::Unconfirmed("503".into()),
+        NodeHoldReason::Unconfirmed(_) => NodeHoldReason::Contradicted,
+        NodeHoldReason::Contradicted => NodeHoldReason::Unsettled,
+        NodeHoldReason::Unsettled => NodeHoldReason::Unknown("401".into()),
+        NodeHoldReason::Unknown(_) => NodeHoldReason::DryRun,
+        NodeHoldReason::DryRun => NodeHoldReason::Off,
+        NodeHoldReason::Off => return None,
     })
 }
 
 #[test]
 fn every_cause_that_holds_a_deletion_is_told_now_and_from_the_event() {
-    let mut all = vec![Held::NoWitness];
+    let mut all = vec![NodeHoldReason::NoWitness];
     while let Some(next) = next_held(all.last().unwrap()) {
         all.push(next);
     }
     assert_eq!(all.len(), 9);
     for held in all {
         let sentence = held.to_string();
-        let now = Situation::well().unready().lost().with(|it| it.nodes.outlook = Outlook::Held(held.clone())).node();
+        let now = Situation::well()
+            .unready()
+            .lost()
+            .with(|it| it.nodes.preview = LifecyclePreview::Held(held.clone()))
+            .node();
         assert!(now.iter().any(|it| it.state == State::DeletionHeld && it.detail == sentence), "{now:?}");
         // The plan's single read cannot know this; the event does, with the time of its first report.
         let told = EventFact {

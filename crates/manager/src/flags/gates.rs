@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use cloud_provider::names::GATE_WATCH_BASED_ROUTES;
+use cloud_provider::names::FEATURE_GATE_WATCH_BASED_ROUTES;
 use controllers::options::RouteMode;
 
 use super::values::go_bool;
@@ -55,7 +55,7 @@ pub const GATES: [Gate; 8] = [
     gate(ALL_ALPHA, Stage::Bulk, false, "Sets every alpha gate that is not named."),
     gate(ALL_BETA, Stage::Bulk, false, "Sets every beta gate that is not named."),
     gate(
-        GATE_WATCH_BASED_ROUTES,
+        FEATURE_GATE_WATCH_BASED_ROUTES,
         Stage::Alpha,
         false,
         "true: routes are compared after Node events only; false: at a fixed interval only. Unset: after Node events, \
@@ -201,7 +201,7 @@ impl FeatureGates {
 
     /// Returns the trigger of the route controller's reconciliation (D-5).
     pub(super) fn route_mode(&self) -> RouteMode {
-        match self.said(GATE_WATCH_BASED_ROUTES) {
+        match self.said(FEATURE_GATE_WATCH_BASED_ROUTES) {
             Some(true) => RouteMode::Watch,
             Some(false) => RouteMode::Periodic,
             None => RouteMode::Adaptive,
@@ -238,7 +238,7 @@ mod tests {
         let mode = |texts: &[&str]| {
             FeatureGates::merged(&texts.iter().map(|text| parse(text).unwrap()).collect::<Vec<_>>()).route_mode()
         };
-        let gate = |value: &str| format!(" {GATE_WATCH_BASED_ROUTES} = {value} ");
+        let gate = |value: &str| format!(" {FEATURE_GATE_WATCH_BASED_ROUTES} = {value} ");
         assert_eq!(mode(&[]), RouteMode::Adaptive);
         assert_eq!(mode(&["", "WatchList=true,"]), RouteMode::Adaptive);
         assert_eq!(mode(&[&gate("true")]), RouteMode::Watch);

@@ -126,7 +126,7 @@ fn has_any(report: &OrphanReport) -> bool {
 fn choose(report: &mut OrphanReport, command: &OrphansFlags) -> Result<()> {
     let chosen = command.chosen();
     let names = |it: &super::Orphan, id: &str| {
-        let shown = it.resource.shown_as.as_ref().map(|(_, id)| &**id);
+        let shown = it.resource.cloud_name_and_id.as_ref().map(|(_, id)| &**id);
         it.resource.id == id || shown == Some(id)
     };
     let missing: Vec<_> =

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloud_provider::{CloudProvider, Cluster, OwnedResource, Removal};
+use cloud_provider::{CloudProvider, Cluster, OwnedResource, RemovalOutcome};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
@@ -52,13 +52,13 @@ async fn delete_one(
                 match (provider.load_balancers(), provider.routes()) {
                     (_, Some(routes)) if is_route(resource) => routes.delete_owned(cluster, resource).await,
                     (Some(balancers), _) => balancers.delete_owned(cluster, resource, &owners.services).await,
-                    _ => Ok(Removal::NotFound),
+                    _ => Ok(RemovalOutcome::NotFound),
                 }
             };
             match ask_within(DEADLINE, provider.name(), deletion).await {
-                Ok(Removal::Deleted) => OrphanState::Deleted,
-                Ok(Removal::Released) => OrphanState::Released,
-                Ok(Removal::NotFound) => OrphanState::NotFound,
+                Ok(RemovalOutcome::Deleted) => OrphanState::Deleted,
+                Ok(RemovalOutcome::Released) => OrphanState::Released,
+                Ok(RemovalOutcome::NotFound) => OrphanState::NotFound,
                 Err(error) => OrphanState::Failed(error.to_string()),
             }
         }

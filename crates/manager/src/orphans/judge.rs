@@ -76,8 +76,8 @@ pub(super) fn reason_to_keep(orphan: &OwnedResource, cluster: &Cluster, now: Tim
     if orphan.owner == Owner::Unnamed {
         return Some("its owner tags name no Service".to_owned());
     }
-    if let Some(heir) = &orphan.heir {
-        return Some(format!("Service {heir} may take it over"));
+    if let Some(adopting_service) = &orphan.adopting_service {
+        return Some(format!("Service {adopting_service} may take it over"));
     }
     let age = age(orphan.created?, now);
     (age < RECENT)
@@ -124,7 +124,7 @@ mod tests {
             (orphan(), Some("c2"), "its owner tags name the cluster by its name, \"c1\""),
             (OwnedResource { owner: Owner::Unnamed, ..orphan() }, Some("c1"), "its owner tags name no Service"),
             (
-                OwnedResource { heir: Some("shop/web".into()), ..orphan() },
+                OwnedResource { adopting_service: Some("shop/web".into()), ..orphan() },
                 Some("c1"),
                 "Service shop/web may take it over",
             ),

@@ -57,8 +57,9 @@ fn object(report: &OrphanReport, Orphan { resource, state }: &Orphan) -> Value {
         Owner::Service(uid) => json!({"kind": "Service", "uid": uid, "name": resource.owner_name}),
         Owner::PodCidr(cidr) => json!({"kind": "Node", "podCIDR": cidr}),
     };
-    let (name, id) = resource.shown_as.as_ref().map_or((&resource.name, &resource.id), |(name, id)| (name, id));
-    let facts: Map<String, Value> = resource.facts.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let (name, id) =
+        resource.cloud_name_and_id.as_ref().map_or((&resource.name, &resource.id), |(name, id)| (name, id));
+    let facts: Map<String, Value> = resource.details.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     let (state, reason) = words(state);
     json!({
         "kind": resource.kind, "id": id, "name": name, "owner": owner,
@@ -141,7 +142,7 @@ fn list_one(text: &mut String, report: &OrphanReport, Orphan { resource, state }
     if let Some(created) = resource.created {
         line("created", &format!("{created}, {} ago", seconds(age(created, report.time))));
     }
-    for (name, value) in &resource.facts {
+    for (name, value) in &resource.details {
         line(name, value);
     }
     if !resource.addresses.is_empty() {

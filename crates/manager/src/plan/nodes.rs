@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use cloud_provider::names::{NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
 use cloud_provider::{
-    CloudProvider, Error, InstanceState, Instances, NO_INSTANCES, Node, NodeAddress, PlanAction, Result, Want,
+    CloudProvider, Error, InstanceState, Instances, LookupRequest, NO_INSTANCES, Node, NodeAddress, PlanAction, Result,
 };
-use controllers::lifecycle::outlook::{Outlook, foresee};
+use controllers::lifecycle::preview::{LifecyclePreview, preview};
 use controllers::lifecycle::verdict::{Triage, is_ours_to_judge, triage};
 use controllers::look_up::look_up;
 use controllers::node::plan::Initialization;
@@ -21,7 +21,7 @@ pub(crate) struct NodeAnswers {
     /// The answers, one for each Node and in their order.
     pub(crate) answers: Vec<Result<InstanceState>>,
     /// Next action of the lifecycle controller on each Node, in their order.
-    pub(crate) outlooks: Vec<Outlook>,
+    pub(crate) previews: Vec<LifecyclePreview>,
 }
 
 /// Looks up all Nodes in the cloud with one call. Returns `None` if no selected controller looks up Nodes.
@@ -42,15 +42,15 @@ pub(super) async fn ask_cloud(
             .push(format!("cloud provider {:?} does not support instances: Nodes are not changed", provider.name()));
         return None;
     }
-    let want = if node { Want::METADATA } else { Want::EXISTENCE };
-    let want = if lifecycle { Want { existence: true, ..want.and_shutdown().fresh() } } else { want };
+    let want = if node { LookupRequest::METADATA } else { LookupRequest::EXISTENCE };
+    let want = if lifecycle { LookupRequest { existence: true, ..want.and_shutdown().fresh() } } else { want };
     let answers = look_up(provider, nodes, want, NO_INSTANCES).await;
-    let outlooks = if lifecycle {
-        foresee(&settings.options.lifecycle, provider, nodes, &answers)
+    let previews = if lifecycle {
+        preview(&settings.options.lifecycle, provider, nodes, &answers)
     } else {
-        nodes.iter().map(|_| Outlook::Leave).collect()
+        nodes.iter().map(|_| LifecyclePreview::Leave).collect()
     };
-    Some(NodeAnswers { answers, outlooks })
+    Some(NodeAnswers { answers, previews })
 }
 
 /// Plans for all Nodes. Returns the Nodes after the plan, without those that would be deleted.
@@ -61,23 +61,23 @@ pub(super) fn plan(
     looked_up: Option<&NodeAnswers>,
     report: &mut Report,
 ) -> Vec<Arc<Node>> {
-    let Some(NodeAnswers { answers, outlooks }) = looked_up else { return nodes.to_vec() };
+    let Some(NodeAnswers { answers, previews }) = looked_up else { return nodes.to_vec() };
     let node = settings.wants(NODE_CONTROLLER);
     let id_is_optional = provider.instances().is_some_and(Instances::provider_id_is_optional);
     let mut after = Vec::with_capacity(nodes.len());
-    for ((before, answer), outlook) in nodes.iter().zip(answers).zip(outlooks) {
+    for ((before, answer), preview) in nodes.iter().zip(answers).zip(previews) {
         let mut plan = ObjectPlan::default();
-        let next = match outlook {
-            Outlook::Delete => {
+        let next = match preview {
+            LifecyclePreview::Delete => {
                 plan.kubernetes(PlanAction::Delete, "the Node", gone_text(settings));
                 None
             }
-            outlook => {
-                ahead(&mut plan, outlook);
+            preview => {
+                ahead(&mut plan, preview);
                 let changed = node.then(|| change(&mut plan, before, answer.clone(), id_is_optional)).flatten();
                 let is_asked = |node: &Node| {
                     let options = &settings.options.lifecycle;
-                    triage(node) == Triage::Ask && is_ours_to_judge(options, provider, node)
+                    triage(node) == Triage::LookUp && is_ours_to_judge(options, provider, node)
                 };
                 if let (false, Err(error)) = (node, answer)
                     && is_asked(before)
@@ -101,14 +101,16 @@ fn gone_text(settings: &Settings) -> &'static str {
 }
 
 /// Adds the steps of the lifecycle controller, except deletions.
-fn ahead(plan: &mut ObjectPlan, outlook: &Outlook) {
-    match outlook {
-        Outlook::Leave | Outlook::Delete => {}
-        Outlook::Taint => {
+fn ahead(plan: &mut ObjectPlan, preview: &LifecyclePreview) {
+    match preview {
+        LifecyclePreview::Leave | LifecyclePreview::Delete => {}
+        LifecyclePreview::Taint => {
             plan.kubernetes(PlanAction::Create, format!("taint {TAINT_SHUTDOWN}"), "its machine is shut down");
         }
-        Outlook::Untaint => plan.kubernetes(PlanAction::Delete, format!("taint {TAINT_SHUTDOWN}"), "it is ready"),
-        Outlook::Held(held) => {
+        LifecyclePreview::Untaint => {
+            plan.kubernetes(PlanAction::Delete, format!("taint {TAINT_SHUTDOWN}"), "it is ready")
+        }
+        LifecyclePreview::Held(held) => {
             plan.notes.push(format!("the Node is kept although its machine is not found: {held}"));
         }
     }

@@ -214,6 +214,6 @@ impl Cloud<'_> {
     }
 
     fn request<'b>(&'b self, service: &'b Service, nodes: &'b [Arc<Node>]) -> LoadBalancerRequest<'b> {
-        LoadBalancerRequest { cluster: self.cluster, service, nodes, observer: &() }
+        LoadBalancerRequest { cluster: self.cluster, service, nodes, callbacks: &() }
     }
 }

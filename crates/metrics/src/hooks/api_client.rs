@@ -47,7 +47,7 @@ impl ApiClient {
         }
     }
 
-    fn tell(&self, request: &RequestInfo, tell: impl FnOnce(&Calls)) {
+    fn update(&self, request: &RequestInfo, update: impl FnOnce(&Calls)) {
         let (method, host) = (&request.method, &request.host);
         let calls = self.calls.get(
             |known| (&known.0, &known.1) == (method, host),
@@ -63,7 +63,7 @@ impl ApiClient {
             },
         );
         if let Some(calls) = calls {
-            tell(&calls);
+            update(&calls);
         }
     }
 }
@@ -82,12 +82,12 @@ impl RequestMetrics for ApiClient {
             count.inc();
         }
         if !request.is_watch() {
-            self.tell(request, |calls| calls.duration.observe(time.as_secs_f64()));
+            self.update(request, |calls| calls.duration.observe(time.as_secs_f64()));
         }
     }
 
     fn limited(&self, request: &RequestInfo, time: Duration) {
-        self.tell(request, |calls| calls.limiter.observe(time.as_secs_f64()));
+        self.update(request, |calls| calls.limiter.observe(time.as_secs_f64()));
     }
 
     fn retried(&self, request: &RequestInfo, status: u16) {
@@ -96,7 +96,7 @@ impl RequestMetrics for ApiClient {
     }
 
     fn transferred(&self, request: &RequestInfo, sent: usize, received: usize) {
-        self.tell(request, |calls| {
+        self.update(request, |calls| {
             calls.sent.observe(number(sent));
             calls.received.observe(number(received));
         });

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_exist_is_no_error() {
+    fn missing_object_is_no_error() {
         let errors: Vec<u16> =
             [200, 204, 304, 400, 401, 404, 409, 429, 500].into_iter().filter(|s| is_error(Some(*s))).collect();
         assert_eq!(errors, [400, 401, 409, 429, 500]);

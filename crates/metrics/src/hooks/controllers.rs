@@ -5,7 +5,7 @@ use std::time::Duration;
 use cloud_provider::names;
 use controllers::lifecycle::LifecycleMetrics;
 use controllers::node::NodeMetrics;
-use controllers::route::{RouteMetrics, Standing};
+use controllers::route::{RouteCounts, RouteMetrics};
 use controllers::service::ServiceMetrics;
 use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec};
 
@@ -49,8 +49,8 @@ impl NodeMetrics for Nodes {
     fn synced(&self, age: Duration) {
         self.delays.sync.observe(age.as_secs_f64());
     }
-    fn reconciled(&self, took: Duration, well: bool) {
-        self.reconcile.ended(took, well);
+    fn reconciled(&self, took: Duration, succeeded: bool) {
+        self.reconcile.ended(took, succeeded);
     }
 }
 
@@ -81,8 +81,8 @@ impl Lifecycle {
 }
 
 impl LifecycleMetrics for Lifecycle {
-    fn pass(&self, took: Duration, well: bool) {
-        self.reconcile.ended(took, well);
+    fn pass(&self, took: Duration, succeeded: bool) {
+        self.reconcile.ended(took, succeeded);
     }
     fn deleted(&self) {
         self.deletions.inc();
@@ -126,8 +126,8 @@ impl Services {
         }
     }
 
-    fn call(&self, operation: &str, took: Duration, well: bool) {
-        self.calls.with_label_values(&[operation, result(well)]).observe(took.as_secs_f64());
+    fn call(&self, operation: &str, took: Duration, succeeded: bool) {
+        self.calls.with_label_values(&[operation, result(succeeded)]).observe(took.as_secs_f64());
     }
 }
 
@@ -144,11 +144,11 @@ impl ServiceMetrics for Services {
     fn node_synced(&self, took: Duration) {
         self.node_sync_latency.observe(took.as_secs_f64());
     }
-    fn ensured(&self, took: Duration, well: bool) {
-        self.call("ensure", took, well);
+    fn ensured(&self, took: Duration, succeeded: bool) {
+        self.call("ensure", took, succeeded);
     }
-    fn deleted(&self, took: Duration, well: bool) {
-        self.call("delete", took, well);
+    fn deleted(&self, took: Duration, succeeded: bool) {
+        self.call("delete", took, succeeded);
     }
     fn drift_found(&self) {
         self.drifts.inc();
@@ -156,8 +156,8 @@ impl ServiceMetrics for Services {
     fn deletion_held(&self, cause: &'static str) {
         self.suppressed.with_label_values(&[cause]).inc();
     }
-    fn reconciled(&self, took: Duration, well: bool) {
-        self.reconcile.ended(took, well);
+    fn reconciled(&self, took: Duration, succeeded: bool) {
+        self.reconcile.ended(took, succeeded);
     }
 }
 
@@ -174,8 +174,8 @@ impl Routes {
     pub(crate) fn new(registry: &Registry, reconciles: &Reconciles) -> Self {
         let changes = registry.counters(ROUTE_CHANGES);
         for operation in ["create", "delete"] {
-            for well in [true, false] {
-                changes.with_label_values(&[operation, result(well)]);
+            for succeeded in [true, false] {
+                changes.with_label_values(&[operation, result(succeeded)]);
             }
         }
         Self {
@@ -205,13 +205,13 @@ impl RouteMetrics for Routes {
     fn outside_cluster_cidr(&self) {
         self.outside.inc();
     }
-    fn standing(&self, standing: Standing) {
-        let Standing { desired, present, foreign, failed } = standing;
+    fn route_counts(&self, route_counts: RouteCounts) {
+        let RouteCounts { desired, present, foreign, failed } = route_counts;
         for (state, routes) in [("desired", desired), ("present", present), ("foreign", foreign), ("failed", failed)] {
             self.routes.with_label_values(&[state]).set(number(routes));
         }
     }
-    fn reconciled(&self, took: Duration, well: bool) {
-        self.reconcile.ended(took, well);
+    fn reconciled(&self, took: Duration, succeeded: bool) {
+        self.reconcile.ended(took, succeeded);
     }
 }

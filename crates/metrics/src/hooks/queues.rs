@@ -62,36 +62,36 @@ impl Queues {
         }
     }
 
-    fn tell(&self, name: &str, tell: impl FnOnce(&Queue)) {
+    fn update(&self, name: &str, update: impl FnOnce(&Queue)) {
         if let Some(queue) = self.queue(name) {
-            tell(&queue);
+            update(&queue);
         }
     }
 }
 
 impl QueueMetrics for Queues {
     fn created(&self, queue: &str) {
-        self.tell(queue, |_| ());
+        self.update(queue, |_| ());
     }
     fn depth(&self, queue: &str, keys: usize) {
-        self.tell(queue, |it| it.depth.set(number(keys)));
+        self.update(queue, |it| it.depth.set(number(keys)));
     }
     fn added(&self, queue: &str, keys: usize) {
-        self.tell(queue, |it| it.adds.inc_by(keys as u64));
+        self.update(queue, |it| it.adds.inc_by(keys as u64));
     }
     fn waited(&self, queue: &str, time: Duration) {
-        self.tell(queue, |it| it.wait.observe(time.as_secs_f64()));
+        self.update(queue, |it| it.wait.observe(time.as_secs_f64()));
     }
     fn worked(&self, queue: &str, time: Duration) {
-        self.tell(queue, |it| it.work.observe(time.as_secs_f64()));
+        self.update(queue, |it| it.work.observe(time.as_secs_f64()));
     }
     fn unfinished_work(&self, queue: &str, sum: Duration) {
-        self.tell(queue, |it| it.unfinished.set(sum.as_secs_f64()));
+        self.update(queue, |it| it.unfinished.set(sum.as_secs_f64()));
     }
     fn longest_running(&self, queue: &str, age: Duration) {
-        self.tell(queue, |it| it.longest.set(age.as_secs_f64()));
+        self.update(queue, |it| it.longest.set(age.as_secs_f64()));
     }
     fn retried(&self, queue: &str) {
-        self.tell(queue, |it| it.retries.inc());
+        self.update(queue, |it| it.retries.inc());
     }
 }

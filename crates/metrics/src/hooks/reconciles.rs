@@ -41,7 +41,7 @@ impl Reconciles {
     }
 
     pub(crate) fn of(&self, controller: &'static str) -> Reconcile {
-        let total = |well| self.total.with_label_values(&[controller, result(well)]);
+        let total = |succeeded| self.total.with_label_values(&[controller, result(succeeded)]);
         Reconcile {
             name: controller,
             successes: total(true),
@@ -54,9 +54,9 @@ impl Reconciles {
 }
 
 impl Reconcile {
-    pub(crate) fn ended(&self, took: Duration, well: bool) {
+    pub(crate) fn ended(&self, took: Duration, succeeded: bool) {
         self.duration.observe(took.as_secs_f64());
-        if !well {
+        if !succeeded {
             return self.errors.inc();
         }
         self.successes.inc();

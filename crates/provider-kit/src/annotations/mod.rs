@@ -26,14 +26,14 @@ pub type Annotation<T> = Declaration<T>;
 ///     Annotation::new("acme/tier", Kind::one_of(&[("basic", 'b'), ("premium", 'p')]), "Its size.").default("basic");
 ///
 /// let mut service = Service::default();
-/// let mut asked = Annotations::of(&service);
-/// assert_eq!(asked.get(&TIER), Some('b'));
-/// asked.finish()?;
+/// let mut annotations = Annotations::of(&service);
+/// assert_eq!(annotations.get(&TIER), Some('b'));
+/// annotations.finish()?;
 ///
 /// service.metadata.annotations = Some([("acme/tier".to_owned(), "gold".to_owned())].into());
-/// let mut asked = Annotations::of(&service);
-/// asked.get(&TIER);
-/// let err = asked.finish().unwrap_err();
+/// let mut annotations = Annotations::of(&service);
+/// annotations.get(&TIER);
+/// let err = annotations.finish().unwrap_err();
 /// assert_eq!(err.to_string(), "annotation acme/tier: \"gold\" is not one of basic, premium");
 /// # Ok::<(), cloud_provider::Error>(())
 /// ```
@@ -57,8 +57,8 @@ impl<'a> Annotations<'a> {
         Self { defaults: Some(defaults), ..self }
     }
 
-    /// Returns the value, or else that of the [fallback](Declaration::or), or else the default. `None` if there is none
-    /// of these. An invalid annotation counts as unset, but has no default. An empty annotation is set.
+    /// Returns the value, or else that of the [fallback](Declaration::fallback), or else the default. `None` if there
+    /// is none of these. An invalid annotation counts as unset, but has no default. An empty annotation is set.
     pub fn get<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
         let service = self.service;
         self.reading
@@ -66,7 +66,7 @@ impl<'a> Annotations<'a> {
             .or_else(|| self.default(annotation))
     }
 
-    /// Returns the value that applies if the annotation is not set, according to its [fallback](Declaration::or).
+    /// Returns the value that applies if the annotation is not set, according to its [fallback](Declaration::fallback).
     #[must_use]
     pub fn default<T>(&self, annotation: &Annotation<T>) -> Option<T> {
         self.defaults?.get(annotation.fallback?)

@@ -12,7 +12,7 @@ const NUMBER: Annotation<u8> =
     Annotation::new("acme/number", Kind::number(1, 9), "").aliases(&["acme/digit", "acme/n"]);
 const DURATION: Annotation<Duration> = Annotation::new("acme/duration", Value::KIND, "").default("1m");
 const SECONDS: Annotation<Duration> =
-    Annotation::new("acme/seconds", Kind::seconds(), "").otherwise("the cloud decides");
+    Annotation::new("acme/seconds", Kind::seconds(), "").default_description("the cloud decides");
 const ADDRESS: Annotation<IpAddr> = Annotation::new("acme/address", Value::KIND, "");
 const RANGE: Annotation<IpNet> = Annotation::new("acme/range", Value::KIND, "");
 const LIST: Annotation<Vec<String>> = Annotation::new("acme/list", Value::KIND, "");
@@ -29,9 +29,9 @@ fn service(annotations: &[(&str, &str)]) -> Service {
 
 fn read<T>(annotation: &Annotation<T>, text: &str) -> Result<Option<T>, String> {
     let service = service(&[(annotation.key, text)]);
-    let mut asked = Annotations::of(&service);
-    let value = asked.get(annotation);
-    asked.finish().map(|()| value).map_err(|err| err.to_string())
+    let mut annotations = Annotations::of(&service);
+    let value = annotations.get(annotation);
+    annotations.finish().map(|()| value).map_err(|err| err.to_string())
 }
 
 #[test]
@@ -80,10 +80,10 @@ fn mistake_names_key_value_and_accepted_values() {
 #[test]
 fn mistakes_are_reported_together_and_each_once() {
     let service = service(&[("acme/flag", "x"), ("acme/number", "y")]);
-    let mut asked = Annotations::of(&service);
-    assert_eq!((asked.get(&FLAG), asked.get(&FLAG), asked.get(&NUMBER)), (None, None, None));
-    asked.mistake("annotation acme/flag needs a network");
-    let err = asked.finish().unwrap_err();
+    let mut annotations = Annotations::of(&service);
+    assert_eq!((annotations.get(&FLAG), annotations.get(&FLAG), annotations.get(&NUMBER)), (None, None, None));
+    annotations.mistake("annotation acme/flag needs a network");
+    let err = annotations.finish().unwrap_err();
     assert!(err.is_invalid());
     assert_eq!(
         err.to_string(),
@@ -95,45 +95,45 @@ fn mistakes_are_reported_together_and_each_once() {
 #[test]
 fn unset_annotation_has_its_default() {
     let service = Service::default();
-    let mut asked = Annotations::of(&service);
-    assert_eq!(asked.get(&SIZE), Some(1));
-    assert_eq!(asked.get(&DURATION), Some(Duration::from_secs(60)));
-    assert_eq!(asked.get(&SECONDS), None, "something else decides");
-    assert_eq!((asked.get(&FLAG), asked.is_set(&FLAG)), (None, false));
-    asked.finish().unwrap();
+    let mut annotations = Annotations::of(&service);
+    assert_eq!(annotations.get(&SIZE), Some(1));
+    assert_eq!(annotations.get(&DURATION), Some(Duration::from_secs(60)));
+    assert_eq!(annotations.get(&SECONDS), None, "something else decides");
+    assert_eq!((annotations.get(&FLAG), annotations.is_set(&FLAG)), (None, false));
+    annotations.finish().unwrap();
 }
 
 #[test]
 fn lenient_annotation_warns_and_has_its_default() {
     let service = service(&[("acme/lenient", "7")]);
-    let mut asked = Annotations::of(&service);
-    assert_eq!(asked.get(&LENIENT), Some(2));
-    assert_eq!(asked.warnings(), ["annotation acme/lenient: \"7\" is not a whole number from 0 to 3"]);
-    asked.finish().unwrap();
+    let mut annotations = Annotations::of(&service);
+    assert_eq!(annotations.get(&LENIENT), Some(2));
+    assert_eq!(annotations.warnings(), ["annotation acme/lenient: \"7\" is not a whole number from 0 to 3"]);
+    annotations.finish().unwrap();
 }
 
 #[test]
 fn a_deprecated_name_is_read_with_a_warning_unless_the_new_one_is_set() {
     let old = service(&[("acme/n", "3")]);
-    let mut asked = Annotations::of(&old);
-    assert_eq!((asked.get(&NUMBER), asked.is_set(&NUMBER)), (Some(3), true));
-    assert_eq!(asked.warnings(), ["annotation acme/n is deprecated: use acme/number"]);
+    let mut annotations = Annotations::of(&old);
+    assert_eq!((annotations.get(&NUMBER), annotations.is_set(&NUMBER)), (Some(3), true));
+    assert_eq!(annotations.warnings(), ["annotation acme/n is deprecated: use acme/number"]);
     let both = service(&[("acme/n", "3"), ("acme/number", "4")]);
-    let mut asked = Annotations::of(&both);
-    assert_eq!(asked.get(&NUMBER), Some(4));
-    assert!(asked.warnings().is_empty());
+    let mut annotations = Annotations::of(&both);
+    assert_eq!(annotations.get(&NUMBER), Some(4));
+    assert!(annotations.warnings().is_empty());
 }
 
 #[test]
 fn unknown_key_is_warned_of_with_a_suggestion() {
     let service = service(&[("acme/nubmer", "3"), ("acme/zebra", ""), ("other/x", ""), ("acme/n", "1")]);
-    let mut asked = Annotations::of(&service);
-    asked.unknown("acme/", &[&NUMBER, &TEXT]);
+    let mut annotations = Annotations::of(&service);
+    annotations.unknown("acme/", &[&NUMBER, &TEXT]);
     assert_eq!(
-        asked.warnings(),
+        annotations.warnings(),
         ["annotation acme/nubmer is not known: did you mean acme/number?", "annotation acme/zebra is not known"]
     );
-    asked.finish().unwrap();
+    annotations.finish().unwrap();
 }
 
 #[test]

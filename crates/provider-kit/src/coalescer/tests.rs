@@ -93,13 +93,13 @@ async fn request_in_flight_is_shared_unless_the_caller_needs_a_fresh_one() {
 async fn a_request_is_as_urgent_as_its_most_urgent_caller() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
-    let lists = Coalescer::with_urgency(move |(), callers: Vec<()>, urgency: Urgency| {
+    let lists = Coalescer::with_shared_priority(move |(), callers: Vec<()>, shared_priority: SharedPriority| {
         let log = Arc::clone(&log);
         async move {
             let _ = callers;
-            lock(&log).push(urgency.now());
+            lock(&log).push(shared_priority.now());
             sleep(SECOND).await;
-            lock(&log).push(urgency.now());
+            lock(&log).push(shared_priority.now());
             Ok(())
         }
     });

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Declaration, Unset};
+use super::{Declaration, DefaultValue};
 
-/// Values of variables or keys to which annotations [fall back](Declaration::or). They are checked where they are read,
-/// with all other settings: [`Variables::defaults`](crate::variables::Variables::defaults) and
-/// [`gcfg::Settings::defaults`](crate::gcfg::Settings::defaults).
+/// Values of variables or keys to which annotations [fall back](Declaration::fallback). They are checked where they are
+/// read, with all other settings: [`Variables::defaults`](crate::variables::Variables::defaults) and
+/// [`gcfg::GitConfigSettings::defaults`](crate::gcfg::GitConfigSettings::defaults).
 ///
 /// ```
 /// use cloud_provider::{Environment, Service};
@@ -25,7 +25,7 @@ use super::{Declaration, Unset};
 ///     pub ANNOTATIONS: "acme.example/";
 ///
 ///     /// Tier of the load balancer.
-///     pub TIER: u16 = "tier", or(&TIER_VARIABLE);
+///     pub TIER: u16 = "tier", fallback(&TIER_VARIABLE);
 /// }
 ///
 /// let environment = Environment::of([("ACME_TIER", "3")]);
@@ -41,8 +41,8 @@ impl Defaults {
     pub fn get<T>(&self, declaration: &Declaration<T>) -> Option<T> {
         let text = self.0.get(declaration.key).and_then(|text| declaration.kind.parse(text));
         text.or_else(|| self.get(declaration.fallback?)).or_else(|| match declaration.default {
-            Unset::Value(text) => declaration.kind.parse(text),
-            Unset::Nothing | Unset::Words(_) => None,
+            DefaultValue::Value(text) => declaration.kind.parse(text),
+            DefaultValue::Nothing | DefaultValue::Described(_) => None,
         })
     }
 

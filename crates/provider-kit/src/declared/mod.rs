@@ -19,7 +19,7 @@
 //!     /// Size of the load balancer.
 //!     pub TIER: Tier = "tier", default("basic"), aliases(&["acme.example/size"]);
 //!     /// Time after which an idle connection is closed.
-//!     pub IDLE: Duration = "idle", otherwise("the cloud's: `1m`");
+//!     pub IDLE: Duration = "idle", default_description("the cloud's: `1m`");
 //!     /// Port of the health check.
 //!     pub CHECK_PORT: u16 = "check-port", kind(Kind::number(1, 65535));
 //! }
@@ -46,10 +46,10 @@ pub(crate) use reading::{Mistake, Reading, refused};
 pub struct Declaration<T: 'static> {
     pub(crate) key: &'static str,
     pub(crate) kind: Kind<T>,
-    pub(crate) default: Unset,
+    pub(crate) default: DefaultValue,
     pub(crate) fallback: Option<&'static Self>,
     pub(crate) aliases: &'static [&'static str],
-    pub(crate) if_wrong: IfWrong,
+    pub(crate) on_invalid: OnInvalid,
     pub(crate) is_secret: bool,
     pub(crate) decides_targets: bool,
     doc: &'static str,
@@ -57,18 +57,18 @@ pub struct Declaration<T: 'static> {
 
 /// The value that applies if nothing is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unset {
+pub enum DefaultValue {
     /// There is no value.
     Nothing,
     /// A default value, in the form that a user writes.
     Value(&'static str),
     /// A description of what applies; reading returns `None`.
-    Words(&'static str),
+    Described(&'static str),
 }
 
 /// The treatment of a value that is not accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IfWrong {
+pub enum OnInvalid {
     /// The value is a mistake: nothing is done until it is corrected.
     #[default]
     Refuse,
@@ -81,9 +81,9 @@ impl<T> Declaration<T> {
     /// sentence or two of Markdown.
     #[must_use]
     pub const fn new(key: &'static str, kind: Kind<T>, doc: &'static str) -> Self {
-        let default = Unset::Nothing;
-        let (aliases, if_wrong) = (&[] as &[_], IfWrong::Refuse);
-        Self { key, kind, default, fallback: None, aliases, if_wrong, is_secret: false, decides_targets: false, doc }
+        let default = DefaultValue::Nothing;
+        let (aliases, on_invalid) = (&[] as &[_], OnInvalid::Refuse);
+        Self { key, kind, default, fallback: None, aliases, on_invalid, is_secret: false, decides_targets: false, doc }
     }
 
     /// Sets the form of the values.
@@ -95,18 +95,18 @@ impl<T> Declaration<T> {
     /// Sets the default, in the form that a user writes.
     #[must_use]
     pub const fn default(self, value: &'static str) -> Self {
-        Self { default: Unset::Value(value), ..self }
+        Self { default: DefaultValue::Value(value), ..self }
     }
 
     /// Describes in words what applies if nothing is set; reading then returns `None`.
     #[must_use]
-    pub const fn otherwise(self, words: &'static str) -> Self {
-        Self { default: Unset::Words(words), ..self }
+    pub const fn default_description(self, words: &'static str) -> Self {
+        Self { default: DefaultValue::Described(words), ..self }
     }
 
     /// Names the variable or key that applies if nothing is set: see [`Defaults`].
     #[must_use]
-    pub const fn or(self, fallback: &'static Self) -> Self {
+    pub const fn fallback(self, fallback: &'static Self) -> Self {
         Self { fallback: Some(fallback), ..self }
     }
 
@@ -119,7 +119,7 @@ impl<T> Declaration<T> {
     /// Makes a value that is not accepted a warning instead of a mistake.
     #[must_use]
     pub const fn lenient(self) -> Self {
-        Self { if_wrong: IfWrong::Warn, ..self }
+        Self { on_invalid: OnInvalid::Warn, ..self }
     }
 
     /// Marks a setting that decides which Nodes are targets: a mistake in it stops changes of the targets, too. A
@@ -162,7 +162,7 @@ pub struct Row {
     /// Accepted values, in Markdown.
     pub values: String,
     /// The value that applies if nothing is set.
-    pub default: Unset,
+    pub default: DefaultValue,
     /// The variable or key that applies if nothing is set.
     pub fallback: Option<&'static str>,
     /// If set, the default is a valid value, or there is none. A provider's test checks that it is always set.
@@ -170,7 +170,7 @@ pub struct Row {
     /// Deprecated names of the setting.
     pub aliases: &'static [&'static str],
     /// Treatment of a value that is not accepted.
-    pub if_wrong: IfWrong,
+    pub on_invalid: OnInvalid,
     /// If set, the value is never shown; that of a variable may also be in the file that `<key>_FILE` names.
     pub is_secret: bool,
     /// Description of the setting.
@@ -179,13 +179,23 @@ pub struct Row {
 
 impl<T: Sync> Declared for Declaration<T> {
     fn row(&self) -> Row {
-        let Self { key, kind, default, fallback, aliases, if_wrong, is_secret, doc, .. } = *self;
+        let Self { key, kind, default, fallback, aliases, on_invalid, is_secret, doc, .. } = *self;
         let default_is_accepted = match default {
-            Unset::Value(value) => kind.parse(value).is_some(),
-            Unset::Nothing | Unset::Words(_) => true,
+            DefaultValue::Value(value) => kind.parse(value).is_some(),
+            DefaultValue::Nothing | DefaultValue::Described(_) => true,
         };
         let (doc, fallback) = (doc.trim(), fallback.map(Self::key));
-        Row { key, values: kind.markdown(), default, fallback, default_is_accepted, aliases, if_wrong, is_secret, doc }
+        Row {
+            key,
+            values: kind.markdown(),
+            default,
+            fallback,
+            default_is_accepted,
+            aliases,
+            on_invalid,
+            is_secret,
+            doc,
+        }
     }
 
     fn check(&self, text: &str) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use cloud_provider::Error;
 
-use super::{Declaration, Declared, Defaults, IfWrong, Row, Unset};
+use super::{Declaration, Declared, DefaultValue, Defaults, OnInvalid, Row};
 
 /// The number of characters of a value that a message quotes.
 const QUOTED: usize = 100;
@@ -30,7 +30,7 @@ impl Reading {
         named: &dyn Fn(&str) -> String,
         set: impl Fn(&str) -> Option<&'a str>,
     ) -> Option<T> {
-        let Declaration { key, kind, default, aliases, if_wrong, decides_targets, .. } = *declaration;
+        let Declaration { key, kind, default, aliases, on_invalid, decides_targets, .. } = *declaration;
         let alias = || aliases.iter().find_map(|alias| Some((*alias, set(alias)?)));
         if let Some((used, text)) = set(key).map(|text| (key, text)).or_else(alias) {
             if used != key {
@@ -41,17 +41,17 @@ impl Reading {
                 Err(why) => why,
             };
             let wrong = format!("{}: {why}", named(used));
-            match if_wrong {
-                IfWrong::Refuse => {
+            match on_invalid {
+                OnInvalid::Refuse => {
                     self.add(Mistake { text: wrong, decides_targets });
                     return None;
                 }
-                IfWrong::Warn => self.warning(wrong),
+                OnInvalid::Warn => self.warning(wrong),
             }
         }
         match default {
-            Unset::Value(text) => kind.parse(text),
-            Unset::Nothing | Unset::Words(_) => None,
+            DefaultValue::Value(text) => kind.parse(text),
+            DefaultValue::Nothing | DefaultValue::Described(_) => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Declared, IfWrong, Row, Unset};
+use super::{Declared, DefaultValue, OnInvalid, Row};
 
 /// Returns a table in Markdown, one row for each declaration; `what` is `annotation`, `variable` or `key`.
 #[must_use]
@@ -28,10 +28,10 @@ fn cell(text: &str) -> String {
 
 fn default(row: &Row) -> String {
     match (row.default, row.fallback) {
-        (Unset::Nothing, None) => "–".to_owned(),
-        (Unset::Nothing, Some(key)) => format!("`{}`", key.rsplit("] ").next().unwrap_or(key)),
-        (Unset::Value(value), _) => format!("`{}`", cell(value)),
-        (Unset::Words(words), _) => cell(words),
+        (DefaultValue::Nothing, None) => "–".to_owned(),
+        (DefaultValue::Nothing, Some(key)) => format!("`{}`", key.rsplit("] ").next().unwrap_or(key)),
+        (DefaultValue::Value(value), _) => format!("`{}`", cell(value)),
+        (DefaultValue::Described(words), _) => cell(words),
     }
 }
 
@@ -40,7 +40,7 @@ fn meaning(row: &Row) -> String {
     for alias in row.aliases {
         _ = write!(out, " Formerly `{alias}`.");
     }
-    if row.if_wrong == IfWrong::Warn {
+    if row.on_invalid == OnInvalid::Warn {
         out.push_str(" An invalid value causes a warning, and the default applies.");
     }
     out

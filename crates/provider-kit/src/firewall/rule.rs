@@ -173,7 +173,7 @@ impl Rule {
 
     /// Returns a rule for every address of a family.
     #[must_use]
-    pub fn everybody(direction: Direction, protocol: Protocol, ports: Ports, family: Family) -> Self {
+    pub fn anywhere(direction: Direction, protocol: Protocol, ports: Ports, family: Family) -> Self {
         Self::network(direction, protocol, ports, family.everything())
     }
 

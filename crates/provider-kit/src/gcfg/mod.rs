@@ -13,7 +13,7 @@
 //! ```
 //! use cloud_provider::ConfigFile;
 //! use provider_kit::declared::Kind;
-//! use provider_kit::gcfg::{Settings, TRUTH};
+//! use provider_kit::gcfg::{GitConfigSettings, TRUTH};
 //!
 //! provider_kit::declare! {
 //!     /// Every key of Acme's.
@@ -28,7 +28,7 @@
 //! }
 //!
 //! let text = "[global]\nendpoint = \"http://x\" # the proxy\nport = 0\ndebug\ncolour = red\n".into();
-//! let mut file = Settings::of(&ConfigFile { path: "acme.conf".into(), text });
+//! let mut file = GitConfigSettings::of(&ConfigFile { path: "acme.conf".into(), text });
 //! assert_eq!(file.get(&ENDPOINT).as_deref(), Some("http://x"));
 //! assert_eq!((file.flag(&DEBUG), file.get(&PORT)), (true, None));
 //! file.unknown(&[ALL]);
@@ -62,7 +62,7 @@ pub const TRUTH: Kind<bool> = Kind::of("true or false", |text| match text.to_asc
 
 /// A file that is being read: get each key, then call [`finish`](Self::finish).
 #[derive(Debug)]
-pub struct Settings {
+pub struct GitConfigSettings {
     path: String,
     sections: Vec<Section>,
     reading: Reading,
@@ -70,7 +70,7 @@ pub struct Settings {
     is_broken: bool,
 }
 
-impl Settings {
+impl GitConfigSettings {
     /// Parses a file. Syntax errors are reported with the other mistakes.
     #[must_use]
     pub fn of(file: &ConfigFile) -> Self {

@@ -12,8 +12,8 @@ const SECRET: Key<u16> = Declaration::new("[Main] pin", Kind::number(1, 9), "").
 const OF_CLASS: Key<String> = Declaration::new("[Class \"name\"] text", Value::KIND, "");
 const ALL: &[&dyn Declared] = &[&TEXT, &OTHER, &FLAG, &NUMBER, &SECRET, &OF_CLASS];
 
-fn settings(text: &str) -> Settings {
-    Settings::of(&ConfigFile { path: "f.conf".into(), text: text.into() })
+fn settings(text: &str) -> GitConfigSettings {
+    GitConfigSettings::of(&ConfigFile { path: "f.conf".into(), text: text.into() })
 }
 
 /// Returns the value of `text`, in a section of its own.
@@ -91,7 +91,7 @@ fn only_sub_names_are_case_sensitive() {
     let text = "[mAIN]\nTeXt = a\n[class \"Gold\"]\ntext = b\n[CLASS \"gold\"]\nTEXT = c\n[ Class\t\"a \\\"b\\\\\" ] # x\ntext = d";
     let mut file = settings(text);
     assert_eq!(file.get(&TEXT).as_deref(), Some("a"));
-    let of = |file: &mut Settings, name| file.get_in(name, &OF_CLASS);
+    let of = |file: &mut GitConfigSettings, name| file.get_in(name, &OF_CLASS);
     assert_eq!(of(&mut file, "Gold").as_deref(), Some("b"));
     assert_eq!(of(&mut file, "gold").as_deref(), Some("c"));
     assert_eq!(of(&mut file, "GOLD"), None);

@@ -10,20 +10,20 @@ use super::{Machine, Snapshot};
 /// The result of a machine lookup. A failed lookup is an error instead.
 pub enum Found<M> {
     /// A machine that exists.
-    There(Kept<M>),
+    Present(MachineRef<M>),
     /// Proof that the machine does not exist.
     Gone(Gone),
 }
 
 /// A machine, shared with the list or the single read that it comes from. Cheap to clone.
-pub struct Kept<M>(Place<M>);
+pub struct MachineRef<M>(Place<M>);
 
 enum Place<M> {
     Listed(Arc<Snapshot<M>>, u32),
     Single(Arc<M>),
 }
 
-impl<M> Kept<M> {
+impl<M> MachineRef<M> {
     pub(super) fn listed(snapshot: &Arc<Snapshot<M>>, at: u32) -> Self {
         Self(Place::Listed(Arc::clone(snapshot), at))
     }
@@ -33,7 +33,7 @@ impl<M> Kept<M> {
     }
 }
 
-impl<M: Machine> Deref for Kept<M> {
+impl<M: Machine> Deref for MachineRef<M> {
     type Target = M;
 
     fn deref(&self) -> &M {
@@ -44,7 +44,7 @@ impl<M: Machine> Deref for Kept<M> {
     }
 }
 
-impl<M> Clone for Kept<M> {
+impl<M> Clone for MachineRef<M> {
     fn clone(&self) -> Self {
         Self(match &self.0 {
             Place::Listed(snapshot, at) => Place::Listed(Arc::clone(snapshot), *at),

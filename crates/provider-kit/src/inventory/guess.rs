@@ -38,7 +38,7 @@ impl<S: MachineSource> Inventory<S> {
     /// Returns the index in a list of the machine that this Node's firmware names.
     pub(super) fn guess_in(&self, snapshot: &Snapshot<S::Machine>, node: &Node) -> Option<u32> {
         let source = self.source();
-        let is_it = |at: &u32| source.is_of(snapshot.at(*at), node);
+        let is_it = |at: &u32| source.confirms_guess(snapshot.at(*at), node);
         source.guesses(node).iter().find_map(|id| snapshot.place_of_id(id).filter(is_it))
     }
 
@@ -47,7 +47,7 @@ impl<S: MachineSource> Inventory<S> {
         let source = self.source();
         for id in source.guesses(node) {
             let found = source.by_id(&id, priority).await?;
-            if let Some(machine) = found.filter(|machine| source.is_of(machine, node)) {
+            if let Some(machine) = found.filter(|machine| source.confirms_guess(machine, node)) {
                 return Ok(Some(machine));
             }
         }

@@ -7,8 +7,10 @@ use cloud_provider::{Error, Gone, Node, Result};
 use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
-use super::{Found, Inventory, Kept, Key, MAX_AGE, Machine, MachineSource, Mode, SINGLE_READS_AT_FIRST, Snapshot};
-use crate::paging::Reading;
+use super::{
+    Found, Inventory, Key, MAX_AGE, Machine, MachineRef, MachineSource, Mode, SINGLE_READS_AT_FIRST, Snapshot,
+};
+use crate::paging::ListResult;
 use crate::transport::Priority;
 
 /// The number of single reads that are prepared at a time, because a mode may need thousands.
@@ -21,7 +23,7 @@ const CONFIRMATIONS: usize = 50;
 const HINTS: usize = 8;
 
 /// A Node or key that has no answer yet.
-struct Question<'a> {
+struct PendingLookup<'a> {
     /// Index of the answer.
     index: usize,
     key: Key<'a>,
@@ -31,14 +33,14 @@ struct Question<'a> {
     node: Option<&'a Node>,
 }
 
-impl<'a> Question<'a> {
+impl<'a> PendingLookup<'a> {
     /// Returns the Node if its machine may be guessed, because the Node has no provider ID.
     fn guessing(&self) -> Option<&'a Node> {
         self.node.filter(|_| matches!(self.key, Key::Name(_)))
     }
 }
 
-enum Way {
+enum ReadPlan {
     List,
     OneByOne,
 }
@@ -61,8 +63,8 @@ pub(super) async fn find_all<S: MachineSource>(
     is_brief: bool,
 ) -> Vec<Result<Found<S::Machine>>> {
     let mut lookup = Lookup { is_brief, ..Lookup::new(inventory, nodes.len(), fresh, priority) };
-    let questions = lookup.questions(nodes);
-    lookup.answer(questions).await;
+    let pending_lookups = lookup.pending_lookups(nodes);
+    lookup.answer(pending_lookups).await;
     lookup.answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
 }
 
@@ -74,7 +76,7 @@ pub(super) async fn find<S: MachineSource>(
 ) -> Result<Found<S::Machine>> {
     let mut lookup = Lookup::new(inventory, 1, fresh, priority);
     let (Key::Id(what) | Key::Name(what)) = key;
-    lookup.answer(vec![Question { index: 0, key, what, node: None }]).await;
+    lookup.answer(vec![PendingLookup { index: 0, key, what, node: None }]).await;
     lookup.answers.pop().flatten().unwrap_or_else(unanswered)
 }
 
@@ -83,16 +85,16 @@ fn unanswered<T>() -> Result<T> {
 }
 
 impl<'a, S: MachineSource> Lookup<'a, S> {
-    fn new(inventory: &'a Inventory<S>, questions: usize, fresh: bool, priority: Priority) -> Self {
+    fn new(inventory: &'a Inventory<S>, pending_lookups: usize, fresh: bool, priority: Priority) -> Self {
         let mut answers = Vec::new();
-        answers.resize_with(questions, || None);
+        answers.resize_with(pending_lookups, || None);
         Self { inventory, fresh, priority, is_brief: false, answers, hints: HINTS }
     }
 
     /// Returns the question for each Node. A provider ID that is not this cloud's is an error, never "gone".
-    fn questions<'n>(&mut self, nodes: &'n [Arc<Node>]) -> Vec<Question<'n>> {
+    fn pending_lookups<'n>(&mut self, nodes: &'n [Arc<Node>]) -> Vec<PendingLookup<'n>> {
         let source = self.inventory.source();
-        let mut questions = Vec::with_capacity(nodes.len());
+        let mut pending_lookups = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
             let (key, what) = match node.provider_id().map(|id| (source.machine_id(id), id)) {
                 Some((Ok(id), what)) => (Key::Id(id), what),
@@ -102,15 +104,15 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                     continue;
                 }
             };
-            questions.push(Question { index, key, what, node: Some(node) });
+            pending_lookups.push(PendingLookup { index, key, what, node: Some(node) });
         }
-        questions
+        pending_lookups
     }
 
-    async fn answer(&mut self, mut open: Vec<Question<'_>>) {
+    async fn answer(&mut self, mut open: Vec<PendingLookup<'_>>) {
         if !self.fresh {
             let asked = open.len();
-            open = self.answer_from_what_is_kept(open);
+            open = self.answer_from_cache(open);
             let metrics = &*self.inventory.metrics;
             (open.len()..asked).for_each(|_| metrics.cached(true));
             open.iter().for_each(|_| metrics.cached(false));
@@ -118,32 +120,32 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         if open.is_empty() {
             return;
         }
-        match self.inventory.cheapest_way(open.len(), self.fresh) {
-            Way::OneByOne => self.read_one_by_one(open).await,
-            Way::List => self.read_list(open).await,
+        match self.inventory.cheapest_plan(open.len(), self.fresh) {
+            ReadPlan::OneByOne => self.read_one_by_one(open).await,
+            ReadPlan::List => self.read_list(open).await,
         }
     }
 
-    fn answer_from_what_is_kept<'n>(&mut self, questions: Vec<Question<'n>>) -> Vec<Question<'n>> {
+    fn answer_from_cache<'n>(&mut self, pending_lookups: Vec<PendingLookup<'n>>) -> Vec<PendingLookup<'n>> {
         match self.inventory.mode {
-            Mode::Shared | Mode::All => match self.inventory.young_snapshot() {
-                Some(snapshot) => self.answer_those_in(&snapshot, questions, false),
-                None => questions,
+            Mode::Shared | Mode::AlwaysList => match self.inventory.young_snapshot() {
+                Some(snapshot) => self.answer_from_list(&snapshot, pending_lookups, false),
+                None => pending_lookups,
             },
-            Mode::One => self.answer_those_kept_singly(questions),
-            Mode::Off => questions,
+            Mode::AlwaysSingle => self.answer_from_entries(pending_lookups),
+            Mode::Off => pending_lookups,
         }
     }
 
-    fn answer_those_kept_singly<'n>(&mut self, questions: Vec<Question<'n>>) -> Vec<Question<'n>> {
+    fn answer_from_entries<'n>(&mut self, pending_lookups: Vec<PendingLookup<'n>>) -> Vec<PendingLookup<'n>> {
         let mut open = Vec::new();
-        for question in questions {
-            let kept = self.inventory.state().entries.young(question.key, self.inventory.max_age).map(Arc::clone);
+        for pending in pending_lookups {
+            let kept = self.inventory.state().entries.young(pending.key, self.inventory.max_age).map(Arc::clone);
             match kept {
-                Some(machine) if self.inventory.may_be(&*machine, &question) => {
-                    self.there(&question, Kept::single(machine));
+                Some(machine) if self.inventory.may_be(&*machine, &pending) => {
+                    self.answer_present(&pending, MachineRef::single(machine));
                 }
-                _ => open.push(question),
+                _ => open.push(pending),
             }
         }
         open
@@ -151,16 +153,16 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
 
     /// Answers for machines that are in the snapshot, and returns the questions that stay open. `trusted` is set if the
     /// snapshot was requested after the lookup began.
-    fn answer_those_in<'n>(
+    fn answer_from_list<'n>(
         &mut self,
         snapshot: &Arc<Snapshot<S::Machine>>,
-        questions: Vec<Question<'n>>,
+        pending_lookups: Vec<PendingLookup<'n>>,
         trusted: bool,
-    ) -> Vec<Question<'n>> {
+    ) -> Vec<PendingLookup<'n>> {
         let mut open = Vec::new();
-        for question in questions {
-            let guessed = question.guessing().and_then(|node| self.inventory.guess_in(snapshot, node));
-            let place = match question.key {
+        for pending in pending_lookups {
+            let guessed = pending.guessing().and_then(|node| self.inventory.guess_in(snapshot, node));
+            let place = match pending.key {
                 _ if guessed.is_some() => Ok(guessed),
                 Key::Id(id) => Ok(snapshot.place_of_id(id)),
                 Key::Name(name) => match snapshot.places_of_name(name) {
@@ -170,19 +172,19 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                 },
             };
             match place {
-                Ok(Some(at)) if trusted || self.inventory.may_be(snapshot.at(at), &question) => {
-                    self.there(&question, Kept::listed(snapshot, at));
+                Ok(Some(at)) if trusted || self.inventory.may_be(snapshot.at(at), &pending) => {
+                    self.answer_present(&pending, MachineRef::listed(snapshot, at));
                 }
-                Ok(_) => open.push(question),
+                Ok(_) => open.push(pending),
                 // Two machines have the name, unless the snapshot is out of date.
-                Err(err) if trusted => self.answers[question.index] = Some(Err(err)),
-                Err(_) => open.push(question),
+                Err(err) if trusted => self.answers[pending.index] = Some(Err(err)),
+                Err(_) => open.push(pending),
             }
         }
         open
     }
 
-    async fn read_list(&mut self, mut open: Vec<Question<'_>>) {
+    async fn read_list(&mut self, mut open: Vec<PendingLookup<'_>>) {
         let mut fresh = self.fresh;
         loop {
             let called = Instant::now();
@@ -191,9 +193,9 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                 Err(err) => return self.fail(&open, &err),
             };
             let trusted = fresh || snapshot.began() >= called;
-            open = self.answer_those_in(&snapshot, open, trusted);
+            open = self.answer_from_list(&snapshot, open, trusted);
             // In this mode, an absence counts only after a fresh list, even if the caller did not request one.
-            if !trusted && self.inventory.mode == Mode::All && !open.is_empty() {
+            if !trusted && self.inventory.mode == Mode::AlwaysList && !open.is_empty() {
                 fresh = true;
                 continue;
             }
@@ -202,19 +204,19 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
     }
 
     /// Answers the questions that a list leaves open, by its proof of absence.
-    async fn conclude(&mut self, snapshot: &Snapshot<S::Machine>, open: Vec<Question<'_>>) {
+    async fn conclude(&mut self, snapshot: &Snapshot<S::Machine>, open: Vec<PendingLookup<'_>>) {
         match snapshot.reading() {
-            Reading::Complete { listing, .. } => {
+            ListResult::Complete { listing, .. } => {
                 let (mut doubtful, is_proof) = (Vec::new(), self.inventory.source().lists_prove_absence());
-                for question in open {
+                for pending in open {
                     // The machine is listed with outdated values, or may belong to another Node of this name.
-                    let is_listed = match question.key {
+                    let is_listed = match pending.key {
                         Key::Id(id) => snapshot.by_id(id).is_some(),
                         Key::Name(name) => snapshot.by_name(name).len() > 0,
                     };
-                    let gone = match (listing.absence_of(question.what), question.key) {
+                    let gone = match (listing.prove_absence(pending.what), pending.key) {
                         (Ok(_), _) if is_listed || !is_proof => {
-                            doubtful.push(question);
+                            doubtful.push(pending);
                             continue;
                         }
                         // The list proves the absence. For a name, the proof is of another form, because controllers
@@ -222,8 +224,8 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                         (Ok(_), Key::Name(name)) => Ok(Gone::no_such_name(name)),
                         (gone, _) => gone,
                     };
-                    let gone = gone.map(|gone| Found::Gone(self.with_hint(gone, question.key)));
-                    self.answers[question.index] = Some(gone.map_err(|err| self.in_place(err)));
+                    let gone = gone.map(|gone| Found::Gone(self.with_hint(gone, pending.key)));
+                    self.answers[pending.index] = Some(gone.map_err(|err| self.in_place(err)));
                 }
                 let most = CONFIRMATIONS.max(self.inventory.source().concurrent_reads());
                 if !is_proof && doubtful.len() > most {
@@ -237,47 +239,47 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                 }
                 self.read_one_by_one(doubtful).await;
             }
-            Reading::Flawed { flaw, .. } if open.len() >= self.inventory.pages() => self.fail(&open, flaw),
-            Reading::Flawed { .. } => self.read_one_by_one(open).await,
+            ListResult::Partial { reason, .. } if open.len() >= self.inventory.pages() => self.fail(&open, reason),
+            ListResult::Partial { .. } => self.read_one_by_one(open).await,
         }
     }
 
-    fn fail(&mut self, open: &[Question<'_>], err: &Error) {
-        for question in open {
-            self.answers[question.index] = Some(Err(err.clone()));
+    fn fail(&mut self, open: &[PendingLookup<'_>], err: &Error) {
+        for pending in open {
+            self.answers[pending.index] = Some(Err(err.clone()));
         }
     }
 
-    async fn read_one_by_one(&mut self, open: Vec<Question<'_>>) {
+    async fn read_one_by_one(&mut self, open: Vec<PendingLookup<'_>>) {
         let (inventory, priority, is_brief) = (self.inventory, self.priority, self.is_brief);
         let _under_way = inventory.count_under_way(if self.fresh { open.len() } else { 0 });
         for open in open.chunks(PREPARED_READS) {
             let reads: Vec<_> = open.iter().map(|it| inventory.read_one(it, priority, is_brief).boxed()).collect();
             let mut reads = futures::stream::iter(reads).buffered(inventory.source().concurrent_reads());
-            for question in open {
+            for pending in open {
                 let Some(machine) = reads.next().await else { break };
-                self.answer_singly(question, machine);
+                self.answer_singly(pending, machine);
             }
         }
     }
 
-    fn answer_singly(&mut self, question: &Question<'_>, machine: Result<Option<Arc<S::Machine>>>) {
-        match (machine, question.key) {
-            (Ok(Some(machine)), _) => self.there(question, Kept::single(machine)),
+    fn answer_singly(&mut self, pending: &PendingLookup<'_>, machine: Result<Option<Arc<S::Machine>>>) {
+        match (machine, pending.key) {
+            (Ok(Some(machine)), _) => self.answer_present(pending, MachineRef::single(machine)),
             (Ok(None), key) => {
                 let gone = match key {
-                    Key::Id(_) => Gone::no_such_id(question.what),
+                    Key::Id(_) => Gone::no_such_id(pending.what),
                     Key::Name(name) => Gone::no_such_name(name),
                 };
-                self.answers[question.index] = Some(Ok(Found::Gone(self.with_hint(gone, key))));
+                self.answers[pending.index] = Some(Ok(Found::Gone(self.with_hint(gone, key))));
             }
-            (Err(err), _) => self.answers[question.index] = Some(Err(err)),
+            (Err(err), _) => self.answers[pending.index] = Some(Err(err)),
         }
     }
 
-    fn there(&mut self, question: &Question<'_>, machine: Kept<S::Machine>) {
-        self.inventory.claim(&*machine, question);
-        self.answers[question.index] = Some(Ok(Found::There(machine)));
+    fn answer_present(&mut self, pending: &PendingLookup<'_>, machine: MachineRef<S::Machine>) {
+        self.inventory.claim(&*machine, pending);
+        self.answers[pending.index] = Some(Ok(Found::Present(machine)));
     }
 
     /// Adds to a proof of absence where the machine was searched, and the closest names (P-6).
@@ -304,29 +306,29 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
 impl<S: MachineSource> Inventory<S> {
     /// Chooses between a list and single reads. Single reads that need not be fresh are counted: once a list would have
     /// been as cheap, it is read, so that many small lookups cost at most twice as much as one large lookup.
-    fn cheapest_way(&self, machines: usize, fresh: bool) -> Way {
+    fn cheapest_plan(&self, machines: usize, fresh: bool) -> ReadPlan {
         match self.mode {
-            Mode::All => return Way::List,
-            Mode::One | Mode::Off => return Way::OneByOne,
+            Mode::AlwaysList => return ReadPlan::List,
+            Mode::AlwaysSingle | Mode::Off => return ReadPlan::OneByOne,
             Mode::Shared => {}
         }
         if self.inner.lists.can_share(&(), fresh) {
-            return Way::List;
+            return ReadPlan::List;
         }
         let mut state = self.state();
         let pages = state.pages.unwrap_or(SINGLE_READS_AT_FIRST + 1);
         if fresh {
-            return if state.under_way + machines < pages { Way::OneByOne } else { Way::List };
+            return if state.under_way + machines < pages { ReadPlan::OneByOne } else { ReadPlan::List };
         }
         if state.spent_at.is_none_or(|at| at.elapsed() >= MAX_AGE) {
             state.spent = 0;
         }
         if state.spent + machines >= pages {
-            return Way::List;
+            return ReadPlan::List;
         }
         state.spent += machines;
         state.spent_at = Some(Instant::now());
-        Way::OneByOne
+        ReadPlan::OneByOne
     }
 
     fn pages(&self) -> usize {
@@ -348,12 +350,12 @@ impl<S: MachineSource> Inventory<S> {
 
     async fn read_one(
         &self,
-        question: &Question<'_>,
+        pending: &PendingLookup<'_>,
         priority: Priority,
         is_brief: bool,
     ) -> Result<Option<Arc<S::Machine>>> {
-        let (source, asked, key) = (self.source(), Instant::now(), question.key);
-        let guessed = match question.guessing() {
+        let (source, asked, key) = (self.source(), Instant::now(), pending.key);
+        let guessed = match pending.guessing() {
             Some(node) => self.read_guess(node, priority).await?,
             None => None,
         };
@@ -380,7 +382,7 @@ impl<S: MachineSource> Inventory<S> {
             }
         };
         let machine = machine.map(Arc::new);
-        if self.mode == Mode::One {
+        if self.mode == Mode::AlwaysSingle {
             let entries = &mut self.state().entries;
             match &machine {
                 Some(machine) => entries.insert(machine, asked),
@@ -397,8 +399,8 @@ impl<S: MachineSource> Inventory<S> {
     /// Returns `true` if a machine from the cache may be this Node's, and is unchanged. By name, a machine is not
     /// accepted if it was matched to another Node before, or if the Node's firmware names a different one: the Node may
     /// be on a new machine of the same name (P-10).
-    fn may_be(&self, machine: &S::Machine, question: &Question<'_>) -> bool {
-        let Some(node) = question.guessing() else { return machine.is_settled() };
+    fn may_be(&self, machine: &S::Machine, pending: &PendingLookup<'_>) -> bool {
+        let Some(node) = pending.guessing() else { return machine.is_settled() };
         let guesses = self.source().guesses(node);
         let claimed = self.state().claims.get(&self.hash(machine.id())).copied();
         machine.is_settled()
@@ -406,8 +408,8 @@ impl<S: MachineSource> Inventory<S> {
             && claimed.is_none_or(|claimant| claimant == self.hash(&node.uid))
     }
 
-    fn claim(&self, machine: &S::Machine, question: &Question<'_>) {
-        let Some(node) = question.node.filter(|_| self.mode != Mode::Off) else { return };
+    fn claim(&self, machine: &S::Machine, pending: &PendingLookup<'_>) {
+        let Some(node) = pending.node.filter(|_| self.mode != Mode::Off) else { return };
         let (id, uid) = (self.hash(machine.id()), self.hash(&node.uid));
         self.state().claims.insert(id, uid);
     }

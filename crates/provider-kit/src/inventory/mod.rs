@@ -15,7 +15,7 @@
 //!   and by name. A machine that was matched to another Node of that name before, or that differs from the machine that
 //!   the firmware names, is not taken from the cache (P-10).
 //! * Nodes that wait for their initialization, and Nodes that may have to be deleted, do not wait for refreshing
-//!   lookups: see [`Urgency`].
+//!   lookups: see [`SharedPriority`].
 //!
 //! A provider sets a [`Mode`] if users of its cloud expect another way of reading.
 
@@ -23,8 +23,8 @@ mod entries;
 mod found;
 mod guess;
 mod lookup;
+mod shared_priority;
 mod snapshot;
-mod urgency;
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -32,19 +32,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::{
-    CloudMetrics, InstanceMetadata, InstanceState, Instances, NoCloudMetrics, Node, Result, Want, WantMetadata,
-    async_trait,
+    CloudMetrics, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, NoCloudMetrics, Node,
+    Result, async_trait,
 };
 use tokio::time::Instant;
 
 use self::entries::Entries;
 use crate::coalescer::Coalescer;
-use crate::paging::Reading;
+use crate::paging::ListResult;
 use crate::transport::Priority;
-pub use found::{Found, Kept};
+pub use found::{Found, MachineRef};
 pub use guess::system_uuids;
+pub use shared_priority::SharedPriority;
 pub use snapshot::Snapshot;
-pub use urgency::Urgency;
 
 /// The default maximum age of a list from which lookups are answered that need not be fresh; see
 /// [`Inventory::max_age`].
@@ -73,11 +73,12 @@ pub trait MachineSource: Send + Sync + 'static {
     /// The machine type of the source.
     type Machine: Machine;
 
-    /// Reads all machines; see [`read_pages`](crate::paging::read_pages), and [`Urgency::carry`] for each page.
+    /// Reads all machines; see [`read_pages`](crate::paging::read_pages), and [`SharedPriority::send_read`] for each
+    /// page.
     ///
     /// # Errors
     /// The cloud's answer, if a page could not be read.
-    async fn list(&self, urgency: &Urgency) -> Result<Reading<Self::Machine>>;
+    async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Self::Machine>>;
 
     /// Reads a machine by its ID. Returns `None` only if the cloud itself answers that no machine has this ID.
     ///
@@ -121,13 +122,13 @@ pub trait MachineSource: Send + Sync + 'static {
 
     /// Returns the IDs of machines that a Node without a provider ID may run on, likeliest first: [`system_uuids`]
     /// where the cloud uses system UUIDs as machine IDs. Tried before the name; a guess counts if
-    /// [`is_of`](Self::is_of) returns `true`.
+    /// [`confirms_guess`](Self::confirms_guess) returns `true`.
     fn guesses(&self, _node: &Node) -> Vec<String> {
         Vec::new()
     }
 
     /// Returns `true` if another property (name, address) confirms that a guessed machine is this Node's.
-    fn is_of(&self, _machine: &Self::Machine, _node: &Node) -> bool {
+    fn confirms_guess(&self, _machine: &Self::Machine, _node: &Node) -> bool {
         false
     }
 
@@ -145,9 +146,9 @@ pub enum Mode {
     #[default]
     Shared,
     /// Always the whole list. An absence is not cached: the next caller causes a new list.
-    All,
+    AlwaysList,
     /// Always single reads, each machine cached on its own.
-    One,
+    AlwaysSingle,
     /// Always single reads, without a cache.
     Off,
 }
@@ -215,9 +216,9 @@ impl<S: MachineSource> Inventory<S> {
             confirmed: 0,
             under_way: 0,
         };
-        let lists = Coalescer::with_urgency(|(), callers: Vec<Self>, urgency| async move {
+        let lists = Coalescer::with_shared_priority(|(), callers: Vec<Self>, shared_priority| async move {
             // All callers share one inner inventory, and the first one's mode decides if the list is cached.
-            callers[0].read(&urgency).await
+            callers[0].read(&shared_priority).await
         });
         Self {
             inner: Arc::new(Inner { source, hasher: RandomState::new(), state: Mutex::new(state), lists }),
@@ -284,21 +285,21 @@ impl<S: MachineSource> Inventory<S> {
 
     /// Returns the requested state of a Node whose machine was looked up.
     #[must_use]
-    pub fn state_of(&self, found: Found<S::Machine>, node: &Node, want: Want) -> InstanceState {
+    pub fn state_of(&self, found: Found<S::Machine>, node: &Node, request: LookupRequest) -> InstanceState {
         let machine = match found {
-            Found::There(machine) => machine,
+            Found::Present(machine) => machine,
             Found::Gone(gone) => return InstanceState::Gone(gone),
         };
         let all = || self.source().metadata(&machine, node);
-        let metadata = match want.metadata {
-            WantMetadata::No => None,
-            WantMetadata::Addresses => {
+        let metadata = match request.metadata {
+            MetadataLevel::No => None,
+            MetadataLevel::Addresses => {
                 Some(InstanceMetadata { node_addresses: all().node_addresses, ..InstanceMetadata::default() })
             }
-            WantMetadata::Full => Some(all()),
+            MetadataLevel::Full => Some(all()),
         };
         let metadata = metadata.map(Box::new);
-        InstanceState::Present { shutdown: want.shutdown.then(|| machine.is_shut_down()), metadata }
+        InstanceState::Present { shutdown: request.shutdown.then(|| machine.is_shut_down()), metadata }
     }
 
     fn state(&self) -> MutexGuard<'_, State<S::Machine>> {
@@ -318,14 +319,14 @@ impl<S: MachineSource> Inventory<S> {
         self.inner.lists.share((), self.clone(), fresh, priority).await
     }
 
-    async fn read(&self, urgency: &Urgency) -> Result<Arc<Snapshot<S::Machine>>> {
+    async fn read(&self, shared_priority: &SharedPriority) -> Result<Arc<Snapshot<S::Machine>>> {
         let began = Instant::now();
-        let snapshot = Arc::new(Snapshot::new(self.inner.source.list(urgency).await?, began));
-        if let Reading::Flawed { flaw, .. } = snapshot.reading() {
-            tracing::warn!(%flaw, "partial list of machines; missing machines do not count as deleted");
+        let snapshot = Arc::new(Snapshot::new(self.inner.source.list(shared_priority).await?, began));
+        if let ListResult::Partial { reason, .. } = snapshot.reading() {
+            tracing::warn!(%reason, "partial list of machines; missing machines do not count as deleted");
         }
         let mut state = self.state();
-        if let Reading::Complete { pages, .. } = snapshot.reading() {
+        if let ListResult::Complete { pages, .. } = snapshot.reading() {
             state.pages = Some(*pages);
             let ids: HashSet<u64> =
                 snapshot.machines().iter().map(|machine| self.inner.hasher.hash_one(machine.id())).collect();
@@ -342,8 +343,8 @@ impl<S: MachineSource> Inventory<S> {
 /// Returns the priority of a lookup: [`Urgent`](Priority::Urgent) for the initialization of a Node and for a fresh
 /// check of existence, which may lead to a deletion; else [`Refresh`](Priority::Refresh).
 #[must_use]
-pub fn priority(want: Want) -> Priority {
-    if want.metadata == WantMetadata::Full || (want.existence && want.fresh) {
+pub fn priority(request: LookupRequest) -> Priority {
+    if request.metadata == MetadataLevel::Full || (request.existence && request.fresh) {
         Priority::Urgent
     } else {
         Priority::Refresh
@@ -352,11 +353,11 @@ pub fn priority(want: Want) -> Priority {
 
 #[async_trait]
 impl<S: MachineSource> Instances for Inventory<S> {
-    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
-        let is_brief = want.metadata == WantMetadata::No && self.mode != Mode::One;
-        let found = lookup::find_all(self, nodes, want.fresh, priority(want), is_brief).await;
+    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+        let is_brief = request.metadata == MetadataLevel::No && self.mode != Mode::AlwaysSingle;
+        let found = lookup::find_all(self, nodes, request.fresh, priority(request), is_brief).await;
         let states = nodes.iter().zip(found);
-        states.map(|(node, found)| found.map(|found| self.state_of(found, node, want))).collect()
+        states.map(|(node, found)| found.map(|found| self.state_of(found, node, request))).collect()
     }
 }
 

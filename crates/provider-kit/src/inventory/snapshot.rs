@@ -6,18 +6,18 @@ use cloud_provider::Error;
 use tokio::time::Instant;
 
 use super::Machine;
-use crate::paging::Reading;
+use crate::paging::ListResult;
 
 /// The result of a list, with an index of two numbers per machine.
 pub struct Snapshot<M> {
-    reading: Reading<M>,
+    reading: ListResult<M>,
     by_id: Box<[u32]>,
     by_name: Box<[u32]>,
     began: Instant,
 }
 
 impl<M: Machine> Snapshot<M> {
-    pub(super) fn new(reading: Reading<M>, began: Instant) -> Self {
+    pub(super) fn new(reading: ListResult<M>, began: Instant) -> Self {
         let machines = reading.items();
         let all = || (0..u32::try_from(machines.len()).unwrap_or(u32::MAX)).collect::<Box<[u32]>>();
         let (mut by_id, mut by_name) = (all(), all());
@@ -77,14 +77,14 @@ impl<M: Machine> Snapshot<M> {
 
     /// Returns the error that makes the list partial: a machine that a partial list lacks may exist.
     #[must_use]
-    pub fn flaw(&self) -> Option<&Error> {
+    pub fn partial_reason(&self) -> Option<&Error> {
         match &self.reading {
-            Reading::Complete { .. } => None,
-            Reading::Flawed { flaw, .. } => Some(flaw),
+            ListResult::Complete { .. } => None,
+            ListResult::Partial { reason, .. } => Some(reason),
         }
     }
 
-    pub(super) fn reading(&self) -> &Reading<M> {
+    pub(super) fn reading(&self) -> &ListResult<M> {
         &self.reading
     }
 

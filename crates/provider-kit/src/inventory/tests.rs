@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use cloud_provider::Error;
 
 use super::*;
-use crate::paging::{Page, Rules, read_pages};
+use crate::paging::{ListProperties, Page, read_pages};
 use crate::provider_id::ProviderIds;
 
 const MOMENT: Duration = Duration::from_millis(1);
@@ -81,10 +81,10 @@ impl Acme {
 #[async_trait]
 impl MachineSource for Acme {
     type Machine = Vm;
-    async fn list(&self, urgency: &Urgency) -> Result<Reading<Vm>> {
+    async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Vm>> {
         self.lists.fetch_add(1, Ordering::SeqCst);
-        let rules = Rules { what: "machines", totals: self.lists_prove_absence() };
-        let page = |number: u32| urgency.carry(move |priority| self.page(number, priority));
+        let rules = ListProperties { what: "machines", totals: self.lists_prove_absence() };
+        let page = |number: u32| shared_priority.send_read(move |priority| self.page(number, priority));
         read_pages(rules, 1, |vm: &Vm| vm.id.clone(), page).await
     }
     async fn by_id(&self, id: &str, _: Priority) -> Result<Option<Vm>> {
@@ -106,7 +106,7 @@ impl MachineSource for Acme {
     fn guesses(&self, node: &Node) -> Vec<String> {
         system_uuids(node)
     }
-    fn is_of(&self, machine: &Vm, node: &Node) -> bool {
+    fn confirms_guess(&self, machine: &Vm, node: &Node) -> bool {
         node.addresses.iter().any(|address| *address.address == machine.name)
     }
     fn metadata(&self, machine: &Vm, _: &Node) -> InstanceMetadata {
@@ -163,7 +163,7 @@ impl Inventory<Acme> {
     }
 }
 
-const FRESH: Want = Want::EXISTENCE.and_shutdown().fresh();
+const FRESH: LookupRequest = LookupRequest::EXISTENCE.and_shutdown().fresh();
 
 #[tokio::test(start_paused = true)]
 async fn a_burst_of_5000_nodes_costs_one_list() {
@@ -174,7 +174,7 @@ async fn a_burst_of_5000_nodes_costs_one_list() {
         let (inventory, nodes) = (inventory.clone(), joining(*first..first + 250));
         async move {
             tokio::time::sleep(Duration::from_millis(1500 * i as u64)).await;
-            let answers = inventory.lookup(&nodes, Want::METADATA).await;
+            let answers = inventory.lookup(&nodes, LookupRequest::METADATA).await;
             for (n, answer) in answers.iter().enumerate() {
                 assert_eq!(id_of(answer), format!("acme://i-{}", first + n));
             }
@@ -244,9 +244,9 @@ async fn lookup_of_only_the_state_reads_only_the_state() {
     let briefs = || inventory.source().briefs.load(Ordering::SeqCst);
     inventory.lookup(&joined([1]), FRESH).await;
     assert_eq!(briefs(), 1);
-    inventory.lookup(&joined([1]), Want::ADDRESSES).await;
-    inventory.lookup(&joined([2]), Want::METADATA.fresh()).await;
-    inventory.clone().mode(Mode::One).lookup(&joined([3]), FRESH).await;
+    inventory.lookup(&joined([1]), LookupRequest::ADDRESSES).await;
+    inventory.lookup(&joined([2]), LookupRequest::METADATA.fresh()).await;
+    inventory.clone().mode(Mode::AlwaysSingle).lookup(&joined([3]), FRESH).await;
     assert_eq!(briefs(), 1, "a lookup that caches machines or returns addresses reads them whole");
 }
 
@@ -254,12 +254,12 @@ async fn lookup_of_only_the_state_reads_only_the_state() {
 async fn list_in_flight_does_not_answer_a_fresh_lookup() {
     let inventory = acme(500);
     inventory.source().page_milliseconds.store(100, Ordering::SeqCst);
-    let early = inventory.lookup(&joined(0..500).clone(), Want::EXISTENCE).await;
+    let early = inventory.lookup(&joined(0..500).clone(), LookupRequest::EXISTENCE).await;
     assert!(early.iter().all(Result::is_ok));
     inventory.costs();
     tokio::time::sleep(MAX_AGE + MOMENT).await;
     let nodes = joined(0..500);
-    let stale = async { inventory.lookup(&nodes, Want::EXISTENCE).await };
+    let stale = async { inventory.lookup(&nodes, LookupRequest::EXISTENCE).await };
     let fresh = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         inventory.change(|machines| machines.truncate(400));
@@ -280,7 +280,7 @@ async fn concurrent_lookups_share_one_list() {
     let inventory = acme(1000);
     inventory.source().page_milliseconds.store(10, Ordering::SeqCst);
     let nodes = joined(0..1000);
-    futures::future::join_all((0..50).map(|_| inventory.lookup(&nodes, Want::ADDRESSES))).await;
+    futures::future::join_all((0..50).map(|_| inventory.lookup(&nodes, LookupRequest::ADDRESSES))).await;
     assert_eq!(inventory.costs(), (1, 20, 0));
 }
 
@@ -291,8 +291,8 @@ async fn list_survives_dropped_callers_and_ends_with_the_last_one() {
     let nodes = joined(0..1000);
     let soon = Duration::from_millis(250);
     let (left, stayed) = tokio::join!(
-        tokio::time::timeout(soon, inventory.lookup(&nodes, Want::EXISTENCE)),
-        inventory.lookup(&nodes, Want::EXISTENCE)
+        tokio::time::timeout(soon, inventory.lookup(&nodes, LookupRequest::EXISTENCE)),
+        inventory.lookup(&nodes, LookupRequest::EXISTENCE)
     );
     assert!(left.is_err() && stayed.iter().all(Result::is_ok));
     assert_eq!(inventory.costs(), (1, 20, 0));
@@ -305,23 +305,23 @@ async fn list_survives_dropped_callers_and_ends_with_the_last_one() {
 async fn a_snapshot_is_used_for_a_minute_and_then_read_again() {
     let inventory = acme(1000);
     let nodes = joined(0..1000);
-    inventory.lookup(&nodes, Want::ADDRESSES).await;
+    inventory.lookup(&nodes, LookupRequest::ADDRESSES).await;
     tokio::time::sleep(Duration::from_secs(59)).await;
-    inventory.lookup(&nodes, Want::ADDRESSES).await;
+    inventory.lookup(&nodes, LookupRequest::ADDRESSES).await;
     assert_eq!(inventory.costs(), (1, 20, 0));
     tokio::time::sleep(Duration::from_secs(1) + MOMENT).await;
-    inventory.lookup(&nodes, Want::ADDRESSES).await;
+    inventory.lookup(&nodes, LookupRequest::ADDRESSES).await;
     assert_eq!(inventory.costs(), (1, 20, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn machine_that_a_young_snapshot_lacks_is_read_from_the_cloud() {
     let inventory = acme(1000);
-    inventory.lookup(&joined(0..1000), Want::ADDRESSES).await;
+    inventory.lookup(&joined(0..1000), LookupRequest::ADDRESSES).await;
     inventory.costs();
     inventory
         .change(|machines| machines.push(Vm { id: "i-1000".into(), name: "worker-1000".into(), is_stopped: false }));
-    let answers = inventory.lookup(&joining([3, 1000]), Want::METADATA).await;
+    let answers = inventory.lookup(&joining([3, 1000]), LookupRequest::METADATA).await;
     assert_eq!((id_of(&answers[0]), id_of(&answers[1])), ("acme://i-3", "acme://i-1000"));
     assert_eq!(inventory.costs(), (0, 0, 1));
 }
@@ -330,12 +330,12 @@ async fn machine_that_a_young_snapshot_lacks_is_read_from_the_cloud() {
 async fn single_reads_that_add_up_become_a_list() {
     let inventory = acme(1000);
     for n in 0..5 {
-        inventory.lookup(&joining([n]), Want::METADATA).await;
+        inventory.lookup(&joining([n]), LookupRequest::METADATA).await;
     }
     assert_eq!(inventory.costs(), (1, 20, 4), "of a list of unknown length");
     tokio::time::sleep(MAX_AGE + MOMENT).await;
     for n in 0..20 {
-        inventory.lookup(&joining([n]), Want::METADATA).await;
+        inventory.lookup(&joining([n]), LookupRequest::METADATA).await;
     }
     assert_eq!(inventory.costs(), (1, 20, 19), "of 20 pages");
 }
@@ -343,14 +343,18 @@ async fn single_reads_that_add_up_become_a_list() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_created_again_does_not_get_the_old_machine() {
     let inventory = acme(1000);
-    inventory.lookup(&joined(0..1000), Want::ADDRESSES).await;
+    inventory.lookup(&joined(0..1000), LookupRequest::ADDRESSES).await;
     inventory.costs();
     inventory.change(|machines| machines[5].id = "i-new".into());
     let mut again = Node::clone(&joining([5])[0]);
-    assert_eq!(id_of(&inventory.lookup(&joining([5]), Want::METADATA).await[0]), "acme://i-5", "the same Node");
+    assert_eq!(
+        id_of(&inventory.lookup(&joining([5]), LookupRequest::METADATA).await[0]),
+        "acme://i-5",
+        "the same Node"
+    );
     again.uid = "uid-5-again".into();
     let again = Arc::new(again);
-    assert_eq!(id_of(&inventory.lookup(&[again], Want::METADATA).await[0]), "acme://i-new");
+    assert_eq!(id_of(&inventory.lookup(&[again], LookupRequest::METADATA).await[0]), "acme://i-new");
     assert_eq!(inventory.costs(), (0, 0, 1));
 }
 
@@ -361,19 +365,19 @@ async fn machine_listed_during_its_creation_is_read_again() {
     inventory.change(|all| all.push(Vm { id: "half-made".into(), name: "late".into(), is_stopped: false }));
     let by_name = Arc::new(Node { name: "late".into(), uid: "uid-late".into(), ..Node::default() });
     let by_id = Arc::new(Node { provider_id: "acme://half-made".into(), ..Node::clone(&by_name) });
-    inventory.lookup(&joined(0..100), Want::ADDRESSES).await;
+    inventory.lookup(&joined(0..100), LookupRequest::ADDRESSES).await;
     inventory.costs();
     for node in [&by_name, &by_id] {
-        let answers = inventory.lookup(&[Arc::clone(node)], Want::METADATA).await;
+        let answers = inventory.lookup(&[Arc::clone(node)], LookupRequest::METADATA).await;
         assert_eq!((id_of(&answers[0]), inventory.costs()), ("acme://half-made", (0, 0, 1)));
     }
     // A list in flight says nothing about the machine either, least of all that it is gone.
     tokio::time::sleep(MAX_AGE + MOMENT).await;
     inventory.source().page_milliseconds.store(100, Ordering::SeqCst);
     let nodes = joined(0..100);
-    let (_, answers) = tokio::join!(inventory.lookup(&nodes, Want::ADDRESSES), async {
+    let (_, answers) = tokio::join!(inventory.lookup(&nodes, LookupRequest::ADDRESSES), async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        inventory.lookup(&[by_name, by_id], Want::METADATA).await
+        inventory.lookup(&[by_name, by_id], LookupRequest::METADATA).await
     });
     assert!(answers.iter().all(|answer| id_of(answer) == "acme://half-made"));
     assert_eq!(inventory.costs(), (1, 3, 2));
@@ -428,7 +432,7 @@ async fn ambiguous_machine_name_is_an_error() {
     let inventory = acme(1000);
     inventory.change(|machines| machines[9].name = "worker-8".into());
     for nodes in [joining([8]), joining(0..30)] {
-        let answers = inventory.lookup(&nodes, Want::METADATA).await;
+        let answers = inventory.lookup(&nodes, LookupRequest::METADATA).await;
         let err = answers[8 % nodes.len()].as_ref().unwrap_err();
         assert!(err.is_invalid() && err.to_string().contains("(i-8, i-9)"), "{err}");
     }
@@ -437,9 +441,9 @@ async fn ambiguous_machine_name_is_an_error() {
 #[tokio::test(start_paused = true)]
 async fn missing_name_is_reported_with_the_closest_one() {
     let inventory = acme(12);
-    inventory.lookup(&joined(0..12), Want::ADDRESSES).await;
+    inventory.lookup(&joined(0..12), LookupRequest::ADDRESSES).await;
     let node = Arc::new(Node { name: "wroker-7".into(), ..Node::default() });
-    let answers = inventory.lookup(&[node], Want::METADATA).await;
+    let answers = inventory.lookup(&[node], LookupRequest::METADATA).await;
     let reason = gone(&answers[0]).unwrap();
     assert!(
         reason.starts_with(
@@ -463,11 +467,11 @@ async fn metrics_count_lookups_that_the_last_list_answered() {
     let source = Acme { machines: Mutex::new((0..20).map(vm).collect()), ..Acme::default() };
     let inventory = Inventory::new(source).measured(Arc::clone(&asked) as Arc<dyn cloud_provider::CloudMetrics>);
     let told = || std::mem::take(&mut *asked.0.lock().unwrap());
-    inventory.lookup(&joined(0..9), Want::EXISTENCE).await;
+    inventory.lookup(&joined(0..9), LookupRequest::EXISTENCE).await;
     assert_eq!(told(), [false; 9]);
-    inventory.lookup(&joined([1, 2, 77]), Want::EXISTENCE).await;
+    inventory.lookup(&joined([1, 2, 77]), LookupRequest::EXISTENCE).await;
     assert_eq!(told(), [true, true, false], "one is not in the list");
-    inventory.lookup(&joined([1]), Want::EXISTENCE.fresh()).await;
+    inventory.lookup(&joined([1]), LookupRequest::EXISTENCE.fresh()).await;
     assert!(told().is_empty(), "no lookup in the cache");
 }
 

@@ -1,4 +1,4 @@
-//! Settings of one part of a load balancer.
+//! Settings of one resource of a load balancer.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +14,10 @@ use super::resource::{Field, Rule};
 
 type Key = Cow<'static, str>;
 
-/// Settings of a part, by name. The provider gives them a meaning; the engine only compares them.
+/// Settings of a resource, by name. The provider gives them a meaning; the engine only compares them.
 ///
 /// In a *desired* state, a name without an entry makes no statement: the cloud's value stays. `null` wants the setting
-/// absent. A [`fixed`](Self::fixed) setting counts only when the part is created.
+/// absent. A [`fixed`](Self::fixed) setting counts only when the resource is created.
 ///
 /// ```
 /// use provider_kit::load_balancers::Attributes;
@@ -103,7 +103,7 @@ impl Attributes {
         places.iter().fold(Self::default(), |settings, place| {
             match place.split('.').try_fold(object, |value, name| value.get(name)) {
                 None | Some(Value::Null) => settings,
-                Some(value) => settings.set(*place, in_order(value.clone())),
+                Some(value) => settings.set(*place, sorted_set(value.clone())),
             }
         })
     }
@@ -135,8 +135,8 @@ impl Attributes {
         self
     }
 
-    /// Names the settings that cannot be changed after the part is created. On the load balancer and on pools, a
-    /// difference in them is ignored; any other part is deleted and created again.
+    /// Names the settings that cannot be changed after the resource is created. On the load balancer and on pools, a
+    /// difference in them is ignored; any other resource is deleted and created again.
     #[must_use]
     pub fn fixed(mut self, keys: &[&'static str]) -> Self {
         self.fixed.extend(keys);
@@ -207,9 +207,9 @@ impl Attributes {
         Self { values, fixed: BTreeSet::new(), fields }
     }
 
-    /// Returns the settings that are not `null`: the ones that a new part is created with.
+    /// Returns the settings that are not `null`: the ones that a new resource is created with.
     #[must_use]
-    pub fn to_make(&self) -> Self {
+    pub fn for_creation(&self) -> Self {
         let values = self.values.iter().filter(|(_, value)| !value.is_null());
         let values = values.map(|(key, value)| (key.clone(), value.clone())).collect();
         Self { values, fixed: BTreeSet::new(), fields: self.fields }
@@ -218,7 +218,7 @@ impl Attributes {
 
 /// Sorts a list that stands for a set and removes duplicates, so that two lists can be compared.
 #[must_use]
-pub fn in_order(mut value: Value) -> Value {
+pub fn sorted_set(mut value: Value) -> Value {
     if let Value::Array(items) = &mut value {
         items.sort_by_cached_key(ToString::to_string);
         items.dedup();
@@ -315,6 +315,6 @@ mod tests {
         let changed = actual.overlaid_with(&wanted);
         assert_eq!(changed.to_string(), "b 2");
         assert!(wanted.differences(&changed).is_empty());
-        assert_eq!(wanted.to_make(), Attributes::default());
+        assert_eq!(wanted.for_creation(), Attributes::default());
     }
 }

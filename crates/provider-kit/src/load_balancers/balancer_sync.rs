@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use cloud_provider::{Error, Result};
 
-use super::aim::{Aim, operations};
 use super::change::Step;
 use super::cloud::Recovery;
-use super::model::{Actual, Part, Shared, State, Tree};
+use super::model::{ObservedLoadBalancer, ResourceGraph, ResourceKey, Shared, State};
 use super::ownership::{Identity, is_left_by_all};
 use super::plan::{Operation, left_out, removals_first, steps};
-use super::step::{Action, Answer, Context, Parts, Report};
+use super::step::{Action, Answer, Context, Report, ResourceSource};
+use super::sync_goal::{SyncGoal, operations};
 
 /// The number of plans that may have as much to do as the plans before them.
 const PLANS: usize = 16;
 
 /// The sync of one load balancer: its state between two actions.
 pub(super) struct BalancerSync {
-    aim: Aim,
+    goal: SyncGoal,
     stage: Stage,
     /// The load balancer as it was last read or changed; `None` if there is none.
     pub(super) actual: Option<Shared>,
@@ -48,7 +48,7 @@ enum Stage {
     LockedToPlan,
     /// The lock of a load balancer that was just created.
     LockedToSettle(Next),
-    Ready(Parts, Next),
+    Ready(ResourceSource, Next),
     Sent(Vec<Operation>),
 }
 
@@ -69,13 +69,13 @@ pub(super) enum Ending {
     Protected,
 }
 
-/// The next action; `None` when the aim is reached.
+/// The next action; `None` when the goal is reached.
 type Flow = Result<Option<Action>>;
 
 impl BalancerSync {
-    pub(super) fn new(aim: Aim, actual: Option<Shared>, annotates: bool) -> Self {
+    pub(super) fn new(goal: SyncGoal, actual: Option<Shared>, annotates: bool) -> Self {
         Self {
-            aim,
+            goal,
             stage: Stage::Done,
             actual,
             annotates,
@@ -113,11 +113,11 @@ impl BalancerSync {
             (Stage::LockedToSettle(next), Answer::Seen(actual)) => {
                 self.is_locked = true;
                 self.observe(actual, Ending::NotFound)?;
-                self.settle(Parts::Reported, next, context)
+                self.settle(ResourceSource::Reported, next, context)
             }
-            (Stage::Ready(parts, next), Answer::Seen(actual)) => {
+            (Stage::Ready(resources, next), Answer::Seen(actual)) => {
                 // A cloud that requests another plan has reported that the deletion is in progress.
-                let is_confirmed = parts == Parts::Reported && matches!(next, Next::Plan);
+                let is_confirmed = resources == ResourceSource::Reported && matches!(next, Next::Plan);
                 self.observe(actual, if is_confirmed { self.ending } else { Ending::NotFound })?;
                 self.annotate(context);
                 self.proceed(next, context)
@@ -138,12 +138,12 @@ impl BalancerSync {
         Some(Action::Lock { key: context.cloud.lock(actual)?, actual: Arc::clone(actual) })
     }
 
-    /// Stores the load balancer that was read. If it no longer exists, a deletion ends with `ending`, and any other aim
-    /// fails.
+    /// Stores the load balancer that was read. If it no longer exists, a deletion ends with `ending`, and any other
+    /// goal fails.
     fn observe(&mut self, actual: Option<Shared>, ending: Ending) -> Result<()> {
         let before = std::mem::replace(&mut self.actual, actual);
         match (&self.actual, before) {
-            (None, Some(before)) if !self.aim.deletes() => {
+            (None, Some(before)) if !self.goal.deletes() => {
                 Err(Error::not_found(format!("{} was deleted while it was being changed", before.place())))
             }
             (None, _) => {
@@ -162,23 +162,23 @@ impl BalancerSync {
         self.leave_what_stays(context);
         let actual = self.actual.as_deref();
         let wanted = self.wanted(context)?;
-        let mut operations = operations(wanted.as_deref(), actual, context.identity, self.aim)?;
+        let mut operations = operations(wanted.as_deref(), actual, context.identity, self.goal)?;
         drop(wanted);
         self.annotate(context);
         if operations.is_empty() || self.actual.as_deref().is_some_and(|it| self.is_to_be_replaced(it, context)) {
             self.report_left_out(context);
-            return self.settle(Parts::Read, Next::Send(Vec::new()), context);
+            return self.settle(ResourceSource::Read, Next::Send(Vec::new()), context);
         }
         if context.removals_first {
-            operations = removals_first(operations, &actual.map(Actual::known_tree).unwrap_or_default());
+            operations = removals_first(operations, &actual.map(ObservedLoadBalancer::known_graph).unwrap_or_default());
         }
         if !std::mem::replace(&mut context.is_announced, true) {
-            let name = actual.map_or(&*context.identity.name, Actual::shown_name);
+            let name = actual.map_or(&*context.identity.name, ObservedLoadBalancer::shown_name);
             context.reports.push(Report::Planned(steps(&operations, name)));
         }
         self.report_left_out(context);
         match actual {
-            Some(actual) if actual.state == State::Busy => self.settle(Parts::Read, Next::Plan, context),
+            Some(actual) if actual.state == State::Busy => self.settle(ResourceSource::Read, Next::Plan, context),
             _ => self.begin(operations, context),
         }
     }
@@ -200,7 +200,7 @@ impl BalancerSync {
         match next {
             Next::Plan => self.plan(context),
             // A load balancer that no longer exists needs no further deletion.
-            Next::Send(operations) if !operations.is_empty() && (self.actual.is_some() || !self.aim.deletes()) => {
+            Next::Send(operations) if !operations.is_empty() && (self.actual.is_some() || !self.goal.deletes()) => {
                 let send = Action::Send { actual: self.actual.clone(), operations: operations.clone() };
                 self.await_answer(Stage::Sent(operations), send)
             }
@@ -215,7 +215,7 @@ impl BalancerSync {
             Step::PlanAgain(shown) => (shown, Next::Plan),
             Step::Gone => return self.gone(Ending::NotFound, context),
             Step::Removed => return self.gone(Ending::Confirmed, context),
-            Step::Kept => {
+            Step::Protected => {
                 (self.actual, self.ending) = (None, Ending::Protected);
                 return self.follow(Next::Send(Vec::new()), context);
             }
@@ -223,7 +223,7 @@ impl BalancerSync {
         self.actual = Some(shown);
         match self.lock(context) {
             Some(lock) => self.await_answer(Stage::LockedToSettle(next), lock),
-            None => self.settle(Parts::Reported, next, context),
+            None => self.settle(ResourceSource::Reported, next, context),
         }
     }
 
@@ -233,12 +233,12 @@ impl BalancerSync {
     }
 
     /// Waits as long as the cloud is changing the load balancer.
-    fn settle(&mut self, parts: Parts, next: Next, context: &mut Context<'_>) -> Flow {
+    fn settle(&mut self, resources: ResourceSource, next: Next, context: &mut Context<'_>) -> Flow {
         self.annotate(context);
         match &self.actual {
             Some(actual) if actual.state == State::Busy => {
-                let wait = Action::Wait { actual: Arc::clone(actual), parts };
-                self.await_answer(Stage::Ready(parts, next), wait)
+                let wait = Action::Wait { actual: Arc::clone(actual), resources };
+                self.await_answer(Stage::Ready(resources, next), wait)
             }
             _ => self.proceed(next, context),
         }
@@ -248,7 +248,7 @@ impl BalancerSync {
     fn proceed(&mut self, next: Next, context: &mut Context<'_>) -> Flow {
         if let Some(actual) = &self.actual
             && let State::Failed(text) = &actual.state
-            && !self.aim.deletes()
+            && !self.goal.deletes()
         {
             let hint = match context.cloud.recovery(actual, context.identity.service) {
                 Recovery::ByHand(hint) => format!(". {hint}"),
@@ -261,10 +261,10 @@ impl BalancerSync {
         self.follow(next, context)
     }
 
-    /// Leaves parts that outlive the load balancer out of a deletion, and clears the parts of other Services if all of
-    /// them go.
+    /// Leaves resources that outlive the load balancer out of a deletion, and clears the resources of other Services if
+    /// all of them go.
     fn leave_what_stays(&mut self, context: &Context<'_>) {
-        let Some(actual) = self.actual.as_mut().filter(|_| self.aim.deletes()) else { return };
+        let Some(actual) = self.actual.as_mut().filter(|_| self.goal.deletes()) else { return };
         if !actual.foreign.is_empty() && is_left_by_all(actual, context.identity, context.caches) {
             tracing::warn!(
                 id = actual.id,
@@ -272,15 +272,16 @@ impl BalancerSync {
             );
             Arc::make_mut(actual).foreign.clear();
         }
-        let stays = |part: &Part| self.aim == Aim::Superseded && (context.cloud.options().outlives)(part);
-        if let Some(mut tree) = actual.tree.as_ref().filter(|tree| tree.parts.keys().any(stays)).cloned() {
-            tree.parts.retain(|part, _| !stays(part));
-            Arc::make_mut(actual).tree = Some(tree);
+        let stays =
+            |resource: &ResourceKey| self.goal == SyncGoal::Superseded && (context.cloud.options().outlives)(resource);
+        if let Some(mut graph) = actual.graph.as_ref().filter(|graph| graph.resources.keys().any(stays)).cloned() {
+            graph.resources.retain(|resource, _| !stays(resource));
+            Arc::make_mut(actual).graph = Some(graph);
         }
     }
 
-    fn wanted<'c>(&self, context: &'c Context<'_>) -> Result<Option<Cow<'c, Tree>>> {
-        let Some(wanted) = context.desired.as_ref().filter(|_| self.aim.has_desired()) else { return Ok(None) };
+    fn wanted<'c>(&self, context: &'c Context<'_>) -> Result<Option<Cow<'c, ResourceGraph>>> {
+        let Some(wanted) = context.desired.as_ref().filter(|_| self.goal.has_desired()) else { return Ok(None) };
         let Some(actual) = &self.actual else { return Ok(Some(Cow::Borrowed(wanted))) };
         context.cloud.fit(wanted.clone(), actual, context.identity).map(|fitted| Some(Cow::Owned(fitted)))
     }
@@ -291,17 +292,17 @@ impl BalancerSync {
     }
 
     fn report_left_out(&self, context: &mut Context<'_>) {
-        let Some(wanted) = context.desired.as_ref().filter(|_| self.aim.has_desired()) else { return };
-        let actual = self.actual.as_deref().map(Actual::known_tree).unwrap_or_default();
+        let Some(wanted) = context.desired.as_ref().filter(|_| self.goal.has_desired()) else { return };
+        let actual = self.actual.as_deref().map(ObservedLoadBalancer::known_graph).unwrap_or_default();
         let changes = context.is_announced;
         let left = left_out(wanted, &actual).into_iter();
         context.reports.extend(left.map(|(pool, targets)| Report::LeftOut { pool, targets, changes }));
     }
 
     /// Returns `true` if the load balancer failed, is the Service's alone, and never worked.
-    fn is_to_be_replaced(&self, actual: &Actual, context: &Context<'_>) -> bool {
+    fn is_to_be_replaced(&self, actual: &ObservedLoadBalancer, context: &Context<'_>) -> bool {
         let Identity { service, .. } = context.identity;
-        self.aim == Aim::Ensured
+        self.goal == SyncGoal::Ensured
             && matches!(actual.state, State::Failed(_))
             && context.identity.owns(actual)
             && actual.foreign.is_empty()
@@ -312,7 +313,7 @@ impl BalancerSync {
     fn not_shown(&self, operations: &[Operation], context: &mut Context<'_>) -> Error {
         // The next sync reads the load balancer again.
         context.reports.push(Report::Outdated);
-        let name = self.actual.as_deref().map_or(&*context.identity.name, Actual::shown_name);
+        let name = self.actual.as_deref().map_or(&*context.identity.name, ObservedLoadBalancer::shown_name);
         let told: Vec<_> = steps(operations, name).steps.iter().map(ToString::to_string).collect();
         Error::other(format!("the cloud accepted changes but does not show them: {}", told.join("; ")))
     }

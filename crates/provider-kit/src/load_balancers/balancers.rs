@@ -4,38 +4,38 @@ use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
     Caches, Cluster, Error, Goal, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers,
-    OwnedResource, Plan, Removal, Result, Service, ServiceReview, async_trait,
+    OwnedResource, Plan, RemovalOutcome, Result, Service, ServiceReview, async_trait,
 };
 
-use super::aim::{Aim, operations};
-use super::cloud::{LoadBalancerCloud, Names, Options, Scope};
+use super::cache::{Found, LoadBalancerCache};
+use super::cloud::{LoadBalancerCloud, NameUniqueness, Options, Scope};
 use super::control_read::ControlReads;
-use super::erased::{AnyCloud, Erased};
-use super::known::{Found, Known};
+use super::dyn_cloud::{DynLoadBalancerCloud, TypedCloud};
 use super::left_out::LeftOut;
 use super::locks::Locks;
 use super::machines::Machines;
-use super::model::{Actual, Shared};
-use super::ownership::{Identity, Others, Sorted, living};
+use super::model::{ObservedLoadBalancer, Shared};
+use super::ownership::{Identity, Others, OwnershipResult, living};
 use super::plan::steps;
 use super::run::Run;
+use super::sync_goal::{SyncGoal, operations};
 
 /// The load balancers of a cloud: implements `get`, `ensure`, `update_targets`, `delete` and `plan` on top of a
 /// [`LoadBalancerCloud`].
-pub struct Balancers {
-    pub(super) known: Known,
+pub struct LoadBalancerEngine {
+    pub(super) cache: LoadBalancerCache,
     caches: OnceLock<Arc<dyn Caches>>,
     control_reads: ControlReads,
     pub(super) left_out: LeftOut,
     pub(super) locks: Locks,
 }
 
-impl Balancers {
+impl LoadBalancerEngine {
     /// Returns the load balancers of a cloud, before anything is read.
     #[must_use]
     pub fn of(cloud: impl LoadBalancerCloud, machines: Arc<dyn Machines>, options: Options) -> Self {
         Self {
-            known: Known::new(Box::new(Erased { cloud, machines, options })),
+            cache: LoadBalancerCache::new(Box::new(TypedCloud { cloud, machines, options })),
             caches: OnceLock::new(),
             control_reads: ControlReads::default(),
             left_out: LeftOut::default(),
@@ -43,8 +43,8 @@ impl Balancers {
         }
     }
 
-    pub(super) fn cloud(&self) -> &dyn AnyCloud {
-        self.known.cloud()
+    pub(super) fn cloud(&self) -> &dyn DynLoadBalancerCloud {
+        self.cache.cloud()
     }
 
     /// Sets the caches, which tell which Services exist, so that a load balancer of a deleted Service can be adopted.
@@ -61,9 +61,9 @@ impl Balancers {
         &self,
         request: &LoadBalancerRequest<'_>,
         identity: &Identity<'_>,
-        aim: Aim,
+        goal: SyncGoal,
     ) -> Result<Option<Shared>> {
-        Run { balancers: self, request, identity, held: None, only: None }.sync(aim).await
+        Run { balancers: self, request, identity, held: None, only: None }.sync(goal).await
     }
 
     pub(super) fn identity<'a>(&self, request: &LoadBalancerRequest<'a>) -> Result<Identity<'a>> {
@@ -77,76 +77,85 @@ impl Balancers {
         Ok(identity)
     }
 
-    fn sorted(&self, found: Found, identity: &Identity<'_>) -> Sorted {
+    fn decide_ownership(&self, found: Found, identity: &Identity<'_>) -> OwnershipResult {
         let cloud = self.cloud();
         let others = Others {
             caches: self.caches(),
             legacy_owner: &|service| cloud.naming(identity.cluster, service).legacy_owner,
             adopts: &|actual| cloud.adopts(actual, identity),
         };
-        Sorted::new(found.actuals, identity, &others)
+        OwnershipResult::new(found.actuals, identity, &others)
     }
 
     /// Returns the Service's load balancers. An empty answer is confirmed by a read by name: a list may lag behind, and
     /// a finalizer may depend on the answer (D-16).
-    async fn ours(&self, identity: &Identity<'_>) -> Result<Sorted> {
+    async fn find_own(&self, identity: &Identity<'_>) -> Result<OwnershipResult> {
         let found = match identity.is_leaving() {
-            true => self.known.look_up_to_remove(identity).await?,
-            false => self.known.look_up(identity).await?,
+            true => self.cache.look_up_to_remove(identity).await?,
+            false => self.cache.look_up(identity).await?,
         };
         let is_certain = found.is_certain;
-        let sorted = self.sorted(found, identity);
-        if is_certain || !sorted.ours.is_empty() {
-            return self.believed(sorted, identity).await;
+        let result = self.decide_ownership(found, identity);
+        if is_certain || !result.ours.is_empty() {
+            return self.confirm_empty(result, identity).await;
         }
         self.read(identity).await
     }
 
     /// Returns the load balancers that a change starts from.
-    pub(super) async fn found(&self, identity: &Identity<'_>, aim: Aim, fresh: bool) -> Result<Sorted> {
-        match aim {
-            Aim::Targets if !fresh => self.ours(identity).await,
-            Aim::Ensured if !fresh => self.found_to_ensure(identity).await,
-            Aim::Deleted if !fresh => self.found_to_remove(identity).await,
+    pub(super) async fn find_for_change(
+        &self,
+        identity: &Identity<'_>,
+        goal: SyncGoal,
+        fresh: bool,
+    ) -> Result<OwnershipResult> {
+        match goal {
+            SyncGoal::Targets if !fresh => self.find_own(identity).await,
+            SyncGoal::Ensured if !fresh => self.find_for_ensure(identity).await,
+            SyncGoal::Deleted if !fresh => self.find_for_deletion(identity).await,
             _ => self.read(identity).await,
         }
     }
 
     /// Returns the load balancers to delete, read immediately before the deletion.
-    async fn found_to_remove(&self, identity: &Identity<'_>) -> Result<Sorted> {
-        if let Some(found) = self.known.found_right_before(identity).await? {
-            let sorted = self.sorted(found, identity);
-            if !sorted.ours.is_empty() {
-                return Ok(sorted);
+    async fn find_for_deletion(&self, identity: &Identity<'_>) -> Result<OwnershipResult> {
+        if let Some(found) = self.cache.find_before_deletion(identity).await? {
+            let result = self.decide_ownership(found, identity);
+            if !result.ours.is_empty() {
+                return Ok(result);
             }
         }
         self.read(identity).await
     }
 
     /// Reads the Service's load balancers from a source that does not lag behind.
-    async fn read(&self, identity: &Identity<'_>) -> Result<Sorted> {
-        let sorted = self.sorted(self.known.find(identity).await?, identity);
-        self.believed(sorted, identity).await
+    async fn read(&self, identity: &Identity<'_>) -> Result<OwnershipResult> {
+        let result = self.decide_ownership(self.cache.find(identity).await?, identity);
+        self.confirm_empty(result, identity).await
     }
 
     /// Accepts an empty answer only after a control read. The load balancers are then read once more, because the first
     /// answer is older than the control read: with a credential that was corrected in between, the first answer would
     /// prove nothing.
-    pub(super) async fn believed(&self, sorted: Sorted, identity: &Identity<'_>) -> Result<Sorted> {
-        if !sorted.is_empty() {
-            return Ok(sorted);
+    pub(super) async fn confirm_empty(
+        &self,
+        result: OwnershipResult,
+        identity: &Identity<'_>,
+    ) -> Result<OwnershipResult> {
+        if !result.is_empty() {
+            return Ok(result);
         }
-        if self.control_reads.verify(&self.known, identity, self.caches.get()).await? {
-            return Ok(self.sorted(self.known.find(identity).await?, identity));
+        if self.control_reads.verify(&self.cache, identity, self.caches.get()).await? {
+            return Ok(self.decide_ownership(self.cache.find(identity).await?, identity));
         }
-        Ok(sorted)
+        Ok(result)
     }
 
     /// Claims a free load balancer for the Service. If two Services of this cluster want to adopt it at the same time,
     /// the first one gets it, unless that Service is deleted.
-    pub(super) fn claim(&self, free: &Actual, identity: &Identity<'_>) -> Result<()> {
+    pub(super) fn claim(&self, free: &ObservedLoadBalancer, identity: &Identity<'_>) -> Result<()> {
         let lives = |uid: &str| living(uid, self.caches());
-        match self.known.claim(&free.id, identity.uid(), lives) {
+        match self.cache.claim(&free.id, identity.uid(), lives) {
             None => Ok(()),
             Some(other) => Err(Error::invalid(format!(
                 "{} is being adopted by Service {other} of this cluster; it is left alone. Give one of the two another name for its load balancer",
@@ -155,22 +164,22 @@ impl Balancers {
         }
     }
 
-    async fn found_to_ensure(&self, identity: &Identity<'_>) -> Result<Sorted> {
-        let names_are_unique = self.cloud().names() == Names::Unique;
-        if names_are_unique && self.known.has_never_seen(identity) {
-            if self.known.is_creation_deferred(identity) {
-                return Ok(Sorted::default());
+    async fn find_for_ensure(&self, identity: &Identity<'_>) -> Result<OwnershipResult> {
+        let names_are_unique = self.cloud().name_uniqueness() == NameUniqueness::Unique;
+        if names_are_unique && self.cache.has_never_seen(identity) {
+            if self.cache.is_creation_deferred(identity) {
+                return Ok(OwnershipResult::default());
             }
-            return self.believed(Sorted::default(), identity).await;
+            return self.confirm_empty(OwnershipResult::default(), identity).await;
         }
-        let found = self.known.look_up(identity).await?;
+        let found = self.cache.look_up(identity).await?;
         let is_certain = found.is_certain;
-        let sorted = self.sorted(found, identity);
-        match sorted.for_changes() {
-            Ok(Some(_)) if sorted.is_vague() && !is_certain => self.read(identity).await,
-            Ok(Some(_)) => Ok(sorted),
-            Ok(None) if names_are_unique => self.believed(sorted, identity).await,
-            _ if is_certain => self.believed(sorted, identity).await,
+        let result = self.decide_ownership(found, identity);
+        match result.for_changes() {
+            Ok(Some(_)) if result.needs_certain_read() && !is_certain => self.read(identity).await,
+            Ok(Some(_)) => Ok(result),
+            Ok(None) if names_are_unique => self.confirm_empty(result, identity).await,
+            _ if is_certain => self.confirm_empty(result, identity).await,
             // A refusal must be certain, and so must a creation where the cloud would accept a second load balancer.
             _ => self.read(identity).await,
         }
@@ -178,31 +187,31 @@ impl Balancers {
 }
 
 #[async_trait]
-impl LoadBalancers for Balancers {
+impl LoadBalancers for LoadBalancerEngine {
     fn name(&self, cluster: &Cluster, service: &Service) -> String {
         self.cloud().naming(cluster, service).name
     }
 
     async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
         let identity = self.identity(&request)?;
-        let sorted = self.ours(&identity).await?;
-        Ok(sorted.ours.first().map(|actual| self.cloud().published(actual, &identity).status))
+        let result = self.find_own(&identity).await?;
+        Ok(result.ours.first().map(|actual| self.cloud().published(actual, &identity).status))
     }
 
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
         let identity = self.identity(&request)?;
-        let actual = self.sync(&request, &identity, Aim::Ensured).await?;
+        let actual = self.sync(&request, &identity, SyncGoal::Ensured).await?;
         Ok(actual.map(|actual| self.cloud().published(&actual, &identity).status))
     }
 
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        self.sync(&request, &self.identity(&request)?, Aim::Targets).await.map(drop)
+        self.sync(&request, &self.identity(&request)?, SyncGoal::Targets).await.map(drop)
     }
 
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
         let identity = self.identity(&request)?;
         self.left_out.forget(identity.uid());
-        self.sync(&request, &identity, Aim::Deleted).await.map(drop)
+        self.sync(&request, &identity, SyncGoal::Deleted).await.map(drop)
     }
 
     fn targets_follow_labels(&self, service: &Service) -> bool {
@@ -218,7 +227,7 @@ impl LoadBalancers for Balancers {
     }
 
     fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
-        self.known.orphans(cluster, lives)
+        self.cache.orphans(cluster, lives)
     }
 
     fn review(&self, service: &Service) -> ServiceReview {
@@ -243,7 +252,7 @@ impl LoadBalancers for Balancers {
         cluster: &Cluster,
         resource: &OwnedResource,
         services: &[Arc<Service>],
-    ) -> Result<Removal> {
+    ) -> Result<RemovalOutcome> {
         self.delete_orphan(cluster, resource, services).await
     }
 
@@ -254,23 +263,23 @@ impl LoadBalancers for Balancers {
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
         let identity = self.identity(&request)?;
         if goal == Goal::Deleted {
-            return removal(&self.ours(&identity).await?.ours, &identity);
+            return removal(&self.find_own(&identity).await?.ours, &identity);
         }
         let wanted = self.cloud().desired(&request, &identity, Scope::Everything).await?;
-        let sorted = self.sorted(self.known.look_up(&identity).await?, &identity);
-        let sorted = match sorted.is_vague() {
+        let result = self.decide_ownership(self.cache.look_up(&identity).await?, &identity);
+        let result = match result.needs_certain_read() {
             true => self.read(&identity).await?,
-            false => self.believed(sorted, &identity).await?,
+            false => self.confirm_empty(result, &identity).await?,
         };
-        let actual = sorted.for_changes()?;
+        let actual = result.for_changes()?;
         let name = actual.map_or(&*identity.name, |actual| actual.shown_name());
         let wanted = match actual {
             Some(actual) => self.cloud().fit(wanted, actual, &identity)?,
             None => wanted,
         };
         let mut plan =
-            steps(&operations(Some(&wanted), actual.map(|actual| &**actual), &identity, Aim::Ensured)?, name);
-        plan.steps.extend(removal(sorted.surplus(), &identity)?.steps);
+            steps(&operations(Some(&wanted), actual.map(|actual| &**actual), &identity, SyncGoal::Ensured)?, name);
+        plan.steps.extend(removal(result.surplus(), &identity)?.steps);
         Ok(plan)
     }
 
@@ -283,7 +292,8 @@ impl LoadBalancers for Balancers {
 fn removal(ours: &[Shared], identity: &Identity<'_>) -> Result<Plan> {
     let mut plan = Plan::default();
     for actual in ours {
-        plan.steps.extend(steps(&operations(None, Some(actual), identity, Aim::Deleted)?, actual.shown_name()).steps);
+        plan.steps
+            .extend(steps(&operations(None, Some(actual), identity, SyncGoal::Deleted)?, actual.shown_name()).steps);
     }
     Ok(plan)
 }

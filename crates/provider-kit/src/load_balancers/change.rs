@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use cloud_provider::SyncObserver;
+use cloud_provider::SyncCallbacks;
 
-use super::model::{Actual, OwnerTags, State, Tree};
+use super::model::{ObservedLoadBalancer, OwnerTags, ResourceGraph, State};
 use super::ownership::Identity;
 use super::plan::Operation;
 
@@ -14,20 +14,23 @@ pub struct Change<'a> {
     /// The owner of the load balancer.
     pub identity: &'a Identity<'a>,
     /// The load balancer as it is now; `None` if there is none yet.
-    pub actual: Option<&'a Actual>,
+    pub actual: Option<&'a ObservedLoadBalancer>,
     /// The operations, in order; never empty. `apply` must carry out at least the first one.
     pub operations: &'a [Operation],
     /// Observer that is notified of waits, so that the worker can sync other Services meanwhile.
-    pub observer: &'a dyn SyncObserver,
+    pub callbacks: &'a dyn SyncCallbacks,
 }
 
 impl Change<'_> {
     /// Predicts the load balancer after the first `count` operations; `None` if nothing is left of it.
     #[must_use]
-    pub fn outcome(&self, count: usize) -> Option<Actual> {
+    pub fn outcome(&self, count: usize) -> Option<ObservedLoadBalancer> {
         let operations = &self.operations[..count.min(self.operations.len())];
-        let tree = self.actual.map_or_else(|| Cow::Owned(Tree::default()), Actual::known_tree).after(operations);
-        if tree.parts.is_empty() {
+        let graph = self
+            .actual
+            .map_or_else(|| Cow::Owned(ResourceGraph::default()), ObservedLoadBalancer::known_graph)
+            .after(operations);
+        if graph.resources.is_empty() {
             return None;
         }
         let mut outcome = self.actual.cloned().unwrap_or_default();
@@ -50,12 +53,12 @@ impl Change<'_> {
                 _ => {}
             }
         }
-        Some(Actual { tree: Some(tree), ..outcome })
+        Some(ObservedLoadBalancer { graph: Some(graph), ..outcome })
     }
 
     /// Predicts the load balancer after all operations; `None` if nothing is left of it.
     #[must_use]
-    pub fn outcome_of_all(&self) -> Option<Actual> {
+    pub fn outcome_of_all(&self) -> Option<ObservedLoadBalancer> {
         self.outcome(self.operations.len())
     }
 }
@@ -65,7 +68,7 @@ impl Change<'_> {
 pub enum Applied {
     /// The number of operations that were carried out, and the load balancer as the cloud shows it now. If it is
     /// [`State::Busy`], the engine waits for it.
-    Shown(usize, Box<Actual>),
+    Shown(usize, Box<ObservedLoadBalancer>),
     /// The number of operations that the cloud has accepted without showing the result. The load balancer is read until
     /// the cloud is done. Not for a load balancer that was just created: its ID must be returned.
     Begun(usize),
@@ -73,20 +76,20 @@ pub enum Applied {
     /// a cloud that changes more than it was asked to (a network that is detached takes its targets along), or that
     /// chooses an object of its own. Repetition is limited: a plan that comes out the same again is an error that names
     /// the differences.
-    PlanAgain(Box<Actual>),
+    PlanAgain(Box<ObservedLoadBalancer>),
     /// The load balancer was not found, so no operation is left. The engine counts it as deleted only after a control
     /// read.
     Gone,
     /// The cloud confirmed the deletion; no operation is left, and no control read is needed.
     Removed,
     /// The load balancer is protected by a user: it stays, and its deletion is not tried again.
-    Kept,
+    Protected,
 }
 
 impl Applied {
     /// Returns [`Shown`](Self::Shown), for all operations of the change.
     #[must_use]
-    pub fn all(change: Change<'_>, actual: Actual) -> Self {
+    pub fn all(change: Change<'_>, actual: ObservedLoadBalancer) -> Self {
         Self::Shown(change.operations.len(), Box::new(actual))
     }
 
@@ -98,26 +101,26 @@ impl Applied {
                 let count = count.max(1);
                 // A load balancer whose deletion has begun still exists.
                 match change.outcome(count).or_else(|| change.actual.cloned()) {
-                    Some(outcome) => Step::Done(count, Actual { state: State::Busy, ..outcome }),
+                    Some(outcome) => Step::Done(count, ObservedLoadBalancer { state: State::Busy, ..outcome }),
                     None => Step::Gone,
                 }
             }
             Self::PlanAgain(actual) => Step::PlanAgain(*actual),
             Self::Gone => Step::Gone,
             Self::Removed => Step::Removed,
-            Self::Kept => Step::Kept,
+            Self::Protected => Step::Protected,
         }
     }
 }
 
 /// The outcome of one request, in a form that is the same for all clouds.
-pub(super) enum Step<T = Actual> {
+pub(super) enum Step<T = ObservedLoadBalancer> {
     /// The number of operations that were carried out, and the result.
     Done(usize, T),
     PlanAgain(T),
     Gone,
     Removed,
-    Kept,
+    Protected,
 }
 
 impl<T> Step<T> {
@@ -127,7 +130,7 @@ impl<T> Step<T> {
             Self::PlanAgain(actual) => Step::PlanAgain(change(actual)),
             Self::Gone => Step::Gone,
             Self::Removed => Step::Removed,
-            Self::Kept => Step::Kept,
+            Self::Protected => Step::Protected,
         }
     }
 }

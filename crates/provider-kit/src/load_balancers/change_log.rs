@@ -5,14 +5,14 @@ use std::time::Duration;
 use cloud_provider::{Service, excerpt};
 
 use super::change::Step;
-use super::model::{Actual, Shared};
+use super::model::{ObservedLoadBalancer, Shared};
 use super::plan::{Operation, steps};
 
 /// Logs a change of a Service's load balancer. `before` is the load balancer before the change; `step` tells how many
 /// of the planned `operations` were carried out.
 pub(super) fn log_change(
     service: &Service,
-    before: Option<&Actual>,
+    before: Option<&ObservedLoadBalancer>,
     step: &Step<Shared>,
     operations: &[Operation],
     took: Duration,
@@ -21,7 +21,7 @@ pub(super) fn log_change(
         Step::Done(count, after) => (&operations[..(*count).min(operations.len())], Some(&**after)),
         Step::PlanAgain(after) => (operations, Some(&**after)),
         Step::Gone | Step::Removed => (operations, None),
-        Step::Kept => return,
+        Step::Protected => return,
     };
     let Some(shown) = after.or(before) else { return };
     let metadata = &service.metadata;
@@ -55,7 +55,7 @@ fn changes(operations: &[Operation], name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load_balancers::{Part, Targets};
+    use crate::load_balancers::{ResourceKey, Targets};
 
     #[test]
     fn log_line_names_the_event_and_each_change() {
@@ -63,12 +63,14 @@ mod tests {
         assert_eq!(event(true, true), "load balancer changed");
         assert_eq!(event(true, false), "load balancer deleted");
         let targets: Targets = ["m-1", "m-2"].into_iter().collect();
-        let operations =
-            [Operation::AddTargets { pool: "main".into(), targets }, Operation::Delete { part: Part::Balancer }];
+        let operations = [
+            Operation::AddTargets { pool: "main".into(), targets },
+            Operation::Delete { resource: ResourceKey::Balancer },
+        ];
         let text = changes(&operations, "web");
         assert!(text.contains("m-1") && text.contains("; delete load balancer"), "{text}");
         let listeners: Vec<_> =
-            (0..1000).map(|n| Operation::Delete { part: Part::Pool(format!("pool-{n}")) }).collect();
+            (0..1000).map(|n| Operation::Delete { resource: ResourceKey::Pool(format!("pool-{n}")) }).collect();
         assert!(changes(&listeners, "web").len() < 1100);
     }
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use cloud_provider::{Cluster, LoadBalancerRequest, LoadBalancerStatus, Result, Service, TargetHealth, async_trait};
 
-use super::model::{Actual, Part, Tree};
+use super::model::{ObservedLoadBalancer, ResourceGraph, ResourceKey};
 use super::ownership::Identity;
 use super::targets::{TargetSets, Targets};
 use super::{Applied, Change, Naming};
 use crate::annotations::Parsed;
 use crate::operation::Polling;
-use crate::paging::Reading;
+use crate::paging::ListResult;
 
 /// A cloud's load balancers: the desired state of a Service, and how load balancers are read and changed. Five methods
-/// are required; [`Balancers::of`](super::Balancers::of) implements everything else on top of them.
+/// are required; [`LoadBalancerEngine::of`](super::LoadBalancerEngine::of) implements everything else on top of them.
 ///
 /// Calls for one Service never overlap; any call may be dropped at any await point. Every object that
 /// [`apply`](Self::apply) creates must carry the owner tags from the moment it exists, or be reachable from an object
@@ -26,24 +26,24 @@ pub trait LoadBalancerCloud: Send + Sync + 'static {
 
     /// Returns whether the cloud refuses a second load balancer of the same name. There is no default: a cloud that
     /// accepts a second one would get two for one Service if it were treated like a cloud that refuses it.
-    fn names(&self) -> Names;
+    fn name_uniqueness(&self) -> NameUniqueness;
 
     /// Parses a Service. The method is called once for each sync and is pure: the same Service gives the same result.
     fn spec(&self, service: &Service) -> Parsed<Self::Spec>;
 
     /// Builds the desired state from the spec and from lookups in the cloud. Reads no load balancer, and changes
-    /// nothing. The spec has no mistakes in the settings that [`Desire::scope`] covers.
+    /// nothing. The spec has no mistakes in the settings that [`DesiredStateInput::scope`] covers.
     ///
     /// # Errors
     /// *Invalid*, naming the annotation or field, its value and the accepted values, for a mistake that the user must
     /// correct.
-    async fn desired(&self, desire: &Desire<'_, Self::Spec>) -> Result<Tree>;
+    async fn desired(&self, input: &DesiredStateInput<'_, Self::Spec>) -> Result<ResourceGraph>;
 
     /// Reads load balancers.
     ///
     /// # Errors
     /// Every answer of the cloud except "there is no load balancer with this ID".
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>>;
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>>;
 
     /// Carries out the first of the change's operations, or as many as one request can do. The method is not called
     /// while the cloud is changing the load balancer.
@@ -63,37 +63,43 @@ pub trait LoadBalancerCloud: Send + Sync + 'static {
     ///
     /// # Errors
     /// *Invalid*, for a mistake that the user must correct.
-    fn fit(&self, desired: Tree, _observed: &Actual, _identity: &Identity<'_>, _spec: &Self::Spec) -> Result<Tree> {
+    fn fit(
+        &self,
+        desired: ResourceGraph,
+        _observed: &ObservedLoadBalancer,
+        _identity: &Identity<'_>,
+        _spec: &Self::Spec,
+    ) -> Result<ResourceGraph> {
         Ok(desired)
     }
 
     /// Decides if a load balancer is adopted that has the Service's name, but neither owner tags nor the legacy owner
     /// tag of this Service: for clouds whose users create load balancers by other means. A load balancer of an existing
     /// Service is refused without a call; an adopted one is not deleted before it carries owner tags.
-    fn adopts(&self, _observed: &Actual, _identity: &Identity<'_>) -> Adoption {
-        Adoption::Refused
+    fn adopts(&self, _observed: &ObservedLoadBalancer, _identity: &Identity<'_>) -> Adoption {
+        Adoption::Refuse
     }
 
     /// Returns the parts of the Service that show its load balancer: status and annotations.
-    fn published(&self, observed: &Actual, _service: &Service, _spec: &Self::Spec) -> Published {
+    fn published(&self, observed: &ObservedLoadBalancer, _service: &Service, _spec: &Self::Spec) -> Published {
         Published { status: observed.status(), annotations: Vec::new() }
     }
 
     /// Returns the key of the lock that serializes changes, for example of a load balancer that several Services share.
     /// Changes with the same key run one after the other.
-    fn lock(&self, _observed: &Actual) -> Option<String> {
+    fn lock(&self, _observed: &ObservedLoadBalancer) -> Option<String> {
         None
     }
 
     /// Returns namespace and name of the Service, if the owner tags name them in addition to its UID. Objects that were
     /// created for a Service and are found by such a name are deleted with the orphan of a Service that no longer
     /// exists.
-    fn owner_name(&self, _observed: &Actual) -> Option<(String, String)> {
+    fn owner_name(&self, _observed: &ObservedLoadBalancer) -> Option<(String, String)> {
         None
     }
 
     /// Decides how to recover from a [failed](super::State::Failed) load balancer that belongs to the Service alone.
-    fn recovery(&self, _observed: &Actual, _service: &Service) -> Recovery {
+    fn recovery(&self, _observed: &ObservedLoadBalancer, _service: &Service) -> Recovery {
         Recovery::Never
     }
 
@@ -108,7 +114,7 @@ pub trait LoadBalancerCloud: Send + Sync + 'static {
     ///
     /// # Errors
     /// The cloud's answer.
-    async fn target_health(&self, _observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+    async fn target_health(&self, _observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         Ok(None)
     }
 
@@ -118,7 +124,7 @@ pub trait LoadBalancerCloud: Send + Sync + 'static {
 
 /// The behavior of a cloud towards a second load balancer of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Names {
+pub enum NameUniqueness {
     /// The cloud refuses it with a *conflict*, so a name proves that there is only one.
     Unique,
     /// The cloud accepts it, so load balancers are searched before one is created.
@@ -136,7 +142,7 @@ pub enum Scope {
 }
 
 /// The input from which the desired state is built.
-pub struct Desire<'a, S> {
+pub struct DesiredStateInput<'a, S> {
     /// The Service and the Nodes that may be targets.
     pub request: &'a LoadBalancerRequest<'a>,
     /// The spec parsed from the Service.
@@ -148,8 +154,8 @@ pub struct Desire<'a, S> {
 /// The load balancers to read.
 #[derive(Clone, Copy)]
 pub enum Query<'a> {
-    /// Every load balancer of the account. The list may lag behind. Call [`Actual::sharing`] with these sets as soon as
-    /// a page is read: a thousand load balancers mostly have the same thousand targets.
+    /// Every load balancer of the account. The list may lag behind. Call [`ObservedLoadBalancer::sharing`] with these
+    /// sets as soon as a page is read: a thousand load balancers mostly have the same thousand targets.
     All(&'a TargetSets),
     /// Every load balancer that carries this Service's owner tags, its legacy owner tag or its name, whoever owns it,
     /// from a source that does not lag behind. Used before a deletion and wherever the answer must be certain. The
@@ -173,12 +179,12 @@ pub enum Detail {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Adoption {
     /// The load balancer is adopted.
-    Adopted,
+    Adopt,
     /// The load balancer is refused.
-    Refused,
+    Refuse,
     /// The load balancer is refused, but would be adopted after the given action, which ends the sentence "Rename or
     /// delete it, or …": `or give it the label x`.
-    RefusedUnless(String),
+    RefuseUnless(String),
 }
 
 /// The recovery of a load balancer that failed.
@@ -209,12 +215,12 @@ pub enum Notice<'a> {
         /// The Service that has the load balancer.
         service: &'a Service,
         /// The old load balancer.
-        from: &'a Actual,
+        from: &'a ObservedLoadBalancer,
         /// The new load balancer.
-        to: &'a Actual,
+        to: &'a ObservedLoadBalancer,
     },
-    /// Targets were left out because their pool is at its [limit](Tree::limit). Reported once per run of the process,
-    /// and again after they were targets in between.
+    /// Targets were left out because their pool is at its [limit](ResourceGraph::limit). Reported once per run of the
+    /// process, and again after they were targets in between.
     TargetsLeftOut {
         /// The Service and the Nodes that may be targets.
         request: &'a LoadBalancerRequest<'a>,
@@ -236,16 +242,16 @@ pub struct Options {
     /// If set, an annotation in [`Published`] names the load balancer's ID, and the Service needs no other annotation
     /// for it.
     pub annotates_id: bool,
-    /// Returns `true` for parts that belong to the Service rather than to one of its load balancers, such as a security
-    /// group: they stay if the Service keeps another load balancer.
-    pub outlives: fn(&Part) -> bool,
+    /// Returns `true` for resources that belong to the Service rather than to one of its load balancers, such as a
+    /// security group: they stay if the Service keeps another load balancer.
+    pub outlives: fn(&ResourceKey) -> bool,
     /// Settings of the load balancer itself that decide about its price, such as type and size; `orphans` shows them.
     pub price: &'static [&'static str],
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let polling = Polling { longest: Duration::from_secs(1), ..Polling::default() };
+        let polling = Polling { max_interval: Duration::from_secs(1), ..Polling::default() };
         Self { polling, targets_follow_addresses: false, annotates_id: false, outlives: |_| false, price: &[] }
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use cloud_provider::names::FINALIZER_LOAD_BALANCER;
 use cloud_provider::{Caches, ConditionStatus, Error, Result, Service};
 
-use super::erased::AnyCloud;
-use super::known::Known;
+use super::cache::LoadBalancerCache;
+use super::dyn_cloud::DynLoadBalancerCloud;
 use super::ownership::Identity;
 use crate::coalescer::Coalescer;
 use crate::status::shown;
@@ -41,13 +41,13 @@ enum ControlRead {
 pub(super) struct ControlReads(Coalescer<(), Caller, ControlRead>);
 
 /// The input of one caller.
-type Caller = (Known, Option<Arc<dyn Caches>>);
+type Caller = (LoadBalancerCache, Option<Arc<dyn Caches>>);
 
 impl Default for ControlReads {
     fn default() -> Self {
         Self(Coalescer::new(|(), callers: Vec<Caller>| async move {
-            let (known, caches) = &callers[0];
-            ask(known.cloud(), caches.as_deref()).await
+            let (cache, caches) = &callers[0];
+            ask(cache.cloud(), caches.as_deref()).await
         }))
     }
 }
@@ -60,7 +60,7 @@ impl ControlReads {
     /// *Unauthorized* if none of the machines is found either.
     pub(super) async fn verify(
         &self,
-        known: &Known,
+        cache: &LoadBalancerCache,
         identity: &Identity<'_>,
         caches: Option<&Arc<dyn Caches>>,
     ) -> Result<bool> {
@@ -68,7 +68,7 @@ impl ControlReads {
             return Ok(false);
         }
         // An earlier control read proves nothing: the credential may have become another project's since.
-        match self.0.join((), (known.clone(), caches.cloned())).await {
+        match self.0.join((), (cache.clone(), caches.cloned())).await {
             Ok(ControlRead::Seen) => Ok(true),
             Ok(ControlRead::NoMachines) => Ok(false),
             Ok(ControlRead::NoneSeen(machines)) => Err(Error::unauthorized(format!(
@@ -82,7 +82,7 @@ impl ControlReads {
     }
 }
 
-async fn ask(cloud: &dyn AnyCloud, caches: Option<&dyn Caches>) -> Result<ControlRead> {
+async fn ask(cloud: &dyn DynLoadBalancerCloud, caches: Option<&dyn Caches>) -> Result<ControlRead> {
     let mut nodes = caches.map(Caches::nodes).unwrap_or_default();
     nodes.retain(|node| node.provider_id().is_some() && !node.terminating);
     nodes.sort_by_key(|node| (node.ready != ConditionStatus::True, node.name.clone()));

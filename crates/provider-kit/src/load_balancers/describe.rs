@@ -7,15 +7,15 @@ use cloud_provider::{
     LoadBalancerDescription, LoadBalancerRequest, Node, Ownership, Result, TargetDescription, TargetHealth,
 };
 
-use super::balancers::Balancers;
-use super::model::{Actual, OwnerTags, Part, State, Tree};
+use super::balancers::LoadBalancerEngine;
+use super::model::{ObservedLoadBalancer, OwnerTags, ResourceGraph, ResourceKey, State};
 use super::ownership::{Others, ownership};
 
-impl Balancers {
+impl LoadBalancerEngine {
     /// Reads every load balancer that carries the Service's owner tags or name, and tells who owns it.
     pub(super) async fn descriptions(&self, request: &LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
         let identity = self.identity(request)?;
-        let found = self.known.find(&identity).await?;
+        let found = self.cache.find(&identity).await?;
         let cloud = self.cloud();
         let others = Others {
             caches: self.caches(),
@@ -38,12 +38,12 @@ impl Balancers {
 }
 
 fn description(
-    actual: &Actual,
+    actual: &ObservedLoadBalancer,
     ownership: Ownership,
     targets: Vec<TargetDescription>,
     health_error: Option<String>,
 ) -> LoadBalancerDescription {
-    let (name, id) = actual.shown_as.clone().unwrap_or_else(|| (actual.name.clone(), actual.id.clone()));
+    let (name, id) = actual.cloud_name_and_id.clone().unwrap_or_else(|| (actual.name.clone(), actual.id.clone()));
     let OwnerTags { cluster, service } = &actual.owner_tags;
     let tags = [(OwnerTags::CLUSTER, cluster), (OwnerTags::SERVICE, service), ("legacy owner", &actual.legacy_owner)];
     let address = |it: &cloud_provider::LoadBalancerIngress| it.ip.clone().or_else(|| it.hostname.clone());
@@ -58,20 +58,21 @@ fn description(
         },
         owner_tags: tags.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))).collect(),
         addresses: actual.ingress.iter().filter_map(address).collect(),
-        listeners: actual.tree.iter().flat_map(Tree::listeners).map(|(port, _)| port.to_string()).collect(),
+        listeners: actual.graph.iter().flat_map(ResourceGraph::listeners).map(|(port, _)| port.to_string()).collect(),
         targets,
         health_error,
     }
 }
 
 fn targets(
-    actual: &Actual,
+    actual: &ObservedLoadBalancer,
     nodes: &[Arc<Node>],
     health: Option<&BTreeMap<String, TargetHealth>>,
 ) -> Vec<TargetDescription> {
     // A security group is a pool of ports to which no listener leads.
-    let is_used = |tree: &Tree, pool: &str| !tree.is_unused_pool(&Part::Pool(pool.to_owned()));
-    let pools = actual.tree.iter().flat_map(|tree| tree.targets.iter().filter(move |(pool, _)| is_used(tree, pool)));
+    let is_used = |graph: &ResourceGraph, pool: &str| !graph.is_unused_pool(&ResourceKey::Pool(pool.to_owned()));
+    let pools =
+        actual.graph.iter().flat_map(|graph| graph.targets.iter().filter(move |(pool, _)| is_used(graph, pool)));
     let mut all: Vec<&str> = pools.flat_map(|(_, targets)| targets.iter()).collect();
     all.sort_unstable();
     all.dedup();

@@ -1,10 +1,10 @@
 //! Locks that make changes of the same object run one after the other (P-27).
 
-use cloud_provider::SyncObserver;
+use cloud_provider::SyncCallbacks;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
-use super::known::MAX_AGE;
+use super::cache::MAX_AGE;
 use crate::keyed_lock::KeyedLock;
 
 /// The Service for which the object was last changed, and the time at which the change ended.
@@ -27,13 +27,13 @@ impl Default for Locks {
 
 impl Locks {
     /// Waits for the right to change the object with this key.
-    pub(super) async fn take(&self, key: String, uid: &str, observer: &dyn SyncObserver) -> Held {
+    pub(super) async fn take(&self, key: String, uid: &str, callbacks: &dyn SyncCallbacks) -> Held {
         let last = match self.0.try_lock(key.clone()) {
             Some(last) => last,
             None => {
-                observer.waits();
+                callbacks.release_permit();
                 let last = self.0.lock(key).await;
-                observer.goes_on().await;
+                callbacks.reacquire_permit().await;
                 last
             }
         };

@@ -3,7 +3,7 @@
 use cloud_provider::{Node, Result, async_trait};
 
 use super::Targets;
-use crate::inventory::{Machine, MachineSource, Urgency};
+use crate::inventory::{Machine, MachineSource, SharedPriority};
 use crate::transport::Priority;
 
 /// Machines that load balancers send traffic to, read with the credential with which load balancers are read.
@@ -31,7 +31,7 @@ impl<S: MachineSource> Machines for S {
     }
 
     async fn ids(&self) -> Result<Targets> {
-        let machines = self.list(&Urgency::of(Priority::Ordinary)).await?.complete()?;
+        let machines = self.list(&SharedPriority::of(Priority::Ordinary)).await?.complete()?;
         Ok(machines.items().iter().map(Machine::id).collect())
     }
 }

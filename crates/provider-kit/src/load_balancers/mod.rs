@@ -1,10 +1,11 @@
 //! Load balancers for any cloud: ordered, idempotent operations that lead from the observed to the desired state.
 //!
-//! A provider describes its cloud in a [`LoadBalancerCloud`], with [`Resource`]s; [`Balancers`] implements
+//! A provider describes its cloud in a [`LoadBalancerCloud`], with [`Resource`]s; [`LoadBalancerEngine`] implements
 //! [`LoadBalancers`](cloud_provider::LoadBalancers) on top of it. This implementation, the *engine*, takes care of:
 //!
-//! * **Order.** [`plan`] compares two [`Tree`]s of [`Part`]s. The operations are safe at every step, and may be
-//!   interrupted after any of them: the next plan continues from there (INV-2). A plan after all operations is empty.
+//! * **Order.** [`plan`] compares two [`ResourceGraph`]s of [`ResourceKey`]s. The operations are safe at every step,
+//!   and may be interrupted after any of them: the next plan continues from there (INV-2). A plan after all operations
+//!   is empty.
 //! * **Ownership** (D-11, INV-7). A load balancer with our [`OwnerTags`] is ours. A load balancer with the legacy owner
 //!   tag and without owner tags is ours too, and gets owner tags along with its next change. A load balancer with the
 //!   owner tags of another cluster, or of another existing Service, is refused and never changed. A load balancer that
@@ -21,36 +22,37 @@
 //!   balancers that are waited for are polled with one request (INV-6). A load balancer that failed and never worked is
 //!   created again, if the provider [allows it](LoadBalancerCloud::recovery).
 //! * **Sharing.** A load balancer that several Services share ([`LoadBalancerCloud::lock`]) is changed for one Service
-//!   after the other, each time from its current state. The parts of other Services ([`Actual::foreign`]) stay, and the
-//!   desired state can be [fitted](LoadBalancerCloud::fit) to the observed one.
+//!   after the other, each time from its current state. The resources of other Services
+//!   ([`ObservedLoadBalancer::foreign`]) stay, and the desired state can be [fitted](LoadBalancerCloud::fit) to the
+//!   observed one.
 //! * **Moves.** A Service may [request a load balancer](Naming::requested_id). The old load balancer stays in use until
-//!   the requested one works and its address is in the Service's status; then the parts of the old one that the Service
-//!   owns are deleted.
+//!   the requested one works and its address is in the Service's status; then the resources of the old one that the
+//!   Service owns are deleted.
 //! * **Targets.** The controller decides which Nodes are targets, and an empty set is applied. An unknown set is not
 //!   empty: see [`machine_ids`] (P-25).
 //!
 //! # One request, or many
 //!
 //! [`LoadBalancerCloud::apply`] gets all remaining operations, and returns how many it has carried out. A cloud that
-//! takes the whole state in one request uses [`WholeObjects`]. A cloud with one request for each part carries out the
-//! first operation only. A cloud that creates the whole resource graph with one POST and changes it part by part does
-//! the former for `Create` of [`Part::Balancer`] and the latter for the rest. A load balancer that is [`State::Busy`]
-//! afterwards is waited for before the next request.
+//! takes the whole state in one request uses [`WholeObjects`]. A cloud with one request for each resource carries out
+//! the first operation only. A cloud that creates the whole resource graph with one POST and changes it resource by
+//! resource does the former for `Create` of [`ResourceKey::Balancer`] and the latter for the rest. A load balancer that
+//! is [`State::Busy`] afterwards is waited for before the next request.
 //!
 //! ```
 //! use cloud_provider::{Result, Service, async_trait};
 //! use provider_kit::annotations::{Annotations, Parsed};
 //! use provider_kit::load_balancers::{
-//!     Actual, Applied, Attributes, Change, Desire, LoadBalancerCloud, Names, Query, ServicePort, Tree, machine_ids,
+//!     ObservedLoadBalancer, Applied, Attributes, Change, DesiredStateInput, LoadBalancerCloud, NameUniqueness, Query, ServicePort, ResourceGraph, machine_ids,
 //!     service_ports,
 //! };
-//! use provider_kit::paging::Reading;
+//! use provider_kit::paging::ListResult;
 //! # use provider_kit::provider_id::ProviderIds;
 //! # const IDS: ProviderIds = ProviderIds { scheme: "acme", form: "<number>", valid: |_| true };
 //!
 //! struct Acme { /* a Transport */ }
 //! # impl Acme {
-//! #     async fn put(&self, _: Option<&str>, _: Actual) -> Result<Actual> { Ok(Actual::default()) }
+//! #     async fn put(&self, _: Option<&str>, _: ObservedLoadBalancer) -> Result<ObservedLoadBalancer> { Ok(ObservedLoadBalancer::default()) }
 //! #     async fn remove(&self, _: Option<&str>) -> Result<()> { Ok(()) }
 //! # }
 //!
@@ -58,8 +60,8 @@
 //! impl LoadBalancerCloud for Acme {
 //!     type Spec = Vec<ServicePort>;
 //!
-//!     fn names(&self) -> Names {
-//!         Names::Unique
+//!     fn name_uniqueness(&self) -> NameUniqueness {
+//!         NameUniqueness::Unique
 //!     }
 //!
 //!     fn spec(&self, service: &Service) -> Parsed<Vec<ServicePort>> {
@@ -69,17 +71,17 @@
 //!         annotations.parsed(ports)
 //!     }
 //!
-//!     async fn desired(&self, desire: &Desire<'_, Vec<ServicePort>>) -> Result<Tree> {
-//!         let targets = machine_ids(desire.request.nodes, &IDS);
-//!         let mut tree = Tree::default().balancer(Attributes::default()).pool("main", Attributes::default(), targets);
-//!         for port in desire.spec {
+//!     async fn desired(&self, input: &DesiredStateInput<'_, Vec<ServicePort>>) -> Result<ResourceGraph> {
+//!         let targets = machine_ids(input.request.nodes, &IDS);
+//!         let mut graph = ResourceGraph::default().balancer(Attributes::default()).pool("main", Attributes::default(), targets);
+//!         for port in input.spec {
 //!             let settings = Attributes::default().set("target_port", port.node_port);
-//!             tree = tree.listener(port.number, port.protocol, "main", settings);
+//!             graph = graph.listener(port.number, port.protocol, "main", settings);
 //!         }
-//!         Ok(tree)
+//!         Ok(graph)
 //!     }
 //!
-//! #   async fn read(&self, _: Query<'_>) -> Result<Reading<Actual>> { unimplemented!() }
+//! #   async fn read(&self, _: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> { unimplemented!() }
 //!     // read …
 //!
 //!     async fn apply(&self, change: Change<'_>, _spec: &Vec<ServicePort>) -> Result<Applied> {
@@ -92,17 +94,16 @@
 //! }
 //! ```
 
-mod aim;
 mod attributes;
 mod balancer_sync;
 mod balancers;
+mod cache;
 mod change;
 mod change_log;
 mod cloud;
 mod control_read;
 mod describe;
-mod erased;
-mod known;
+mod dyn_cloud;
 mod left_out;
 mod locks;
 mod machines;
@@ -118,17 +119,19 @@ mod run;
 mod service_sync;
 mod sorted_map;
 mod step;
+mod sync_goal;
 mod targets;
 
-pub use attributes::{Attributes, Difference, in_order};
-pub use balancers::Balancers;
+pub use attributes::{Attributes, Difference, sorted_set};
+pub use balancers::LoadBalancerEngine;
+pub use cache::{MAX_AGE, SETTLING};
 pub use change::{Applied, Change};
 pub use cloud::{
-    Adoption, Desire, Detail, LoadBalancerCloud, Names, Notice, Options, Published, Query, Recovery, Scope,
+    Adoption, DesiredStateInput, Detail, LoadBalancerCloud, NameUniqueness, Notice, Options, Published, Query,
+    Recovery, Scope,
 };
-pub use known::{MAX_AGE, SETTLING};
 pub use machines::Machines;
-pub use model::{Actual, Auxiliary, OwnerTags, POOL, Part, Port, State, Tree};
+pub use model::{Auxiliary, ObservedLoadBalancer, OwnerTags, POOL, Port, ResourceGraph, ResourceKey, State};
 pub use naming::Naming;
 pub use objects::{Object, ObjectApi, Paths, WholeObjects, numeric};
 pub use ownership::Identity;

@@ -1,4 +1,4 @@
-//! A load balancer as a graph of parts, desired and observed.
+//! A load balancer as a graph of resources, desired and observed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,20 +14,20 @@ use super::{Attributes, SortedMap, TargetSets, Targets};
 /// Setting of a listener: the pool that the listener sends traffic to.
 pub const POOL: &str = "pool";
 
-/// A part of a load balancer. The order of this type is the order in which parts are created; they are deleted in
-/// reverse order.
+/// A resource of a load balancer. The order of this type is the order in which resources are created; they are deleted
+/// in reverse order.
 ///
 /// | cloud has | becomes |
 /// |---|---|
-/// | listeners and targets of the whole load balancer | one [`Pool`](Part::Pool) |
+/// | listeners and targets of the whole load balancer | one [`Pool`](ResourceKey::Pool) |
 /// | a pool, target group or back-end for each listener | as many pools, named for their port |
-/// | a firewall, a certificate, a reserved address, a health check as an object of its own | [`CreatedBefore`](Part::CreatedBefore) |
-/// | a floating IP or DNS name on top | [`CreatedAfter`](Part::CreatedAfter) |
+/// | a firewall, a certificate, a reserved address, a health check as an object of its own | [`CreatedBefore`](ResourceKey::CreatedBefore) |
+/// | a floating IP or DNS name on top | [`CreatedAfter`](ResourceKey::CreatedAfter) |
 ///
 /// A property that cannot be changed on a pool (its protocol, for example) belongs in the pool's name: then the new
 /// pool is created, the listener moves and the old pool is deleted, in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum ResourceKey {
     /// An auxiliary resource that is created before the load balancer.
     CreatedBefore(Auxiliary),
     /// The load balancer itself.
@@ -40,7 +40,7 @@ pub enum Part {
     CreatedAfter(Auxiliary),
 }
 
-impl Part {
+impl ResourceKey {
     /// Returns an auxiliary resource that is created before the load balancer; lower ranks are created first.
     #[must_use]
     pub fn created_before(rank: u8, kind: &'static str, name: impl Into<String>) -> Self {
@@ -53,7 +53,7 @@ impl Part {
         Self::CreatedAfter(Auxiliary { rank: 0, kind: kind.into(), name: name.into() })
     }
 
-    /// Returns `true` if the part is an auxiliary resource of this kind.
+    /// Returns `true` if the resource is an auxiliary resource of this kind.
     #[must_use]
     pub fn is_of_kind(&self, wanted: &str) -> bool {
         matches!(self, Self::CreatedBefore(Auxiliary { kind, .. }) | Self::CreatedAfter(Auxiliary { kind, .. }) if kind == wanted)
@@ -86,8 +86,8 @@ impl fmt::Display for Port {
     }
 }
 
-/// Displays the part for messages; the caller adds the load balancer's name.
-impl fmt::Display for Part {
+/// Displays the resource for messages; the caller adds the load balancer's name.
+impl fmt::Display for ResourceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CreatedBefore(auxiliary) | Self::CreatedAfter(auxiliary) => {
@@ -100,24 +100,24 @@ impl fmt::Display for Part {
     }
 }
 
-/// The parts of one load balancer: the desired or the observed state.
+/// The resources of one load balancer: the desired or the observed state.
 ///
 /// ```
-/// use provider_kit::load_balancers::{plan, Attributes, Targets, Tree};
+/// use provider_kit::load_balancers::{plan, Attributes, Targets, ResourceGraph};
 ///
 /// let targets: Targets = ["m-1", "m-2"].into_iter().collect();
-/// let wanted = Tree::default()
+/// let wanted = ResourceGraph::default()
 ///     .balancer(Attributes::default().set("tier", "basic"))
 ///     .pool("main", Attributes::default(), Some(targets))
 ///     .listener(443, "TCP", "main", Attributes::default().set("target_port", 30443));
-/// let operations = plan(&wanted, &Tree::default());
+/// let operations = plan(&wanted, &ResourceGraph::default());
 /// assert_eq!(operations.len(), 4, "load balancer, pool, its targets, listener");
-/// assert!(plan(&wanted, &Tree::default().after(&operations)).is_empty());
+/// assert!(plan(&wanted, &ResourceGraph::default().after(&operations)).is_empty());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tree {
-    /// The parts and their settings.
-    pub parts: SortedMap<Part, Attributes>,
+pub struct ResourceGraph {
+    /// The resources and their settings.
+    pub resources: SortedMap<ResourceKey, Attributes>,
     /// The targets of each pool. A desired pool without an entry makes no statement: its targets stay.
     pub targets: SortedMap<String, Targets>,
     /// The maximum number of targets of a pool, from the desired or from the observed state. The greater of the two
@@ -125,28 +125,28 @@ pub struct Tree {
     pub limits: SortedMap<String, usize>,
 }
 
-impl Tree {
+impl ResourceGraph {
     /// Adds the load balancer itself.
     #[must_use]
     pub fn balancer(self, attributes: Attributes) -> Self {
-        self.part(Part::Balancer, attributes)
+        self.resource(ResourceKey::Balancer, attributes)
     }
 
     /// Adds a pool. `None` for `targets` means that they are unknown, or stay as they are.
     #[must_use]
     pub fn pool(mut self, name: &str, attributes: Attributes, targets: Option<Targets>) -> Self {
         self.targets.extend(targets.map(|targets| (name.to_owned(), targets)));
-        self.part(Part::Pool(name.to_owned()), attributes)
+        self.resource(ResourceKey::Pool(name.to_owned()), attributes)
     }
 
     /// Sets the maximum number of targets that the cloud accepts in a pool. Present targets take precedence; targets
     /// without room [are reported](super::Notice::TargetsLeftOut).
     ///
     /// ```
-    /// use provider_kit::load_balancers::{plan, Attributes, Operation, Targets, Tree};
+    /// use provider_kit::load_balancers::{plan, Attributes, Operation, Targets, ResourceGraph};
     ///
-    /// let tree = |targets: &[&str]| Tree::default().pool("main", Attributes::default(), Some(targets.iter().collect()));
-    /// let operations = plan(&tree(&["a", "b", "c", "d"]).limit("main", 2), &tree(&["c"]));
+    /// let graph = |targets: &[&str]| ResourceGraph::default().pool("main", Attributes::default(), Some(targets.iter().collect()));
+    /// let operations = plan(&graph(&["a", "b", "c", "d"]).limit("main", 2), &graph(&["c"]));
     /// let added: Targets = ["a"].into_iter().collect();
     /// assert_eq!(operations, [Operation::AddTargets { pool: "main".into(), targets: added }]);
     /// ```
@@ -166,13 +166,13 @@ impl Tree {
         attributes: Attributes,
     ) -> Self {
         let port = Port { number, protocol: protocol.into() };
-        self.part(Part::Listener(port), attributes.set(POOL, pool))
+        self.resource(ResourceKey::Listener(port), attributes.set(POOL, pool))
     }
 
     /// Adds a part of any kind.
     #[must_use]
-    pub fn part(mut self, part: Part, attributes: Attributes) -> Self {
-        self.parts.insert(part, attributes);
+    pub fn resource(mut self, resource: ResourceKey, attributes: Attributes) -> Self {
+        self.resources.insert(resource, attributes);
         self
     }
 
@@ -180,26 +180,26 @@ impl Tree {
     /// exist.
     #[must_use]
     pub fn balancer_attributes(&self) -> Option<&Attributes> {
-        self.parts.get(&Part::Balancer)
+        self.resources.get(&ResourceKey::Balancer)
     }
 
     /// Returns a pool's settings.
     #[must_use]
     pub fn pool_attributes(&self, pool: &str) -> Option<&Attributes> {
-        self.parts.get(&Part::Pool(pool.to_owned()))
+        self.resources.get(&ResourceKey::Pool(pool.to_owned()))
     }
 
     /// Returns the listeners, in order.
     pub fn listeners(&self) -> impl Iterator<Item = (&Port, &Attributes)> {
-        self.parts.iter().filter_map(|(part, attributes)| match part {
-            Part::Listener(port) => Some((port, attributes)),
+        self.resources.iter().filter_map(|(resource, attributes)| match resource {
+            ResourceKey::Listener(port) => Some((port, attributes)),
             _ => None,
         })
     }
 
-    /// Returns `true` if the part is a pool that no listener leads to.
-    pub(super) fn is_unused_pool(&self, part: &Part) -> bool {
-        let Part::Pool(pool) = part else { return false };
+    /// Returns `true` if the resource is a pool that no listener leads to.
+    pub(super) fn is_unused_pool(&self, resource: &ResourceKey) -> bool {
+        let ResourceKey::Pool(pool) = resource else { return false };
         !self.listeners().any(|(_, settings)| settings.text(POOL) == Some(pool))
     }
 
@@ -212,18 +212,18 @@ impl Tree {
     /// Predicts the state after `operations`. A cloud that takes the whole state in one request is sent this value.
     #[must_use]
     pub fn after(&self, operations: &[Operation]) -> Self {
-        let mut tree = self.clone();
+        let mut graph = self.clone();
         for operation in operations {
-            tree.apply(operation);
+            graph.apply(operation);
         }
-        tree
+        graph
     }
 
     fn apply(&mut self, operation: &Operation) {
         match operation {
             Operation::Tag | Operation::Untag => {}
-            Operation::Create { part, attributes } | Operation::Update { part, attributes, .. } => {
-                self.parts.insert(part.clone(), attributes.clone());
+            Operation::Create { resource, attributes } | Operation::Update { resource, attributes, .. } => {
+                self.resources.insert(resource.clone(), attributes.clone());
             }
             Operation::AddTargets { pool, targets } => {
                 let targets = self.targets_of(pool).with(targets);
@@ -233,32 +233,32 @@ impl Tree {
                 let targets = self.targets_of(pool).without(targets);
                 self.targets.insert(pool.clone(), targets);
             }
-            Operation::Delete { part } => {
-                self.parts.remove(part);
-                if let Part::Pool(name) = part {
+            Operation::Delete { resource } => {
+                self.resources.remove(resource);
+                if let ResourceKey::Pool(name) = resource {
                     self.targets.remove(name);
                 }
             }
         }
     }
 
-    /// Returns these parts with the targets that `wanted` has for them: the desired state of a sync that may change
+    /// Returns these resources with the targets that `wanted` has for them: the desired state of a sync that may change
     /// only targets. Settings that a pool without targets does not show are taken over as well, because they may belong
     /// to the targets.
     #[must_use]
     pub fn with_targets_of(&self, wanted: &Self) -> Self {
-        let mut tree = self.clone();
+        let mut graph = self.clone();
         for (pool, targets) in &wanted.targets {
-            let part = Part::Pool(pool.clone());
-            let Some(actual) = self.parts.get(&part) else { continue };
+            let resource = ResourceKey::Pool(pool.clone());
+            let Some(actual) = self.resources.get(&resource) else { continue };
             let fills = self.targets_of(pool).is_empty() && !targets.is_empty();
-            if let Some(wanted) = wanted.parts.get(&part).filter(|_| fills) {
-                tree.parts.insert(part, wanted.overlaid_with(actual));
+            if let Some(wanted) = wanted.resources.get(&resource).filter(|_| fills) {
+                graph.resources.insert(resource, wanted.overlaid_with(actual));
             }
-            tree.targets.insert(pool.clone(), targets.clone());
+            graph.targets.insert(pool.clone(), targets.clone());
         }
-        tree.limits.clone_from(&wanted.limits);
-        tree
+        graph.limits.clone_from(&wanted.limits);
+        graph
     }
 }
 
@@ -313,14 +313,14 @@ pub enum State {
 
 /// A load balancer as the cloud shows it.
 #[derive(Clone, Debug, Default)]
-pub struct Actual {
-    /// ID of the load balancer; if only other parts exist, the ID of one of them.
+pub struct ObservedLoadBalancer {
+    /// ID of the load balancer; if only other resources exist, the ID of one of them.
     pub id: String,
     /// Name of the load balancer.
     pub name: String,
     /// Name and ID in the cloud, if `name` and `id` are those of one Service's share of the load balancer. Messages
     /// show these.
-    pub shown_as: Option<(String, String)>,
+    pub cloud_name_and_id: Option<(String, String)>,
     /// Owner tags on the load balancer.
     pub owner_tags: OwnerTags,
     /// Other labels, for clouds that replace all labels at once: they stay.
@@ -333,15 +333,15 @@ pub struct Actual {
     pub state: State,
     /// Addresses at which the load balancer is reached.
     pub ingress: Vec<LoadBalancerIngress>,
-    /// Parts of the load balancer; `None` if lists do not show them: then the load balancer is read by its ID when they
-    /// are needed.
-    pub tree: Option<Tree>,
-    /// Parts that belong to another owner, with the name of that owner. They stay, and with them the load balancer
+    /// Resources of the load balancer; `None` if lists do not show them: then the load balancer is read by its ID when
+    /// they are needed.
+    pub graph: Option<ResourceGraph>,
+    /// Resources that belong to another owner, with the name of that owner. They stay, and with them the load balancer
     /// itself (INV-7).
-    pub foreign: BTreeMap<Part, String>,
+    pub foreign: BTreeMap<ResourceKey, String>,
     /// Owner tags of all Services that share the load balancer; `None` if one of them has no owner tags. Used for a
-    /// shared load balancer that has [failed](State::Failed): its parts cannot be removed, so it is deleted as a whole
-    /// when the last of these Services is deleted.
+    /// shared load balancer that has [failed](State::Failed): its resources cannot be removed, so it is deleted as a
+    /// whole when the last of these Services is deleted.
     pub sharers: Option<Vec<OwnerTags>>,
     /// Time of creation, if the cloud shows it. For display only.
     pub created: Option<Timestamp>,
@@ -350,7 +350,7 @@ pub struct Actual {
     pub adopted: bool,
 }
 
-impl Actual {
+impl ObservedLoadBalancer {
     /// Returns the load balancer's status for a Service.
     #[must_use]
     pub fn status(&self) -> LoadBalancerStatus {
@@ -372,28 +372,28 @@ impl Actual {
     /// Returns the load balancer with its target sets replaced by equal sets that are already in memory.
     #[must_use]
     pub fn sharing(mut self, sets: &TargetSets) -> Self {
-        for targets in self.tree.iter_mut().flat_map(|tree| tree.targets.values_mut()) {
+        for targets in self.graph.iter_mut().flat_map(|graph| graph.targets.values_mut()) {
             *targets = sets.shared(std::mem::take(targets));
         }
         self
     }
 
-    pub(super) fn known_tree(&self) -> Cow<'_, Tree> {
-        self.tree.as_ref().map_or_else(|| Cow::Owned(Tree::default()), Cow::Borrowed)
+    pub(super) fn known_graph(&self) -> Cow<'_, ResourceGraph> {
+        self.graph.as_ref().map_or_else(|| Cow::Owned(ResourceGraph::default()), Cow::Borrowed)
     }
 
     /// Returns the text that names the load balancer in messages, as the cloud shows it: `load balancer "web" (4711)`.
     #[must_use]
     pub fn place(&self) -> String {
-        let id = self.shown_as.as_ref().map_or(&self.id, |(_, id)| id);
+        let id = self.cloud_name_and_id.as_ref().map_or(&self.id, |(_, id)| id);
         format!("load balancer {:?} ({id})", self.shown_name())
     }
 
     /// Returns the name that the cloud shows.
     pub(super) fn shown_name(&self) -> &str {
-        self.shown_as.as_ref().map_or(&self.name, |(name, _)| name)
+        self.cloud_name_and_id.as_ref().map_or(&self.name, |(name, _)| name)
     }
 }
 
 /// A load balancer as last observed, shared.
-pub(super) type Shared = Arc<Actual>;
+pub(super) type Shared = Arc<ObservedLoadBalancer>;

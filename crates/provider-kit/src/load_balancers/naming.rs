@@ -12,18 +12,20 @@ pub struct Naming {
     /// Names that a load balancer of the Service may have from earlier times.
     pub former_names: Vec<String>,
     /// The value of the owner tag that the Go cloud controller manager writes; compared with
-    /// [`Actual::legacy_owner`](super::Actual::legacy_owner). A load balancer with this tag and without owner tags is
-    /// the Service's own.
+    /// [`ObservedLoadBalancer::legacy_owner`](super::ObservedLoadBalancer::legacy_owner). A load balancer with this tag
+    /// and without owner tags is the Service's own.
     pub legacy_owner: Option<String>,
     /// If set, ccm-rs writes the legacy owner tag, too, because it searches load balancers by it.
     pub writes_legacy_owner: bool,
     /// The ID of the load balancer that the Service requests, if users can choose. A Service that has another load
-    /// balancer moves. Only the part of [`Actual::id`](super::Actual::id) before the first `/` is compared.
+    /// balancer moves. Only the part of [`ObservedLoadBalancer::id`](super::ObservedLoadBalancer::id) before the first
+    /// `/` is compared.
     pub requested_id: Option<String>,
     /// Addresses that the Service shows in its status.
     pub published_addresses: Vec<String>,
     /// The kind of load balancer that the Service requests, in a cloud that has several. A Service whose load balancers
-    /// have another [`Actual::kind`](super::Actual::kind) gets a new one, shows its address, and then loses the others.
+    /// have another [`ObservedLoadBalancer::kind`](super::ObservedLoadBalancer::kind) gets a new one, shows its
+    /// address, and then loses the others.
     pub kind: &'static str,
 }
 

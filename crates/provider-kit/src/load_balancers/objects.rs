@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 use super::change::{Applied, Change};
 use super::cloud::{Detail, Query};
 use super::machines::Machines;
-use super::model::{Actual, State, Tree};
+use super::model::{ObservedLoadBalancer, ResourceGraph, State};
 use super::ownership::Identity;
 use super::resource::{Field, Resource, Rule, desired_of, object, observed_of};
 use super::{Attributes, POOL, Targets};
-use crate::paging::Reading;
+use crate::paging::ListResult;
 use crate::transport::{Call, Transport};
 
 /// The name of the one pool of such a load balancer.
@@ -32,11 +32,12 @@ pub trait Object: Resource + DeserializeOwned + Send + Sync + 'static {
     /// URL paths of the objects.
     const PATHS: Paths;
 
-    /// Returns everything but the parts: ID, name, owner tags, state, addresses. [`Actual::tree`] stays `None`.
-    fn head(&self) -> Actual;
+    /// Returns everything but the resources: ID, name, owner tags, state, addresses. [`ObservedLoadBalancer::graph`]
+    /// stays `None`.
+    fn head(&self) -> ObservedLoadBalancer;
 
     /// Writes name and owner tags where [`head`](Self::head) reads them.
-    fn set_owner(&mut self, head: &Actual);
+    fn set_owner(&mut self, head: &ObservedLoadBalancer);
 
     /// Returns the targets, which the engine takes out to share them, and puts back to write them. See [`numeric`] for
     /// IDs that are numbers.
@@ -67,7 +68,10 @@ pub trait ObjectApi: Send + Sync + 'static {
     ///
     /// # Errors
     /// The cloud's answer.
-    async fn list(&self, keep: &(dyn Fn(Self::Object) -> Actual + Send + Sync)) -> Result<Reading<Actual>>;
+    async fn list(
+        &self,
+        keep: &(dyn Fn(Self::Object) -> ObservedLoadBalancer + Send + Sync),
+    ) -> Result<ListResult<ObservedLoadBalancer>>;
 
     /// Reads the load balancers that may belong to a Service: by default all of them, for APIs that cannot search by
     /// name.
@@ -77,8 +81,8 @@ pub trait ObjectApi: Send + Sync + 'static {
     async fn candidates(
         &self,
         _identity: &Identity<'_>,
-        keep: &(dyn Fn(Self::Object) -> Actual + Send + Sync),
-    ) -> Result<Reading<Actual>> {
+        keep: &(dyn Fn(Self::Object) -> ObservedLoadBalancer + Send + Sync),
+    ) -> Result<ListResult<ObservedLoadBalancer>> {
         self.list(keep).await
     }
 
@@ -91,8 +95,8 @@ pub trait ObjectApi: Send + Sync + 'static {
         &self,
         ids: &[String],
         detail: Detail,
-        keep: &(dyn Fn(Self::Object) -> Actual + Send + Sync),
-    ) -> Result<Vec<Actual>> {
+        keep: &(dyn Fn(Self::Object) -> ObservedLoadBalancer + Send + Sync),
+    ) -> Result<Vec<ObservedLoadBalancer>> {
         let mut found = Vec::new();
         if detail == Detail::State && ids.len() >= FEW {
             found = self.list(keep).await?.into_items();
@@ -133,27 +137,27 @@ impl<A: ObjectApi> WholeObjects<A> {
     ///
     /// # Errors
     /// *Other*, if the object does not serialize to a JSON object.
-    pub fn desired(&self, desired: &A::Object, targets: Option<Targets>) -> Result<Tree> {
+    pub fn desired(&self, desired: &A::Object, targets: Option<Targets>) -> Result<ResourceGraph> {
         let value = object(desired)?;
-        Ok(tree(&value, desired_of(&value, A::Object::FIELDS), A::Object::FIELDS, targets))
+        Ok(graph(&value, desired_of(&value, A::Object::FIELDS), A::Object::FIELDS, targets))
     }
 
     /// Answers a [`Query`].
     ///
     /// # Errors
     /// The cloud's answer.
-    pub async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+    pub async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
             Query::All(sets) => self.api.list(&|object| observed(object).sharing(sets)).await,
             Query::Owner(identity) => {
-                let is_candidate = |actual: &Actual| {
+                let is_candidate = |actual: &ObservedLoadBalancer| {
                     let is_named = identity.name == actual.name || identity.other_names.contains(&actual.name);
                     let is_tagged = actual.legacy_owner.is_some() && actual.legacy_owner == identity.legacy_owner;
                     is_named || is_tagged || actual.owner_tags.service.as_deref() == Some(identity.uid())
                 };
                 Ok(self.api.candidates(identity, &observed).await?.filter(is_candidate))
             }
-            Query::Ids(ids, detail) => Ok(Reading::of(self.api.by_ids(ids, detail, &observed).await?)),
+            Query::Ids(ids, detail) => Ok(ListResult::of(self.api.by_ids(ids, detail, &observed).await?)),
         }
     }
 
@@ -170,15 +174,15 @@ impl<A: ObjectApi> WholeObjects<A> {
         };
         let shown = match self.write(id, &outcome).await {
             Err(refused) if refused.is_invalid() => {
-                let tree = outcome.tree.get_or_insert_default();
-                let (wanted, known) = (tree.targets_of(TARGETS), self.machines.ids().await?);
+                let graph = outcome.graph.get_or_insert_default();
+                let (wanted, known) = (graph.targets_of(TARGETS), self.machines.ids().await?);
                 let unknown = wanted.without(&known);
                 // If no target is known, the credential may be another project's.
                 if unknown.is_empty() || unknown.len() == wanted.len() {
                     return Err(refused);
                 }
                 tracing::warn!(load_balancer = outcome.name, %unknown, "machines that do not exist are left out of the targets");
-                tree.targets.insert(TARGETS.to_owned(), wanted.without(&unknown));
+                graph.targets.insert(TARGETS.to_owned(), wanted.without(&unknown));
                 self.write(id, &outcome).await?
             }
             shown => shown?,
@@ -186,7 +190,7 @@ impl<A: ObjectApi> WholeObjects<A> {
         Ok(Applied::all(change, shown))
     }
 
-    async fn write(&self, id: Option<&str>, outcome: &Actual) -> Result<Actual> {
+    async fn write(&self, id: Option<&str>, outcome: &ObservedLoadBalancer) -> Result<ObservedLoadBalancer> {
         let call = match id {
             Some(id) => Call::put(A::Object::PATHS.item, &[id]),
             None => Call::post(A::Object::PATHS.collection, &[]),
@@ -215,34 +219,35 @@ fn answered<T: Object>(call: Call) -> Call {
 }
 
 /// Converts an object of the cloud into the engine's form.
-fn observed<T: Object>(mut shown: T) -> Actual {
+fn observed<T: Object>(mut shown: T) -> ObservedLoadBalancer {
     let (head, targets) = (shown.head(), std::mem::take(shown.targets()));
     match object(&shown) {
-        Ok(value) => {
-            Actual { tree: Some(tree(&value, observed_of(&value, T::FIELDS), T::FIELDS, Some(targets))), ..head }
-        }
+        Ok(value) => ObservedLoadBalancer {
+            graph: Some(graph(&value, observed_of(&value, T::FIELDS), T::FIELDS, Some(targets))),
+            ..head
+        },
         // The object was read from JSON; an object that cannot be serialized is never compared.
-        Err(error) => Actual { state: State::Failed(error.to_string()), ..head },
+        Err(error) => ObservedLoadBalancer { state: State::Failed(error.to_string()), ..head },
     }
 }
 
-fn tree(value: &Value, settings: Attributes, fields: &'static [Field], targets: Option<Targets>) -> Tree {
-    let mut tree = Tree::default().balancer(settings).pool(TARGETS, Attributes::default(), targets);
+fn graph(value: &Value, settings: Attributes, fields: &'static [Field], targets: Option<Targets>) -> ResourceGraph {
+    let mut graph = ResourceGraph::default().balancer(settings).pool(TARGETS, Attributes::default(), targets);
     for field in fields {
         let Rule::Listeners { port, protocol } = field.rule else { continue };
         for listener in field.value_in(value).as_ref().and_then(Value::as_array).into_iter().flatten() {
             let number = listener[port].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
             let transport = transport_of(listener[protocol].as_str().unwrap_or_default());
-            // The part's own name already holds these values.
+            // The resource's own name already holds these values.
             let is_said = |key: &str, value: &Value| key == port || key == protocol && value == transport;
             let stated = listener.as_object().into_iter().flatten();
             let stated = stated.filter(|(key, value)| !value.is_null() && !is_said(key, value));
             let settings =
                 stated.fold(Attributes::default(), |settings, (key, value)| settings.set(key.clone(), value.clone()));
-            tree = tree.listener(number, transport, TARGETS, settings);
+            graph = graph.listener(number, transport, TARGETS, settings);
         }
     }
-    tree
+    graph
 }
 
 /// Returns the transport protocol under a listener's protocol: `http` and `tls` run over TCP.
@@ -255,16 +260,16 @@ fn transport_of(protocol: &str) -> &'static str {
 }
 
 /// Returns the object that is written to bring the load balancer to this state.
-fn whole_object<T: Object>(outcome: &Actual) -> Result<T> {
-    let tree = outcome.tree.clone().unwrap_or_default();
-    let mut value = tree.balancer_attributes().map_or_else(|| Value::Object(Map::new()), Attributes::nested);
+fn whole_object<T: Object>(outcome: &ObservedLoadBalancer) -> Result<T> {
+    let graph = outcome.graph.clone().unwrap_or_default();
+    let mut value = graph.balancer_attributes().map_or_else(|| Value::Object(Map::new()), Attributes::nested);
     for field in T::FIELDS {
         let Rule::Listeners { port, protocol } = field.rule else { continue };
-        let listeners = tree.listeners().map(|(part, settings)| {
+        let listeners = graph.listeners().map(|(resource, settings)| {
             let mut listener = settings.clone().without(POOL).nested();
-            listener[port] = part.number.into();
+            listener[port] = resource.number.into();
             if listener.get(protocol).is_none() {
-                listener[protocol] = (*part.protocol).into();
+                listener[protocol] = (*resource.protocol).into();
             }
             listener
         });
@@ -273,7 +278,7 @@ fn whole_object<T: Object>(outcome: &Actual) -> Result<T> {
     let mut object: T = serde_json::from_value(value)
         .map_err(|err| Error::other(format!("load balancer {:?} cannot be written as a whole: {err}", outcome.name)))?;
     object.set_owner(outcome);
-    *object.targets() = tree.targets_of(TARGETS);
+    *object.targets() = graph.targets_of(TARGETS);
     Ok(object)
 }
 

@@ -7,19 +7,19 @@
 use std::sync::Arc;
 
 use cloud_provider::names::FINALIZER_LOAD_BALANCER;
-use cloud_provider::{Cluster, Error, LoadBalancerRequest, OwnedResource, Owner, Removal, Result, Service};
+use cloud_provider::{Cluster, Error, LoadBalancerRequest, OwnedResource, Owner, RemovalOutcome, Result, Service};
 use serde_json::{Value, json};
 
 use super::Naming;
-use super::aim::Aim;
-use super::balancers::Balancers;
-use super::model::{Actual, OwnerTags, Part, Tree};
-use super::ownership::{Identity, Sorted, full_name};
+use super::balancers::LoadBalancerEngine;
+use super::model::{ObservedLoadBalancer, OwnerTags, ResourceGraph, ResourceKey};
+use super::ownership::{Identity, OwnershipResult, full_name};
 use super::run::Run;
+use super::sync_goal::SyncGoal;
 
-impl Balancers {
+impl LoadBalancerEngine {
     pub(super) async fn all_owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
-        let all = self.known.read_all().await?;
+        let all = self.cache.read_all().await?;
         Ok(all.iter().filter_map(|actual| self.resource(cluster, actual, &[])).collect())
     }
 
@@ -29,7 +29,7 @@ impl Balancers {
         id: &str,
         services: &[Arc<Service>],
     ) -> Result<Option<OwnedResource>> {
-        let read = self.known.read(id).await?;
+        let read = self.cache.read(id).await?;
         Ok(read.and_then(|actual| self.resource(cluster, &actual, services)))
     }
 
@@ -39,7 +39,7 @@ impl Balancers {
         cluster: &Cluster,
         resource: &OwnedResource,
         services: &[Arc<Service>],
-    ) -> Result<Removal> {
+    ) -> Result<RemovalOutcome> {
         let left_alone = |why: String| Err(Error::invalid(format!("{resource} {why}; it is left alone")));
         let Owner::Service(uid) = &resource.owner else {
             return left_alone("carries the owner tags of no Service".to_owned());
@@ -47,9 +47,9 @@ impl Balancers {
         if cluster.id.as_ref() != Some(&resource.cluster) {
             return left_alone("carries the owner tags of another cluster".to_owned());
         }
-        let Some(actual) = self.known.read(&resource.id).await? else { return Ok(Removal::NotFound) };
-        if let Some(heir) = self.heir(cluster, services, &actual) {
-            return left_alone(format!("may be adopted by Service {heir}"));
+        let Some(actual) = self.cache.read(&resource.id).await? else { return Ok(RemovalOutcome::NotFound) };
+        if let Some(adopting_service) = self.adopting_service(cluster, services, &actual) {
+            return left_alone(format!("may be adopted by Service {adopting_service}"));
         }
         let service = former_service(uid, self.cloud().owner_name(&actual))?;
         let naming = Naming {
@@ -61,13 +61,13 @@ impl Balancers {
         };
         let identity = Identity::new(cluster, &service, naming);
         check_owner(&actual, &identity)?;
-        let request = LoadBalancerRequest { cluster, service: &service, nodes: &[], observer: &() };
+        let request = LoadBalancerRequest { cluster, service: &service, nodes: &[], callbacks: &() };
         Run { balancers: self, request: &request, identity: &identity, held: None, only: Some(&actual) }
-            .sync(Aim::Deleted)
+            .sync(SyncGoal::Deleted)
             .await?;
-        match self.known.read(&resource.id).await? {
-            None => Ok(Removal::Deleted),
-            Some(left) if left.owner_tags != identity.owner_tags() => Ok(Removal::Released),
+        match self.cache.read(&resource.id).await? {
+            None => Ok(RemovalOutcome::Deleted),
+            Some(left) if left.owner_tags != identity.owner_tags() => Ok(RemovalOutcome::Released),
             Some(left) => Err(Error::protected(format!(
                 "{} is still there: it is protected from deletion; lift the protection and try again",
                 left.place()
@@ -76,14 +76,19 @@ impl Balancers {
     }
 
     /// Reads the load balancer of this ID, if it has the owner tags of this Service.
-    pub(super) async fn orphan(&self, id: &str, identity: &Identity<'_>) -> Result<Sorted> {
-        let read = self.known.read(id).await?;
+    pub(super) async fn orphan(&self, id: &str, identity: &Identity<'_>) -> Result<OwnershipResult> {
+        let read = self.cache.read(id).await?;
         read.iter().try_for_each(|actual| check_owner(actual, identity))?;
-        Ok(Sorted::of(read))
+        Ok(OwnershipResult::of(read))
     }
 
     /// Returns a load balancer as a resource of the cluster; `None` if its owner tags do not name the cluster.
-    fn resource(&self, cluster: &Cluster, actual: &Actual, services: &[Arc<Service>]) -> Option<OwnedResource> {
+    fn resource(
+        &self,
+        cluster: &Cluster,
+        actual: &ObservedLoadBalancer,
+        services: &[Arc<Service>],
+    ) -> Option<OwnedResource> {
         let OwnerTags { cluster: tag, service } = actual.owner_tags.clone();
         let tag = tag.filter(|tag| Some(tag) == cluster.id.as_ref() || *tag == cluster.name)?;
         let owner_name = self.cloud().owner_name(actual);
@@ -91,21 +96,26 @@ impl Balancers {
             kind: "load balancer",
             id: actual.id.clone(),
             name: actual.name.clone(),
-            shown_as: actual.shown_as.clone(),
+            cloud_name_and_id: actual.cloud_name_and_id.clone(),
             cluster: tag,
             owner: service.map_or(Owner::Unnamed, Owner::Service),
             owner_name: owner_name.map(|(namespace, name)| format!("{namespace}/{name}")),
             created: actual.created,
             addresses: actual.ingress.iter().filter_map(|it| it.ip.clone().or_else(|| it.hostname.clone())).collect(),
-            facts: actual.tree.as_ref().map(|tree| facts(tree, self.cloud().options().price)).unwrap_or_default(),
-            auxiliaries: actual.tree.iter().flat_map(|tree| tree.parts.keys()).filter_map(auxiliary).collect(),
+            details: actual.graph.as_ref().map(|graph| facts(graph, self.cloud().options().price)).unwrap_or_default(),
+            auxiliaries: actual.graph.iter().flat_map(|graph| graph.resources.keys()).filter_map(auxiliary).collect(),
             is_adopted: actual.adopted,
-            heir: self.heir(cluster, services, actual),
+            adopting_service: self.adopting_service(cluster, services, actual),
         })
     }
 
     /// Returns the Service whose own sync may find the load balancer and adopt it.
-    fn heir(&self, cluster: &Cluster, services: &[Arc<Service>], actual: &Actual) -> Option<String> {
+    fn adopting_service(
+        &self,
+        cluster: &Cluster,
+        services: &[Arc<Service>],
+        actual: &ObservedLoadBalancer,
+    ) -> Option<String> {
         let id = actual.id.split('/').next();
         let takes_over = |service: &&Arc<Service>| {
             let Naming { name, former_names, legacy_owner, requested_id, .. } = self.cloud().naming(cluster, service);
@@ -121,7 +131,7 @@ impl Balancers {
 }
 
 /// Checks that a load balancer has the owner tags of this Service.
-fn check_owner(actual: &Actual, identity: &Identity<'_>) -> Result<()> {
+fn check_owner(actual: &ObservedLoadBalancer, identity: &Identity<'_>) -> Result<()> {
     if actual.owner_tags == identity.owner_tags() {
         return Ok(());
     }
@@ -144,22 +154,24 @@ fn former_service(uid: &str, owner_name: Option<(String, String)>) -> Result<Ser
 }
 
 /// Returns the settings that decide about the price, and the ports.
-fn facts(tree: &Tree, price: &[&str]) -> Vec<(String, String)> {
-    let settings = tree.balancer_attributes();
+fn facts(graph: &ResourceGraph, price: &[&str]) -> Vec<(String, String)> {
+    let settings = graph.balancer_attributes();
     let text = |name: &str| match settings?.get(name)? {
         Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
         value => Some(value.to_string()),
     };
     let mut facts: Vec<_> = price.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?))).collect();
-    let ports: Vec<_> = tree.listeners().map(|(port, _)| port.to_string()).collect();
+    let ports: Vec<_> = graph.listeners().map(|(port, _)| port.to_string()).collect();
     facts.extend((!ports.is_empty()).then(|| ("ports".to_owned(), ports.join(", "))));
     facts
 }
 
-fn auxiliary(part: &Part) -> Option<String> {
-    match part {
-        Part::CreatedBefore(it) | Part::CreatedAfter(it) if it.name.is_empty() => Some(it.kind.to_string()),
-        Part::CreatedBefore(_) | Part::CreatedAfter(_) => Some(part.to_string()),
-        Part::Balancer | Part::Pool(_) | Part::Listener(_) => None,
+fn auxiliary(resource: &ResourceKey) -> Option<String> {
+    match resource {
+        ResourceKey::CreatedBefore(it) | ResourceKey::CreatedAfter(it) if it.name.is_empty() => {
+            Some(it.kind.to_string())
+        }
+        ResourceKey::CreatedBefore(_) | ResourceKey::CreatedAfter(_) => Some(resource.to_string()),
+        ResourceKey::Balancer | ResourceKey::Pool(_) | ResourceKey::Listener(_) => None,
     }
 }

@@ -3,28 +3,28 @@
 use cloud_provider::{Plan, PlanAction, PlanStep};
 
 use super::attributes::Difference;
-use super::{Attributes, Part, Targets, Tree};
+use super::{Attributes, ResourceGraph, ResourceKey, Targets};
 
 /// A change of one load balancer. Each operation can be repeated: the second time, it finds its work done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Writes our owner tags on an existing load balancer.
     Tag,
-    /// Removes our owner tags: the load balancer has other users too, or was [not created](super::Actual::adopted) for
-    /// its Service.
+    /// Removes our owner tags: the load balancer has other users too, or was [not
+    /// created](super::ObservedLoadBalancer::adopted) for its Service.
     Untag,
-    /// Creates a part. The load balancer itself is created with our owner tags.
+    /// Creates a resource. The load balancer itself is created with our owner tags.
     Create {
-        /// The part to create.
-        part: Part,
-        /// Settings of the new part.
+        /// The resource to create.
+        resource: ResourceKey,
+        /// Settings of the new resource.
         attributes: Attributes,
     },
-    /// Changes a part in place.
+    /// Changes a resource in place.
     Update {
-        /// The part to change.
-        part: Part,
-        /// The settings of the part after the change.
+        /// The resource to change.
+        resource: ResourceKey,
+        /// The settings of the resource after the change.
         attributes: Attributes,
         /// The settings that change.
         changes: Vec<Difference>,
@@ -43,10 +43,10 @@ pub enum Operation {
         /// The targets to remove.
         targets: Targets,
     },
-    /// Deletes a part; a pool is deleted with its targets.
+    /// Deletes a resource; a pool is deleted with its targets.
     Delete {
-        /// The part to delete.
-        part: Part,
+        /// The resource to delete.
+        resource: ResourceKey,
     },
 }
 
@@ -54,26 +54,29 @@ pub enum Operation {
 ///
 /// 0. A surplus pool that no listener leads to is left over from an interrupted change: it is deleted before others are
 ///    created. Otherwise, each process that is killed in between would leave one more.
-/// 1. In the order of [`Part`], missing parts are created and differing parts are changed. A pool gets its new targets
-///    before it loses its old ones, and both before any listener is changed. So a listener never leads to a pool that
-///    does not exist or has no targets yet, and a pool with targets before and after is never empty in between.
-/// 2. In reverse order, surplus parts are deleted. A part that carries traffic is deleted when its replacement works.
+/// 1. In the order of [`ResourceKey`], missing resources are created and differing resources are changed. A pool gets
+///    its new targets before it loses its old ones, and both before any listener is changed. So a listener never leads
+///    to a pool that does not exist or has no targets yet, and a pool with targets before and after is never empty in
+///    between.
+/// 2. In reverse order, surplus resources are deleted. A resource that carries traffic is deleted when its replacement
+///    works.
 ///
-/// If a pool has more targets than [allowed](Tree::limit), present targets stay, and others are added in order as long
-/// as there is room: nothing moves because a Node was added or removed. Where there is no room for new targets beside
-/// old ones, old ones are removed first, except for one.
+/// If a pool has more targets than [allowed](ResourceGraph::limit), present targets stay, and others are added in order
+/// as long as there is room: nothing moves because a Node was added or removed. Where there is no room for new targets
+/// beside old ones, old ones are removed first, except for one.
 ///
-/// A part whose [fixed](Attributes::fixed) settings differ is deleted right before it is created again (a listener's
-/// port cannot be used twice); the load balancer itself and pools stay as they were created.
+/// A resource whose [fixed](Attributes::fixed) settings differ is deleted right before it is created again (a
+/// listener's port cannot be used twice); the load balancer itself and pools stay as they were created.
 #[must_use]
-pub fn plan(wanted: &Tree, actual: &Tree) -> Vec<Operation> {
-    let surplus = actual.parts.keys().rev().filter(|part| !wanted.parts.contains_key(part));
-    let (unused, surplus): (Vec<&Part>, Vec<&Part>) = surplus.partition(|part| actual.is_unused_pool(part));
-    let delete = |part: &Part| Operation::Delete { part: part.clone() };
+pub fn plan(wanted: &ResourceGraph, actual: &ResourceGraph) -> Vec<Operation> {
+    let surplus = actual.resources.keys().rev().filter(|resource| !wanted.resources.contains_key(resource));
+    let (unused, surplus): (Vec<&ResourceKey>, Vec<&ResourceKey>) =
+        surplus.partition(|resource| actual.is_unused_pool(resource));
+    let delete = |resource: &ResourceKey| Operation::Delete { resource: resource.clone() };
     let mut operations: Vec<Operation> = unused.into_iter().map(delete).collect();
-    for (part, attributes) in &wanted.parts {
-        build(part, attributes, actual, &mut operations);
-        if let Part::Pool(pool) = part
+    for (resource, attributes) in &wanted.resources {
+        build(resource, attributes, actual, &mut operations);
+        if let ResourceKey::Pool(pool) = resource
             && let Some(targets) = wanted.targets.get(pool)
         {
             let (limit, present) = (limit(pool, wanted, actual), actual.targets_of(pool));
@@ -84,26 +87,30 @@ pub fn plan(wanted: &Tree, actual: &Tree) -> Vec<Operation> {
     operations
 }
 
-fn build(part: &Part, wanted: &Attributes, actual: &Tree, operations: &mut Vec<Operation>) {
-    let create = || Operation::Create { part: part.clone(), attributes: wanted.to_make() };
-    let Some(actual) = actual.parts.get(part) else {
+fn build(resource: &ResourceKey, wanted: &Attributes, actual: &ResourceGraph, operations: &mut Vec<Operation>) {
+    let create = || Operation::Create { resource: resource.clone(), attributes: wanted.for_creation() };
+    let Some(actual) = actual.resources.get(resource) else {
         operations.push(create());
         return;
     };
-    if wanted.differs_in_fixed(actual) && !matches!(part, Part::Balancer | Part::Pool(_)) {
-        operations.extend([Operation::Delete { part: part.clone() }, create()]);
+    if wanted.differs_in_fixed(actual) && !matches!(resource, ResourceKey::Balancer | ResourceKey::Pool(_)) {
+        operations.extend([Operation::Delete { resource: resource.clone() }, create()]);
         return;
     }
     let changes = wanted.differences(actual);
     if !changes.is_empty() {
-        operations.push(Operation::Update { part: part.clone(), attributes: actual.overlaid_with(wanted), changes });
+        operations.push(Operation::Update {
+            resource: resource.clone(),
+            attributes: actual.overlaid_with(wanted),
+            changes,
+        });
     }
 }
 
 /// Returns the maximum number of targets of a pool: the greater one, if the desired and the observed state differ. The
 /// desired state may not know the kind of the existing load balancer, and the observed state does not know the kind it
 /// will have.
-pub(super) fn limit(pool: &str, wanted: &Tree, actual: &Tree) -> usize {
+pub(super) fn limit(pool: &str, wanted: &ResourceGraph, actual: &ResourceGraph) -> usize {
     wanted.limits.get(pool).max(actual.limits.get(pool)).copied().unwrap_or(usize::MAX)
 }
 
@@ -119,7 +126,7 @@ pub(super) fn with_room(wanted: &Targets, present: &Targets, limit: usize) -> Ta
 }
 
 /// Returns the desired targets that find no room, for each pool that has a limit.
-pub(super) fn left_out(wanted: &Tree, actual: &Tree) -> Vec<(String, Targets)> {
+pub(super) fn left_out(wanted: &ResourceGraph, actual: &ResourceGraph) -> Vec<(String, Targets)> {
     let limited = wanted.targets.iter().map(|(pool, targets)| (pool, targets, limit(pool, wanted, actual)));
     let limited = limited.filter(|(.., limit)| *limit < usize::MAX);
     let left = limited.map(|(pool, targets, limit)| {
@@ -157,17 +164,19 @@ fn change_targets(pool: &str, wanted: &Targets, actual: &Targets, limit: usize, 
 /// gain: surplus listeners are deleted first, with their pools, and a pool loses its old targets, except for one,
 /// before it gets new ones.
 #[must_use]
-pub fn removals_first(operations: Vec<Operation>, actual: &Tree) -> Vec<Operation> {
+pub fn removals_first(operations: Vec<Operation>, actual: &ResourceGraph) -> Vec<Operation> {
     let (mut first, mut rest): (Vec<_>, Vec<_>) = (Vec::new(), Vec::new());
-    let made: Vec<Part> = operations.iter().filter_map(Operation::made).cloned().collect();
+    let made: Vec<ResourceKey> = operations.iter().filter_map(Operation::made).cloned().collect();
     let mut left = actual.targets.clone();
     for operation in operations {
         match operation {
-            Operation::Delete { part: part @ (Part::Listener(_) | Part::CreatedAfter(_)) } if !made.contains(&part) => {
-                first.push(Operation::Delete { part });
+            Operation::Delete { resource: resource @ (ResourceKey::Listener(_) | ResourceKey::CreatedAfter(_)) }
+                if !made.contains(&resource) =>
+            {
+                first.push(Operation::Delete { resource });
             }
-            Operation::Delete { part } if actual.after(&first).is_unused_pool(&part) => {
-                first.push(Operation::Delete { part });
+            Operation::Delete { resource } if actual.after(&first).is_unused_pool(&resource) => {
+                first.push(Operation::Delete { resource });
             }
             Operation::RemoveTargets { pool, targets } => {
                 let present = left.get(&pool).cloned().unwrap_or_default();
@@ -189,13 +198,14 @@ pub fn removals_first(operations: Vec<Operation>, actual: &Tree) -> Vec<Operatio
     first
 }
 
-/// Returns the operations that delete a load balancer. If it is `shared`, other owners have parts in it: then the load
-/// balancer itself and the parts created before it stay, and only our owner tags are removed.
+/// Returns the operations that delete a load balancer. If it is `shared`, other owners have resources in it: then the
+/// load balancer itself and the resources created before it stay, and only our owner tags are removed.
 #[must_use]
-pub fn plan_removal(actual: &Tree, shared: bool) -> Vec<Operation> {
-    let stays = |part: &Part| shared && matches!(part, Part::Balancer | Part::CreatedBefore(_));
-    let parts = actual.parts.keys().rev().filter(|part| !stays(part));
-    let mut operations: Vec<_> = parts.map(|part| Operation::Delete { part: part.clone() }).collect();
+pub fn plan_removal(actual: &ResourceGraph, shared: bool) -> Vec<Operation> {
+    let stays =
+        |resource: &ResourceKey| shared && matches!(resource, ResourceKey::Balancer | ResourceKey::CreatedBefore(_));
+    let resources = actual.resources.keys().rev().filter(|resource| !stays(resource));
+    let mut operations: Vec<_> = resources.map(|resource| Operation::Delete { resource: resource.clone() }).collect();
     if shared {
         operations.push(Operation::Untag);
     }
@@ -209,11 +219,11 @@ pub fn steps(operations: &[Operation], name: &str) -> Plan {
 }
 
 impl Operation {
-    /// Returns the part that is created, changed or deleted; `None` for owner tags and targets.
+    /// Returns the resource that is created, changed or deleted; `None` for owner tags and targets.
     #[must_use]
-    pub fn part(&self) -> Option<&Part> {
+    pub fn resource(&self) -> Option<&ResourceKey> {
         match self {
-            Self::Create { part, .. } | Self::Update { part, .. } | Self::Delete { part } => Some(part),
+            Self::Create { resource, .. } | Self::Update { resource, .. } | Self::Delete { resource } => Some(resource),
             _ => None,
         }
     }
@@ -227,7 +237,7 @@ impl Operation {
         }
     }
 
-    /// Returns the settings of a part that change.
+    /// Returns the settings of a resource that change.
     #[must_use]
     pub fn changes(&self) -> &[Difference] {
         match self {
@@ -236,19 +246,19 @@ impl Operation {
         }
     }
 
-    /// Returns `true` if the operation changes a part for which `is_it` holds in place.
-    pub fn updates(&self, is_it: impl Fn(&Part) -> bool) -> bool {
-        matches!(self, Self::Update { part, .. } if is_it(part))
+    /// Returns `true` if the operation changes a resource for which `is_it` holds in place.
+    pub fn updates(&self, is_it: impl Fn(&ResourceKey) -> bool) -> bool {
+        matches!(self, Self::Update { resource, .. } if is_it(resource))
     }
 
-    /// Returns `true` if the operation deletes a part for which `is_it` holds.
-    pub fn deletes(&self, is_it: impl Fn(&Part) -> bool) -> bool {
-        matches!(self, Self::Delete { part } if is_it(part))
+    /// Returns `true` if the operation deletes a resource for which `is_it` holds.
+    pub fn deletes(&self, is_it: impl Fn(&ResourceKey) -> bool) -> bool {
+        matches!(self, Self::Delete { resource } if is_it(resource))
     }
 
-    fn made(&self) -> Option<&Part> {
+    fn made(&self) -> Option<&ResourceKey> {
         match self {
-            Self::Create { part, .. } => Some(part),
+            Self::Create { resource, .. } => Some(resource),
             _ => None,
         }
     }
@@ -267,8 +277,8 @@ impl Operation {
     }
 
     fn step(&self, name: &str) -> PlanStep {
-        let what = |part: &Part| match part {
-            Part::Balancer => format!("load balancer {name:?}"),
+        let what = |resource: &ResourceKey| match resource {
+            ResourceKey::Balancer => format!("load balancer {name:?}"),
             other => format!("{other} of load balancer {name:?}"),
         };
         let targets = |pool: &str, targets: &Targets| {
@@ -277,12 +287,14 @@ impl Operation {
         };
         let step = |action, what, detail| PlanStep { action, what, detail };
         match self {
-            Self::Tag => step(PlanAction::Update, what(&Part::Balancer), "our owner tags are added".to_owned()),
-            Self::Untag => step(PlanAction::Update, what(&Part::Balancer), "our owner tags are removed".to_owned()),
-            Self::Create { part, attributes } => step(PlanAction::Create, what(part), attributes.to_string()),
-            Self::Update { part, changes, .. } => {
+            Self::Tag => step(PlanAction::Update, what(&ResourceKey::Balancer), "our owner tags are added".to_owned()),
+            Self::Untag => {
+                step(PlanAction::Update, what(&ResourceKey::Balancer), "our owner tags are removed".to_owned())
+            }
+            Self::Create { resource, attributes } => step(PlanAction::Create, what(resource), attributes.to_string()),
+            Self::Update { resource, changes, .. } => {
                 let changes: Vec<_> = changes.iter().map(ToString::to_string).collect();
-                step(PlanAction::Update, what(part), changes.join(", "))
+                step(PlanAction::Update, what(resource), changes.join(", "))
             }
             Self::AddTargets { pool, targets: added } => {
                 step(PlanAction::Create, targets(pool, added), added.to_string())
@@ -290,7 +302,7 @@ impl Operation {
             Self::RemoveTargets { pool, targets: removed } => {
                 step(PlanAction::Delete, targets(pool, removed), removed.to_string())
             }
-            Self::Delete { part } => step(PlanAction::Delete, what(part), String::new()),
+            Self::Delete { resource } => step(PlanAction::Delete, what(resource), String::new()),
         }
     }
 }

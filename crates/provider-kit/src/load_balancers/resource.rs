@@ -28,7 +28,7 @@
 //! let differences = Attributes::desired(&desired)?.differences(&Attributes::observed(&observed)?);
 //! assert_eq!(differences.len(), 1);
 //! assert_eq!(differences[0].to_string(), "acme.example/connection-limit: 10 → 20");
-//! assert_eq!(Listener::unknown_fields(&observed)?, Vec::<String>::new());
+//! assert_eq!(Listener::undeclared_fields(&observed)?, Vec::<String>::new());
 //! # Ok::<(), cloud_provider::Error>(())
 //! ```
 
@@ -40,7 +40,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::Attributes;
-use super::attributes::{in_order, put};
+use super::attributes::{put, sorted_set};
 use crate::annotations::Annotations;
 use crate::declared::Declaration;
 
@@ -54,7 +54,7 @@ pub trait Resource: Serialize {
     ///
     /// # Errors
     /// *Other*, if `sample` does not serialize to a JSON object.
-    fn unknown_fields(sample: &Self) -> Result<Vec<String>>
+    fn undeclared_fields(sample: &Self) -> Result<Vec<String>>
     where
         Self: Sized,
     {
@@ -74,8 +74,8 @@ pub struct Field {
     pub(super) rule: Rule,
     pub(super) setting: Option<&'static str>,
     filled_by: Option<&'static dyn FieldSetting>,
-    is_set: bool,
-    clears: bool,
+    is_unordered: bool,
+    null_removes: bool,
 }
 
 /// The meaning of a difference in a field.
@@ -93,7 +93,7 @@ pub(super) enum Rule {
 
 impl Field {
     const fn new(place: &'static str, rule: Rule) -> Self {
-        Self { place, rule, setting: None, filled_by: None, is_set: false, clears: false }
+        Self { place, rule, setting: None, filled_by: None, is_unordered: false, null_removes: false }
     }
 
     /// Declares a field that is changed in place.
@@ -103,7 +103,7 @@ impl Field {
     }
 
     /// Declares a field that counts only when the resource is created. On the load balancer and on pools, a difference
-    /// is ignored; any other part is deleted and created again.
+    /// is ignored; any other resource is deleted and created again.
     #[must_use]
     pub const fn create_only(place: &'static str) -> Self {
         Self::new(place, Rule::CreateOnly)
@@ -136,15 +136,15 @@ impl Field {
 
     /// Marks the field as a list whose order does not matter.
     #[must_use]
-    pub const fn set(self) -> Self {
-        Self { is_set: true, ..self }
+    pub const fn unordered_list(self) -> Self {
+        Self { is_unordered: true, ..self }
     }
 
     /// Gives `null` in the desired state the meaning "remove the value". Without this, `null` makes no statement, and
     /// the field stays as it is.
     #[must_use]
-    pub const fn clears(self) -> Self {
-        Self { clears: true, ..self }
+    pub const fn null_removes(self) -> Self {
+        Self { null_removes: true, ..self }
     }
 
     /// Returns the key of the setting that sets the field.
@@ -155,7 +155,7 @@ impl Field {
 
     pub(super) fn value_in(&self, object: &Value) -> Option<Value> {
         let value = self.place.split('.').try_fold(object, |value, name| value.get(name))?;
-        Some(if self.is_set { in_order(value.clone()) } else { value.clone() })
+        Some(if self.is_unordered { sorted_set(value.clone()) } else { value.clone() })
     }
 }
 
@@ -208,8 +208,8 @@ pub fn filled<R: Resource + DeserializeOwned + Default>(annotations: &mut Annota
 }
 
 impl Attributes {
-    /// Returns the desired state of one part. A field that is `null` or not serialized makes no statement, unless it
-    /// [clears](Field::clears); observed fields are left out.
+    /// Returns the desired state of one resource. A field that is `null` or not serialized makes no statement, unless
+    /// it [clears](Field::null_removes); observed fields are left out.
     ///
     /// # Errors
     /// *Other*, if the resource does not serialize to a JSON object.
@@ -217,7 +217,7 @@ impl Attributes {
         Ok(desired_of(&object(resource)?, R::FIELDS))
     }
 
-    /// Returns the observed state of one part: every field that is not `null`.
+    /// Returns the observed state of one resource: every field that is not `null`.
     ///
     /// # Errors
     /// *Other*, if the resource does not serialize to a JSON object.
@@ -230,7 +230,7 @@ pub(super) fn desired_of(object: &Value, fields: &'static [Field]) -> Attributes
     let stated = fields.iter().filter(|field| matches!(field.rule, Rule::Update | Rule::CreateOnly));
     let values = stated.filter_map(|field| {
         let value = field.value_in(object)?;
-        (!value.is_null() || field.clears).then_some((field.place, value))
+        (!value.is_null() || field.null_removes).then_some((field.place, value))
     });
     Attributes::of_fields(values, fields)
 }
@@ -282,8 +282,8 @@ mod tests {
     impl Resource for Monitor {
         const FIELDS: &'static [Field] = &[
             Field::create_only("kind"),
-            Field::update("path").clears(),
-            Field::update("codes").set(),
+            Field::update("path").null_removes(),
+            Field::update("codes").unordered_list(),
             Field::update("timing.delay"),
             Field::observed("id"),
         ];
@@ -328,7 +328,7 @@ mod tests {
         impl Resource for Odd {
             const FIELDS: &'static [Field] = &[Field::update("color")];
         }
-        assert_eq!(Odd::unknown_fields(&Odd { colour: 1 }).unwrap(), ["colour", "color (not in the sample)"]);
-        assert_eq!(Monitor::unknown_fields(&WANTED).unwrap(), Vec::<String>::new());
+        assert_eq!(Odd::undeclared_fields(&Odd { colour: 1 }).unwrap(), ["colour", "color (not in the sample)"]);
+        assert_eq!(Monitor::undeclared_fields(&WANTED).unwrap(), Vec::<String>::new());
     }
 }

@@ -3,22 +3,22 @@
 use cloud_provider::{LoadBalancerRequest, Result};
 use tokio::time::Instant;
 
-use super::aim::Aim;
-use super::balancers::Balancers;
+use super::balancers::LoadBalancerEngine;
 use super::change::{Change, Step};
 use super::change_log::log_change;
-use super::cloud::{Names, Notice, Scope};
+use super::cloud::{NameUniqueness, Notice, Scope};
 use super::locks::Held;
-use super::model::{Actual, Shared, State};
-use super::ownership::{Identity, Sorted};
+use super::model::{ObservedLoadBalancer, Shared, State};
+use super::ownership::{Identity, OwnershipResult};
 use super::plan::Operation;
 use super::service_sync::ServiceSync;
-use super::step::{Action, Answer, Parts, Report};
+use super::step::{Action, Answer, Report, ResourceSource};
+use super::sync_goal::SyncGoal;
 use crate::operation::until_done;
 
 /// The I/O of one call of `ensure`, `update_targets` or `delete`.
 pub(super) struct Run<'a> {
-    pub(super) balancers: &'a Balancers,
+    pub(super) balancers: &'a LoadBalancerEngine,
     pub(super) request: &'a LoadBalancerRequest<'a>,
     pub(super) identity: &'a Identity<'a>,
     /// The lock on the load balancer that is being changed, if several Services may change it.
@@ -29,31 +29,35 @@ pub(super) struct Run<'a> {
 
 impl Run<'_> {
     /// Syncs the Service's load balancers.
-    pub(super) async fn sync(mut self, aim: Aim) -> Result<Option<Shared>> {
+    pub(super) async fn sync(mut self, goal: SyncGoal) -> Result<Option<Shared>> {
         let (balancers, identity) = (self.balancers, self.identity);
-        let desired = match aim {
-            Aim::Ensured => Some(balancers.cloud().desired(self.request, identity, Scope::Everything).await?),
-            Aim::Targets => Some(balancers.cloud().desired(self.request, identity, Scope::Targets).await?),
+        let desired = match goal {
+            SyncGoal::Ensured => Some(balancers.cloud().desired(self.request, identity, Scope::Everything).await?),
+            SyncGoal::Targets => Some(balancers.cloud().desired(self.request, identity, Scope::Targets).await?),
             _ => None,
         };
-        let (mut sync, mut action) = ServiceSync::start(aim, desired, balancers.cloud(), identity, balancers.caches());
+        let (mut sync, mut action) = ServiceSync::start(goal, desired, balancers.cloud(), identity, balancers.caches());
         loop {
             let answer = match action {
                 Action::Find { is_fresh: false } if self.only.is_some() => {
-                    Ok(Answer::Found(Sorted::of(self.only.cloned())))
+                    Ok(Answer::Found(OwnershipResult::of(self.only.cloned())))
                 }
                 Action::Find { .. } | Action::VerifyAbsence if self.only.is_some() => {
                     let id = self.only.map(|actual| &*actual.id).unwrap_or_default();
                     balancers.orphan(id, identity).await.map(Answer::Found)
                 }
-                Action::Find { is_fresh } => balancers.found(identity, aim, is_fresh).await.map(Answer::Found),
+                Action::Find { is_fresh } => {
+                    balancers.find_for_change(identity, goal, is_fresh).await.map(Answer::Found)
+                }
                 Action::Claim(free) => balancers.claim(&free, identity).map(|()| Answer::Claimed),
                 Action::Lock { key, actual } => self.lock(key, actual).await.map(Answer::Seen),
                 Action::Send { actual, operations } => self.send(actual, &operations).await.map(Answer::Sent),
-                Action::Wait { actual, parts } => self.wait(&actual, parts).await.map(Answer::Seen),
-                Action::Read(actual) => balancers.known.read(&actual.id).await.map(Answer::Seen),
+                Action::Wait { actual, resources } => self.wait(&actual, resources).await.map(Answer::Seen),
+                Action::Read(actual) => balancers.cache.read(&actual.id).await.map(Answer::Seen),
                 Action::Publish(actual) => self.publish(&actual).await.map(|()| Answer::Published),
-                Action::VerifyAbsence => balancers.believed(Sorted::default(), identity).await.map(Answer::Found),
+                Action::VerifyAbsence => {
+                    balancers.confirm_empty(OwnershipResult::default(), identity).await.map(Answer::Found)
+                }
                 Action::Done(outcome) => return outcome,
             };
             action = sync.step(answer);
@@ -67,13 +71,13 @@ impl Run<'_> {
         match report {
             Report::Annotated(actual) => {
                 for (key, value) in cloud.published(&actual, identity).annotations {
-                    request.observer.annotate(key, value);
+                    request.callbacks.annotate(key, value);
                 }
                 if !cloud.options().annotates_id {
-                    request.observer.identified(&actual.id);
+                    request.callbacks.set_load_balancer_id(&actual.id);
                 }
             }
-            Report::Planned(plan) => request.observer.planned(&plan),
+            Report::Planned(plan) => request.callbacks.on_plan(&plan),
             Report::LeftOut { pool, targets, changes } => {
                 let targets = &balancers.left_out.news(identity.uid(), &pool, targets, changes);
                 if !targets.is_empty() {
@@ -83,72 +87,72 @@ impl Run<'_> {
             Report::Moved { from, to } => {
                 cloud.report(Notice::Moved { service: request.service, from: &from, to: &to });
             }
-            Report::Outdated => balancers.known.mark_stale(identity.uid()),
+            Report::Outdated => balancers.cache.mark_stale(identity.uid()),
             Report::Unlocked => self.held = None,
         }
     }
 
-    async fn publish(&self, actual: &Actual) -> Result<()> {
+    async fn publish(&self, actual: &ObservedLoadBalancer) -> Result<()> {
         let published = self.balancers.cloud().published(actual, self.identity);
-        self.request.observer.publish(&published.status).await
+        self.request.callbacks.publish(&published.status).await
     }
 
     async fn lock(&mut self, key: String, actual: Shared) -> Result<Option<Shared>> {
-        let Balancers { locks, known, .. } = self.balancers;
-        let held = locks.take(key, self.identity.uid(), self.request.observer).await;
-        let is_old = held.overtook(known.since(&actual.id));
+        let LoadBalancerEngine { locks, cache, .. } = self.balancers;
+        let held = locks.take(key, self.identity.uid(), self.request.callbacks).await;
+        let is_old = held.overtook(cache.since(&actual.id));
         self.held = Some(held);
-        if is_old { known.read(&actual.id).await } else { Ok(Some(actual)) }
+        if is_old { cache.read(&actual.id).await } else { Ok(Some(actual)) }
     }
 
     async fn send(&mut self, actual: Option<Shared>, operations: &[Operation]) -> Result<Step<Shared>> {
         self.held.iter_mut().for_each(Held::note_change);
-        let (known, uid) = (&self.balancers.known, self.identity.uid());
-        let observer = self.request.observer;
-        let change = Change { identity: self.identity, actual: actual.as_deref(), operations, observer };
+        let (cache, uid) = (&self.balancers.cache, self.identity.uid());
+        let callbacks = self.request.callbacks;
+        let change = Change { identity: self.identity, actual: actual.as_deref(), operations, callbacks };
         // The mark also covers a call that is dropped before the answer.
-        known.mark_stale(uid);
+        cache.mark_stale(uid);
         let begun = Instant::now();
-        let applied = known.cloud().apply(change).await.inspect_err(|err| {
-            if actual.is_none() && err.is_rate_limited() && known.cloud().names() == Names::Unique {
-                known.defer_creation(self.identity);
+        let applied = cache.cloud().apply(change).await.inspect_err(|err| {
+            if actual.is_none() && err.is_rate_limited() && cache.cloud().name_uniqueness() == NameUniqueness::Unique {
+                cache.defer_creation(self.identity);
             }
         })?;
-        let step = applied.step(change).map(|outcome| known.put(outcome));
+        let step = applied.step(change).map(|outcome| cache.put(outcome));
         log_change(self.request.service, actual.as_deref(), &step, operations, begun.elapsed());
         match (&step, &actual) {
             // A protected load balancer exists, but is no longer tracked.
-            (Step::Kept, Some(kept)) => known.evict(&kept.id),
-            (Step::Done(_, after) | Step::PlanAgain(after), Some(before)) if after.id == before.id => known.settle(uid),
+            (Step::Protected, Some(kept)) => cache.evict(&kept.id),
+            (Step::Done(_, after) | Step::PlanAgain(after), Some(before)) if after.id == before.id => cache.settle(uid),
             (_, before) => {
-                before.iter().for_each(|before| known.forget(&before.id));
-                known.settle(uid);
+                before.iter().for_each(|before| cache.forget(&before.id));
+                cache.settle(uid);
             }
         }
         Ok(step)
     }
 
     /// Waits until the cloud has finished its change of the load balancer. Other Services are synced meanwhile (INV-6).
-    async fn wait(&self, actual: &Actual, parts: Parts) -> Result<Option<Shared>> {
-        let (known, observer) = (&self.balancers.known, self.request.observer);
-        let (polling, place) = (known.cloud().options().polling, actual.place());
-        observer.waits();
+    async fn wait(&self, actual: &ObservedLoadBalancer, resources: ResourceSource) -> Result<Option<Shared>> {
+        let (cache, callbacks) = (&self.balancers.cache, self.request.callbacks);
+        let (polling, place) = (cache.cloud().options().polling, actual.place());
+        callbacks.release_permit();
         let seen = until_done(&place, polling, || async {
-            Ok(match known.poll(&actual.id).await? {
+            Ok(match cache.poll(&actual.id).await? {
                 Some(actual) if actual.state == State::Busy => None,
                 seen => Some(seen),
             })
         });
         let seen = seen.await;
-        observer.goes_on().await;
+        callbacks.reacquire_permit().await;
         match seen? {
-            Some(seen) if seen.tree.is_some() => Ok(Some(seen)),
-            Some(seen) if actual.tree.is_some() && parts == Parts::Reported => {
+            Some(seen) if seen.graph.is_some() => Ok(Some(seen)),
+            Some(seen) if actual.graph.is_some() && resources == ResourceSource::Reported => {
                 let ingress = if seen.ingress.is_empty() { &actual.ingress } else { &seen.ingress }.clone();
-                let now = Actual { state: seen.state.clone(), ingress, ..actual.clone() };
-                Ok(Some(known.put(now)))
+                let now = ObservedLoadBalancer { state: seen.state.clone(), ingress, ..actual.clone() };
+                Ok(Some(cache.put(now)))
             }
-            Some(seen) => known.read(&seen.id).await,
+            Some(seen) => cache.read(&seen.id).await,
             None => Ok(None),
         }
     }

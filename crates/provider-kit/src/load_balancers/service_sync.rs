@@ -6,12 +6,12 @@ use std::vec::IntoIter;
 
 use cloud_provider::{Caches, Error, Result};
 
-use super::aim::Aim;
 use super::balancer_sync::{BalancerSync, Ending};
-use super::erased::AnyCloud;
-use super::model::{Actual, Shared, State, Tree};
-use super::ownership::{Identity, Sorted};
+use super::dyn_cloud::DynLoadBalancerCloud;
+use super::model::{ObservedLoadBalancer, ResourceGraph, Shared, State};
+use super::ownership::{Identity, OwnershipResult};
 use super::step::{Action, Answer, Context, Report};
+use super::sync_goal::SyncGoal;
 
 /// The number of attempts of a sync. Each attempt starts from the state of the cloud, because that state was not as
 /// assumed.
@@ -19,14 +19,14 @@ const ATTEMPTS: usize = 3;
 
 /// The sync of one Service: its state between two actions of `ensure`, `update_targets` or `delete`.
 pub(super) struct ServiceSync<'a> {
-    aim: Aim,
+    goal: SyncGoal,
     context: Context<'a>,
     /// The number of the attempt, from 1.
     attempt: usize,
     /// If set, a load balancer that failed was deleted in this sync.
     has_replaced: bool,
     phase: Phase,
-    /// The load balancer that is being brought to its aim.
+    /// The load balancer that is being brought to its goal.
     balancer: Option<BalancerSync>,
 }
 
@@ -37,17 +37,17 @@ enum Phase {
     Finding,
     /// The load balancer is claimed before it is changed.
     Claiming {
-        found: Sorted,
+        found: OwnershipResult,
         actual: Option<Shared>,
     },
-    /// The load balancer that counts is brought to the aim.
-    Ensuring(Sorted),
+    /// The load balancer that counts is brought to the goal.
+    Ensuring(OwnershipResult),
     /// The desired load balancer failed: the Service's other load balancers stay in use, and get the current targets.
     ServingOn {
         rest: IntoIter<Shared>,
         failure: Failure,
     },
-    /// Each load balancer of the Service is brought to the aim.
+    /// Each load balancer of the Service is brought to the goal.
     AllOwn {
         rest: IntoIter<Shared>,
         outcome: Result<Option<Shared>, Failure>,
@@ -95,9 +95,9 @@ impl From<Error> for Failure {
 impl<'a> ServiceSync<'a> {
     /// Returns a sync at its beginning, and its first action.
     pub(super) fn start(
-        aim: Aim,
-        desired: Option<Tree>,
-        cloud: &'a dyn AnyCloud,
+        goal: SyncGoal,
+        desired: Option<ResourceGraph>,
+        cloud: &'a dyn DynLoadBalancerCloud,
         identity: &'a Identity<'a>,
         caches: Option<&'a dyn Caches>,
     ) -> (Self, Action) {
@@ -111,7 +111,7 @@ impl<'a> ServiceSync<'a> {
             reports: Vec::new(),
         };
         let phase = Phase::Finding;
-        let sync = Self { aim, context, attempt: 1, has_replaced: false, phase, balancer: None };
+        let sync = Self { goal, context, attempt: 1, has_replaced: false, phase, balancer: None };
         (sync, Action::Find { is_fresh: false })
     }
 
@@ -145,8 +145,8 @@ impl<'a> ServiceSync<'a> {
         std::mem::take(&mut self.context.reports)
     }
 
-    fn found(&mut self, found: Sorted) -> Action {
-        if self.aim.deletes() || (self.aim == Aim::Targets && !found.ours.is_empty()) {
+    fn found(&mut self, found: OwnershipResult) -> Action {
+        if self.goal.deletes() || (self.goal == SyncGoal::Targets && !found.ours.is_empty()) {
             return match found.check_surplus() {
                 Ok(()) => self.next_own(found.ours.into_iter(), Ok(None), Vec::new()),
                 Err(error) => self.retry(error.into()),
@@ -155,7 +155,7 @@ impl<'a> ServiceSync<'a> {
         match found.for_changes().map(Option::<&Shared>::cloned) {
             Err(error) => self.not_ensured(&found, error.into()),
             // There is no load balancer whose targets could be set; a later `ensure` creates one.
-            Ok(None) if self.aim == Aim::Targets => Action::Done(Ok(None)),
+            Ok(None) if self.goal == SyncGoal::Targets => Action::Done(Ok(None)),
             Ok(actual) => match found.to_take_over().cloned() {
                 Some(free) => {
                     self.phase = Phase::Claiming { found, actual };
@@ -166,16 +166,16 @@ impl<'a> ServiceSync<'a> {
         }
     }
 
-    fn ensure(&mut self, found: Sorted, actual: Option<Shared>) -> Action {
+    fn ensure(&mut self, found: OwnershipResult, actual: Option<Shared>) -> Action {
         let is_moving = found.moves();
         self.phase = Phase::Ensuring(found);
-        self.begin(BalancerSync::new(self.aim, actual, self.aim == Aim::Ensured && !is_moving))
+        self.begin(BalancerSync::new(self.goal, actual, self.goal == SyncGoal::Ensured && !is_moving))
     }
 
-    fn ensured(&mut self, found: &Sorted, actual: Option<Shared>) -> Action {
+    fn ensured(&mut self, found: &OwnershipResult, actual: Option<Shared>) -> Action {
         let surplus = found.surplus().to_vec();
         match actual {
-            Some(kept) if self.aim == Aim::Ensured && !surplus.is_empty() => {
+            Some(kept) if self.goal == SyncGoal::Ensured && !surplus.is_empty() => {
                 let works = |actual: &&Shared| !matches!(actual.state, State::Failed(_));
                 let rest: Vec<Shared> = surplus.iter().filter(works).cloned().collect();
                 self.tag_surplus(kept, surplus, rest.into_iter())
@@ -185,7 +185,7 @@ impl<'a> ServiceSync<'a> {
     }
 
     /// Serves a Service that moves from its old load balancers until the new one works.
-    fn not_ensured(&mut self, found: &Sorted, failure: Failure) -> Action {
+    fn not_ensured(&mut self, found: &OwnershipResult, failure: Failure) -> Action {
         let others = if found.moves() { found.surplus().to_vec() } else { Vec::new() };
         self.serve_on(others.into_iter(), failure)
     }
@@ -194,7 +194,7 @@ impl<'a> ServiceSync<'a> {
         match rest.next() {
             Some(actual) => {
                 self.phase = Phase::ServingOn { rest, failure };
-                self.begin(BalancerSync::new(Aim::Targets, Some(actual), false))
+                self.begin(BalancerSync::new(SyncGoal::Targets, Some(actual), false))
             }
             None => self.retry(failure),
         }
@@ -210,16 +210,16 @@ impl<'a> ServiceSync<'a> {
     ) -> Action {
         if let Some(actual) = rest.next() {
             self.phase = Phase::AllOwn { rest, outcome, endings };
-            return self.begin(BalancerSync::new(self.aim, Some(actual), false));
+            return self.begin(BalancerSync::new(self.goal, Some(actual), false));
         }
         match outcome {
             Err(failure) => self.retry(failure),
             // A credential of another project gets "not found" as well.
-            Ok(_) if endings.contains(&Ending::NotFound) && self.aim.deletes() => {
+            Ok(_) if endings.contains(&Ending::NotFound) && self.goal.deletes() => {
                 self.phase = Phase::VerifyingAbsence { is_protected: endings.contains(&Ending::Protected) };
                 Action::VerifyAbsence
             }
-            Ok(_) if self.aim.deletes() => Action::Done(Ok(None)),
+            Ok(_) if self.goal.deletes() => Action::Done(Ok(None)),
             Ok(actual) => Action::Done(Ok(actual)),
         }
     }
@@ -227,7 +227,7 @@ impl<'a> ServiceSync<'a> {
     fn tag_surplus(&mut self, kept: Shared, surplus: Vec<Shared>, mut rest: IntoIter<Shared>) -> Action {
         if let Some(actual) = rest.next() {
             self.phase = Phase::Tagging { kept, surplus, rest };
-            return self.begin(BalancerSync::new(Aim::Tagged, Some(actual), false));
+            return self.begin(BalancerSync::new(SyncGoal::Tagged, Some(actual), false));
         }
         // No load balancer is deleted before the Service shows the address of the one that stays.
         self.context.reports.push(Report::Annotated(Arc::clone(&kept)));
@@ -253,7 +253,7 @@ impl<'a> ServiceSync<'a> {
         tracing::warn!(id = from.id, name = from.name, "surplus load balancer of a Service is deleted");
         self.context.reports.push(Report::Moved { from: Arc::clone(&from), to: Arc::clone(&kept) });
         self.phase = Phase::DeletingSurplus { kept, rest };
-        self.begin(BalancerSync::new(Aim::Superseded, Some(from), false))
+        self.begin(BalancerSync::new(SyncGoal::Superseded, Some(from), false))
     }
 
     fn begin(&mut self, mut balancer: BalancerSync) -> Action {
@@ -310,7 +310,7 @@ impl<'a> ServiceSync<'a> {
         if let Some(failed) = failed {
             tracing::warn!(id = failed.id, name = failed.name, "failed load balancer is deleted");
             self.phase = Phase::DeletingFailed(Arc::clone(&failed));
-            return self.begin(BalancerSync::new(Aim::Deleted, Some(failed), false));
+            return self.begin(BalancerSync::new(SyncGoal::Deleted, Some(failed), false));
         }
         if self.attempt >= ATTEMPTS {
             return Action::Done(Err(error));
@@ -320,7 +320,7 @@ impl<'a> ServiceSync<'a> {
             return self.find_again();
         }
         if error.is_quota() && removes && !self.context.removals_first {
-            tracing::info!(%error, "surplus parts are deleted first, because of a quota");
+            tracing::info!(%error, "surplus resources are deleted first, because of a quota");
             self.context.removals_first = true;
             return self.find_again();
         }
@@ -336,7 +336,7 @@ impl<'a> ServiceSync<'a> {
 
 /// Returns the error for a load balancer that failed when it was created, like the one before it; both are deleted, so
 /// there is nothing to repair.
-fn failed_twice(failed: &Actual) -> Error {
+fn failed_twice(failed: &ObservedLoadBalancer) -> Error {
     let State::Failed(text) = &failed.state else { return Error::other(failed.place()) };
     Error::other(format!(
         "{} failed when it was created: {text}. It is deleted, like the one that was created before it; the next attempt \

@@ -3,9 +3,9 @@
 use cloud_provider::{Caches, Plan, Result};
 
 use super::change::Step;
-use super::erased::AnyCloud;
-use super::model::{Shared, Tree};
-use super::ownership::{Identity, Sorted};
+use super::dyn_cloud::DynLoadBalancerCloud;
+use super::model::{ResourceGraph, Shared};
+use super::ownership::{Identity, OwnershipResult};
 use super::plan::Operation;
 use super::targets::Targets;
 
@@ -21,7 +21,7 @@ pub(super) enum Action {
     /// Carry out the first operations.
     Send { actual: Option<Shared>, operations: Vec<Operation> },
     /// Wait until the cloud has finished its change of the load balancer.
-    Wait { actual: Shared, parts: Parts },
+    Wait { actual: Shared, resources: ResourceSource },
     /// Read the load balancer.
     Read(Shared),
     /// Show the load balancer's address on the Service.
@@ -35,7 +35,7 @@ pub(super) enum Action {
 /// The result of an action.
 pub(super) enum Answer {
     /// The answer to [`Action::Find`] and [`Action::VerifyAbsence`].
-    Found(Sorted),
+    Found(OwnershipResult),
     Claimed,
     /// The answer to [`Action::Lock`], [`Action::Wait`] and [`Action::Read`].
     Seen(Option<Shared>),
@@ -43,12 +43,12 @@ pub(super) enum Answer {
     Published,
 }
 
-/// The source of the known parts of a load balancer that is waited for.
+/// The source of the known resources of a load balancer that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parts {
-    /// The cloud reported the future parts when it changed them.
+pub(super) enum ResourceSource {
+    /// The cloud reported the future resources when it changed them.
     Reported,
-    /// The parts were read in the middle of a change.
+    /// The resources were read in the middle of a change.
     Read,
 }
 
@@ -71,11 +71,11 @@ pub(super) enum Report {
 
 /// The input and the progress that all steps of a sync share.
 pub(super) struct Context<'a> {
-    pub(super) cloud: &'a dyn AnyCloud,
+    pub(super) cloud: &'a dyn DynLoadBalancerCloud,
     pub(super) identity: &'a Identity<'a>,
     pub(super) caches: Option<&'a dyn Caches>,
     /// The desired state; `None` for a deletion.
-    pub(super) desired: Option<Tree>,
+    pub(super) desired: Option<ResourceGraph>,
     /// If set, the cloud refused to go over a quota: nothing is created before something is removed.
     pub(super) removals_first: bool,
     /// If set, the plan was reported.

@@ -20,12 +20,12 @@ pub struct Polling {
     /// Factor between one delay and the next; 2 by default.
     pub growth: f64,
     /// The longest delay between two polls; 5 s by default.
-    pub longest: Duration,
+    pub max_interval: Duration,
     /// Timeout of the wait; 30 s by default. Then the caller gets a *retry after* error, so that slow work does not
     /// occupy a worker.
-    pub limit: Duration,
+    pub timeout: Duration,
     /// Delay in that *retry after* error, after which the caller tries again; 10 s by default.
-    pub come_back: Duration,
+    pub retry_after: Duration,
 }
 
 impl Default for Polling {
@@ -33,9 +33,9 @@ impl Default for Polling {
         Self {
             first: Duration::from_millis(250),
             growth: 2.0,
-            longest: Duration::from_secs(5),
-            limit: Duration::from_secs(30),
-            come_back: Duration::from_secs(10),
+            max_interval: Duration::from_secs(5),
+            timeout: Duration::from_secs(30),
+            retry_after: Duration::from_secs(10),
         }
     }
 }
@@ -56,19 +56,19 @@ pub async fn until_done<T, F>(what: &str, polling: Polling, mut ask: impl FnMut(
 where
     F: Future<Output = Result<Option<T>>>,
 {
-    let give_up = Instant::now() + polling.limit;
+    let give_up = Instant::now() + polling.timeout;
     let mut wait = polling.first;
     loop {
         if Instant::now() + wait > give_up {
-            let (limit, come_back) = (rounded(polling.limit), rounded(polling.come_back));
-            let text = format!("{what} is not ready after {limit:?}; checking again in {come_back:?}");
-            return Err(Error::retry_in(text, polling.come_back));
+            let (timeout, retry_after) = (rounded(polling.timeout), rounded(polling.retry_after));
+            let text = format!("{what} is not ready after {timeout:?}; checking again in {retry_after:?}");
+            return Err(Error::retry_in(text, polling.retry_after));
         }
         tokio::time::sleep(wait).await;
         if let Some(result) = ask().await? {
             return Ok(result);
         }
-        wait = wait.mul_f64(polling.growth).min(polling.longest);
+        wait = wait.mul_f64(polling.growth).min(polling.max_interval);
     }
 }
 
@@ -107,7 +107,7 @@ pub struct OperationState<I = u64> {
 pub struct Operations<I = u64> {
     interval: Duration,
     /// Timeout of a caller, and the time after which it tries again.
-    patience: (Duration, Duration),
+    timeouts: (Duration, Duration),
     reads: Arc<Coalescer<(), I, Outcomes<I>>>,
 }
 
@@ -132,13 +132,13 @@ impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
             async move { Ok(Arc::new(states.await?.into_iter().map(|state| (state.id, state.outcome)).collect())) }
         });
         let (interval, reads) = (interval.max(Duration::from_millis(1)), Arc::new(reads.at_most(ids_per_request)));
-        Self { interval, patience: (Duration::from_secs(60), Duration::from_secs(10)), reads }
+        Self { interval, timeouts: (Duration::from_secs(60), Duration::from_secs(10)), reads }
     }
 
     /// Sets the timeout of a caller, one minute by default, and the delay in its *retry after* error, 10 s by default.
     #[must_use]
-    pub fn patience(mut self, limit: Duration, come_back: Duration) -> Self {
-        self.patience = (limit, come_back);
+    pub fn timeouts(mut self, timeout: Duration, retry_after: Duration) -> Self {
+        self.timeouts = (timeout, retry_after);
         self
     }
 
@@ -148,13 +148,14 @@ impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
     /// The error of the first operation that failed; *other* if the cloud does not know an operation; *retry after* on
     /// timeout; the error of reading the states.
     pub async fn wait(&self, ids: &[I]) -> Result<()> {
-        let (limit, come_back) = self.patience;
-        match tokio::time::timeout(limit, join_all(ids.iter().map(|id| self.wait_for_one(id)))).await {
+        let (timeout, retry_after) = self.timeouts;
+        match tokio::time::timeout(timeout, join_all(ids.iter().map(|id| self.wait_for_one(id)))).await {
             Ok(outcomes) => outcomes.into_iter().collect(),
             Err(_) => {
                 let ids = ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-                let text = format!("operations not finished after {limit:?}: {ids}; checking again in {come_back:?}");
-                Err(Error::retry_in(text, come_back))
+                let text =
+                    format!("operations not finished after {timeout:?}: {ids}; checking again in {retry_after:?}");
+                Err(Error::retry_in(text, retry_after))
             }
         }
     }

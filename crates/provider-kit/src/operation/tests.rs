@@ -147,8 +147,8 @@ async fn polls_become_rarer_and_end_with_a_retry_time() {
 
 #[tokio::test(start_paused = true)]
 async fn timeout_message_rounds_durations_to_seconds() {
-    let (limit, come_back) = (Duration::from_millis(271_026), Duration::from_millis(250));
-    let polling = Polling { limit, come_back, ..Polling::default() };
+    let (timeout, retry_after) = (Duration::from_millis(271_026), Duration::from_millis(250));
+    let polling = Polling { timeout, retry_after, ..Polling::default() };
     let err = until_done("volume \"v\"", polling, || std::future::ready(Ok(None::<()>))).await.unwrap_err();
     assert_eq!(err.to_string(), "volume \"v\" is not ready after 271s; checking again in 250ms");
 }

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{Page, Reading, Rules, read_pages};
-use crate::inventory::Urgency;
+use super::{ListProperties, ListResult, Page, read_pages};
+use crate::inventory::SharedPriority;
 use crate::streamed::{MOST_ITEMS, too_many};
 use crate::transport::{Answer, Call, Format, Json, Transport};
 
@@ -173,7 +173,7 @@ impl Paging {
 
 impl Transport {
     /// Reads a list to its end, in the form that was [declared](crate::transport::Builder::paging); `collection` is the
-    /// field that holds the items. `keep` converts each item as soon as it is read. All pages have the urgency of the
+    /// field that holds the items. `keep` converts each item as soon as it is read. All pages have the priority of the
     /// most urgent caller; `key` identifies items.
     ///
     /// # Errors
@@ -182,11 +182,11 @@ impl Transport {
         &self,
         call: Call,
         collection: &str,
-        urgency: &Urgency,
+        shared_priority: &SharedPriority,
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
-    ) -> Result<Reading<T>> {
-        self.list_as::<Json, W, T, K>(call, collection, urgency, keep, key).await
+    ) -> Result<ListResult<T>> {
+        self.list_as::<Json, W, T, K>(call, collection, shared_priority, keep, key).await
     }
 
     /// Reads a list to its end like [`list`](Self::list), from answers in another format.
@@ -197,18 +197,18 @@ impl Transport {
         &self,
         call: Call,
         collection: &str,
-        urgency: &Urgency,
+        shared_priority: &SharedPriority,
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
-    ) -> Result<Reading<T>> {
+    ) -> Result<ListResult<T>> {
         let paging = self.paged();
         let (first, parameter) = paging.key();
         let call = paging.size.iter().fold(call.list(), |call, (key, items)| call.query(key, items));
         let what = collection.replace('_', " ");
-        let rules = Rules { what: &what, totals: paging.is_total_required };
+        let rules = ListProperties { what: &what, totals: paging.is_total_required };
         let page = async |position: Option<String>| {
             let call = position.iter().fold(call.clone(), |call, position| call.query(parameter, position));
-            let answer = urgency.carry(|priority| self.send(call.clone().priority(priority))).await?;
+            let answer = shared_priority.send_read(|priority| self.send(call.clone().with_priority(priority))).await?;
             let (items, fields) =
                 read_page::<F, W, T>(&answer, collection, |field| paging.reads(field, collection), &keep)?;
             let total =

@@ -12,7 +12,8 @@ mod owners;
 use std::net::IpAddr;
 
 use cloud_provider::{
-    AddressType, Cluster, Error, Node, NodeAddress, OwnedResource, Owner, Removal, Result, Route, Routes, async_trait,
+    AddressType, Cluster, Error, Node, NodeAddress, OwnedResource, Owner, RemovalOutcome, Result, Route, Routes,
+    async_trait,
 };
 pub use ipnet::IpNet;
 
@@ -94,7 +95,7 @@ pub trait RouteCloud: Send + Sync + 'static {
     ///
     /// # Errors
     /// *Invalid* if no route can lead to the Node.
-    async fn lead(&self, _node: &Node, route: &Route, destination: IpNet) -> Result<(Vec<String>, Target)> {
+    async fn next_hop_for(&self, _node: &Node, route: &Route, destination: IpNet) -> Result<(Vec<String>, Target)> {
         let hop = next_hop(&route.target_node_addresses, destination).ok_or_else(|| {
             let family = if matches!(destination, IpNet::V6(_)) { "IPv6" } else { "IPv4" };
             let Route { target_node, destination_cidr, .. } = route;
@@ -111,7 +112,7 @@ pub trait RouteCloud: Send + Sync + 'static {
     ///
     /// # Errors
     /// The cloud's answer.
-    async fn prepare(&self, _change: Change, _route: &CloudRoute) -> Result<bool> {
+    async fn change_auxiliaries(&self, _change: Change, _route: &CloudRoute) -> Result<bool> {
         Ok(false)
     }
 
@@ -213,7 +214,7 @@ impl<C: RouteCloud> RouteTable<C> {
                 name: route.destination.clone(),
                 cluster: tag,
                 owner: Owner::PodCidr(route.destination.clone()),
-                facts: facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
+                details: facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
                 ..OwnedResource::default()
             };
             Some((resource, route))
@@ -224,7 +225,7 @@ impl<C: RouteCloud> RouteTable<C> {
     /// Prepares and sends a change. For a black hole, a failure to change the next hop is ignored: its address may
     /// belong to another machine, and must not keep a route that leads nowhere.
     async fn change(&self, cluster: &Cluster, change: Change, route: &CloudRoute, is_blackhole: bool) -> Result<()> {
-        let is_prepared = match self.cloud.prepare(change, route).await {
+        let is_prepared = match self.cloud.change_auxiliaries(change, route).await {
             Err(error) if is_blackhole && (error.is_invalid() || error.is_unauthorized()) => {
                 tracing::warn!(route = route.destination, %error, "cannot change next hop of a route without a target");
                 false
@@ -236,7 +237,7 @@ impl<C: RouteCloud> RouteTable<C> {
         if listed.iter().any(|it| it.is_same(route)) == (change == Change::Add) {
             return Ok(());
         }
-        if is_prepared && let Err(error) = self.cloud.prepare(change.undone(), route).await {
+        if is_prepared && let Err(error) = self.cloud.change_auxiliaries(change.undone(), route).await {
             tracing::warn!(route = route.destination, %error, "cannot revert next hop of a failed route");
         }
         let in_the_way = listed.iter().find(|it| it.has_destination_of(route) && change == Change::Add);
@@ -274,7 +275,7 @@ impl<C: RouteCloud> Routes for RouteTable<C> {
         let destination = text.parse().map_err(|_| Error::invalid(format!("{text:?} is not a range of addresses")))?;
         let node =
             self.cluster.node(name).ok_or_else(|| Error::other(format!("Node {name:?} does not exist (any more)")))?;
-        let (next_hops, target) = self.cloud.lead(&node, route, destination).await?;
+        let (next_hops, target) = self.cloud.next_hop_for(&node, route, destination).await?;
         let (name, owner) = (String::new(), Some(OwnerTags::cluster(cluster).to_owned()));
         let wanted = CloudRoute { name, destination: text.clone(), next_hops, target, owner };
         self.change(cluster, Change::Add, &wanted, false).await
@@ -295,7 +296,7 @@ impl<C: RouteCloud> Routes for RouteTable<C> {
         Ok(self.tagged(cluster).await?.into_iter().map(|(resource, _)| resource).collect())
     }
 
-    async fn delete_owned(&self, cluster: &Cluster, resource: &OwnedResource) -> Result<Removal> {
+    async fn delete_owned(&self, cluster: &Cluster, resource: &OwnedResource) -> Result<RemovalOutcome> {
         if cluster.id.as_ref() != Some(&resource.cluster) {
             return Err(Error::invalid(format!(
                 "{resource} carries the owner tag of another cluster; it is left alone"
@@ -305,8 +306,8 @@ impl<C: RouteCloud> Routes for RouteTable<C> {
         let is_it = |(it, _): &(OwnedResource, CloudRoute)| {
             (&it.id, &it.owner, &it.cluster) == (&resource.id, &resource.owner, &resource.cluster)
         };
-        let Some((_, route)) = listed.into_iter().find(is_it) else { return Ok(Removal::NotFound) };
-        self.change(cluster, Change::Remove, &route, true).await.map(|()| Removal::Deleted)
+        let Some((_, route)) = listed.into_iter().find(is_it) else { return Ok(RemovalOutcome::NotFound) };
+        self.change(cluster, Change::Remove, &route, true).await.map(|()| RemovalOutcome::Deleted)
     }
 }
 

@@ -23,7 +23,7 @@ impl RouteCloud for Fake {
     async fn list(&self) -> Result<Vec<CloudRoute>> {
         Ok(self.routes.lock().unwrap().clone())
     }
-    async fn prepare(&self, change: Change, _route: &CloudRoute) -> Result<bool> {
+    async fn change_auxiliaries(&self, change: Change, _route: &CloudRoute) -> Result<bool> {
         self.prepared.lock().unwrap().push(change);
         self.port_error.clone().map_or(Ok(true), Err)
     }
@@ -55,7 +55,7 @@ impl Caches for Known {
 fn table(cloud: Fake) -> RouteTable<Fake> {
     let addresses = [NodeAddress::new(AddressType::InternalIP, "10.0.0.1")];
     let cluster = ClusterView::new("test");
-    cluster.learn_ranges(&["10.244.0.0/16".to_owned()]);
+    cluster.set_pod_cidrs(&["10.244.0.0/16".to_owned()]);
     cluster.set_caches(Arc::new(Known(Arc::new(Node {
         name: "a".into(),
         addresses: addresses.into(),
@@ -150,8 +150,8 @@ async fn only_routes_with_the_clusters_owner_tag_are_orphans() {
             continue;
         }
         assert_eq!(told, [("10.0.0.2", "c1"), ("10.0.0.3", "kubernetes")]);
-        assert_eq!(table.delete_owned(&cluster, &owned[0]).await.unwrap(), Removal::Deleted);
-        assert_eq!(table.delete_owned(&cluster, &owned[0]).await.unwrap(), Removal::NotFound);
+        assert_eq!(table.delete_owned(&cluster, &owned[0]).await.unwrap(), RemovalOutcome::Deleted);
+        assert_eq!(table.delete_owned(&cluster, &owned[0]).await.unwrap(), RemovalOutcome::NotFound);
         assert!(
             table.delete_owned(&cluster, &owned[1]).await.unwrap_err().is_invalid(),
             "another cluster may have that name"

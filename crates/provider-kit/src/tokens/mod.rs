@@ -56,15 +56,15 @@ use tokio::time::Instant;
 use crate::transport::{Access, Session};
 
 /// The time before expiry at which a token is renewed, unless a quarter of its lifetime is shorter.
-const BEFORE_ITS_END: Duration = Duration::from_secs(300);
+const RENEW_BEFORE_EXPIRY: Duration = Duration::from_secs(300);
 /// The pause after a refusal of the credential, and between two attempts to renew a token that is still valid.
 const AFTER_A_REFUSAL: Duration = Duration::from_secs(30);
 /// The pause after any other failure, in which concurrent callers get the same error.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 /// The timeout for the renewal of a token that is still valid.
-const WHILE_IT_IS_GOOD: Duration = Duration::from_secs(10);
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time after which conclusions from another account's lists are forgotten.
-const AFTER_A_MOVE: Duration = Duration::from_secs(60);
+const SCOPE_CHANGE_PAUSE: Duration = Duration::from_secs(60);
 
 /// An issuer of tokens: knows the credential and the API.
 #[async_trait]
@@ -145,8 +145,8 @@ impl<I: Issuer> Tokens<I> {
         let Some(_asking) = is_due.then(|| self.asking.try_lock().ok()).flatten() else { return Ok(token) };
         // A caller that arrives during the renewal, or soon after it failed, does not start another one.
         self.lock().held.iter_mut().for_each(|held| held.renew = Instant::now() + AFTER_A_REFUSAL);
-        let renewed = tokio::time::timeout(WHILE_IT_IS_GOOD, self.issue()).await;
-        let slow = |_| Err(Error::other(format!("no answer within {WHILE_IT_IS_GOOD:?}")));
+        let renewed = tokio::time::timeout(RENEWAL_TIMEOUT, self.issue()).await;
+        let slow = |_| Err(Error::other(format!("no answer within {RENEWAL_TIMEOUT:?}")));
         match renewed.unwrap_or_else(slow) {
             Err(err) if self.held().is_some() => {
                 tracing::warn!(%err, "cannot renew token; it stays in use until it expires");
@@ -170,7 +170,7 @@ impl<I: Issuer> Tokens<I> {
         self: &Arc<Self>,
         access: impl Fn(&I::Token) -> Result<Arc<Access>> + Send + Sync + 'static,
     ) -> Arc<dyn Session> {
-        Arc::new(Reached { tokens: Arc::clone(self), access })
+        Arc::new(TokenSession { tokens: Arc::clone(self), access })
     }
 
     /// Returns the token to use after a service has refused a token: the current one if it is another, or else a new
@@ -194,7 +194,7 @@ impl<I: Issuer> Tokens<I> {
     /// Issues a new token, which replaces the current one. The caller must hold `asking`.
     async fn issue(&self) -> Result<Arc<I::Token>> {
         let (issuer, newer) = self.lock().issuers()?;
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let outcome = issuer.issue().await;
         if outcome.as_ref().is_err_and(Error::is_unauthorized)
             && let Some(newer) = newer
@@ -211,7 +211,7 @@ impl<I: Issuer> Tokens<I> {
             return Ok(Arc::clone(&held.token));
         }
         match outcome {
-            Ok(issued) => state.take(asked, issued),
+            Ok(issued) => state.take(requested_at, issued),
             Err(err) => {
                 let spared = if err.is_unauthorized() { AFTER_A_REFUSAL } else { AFTER_A_FAILURE };
                 state.failed = Some((Instant::now() + err.retry_after().unwrap_or(spared), err.clone()));
@@ -222,7 +222,7 @@ impl<I: Issuer> Tokens<I> {
 
     async fn take_over(&self, issuer: Arc<I>) -> Result<Arc<I::Token>> {
         over(&self.lock().moved)?;
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let outcome = issuer.issue().await;
         let mut state = self.lock();
         over(&state.moved)?;
@@ -242,7 +242,7 @@ impl<I: Issuer> Tokens<I> {
             )));
         }
         (state.issuer, state.newer) = (issuer, None);
-        state.take(asked, issued)
+        state.take(requested_at, issued)
     }
 
     /// Returns the current token, unless it has expired; with `true` if it is due for renewal.
@@ -265,7 +265,7 @@ impl<I: Issuer> State<I> {
     }
 
     /// Puts a token into use, unless its scope differs from that of the last one.
-    fn take(&mut self, asked: Instant, issued: Issued<I::Token>) -> Result<Arc<I::Token>> {
+    fn take(&mut self, requested_at: Instant, issued: Issued<I::Token>) -> Result<Arc<I::Token>> {
         let Issued { token, scope: new, lifetime, is_renewable } = issued;
         if let Some(before) = self.scope.replace(new.clone()).filter(|before| *before != new) {
             let err = Error::unauthorized(format!(
@@ -273,11 +273,11 @@ impl<I: Issuer> State<I> {
                  cause changes in the other; if {new} is wrong, correct the configuration"
             ));
             tracing::warn!(%err);
-            (self.held, self.moved) = (None, Some((Instant::now() + AFTER_A_MOVE, err.clone())));
+            (self.held, self.moved) = (None, Some((Instant::now() + SCOPE_CHANGE_PAUSE, err.clone())));
             return Err(err);
         }
-        let (token, end) = (Arc::new(token), asked + lifetime);
-        let renew = if is_renewable { end - BEFORE_ITS_END.min(lifetime / 4) } else { end };
+        let (token, end) = (Arc::new(token), requested_at + lifetime);
+        let renew = if is_renewable { end - RENEW_BEFORE_EXPIRY.min(lifetime / 4) } else { end };
         self.held = Some(Held { token: Arc::clone(&token), renew, end });
         self.failed = None;
         Ok(token)
@@ -285,13 +285,13 @@ impl<I: Issuer> State<I> {
 }
 
 /// A session for a service that is accessed with the tokens.
-struct Reached<I: Issuer, F> {
+struct TokenSession<I: Issuer, F> {
     tokens: Arc<Tokens<I>>,
     access: F,
 }
 
 #[async_trait]
-impl<I: Issuer, F: Fn(&I::Token) -> Result<Arc<Access>> + Send + Sync + 'static> Session for Reached<I, F> {
+impl<I: Issuer, F: Fn(&I::Token) -> Result<Arc<Access>> + Send + Sync + 'static> Session for TokenSession<I, F> {
     async fn access(&self) -> Result<Arc<Access>> {
         (self.access)(&*self.tokens.current().await?)
     }

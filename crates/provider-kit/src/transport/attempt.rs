@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use super::access::{Access, redact};
-use super::failure::{Failure, Meaning};
+use super::failure::{ErrorMapping, Failure};
 use super::{Answer, Call};
 use crate::signing::Signer;
 
@@ -16,7 +16,7 @@ use crate::signing::Signer;
 #[derive(Clone)]
 pub(super) struct Attempt {
     pub(super) call: Arc<Call>,
-    pub(super) meaning: Meaning,
+    pub(super) error_mapping: ErrorMapping,
     /// The time by which the call must have ended, with all its attempts.
     pub(super) give_up: Instant,
     /// The base URL and the credential of the request, once they are decided.

@@ -25,7 +25,8 @@ use super::failure::{LONGEST_PAUSE, Report};
 /// half of that, refreshing calls with a quarter. So no call starves, and the number of requests left grows.
 ///
 /// Waiting calls are served by priority, then in order of arrival. A call that would wait longer than
-/// [`Patience::longest_pause`](super::Patience::longest_pause) fails with the time to retry after (*rate limited*).
+/// [`RetryPolicy::longest_pause`](super::RetryPolicy::longest_pause) fails with the time to retry after (*rate
+/// limited*).
 ///
 /// ```
 /// use std::time::Duration;

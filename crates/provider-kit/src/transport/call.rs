@@ -219,14 +219,14 @@ impl Call {
 
     /// Returns the priority of the call.
     #[must_use]
-    pub fn urgency(&self) -> Priority {
+    pub fn priority(&self) -> Priority {
         self.priority
     }
 
     /// Sets the priority. By default, a DELETE is [`Urgent`](Priority::Urgent), and every other call
     /// [`Ordinary`](Priority::Ordinary).
     #[must_use]
-    pub fn priority(mut self, priority: Priority) -> Self {
+    pub fn with_priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }

@@ -10,18 +10,18 @@ use jiff::Timestamp;
 use tower::service_fn;
 
 use super::attempt::{Attempt, Sends};
-use super::failure::{self, Failure, Words};
+use super::failure::{self, Failure, RefusalRules};
 use super::limit::{density, is_refusal};
-use super::{Answer, BodyLimit, Leaf, dump};
+use super::{Answer, BodyLimit, Connector, dump};
 
 pub(super) struct Exchange {
     pub(super) base: String,
-    pub(super) leaf: Box<dyn Leaf>,
+    pub(super) connector: Box<dyn Connector>,
     pub(super) timeout: Duration,
-    pub(super) words: Words,
+    pub(super) refusal_rules: RefusalRules,
     pub(super) user_agent: HeaderValue,
     /// If set, requests and answers are logged.
-    pub(super) dump: bool,
+    pub(super) log_bodies: bool,
 }
 
 pub(super) fn exchange(exchange: Exchange) -> impl Sends {
@@ -40,12 +40,12 @@ impl Exchange {
             signer.sign(&mut request, Timestamp::now()).await.map_err(Failure::not_sent)?;
         }
         let call = &attempt.call;
-        if self.dump {
+        if self.log_bodies {
             dump::request(&request, attempt);
         }
         let signed = attempt.signer.as_ref().map(|signer| (signer, request.headers().clone()));
         let limit = BodyLimit::of_list(call.is_list);
-        let outcome = tokio::time::timeout(self.timeout, self.leaf.carry(request, limit)).await;
+        let outcome = tokio::time::timeout(self.timeout, self.connector.carry(request, limit)).await;
         let answer = match outcome {
             Err(_) => return Err(Failure::no_answer(call, &format!("no answer within {:?}", self.timeout))),
             Ok(Err(err)) => {
@@ -54,12 +54,13 @@ impl Exchange {
             }
             Ok(Ok(answer)) => answer,
         };
-        if self.dump {
+        if self.log_bodies {
             dump::answer(&answer, attempt);
         }
         let is_too_long = answer.body().len() > limit.bytes(answer.status());
         if is_refusal(answer.status()) {
-            let (mut failure, refusal) = failure::refused(attempt, &answer, is_too_long.then_some(limit), self.words);
+            let (mut failure, refusal) =
+                failure::refused(attempt, &answer, is_too_long.then_some(limit), self.refusal_rules);
             if let (Some((signer, sent)), Some(refusal)) = (signed, refusal) {
                 failure.sign_again =
                     signer.refused(&sent, &refusal, answer.headers()).await.map_err(Failure::not_sent)?;

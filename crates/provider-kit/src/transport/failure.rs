@@ -164,13 +164,13 @@ fn detail(field: &Value) -> Option<String> {
 
 /// Meaning of a refusal beyond its status: returns the constructor of the error for a code that the cloud uses, such as
 /// `protected`, to be called with the finished text. `None` means that the status decides.
-pub type Meaning = fn(&Refusal) -> Option<fn(String) -> Error>;
+pub type ErrorMapping = fn(&Refusal) -> Option<fn(String) -> Error>;
 
 /// The API-specific rules for reading refusals.
 #[derive(Clone, Copy)]
-pub(super) struct Words {
+pub(super) struct RefusalRules {
     pub(super) reader: RefusalReader,
-    pub(super) not_applied: fn(&Refusal) -> bool,
+    pub(super) is_not_applied: fn(&Refusal) -> bool,
     /// The header that names a request to the cloud's support.
     pub(super) correlation: Option<&'static str>,
     pub(super) refill: Refill,
@@ -194,10 +194,10 @@ pub(super) fn refused(
     attempt: &Attempt,
     answer: &Response<Bytes>,
     exceeded: Option<BodyLimit>,
-    words: Words,
+    refusal_rules: RefusalRules,
 ) -> (Failure, Option<Refusal>) {
     let (status, headers, call) = (answer.status(), answer.headers(), &attempt.call);
-    let refusal = if exceeded.is_none() { (words.reader)(headers, answer.body()) } else { None };
+    let refusal = if exceeded.is_none() { (refusal_rules.reader)(headers, answer.body()) } else { None };
     // Redacted before it is cut, because half a secret would not be recognized.
     let said = match &refusal {
         Some(refusal) => excerpt(attempt.redact(refusal.said())),
@@ -208,7 +208,8 @@ pub(super) fn refused(
         None => said,
     };
     let colon = if said.is_empty() { "" } else { ": " };
-    let text = format!("{} answered {}{colon}{said}{}", call.place(), status.as_u16(), correlation(headers, words));
+    let text =
+        format!("{} answered {}{colon}{said}{}", call.place(), status.as_u16(), correlation(headers, refusal_rules));
     let text = attempt.redact(text);
     let report = Report::read(headers);
     // Some APIs answer 413 with a time instead.
@@ -216,8 +217,8 @@ pub(super) fn refused(
     let throttled = status == StatusCode::TOO_MANY_REQUESTS || too_large;
     // It is unknown if the request was applied: it is not sent again blindly, but a caller that waits knows until when.
     let overloaded = retry_after(headers).filter(|_| status == StatusCode::SERVICE_UNAVAILABLE);
-    let pause = if throttled { pause(headers, &report, words.refill) } else { overloaded };
-    let error = match (refusal.as_ref().and_then(attempt.meaning), overloaded) {
+    let pause = if throttled { pause(headers, &report, refusal_rules.refill) } else { overloaded };
+    let error = match (refusal.as_ref().and_then(attempt.error_mapping), overloaded) {
         (Some(error), _) => error(text),
         (None, _) if throttled => Error::rate_limited(text, pause.unwrap_or(DEFAULT_PAUSE)),
         (None, Some(delay)) => Error::retry_in(text, delay),
@@ -229,7 +230,7 @@ pub(super) fn refused(
     };
     let repeat = if exceeded.is_some() {
         Repeat::Never
-    } else if throttled || refusal.as_ref().is_some_and(words.not_applied) {
+    } else if throttled || refusal.as_ref().is_some_and(refusal_rules.is_not_applied) {
         Repeat::Always
     } else if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT {
         Repeat::IfIdempotent
@@ -255,8 +256,8 @@ fn by_status(status: StatusCode, refusal: Option<&Refusal>, text: String) -> Err
 }
 
 /// Returns the correlation ID for the cloud's support: ` (x-request-id 7f3a)`.
-fn correlation(headers: &HeaderMap, words: Words) -> String {
-    let id = words.correlation.and_then(|name| Some((name, headers.get(name)?.to_str().ok()?)));
+fn correlation(headers: &HeaderMap, refusal_rules: RefusalRules) -> String {
+    let id = refusal_rules.correlation.and_then(|name| Some((name, headers.get(name)?.to_str().ok()?)));
     id.filter(|(_, id)| id.len() <= 128).map_or_else(String::new, |(name, id)| format!(" ({name} {id})"))
 }
 

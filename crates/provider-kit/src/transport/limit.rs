@@ -30,7 +30,7 @@ pub(super) fn density(body: &[u8]) -> Option<String> {
     }
 }
 
-/// The maximum number of bytes that a [`Leaf`](super::Leaf) reads of an answer's body, after decompression.
+/// The maximum number of bytes that a [`Connector`](super::Connector) reads of an answer's body, after decompression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyLimit {
     is_list: bool,

@@ -4,7 +4,7 @@
 //!
 //! | layer | task |
 //! |---|---|
-//! | retry | retries where that is safe, within the limits of [`Patience`] |
+//! | retry | retries where that is safe, within the limits of [`RetryPolicy`] |
 //! | throttle | lets calls wait for the [`Budget`], by priority, and for the end of a pause that the cloud requests |
 //! | authenticate | adds the [`Credential`], where a new one is [validated first](Builder::validate), or the access of a [`Session`] |
 //! | guard | refuses changes unless the [`Fence`] is open (INV-4); checked last, before each attempt |
@@ -25,14 +25,14 @@
 //! | no answer, timeout | *unanswered* | if the call is idempotent |
 //! | 5xx, 408 | *other* | if the call is idempotent; not before `Retry-After` |
 //! | any with a body that is too long | by its status; *other* for a success | no |
-//! | any whose code means that it was [not applied](Builder::not_applied) | by its status | yes |
-//! | any whose code has its own [meaning](Transport::meaning) | that meaning | by its status |
+//! | any whose code means that it was [not applied](Builder::retry_refusals) | by its status | yes |
+//! | any whose code has its own [meaning](Transport::error_mapping) | that meaning | by its status |
 //!
 //! At most 16 MiB of a list are read ([`Call::list`]), 1 MiB of any other answer, and 64 KiB of a refusal; at most 1
 //! KiB of a refusal's message is shown. A pause lasts five minutes at most, even if the cloud requests more: then one
 //! request finds out if the cloud answers.
 //!
-//! At the bottom, a [`Leaf`] (the connector) carries the request: over the network, or to an axum router in the same
+//! At the bottom, a [`Connector`] carries the request: over the network, or to an axum router in the same
 //! process.
 
 mod access;
@@ -40,6 +40,7 @@ mod attempt;
 mod authenticate;
 mod budget;
 mod call;
+mod connector;
 mod credential;
 mod dump;
 mod exchange;
@@ -47,15 +48,14 @@ mod failure;
 mod format;
 mod guard;
 mod inside;
-mod leaf;
 mod limit;
 mod measure;
+mod metrics_fan_out;
 mod network;
-mod patience;
 mod priority;
 mod redact;
 mod retry;
-mod tee;
+mod retry_policy;
 mod throttle;
 mod xml;
 
@@ -68,11 +68,11 @@ use attempt::{Attempt, Stack};
 use authenticate::Identity;
 use bytes::Bytes;
 use cloud_provider::{CloudMetrics, Error, Fence, NoCloudMetrics, Result, Setup};
+use connector::InProcess;
 use exchange::Exchange;
-use failure::Words;
+use failure::RefusalRules;
 pub use http::Method;
 use http::{HeaderValue, Request, Response};
-use leaf::InProcess;
 use network::Network;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -83,24 +83,24 @@ use crate::signing::Signer;
 pub use access::{Access, Session, has_valid_port};
 pub use budget::{Budget, Refill};
 pub use call::{Answer, Call};
+pub use connector::{Connector, NoAnswer, ReplaceableConnector, in_process};
 pub use credential::{Credential, ValueOrFile};
-pub use failure::{Meaning, Refusal, RefusalReader};
+pub use failure::{ErrorMapping, Refusal, RefusalReader};
 pub use format::{Format, Json, Xml};
-pub use leaf::{Leaf, Line, NoAnswer, in_process};
 pub use limit::{BodyLimit, BodyReader, MOST_OF_A_LIST, MOST_OF_A_REFUSAL, MOST_OF_AN_OBJECT};
 pub use network::{Tls, network};
-pub use patience::{Jitter, Patience};
 pub use priority::Priority;
+pub use retry_policy::{Jitter, RetryPolicy};
 
 /// A client for one cloud API with one credential. Cheap to clone; clones share the budget and the pause.
 #[derive(Clone)]
-pub struct Transport(Arc<Inner>, Meaning, Paging);
+pub struct Transport(Arc<Inner>, ErrorMapping, Paging);
 
 struct Inner {
     base: String,
     credential: Credential,
     metrics: Arc<dyn CloudMetrics>,
-    patience: Patience,
+    retry_policy: RetryPolicy,
     signer: Option<Arc<dyn Signer>>,
     stack: Box<dyn Stack>,
 }
@@ -116,16 +116,16 @@ pub struct Builder {
     signer: Option<Arc<dyn Signer>>,
     tls: Tls,
     user_agent: Vec<String>,
-    leaf: Option<Box<dyn Leaf>>,
+    connector: Option<Box<dyn Connector>>,
     metrics: Arc<dyn CloudMetrics>,
     fence: Fence,
-    patience: Patience,
+    retry_policy: RetryPolicy,
     call_timeout: Option<Duration>,
     budget: Budget,
     paging: Paging,
-    words: Words,
+    refusal_rules: RefusalRules,
     validate: Option<Call>,
-    dump: bool,
+    log_bodies: bool,
 }
 
 impl Builder {
@@ -178,7 +178,7 @@ impl Builder {
     #[must_use]
     pub fn own_series(self, own: impl CloudMetrics + 'static) -> Self {
         let all = Arc::clone(&self.metrics);
-        self.metrics(Arc::new(tee::Tee { own, all }))
+        self.metrics(Arc::new(metrics_fan_out::MetricsFanOut { own, all }))
     }
 
     /// Sends changes only while `fence` is open: pass the fence of the provider's setup. A change in flight is cut off
@@ -191,8 +191,8 @@ impl Builder {
 
     /// Sets timeouts and the retry policy.
     #[must_use]
-    pub fn patience(mut self, patience: Patience) -> Self {
-        self.patience = patience;
+    pub fn retry_policy(mut self, retry_policy: RetryPolicy) -> Self {
+        self.retry_policy = retry_policy;
         self
     }
 
@@ -200,23 +200,23 @@ impl Builder {
     /// no code is a gateway's, and not *not found*.
     #[must_use]
     pub fn refusals(mut self, reader: RefusalReader) -> Self {
-        self.words.reader = reader;
+        self.refusal_rules.reader = reader;
         self
     }
 
     /// Declares which refusals mean that nothing was applied and that a retry soon may help, such as `locked`:
-    /// `says_so` returns `true` for them. Refused calls of this kind are retried even if they are not idempotent. A 429
-    /// always counts as such a refusal.
+    /// `is_not_applied` returns `true` for them. Refused calls of this kind are retried even if they are not
+    /// idempotent. A 429 always counts as such a refusal.
     #[must_use]
-    pub fn not_applied(mut self, says_so: fn(&Refusal) -> bool) -> Self {
-        self.words.not_applied = says_so;
+    pub fn retry_refusals(mut self, is_not_applied: fn(&Refusal) -> bool) -> Self {
+        self.refusal_rules.is_not_applied = is_not_applied;
         self
     }
 
     /// Sets the header, such as `x-request-id`, whose value is added to errors because the cloud's support asks for it.
     #[must_use]
     pub fn correlation(mut self, header: &'static str) -> Self {
-        self.words.correlation = Some(header);
+        self.refusal_rules.correlation = Some(header);
         self
     }
 
@@ -226,7 +226,7 @@ impl Builder {
     /// use std::time::Duration;
     ///
     /// use cloud_provider::{Result, Setup};
-    /// use provider_kit::inventory::Urgency;
+    /// use provider_kit::inventory::SharedPriority;
     /// use provider_kit::paging::Paging;
     /// use provider_kit::transport::{Budget, Call, Credential, Refill, Transport};
     ///
@@ -252,7 +252,7 @@ impl Builder {
     ///
     /// async fn droplets(cloud: &Transport) -> Result<Vec<Droplet>> {
     ///     let call = Call::get("/v2/droplets", &[]);
-    ///     let list = cloud.list(call, "droplets", &Urgency::default(), |droplet: Droplet| droplet, |it| it.id).await?;
+    ///     let list = cloud.list(call, "droplets", &SharedPriority::default(), |droplet: Droplet| droplet, |it| it.id).await?;
     ///     Ok(list.complete()?.into_items())
     /// }
     /// # rustls::crypto::ring::default_provider().install_default().ok();
@@ -285,15 +285,15 @@ impl Builder {
 
     /// Logs every request and every answer, without secrets.
     #[must_use]
-    pub fn dump(mut self, dump: bool) -> Self {
-        self.dump = dump;
+    pub fn log_bodies(mut self, log_bodies: bool) -> Self {
+        self.log_bodies = log_bodies;
         self
     }
 
-    /// Carries requests with the connector `leaf` instead of over the network.
+    /// Carries requests with `connector` instead of over the network.
     #[must_use]
-    pub fn leaf(mut self, leaf: impl Leaf) -> Self {
-        self.leaf = Some(Box::new(leaf));
+    pub fn connector(mut self, connector: impl Connector) -> Self {
+        self.connector = Some(Box::new(connector));
         self
     }
 
@@ -307,7 +307,7 @@ impl Builder {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: fmt::Display,
     {
-        self.leaf(InProcess(service))
+        self.connector(InProcess(service))
     }
 
     /// Builds the client from the settings.
@@ -318,8 +318,8 @@ impl Builder {
         if self.session.is_none() {
             endpoint(&self.base)?;
         }
-        let leaf = match self.leaf {
-            Some(leaf) => leaf,
+        let connector = match self.connector {
+            Some(connector) => connector,
             None => {
                 let network = Network::new(&self.tls)?;
                 if self.session.is_none() {
@@ -329,19 +329,19 @@ impl Builder {
             }
         };
         let base = self.base.trim_end_matches('/').to_owned();
-        let patience = self.call_timeout.map_or(self.patience, |longest| self.patience.once(longest));
+        let retry_policy = self.call_timeout.map_or(self.retry_policy, |longest| self.retry_policy.once(longest));
         let (metrics, signer) = (self.metrics, self.signer);
-        let words = Words { refill: self.budget.refill, ..self.words };
+        let refusal_rules = RefusalRules { refill: self.budget.refill, ..self.refusal_rules };
         let agent = self.user_agent.into_iter().chain([AGENT.to_owned()]).collect::<Vec<_>>().join(" ");
         let user_agent = HeaderValue::try_from(&agent)
             .map_err(|_| Error::invalid(format!("no HTTP header can carry the user agent {agent:?}")))?;
         let layers = exchange::exchange(Exchange {
             base: base.clone(),
-            leaf,
-            timeout: patience.timeout,
-            words,
+            connector,
+            timeout: retry_policy.timeout,
+            refusal_rules,
             user_agent,
-            dump: self.dump,
+            log_bodies: self.log_bodies,
         });
         let layers = measure::measure(layers, Arc::clone(&metrics));
         let layers = guard::guard(layers, self.fence);
@@ -350,9 +350,9 @@ impl Builder {
             None => Identity::Credential(self.credential.clone(), self.validate.map(Arc::new)),
         };
         let layers = authenticate::authenticate(layers, identity, Arc::clone(&metrics));
-        let layers = throttle::throttle(layers, self.budget, patience, Arc::clone(&metrics));
-        let stack = Box::new(retry::retry(layers, patience));
-        let inner = Inner { base, credential: self.credential, metrics, patience, signer, stack };
+        let layers = throttle::throttle(layers, self.budget, retry_policy, Arc::clone(&metrics));
+        let stack = Box::new(retry::retry(layers, retry_policy));
+        let inner = Inner { base, credential: self.credential, metrics, retry_policy, signer, stack };
         Ok(Transport(Arc::new(inner), |_| None, self.paging))
     }
 }
@@ -376,21 +376,21 @@ impl Transport {
             signer: None,
             tls: Tls::default(),
             user_agent: Vec::new(),
-            leaf: None,
+            connector: None,
             metrics: Arc::new(NoCloudMetrics),
             fence: Fence::open(),
-            patience: Patience::default(),
+            retry_policy: RetryPolicy::default(),
             call_timeout: None,
             budget: Budget::default(),
             paging: Paging::WHOLE,
-            words: Words {
+            refusal_rules: RefusalRules {
                 reader: Refusal::read,
-                not_applied: |_| false,
+                is_not_applied: |_| false,
                 correlation: None,
                 refill: Budget::default().refill,
             },
             validate: None,
-            dump: false,
+            log_bodies: false,
         }
     }
 
@@ -408,7 +408,7 @@ impl Transport {
     /// use provider_kit::transport::Transport;
     ///
     /// # fn main() -> cloud_provider::Result<()> {
-    /// let cloud = Transport::builder("http://127.0.0.1:8080").build()?.meaning(|refusal| match &*refusal.code {
+    /// let cloud = Transport::builder("http://127.0.0.1:8080").build()?.error_mapping(|refusal| match &*refusal.code {
     ///     "resource_limit_exceeded" => Some(Error::quota),
     ///     "protected" => Some(Error::protected),
     ///     _ => None,
@@ -416,8 +416,8 @@ impl Transport {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn meaning(mut self, meaning: Meaning) -> Self {
-        self.1 = meaning;
+    pub fn error_mapping(mut self, error_mapping: ErrorMapping) -> Self {
+        self.1 = error_mapping;
         self
     }
 
@@ -475,9 +475,14 @@ impl Transport {
     /// # Errors
     /// Listed in the table of the [module](self) documentation. The text names method, path and answer.
     pub async fn send(&self, call: Call) -> Result<Answer> {
-        let give_up = Instant::now() + self.0.patience.total;
-        let attempt =
-            Attempt { call: Arc::new(call), meaning: self.1, give_up, access: None, signer: self.0.signer.clone() };
+        let give_up = Instant::now() + self.0.retry_policy.total_timeout;
+        let attempt = Attempt {
+            call: Arc::new(call),
+            error_mapping: self.1,
+            give_up,
+            access: None,
+            signer: self.0.signer.clone(),
+        };
         self.0.stack.send(attempt).await.map_err(|failure| failure.error)
     }
 

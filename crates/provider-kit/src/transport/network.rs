@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 
 use super::access::endpoint;
-use super::{BodyLimit, BodyReader, Leaf, NoAnswer};
+use super::{BodyLimit, BodyReader, Connector, NoAnswer};
 
 /// Hosts that are reached without a proxy: this machine itself, and the services of its cloud for machines and containers.
 const WITHOUT_PROXY: [&str; 8] = [
@@ -55,7 +55,7 @@ struct Settings {
 /// # Errors
 /// *Invalid* for files that cannot be read or hold no certificates, and for a base URL that is none; *other* if TLS cannot be
 /// set up.
-pub fn network(tls: &Tls, base: &str) -> Result<Arc<dyn Leaf>> {
+pub fn network(tls: &Tls, base: &str) -> Result<Arc<dyn Connector>> {
     let network = Network::new(tls)?;
     network.prepare(base)?;
     Ok(Arc::new(network))
@@ -146,7 +146,7 @@ fn unused_tls() -> Result<rustls::ClientConfig> {
         .with_no_client_auth())
 }
 
-impl Leaf for Network {
+impl Connector for Network {
     fn carry(
         &self,
         request: Request<Bytes>,

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tower::service_fn;
 
-use super::Patience;
+use super::RetryPolicy;
 use super::attempt::{Attempt, Sends};
 
 /// The interval at which an API that does not answer is logged, because many calls fail in the same way.
 const REPORTED_EVERY: Duration = Duration::from_secs(30);
 
-pub(super) fn retry(inner: impl Sends, patience: Patience) -> impl Sends {
+pub(super) fn retry(inner: impl Sends, retry_policy: RetryPolicy) -> impl Sends {
     let silence = Arc::new(Silence::default());
     service_fn(move |attempt: Attempt| {
         let (inner, silence) = (inner.clone(), Arc::clone(&silence));
@@ -24,10 +24,10 @@ pub(super) fn retry(inner: impl Sends, patience: Patience) -> impl Sends {
                     Err(failure) => failure,
                 };
                 let asked = failure.pause.or(failure.delay);
-                let delay = asked.unwrap_or_else(|| patience.backoff(number, fastrand::f64()));
-                if number >= patience.tries
+                let delay = asked.unwrap_or_else(|| retry_policy.backoff(number, fastrand::f64()));
+                if number >= retry_policy.max_attempts
                     || !failure.may_repeat(&attempt.call)
-                    || asked.is_some_and(|asked| asked > patience.longest_pause)
+                    || asked.is_some_and(|asked| asked > retry_policy.longest_pause)
                     || Instant::now() + delay >= attempt.give_up
                 {
                     return Err(failure);

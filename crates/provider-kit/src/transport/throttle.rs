@@ -13,28 +13,28 @@ use tower::service_fn;
 use super::attempt::{Attempt, Sends};
 use super::budget::{Allowance, Number, Outcome, Ticket};
 use super::failure::{Failure, Report};
-use super::{Answer, Budget, Patience, Priority};
+use super::{Answer, Budget, Priority, RetryPolicy};
 
 pub(super) fn throttle(
     inner: impl Sends,
     budget: Budget,
-    patience: Patience,
+    retry_policy: RetryPolicy,
     metrics: Arc<dyn CloudMetrics>,
 ) -> impl Sends {
     let queue = Queue { allowance: Allowance::new(budget), waiting: BTreeMap::new() };
-    let turns = Arc::new(Turns { queue: Mutex::new(queue), metrics });
+    let budget_queue = Arc::new(BudgetQueue { queue: Mutex::new(queue), metrics });
     service_fn(move |attempt: Attempt| {
-        let (inner, turns) = (inner.clone(), Arc::clone(&turns));
+        let (inner, budget_queue) = (inner.clone(), Arc::clone(&budget_queue));
         async move {
-            let turn = turns.wait(&attempt, patience.longest_pause).await?;
+            let sent = budget_queue.wait(&attempt, retry_policy.longest_pause).await?;
             let outcome = inner.once(attempt).await;
-            turn.finish(&outcome);
+            sent.finish(&outcome);
             outcome
         }
     })
 }
 
-struct Turns {
+struct BudgetQueue {
     queue: Mutex<Queue>,
     metrics: Arc<dyn CloudMetrics>,
 }
@@ -46,24 +46,24 @@ struct Queue {
     waiting: BTreeMap<Ticket, Arc<Notify>>,
 }
 
-impl Turns {
-    async fn wait(self: &Arc<Self>, attempt: &Attempt, longest: Duration) -> Result<Turn, Failure> {
-        let place = Place::enter(self, attempt.call.priority);
+impl BudgetQueue {
+    async fn wait(self: &Arc<Self>, attempt: &Attempt, longest: Duration) -> Result<SentRequest, Failure> {
+        let position = QueuePosition::enter(self, attempt.call.priority);
         loop {
             let wait = {
                 let (mut queue, now) = (self.lock(), Instant::now());
-                let wait = match queue.allowance.take(place.ticket, now) {
-                    Ok(number) => return Ok(Turn { turns: Arc::clone(self), number, finished: false }),
+                let wait = match queue.allowance.take(position.ticket, now) {
+                    Ok(number) => return Ok(SentRequest { budget_queue: Arc::clone(self), number, finished: false }),
                     Err(wait) => wait,
                 };
-                let expected = queue.allowance.wait(place.ticket, now);
+                let expected = queue.allowance.wait(position.ticket, now);
                 if expected > longest || now + expected >= attempt.give_up {
                     return Err(Failure::not_sent(held_back(attempt, &queue.allowance, expected, now)));
                 }
                 wait.min(attempt.give_up.saturating_duration_since(now))
             };
             // After either of the two, the queue is checked again.
-            let _ = tokio::time::timeout(wait, place.woken.notified()).await;
+            let _ = tokio::time::timeout(wait, position.woken.notified()).await;
         }
     }
 
@@ -81,24 +81,24 @@ impl Queue {
 }
 
 /// A position in the queue, until dropped.
-struct Place<'a> {
-    turns: &'a Turns,
+struct QueuePosition<'a> {
+    budget_queue: &'a BudgetQueue,
     ticket: Ticket,
     woken: Arc<Notify>,
 }
 
-impl<'a> Place<'a> {
-    fn enter(turns: &'a Turns, priority: Priority) -> Self {
-        let (mut queue, woken) = (turns.lock(), Arc::new(Notify::new()));
+impl<'a> QueuePosition<'a> {
+    fn enter(budget_queue: &'a BudgetQueue, priority: Priority) -> Self {
+        let (mut queue, woken) = (budget_queue.lock(), Arc::new(Notify::new()));
         let ticket = queue.allowance.enter(priority);
         queue.waiting.insert(ticket, Arc::clone(&woken));
-        Self { turns, ticket, woken }
+        Self { budget_queue, ticket, woken }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
-        let mut queue = self.turns.lock();
+        let mut queue = self.budget_queue.lock();
         queue.allowance.leave(self.ticket);
         queue.waiting.remove(&self.ticket);
         queue.wake_the_first();
@@ -106,19 +106,19 @@ impl Drop for Place<'_> {
 }
 
 /// A request that is counted; if dropped, its outcome is unknown.
-struct Turn {
-    turns: Arc<Turns>,
+struct SentRequest {
+    budget_queue: Arc<BudgetQueue>,
     number: Number,
     finished: bool,
 }
 
-impl Turn {
+impl SentRequest {
     fn finish(mut self, outcome: &Result<Answer, Failure>) {
         self.finished = true;
         self.note(match outcome {
             Ok(answer) => Outcome::Answered(Report::read(&answer.headers)),
             Err(failure) if failure.is_throttled() => {
-                failure.pause.into_iter().for_each(|pause| self.turns.metrics.paused(pause));
+                failure.pause.into_iter().for_each(|pause| self.budget_queue.metrics.paused(pause));
                 Outcome::Refused(failure.report, failure.pause)
             }
             Err(failure) if failure.status.is_some() => Outcome::Answered(failure.report),
@@ -128,13 +128,13 @@ impl Turn {
     }
 
     fn note(&self, outcome: Outcome) {
-        let mut queue = self.turns.lock();
+        let mut queue = self.budget_queue.lock();
         queue.allowance.finish(self.number, outcome, Instant::now());
         queue.wake_the_first();
     }
 }
 
-impl Drop for Turn {
+impl Drop for SentRequest {
     fn drop(&mut self) {
         if !self.finished {
             self.note(Outcome::Unknown);

@@ -42,7 +42,7 @@ pub(super) struct Hold {
 
 /// The decision about each key that a list lacks.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct HoldDecision {
     /// Held from now on.
     pub(super) held: Vec<Box<str>>,
     /// Objects that were held and are confirmed as deleted.
@@ -51,7 +51,7 @@ pub(super) struct Verdict {
     pub(super) gone: Vec<Box<str>>,
 }
 
-impl From<Vec<Box<str>>> for Verdict {
+impl From<Vec<Box<str>>> for HoldDecision {
     fn from(gone: Vec<Box<str>>) -> Self {
         Self { gone, ..Self::default() }
     }
@@ -78,7 +78,7 @@ impl Hold {
     }
 
     /// Judges a complete list that lacks the objects `missing` and has `present` others.
-    pub(super) fn judge(&mut self, now: Instant, missing: Vec<Box<str>>, present: usize) -> Verdict {
+    pub(super) fn judge(&mut self, now: Instant, missing: Vec<Box<str>>, present: usize) -> HoldDecision {
         let Some(options) = self.options else { return missing.into() };
         self.removed.retain(|at| now.duration_since(*at) < options.delay);
         let (gone, of) = (missing.len() + self.removed.len(), missing.len() + self.removed.len() + present);
@@ -86,23 +86,23 @@ impl Hold {
         let is_mass = of >= options.smallest && gone as f64 > options.share * of as f64;
         let is_held = !missing.is_empty() && (is_mass || present == 0);
         let before = std::mem::take(&mut self.since);
-        let mut verdict = Verdict::default();
+        let mut decision = HoldDecision::default();
         for key in missing {
             let since = before.get(&key).copied();
             match since {
-                Some(since) if now.duration_since(since) >= options.delay => verdict.confirmed.push(key),
+                Some(since) if now.duration_since(since) >= options.delay => decision.confirmed.push(key),
                 Some(since) if is_held => _ = self.since.insert(key, since),
                 None if is_held && !options.delay.is_zero() => {
                     self.since.insert(key.clone(), now);
-                    verdict.held.push(key);
+                    decision.held.push(key);
                 }
                 _ => {
                     self.removed.push(now);
-                    verdict.gone.push(key);
+                    decision.gone.push(key);
                 }
             }
         }
-        verdict
+        decision
     }
 }
 
@@ -136,9 +136,9 @@ mod tests {
             (0, 0, false),
         ];
         for (missing, present, is_held) in table {
-            let verdict = hold().judge(Instant::now(), keys(missing), present);
+            let decision = hold().judge(Instant::now(), keys(missing), present);
             let expected = if is_held { (missing, 0) } else { (0, missing) };
-            assert_eq!((verdict.held.len(), verdict.gone.len()), expected, "{missing} missing, {present} present");
+            assert_eq!((decision.held.len(), decision.gone.len()), expected, "{missing} missing, {present} present");
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
         let (mut hold, start) = (hold(), Instant::now());
         assert_eq!(hold.judge(start, keys(6), 1).held.len(), 6);
         assert_eq!(hold.ends(), Some(start + DELAY));
-        assert_eq!(hold.judge(start + DELAY / 2, keys(6), 1), Verdict::default(), "they are held already");
+        assert_eq!(hold.judge(start + DELAY / 2, keys(6), 1), HoldDecision::default(), "they are held already");
         assert_eq!(hold.judge(start + DELAY, keys(6), 1).confirmed.len(), 6);
         assert_eq!((hold.len(), hold.ends()), (0, None));
     }
@@ -157,7 +157,7 @@ mod tests {
         let (mut hold, start) = (hold(), Instant::now());
         assert_eq!(hold.judge(start, keys(4), 6).gone.len(), 4);
         assert_eq!(hold.judge(start, keys(3), 3).held.len(), 3, "7 of 10 are missing by now");
-        assert_eq!(hold.judge(start + DELAY / 2, keys(3), 3), Verdict::default());
+        assert_eq!(hold.judge(start + DELAY / 2, keys(3), 3), HoldDecision::default());
     }
 
     #[test]

@@ -184,7 +184,7 @@ impl<T: Cached> Cache<T> {
                 CacheEvent::Updated { old, new: Arc::clone(&slot.object) }
             }
         });
-        subscribers.tell(&event);
+        subscribers.notify(&event);
     }
 
     /// Removes an object and notifies the subscribers; does nothing if the object is missing.
@@ -192,7 +192,7 @@ impl<T: Cached> Cache<T> {
         let mut subscribers = self.subscribers();
         subscribers.hold.release(key);
         if let Some(slot) = self.write(|objects| objects.remove(key)) {
-            subscribers.tell(&CacheEvent::Deleted(slot.object));
+            subscribers.notify(&CacheEvent::Deleted(slot.object));
         }
     }
 
@@ -200,7 +200,7 @@ impl<T: Cached> Cache<T> {
     pub fn resync(&self) {
         let subscribers = self.subscribers();
         for object in self.list() {
-            subscribers.tell(&CacheEvent::Updated { old: Arc::clone(&object), new: object });
+            subscribers.notify(&CacheEvent::Updated { old: Arc::clone(&object), new: object });
         }
     }
 
@@ -209,7 +209,7 @@ impl<T: Cached> Cache<T> {
         let mut subscribers = self.subscribers();
         subscribers.hold.release(&last.key());
         if self.write(|objects| objects.remove(&*last.key())).is_some() {
-            subscribers.tell(&CacheEvent::Deleted(Arc::new(last)));
+            subscribers.notify(&CacheEvent::Deleted(Arc::new(last)));
         }
     }
 
@@ -246,14 +246,14 @@ impl<T: Cached> Cache<T> {
             (missing, present)
         });
         // A cache that was never complete has no objects that could have been lost.
-        let verdict = if was_synced { subscribers.hold.judge(now, missing, present) } else { missing.into() };
+        let decision = if was_synced { subscribers.hold.judge(now, missing, present) } else { missing.into() };
         let take = |key: &str| self.write(|objects| objects.remove(key)).map(|slot| slot.object);
-        let confirmed: Vec<_> = verdict.confirmed.iter().filter_map(|key| take(key)).collect();
-        let gone: Vec<_> = verdict.gone.iter().filter_map(|key| take(key)).collect();
+        let confirmed: Vec<_> = decision.confirmed.iter().filter_map(|key| take(key)).collect();
+        let gone: Vec<_> = decision.gone.iter().filter_map(|key| take(key)).collect();
         for object in confirmed.iter().chain(&gone) {
-            subscribers.tell(&CacheEvent::Deleted(Arc::clone(object)));
+            subscribers.notify(&CacheEvent::Deleted(Arc::clone(object)));
         }
-        let held = verdict.held.iter().filter_map(|key| self.get(key)).collect();
+        let held = decision.held.iter().filter_map(|key| self.get(key)).collect();
         drop(subscribers);
         self.shared.synced.send_replace(true);
         Listed { present, held, confirmed }
@@ -267,7 +267,7 @@ impl<T: Cached> Cache<T> {
             subscriber.next_resync = subscriber.resync.after(now);
             for object in objects.get_or_insert_with(|| self.list()).iter() {
                 let (old, new) = (Arc::clone(object), Arc::clone(object));
-                subscriber.tell(&CacheEvent::Updated { old, new });
+                subscriber.notify(&CacheEvent::Updated { old, new });
             }
         }
         subscribers.all.iter().filter_map(|s| s.next_resync).min()
@@ -292,15 +292,15 @@ impl<T: Cached> Cache<T> {
 }
 
 impl<T> Subscribers<T> {
-    fn tell(&self, event: &CacheEvent<T>) {
-        self.all.iter().for_each(|subscriber| subscriber.tell(event));
+    fn notify(&self, event: &CacheEvent<T>) {
+        self.all.iter().for_each(|subscriber| subscriber.notify(event));
     }
 }
 
 impl<T> Subscriber<T> {
     /// Calls the handler and catches its panic, which must neither stop the watch (the cache would become stale) nor
     /// keep the event from other subscribers.
-    fn tell(&self, event: &CacheEvent<T>) {
+    fn notify(&self, event: &CacheEvent<T>) {
         if catch_unwind(AssertUnwindSafe(|| (self.handler)(event))).is_err() {
             tracing::error!("cache subscriber panicked, it misses a change until the next resync");
         }

@@ -52,7 +52,7 @@ fn take(heard: &Heard) -> Vec<String> {
     std::mem::take(&mut *heard.lock().unwrap())
 }
 
-struct World {
+struct Harness {
     server: Server,
     cache: Cache<Node>,
     heard: Heard,
@@ -60,24 +60,24 @@ struct World {
 }
 
 /// Creates a server with the Nodes `a`, `b`, … of version 1, 2, …, and a cache that begins to watch it.
-fn world(nodes: u8, streaming: bool) -> World {
+fn harness(nodes: u8, streaming: bool) -> Harness {
     let server = Server::default();
     (0..nodes).for_each(|i| server.put(&char::from(b'a' + i).to_string()));
     watched(server, streaming)
 }
 
-fn watched(server: Server, streaming: bool) -> World {
+fn watched(server: Server, streaming: bool) -> Harness {
     watched_in_pages_of(2, server, streaming)
 }
 
-fn watched_in_pages_of(page_size: u32, server: Server, streaming: bool) -> World {
+fn watched_in_pages_of(page_size: u32, server: Server, streaming: bool) -> Harness {
     let (cache, shutdown) = (Cache::new(), CancellationToken::new());
     let heard = listen(&cache, Resync::never());
     let limited = wrap(&server.client(), "h:443", "ccm/v1", &Limits::default(), Arc::new(NoRequestMetrics));
     let api: Api<NodeObject> = Api::all(limited);
     let config = WatchConfig { page_size, streaming, ..WatchConfig::default() };
     tokio::spawn(watch(api, config, cache.clone(), shutdown.clone()));
-    World { server, cache, heard, _running: shutdown.drop_guard() }
+    Harness { server, cache, heard, _running: shutdown.drop_guard() }
 }
 
 fn names(cache: &Cache<Node>) -> String {
@@ -86,7 +86,7 @@ fn names(cache: &Cache<Node>) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_cache_is_filled_in_pages() {
-    let w = world(5, false);
+    let w = harness(5, false);
     assert!(!w.cache.is_synced());
     w.cache.wait_synced().await;
     assert_eq!(names(&w.cache), "abcde");
@@ -97,7 +97,7 @@ async fn a_cache_is_filled_in_pages() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cache_is_filled_through_the_watch() {
-    let w = world(5, true);
+    let w = harness(5, true);
     w.cache.wait_synced().await;
     w.server.put("f");
     sleep(s(1)).await;
@@ -120,7 +120,7 @@ async fn a_server_that_does_not_stream_is_read_in_pages() {
 #[tokio::test(start_paused = true)]
 async fn changes_are_told_in_order_with_old_and_new() {
     for streaming in [false, true] {
-        let w = world(2, streaming);
+        let w = harness(2, streaming);
         w.cache.wait_synced().await;
         take(&w.heard);
         w.server.put("b");
@@ -135,7 +135,7 @@ async fn changes_are_told_in_order_with_old_and_new() {
 
 #[tokio::test(start_paused = true)]
 async fn a_broken_connection_is_taken_up_where_it_broke() {
-    let w = world(3, false);
+    let w = harness(3, false);
     w.cache.wait_synced().await;
     sleep(s(1)).await;
     take(&w.heard);
@@ -149,9 +149,9 @@ async fn a_broken_connection_is_taken_up_where_it_broke() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_lost_watch_what_is_known_is_an_update_and_what_is_missing_a_delete() {
+async fn list_after_a_lost_watch_updates_known_and_deletes_missing_objects() {
     for streaming in [false, true] {
-        let w = world(4, streaming);
+        let w = harness(4, streaming);
         w.cache.wait_synced().await;
         sleep(s(1)).await;
         take(&w.heard);
@@ -173,7 +173,7 @@ async fn after_a_lost_watch_what_is_known_is_an_update_and_what_is_missing_a_del
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_refused_with_http_410_is_followed_by_a_list() {
-    let w = world(3, false);
+    let w = harness(3, false);
     w.cache.wait_synced().await;
     sleep(s(1)).await;
     w.server.refuse_by_status();
@@ -231,7 +231,7 @@ async fn a_list_that_never_ends_is_asked_for_ever_more_rarely() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_breaks_off_deletes_nothing() {
-    let w = world(6, false);
+    let w = harness(6, false);
     w.cache.wait_synced().await;
     sleep(s(1)).await;
     take(&w.heard);
@@ -266,7 +266,7 @@ async fn a_server_that_is_down_at_first_is_asked_again_with_patience() {
 
 #[tokio::test(start_paused = true)]
 async fn each_subscriber_is_told_again_at_its_own_period() {
-    let w = world(2, true);
+    let w = harness(2, true);
     let (often, seldom) = (listen(&w.cache, Resync::every(s(30))), listen(&w.cache, Resync::every(s(100))));
     w.cache.wait_synced().await;
     for heard in [&w.heard, &often, &seldom] {
@@ -280,7 +280,7 @@ async fn each_subscriber_is_told_again_at_its_own_period() {
 
 #[tokio::test(start_paused = true)]
 async fn a_late_subscriber_hears_of_everything_and_is_resynced_too() {
-    let w = world(2, true);
+    let w = harness(2, true);
     w.cache.wait_synced().await;
     sleep(s(1000)).await;
     let late = listen(&w.cache, Resync::every(s(7)));

@@ -20,7 +20,7 @@ use crate::client::is_too_large;
 use crate::cluster::{ClusterIdentity, Finding};
 
 /// Interval of log lines while the API server cannot be read.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Pauses while the cluster of the API server cannot be read.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -110,28 +110,28 @@ impl<T: Cached> Watch<T> {
     pub async fn run(self, shutdown: CancellationToken) {
         let Self { api, mut config, cache, identity, observer } = self;
         let kind = <T::Wire as kube::Resource>::kind(&()).into_owned();
-        let (held, reread, trouble) = (cache.held(), None, None);
-        let mut follower = Follower { kind, cache, identity, observer, held, reread, trouble, is_listing: true };
+        let (held, reread, failure) = (cache.held(), None, None);
+        let mut watch_loop = WatchLoop { kind, cache, identity, observer, held, reread, failure, is_listing: true };
         let mut pauses = DefaultBackoff::default();
         loop {
             let events = watcher(api.clone(), config.watcher(config.streaming)).default_backoff();
-            match follower.follow(events, config.streaming, &shutdown).await {
-                End::Shutdown => return,
-                End::StreamingRefused => {
+            match watch_loop.run(events, config.streaming, &shutdown).await {
+                WatchEnd::Shutdown => return,
+                WatchEnd::StreamingRefused => {
                     config.streaming = false;
                     continue;
                 }
-                End::Expired => {}
-                End::TooLarge => {
+                WatchEnd::Expired => {}
+                WatchEnd::TooLarge => {
                     if !config.streaming {
                         config.page_size = (config.page_size / 2).max(1);
                     }
                 }
-                End::HoldIsOver => {
-                    tracing::info!(kind = follower.kind, "listing the held objects again");
+                WatchEnd::HoldIsOver => {
+                    tracing::info!(kind = watch_loop.kind, "listing the held objects again");
                     continue;
                 }
-                End::OtherCluster => {
+                WatchEnd::OtherCluster => {
                     shutdown.cancelled().await;
                     return;
                 }
@@ -146,7 +146,7 @@ impl<T: Cached> Watch<T> {
 }
 
 /// Reason why a watcher ended.
-enum End {
+enum WatchEnd {
     Shutdown,
     StreamingRefused,
     /// The resourceVersion of the watch is too old (410 Gone), so the objects are listed again.
@@ -159,7 +159,7 @@ enum End {
     OtherCluster,
 }
 
-struct Follower<T: Cached> {
+struct WatchLoop<T: Cached> {
     kind: String,
     cache: Cache<T>,
     identity: Option<(ClusterIdentity, Client)>,
@@ -168,24 +168,24 @@ struct Follower<T: Cached> {
     held: usize,
     /// Time of the next list to verify held objects; `None` during a list.
     reread: Option<Instant>,
-    trouble: Option<Trouble>,
+    failure: Option<ReadFailure>,
     /// Set until a list is complete.
     is_listing: bool,
 }
 
 /// Time since when reads have failed, and time of the last log record about the failure.
-struct Trouble {
+struct ReadFailure {
     since: Instant,
-    said: Instant,
+    logged: Instant,
 }
 
-impl<T: Cached> Follower<T> {
-    async fn follow(
+impl<T: Cached> WatchLoop<T> {
+    async fn run(
         &mut self,
         events: impl Stream<Item = watcher::Result<Event<T::Wire>>>,
         streaming: bool,
         shutdown: &CancellationToken,
-    ) -> End {
+    ) -> WatchEnd {
         let mut events = pin!(events);
         loop {
             let next_resync = if self.cache.is_synced() { self.cache.resync_due(Instant::now()) } else { None };
@@ -194,11 +194,11 @@ impl<T: Cached> Follower<T> {
             loop {
                 let event = tokio::select! {
                     biased;
-                    () = shutdown.cancelled() => return End::Shutdown,
+                    () = shutdown.cancelled() => return WatchEnd::Shutdown,
                     () = &mut resync => break,
                     () = &mut reread => {
                         self.reread = None;
-                        return End::HoldIsOver;
+                        return WatchEnd::HoldIsOver;
                     }
                     () = self.cache.subscribed() => break,
                     event = events.next() => event,
@@ -206,7 +206,7 @@ impl<T: Cached> Follower<T> {
                 match event {
                     Some(Ok(event)) => {
                         if matches!(event, Event::Init) && !self.is_same_cluster(shutdown).await {
-                            return End::OtherCluster;
+                            return WatchEnd::OtherCluster;
                         }
                         let is_listed = self.apply(event);
                         self.note_returns();
@@ -220,18 +220,18 @@ impl<T: Cached> Follower<T> {
                             error = error_text(&error),
                             "the API server refused a streaming list; using paged lists"
                         );
-                        return End::StreamingRefused;
+                        return WatchEnd::StreamingRefused;
                     }
                     Some(Err(error)) => {
-                        self.complain(&error);
+                        self.log_failure(&error);
                         match cause_of(&error) {
-                            Some(cause) if is_gone(cause) => return End::Expired,
-                            Some(cause) if self.is_listing && is_too_large(cause) => return End::TooLarge,
+                            Some(cause) if is_gone(cause) => return WatchEnd::Expired,
+                            Some(cause) if self.is_listing && is_too_large(cause) => return WatchEnd::TooLarge,
                             _ => {}
                         }
                     }
                     // A watcher's stream has no end.
-                    None => return End::Shutdown,
+                    None => return WatchEnd::Shutdown,
                 }
             }
         }
@@ -305,7 +305,7 @@ impl<T: Cached> Follower<T> {
                 "a new list lacks many objects without a deletion event; keeping them until a second list confirms \
                  the deletion"
             );
-            self.observed(|observer| observer.held(&listed.held, listed.present));
+            self.notify_observer(|observer| observer.held(&listed.held, listed.present));
         }
         if !listed.confirmed.is_empty() {
             tracing::warn!(
@@ -313,7 +313,7 @@ impl<T: Cached> Follower<T> {
                 gone = listed.confirmed.len(),
                 "a second list lacks the held objects too; removing them from the cache"
             );
-            self.observed(|observer| observer.ended(&listed.confirmed));
+            self.notify_observer(|observer| observer.ended(&listed.confirmed));
         } else if before > 0 && self.held == 0 {
             self.note_end();
         }
@@ -330,37 +330,37 @@ impl<T: Cached> Follower<T> {
 
     fn note_end(&self) {
         tracing::info!(kind = self.kind, "the held objects are listed again");
-        self.observed(|observer| observer.ended(&[]));
+        self.notify_observer(|observer| observer.ended(&[]));
     }
 
-    fn observed(&self, tell: impl Fn(&dyn HoldObserver<T>)) {
+    fn notify_observer(&self, notify: impl Fn(&dyn HoldObserver<T>)) {
         if let Some(observer) = &self.observer {
-            tell(&**observer);
+            notify(&**observer);
         }
     }
 
     fn recover(&mut self) {
-        if let Some(trouble) = self.trouble.take() {
-            tracing::debug!(kind = self.kind, after = ?trouble.since.elapsed(), "watch recovered");
+        if let Some(failure) = self.failure.take() {
+            tracing::debug!(kind = self.kind, after = ?failure.since.elapsed(), "watch recovered");
         }
     }
 
     /// Logs a warning once a minute while the watch makes no progress. A single broken watch is normal and logged at
     /// debug level.
-    fn complain(&mut self, error: &watcher::Error) {
+    fn log_failure(&mut self, error: &watcher::Error) {
         let (now, text) = (Instant::now(), error_text(error));
-        match &mut self.trouble {
+        match &mut self.failure {
             None => {
                 if self.cache.is_synced() {
                     tracing::debug!(kind = self.kind, error = text, "watch interrupted");
                 } else {
                     tracing::warn!(kind = self.kind, error = text, "cannot list, retrying");
                 }
-                self.trouble = Some(Trouble { since: now, said: now });
+                self.failure = Some(ReadFailure { since: now, logged: now });
             }
-            Some(trouble) if now - trouble.said >= COMPLAIN_EVERY => {
-                trouble.said = now;
-                tracing::warn!(kind = self.kind, error = text, since = ?(now - trouble.since), "still cannot watch");
+            Some(failure) if now - failure.logged >= FAILURE_LOG_INTERVAL => {
+                failure.logged = now;
+                tracing::warn!(kind = self.kind, error = text, since = ?(now - failure.since), "still cannot watch");
             }
             Some(_) => tracing::debug!(kind = self.kind, error = text, "still cannot watch"),
         }

@@ -27,7 +27,8 @@ pub fn shown_url(text: &str) -> String {
     format!("{scheme}{shown}")
 }
 
-/// Returns the URL of an API server as requests use it: with a scheme, and without user and password, which nothing reads.
+/// Returns the URL of an API server as requests use it: with a scheme, and without user and password, which nothing
+/// reads.
 ///
 /// `has_tls` decides the scheme of an address without one, as in kubectl.
 ///
@@ -41,10 +42,11 @@ pub(super) fn checked(url: &Uri, has_tls: bool) -> Result<Uri, String> {
         None => Scheme::HTTP,
     };
     let authority = url.authority().filter(|authority| !authority.host().is_empty()).ok_or("it has no host")?;
-    let place = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, place)| place);
-    check_port(place.strip_prefix(authority.host()).unwrap_or_default())?;
+    let host_and_port =
+        authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host_and_port)| host_and_port);
+    check_port(host_and_port.strip_prefix(authority.host()).unwrap_or_default())?;
     let path = url.path_and_query().map_or("/", PathAndQuery::as_str);
-    let built = Uri::builder().scheme(scheme).authority(place).path_and_query(path).build();
+    let built = Uri::builder().scheme(scheme).authority(host_and_port).path_and_query(path).build();
     built.map_err(|error| error.to_string())
 }
 

@@ -22,7 +22,8 @@ use super::request::{RequestInfo, Verb};
 /// times as large still fit. A larger page is read again with half as many objects. A page is in memory twice while it
 /// is decoded, and three kinds may be listed at once: that must fit the 256 MiB of the Pod.
 const LIST_PAGE: usize = 16 << 20;
-/// Bytes of one object, and of any other answer. kube-apiserver accepts objects of at most 3 MiB in a request and stores
+/// Bytes of one object, and of any other answer. kube-apiserver accepts objects of at most 3 MiB in a request and
+/// stores
 /// 1.5 MiB of etcd's compact form, which is several times as long as JSON at worst.
 const OBJECT: usize = 8 << 20;
 /// Bytes of one line of a watch, which is one event with one object.
@@ -38,7 +39,7 @@ pub(super) type Data = <Body as http_body::Body>::Data;
 /// An answer that is larger than the client accepts. The rest of it was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerTooLarge {
-    request: AskedFor,
+    request: RequestLine,
     /// Name of the limited object (a page, an object, a watch event) for the error message.
     what: &'static str,
     /// Bytes that are accepted.
@@ -71,12 +72,12 @@ pub fn is_too_large(error: &kube::Error) -> bool {
 
 /// Method and URL of a request, as errors repeat them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct AskedFor {
+pub(super) struct RequestLine {
     method: Method,
     url: String,
 }
 
-impl AskedFor {
+impl RequestLine {
     pub(super) fn of(request: &Request<Body>, host: &str) -> Self {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         let cut = path.floor_char_boundary(LONGEST_PATH);
@@ -89,7 +90,7 @@ impl AskedFor {
     }
 }
 
-impl fmt::Display for AskedFor {
+impl fmt::Display for RequestLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.method, self.url)
     }
@@ -116,14 +117,14 @@ pub(super) async fn read(
     body: Body,
     status: StatusCode,
     info: &RequestInfo,
-    asked: &AskedFor,
+    request_line: &RequestLine,
 ) -> Result<Vec<u8>, kube::Error> {
     let limit = limit_of(info, status);
     match read_up_to(body, limit.1).await? {
         Some(bytes) => Ok(bytes),
-        None if status.is_success() => Err(kube::Error::Service(Box::new(asked.too_large(limit)))),
+        None if status.is_success() => Err(kube::Error::Service(Box::new(request_line.too_large(limit)))),
         None => {
-            let message = format!("HTTP {status}: {}", asked.too_large(limit));
+            let message = format!("HTTP {status}: {}", request_line.too_large(limit));
             let refusal = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status.as_u16(), "reason": "", "message": message});
             Ok(refusal.to_string().into_bytes())
         }
@@ -132,11 +133,11 @@ pub(super) async fn read(
 
 /// Returns the whole body; `None` if it has more than `limit` bytes.
 async fn read_up_to(mut body: Body, limit: usize) -> Result<Option<Vec<u8>>, kube::Error> {
-    let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    if told > limit {
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > limit {
         return Ok(None);
     }
-    let mut bytes = Vec::with_capacity(told);
+    let mut bytes = Vec::with_capacity(announced);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
         if data.len() > limit - bytes.len() {
@@ -150,13 +151,13 @@ async fn read_up_to(mut body: Body, limit: usize) -> Result<Option<Vec<u8>>, kub
 /// Returns the body of a watch, which ends with [`AnswerTooLarge`] at a line that is too long.
 pub(super) fn limit_lines(
     body: Body,
-    asked: AskedFor,
+    request_line: RequestLine,
 ) -> StreamBody<impl Stream<Item = Result<Frame<Data>, BoxError>>> {
     let mut line = LineLength::default();
     let frames = BodyStream::new(body).map(move |frame| {
         let frame = frame?;
         match frame.data_ref() {
-            Some(data) if !line.fits(data) => Err(asked.too_large(("an event of a watch", WATCH_EVENT)).into()),
+            Some(data) if !line.fits(data) => Err(request_line.too_large(("an event of a watch", WATCH_EVENT)).into()),
             _ => Ok(frame),
         }
     });

@@ -15,10 +15,10 @@ use kube::{Client, Config};
 use super::address::{self, shown_url};
 use super::agent::UserAgent;
 use super::credential;
-use super::discreet::discreet;
 use super::kubeconfigs::Kubeconfigs;
 use super::layer::{Limits, wrap};
-use super::renewal::Source;
+use super::redacted_errors::redact;
+use super::reloading::KubeconfigSource;
 use super::request::RequestMetrics;
 use super::token_file;
 use super::unanswered::naming_urls;
@@ -186,7 +186,7 @@ async fn open(
     let master = options.master.as_deref().map(parse_master).transpose()?;
     if let Some(kubeconfig) = options.kubeconfig.clone() {
         let (context, user_agent) = (options.context.clone(), options.user_agent.with_suffix(""));
-        let source = Source { kubeconfig, context, master, with_credential, user_agent };
+        let source = KubeconfigSource { kubeconfig, context, master, with_credential, user_agent };
         return options.kubeconfigs.connect(source, metrics).await;
     }
     let (mut config, origin) = load(master)?;
@@ -224,7 +224,7 @@ pub(super) fn build(mut config: Config, origin: &str) -> Result<Client, ClientEr
     // The builder panics on some invalid credentials, and a reload must continue.
     let built = catch_unwind(AssertUnwindSafe(|| ClientBuilder::try_from(config)));
     let built = built.map_err(|_| unusable("a defect: making a client panicked, and the log says where".to_owned()))?;
-    let builder = built.map_err(|error| unusable(crate::api_error::api_error(&discreet(error)).to_string()))?;
+    let builder = built.map_err(|error| unusable(crate::api_error::api_error(&redact(error)).to_string()))?;
     Ok(naming_urls(builder.build(), &server))
 }
 

@@ -47,7 +47,7 @@ pub(super) async fn prepare(user: &mut AuthInfo) -> Result<Option<Timestamp>, St
     let is_basic = user.username.is_some() && user.password.is_some();
     let has_other = is_basic || user.token.is_some() || user.token_file.is_some() || user.auth_provider.is_some();
     let Some(exec) = user.exec.take().filter(|_| !has_other) else { return Ok(None) };
-    let given = plugin::run(exec, plugin::PATIENCE).await?;
+    let given = plugin::run(exec, plugin::PLUGIN_TIMEOUT).await?;
     match (given.certificate, given.key) {
         (Some(certificate), Some(key)) => {
             user.client_certificate_data = Some(STANDARD.encode(certificate));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_no_header_can_hold_is_refused_and_not_repeated() {
+    async fn credential_that_no_header_can_hold_is_refused_and_not_repeated() {
         let provider =
             |token: &str| serde_json::json!({"auth-provider": {"name": "oidc", "config": {"id-token": token}}});
         let table = [

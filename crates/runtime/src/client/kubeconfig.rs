@@ -29,7 +29,7 @@ pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigProblem> {
     let text = std::fs::read_to_string(path).map_err(KubeconfigProblem::Unreadable)?;
     let mut file = parse(&text)?;
     let Some(directory) = path.parent() else { return Ok(file) };
-    let beside = |named: &mut Option<String>| {
+    let resolve = |named: &mut Option<String>| {
         if let Some(path) = named
             && !path.is_empty()
             && Path::new(path).is_relative()
@@ -38,15 +38,15 @@ pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigProblem> {
         }
     };
     for cluster in file.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
-        beside(&mut cluster.certificate_authority);
+        resolve(&mut cluster.certificate_authority);
     }
     for user in file.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
         for named in [&mut user.client_certificate, &mut user.client_key, &mut user.token_file] {
-            beside(named);
+            resolve(named);
         }
         // A bare name is searched in the PATH.
         if let Some(exec) = user.exec.as_mut().filter(|exec| exec.command.as_ref().is_some_and(|it| it.contains('/'))) {
-            beside(&mut exec.command);
+            resolve(&mut exec.command);
         }
     }
     Ok(file)
@@ -71,8 +71,8 @@ fn parse(text: &str) -> Result<Kubeconfig, KubeconfigProblem> {
         return Ok(Kubeconfig::default());
     }
     let value: serde_json::Value = serde_saphyr::from_str(text).map_err(|error| {
-        let place = error.location().map(|at| format!(" in line {}, column {}", at.line(), at.column()));
-        KubeconfigProblem::NoYaml(place.unwrap_or_default())
+        let location = error.location().map(|at| format!(" in line {}, column {}", at.line(), at.column()));
+        KubeconfigProblem::NoYaml(location.unwrap_or_default())
     })?;
     serde_json::from_value(value).map_err(|error| KubeconfigProblem::OtherForm(without_values(&error.to_string())))
 }
@@ -96,14 +96,17 @@ mod tests {
 
     #[test]
     fn the_lines_around_a_mistake_are_not_shown() {
-        for (mistake, said) in [
+        for (mistake, expected_text) in [
             ("    bad: [", " in line "),
             ("\t- x", " in line "),
             ("    exec: 5", "ExecConfig"),
             ("    token: [s3cr3t]", "a string"),
         ] {
             let problem = parse(&with_user(mistake)).unwrap_err().to_string();
-            assert!(problem.contains(said) && !problem.contains("s3cr3t") && !problem.contains('\n'), "{problem}");
+            assert!(
+                problem.contains(expected_text) && !problem.contains("s3cr3t") && !problem.contains('\n'),
+                "{problem}"
+            );
         }
         let problem = parse("users:\n- user: {}\n").unwrap_err().to_string();
         assert_eq!(problem, "it is no valid kubeconfig: missing field `name`");

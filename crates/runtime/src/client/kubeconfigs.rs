@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::config::ClientError;
-use super::renewal::{Cause, News, Renewing, Source, hash_of};
+use super::reloading::{KubeconfigSource, ReloadCause, ReloadResult, ReloadingClient, hash_of};
 use super::request::RequestMetrics;
 use crate::cluster::ClusterIdentity;
 use crate::loops::restarting;
@@ -30,7 +30,7 @@ pub struct Kubeconfigs(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    followed: Mutex<Followed>,
+    watched: Mutex<WatchedClients>,
     refusal: Arc<Notify>,
     required: Arc<Required>,
 }
@@ -55,9 +55,9 @@ impl Required {
 }
 
 #[derive(Default)]
-struct Followed {
-    all: Vec<Weak<Renewing>>,
-    follower: Option<JoinHandle<()>>,
+struct WatchedClients {
+    all: Vec<Weak<ReloadingClient>>,
+    watcher: Option<JoinHandle<()>>,
 }
 
 /// Hashes of files, each of which is read once.
@@ -83,104 +83,105 @@ impl Kubeconfigs {
     /// Returns a client for the server of `source`, and the server's name for metrics.
     pub(super) async fn connect(
         &self,
-        source: Source,
+        source: KubeconfigSource,
         metrics: &Arc<dyn RequestMetrics>,
     ) -> Result<(Client, String), ClientError> {
         let known = self.0.lock().find(&source);
-        let renewing = match known {
+        let reloading_client = match known {
             Some(known) => known,
             None => {
-                let made = Renewing::new(source, Arc::clone(&self.0.refusal), Arc::clone(&self.0.required)).await?;
+                let made =
+                    ReloadingClient::new(source, Arc::clone(&self.0.refusal), Arc::clone(&self.0.required)).await?;
                 self.0.add(made, metrics)
             }
         };
-        Ok(renewing.client())
+        Ok(reloading_client.client())
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Followed> {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, WatchedClients> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds `made` to the watched sources and returns it, or returns the entry that another caller added first.
-    fn add(self: &Arc<Self>, made: Arc<Renewing>, metrics: &Arc<dyn RequestMetrics>) -> Arc<Renewing> {
-        let mut followed = self.lock();
-        if let Some(known) = followed.find(&made.source) {
+    fn add(self: &Arc<Self>, made: Arc<ReloadingClient>, metrics: &Arc<dyn RequestMetrics>) -> Arc<ReloadingClient> {
+        let mut watched = self.lock();
+        if let Some(known) = watched.find(&made.source) {
             return known;
         }
-        followed.all.push(Arc::downgrade(&made));
+        watched.all.push(Arc::downgrade(&made));
         // The task ends with the runtime in which it was spawned.
-        if followed.follower.as_ref().is_none_or(JoinHandle::is_finished) {
+        if watched.watcher.as_ref().is_none_or(JoinHandle::is_finished) {
             let (shared, metrics) = (Arc::clone(self), Arc::clone(metrics));
-            followed.follower = Some(tokio::spawn(async move {
+            watched.watcher = Some(tokio::spawn(async move {
                 let forever = CancellationToken::new();
-                restarting("kubeconfigs", &forever, || follow(Arc::clone(&shared), Arc::clone(&metrics))).await;
+                restarting("kubeconfigs", &forever, || watch_files(Arc::clone(&shared), Arc::clone(&metrics))).await;
             }));
         }
         made
     }
 }
 
-impl Followed {
+impl WatchedClients {
     /// Returns the entries that still have a client.
-    fn in_use(&self) -> impl Iterator<Item = Arc<Renewing>> {
+    fn in_use(&self) -> impl Iterator<Item = Arc<ReloadingClient>> {
         self.all.iter().filter_map(Weak::upgrade)
     }
 
-    fn find(&self, source: &Source) -> Option<Arc<Renewing>> {
-        self.in_use().find(|renewing| renewing.source == *source)
+    fn find(&self, source: &KubeconfigSource) -> Option<Arc<ReloadingClient>> {
+        self.in_use().find(|reloading_client| reloading_client.source == *source)
     }
 
     /// Returns the entries to check. If there are none, the watcher task ends.
-    fn looked_after(&mut self) -> Vec<Arc<Renewing>> {
-        self.all.retain(|renewing| renewing.strong_count() > 0);
+    fn entries_to_check(&mut self) -> Vec<Arc<ReloadingClient>> {
+        self.all.retain(|reloading_client| reloading_client.strong_count() > 0);
         let all: Vec<_> = self.in_use().collect();
         if all.is_empty() {
-            self.follower = None;
+            self.watcher = None;
         }
         all
     }
 }
 
 /// Reads all files while any client exists. Work that takes longer than reading does not delay the other files.
-async fn follow(shared: Arc<Shared>, metrics: Arc<dyn RequestMetrics>) {
+async fn watch_files(shared: Arc<Shared>, metrics: Arc<dyn RequestMetrics>) {
     loop {
         tokio::select! {
             () = sleep(PERIOD) => {}
             () = shared.refusal.notified() => sleep(PAUSE).await,
         }
-        let all = shared.lock().looked_after();
+        let all = shared.lock().entries_to_check();
         if all.is_empty() {
             return;
         }
         let mut hashes = Hashes::default();
-        for renewing in all {
-            let cause = renewing.cause(&mut hashes);
-            if cause.is_none() && !renewing.is_in_trouble() {
+        for reloading_client in all {
+            let cause = reloading_client.cause(&mut hashes);
+            if cause.is_none() && !reloading_client.has_failed() {
                 continue;
             }
             let metrics = Arc::clone(&metrics);
-            tokio::spawn(async move { look(&renewing, cause, &*metrics).await });
+            tokio::spawn(async move { reload_and_log(&reloading_client, cause, &*metrics).await });
         }
     }
 }
 
-async fn look(renewing: &Renewing, cause: Option<Cause>, metrics: &dyn RequestMetrics) {
-    let kubeconfig = renewing.source.kubeconfig.display();
-    let Some(news) = renewing.look(cause).await else { return };
-    match &news {
-        News::InUse => {
+async fn reload_and_log(reloading_client: &ReloadingClient, cause: Option<ReloadCause>, metrics: &dyn RequestMetrics) {
+    let kubeconfig = reloading_client.source.kubeconfig.display();
+    let Some(result) = reloading_client.reload_if_changed(cause).await else { return };
+    match &result {
+        ReloadResult::Reloaded => {
             tracing::info!(%kubeconfig, "kubeconfig reloaded");
         }
-        News::Unusable(problem) => tracing::warn!(
+        ReloadResult::Unusable(problem) => tracing::warn!(
             %kubeconfig,
             problem,
             "the changed kubeconfig cannot be used, keeping the previous configuration"
         ),
-        News::StillUnusable => {}
+        ReloadResult::StillUnusable => {}
     }
-    metrics.kubeconfig_changed(news == News::InUse);
+    metrics.kubeconfig_changed(result == ReloadResult::Reloaded);
 }
 
 impl fmt::Debug for Kubeconfigs {

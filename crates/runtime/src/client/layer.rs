@@ -17,8 +17,8 @@ use kube::client::Body;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, service_fn};
 
-use super::answer_size::{AskedFor, Data, limit_lines, read};
-use super::discreet::discreet;
+use super::answer_size::{Data, RequestLine, limit_lines, read};
+use super::redacted_errors::redact;
 use super::request::{RequestInfo, RequestMetrics};
 use super::retry;
 use crate::limiter::TokenBucket;
@@ -113,20 +113,20 @@ impl Sender {
     /// Sends one attempt. The response body is read here, so that the time-out covers it, except for a watch, whose
     /// stream is passed on. Both are limited in size.
     async fn send_once(&self, info: &RequestInfo, request: Request<Body>) -> Result<Answer, BoxError> {
-        let asked = AskedFor::of(&request, &self.host);
-        let place = format!("{} {}{}", request.method(), self.host, request.uri().path());
+        let request_line = RequestLine::of(&request, &self.host);
+        let target = format!("{} {}{}", request.method(), self.host, request.uri().path());
         let (start, sent) = (Instant::now(), body_size(request.body()));
         let changes = !request.method().is_safe();
         if changes {
             self.fence.check()?;
         }
         let exchange = async {
-            let answer = self.below.send(request).await.map_err(discreet)?;
+            let answer = self.below.send(request).await.map_err(redact)?;
             if info.is_watch() && answer.status().is_success() {
-                return Ok(answer.map(|body| limit_lines(body, asked).boxed_unsync()));
+                return Ok(answer.map(|body| limit_lines(body, request_line).boxed_unsync()));
             }
             let (head, body) = answer.into_parts();
-            let body = read(body, head.status, info, &asked).await?;
+            let body = read(body, head.status, info, &request_line).await?;
             self.metrics.transferred(info, sent, body.len());
             let body = Full::new(Data::from(body)).map_err(|never| match never {}).boxed_unsync();
             Ok::<_, kube::Error>(Response::from_parts(head, body))
@@ -137,7 +137,7 @@ impl Sender {
         let answer: Result<_, BoxError> = match self.request_timeout {
             Some(limit) => timeout(limit, exchange)
                 .await
-                .unwrap_or_else(|_| Err(format!("no answer from the API server to {place} within {limit:?}").into())),
+                .unwrap_or_else(|_| Err(format!("no answer from the API server to {target} within {limit:?}").into())),
             None => exchange.await,
         };
         let status = answer.as_ref().ok().map(|a| a.status().as_u16());

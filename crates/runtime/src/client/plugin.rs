@@ -17,18 +17,18 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Time after which a plugin is killed. Plugins of clouds call a service on the internet, which takes some seconds.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PLUGIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes that a plugin may print. A chain of certificates with its key has some ten thousand.
 const LONGEST: usize = 1 << 20;
 /// Maximum number of characters that are kept of a plugin's standard error.
-const LONGEST_WORDS: usize = 300;
+const MAX_STDERR: usize = 300;
 /// Interval of the checks that a plugin which has closed its output has also exited.
 const PERIOD: Duration = Duration::from_millis(5);
 
 /// The credential that a plugin printed.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Given {
+pub(super) struct PluginCredential {
     pub(super) token: Option<String>,
     #[serde(rename = "clientCertificateData")]
     pub(super) certificate: Option<String>,
@@ -39,26 +39,26 @@ pub(super) struct Given {
     pub(super) end: Option<Timestamp>,
 }
 
-/// Runs a plugin, which is killed after `patience` (its time-out).
+/// Runs a plugin, which is killed after `timeout`.
 ///
 /// # Errors
 /// Why there is no credential, without anything secret: neither arguments nor variables, nor what the plugin printed.
-pub(super) async fn run(exec: ExecConfig, patience: Duration) -> Result<Given, String> {
-    let run = tokio::task::spawn_blocking(move || output(&exec, patience));
-    let printed = run.await.map_err(|error| error.to_string()).flatten();
-    printed.and_then(|printed| parse(&printed)).map_err(|problem| format!("exec plugin: {problem}"))
+pub(super) async fn run(exec: ExecConfig, timeout: Duration) -> Result<PluginCredential, String> {
+    let run = tokio::task::spawn_blocking(move || output(&exec, timeout));
+    let stdout = run.await.map_err(|error| error.to_string()).flatten();
+    stdout.and_then(|stdout| parse(&stdout)).map_err(|problem| format!("exec plugin: {problem}"))
 }
 
-fn parse(printed: &[u8]) -> Result<Given, String> {
-    let value: Value = serde_saphyr::from_slice(printed).map_err(|error| {
-        let place = error.location().map(|at| format!(" in line {}, column {}", at.line(), at.column()));
-        format!("its answer is no ExecCredential{}", place.unwrap_or_default())
+fn parse(stdout: &[u8]) -> Result<PluginCredential, String> {
+    let value: Value = serde_saphyr::from_slice(stdout).map_err(|error| {
+        let location = error.location().map(|at| format!(" in line {}, column {}", at.line(), at.column()));
+        format!("its answer is no ExecCredential{}", location.unwrap_or_default())
     })?;
     let status = value.get("status").filter(|status| status.is_object()).ok_or("its answer has no status")?;
-    Given::deserialize(status).map_err(|_| "the status of its answer has a field of another form".to_owned())
+    PluginCredential::deserialize(status).map_err(|_| "the status of its answer has a field of another form".to_owned())
 }
 
-fn output(exec: &ExecConfig, patience: Duration) -> Result<Vec<u8>, String> {
+fn output(exec: &ExecConfig, timeout: Duration) -> Result<Vec<u8>, String> {
     let is_interactive = exec.interactive_mode != Some(ExecInteractiveMode::Never) && io::stdin().is_terminal();
     if !is_interactive && exec.interactive_mode == Some(ExecInteractiveMode::Always) {
         return Err(
@@ -71,19 +71,19 @@ fn output(exec: &ExecConfig, patience: Duration) -> Result<Vec<u8>, String> {
         format!("{} cannot be started: {error}{hint}", exec.command.as_deref().unwrap_or_default())
     })?;
     let mut running = Running { child, is_group: !is_interactive };
-    let ended = running.wait(Instant::now() + patience);
+    let ended = running.wait(Instant::now() + timeout);
     running.end();
-    let Ended { printed, said, status } = ended.map_err(|why| match why {
+    let Ended { stdout, stderr, status } = ended.map_err(|why| match why {
         Failure::TooLong => format!("it printed more than {LONGEST} bytes and was killed"),
-        Failure::TooLate => format!("it did not finish within {} s and was killed", patience.as_secs()),
+        Failure::TooLate => format!("it did not finish within {} s and was killed", timeout.as_secs()),
         Failure::Io(error) => format!("its answer cannot be read: {error}"),
     })?;
     if !status.success() {
-        let said = words(&String::from_utf8_lossy(&said));
-        let colon = if said.is_empty() { "" } else { ": " };
-        return Err(format!("it ended with {status}{colon}{said}"));
+        let stderr = words(&String::from_utf8_lossy(&stderr));
+        let colon = if stderr.is_empty() { "" } else { ": " };
+        return Err(format!("it ended with {status}{colon}{stderr}"));
     }
-    Ok(printed)
+    Ok(stdout)
 }
 
 fn command(exec: &ExecConfig, is_interactive: bool) -> Result<Command, String> {
@@ -119,9 +119,9 @@ fn command(exec: &ExecConfig, is_interactive: bool) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Returns `text` on one line, cut to [`LONGEST_WORDS`] characters.
+/// Returns `text` on one line, cut to [`MAX_STDERR`] characters.
 fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(LONGEST_WORDS).collect()
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_STDERR).collect()
 }
 
 struct Running {
@@ -130,8 +130,8 @@ struct Running {
 }
 
 struct Ended {
-    printed: Vec<u8>,
-    said: Vec<u8>,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
     status: ExitStatus,
 }
 
@@ -143,16 +143,16 @@ enum Failure {
 
 impl Running {
     fn wait(&mut self, deadline: Instant) -> Result<Ended, Failure> {
-        let printed = self.child.stdout.take().map(read);
-        let said = self.child.stderr.take().map(read);
-        let printed = received(printed, deadline)?;
-        if printed.len() > LONGEST {
+        let stdout = self.child.stdout.take().map(read);
+        let stderr = self.child.stderr.take().map(read);
+        let stdout = received(stdout, deadline)?;
+        if stdout.len() > LONGEST {
             return Err(Failure::TooLong);
         }
-        let said = received(said, deadline)?;
+        let stderr = received(stderr, deadline)?;
         loop {
             match self.child.try_wait().map_err(Failure::Io)? {
-                Some(status) => return Ok(Ended { printed, said, status }),
+                Some(status) => return Ok(Ended { stdout, stderr, status }),
                 None if Instant::now() >= deadline => return Err(Failure::TooLate),
                 None => sleep(PERIOD),
             }
@@ -197,15 +197,15 @@ fn received(from: Option<Receiver<io::Result<Vec<u8>>>>, deadline: Instant) -> R
 mod tests {
     use super::*;
 
-    async fn run_script(script: &str, patience: Duration) -> Result<Given, String> {
+    async fn run_script(script: &str, timeout: Duration) -> Result<PluginCredential, String> {
         let exec = json!({
             "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "interactiveMode": "Never",
             "args": ["-c", script, "s3cr3t-argument"], "env": [{"name": "KEY", "value": "s3cr3t"}],
         });
-        run(serde_json::from_value(exec).unwrap(), patience).await
+        run(serde_json::from_value(exec).unwrap(), timeout).await
     }
 
-    fn problem(outcome: Result<Given, String>) -> String {
+    fn problem(outcome: Result<PluginCredential, String>) -> String {
         outcome.map(|_| ()).unwrap_err()
     }
 
@@ -214,7 +214,7 @@ mod tests {
         let script = r#"case "$KUBERNETES_EXEC_INFO" in *'"client.authentication.k8s.io/v1"'*) ;; *) exit 1;; esac
             echo "status: {token: $KEY-token, clientCertificateData: c, clientKeyData: k,
                    expirationTimestamp: '2030-01-01T00:00:00Z'}""#;
-        let given = run_script(script, PATIENCE).await.unwrap();
+        let given = run_script(script, PLUGIN_TIMEOUT).await.unwrap();
         assert_eq!(given.token.as_deref(), Some("s3cr3t-token"));
         assert_eq!((given.certificate.as_deref(), given.key.as_deref()), (Some("c"), Some("k")));
         assert_eq!(given.end, Some("2030-01-01T00:00:00Z".parse().unwrap()));
@@ -237,12 +237,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_plugin_that_prints_without_an_end_is_ended() {
-        let problem = problem(run_script("cat /dev/zero", PATIENCE).await);
+        let problem = problem(run_script("cat /dev/zero", PLUGIN_TIMEOUT).await);
         assert_eq!(problem, "exec plugin: it printed more than 1048576 bytes and was killed");
     }
 
     #[tokio::test]
-    async fn of_a_plugin_that_fails_only_its_status_and_its_words_for_people_are_told() {
+    async fn error_of_a_failed_plugin_has_only_its_status_and_stderr() {
         let table = [
             ("echo s3cr3t-token; echo 'please\n log in' >&2; exit 3", "it ended with exit status: 3: please log in"),
             ("exit 1", "it ended with exit status: 1"),
@@ -251,11 +251,11 @@ mod tests {
             ("echo s3cr3t", "its answer has no status"),
         ];
         for (script, expected) in table {
-            let problem = problem(run_script(script, PATIENCE).await);
+            let problem = problem(run_script(script, PLUGIN_TIMEOUT).await);
             assert!(problem.contains(expected) && !problem.contains("s3cr3t"), "{problem}");
         }
         let missing = json!({"command": "/no/such/plugin", "args": ["s3cr3t"], "installHint": "install\nit"});
-        let problem = problem(run(serde_json::from_value(missing).unwrap(), PATIENCE).await);
+        let problem = problem(run(serde_json::from_value(missing).unwrap(), PLUGIN_TIMEOUT).await);
         assert!(problem.starts_with("exec plugin: /no/such/plugin cannot be started: "), "{problem}");
         assert!(problem.ends_with("; install it") && !problem.contains("s3cr3t"), "{problem}");
     }

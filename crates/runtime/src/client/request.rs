@@ -62,8 +62,8 @@ pub struct RequestInfo {
     pub method: Method,
     /// The request's RBAC verb.
     pub verb: Verb,
-    /// Resource and subresource (`nodes/status`), with the API group unless it is the core (`leases.coordination.k8s.io`);
-    /// the path itself if it is no resource (`/healthz`).
+    /// Resource and subresource (`nodes/status`), with the API group unless it is the core
+    /// (`leases.coordination.k8s.io`); the path itself if it is no resource (`/healthz`).
     pub route: String,
     /// Host and port of the API server.
     pub host: Arc<str>,

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_may_help_is_sent_again() {
+    fn only_a_request_that_may_succeed_is_retried() {
         let headers = |after: Option<&'static str>| {
             after.map(|s| (header::RETRY_AFTER, http::HeaderValue::from_static(s))).into_iter().collect::<HeaderMap>()
         };

@@ -91,9 +91,9 @@ async fn a_server_under_load_is_given_time() {
     let start = Instant::now();
     Api::<Node>::all(client).get("n").await.unwrap();
     assert!((4.0..4.5).contains(&start.elapsed().as_secs_f32()), "{:?}", start.elapsed());
-    let told: Vec<_> = metrics.take().into_iter().filter(|m| !m.contains('>')).collect();
+    let recorded: Vec<_> = metrics.take().into_iter().filter(|m| !m.contains('>')).collect();
     assert_eq!(
-        told,
+        recorded,
         ["GET get nodes 429 0s", "retried 429", "GET get nodes 429 0s", "retried 429", "GET get nodes 200 0s"]
     );
 }
@@ -258,10 +258,10 @@ async fn a_fence_that_closes_while_a_connection_is_made_stops_what_would_be_sent
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_its_own_clock_sends_once() {
+async fn client_with_its_own_retries_sends_once() {
     let limits = Limits { single_attempt: true, ..Limits::default() };
     let (client, metrics, agents) = client(&limits, vec![answer(429, "")]);
     Api::<Node>::all(client).get("n").await.unwrap_err();
     assert_eq!(agents.lock().unwrap().len(), 1);
-    assert!(!metrics.take().iter().any(|told| told.starts_with("retried")));
+    assert!(!metrics.take().iter().any(|recorded| recorded.starts_with("retried")));
 }

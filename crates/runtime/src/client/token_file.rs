@@ -26,7 +26,7 @@ struct Known {
     header: HeaderValue,
     read: Instant,
     /// Error of the last read, logged once.
-    trouble: Option<String>,
+    failure: Option<String>,
 }
 
 /// Returns a client over `bare`, which has no credential, that sends the token in the file. A new token is used within
@@ -35,7 +35,7 @@ struct Known {
 /// # Errors
 /// Why there is no token.
 pub(super) fn over(bare: &Client, path: PathBuf) -> Result<Client, String> {
-    let known = Known { header: read(&path)?, read: Instant::now(), trouble: None };
+    let known = Known { header: read(&path)?, read: Instant::now(), failure: None };
     let file = std::sync::Arc::new(TokenFile { path, known: Mutex::new(known) });
     let below = bare.clone();
     let service = service_fn(move |mut request: Request<Body>| {
@@ -52,11 +52,11 @@ impl TokenFile {
         if known.read.elapsed() >= PERIOD {
             known.read = Instant::now();
             match read(&self.path) {
-                Ok(header) => (known.header, known.trouble) = (header, None),
-                Err(problem) if known.trouble.as_ref() == Some(&problem) => {}
+                Ok(header) => (known.header, known.failure) = (header, None),
+                Err(problem) if known.failure.as_ref() == Some(&problem) => {}
                 Err(problem) => {
                     tracing::warn!(problem, "the Pod's token cannot be used, keeping the previous one");
-                    known.trouble = Some(problem);
+                    known.failure = Some(problem);
                 }
             }
         }

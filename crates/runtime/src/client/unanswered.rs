@@ -8,7 +8,7 @@ use kube::Client;
 use kube::client::Body;
 use tower::service_fn;
 
-use super::discreet::discreet;
+use super::redacted_errors::redact;
 use crate::api_error::api_error;
 
 /// Error for a request that the API server at this URL did not answer.
@@ -31,15 +31,15 @@ impl Error for Unanswered {
     }
 }
 
-/// Returns a client whose errors name method and URL of a request that was not answered. `server`: the URL that `below` sends
-/// requests to, without user and password. Queries are left out.
+/// Returns a client whose errors name method and URL of a request that was not answered. `server`: the URL that `below`
+/// sends requests to, without user and password. Queries are left out.
 pub(super) fn naming_urls(below: Client, server: &str) -> Client {
     let (namespace, server) = (below.default_namespace().to_owned(), server.trim_end_matches('/').to_owned());
     let service = service_fn(move |request: Request<Body>| {
         let (below, server) = (below.clone(), server.clone());
         let (method, uri) = (request.method().clone(), request.uri().clone());
         async move {
-            below.send(request).await.map_err(|error| match discreet(error) {
+            below.send(request).await.map_err(|error| match redact(error) {
                 // Errors of the credential, and responses, are not about the connection.
                 error @ (kube::Error::Auth(_) | kube::Error::Api(_)) => error,
                 source => {

@@ -20,7 +20,7 @@ pub(super) struct LeaseApi {
 }
 
 /// Reasons for which a watch ended or did not begin.
-pub(super) enum WatchTrouble {
+pub(super) enum WatchFailure {
     /// RBAC forbids the watch.
     Forbidden,
     /// Any other error's message.
@@ -62,17 +62,17 @@ impl LeaseApi {
 
     /// Watches the Lease, beginning with its current state; `None` stands for a deleted Lease. Needs only the verb
     /// `watch`.
-    pub(super) async fn watch(&self) -> Result<BoxStream<'static, Result<Option<Lease>, WatchTrouble>>, WatchTrouble> {
+    pub(super) async fn watch(&self) -> Result<BoxStream<'static, Result<Option<Lease>, WatchFailure>>, WatchFailure> {
         let params = WatchParams::default().fields(&format!("metadata.name={}", self.name)).disable_bookmarks();
-        let request = self.request().watch(&params, "").map_err(|error| WatchTrouble::Other(error.to_string()))?;
-        let events = self.client.request_events::<Lease>(request).await.map_err(|error| trouble(&error))?;
+        let request = self.request().watch(&params, "").map_err(|error| WatchFailure::Other(error.to_string()))?;
+        let events = self.client.request_events::<Lease>(request).await.map_err(|error| watch_failure(&error))?;
         let leases = events.map(|event| match event {
             Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => Ok(Some(lease)),
             Ok(WatchEvent::Deleted(_)) => Ok(None),
-            Ok(WatchEvent::Bookmark(_)) => Err(WatchTrouble::Other("an unexpected bookmark".into())),
-            Ok(WatchEvent::Error(status)) if status.code == 403 => Err(WatchTrouble::Forbidden),
-            Ok(WatchEvent::Error(status)) => Err(WatchTrouble::Other(status.message)),
-            Err(error) => Err(trouble(&error)),
+            Ok(WatchEvent::Bookmark(_)) => Err(WatchFailure::Other("an unexpected bookmark".into())),
+            Ok(WatchEvent::Error(status)) if status.code == 403 => Err(WatchFailure::Forbidden),
+            Ok(WatchEvent::Error(status)) => Err(WatchFailure::Other(status.message)),
+            Err(error) => Err(watch_failure(&error)),
         });
         Ok(leases.boxed())
     }
@@ -88,8 +88,8 @@ fn whole(lease: Lease) -> Result<Lease, kube::Error> {
     Err(kube::Error::SerdeError(serde::de::Error::custom(text)))
 }
 
-fn trouble(error: &kube::Error) -> WatchTrouble {
-    if is_forbidden(error) { WatchTrouble::Forbidden } else { WatchTrouble::Other(api_error(error).to_string()) }
+fn watch_failure(error: &kube::Error) -> WatchFailure {
+    if is_forbidden(error) { WatchFailure::Forbidden } else { WatchFailure::Other(api_error(error).to_string()) }
 }
 
 /// Classifies the error of a read or write of the Lease.

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn impossible_timings_are_told_all_at_once() {
+    fn impossible_timings_are_reported_all_at_once() {
         let config = |lease: f64, renew: f64, retry: f64| ElectionConfig {
             lease_duration: Duration::from_secs_f64(lease),
             renew_deadline: Duration::from_secs_f64(renew),

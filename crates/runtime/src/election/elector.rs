@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::api::{LeaseApi, failure, lost_race};
 use super::config::ElectionConfig;
-use super::leadership::{Leadership, Outcome};
+use super::leadership::{ElectionOutcome, Leadership};
 use super::lease::Lease;
 use super::metrics::ElectionMetrics;
 use super::step::{Action, Election, Input};
@@ -68,7 +68,7 @@ impl Elector {
     /// this method returns within half the renew deadline.
     ///
     /// If the future is dropped, the fence closes, leadership counts as lost, and the Lease is left to expire.
-    pub async fn run(self, stop: CancellationToken) -> Outcome {
+    pub async fn run(self, stop: CancellationToken) -> ElectionOutcome {
         let unended = Unended(self.leadership.clone());
         self.metrics.leading(&self.config.name, false);
         tracing::info!(lock = self.config.lock(), "Attempting to acquire leader lease...");
@@ -106,7 +106,7 @@ struct Running {
 }
 
 impl Running {
-    async fn run(&mut self, stop: &CancellationToken) -> Outcome {
+    async fn run(&mut self, stop: &CancellationToken) -> ElectionOutcome {
         let mut input = Input::Due;
         let mut give_up = None;
         loop {
@@ -120,17 +120,17 @@ impl Running {
                 }
             }
             let action = self.election.step(input, Instant::now(), self.elector.clock.now(), fastrand::f64());
-            self.tell(&action);
+            self.log_action(&action);
             if self.election.deadline().is_some() && self.elector.leadership.is_closed_for_good() {
                 // The deadline passed just now. A leader with a closed fence would hold the Lease without being able to
                 // work.
-                return Outcome::Lost("the renew deadline passed before a renewal was answered".to_owned());
+                return ElectionOutcome::Lost("the renew deadline passed before a renewal was answered".to_owned());
             }
             input = match (action, give_up) {
                 (Action::End(outcome), _) => return outcome,
                 (action, Some(time)) => match timeout_at(time, self.act(action)).await {
                     Ok(input) => input,
-                    Err(_) => return Outcome::Stopped,
+                    Err(_) => return ElectionOutcome::Stopped,
                 },
                 (action, None) => {
                     let deadline = self.election.deadline();
@@ -195,7 +195,7 @@ impl Running {
     }
 
     /// Reports the state of the election to metrics, events and the log.
-    fn tell(&mut self, action: &Action) {
+    fn log_action(&mut self, action: &Action) {
         let config = &self.elector.config;
         if matches!(action, Action::Read) && self.election.on_slow_path() {
             self.elector.metrics.slow_path(&config.name);
@@ -215,19 +215,19 @@ impl Running {
     }
 
     /// Reports the end of the election, after the fence is closed.
-    fn end(&self, outcome: &Outcome) {
+    fn end(&self, outcome: &ElectionOutcome) {
         let config = &self.elector.config;
         if self.leads {
             self.elector.metrics.leading(&config.name, false);
             self.event("stopped leading");
         }
         match outcome {
-            Outcome::Lost(reason) => tracing::error!(lock = config.lock(), reason, "{}", self.elector.title),
-            Outcome::Released => tracing::info!(lock = config.lock(), "Released the lease"),
-            Outcome::Stopped if self.leads && config.release_on_stop => {
+            ElectionOutcome::Lost(reason) => tracing::error!(lock = config.lock(), reason, "{}", self.elector.title),
+            ElectionOutcome::Released => tracing::info!(lock = config.lock(), "Released the lease"),
+            ElectionOutcome::Stopped if self.leads && config.release_on_stop => {
                 tracing::warn!(lock = config.lock(), "could not release the lease, others wait until it expires");
             }
-            Outcome::Stopped => {}
+            ElectionOutcome::Stopped => {}
         }
         self.elector.leadership.end(outcome.clone());
     }

@@ -15,7 +15,7 @@ const HEALTH_SLACK: Duration = Duration::from_secs(20);
 
 /// Outcome of an election for this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ElectionOutcome {
     /// The process stopped gracefully and released the Lease.
     Released,
     /// The process stopped gracefully without releasing a Lease: it held none, was configured not to, or the release
@@ -32,7 +32,7 @@ pub struct Leadership(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     lease: String,
-    patience: Duration,
+    max_lease_age: Duration,
     facts: Mutex<Facts>,
     phase: watch::Sender<Phase>,
 }
@@ -53,14 +53,14 @@ struct Facts {
 pub(super) enum Phase {
     Candidate,
     Leading,
-    Over(Outcome),
+    Over(ElectionOutcome),
 }
 
 impl Leadership {
     pub(super) fn new(config: &ElectionConfig) -> Self {
         Self(Arc::new(Shared {
             lease: config.name.clone(),
-            patience: config.lease_duration + HEALTH_SLACK,
+            max_lease_age: config.lease_duration + HEALTH_SLACK,
             facts: Mutex::default(),
             phase: watch::Sender::new(Phase::Candidate),
         }))
@@ -79,8 +79,8 @@ impl Leadership {
     /// returns the reason. The process must then end, because it never leads again. The fence is closed before this
     /// method returns.
     pub async fn lost(&self) -> String {
-        match self.wait_for(|phase| matches!(phase, Phase::Over(Outcome::Lost(_)))).await {
-            Phase::Over(Outcome::Lost(reason)) => reason,
+        match self.wait_for(|phase| matches!(phase, Phase::Over(ElectionOutcome::Lost(_)))).await {
+            Phase::Over(ElectionOutcome::Lost(reason)) => reason,
             _ => std::future::pending().await,
         }
     }
@@ -127,7 +127,7 @@ impl Leadership {
     /// The text of the failure.
     pub fn health(&self) -> Result<(), String> {
         let leads = *self.0.phase.borrow() == Phase::Leading;
-        let stale = self.facts().renewed.is_some_and(|renewed| renewed.elapsed() > self.0.patience);
+        let stale = self.facts().renewed.is_some_and(|renewed| renewed.elapsed() > self.0.max_lease_age);
         if leads && stale {
             return Err(format!("failed election to renew leadership on lease {}", self.0.lease));
         }
@@ -185,14 +185,14 @@ impl Leadership {
             let is_new = !matches!(phase, Phase::Over(_));
             if is_new {
                 // Candidates lose as well: this process has no further election.
-                *phase = Phase::Over(Outcome::Lost("the election was broken off".to_owned()));
+                *phase = Phase::Over(ElectionOutcome::Lost("the election was broken off".to_owned()));
             }
             is_new
         });
     }
 
     /// Publishes the outcome of the election. The fence must have been closed before.
-    pub(super) fn end(&self, outcome: Outcome) {
+    pub(super) fn end(&self, outcome: ElectionOutcome) {
         self.0.phase.send_replace(Phase::Over(outcome));
     }
 }

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_unknown_is_kept() {
+    fn unknown_fields_of_a_lease_are_kept() {
         let before = json!({
             "apiVersion": API_VERSION, "kind": "Lease", "future": [1],
             "metadata": {"name": "x", "resourceVersion": "7", "uid": "u", "labels": {"a": "b"}, "annotations": {"c": "d"}},
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_stands_in_a_lease_it_can_be_taken() {
+    fn invalid_lease_can_be_acquired() {
         for whole in [json!([]), json!("ok"), json!(7), json!(null), json!({"spec": []}), json!({"metadata": "x"})] {
             let lease = Lease(whole.clone());
             assert!(!lease.is_stored(), "{whole}");

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::config::{ElectionConfig, JITTER};
-use super::leadership::Outcome;
+use super::leadership::ElectionOutcome;
 use super::lease::{Lease, Record, api_time};
 
 #[cfg(test)]
@@ -23,7 +23,7 @@ pub struct Election {
     /// The Lease as last read, and the time at which this process first saw it in that state.
     observed: Option<(Record, Instant)>,
     /// Time until which another process may believe that it leads, as far as this process has seen.
-    rival_until: Option<Instant>,
+    holder_valid_until: Option<Instant>,
     /// If set, the Lease existed when it was last read.
     existed: bool,
     /// The Lease as it was last read or written.
@@ -33,7 +33,7 @@ pub struct Election {
     /// Time at which the last write was sent.
     sent: Instant,
     /// A write of this process is pending, or may have been applied without a response.
-    unsure: Option<Unsure>,
+    pending_write: Option<PendingWrite>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +53,8 @@ enum Role {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unsure {
-    UnderWay,
+enum PendingWrite {
+    InFlight,
     Unanswered,
 }
 
@@ -96,7 +96,7 @@ pub enum Action {
     /// Wait until this time, or until the watch reports a change.
     Wait(Instant),
     /// The election has ended with this outcome.
-    End(Outcome),
+    End(ElectionOutcome),
 }
 
 impl Election {
@@ -107,12 +107,12 @@ impl Election {
             config,
             role: Role::Candidate,
             observed: None,
-            rival_until: None,
+            holder_valid_until: None,
             existed: false,
             lease: None,
             next_attempt: now,
             sent: now,
-            unsure: None,
+            pending_write: None,
         }
     }
 
@@ -152,41 +152,41 @@ impl Election {
     }
 
     /// Returns the action that follows `input`. `now` is the monotonic time, `time` the time of day, which is only
-    /// written into the Lease, and `dice` a random number from 0 to 1.
-    pub fn step(&mut self, input: Input, now: Instant, time: Timestamp, dice: f64) -> Action {
+    /// written into the Lease, and `jitter` a random number from 0 to 1.
+    pub fn step(&mut self, input: Input, now: Instant, time: Timestamp, jitter: f64) -> Action {
         if self.deadline().is_some_and(|deadline| now >= deadline) {
             return self.lose(format!("it could not be renewed for {:?}", self.config.renew_deadline));
         }
         match (input, self.role) {
-            (_, Role::Over) => Action::End(Outcome::Stopped),
+            (_, Role::Over) => Action::End(ElectionOutcome::Stopped),
             (Input::Stop, _) => self.stop(time),
             (Input::Read(answer), Role::Leaving { .. }) => self.leave_after_reading(answer, time),
             (Input::Written(answer), Role::Leaving { again }) => self.left(answer.is_ok(), again),
-            (_, Role::Leaving { .. }) => self.end(Outcome::Stopped),
+            (_, Role::Leaving { .. }) => self.end(ElectionOutcome::Stopped),
             (Input::Due, Role::Candidate) => Action::Read,
             (Input::Due, Role::Leader { .. }) => self.renew(now, time),
             (Input::Seen(lease), _) => self.seen(lease, now, time),
-            (Input::Read(Err(_)), _) => self.pause(now, dice),
-            (Input::Read(Ok(None)), _) => self.missing(now, time, dice),
-            (Input::Read(Ok(Some(lease))), _) => self.read(lease, now, time, dice),
-            (Input::Written(Ok(lease)), _) => self.written(lease, now, dice),
-            (Input::Written(Err(failure)), _) => self.not_written(failure, now, dice),
+            (Input::Read(Err(_)), _) => self.pause(now, jitter),
+            (Input::Read(Ok(None)), _) => self.missing(now, time, jitter),
+            (Input::Read(Ok(Some(lease))), _) => self.read(lease, now, time, jitter),
+            (Input::Written(Ok(lease)), _) => self.written(lease, now, jitter),
+            (Input::Written(Err(failure)), _) => self.not_written(failure, now, jitter),
         }
     }
 
-    fn read(&mut self, lease: Lease, now: Instant, time: Timestamp, dice: f64) -> Action {
+    fn read(&mut self, lease: Lease, now: Instant, time: Timestamp, jitter: f64) -> Action {
         let record = self.observe(lease, now);
         let is_free = record.holder.is_empty();
         let is_mine = record.holder == self.config.identity;
         match self.role {
             Role::Leader { .. } if !is_free && !is_mine => self.lose(format!("{} holds it", record.holder)),
             Role::Leader { .. } => self.write(&record, now, time),
-            _ if is_free || self.rival_until.is_none_or(|until| now >= until) => self.write(&record, now, time),
-            _ => self.pause(now, dice),
+            _ if is_free || self.holder_valid_until.is_none_or(|until| now >= until) => self.write(&record, now, time),
+            _ => self.pause(now, jitter),
         }
     }
 
-    fn missing(&mut self, now: Instant, time: Timestamp, dice: f64) -> Action {
+    fn missing(&mut self, now: Instant, time: Timestamp, jitter: f64) -> Action {
         self.lease = None;
         let leads = matches!(self.role, Role::Leader { .. });
         if std::mem::take(&mut self.existed) && !leads {
@@ -194,10 +194,10 @@ impl Election {
             let duration = self.observed.as_ref().map_or(self.config.lease_duration, |(record, _)| {
                 record.duration(self.config.lease_duration).max(self.config.lease_duration)
             });
-            self.rival_until = self.rival_until.max(Some(now + duration));
+            self.holder_valid_until = self.holder_valid_until.max(Some(now + duration));
         }
-        if !leads && self.rival_until.is_some_and(|until| now < until) {
-            return self.pause(now, dice);
+        if !leads && self.holder_valid_until.is_some_and(|until| now < until) {
+            return self.pause(now, jitter);
         }
         let text = api_time(time);
         let record = Record {
@@ -225,7 +225,7 @@ impl Election {
                 }
                 // The holder renews: the next event to wait for is the expiry.
                 let pause = self.config.retry_period.mul_f64(1.0 + JITTER);
-                self.next_attempt = self.rival_until.map_or(now + pause, |until| until.min(now + pause));
+                self.next_attempt = self.holder_valid_until.map_or(now + pause, |until| until.min(now + pause));
                 Action::Wait(self.next_attempt)
             }
             _ => Action::Read,
@@ -240,10 +240,10 @@ impl Election {
             self.observed = Some((record.clone(), now));
             if record.holder.is_empty() {
                 // The holder released the Lease.
-                self.rival_until = None;
+                self.holder_valid_until = None;
             } else if record.holder != self.config.identity {
                 let until = now + record.duration(self.config.lease_duration);
-                self.rival_until = self.rival_until.max(Some(until));
+                self.holder_valid_until = self.holder_valid_until.max(Some(until));
             }
         }
         record
@@ -280,46 +280,48 @@ impl Election {
 
     fn send(&mut self, now: Instant) {
         self.sent = now;
-        self.unsure.get_or_insert(Unsure::UnderWay);
+        self.pending_write.get_or_insert(PendingWrite::InFlight);
     }
 
-    fn written(&mut self, lease: Lease, now: Instant, dice: f64) -> Action {
-        self.unsure = None;
+    fn written(&mut self, lease: Lease, now: Instant, jitter: f64) -> Action {
+        self.pending_write = None;
         self.observe(lease, now);
         if now >= self.sent + self.config.renew_deadline {
             // The answer came after the deadline, so this process does not lead.
-            return self.pause(now, dice);
+            return self.pause(now, jitter);
         }
-        self.rival_until = None;
+        self.holder_valid_until = None;
         self.role = Role::Leader { renewed: self.sent, direct: true };
-        self.pause(now, dice)
+        self.pause(now, jitter)
     }
 
-    fn not_written(&mut self, failure: Failure, now: Instant, dice: f64) -> Action {
+    fn not_written(&mut self, failure: Failure, now: Instant, jitter: f64) -> Action {
         self.existed |= failure == Failure::Conflict;
-        self.unsure = match failure {
-            Failure::Unknown => Some(Unsure::Unanswered),
+        self.pending_write = match failure {
+            Failure::Unknown => Some(PendingWrite::Unanswered),
             // The refusal may follow from an earlier write that was applied.
-            Failure::Conflict | Failure::Refused => self.unsure.filter(|unsure| *unsure == Unsure::Unanswered),
+            Failure::Conflict | Failure::Refused => {
+                self.pending_write.filter(|pending_write| *pending_write == PendingWrite::Unanswered)
+            }
         };
         match self.role {
             Role::Leader { renewed, direct: true } => {
                 self.role = Role::Leader { renewed, direct: false };
                 Action::Read
             }
-            _ => self.pause(now, dice),
+            _ => self.pause(now, jitter),
         }
     }
 
     /// Waits for the next attempt. A candidate adds jitter, so that candidates do not retry together, but does not wait
     /// beyond the expiry of the Lease.
-    fn pause(&mut self, now: Instant, dice: f64) -> Action {
+    fn pause(&mut self, now: Instant, jitter: f64) -> Action {
         let period = self.config.retry_period;
         self.next_attempt = match self.deadline() {
             Some(deadline) => deadline.min(now + period),
             None => {
-                let next = now + period.mul_f64(1.0 + JITTER * dice);
-                self.rival_until.filter(|until| *until > now).map_or(next, |until| until.min(next))
+                let next = now + period.mul_f64(1.0 + JITTER * jitter);
+                self.holder_valid_until.filter(|until| *until > now).map_or(next, |until| until.min(next))
             }
         };
         Action::Wait(self.next_attempt)
@@ -327,9 +329,9 @@ impl Election {
 
     fn stop(&mut self, time: Timestamp) -> Action {
         let leads = self.deadline().is_some();
-        let wants = self.config.release_on_stop && (leads || self.unsure.is_some());
+        let wants = self.config.release_on_stop && (leads || self.pending_write.is_some());
         if !wants || matches!(self.role, Role::Leaving { .. }) {
-            return self.end(Outcome::Stopped);
+            return self.end(ElectionOutcome::Stopped);
         }
         self.role = Role::Leaving { again: true };
         match &self.lease {
@@ -340,13 +342,13 @@ impl Election {
 
     fn left(&mut self, released: bool, again: bool) -> Action {
         match (released, again) {
-            (true, _) => self.end(Outcome::Released),
+            (true, _) => self.end(ElectionOutcome::Released),
             // A renewal may have been in progress, so the Lease is read before it is released.
             (false, true) => {
                 self.role = Role::Leaving { again: false };
                 Action::Read
             }
-            (false, false) => self.end(Outcome::Stopped),
+            (false, false) => self.end(ElectionOutcome::Stopped),
         }
     }
 
@@ -354,15 +356,15 @@ impl Election {
         self.role = Role::Leaving { again: false };
         match answer {
             Ok(Some(lease)) if lease.record().holder == self.config.identity => Action::Update(released(&lease, time)),
-            _ => self.end(Outcome::Stopped),
+            _ => self.end(ElectionOutcome::Stopped),
         }
     }
 
     fn lose(&mut self, reason: String) -> Action {
-        self.end(Outcome::Lost(reason))
+        self.end(ElectionOutcome::Lost(reason))
     }
 
-    fn end(&mut self, outcome: Outcome) -> Action {
+    fn end(&mut self, outcome: ElectionOutcome) -> Action {
         self.role = Role::Over;
         Action::End(outcome)
     }

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use tokio::time::{Instant, sleep_until};
 
-use super::api::{LeaseApi, WatchTrouble};
+use super::api::{LeaseApi, WatchFailure};
 use super::lease::Lease;
 
 /// Minimum interval between the starts of two watches. The API server ends every watch after some minutes.
@@ -18,59 +18,59 @@ const AFTER_ERROR: Duration = Duration::from_secs(5);
 /// Interval of new attempts where RBAC forbids the watch: the permission may be granted later.
 const AFTER_FORBIDDEN: Duration = Duration::from_secs(600);
 
-type Leases = BoxStream<'static, Result<Option<Lease>, WatchTrouble>>;
+type Leases = BoxStream<'static, Result<Option<Lease>, WatchFailure>>;
 
 /// Watches one Lease forever. The watch only makes an election faster, in addition to polling.
 pub(super) struct LeaseWatch {
     api: LeaseApi,
     lock: String,
-    state: State,
+    state: LeaseWatchState,
     opened: Instant,
     is_forbidden: bool,
 }
 
-enum State {
+enum LeaseWatchState {
     Closed { until: Instant },
-    Opening(BoxFuture<'static, Result<Leases, WatchTrouble>>),
+    Opening(BoxFuture<'static, Result<Leases, WatchFailure>>),
     Open(Leases),
 }
 
 impl LeaseWatch {
     pub(super) fn new(api: LeaseApi, lock: String) -> Self {
         let now = Instant::now();
-        Self { api, lock, state: State::Closed { until: now }, opened: now, is_forbidden: false }
+        Self { api, lock, state: LeaseWatchState::Closed { until: now }, opened: now, is_forbidden: false }
     }
 
     /// Returns the next state of the Lease; `None`: it was deleted. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Lease> {
         loop {
             match &mut self.state {
-                State::Closed { until } => {
+                LeaseWatchState::Closed { until } => {
                     sleep_until(*until).await;
                     let api = self.api.clone();
                     self.opened = Instant::now();
-                    self.state = State::Opening(Box::pin(async move { api.watch().await }));
+                    self.state = LeaseWatchState::Opening(Box::pin(async move { api.watch().await }));
                 }
-                State::Opening(opening) => match Pin::new(opening).await {
-                    Ok(leases) => self.state = State::Open(leases),
-                    Err(trouble) => self.close(Some(&trouble)),
+                LeaseWatchState::Opening(opening) => match Pin::new(opening).await {
+                    Ok(leases) => self.state = LeaseWatchState::Open(leases),
+                    Err(watch_failure) => self.close(Some(&watch_failure)),
                 },
-                State::Open(leases) => match leases.next().await {
+                LeaseWatchState::Open(leases) => match leases.next().await {
                     Some(Ok(lease)) => {
                         self.is_forbidden = false;
                         return lease;
                     }
-                    Some(Err(trouble)) => self.close(Some(&trouble)),
+                    Some(Err(watch_failure)) => self.close(Some(&watch_failure)),
                     None => self.close(None),
                 },
             }
         }
     }
 
-    fn close(&mut self, trouble: Option<&WatchTrouble>) {
-        let until = match trouble {
+    fn close(&mut self, watch_failure: Option<&WatchFailure>) {
+        let until = match watch_failure {
             None => self.opened + APART,
-            Some(WatchTrouble::Forbidden) => {
+            Some(WatchFailure::Forbidden) => {
                 if !std::mem::replace(&mut self.is_forbidden, true) {
                     tracing::debug!(
                         lock = self.lock,
@@ -80,11 +80,11 @@ impl LeaseWatch {
                 }
                 Instant::now() + AFTER_FORBIDDEN
             }
-            Some(WatchTrouble::Other(error)) => {
+            Some(WatchFailure::Other(error)) => {
                 tracing::debug!(lock = self.lock, error, "cannot watch the lease, polling it meanwhile");
                 Instant::now() + AFTER_ERROR
             }
         };
-        self.state = State::Closed { until };
+        self.state = LeaseWatchState::Closed { until };
     }
 }

@@ -26,7 +26,7 @@ const SPAM_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Decision of the correlator about an event.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum CorrelationOutcome {
     /// A new Event object: core/v1, complete.
     Create {
         /// Namespace of the Event.
@@ -88,7 +88,7 @@ impl Correlator {
     }
 
     /// Decides about an event that was recorded at `now` (monotonic time; the time of day is in the event).
-    pub fn correlate(&mut self, event: &RecordedEvent, now: Instant) -> Outcome {
+    pub fn correlate(&mut self, event: &RecordedEvent, now: Instant) -> CorrelationOutcome {
         let object = ObjectKey::of(event);
         let (merged, seen_key) = self.merge(event, &object, now);
         let message = if merged { format!("{MERGED}{}", event.message) } else { event.message.clone() };
@@ -100,20 +100,20 @@ impl Correlator {
             .spam
             .get_or_insert_with(key(&(&object, event.type_)), || TokenBucket::new(SPAM_INTERVAL, SPAM_BURST, None));
         if !bucket.try_take(now) {
-            return Outcome::Drop;
+            return CorrelationOutcome::Drop;
         }
 
         let namespace = event.regarding.event_namespace().to_owned();
         let name = event_name(&event.regarding.name, seen.first);
         let whole = api_event(event, &name, seen, &message);
         if seen.count == 1 {
-            return Outcome::Create { namespace, event: whole };
+            return CorrelationOutcome::Create { namespace, event: whole };
         }
         let mut patch = json!({"count": seen.count, "lastTimestamp": api_time(event.time)});
         if merged {
             patch["message"] = message.into();
         }
-        Outcome::Patch { namespace, name, patch, event: whole }
+        CorrelationOutcome::Patch { namespace, name, patch, event: whole }
     }
 
     /// Returns whether the event is replaced by the merged one of its group, and the key under which it is counted.

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::correlator::{Correlator, Outcome};
+use super::correlator::{CorrelationOutcome, Correlator};
 use super::record::{EventType, ObjectRef, RecordedEvent};
 use super::sink::{ApiSink, EventSink, SinkError};
 use crate::clock::Clock;
@@ -20,11 +20,11 @@ use crate::clock::Clock;
 /// Length of the queue; further events are dropped (D-112; RT-25 has 1000: a client without a rate limit initialises
 /// thousands of Nodes faster than the API server accepts their events, none of which should be lost).
 const QUEUE: usize = 10_000;
-/// Number of lanes, each with one request in flight; events about one object are in one lane and keep their order. Few,
-/// so that a burst of events does not delay more important writes.
-const LANES: usize = 2;
-/// Decided events that wait in each lane.
-const LANE: usize = 16;
+/// Number of shards, each with one request in flight; events about one object are in one shard and keep their order.
+/// Few, so that a burst of events does not delay more important writes.
+const SHARDS: usize = 2;
+/// Decided events that wait in each shard.
+const SHARD_CAPACITY: usize = 16;
 /// Tries to reach the API server (RT-27), and the pause between them.
 const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_secs(10);
@@ -129,9 +129,9 @@ impl EventSender {
     /// Sends events until `shutdown` or until the last recorder is dropped. After `shutdown` no event is accepted, and
     /// the queued ones are sent for at most three seconds.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let (lanes, receivers): (Vec<_>, Vec<_>) = (0..LANES).map(|_| mpsc::channel(LANE)).unzip();
-        let workers = join_all(receivers.into_iter().map(|lane| send_all(&*self.sink, lane)));
-        let dispatch = dispatch(&mut self.events, lanes, &shutdown);
+        let (shards, receivers): (Vec<_>, Vec<_>) = (0..SHARDS).map(|_| mpsc::channel(SHARD_CAPACITY)).unzip();
+        let workers = join_all(receivers.into_iter().map(|shard| send_all(&*self.sink, shard)));
+        let dispatch = dispatch(&mut self.events, shards, &shutdown);
         let all = async { join(dispatch, workers).await };
         tokio::pin!(all);
         tokio::select! {
@@ -144,10 +144,10 @@ impl EventSender {
     }
 }
 
-/// Decides about each event, in order, and hands it to the lane of its object.
+/// Decides about each event, in order, and hands it to the shard of its object.
 async fn dispatch(
     events: &mut mpsc::Receiver<(RecordedEvent, Instant)>,
-    lanes: Vec<mpsc::Sender<(RecordedEvent, Outcome)>>,
+    shards: Vec<mpsc::Sender<(RecordedEvent, CorrelationOutcome)>>,
     shutdown: &CancellationToken,
 ) {
     let mut correlator = Correlator::new();
@@ -162,20 +162,20 @@ async fn dispatch(
         };
         let Some((event, at)) = next else { return };
         let outcome = correlator.correlate(&event, at);
-        if outcome == Outcome::Drop {
+        if outcome == CorrelationOutcome::Drop {
             tracing::debug!(object = %event.regarding, reason = event.reason, "too many events about this object, dropped");
             continue;
         }
         let mut hasher = DefaultHasher::new();
         (&event.regarding.kind, &event.regarding.namespace, &event.regarding.name).hash(&mut hasher);
-        let lane = usize::try_from(hasher.finish() % LANES as u64).unwrap_or_default();
+        let shard = usize::try_from(hasher.finish() % SHARDS as u64).unwrap_or_default();
         // Fails only if the workers have ended, and then this task ends as well.
-        _ = lanes[lane].send((event, outcome)).await;
+        _ = shards[shard].send((event, outcome)).await;
     }
 }
 
-async fn send_all(sink: &dyn EventSink, mut lane: mpsc::Receiver<(RecordedEvent, Outcome)>) {
-    while let Some((event, outcome)) = lane.recv().await {
+async fn send_all(sink: &dyn EventSink, mut shard: mpsc::Receiver<(RecordedEvent, CorrelationOutcome)>) {
+    while let Some((event, outcome)) = shard.recv().await {
         if let Err(error) = send(sink, outcome).await {
             let RecordedEvent { regarding, reason, message, .. } = event;
             tracing::warn!(object = %regarding, reason, message, %error, "event lost");
@@ -183,16 +183,18 @@ async fn send_all(sink: &dyn EventSink, mut lane: mpsc::Receiver<(RecordedEvent,
     }
 }
 
-async fn send(sink: &dyn EventSink, outcome: Outcome) -> Result<(), SinkError> {
+async fn send(sink: &dyn EventSink, outcome: CorrelationOutcome) -> Result<(), SinkError> {
     let mut tries = 0;
     loop {
         let result = match &outcome {
-            Outcome::Drop => Ok(()),
-            Outcome::Create { namespace, event } => sink.create(namespace, event).await,
-            Outcome::Patch { namespace, name, patch, event } => match sink.patch(namespace, name, patch).await {
-                Err(SinkError::NotFound(_)) => sink.create(namespace, event).await,
-                result => result,
-            },
+            CorrelationOutcome::Drop => Ok(()),
+            CorrelationOutcome::Create { namespace, event } => sink.create(namespace, event).await,
+            CorrelationOutcome::Patch { namespace, name, patch, event } => {
+                match sink.patch(namespace, name, patch).await {
+                    Err(SinkError::NotFound(_)) => sink.create(namespace, event).await,
+                    result => result,
+                }
+            }
         };
         tries += 1;
         match result {

@@ -34,17 +34,17 @@ fn event(object: &str, reason: &str, message: &str, at: Duration) -> RecordedEve
 }
 
 /// Formats an outcome as `create: message`, `patch 3`, `patch 3: message` or `drop`.
-fn show(outcome: &Outcome) -> String {
+fn show(outcome: &CorrelationOutcome) -> String {
     match outcome {
-        Outcome::Create { event, .. } => {
+        CorrelationOutcome::Create { event, .. } => {
             assert_eq!(event["count"], 1);
             format!("create: {}", event["message"].as_str().unwrap())
         }
-        Outcome::Patch { patch, .. } => match patch["message"].as_str() {
+        CorrelationOutcome::Patch { patch, .. } => match patch["message"].as_str() {
             Some(message) => format!("patch {}: {message}", patch["count"]),
             None => format!("patch {}", patch["count"]),
         },
-        Outcome::Drop => "drop".into(),
+        CorrelationOutcome::Drop => "drop".into(),
     }
 }
 
@@ -72,7 +72,7 @@ fn a_new_event_is_a_complete_core_object() {
         "reportingComponent": "cloud-node-controller", "reportingInstance": "",
         "firstTimestamp": "2026-01-02T03:04:05Z", "lastTimestamp": "2026-01-02T03:04:05Z", "count": 1,
     });
-    let Outcome::Create { namespace, mut event } = outcome else { panic!("{outcome:?}") };
+    let CorrelationOutcome::Create { namespace, mut event } = outcome else { panic!("{outcome:?}") };
     let nanoseconds = "2026-01-02T03:04:05.6Z".parse::<jiff::Timestamp>().unwrap().as_nanosecond();
     assert_eq!(event["metadata"]["name"], format!("n.{nanoseconds:x}"));
     event["metadata"]["name"] = expected["metadata"]["name"].clone();
@@ -85,7 +85,9 @@ fn an_exact_repeat_is_counted_on_the_same_object() {
     let now = Instant::now();
     let first = correlator.correlate(&event("n", "R", "m", s(0)), now);
     let second = correlator.correlate(&event("n", "R", "m", s(9)), now + s(9));
-    let (Outcome::Create { event: created, .. }, Outcome::Patch { name, patch, event, .. }) = (&first, &second) else {
+    let (CorrelationOutcome::Create { event: created, .. }, CorrelationOutcome::Patch { name, patch, event, .. }) =
+        (&first, &second)
+    else {
         panic!("{first:?} {second:?}")
     };
     assert_eq!(created["metadata"]["name"], name.as_str());
@@ -94,7 +96,7 @@ fn an_exact_repeat_is_counted_on_the_same_object() {
 }
 
 #[test]
-fn from_the_tenth_different_message_on_events_are_merged() {
+fn events_are_merged_from_the_tenth_different_message_on() {
     let mut events: Vec<_> = (1..=12).map(|i| event("n", "R", &format!("m{i}"), s(i))).collect();
     events.push(event("n", "R", "m3", s(20)));
     events.push(event("n", "Other", "m1", s(21)));
@@ -222,7 +224,7 @@ async fn an_unreachable_server_is_tried_twelve_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_rejects_is_dropped_but_a_missing_event_is_created_anew() {
+async fn rejected_event_is_dropped_and_a_missing_one_created_again() {
     let failures =
         vec![SinkError::NotFound("events \"n.1\" not found".into()), SinkError::Rejected("forbidden".into())];
     let (sink, recorder, _shutdown, _task) = start(Sink { failures: Mutex::new(failures), ..Sink::default() });

@@ -28,8 +28,8 @@ impl<K> Default for Reports<K> {
 }
 
 impl<K: Eq + Hash + Clone> Reports<K> {
-    /// Returns `true`, and takes note of the report, if the key failed for another cause than the one reported last, or if that
-    /// report is old.
+    /// Returns `true`, and takes note of the report, if the key failed for another cause than the one reported last, or
+    /// if that report is old.
     pub(super) fn take_due(&mut self, key: &K, cause: &str, now: Instant) -> bool {
         let cause = fingerprint(cause);
         let is_due = self.0.get(key).is_none_or(|(last, at)| *last != cause || now - *at >= REPORTED_EVERY);

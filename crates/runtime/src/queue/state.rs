@@ -17,7 +17,7 @@ pub(super) struct Added(pub(super) usize);
 /// * *running* from being taken until `done`; it may be pending at the same time, and is ready again after `done`;
 /// * *waiting* for a delay to end, independently of the above.
 #[derive(Debug)]
-pub(super) struct State<K> {
+pub(super) struct QueueState<K> {
     ready: VecDeque<K>,
     pending: HashMap<K, Instant>,
     running: HashMap<K, Instant>,
@@ -28,7 +28,7 @@ pub(super) struct State<K> {
     shut_down: bool,
 }
 
-impl<K: Eq + Hash + Clone> State<K> {
+impl<K: Eq + Hash + Clone> QueueState<K> {
     pub(super) fn new() -> Self {
         Self {
             ready: VecDeque::new(),

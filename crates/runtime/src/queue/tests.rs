@@ -301,7 +301,7 @@ async fn a_batch_takes_what_is_ready_and_no_more_than_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_shutdown_what_is_ready_is_still_handed_out() {
+async fn ready_keys_are_still_handed_out_after_a_shutdown() {
     let queue = queue();
     queue.add(1);
     queue.add_after(2, s(1));
@@ -367,7 +367,7 @@ async fn a_worker_that_panics_rests_a_second_and_its_keys_are_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_only_waits_leaves_the_place_to_others_and_gets_one_back() {
+async fn waiting_worker_releases_its_permit_and_reacquires_one() {
     let (queue, shutdown, start) = (queue(), CancellationToken::new(), Instant::now());
     (0..250).for_each(|k| queue.add(k));
     let (busy, most, ends) =
@@ -381,11 +381,11 @@ async fn who_only_waits_leaves_the_place_to_others_and_gets_one_back() {
     run_workers(&queue, 1, shutdown, move |claim| {
         let (busy, most, log, stop) = (Arc::clone(&busy), Arc::clone(&most), Arc::clone(&log), stop.clone());
         async move {
-            let place = claim.place();
+            let permit = claim.permit();
             work(&busy, &most).await;
-            place.leave();
+            permit.release();
             tokio::time::sleep(s(60)).await;
-            place.come_back().await;
+            permit.reacquire().await;
             work(&busy, &most).await;
             claim.succeed();
             log.lock().unwrap().push(start.elapsed());

@@ -21,7 +21,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn never_two_may_write_and_somebody_leads_again(plan in plan::plans()) {
+    fn two_candidates_never_both_lead_and_one_leads_again(plan in plan::plans()) {
         let mut simulation = Simulation::new(&plan);
         simulation.run_until(plan.end());
         simulation.calm_down();

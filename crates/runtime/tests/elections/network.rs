@@ -3,7 +3,7 @@
 use super::plan::Plan;
 
 pub(crate) struct Network {
-    dice: fastrand::Rng,
+    rng: fastrand::Rng,
     loss: f64,
     slowness: f64,
     /// Time until which the server cannot be reached by any elector, or by this one, in seconds.
@@ -13,22 +13,22 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn new(plan: &Plan) -> Self {
-        let dice = fastrand::Rng::with_seed(plan.seed);
-        Self { dice, loss: plan.loss, slowness: plan.slowness, outage: 0.0, partitions: [0.0; 3] }
+        let rng = fastrand::Rng::with_seed(plan.seed);
+        Self { rng, loss: plan.loss, slowness: plan.slowness, outage: 0.0, partitions: [0.0; 3] }
     }
 
     /// Returns the delay of a message sent now between an elector and the server; `None` if it is lost.
     pub(crate) fn delay(&mut self, elector: usize, now: f64) -> Option<f64> {
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         let is_down = now < self.outage || now < self.partitions[elector];
-        if is_down || dice.f64() < self.loss {
+        if is_down || rng.f64() < self.loss {
             return None;
         }
-        Some(if dice.f64() < self.slowness { dice.f64() * 20.0 } else { 0.001 + dice.f64() * 0.02 })
+        Some(if rng.f64() < self.slowness { rng.f64() * 20.0 } else { 0.001 + rng.f64() * 0.02 })
     }
 
     pub(crate) fn roll(&mut self) -> f64 {
-        self.dice.f64()
+        self.rng.f64()
     }
 
     pub(crate) fn begin_outage(&mut self, until: f64) {

@@ -176,9 +176,9 @@ impl Simulation {
     }
 
     fn step(&mut self, index: usize, input: Input) {
-        let (now, dice) = (self.now, self.network.roll());
+        let (now, jitter) = (self.now, self.network.roll());
         let elector = &mut self.electors[index];
-        let action = elector.election.step(input, elector.local(now), time_of_day(now, index), dice);
+        let action = elector.election.step(input, elector.local(now), time_of_day(now, index), jitter);
         elector.step += 1;
         elector.is_waiting = matches!(action, Action::Wait(_));
         let name = format!("{action:?}");

@@ -6,7 +6,7 @@ use http::{HeaderMap, header};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use tokio::time::Instant;
 
-use super::authorities::Authorities;
+use super::client_cas::ClientCas;
 use super::metrics::{AccessMetrics, AuthenticationResult, compressed_username};
 use super::token::{Tokens, bearer};
 use super::user::User;
@@ -14,7 +14,7 @@ use super::{certificate, front_proxy, log_limit};
 use crate::log_limit::LogLimit;
 
 pub(super) struct Authentication {
-    authorities: Authorities,
+    client_cas: ClientCas,
     tokens: Option<Tokens>,
     log: LogLimit,
     metrics: Arc<dyn AccessMetrics>,
@@ -25,8 +25,8 @@ pub(super) struct Authentication {
 pub(super) struct Unauthorized;
 
 impl Authentication {
-    pub(super) fn new(authorities: Authorities, tokens: Option<Tokens>, metrics: Arc<dyn AccessMetrics>) -> Self {
-        Self { authorities, tokens, log: log_limit(), metrics }
+    pub(super) fn new(client_cas: ClientCas, tokens: Option<Tokens>, metrics: Arc<dyn AccessMetrics>) -> Self {
+        Self { client_cas, tokens, log: log_limit(), metrics }
     }
 
     /// Returns the user of a request by the front proxy's headers, the certificate or the token; anonymous without any
@@ -42,7 +42,7 @@ impl Authentication {
         let begun = Instant::now();
         let found = self.find(certificates, headers, UnixTime::now()).await;
         headers.remove(header::AUTHORIZATION);
-        if let Some(proxies) = &self.authorities.trust().proxies {
+        if let Some(proxies) = &self.client_cas.trusted().proxies {
             front_proxy::strip(&proxies.headers, headers);
         }
         let (result, user) = match found {
@@ -99,16 +99,16 @@ impl Authentication {
         if chain.is_empty() {
             return Ok(None);
         }
-        let trust = self.authorities.trust();
+        let trusted = self.client_cas.trusted();
         let mut problems = Vec::new();
-        if let Some(proxies) = &trust.proxies {
+        if let Some(proxies) = &trusted.proxies {
             match front_proxy::authenticate(proxies, chain, headers, now) {
                 Ok(Some(user)) => return Ok(Some(user)),
                 Ok(None) => {}
                 Err(error) => problems.push(format!("not accepted as a front proxy's certificate: {error}")),
             }
         }
-        if let Some(bundle) = &trust.clients {
+        if let Some(bundle) = &trusted.clients {
             match certificate::authenticate(bundle, chain, now) {
                 Ok((user, remaining)) => {
                     self.metrics.client_certificate(remaining);

@@ -10,12 +10,12 @@ use kube::Client;
 use ring::digest;
 use tokio::time::Instant;
 
-use super::answers::{Answers, Asked};
 use super::hint::Hint;
 use super::log_limit;
 use super::metrics::{AccessMetrics, AuthorizationResult};
 use super::paths::Paths;
-use super::review::{Reviewed, UnderWay, review};
+use super::review::{PendingReviews, Reviewed, review};
+use super::review_cache::{CachedReview, ReviewCache};
 use super::user::User;
 use crate::log_limit::LogLimit;
 use crate::options::AuthorizationOptions;
@@ -39,9 +39,9 @@ pub(super) struct Authorization {
     denied_ttl: Duration,
     /// Cached answers by the SHA-256 of the question as JSON: anonymous callers choose paths, which must not fill the
     /// memory.
-    answers: Answers<[u8; 32], Answer>,
+    answers: ReviewCache<[u8; 32], Answer>,
     hint: Arc<Hint>,
-    under_way: UnderWay,
+    pending_reviews: PendingReviews,
     log: LogLimit,
     metrics: Arc<dyn AccessMetrics>,
 }
@@ -54,9 +54,9 @@ impl Authorization {
     ) -> Result<Self, String> {
         let AuthorizationOptions { always_allow_paths, allowed_ttl, denied_ttl, .. } = options;
         let always_allow = Paths::new(&always_allow_paths)?;
-        let (answers, hint, under_way) = (Answers::new(CAPACITY), Arc::default(), UnderWay::default());
+        let (answers, hint, pending_reviews) = (ReviewCache::new(CAPACITY), Arc::default(), PendingReviews::default());
         let log = log_limit();
-        Ok(Self { always_allow, client, allowed_ttl, denied_ttl, answers, hint, under_way, log, metrics })
+        Ok(Self { always_allow, client, allowed_ttl, denied_ttl, answers, hint, pending_reviews, log, metrics })
     }
 
     /// Returns `true` if `user` may `verb` this path.
@@ -72,7 +72,7 @@ impl Authorization {
             return AuthorizationResult::Allowed;
         }
         let Some(client) = &self.client else { return AuthorizationResult::NoOpinion };
-        match self.ask(client, spec(user, verb, path)).await {
+        match self.review(client, spec(user, verb, path)).await {
             Ok(result) => result,
             Err(problem) => {
                 if let Some(suppressed) = self.log.admit() {
@@ -84,7 +84,7 @@ impl Authorization {
         }
     }
 
-    async fn ask(&self, client: &Client, spec: SubjectAccessReviewSpec) -> Answer {
+    async fn review(&self, client: &Client, spec: SubjectAccessReviewSpec) -> Answer {
         let key = serde_json::to_string(&spec).map_err(|error| Arc::from(error.to_string()))?;
         let full = || {
             self.metrics.limited(Limit::Reviews);
@@ -92,7 +92,7 @@ impl Authorization {
         };
         let question = question(client.clone(), spec, Arc::clone(&self.hint), Arc::clone(&self.metrics));
         if key.len() > LARGEST {
-            let _permit = self.under_way.permit(key.len()).ok_or_else(full)?;
+            let _permit = self.pending_reviews.permit(key.len()).ok_or_else(full)?;
             return question.await;
         }
         let (allowed, denied) = (self.allowed_ttl, self.denied_ttl);
@@ -103,10 +103,10 @@ impl Authorization {
         };
         let mut code = [0; 32];
         code.copy_from_slice(digest::digest(&digest::SHA256, key.as_bytes()).as_ref());
-        match self.answers.ask(code, || Some(self.under_way.permit(key.len())?.hold(question)), ttl) {
-            Asked::Kept(answer) => answer,
-            Asked::Full => Err(full()),
-            Asked::Begun(pending) | Asked::Joined(pending) => {
+        match self.answers.review(code, || Some(self.pending_reviews.permit(key.len())?.hold(question)), ttl) {
+            CachedReview::Cached(answer) => answer,
+            CachedReview::Full => Err(full()),
+            CachedReview::Started(pending) | CachedReview::Joined(pending) => {
                 pending.await.unwrap_or_else(|_| Err(Arc::from("the SubjectAccessReview was given up")))
             }
         }

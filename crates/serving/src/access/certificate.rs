@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_parser::prelude::{AttributeTypeAndValue, FromDer, X509Certificate};
 
-use super::bundle::Bundle;
+use super::ca_bundle::CaBundle;
 use super::user::User;
 
 /// Returns the user of a certificate chain: the common name, in the groups that its organisations name.
@@ -13,7 +13,7 @@ use super::user::User;
 /// # Errors
 /// Why it proves nothing.
 pub(super) fn authenticate(
-    bundle: &Bundle,
+    bundle: &CaBundle,
     chain: &[CertificateDer<'_>],
     now: UnixTime,
 ) -> Result<(User, Duration), String> {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn all_organisations_are_groups() {
-        let bundle = Bundle::parse(AUTHORITY).unwrap();
+        let bundle = CaBundle::parse(AUTHORITY).unwrap();
         let chain = [CertificateDer::from_pem_slice(JANE).unwrap()];
         let (user, remaining) = authenticate(&bundle, &chain, UnixTime::now()).unwrap();
         assert_eq!((user.name.as_str(), user.groups), ("jane", vec!["system:masters".to_owned(), "ops".to_owned()]));

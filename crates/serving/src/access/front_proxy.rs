@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, HeaderValue};
 use rustls::pki_types::{CertificateDer, UnixTime};
 
-use super::authorities::Proxies;
 use super::certificate::Subject;
+use super::client_cas::Proxies;
 use super::user::User;
 use crate::options::RequestHeaderOptions;
 

@@ -18,7 +18,7 @@ pub const NAMESPACE: &str = "kube-system";
 pub const NAME: &str = "extension-apiserver-authentication";
 
 /// Time-out of the lookup while the API server does not respond (D-15).
-const PATIENCE: Duration = Duration::from_secs(120);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(120);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
@@ -45,11 +45,11 @@ pub enum LookupError {
     #[error(
         "cannot read ConfigMap {NAMESPACE}/{NAME} of the Kubernetes API server within {} s: {problem}; check the \
          server's address, the network and the DNS, or start with --authentication-tolerate-lookup-failure",
-        patience.as_secs()
+        timeout.as_secs()
     )]
     Unreachable {
         /// Time for which the lookup was retried.
-        patience: Duration,
+        timeout: Duration,
         /// Error of the last attempt.
         problem: String,
     },
@@ -67,7 +67,7 @@ pub enum LookupError {
 /// [`LookupError`]; a refusal is one at once.
 pub async fn read(client: &Client, shutdown: &CancellationToken) -> Result<Option<ConfigMap>, LookupError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + LOOKUP_TIMEOUT;
     let mut pause = FIRST_PAUSE;
     loop {
         let answer = tokio::select! {
@@ -86,7 +86,7 @@ pub async fn read(client: &Client, shutdown: &CancellationToken) -> Result<Optio
             None => {}
         }
         if Instant::now() + pause > deadline {
-            return Err(LookupError::Unreachable { patience: PATIENCE, problem });
+            return Err(LookupError::Unreachable { timeout: LOOKUP_TIMEOUT, problem });
         }
         tracing::warn!(problem, again_in = ?pause, "waiting for the Kubernetes API server, to read ConfigMap {NAMESPACE}/{NAME}");
         tokio::select! {
@@ -174,7 +174,7 @@ mod tests {
         assert!(headers.uid_headers.is_empty());
         let mut broken = full;
         broken.insert("requestheader-group-headers".into(), "x-remote-group".into());
-        let said = Found::parse(&broken).unwrap_err();
-        assert!(said.starts_with("key requestheader-group-headers is no JSON list"), "{said}");
+        let text = Found::parse(&broken).unwrap_err();
+        assert!(text.starts_with("key requestheader-group-headers is no JSON list"), "{text}");
     }
 }

@@ -23,18 +23,18 @@ const JITTER: f64 = 0.2;
 
 /// Maximum bytes of pending reviews (tokens, or paths and users). A review is in memory about four times (object, JSON,
 /// request, retry), and continues after its caller has disconnected.
-const BYTES_UNDER_WAY: u32 = 1 << 20;
+const MAX_PENDING_BYTES: u32 = 1 << 20;
 
 /// Limit on the bytes of all pending reviews.
-pub(super) struct UnderWay(Arc<Semaphore>);
+pub(super) struct PendingReviews(Arc<Semaphore>);
 
-impl Default for UnderWay {
+impl Default for PendingReviews {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(BYTES_UNDER_WAY as usize)))
+        Self(Arc::new(Semaphore::new(MAX_PENDING_BYTES as usize)))
     }
 }
 
-impl UnderWay {
+impl PendingReviews {
     /// Returns the permit for a question of so many bytes, if the limit allows it now.
     pub(super) fn permit(&self, bytes: usize) -> Option<Permit> {
         let bytes = u32::try_from(bytes).ok()?;
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_is_tried_again() {
+    fn only_a_review_that_may_succeed_is_retried() {
         let api = |code| kube::Error::Api(Status::failure("", "").with_code(code).boxed());
         for (code, again) in [(429, true), (500, true), (503, true), (403, false), (404, false), (422, false)] {
             assert_eq!(may_help(&api(code)), again, "{code}");

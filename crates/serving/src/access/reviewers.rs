@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube::client::ClientBuilder;
 use kube::{Client, Config};
-use runtime::client::{ClientError, ClientOptions, Limits, RequestMetrics, UserAgent, discreet, wrap};
+use runtime::client::{ClientError, ClientOptions, Limits, RequestMetrics, UserAgent, redact, wrap};
 
 use super::review::TIMEOUT;
 use crate::options::{AuthenticationOptions, AuthorizationOptions};
@@ -115,7 +115,7 @@ fn in_a_pod(
     config.disable_compression = true;
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
     let failed = |error| {
-        let problem = runtime::api_error::api_error(&discreet(error)).to_string();
+        let problem = runtime::api_error::api_error(&redact(error)).to_string();
         ReviewersError { purpose, path: "the Pod's service account".into(), problem }
     };
     let below = ClientBuilder::try_from(config).map_err(failed)?.build();

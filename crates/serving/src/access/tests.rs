@@ -1,10 +1,10 @@
 //! Rules: APP-106, APP-120 to APP-127.
 
 use super::*;
-use crate::asking::{Answer, ask};
 use crate::issuing::{Authority, Issued};
 use crate::options::RequestHeaderOptions;
 use crate::server::Peer;
+use crate::test_requests::{Answer, send};
 use axum::body::Body;
 use axum::routing::any;
 use embedded_apiserver::{Action, ApiServer, Matcher, Options, User as ApiUser};
@@ -27,9 +27,9 @@ fn api() -> ApiServer {
 }
 
 #[derive(Default)]
-struct Told(Mutex<BTreeMap<String, i64>>);
+struct RecordedMetrics(Mutex<BTreeMap<String, i64>>);
 
-impl Told {
+impl RecordedMetrics {
     fn add(&self, what: String, change: i64) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default() += change;
     }
@@ -39,7 +39,7 @@ impl Told {
     }
 }
 
-impl AccessMetrics for Told {
+impl AccessMetrics for RecordedMetrics {
     fn authenticated(&self, result: AuthenticationResult, _time: Duration) {
         self.add(format!("authenticated {}", result.as_str()), 1);
     }
@@ -73,14 +73,14 @@ impl AccessMetrics for Told {
     }
 }
 
-struct World {
+struct Harness {
     api: ApiServer,
     access: Access,
     router: Router,
-    told: Arc<Told>,
+    metrics: Arc<RecordedMetrics>,
 }
 
-impl World {
+impl Harness {
     fn new(authentication: AuthenticationOptions) -> Self {
         let api = api();
         let client = Client::new(api.service(), "default");
@@ -89,8 +89,8 @@ impl World {
     }
 
     fn with(api: ApiServer, authentication: AuthenticationOptions, reviewers: Reviewers) -> Self {
-        let told = Arc::new(Told::default());
-        let metrics = Arc::clone(&told) as Arc<dyn AccessMetrics>;
+        let metrics = Arc::new(RecordedMetrics::default());
+        let metrics = Arc::clone(&metrics) as Arc<dyn AccessMetrics>;
         let access = Access::new(authentication, AuthorizationOptions::default(), reviewers, metrics).unwrap();
         let echo = any(|request: Request<Body>| async move {
             let user = request.extensions().get::<User>().cloned().unwrap_or_default();
@@ -99,10 +99,10 @@ impl World {
         });
         let routes = Router::new().route("/metrics", echo.clone()).route("/healthz", echo);
         let router = access.guard(routes.fallback(crate::not_found));
-        Self { api, access, router, told }
+        Self { api, access, router, metrics }
     }
 
-    async fn ask(&self, path: &str, headers: &[(&str, &str)], certificate: Option<&Issued>) -> Answer {
+    async fn send(&self, path: &str, headers: &[(&str, &str)], certificate: Option<&Issued>) -> Answer {
         let mut request = Request::get(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -110,15 +110,15 @@ impl World {
         let mut request = request.body(Body::empty()).unwrap();
         let certificates = certificate.map(Issued::der).into_iter().collect();
         request.extensions_mut().insert(Peer { address: ([127, 0, 0, 1], 1).into(), certificates });
-        ask(&self.router, request).await
+        send(&self.router, request).await
     }
 
     async fn with_token(&self, path: &str, token: &str) -> Answer {
-        self.ask(path, &[("authorization", &format!("Bearer {token}"))], None).await
+        self.send(path, &[("authorization", &format!("Bearer {token}"))], None).await
     }
 
     async fn with_certificate(&self, certificate: &Issued) -> Answer {
-        self.ask("/metrics", &[], Some(certificate)).await
+        self.send("/metrics", &[], Some(certificate)).await
     }
 
     fn reviews(&self) -> (u64, u64) {
@@ -138,11 +138,11 @@ fn config_map(data: &serde_json::Value) -> serde_json::Value {
 
 #[tokio::test]
 async fn anonymous_callers_see_the_always_allowed_paths_and_nothing_else() {
-    let world = World::new(AuthenticationOptions::default());
-    let healthz = world.ask("/healthz", &[], None).await;
+    let harness = Harness::new(AuthenticationOptions::default());
+    let healthz = harness.send("/healthz", &[], None).await;
     assert_eq!((healthz.status.as_u16(), healthz.body.as_str()), (200, "system:anonymous|system:unauthenticated|"));
     for path in ["/metrics", "/", "/nothing"] {
-        let answer = world.ask(path, &[], None).await;
+        let answer = harness.send(path, &[], None).await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
         let message = format!("forbidden: User \"system:anonymous\" cannot get path \"{path}\"");
         let status = json!({
@@ -152,29 +152,29 @@ async fn anonymous_callers_see_the_always_allowed_paths_and_nothing_else() {
         assert_eq!(serde_json::from_str::<serde_json::Value>(&answer.body).unwrap(), status);
         assert_eq!(answer.headers[http::header::CONTENT_TYPE], "application/json");
     }
-    assert_eq!(world.told.of("authorized no-opinion"), 3);
-    assert_eq!((world.told.of("user other"), world.told.of("authenticated success")), (4, 4));
+    assert_eq!(harness.metrics.of("authorized no-opinion"), 3);
+    assert_eq!((harness.metrics.of("user other"), harness.metrics.of("authenticated success")), (4, 4));
 }
 
 #[tokio::test]
 async fn a_good_token_opens_what_its_user_may_and_what_is_not_served_is_404_then() {
-    let world = World::new(AuthenticationOptions::default());
-    let answer = world.with_token("/metrics", GOOD).await;
+    let harness = Harness::new(AuthenticationOptions::default());
+    let answer = harness.with_token("/metrics", GOOD).await;
     assert_eq!(answer.status, StatusCode::OK);
     assert_eq!(answer.body, "kubernetes-admin|system:masters,system:authenticated|", "the token is taken away");
-    assert_eq!(world.with_token("/nothing", GOOD).await.status, StatusCode::NOT_FOUND);
-    assert_eq!(world.reviews(), (1, 0), "system:masters need no review");
+    assert_eq!(harness.with_token("/nothing", GOOD).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(harness.reviews(), (1, 0), "system:masters need no review");
 
-    let weak = world.with_token("/metrics", WEAK).await;
+    let weak = harness.with_token("/metrics", WEAK).await;
     assert_eq!(weak.status, StatusCode::FORBIDDEN);
     assert!(weak.body.contains(r#"User \"weak\" cannot get path"#), "{}", weak.body);
 }
 
 #[tokio::test]
 async fn a_bad_token_is_401_also_on_paths_that_need_no_permission() {
-    let world = World::new(AuthenticationOptions::default());
+    let harness = Harness::new(AuthenticationOptions::default());
     for path in ["/metrics", "/healthz"] {
-        let answer = world.with_token(path, "bad").await;
+        let answer = harness.with_token(path, "bad").await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
         let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
         assert_eq!(
@@ -182,136 +182,139 @@ async fn a_bad_token_is_401_also_on_paths_that_need_no_permission() {
             (&json!("Unauthorized"), &json!("Unauthorized"), &json!(401))
         );
     }
-    assert_eq!(world.reviews(), (1, 0), "that it is bad was remembered");
-    assert_eq!(world.told.of("authenticated failure"), 2);
+    assert_eq!(harness.reviews(), (1, 0), "that it is bad was remembered");
+    assert_eq!(harness.metrics.of("authenticated failure"), 2);
 }
 
 #[tokio::test]
 async fn a_token_beyond_16_kib_is_401_without_a_review() {
-    let world = World::new(AuthenticationOptions::default());
+    let harness = Harness::new(AuthenticationOptions::default());
     let longest = "x".repeat(16 << 10);
-    assert_eq!(world.with_token("/metrics", &longest).await.status, StatusCode::UNAUTHORIZED);
-    assert_eq!(world.reviews(), (1, 0), "16 KiB are asked about");
-    assert_eq!(world.with_token("/metrics", &format!("{longest}x")).await.status, StatusCode::UNAUTHORIZED);
-    assert_eq!(world.reviews(), (1, 0));
-    assert_eq!((world.told.of("limited token_length"), world.told.of("authenticated failure")), (1, 2));
+    assert_eq!(harness.with_token("/metrics", &longest).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(harness.reviews(), (1, 0), "16 KiB are asked about");
+    assert_eq!(harness.with_token("/metrics", &format!("{longest}x")).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(harness.reviews(), (1, 0));
+    assert_eq!((harness.metrics.of("limited token_length"), harness.metrics.of("authenticated failure")), (1, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn token_reviews_under_way_are_bounded_by_bytes() {
-    let world = World::new(AuthenticationOptions::default());
-    world.api.faults().add(Matcher::any().resource("tokenreviews"), Action::Latency { millis: 1000 });
+    let harness = Harness::new(AuthenticationOptions::default());
+    harness.api.faults().add(Matcher::any().resource("tokenreviews"), Action::Latency { millis: 1000 });
     let token = |n: usize| format!("{n:0>width$}", width = 16 << 10);
-    let ask = async |n| world.with_token("/metrics", &token(n)).await.status;
-    let answers = futures::future::join_all((0..100).map(&ask)).await;
+    let send = async |n| harness.with_token("/metrics", &token(n)).await.status;
+    let answers = futures::future::join_all((0..100).map(&send)).await;
     assert!(answers.iter().all(|status| *status == StatusCode::UNAUTHORIZED));
-    assert_eq!((world.reviews().0, world.told.of("limited reviews_in_flight")), (64, 36), "64 are 1 MiB");
-    assert_eq!((ask(99).await, world.reviews().0), (StatusCode::UNAUTHORIZED, 65), "there is room again");
+    assert_eq!((harness.reviews().0, harness.metrics.of("limited reviews_in_flight")), (64, 36), "64 are 1 MiB");
+    assert_eq!((send(99).await, harness.reviews().0), (StatusCode::UNAUTHORIZED, 65), "there is room again");
 }
 
 #[tokio::test]
 async fn a_refusal_repeats_the_beginning_of_a_path_only() {
-    let world = World::new(AuthenticationOptions::default());
-    let answer = world.ask(&format!("/{}", "x".repeat(8000)), &[], None).await;
+    let harness = Harness::new(AuthenticationOptions::default());
+    let answer = harness.send(&format!("/{}", "x".repeat(8000)), &[], None).await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
     assert!(answer.body.len() < 500 && answer.body.contains("xxx…"), "{}", answer.body);
 }
 
 #[tokio::test(start_paused = true)]
 async fn answers_are_kept_for_their_time_and_no_longer() {
-    let world = World::new(AuthenticationOptions::default());
+    let harness = Harness::new(AuthenticationOptions::default());
     for _ in 0..3 {
-        world.with_token("/metrics", WEAK).await;
+        harness.with_token("/metrics", WEAK).await;
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
-    assert_eq!(world.reviews(), (1, 1));
+    assert_eq!(harness.reviews(), (1, 1));
     tokio::time::sleep(Duration::from_secs(2)).await;
-    world.with_token("/metrics", WEAK).await;
-    assert_eq!(world.reviews(), (2, 2));
-    assert_eq!((world.told.of("cache miss"), world.told.of("cache hit")), (2, 2));
-    assert_eq!((world.told.of("fetched true"), world.told.of("token review 201")), (2, 2));
-    assert_eq!(world.told.of("access review 201"), 2);
+    harness.with_token("/metrics", WEAK).await;
+    assert_eq!(harness.reviews(), (2, 2));
+    assert_eq!((harness.metrics.of("cache miss"), harness.metrics.of("cache hit")), (2, 2));
+    assert_eq!((harness.metrics.of("fetched true"), harness.metrics.of("token review 201")), (2, 2));
+    assert_eq!(harness.metrics.of("access review 201"), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_time_to_live_each_request_is_reviewed() {
-    let world = World::new(AuthenticationOptions { token_cache_ttl: Duration::ZERO, ..Default::default() });
-    world.with_token("/healthz", WEAK).await;
-    world.with_token("/healthz", WEAK).await;
-    assert_eq!(world.reviews().0, 2);
+async fn each_request_is_reviewed_without_a_time_to_live() {
+    let harness = Harness::new(AuthenticationOptions { token_cache_ttl: Duration::ZERO, ..Default::default() });
+    harness.with_token("/healthz", WEAK).await;
+    harness.with_token("/healthz", WEAK).await;
+    assert_eq!(harness.reviews().0, 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn identical_reviews_at_the_same_time_are_one() {
-    let world = World::new(AuthenticationOptions::default());
+    let harness = Harness::new(AuthenticationOptions::default());
     let slow = Action::Latency { millis: 1000 };
-    world.api.faults().add(Matcher::any().resource("tokenreviews"), slow);
-    let all = (0..10).map(|_| world.with_token("/metrics", WEAK));
+    harness.api.faults().add(Matcher::any().resource("tokenreviews"), slow);
+    let all = (0..10).map(|_| harness.with_token("/metrics", WEAK));
     let asked = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        assert_eq!((world.told.of("active in_flight"), world.told.of("active blocked")), (1, 9));
+        assert_eq!((harness.metrics.of("active in_flight"), harness.metrics.of("active blocked")), (1, 9));
     };
     let (answers, ()) = tokio::join!(futures::future::join_all(all), asked);
     assert!(answers.iter().all(|answer| answer.status == StatusCode::FORBIDDEN));
-    assert_eq!(world.reviews(), (1, 1));
-    assert_eq!((world.told.of("active in_flight"), world.told.of("active blocked")), (0, 0));
+    assert_eq!(harness.reviews(), (1, 1));
+    assert_eq!((harness.metrics.of("active in_flight"), harness.metrics.of("active blocked")), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_review_is_tried_five_times_and_its_failure_not_kept() {
-    let world = World::new(AuthenticationOptions::default());
+    let harness = Harness::new(AuthenticationOptions::default());
     let away = Action::Status {
         code: 503,
         reason: "ServiceUnavailable".into(),
         message: "later".into(),
         retry_after_seconds: None,
     };
-    world.api.faults().add(Matcher::any().resource("tokenreviews").times(5), away.clone());
+    harness.api.faults().add(Matcher::any().resource("tokenreviews").times(5), away.clone());
     let begun = Instant::now();
-    assert_eq!(world.with_token("/healthz", WEAK).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(harness.with_token("/healthz", WEAK).await.status, StatusCode::UNAUTHORIZED);
     let took = begun.elapsed().as_secs_f64();
     assert!((4.0..4.95).contains(&took), "0.5 + 0.75 + 1.125 + 1.6875 s, and a fifth: {took}");
-    assert_eq!((world.reviews().0, world.told.of("token review 503"), world.told.of("authenticated error")), (5, 1, 1));
-    assert_eq!(world.with_token("/healthz", WEAK).await.status, StatusCode::OK, "not kept");
+    assert_eq!(
+        (harness.reviews().0, harness.metrics.of("token review 503"), harness.metrics.of("authenticated error")),
+        (5, 1, 1)
+    );
+    assert_eq!(harness.with_token("/healthz", WEAK).await.status, StatusCode::OK, "not kept");
 
-    world.api.faults().add(Matcher::any().resource("subjectaccessreviews").times(2), away);
-    assert_eq!(world.with_token("/metrics", WEAK).await.status, StatusCode::FORBIDDEN, "a third try had an answer");
-    assert_eq!((world.told.of("access review 201"), world.reviews().1), (1, 3));
+    harness.api.faults().add(Matcher::any().resource("subjectaccessreviews").times(2), away);
+    assert_eq!(harness.with_token("/metrics", WEAK).await.status, StatusCode::FORBIDDEN, "a third try had an answer");
+    assert_eq!((harness.metrics.of("access review 201"), harness.reviews().1), (1, 3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn strangers_who_ask_for_ever_new_paths_fill_neither_memory_nor_the_queue() {
-    let world = World::new(AuthenticationOptions::default());
+    let harness = Harness::new(AuthenticationOptions::default());
     let answers = futures::future::join_all((0..1100).map(|n| async move { n }).map(|n| async {
         let path = format!("/{}{}", "x".repeat(5000), n.await);
-        world.ask(&path, &[], None).await.status
+        harness.send(&path, &[], None).await.status
     }));
     assert!(answers.await.into_iter().all(|status| status == StatusCode::FORBIDDEN));
-    let asked = world.reviews().1;
+    let asked = harness.reviews().1;
     assert!((150..=(1 << 20) / 5000).contains(&asked), "{asked}; 1 MiB of questions, the rest was refused at once");
-    assert_eq!(world.told.of("limited reviews_in_flight"), 1100 - i64::try_from(asked).unwrap());
+    assert_eq!(harness.metrics.of("limited reviews_in_flight"), 1100 - i64::try_from(asked).unwrap());
 }
 
 #[tokio::test]
 async fn an_error_of_the_review_is_403_and_is_not_kept() {
-    let world = World::new(AuthenticationOptions::default());
+    let harness = Harness::new(AuthenticationOptions::default());
     let refused =
         Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
-    world.api.faults().add(Matcher::any().resource("subjectaccessreviews"), refused);
+    harness.api.faults().add(Matcher::any().resource("subjectaccessreviews"), refused);
     for _ in 0..2 {
-        assert_eq!(world.with_token("/metrics", WEAK).await.status, StatusCode::FORBIDDEN);
+        assert_eq!(harness.with_token("/metrics", WEAK).await.status, StatusCode::FORBIDDEN);
     }
-    assert_eq!((world.told.of("authorized error"), world.reviews().1), (2, 2));
+    assert_eq!((harness.metrics.of("authorized error"), harness.reviews().1), (2, 2));
 }
 
 #[tokio::test]
-async fn without_an_identity_tokens_are_ignored_and_everything_else_is_denied() {
-    let world = World::with(api(), AuthenticationOptions::default(), Reviewers::default());
-    let answer = world.with_token("/metrics", GOOD).await;
+async fn tokens_are_ignored_and_requests_denied_without_an_identity() {
+    let harness = Harness::with(api(), AuthenticationOptions::default(), Reviewers::default());
+    let answer = harness.with_token("/metrics", GOOD).await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
     assert!(answer.body.contains("system:anonymous"), "{}", answer.body);
-    assert_eq!(world.with_token("/healthz", GOOD).await.status, StatusCode::OK);
-    assert_eq!(world.reviews(), (0, 0));
+    assert_eq!(harness.with_token("/healthz", GOOD).await.status, StatusCode::OK);
+    assert_eq!(harness.reviews(), (0, 0));
 }
 
 #[tokio::test]
@@ -320,12 +323,12 @@ async fn a_client_certificate_of_the_right_authority_names_its_user() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let file = directory.path().join("ca.crt");
     std::fs::write(&file, &ours.pem).unwrap();
-    let world = World::new(AuthenticationOptions { client_ca_file: Some(file), ..Default::default() });
+    let harness = Harness::new(AuthenticationOptions { client_ca_file: Some(file), ..Default::default() });
 
     let admin = ours.client("jane", &["system:masters"]);
-    let answer = world.with_certificate(&admin).await;
+    let answer = harness.with_certificate(&admin).await;
     assert_eq!((answer.status.as_u16(), answer.body.as_str()), (200, "jane|system:masters,system:authenticated|"));
-    assert_eq!(world.told.of("client certificate"), 1);
+    assert_eq!(harness.metrics.of("client certificate"), 1);
 
     for (what, certificate) in [
         ("another authority", other.client("jane", &["system:masters"])),
@@ -333,19 +336,19 @@ async fn a_client_certificate_of_the_right_authority_names_its_user() {
         ("a server's certificate", ours.server(&["jane.example.com"])),
         ("no common name", ours.client("", &["system:masters"])),
     ] {
-        assert_eq!(world.with_certificate(&certificate).await.status, StatusCode::UNAUTHORIZED, "{what}");
+        assert_eq!(harness.with_certificate(&certificate).await.status, StatusCode::UNAUTHORIZED, "{what}");
     }
     let token = [("authorization", "Bearer good-token")];
-    let answer = world.ask("/metrics", &token, Some(&other.client("jane", &[]))).await;
+    let answer = harness.send("/metrics", &token, Some(&other.client("jane", &[]))).await;
     assert_eq!(answer.status, StatusCode::OK, "the token proves it");
     let bad = [("authorization", "Bearer bad")];
-    assert_eq!(world.ask("/metrics", &bad, Some(&admin)).await.status, StatusCode::OK, "the certificate goes first");
+    assert_eq!(harness.send("/metrics", &bad, Some(&admin)).await.status, StatusCode::OK, "the certificate goes first");
 }
 
 #[tokio::test]
 async fn a_certificate_that_nobody_can_judge_is_as_none() {
-    let world = World::new(AuthenticationOptions::default());
-    let answer = world.with_certificate(&Authority::new("any").client("jane", &[])).await;
+    let harness = Harness::new(AuthenticationOptions::default());
+    let answer = harness.with_certificate(&Authority::new("any").client("jane", &[])).await;
     assert!(answer.status == StatusCode::FORBIDDEN && answer.body.contains("system:anonymous"), "{}", answer.body);
 }
 
@@ -360,31 +363,31 @@ async fn a_front_proxy_is_believed_if_its_name_is_allowed() {
         allowed_names: vec!["front-proxy".into()],
         ..RequestHeaderOptions::default()
     };
-    let world = World::new(AuthenticationOptions { request_header, ..Default::default() });
+    let harness = Harness::new(AuthenticationOptions { request_header, ..Default::default() });
     let headers =
         [("x-remote-user", "joe"), ("x-remote-group", "system:masters"), ("x-remote-extra-a", "b"), ("accept", "x")];
-    let with = async |certificate: &Issued| world.ask("/metrics", &headers, Some(certificate)).await;
+    let with = async |certificate: &Issued| harness.send("/metrics", &headers, Some(certificate)).await;
 
     let answer = with(&proxies.client("front-proxy", &[])).await;
     let expected = "joe|system:masters,system:authenticated|accept";
     assert_eq!((answer.status.as_u16(), answer.body.as_str()), (200, expected), "its headers are taken away");
     assert_eq!(with(&proxies.client("somebody", &[])).await.status, StatusCode::UNAUTHORIZED, "not in the list");
     assert_eq!(with(&users.client("front-proxy", &[])).await.status, StatusCode::UNAUTHORIZED, "another authority");
-    let bare = world.ask("/metrics", &headers, None).await;
+    let bare = harness.send("/metrics", &headers, None).await;
     assert!(
         bare.status == StatusCode::FORBIDDEN && bare.body.contains("system:anonymous"),
         "headers alone are nothing"
     );
-    let bare = world.ask("/healthz", &headers, None).await;
+    let bare = harness.send("/healthz", &headers, None).await;
     assert_eq!(bare.body, "system:anonymous|system:unauthenticated|accept", "nor does anybody behind this see them");
-    let silent = world.with_certificate(&proxies.client("front-proxy", &[])).await;
+    let silent = harness.with_certificate(&proxies.client("front-proxy", &[])).await;
     assert!(silent.body.contains("system:anonymous"), "it named nobody");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_config_map_is_read_at_the_start_and_followed() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
-    let world = World::new(AuthenticationOptions::default());
+    let harness = Harness::new(AuthenticationOptions::default());
     let data = |authority: &Authority| {
         json!({
             "client-ca-file": authority.pem, "requestheader-client-ca-file": authority.pem,
@@ -392,105 +395,105 @@ async fn the_config_map_is_read_at_the_start_and_followed() {
             "requestheader-allowed-names": r#"["proxy"]"#,
         })
     };
-    world.api.seed(config_map(&data(&old))).unwrap();
+    harness.api.seed(config_map(&data(&old))).unwrap();
     let shutdown = CancellationToken::new();
-    world.access.look_up(&shutdown).await.unwrap();
+    harness.access.look_up(&shutdown).await.unwrap();
     let admin = |authority: &Authority| authority.client("jane", &["system:masters"]);
-    assert_eq!(world.with_certificate(&admin(&old)).await.status, StatusCode::OK);
+    assert_eq!(harness.with_certificate(&admin(&old)).await.status, StatusCode::OK);
     let headers = [("x-user", "joe"), ("x-group", "system:masters")];
-    let proxied = world.ask("/metrics", &headers, Some(&old.client("proxy", &[]))).await;
+    let proxied = harness.send("/metrics", &headers, Some(&old.client("proxy", &[]))).await;
     assert!(proxied.body.starts_with("joe|"), "{}", proxied.body);
-    assert_eq!(world.with_certificate(&admin(&new)).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(harness.with_certificate(&admin(&new)).await.status, StatusCode::UNAUTHORIZED);
 
-    let follow = tokio::spawn(world.access.clone().follow(shutdown.clone()));
-    let generation = world.access.authorities().generation();
-    world.api.seed(config_map(&data(&new))).unwrap();
-    while world.access.authorities().generation() == generation {
+    let ca_reloader = tokio::spawn(harness.access.clone().reload_cas(shutdown.clone()));
+    let generation = harness.access.client_cas().generation();
+    harness.api.seed(config_map(&data(&new))).unwrap();
+    while harness.access.client_cas().generation() == generation {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    assert_eq!(world.with_certificate(&admin(&new)).await.status, StatusCode::OK);
-    assert_eq!(world.with_certificate(&admin(&old)).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(harness.with_certificate(&admin(&new)).await.status, StatusCode::OK);
+    assert_eq!(harness.with_certificate(&admin(&old)).await.status, StatusCode::UNAUTHORIZED);
 
     // An invalid ConfigMap changes nothing, and neither does a deletion.
-    world.api.seed(config_map(&json!({"client-ca-file": "no PEM"}))).unwrap();
+    harness.api.seed(config_map(&json!({"client-ca-file": "no PEM"}))).unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    world.api.remove("configmaps", Some(lookup::NAMESPACE), lookup::NAME);
+    harness.api.remove("configmaps", Some(lookup::NAMESPACE), lookup::NAME);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(world.with_certificate(&admin(&new)).await.status, StatusCode::OK);
-    let asked = world.api.requests().all();
+    assert_eq!(harness.with_certificate(&admin(&new)).await.status, StatusCode::OK);
+    let asked = harness.api.requests().all();
     let watch = asked.iter().find(|request| request.resource == "configmaps" && request.verb != "get").unwrap();
     assert!(watch.query.contains("fieldSelector=metadata.name"), "{}", watch.query);
     shutdown.cancel();
-    follow.await.unwrap();
+    ca_reloader.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_config_map_that_is_missing_is_tolerated_and_one_that_is_forbidden_is_not() {
-    let world = World::new(AuthenticationOptions::default());
+    let harness = Harness::new(AuthenticationOptions::default());
     let shutdown = CancellationToken::new();
-    world.access.look_up(&shutdown).await.unwrap();
+    harness.access.look_up(&shutdown).await.unwrap();
 
     let refused =
         Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
-    world.api.faults().add(Matcher::any().resource("configmaps"), refused);
+    harness.api.faults().add(Matcher::any().resource("configmaps"), refused);
     let begun = Instant::now();
-    let said = world.access.look_up(&shutdown).await.unwrap_err().to_string();
-    assert!(said.contains("bind Role extension-apiserver-authentication-reader"), "{said}");
+    let error = harness.access.look_up(&shutdown).await.unwrap_err().to_string();
+    assert!(error.contains("bind Role extension-apiserver-authentication-reader"), "{error}");
     assert_eq!(begun.elapsed(), Duration::ZERO, "at once");
 
     // An unknown identity needs a credential, not a Role.
     let unknown =
         Action::Status { code: 401, reason: "Unauthorized".into(), message: "no".into(), retry_after_seconds: None };
-    world.api.faults().clear();
-    world.api.faults().add(Matcher::any().resource("configmaps"), unknown);
-    let said = world.access.look_up(&shutdown).await.unwrap_err().to_string();
-    assert!(said.contains("renew the token or certificate") && !said.contains("Role"), "{said}");
+    harness.api.faults().clear();
+    harness.api.faults().add(Matcher::any().resource("configmaps"), unknown);
+    let error = harness.access.look_up(&shutdown).await.unwrap_err().to_string();
+    assert!(error.contains("renew the token or certificate") && !error.contains("Role"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_does_not_answer_is_waited_for_two_minutes() {
-    let world = World::new(AuthenticationOptions::default());
+    let harness = Harness::new(AuthenticationOptions::default());
     let away = Action::Status {
         code: 503,
         reason: "ServiceUnavailable".into(),
         message: "later".into(),
         retry_after_seconds: None,
     };
-    world.api.faults().add(Matcher::any().resource("configmaps").times(4), away.clone());
-    world.access.look_up(&CancellationToken::new()).await.unwrap();
-    world.api.faults().add(Matcher::any().resource("configmaps"), away);
+    harness.api.faults().add(Matcher::any().resource("configmaps").times(4), away.clone());
+    harness.access.look_up(&CancellationToken::new()).await.unwrap();
+    harness.api.faults().add(Matcher::any().resource("configmaps"), away);
     let begun = Instant::now();
-    let said = world.access.look_up(&CancellationToken::new()).await.unwrap_err().to_string();
+    let error = harness.access.look_up(&CancellationToken::new()).await.unwrap_err().to_string();
     assert!((105..=120).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-    assert!(said.contains("within 120 s: later"), "{said}");
+    assert!(error.contains("within 120 s: later"), "{error}");
     let stopped = CancellationToken::new();
     stopped.cancel();
-    assert!(matches!(world.access.look_up(&stopped).await, Err(LookupError::Stopped)));
+    assert!(matches!(harness.access.look_up(&stopped).await, Err(LookupError::Stopped)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tolerated_failure_is_made_good_in_the_background() {
-    let world = World::new(AuthenticationOptions { tolerate_lookup_failure: true, ..Default::default() });
+    let harness = Harness::new(AuthenticationOptions { tolerate_lookup_failure: true, ..Default::default() });
     let refused =
         Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
-    let fault = world.api.faults().add(Matcher::any().resource("configmaps"), refused);
+    let fault = harness.api.faults().add(Matcher::any().resource("configmaps"), refused);
     let shutdown = CancellationToken::new();
-    world.access.look_up(&shutdown).await.unwrap();
-    let follow = tokio::spawn(world.access.clone().follow(shutdown.clone()));
+    harness.access.look_up(&shutdown).await.unwrap();
+    let ca_reloader = tokio::spawn(harness.access.clone().reload_cas(shutdown.clone()));
     tokio::time::sleep(Duration::from_secs(60)).await;
     let authority = Authority::new("ours");
-    world.api.seed(config_map(&json!({"client-ca-file": authority.pem}))).unwrap();
+    harness.api.seed(config_map(&json!({"client-ca-file": authority.pem}))).unwrap();
     let admin = authority.client("jane", &["system:masters"]);
-    assert_eq!(world.with_certificate(&admin).await.status, StatusCode::FORBIDDEN);
-    world.api.faults().remove(fault);
+    assert_eq!(harness.with_certificate(&admin).await.status, StatusCode::FORBIDDEN);
+    harness.api.faults().remove(fault);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(world.with_certificate(&admin).await.status, StatusCode::OK);
+    assert_eq!(harness.with_certificate(&admin).await.status, StatusCode::OK);
     shutdown.cancel();
-    follow.await.unwrap();
+    ca_reloader.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_skipped_or_given_as_files_is_not_looked_up() {
+async fn config_map_is_not_read_if_skipped_or_given_as_files() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ca.crt");
     std::fs::write(&file, Authority::new("ours").pem).unwrap();
@@ -500,14 +503,14 @@ async fn what_is_skipped_or_given_as_files_is_not_looked_up() {
         ..Default::default()
     };
     for options in [AuthenticationOptions { skip_lookup: true, ..Default::default() }, both] {
-        let world = World::new(options);
-        world.access.look_up(&CancellationToken::new()).await.unwrap();
+        let harness = Harness::new(options);
+        harness.access.look_up(&CancellationToken::new()).await.unwrap();
         let shutdown = CancellationToken::new();
-        let follow = tokio::spawn(world.access.clone().follow(shutdown.clone()));
+        let ca_reloader = tokio::spawn(harness.access.clone().reload_cas(shutdown.clone()));
         tokio::time::sleep(Duration::from_secs(300)).await;
         shutdown.cancel();
-        follow.await.unwrap();
-        assert!(world.api.requests().all().is_empty());
+        ca_reloader.await.unwrap();
+        assert!(harness.api.requests().all().is_empty());
     }
 }
 
@@ -518,19 +521,19 @@ async fn a_new_ca_file_counts_within_a_minute_and_a_broken_one_does_not() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     std::fs::write(&file, &old.pem).unwrap();
     let options = AuthenticationOptions { client_ca_file: Some(file.clone()), skip_lookup: true, ..Default::default() };
-    let world = World::new(options);
+    let harness = Harness::new(options);
     let shutdown = CancellationToken::new();
-    let follow = tokio::spawn(world.access.clone().follow(shutdown.clone()));
+    let ca_reloader = tokio::spawn(harness.access.clone().reload_cas(shutdown.clone()));
     let admin = new.client("jane", &["system:masters"]);
-    assert_eq!(world.with_certificate(&admin).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(harness.with_certificate(&admin).await.status, StatusCode::UNAUTHORIZED);
     std::fs::write(&file, &new.pem).unwrap();
     tokio::time::sleep(Duration::from_secs(61)).await;
-    assert_eq!(world.with_certificate(&admin).await.status, StatusCode::OK);
+    assert_eq!(harness.with_certificate(&admin).await.status, StatusCode::OK);
     std::fs::write(&file, "half a file").unwrap();
     tokio::time::sleep(Duration::from_secs(61)).await;
-    assert_eq!(world.with_certificate(&admin).await.status, StatusCode::OK);
+    assert_eq!(harness.with_certificate(&admin).await.status, StatusCode::OK);
     shutdown.cancel();
-    follow.await.unwrap();
+    ca_reloader.await.unwrap();
 }
 
 #[tokio::test]
@@ -540,12 +543,12 @@ async fn files_that_cannot_be_used_are_said_with_their_flag() {
     let new = |authentication, authorization| {
         Access::new(authentication, authorization, Reviewers::default(), Arc::new(NoAccessMetrics)).map(drop)
     };
-    let said = new(missing, authorization).unwrap_err().to_string();
-    assert!(said.starts_with("unable to load client CA provider: /nowhere/ca.crt: "), "{said}");
-    assert!(said.contains("--client-ca-file"), "{said}");
+    let error = new(missing, authorization).unwrap_err().to_string();
+    assert!(error.starts_with("unable to load client CA provider: /nowhere/ca.crt: "), "{error}");
+    assert!(error.contains("--client-ca-file"), "{error}");
     let paths = AuthorizationOptions { always_allow_paths: vec!["/a*b".into()], ..Default::default() };
-    let said = new(AuthenticationOptions::default(), paths).unwrap_err().to_string();
-    assert_eq!(said, "only trailing * allowed in \"a*b\"");
+    let error = new(AuthenticationOptions::default(), paths).unwrap_err().to_string();
+    assert_eq!(error, "only trailing * allowed in \"a*b\"");
 }
 
 #[tokio::test]
@@ -555,8 +558,8 @@ async fn a_star_at_the_end_opens_all_paths_below() {
         Access::new(AuthenticationOptions::default(), options, Reviewers::default(), Arc::new(NoAccessMetrics))
             .unwrap();
     let router = access.guard(Router::new().route("/metrics", any(async || "all")).fallback(crate::not_found));
-    assert_eq!(crate::asking::get(&router, "/metrics").await.0, 200);
-    assert_eq!(crate::asking::get(&router, "/healthz").await.0, 403, "the default is replaced");
+    assert_eq!(crate::test_requests::get(&router, "/metrics").await.0, 200);
+    assert_eq!(crate::test_requests::get(&router, "/healthz").await.0, 403, "the default is replaced");
 }
 
 #[tokio::test]
@@ -565,7 +568,7 @@ async fn a_kubeconfig_that_cannot_be_used_is_said_with_its_flag() {
     let metrics = Arc::new(runtime::client::NoRequestMetrics);
     let connected =
         Reviewers::connect(&authentication, &AuthorizationOptions::default(), &Default::default(), metrics).await;
-    let said = connected.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(said.starts_with("failed to get delegated authentication kubeconfig: /nowhere/config: "), "{said}");
-    assert!(said.contains("--authentication-kubeconfig"), "{said}");
+    let error = connected.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.starts_with("failed to get delegated authentication kubeconfig: /nowhere/config: "), "{error}");
+    assert!(error.contains("--authentication-kubeconfig"), "{error}");
 }

@@ -9,10 +9,10 @@ use kube::Client;
 use ring::{hmac, rand};
 use tokio::time::Instant;
 
-use super::answers::{Answers, Asked};
 use super::hint::Hint;
 use super::metrics::{AccessMetrics, Fetch, TokenCache};
-use super::review::{Reviewed, UnderWay, review};
+use super::review::{PendingReviews, Reviewed, review};
+use super::review_cache::{CachedReview, ReviewCache};
 use super::user::User;
 use crate::server::Limit;
 
@@ -30,18 +30,18 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The user of a token, or why it is not accepted.
-type Verdict = Result<Arc<User>, Arc<str>>;
+type TokenVerdict = Result<Arc<User>, Arc<str>>;
 /// Verdict of the API server, or the reason for which there is none.
-type Answer = Result<Verdict, Arc<str>>;
+type Answer = Result<TokenVerdict, Arc<str>>;
 
 /// Authenticator of bearer tokens by TokenReview, with a cache.
 pub(super) struct Tokens {
     client: Client,
     ttl: Duration,
     /// Results by the HMAC of the token with a random key of this process, so that no token is kept in memory.
-    answers: Answers<[u8; 32], Answer>,
+    answers: ReviewCache<[u8; 32], Answer>,
     key: hmac::Key,
-    under_way: UnderWay,
+    pending_reviews: PendingReviews,
     hint: Arc<Hint>,
     metrics: Arc<dyn AccessMetrics>,
 }
@@ -54,8 +54,8 @@ impl Tokens {
         // harm.
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())
             .unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, &[]));
-        let (answers, under_way) = (Answers::new(CAPACITY), UnderWay::default());
-        Self { client, ttl, answers, key, under_way, hint: Arc::default(), metrics }
+        let (answers, pending_reviews) = (ReviewCache::new(CAPACITY), PendingReviews::default());
+        Self { client, ttl, answers, key, pending_reviews, hint: Arc::default(), metrics }
     }
 
     /// Returns the token's user, or the reason for which it is rejected.
@@ -71,17 +71,17 @@ impl Tokens {
         let mut code = [0; 32];
         code.copy_from_slice(hmac::sign(&self.key, token.as_bytes()).as_ref());
         let ttl = self.ttl;
-        let question = || Some(self.under_way.permit(token.len())?.hold(self.question(token)));
-        let asked = self.answers.ask(code, question, move |answer| answer.is_ok().then_some(ttl));
+        let question = || Some(self.pending_reviews.permit(token.len())?.hold(self.question(token)));
+        let review = self.answers.review(code, question, move |answer| answer.is_ok().then_some(ttl));
         let gone = || Err(Arc::from("the TokenReview was given up"));
         let (status, answer) = match asked {
-            Asked::Kept(answer) => (TokenCache::Hit, answer),
-            Asked::Full => {
+            CachedReview::Cached(answer) => (TokenCache::Hit, answer),
+            CachedReview::Full => {
                 self.metrics.limited(Limit::Reviews);
                 (TokenCache::Miss, Err(Arc::from("too many TokenReviews wait for an answer")))
             }
-            Asked::Begun(pending) => (TokenCache::Miss, pending.await.unwrap_or_else(|_| gone())),
-            Asked::Joined(pending) => {
+            CachedReview::Started(pending) => (TokenCache::Miss, pending.await.unwrap_or_else(|_| gone())),
+            CachedReview::Joined(pending) => {
                 let _blocked = Active::new(&self.metrics, Fetch::Blocked);
                 (TokenCache::Miss, pending.await.unwrap_or_else(|_| gone()))
             }
@@ -111,7 +111,7 @@ impl Tokens {
     }
 }
 
-fn user(status: TokenReviewStatus) -> Verdict {
+fn user(status: TokenReviewStatus) -> TokenVerdict {
     if status.authenticated != Some(true) {
         let reason = status.error.filter(|reason| !reason.is_empty());
         return Err(reason.map_or_else(|| "invalid bearer token".into(), Arc::from));
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_a_token_is_not_accepted_is_kept_for_the_log() {
+    fn reason_for_a_refused_token_is_kept_for_the_log() {
         let refused =
             |error: Option<&str>| user(TokenReviewStatus { error: error.map(Into::into), ..Default::default() });
         assert_eq!((refused(None), refused(Some(""))), (Err("invalid bearer token".into()), refused(None)));

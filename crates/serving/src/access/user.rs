@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_known_is_in_the_group_of_all_who_are_known() {
+    fn authenticated_user_is_in_the_group_of_authenticated_users() {
         let jane = User { name: "jane".into(), groups: vec!["ops".into()], ..User::default() };
         let jane = jane.authenticated();
         assert_eq!(jane.groups, ["ops", "system:authenticated"]);

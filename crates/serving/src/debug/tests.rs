@@ -1,7 +1,7 @@
 //! Rules: APP-102, APP-103, APP-108.
 
 use super::*;
-use crate::asking::{ask, call, get};
+use crate::test_requests::{call, get, send};
 use axum::body::Body;
 use http::Request;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -20,7 +20,7 @@ fn served() -> (Router, Arc<AtomicI32>) {
 }
 
 async fn put(routes: &Router, body: &'static str) -> (u16, String) {
-    let answer = ask(routes, Request::put("/debug/flags/v").body(Body::from(body)).unwrap()).await;
+    let answer = send(routes, Request::put("/debug/flags/v").body(Body::from(body)).unwrap()).await;
     (answer.status.as_u16(), answer.body)
 }
 
@@ -29,8 +29,8 @@ async fn the_verbosity_is_put() {
     let (routes, verbosity) = served();
     assert_eq!(put(&routes, "4").await, (200, "successfully set klog.logging.verbosity to 4".into()));
     assert_eq!(verbosity.load(Ordering::Relaxed), 4);
-    for (body, said) in [("many", "\"many\" is no integer"), ("", "\"\" is no integer"), ("99", "out of range")] {
-        assert_eq!(put(&routes, body).await, (400, format!("failed to set klog.logging.verbosity: {said}\n")));
+    for (body, text) in [("many", "\"many\" is no integer"), ("", "\"\" is no integer"), ("99", "out of range")] {
+        assert_eq!(put(&routes, body).await, (400, format!("failed to set klog.logging.verbosity: {text}\n")));
     }
     assert_eq!(verbosity.load(Ordering::Relaxed), 4);
     for method in ["GET", "POST", "DELETE"] {
@@ -48,7 +48,7 @@ async fn profiles_of_go_programs_are_404_with_a_hint_and_the_command_line_withou
         assert!(status == 404 && body.contains("/debug/pprof/profile"), "{name}: {body}");
     }
     assert!(get(&routes, "/debug/pprof/").await.1.contains("profile"));
-    let redirect = ask(&routes, Request::get("/debug/pprof").body(Body::empty()).unwrap()).await;
+    let redirect = send(&routes, Request::get("/debug/pprof").body(Body::empty()).unwrap()).await;
     assert_eq!(
         (redirect.status.as_u16(), &redirect.headers[header::LOCATION]),
         (302, &"/debug/pprof/".parse().unwrap())

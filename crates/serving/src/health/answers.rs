@@ -3,7 +3,7 @@
 use axum::response::Response;
 use http::StatusCode;
 
-use super::{CheckResult, Outcome, Probe, Report};
+use super::{CheckOutcome, CheckResult, Probe, Report};
 use crate::answer::text;
 use crate::quote::shortened;
 
@@ -44,7 +44,7 @@ pub(super) fn all(report: &Report, verbose: bool) -> Response {
     let word = report.probe.as_str();
     let lines: String = report.results.iter().map(line).collect();
     let lines = lines + &warning(&report.unmatched);
-    match (report.is_well(), verbose) {
+    match (report.is_healthy(), verbose) {
         (true, false) => text(StatusCode::OK, "ok"),
         (true, true) => text(StatusCode::OK, format!("{lines}{word} check passed\n")),
         (false, _) => text(failed(report.probe), format!("{lines}{word} check failed\n")),
@@ -63,17 +63,17 @@ pub(super) fn one(probe: Probe, result: Option<&CheckResult>) -> Response {
     match result {
         None => text(StatusCode::NOT_FOUND, "404 page not found\n"),
         Some(result) => match result.outcome {
-            Outcome::Failed(_) => text(failed(probe), line(result)),
-            Outcome::Well | Outcome::Excluded => text(StatusCode::OK, "ok"),
+            CheckOutcome::Failed(_) => text(failed(probe), line(result)),
+            CheckOutcome::Healthy | CheckOutcome::Excluded => text(StatusCode::OK, "ok"),
         },
     }
 }
 
 fn line(CheckResult { name, outcome }: &CheckResult) -> String {
     match outcome {
-        Outcome::Well => format!("[+]{name} ok\n"),
-        Outcome::Excluded => format!("[+]{name} excluded: ok\n"),
-        Outcome::Failed(_) => format!("[-]{name} failed: reason withheld\n"),
+        CheckOutcome::Healthy => format!("[+]{name} ok\n"),
+        CheckOutcome::Excluded => format!("[+]{name} excluded: ok\n"),
+        CheckOutcome::Failed(_) => format!("[-]{name} failed: reason withheld\n"),
     }
 }
 

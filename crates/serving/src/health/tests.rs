@@ -1,22 +1,22 @@
 //! Rules: APP-95 to APP-98, APP-104, D-172.
 
 use super::*;
-use crate::asking::{ask, call, get};
+use crate::test_requests::{call, get, send};
 use axum::body::Body;
 use http::{Request, header};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Creates a check that is well while the flag is set.
-fn switch(well: &Arc<AtomicBool>) -> Arc<dyn Check> {
-    let well = Arc::clone(well);
-    Arc::new(move || if well.load(Ordering::Relaxed) { Ok(()) } else { Err("the secret reason".to_owned()) })
+fn switch(is_healthy: &Arc<AtomicBool>) -> Arc<dyn Check> {
+    let is_healthy = Arc::clone(is_healthy);
+    Arc::new(move || if is_healthy.load(Ordering::Relaxed) { Ok(()) } else { Err("the secret reason".to_owned()) })
 }
 
 fn electing() -> (Health, Arc<AtomicBool>) {
-    let (health, well) = (Health::new(), Arc::new(AtomicBool::new(true)));
-    health.add("leaderElection", switch(&well));
-    health.add("cloud-node-controller", Arc::new(AlwaysWell));
-    (health, well)
+    let (health, is_healthy) = (Health::new(), Arc::new(AtomicBool::new(true)));
+    health.add("leaderElection", switch(&is_healthy));
+    health.add("cloud-node-controller", Arc::new(AlwaysHealthy));
+    (health, is_healthy)
 }
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn a_process_without_checks_answers_ok_to_any_method() {
     for method in ["GET", "POST", "PUT"] {
         assert_eq!(call(&routes, method, "/healthz").await, (200, "ok".into()));
     }
-    let answer = ask(&routes, Request::get("/healthz").body(Body::empty()).unwrap()).await;
+    let answer = send(&routes, Request::get("/healthz").body(Body::empty()).unwrap()).await;
     assert_eq!(answer.headers[header::CONTENT_TYPE], "text/plain; charset=utf-8");
     assert_eq!(answer.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
     assert_eq!(get(&routes, "/healthz?verbose").await.1, "[+]ping ok\nhealthz check passed\n");
@@ -34,7 +34,7 @@ async fn a_process_without_checks_answers_ok_to_any_method() {
 #[tokio::test]
 async fn verbose_lists_the_checks_in_the_order_in_which_they_were_added() {
     let (health, _) = electing();
-    health.add("leaderElection", Arc::new(AlwaysWell));
+    health.add("leaderElection", Arc::new(AlwaysHealthy));
     let expected = "[+]leaderElection ok\n[+]cloud-node-controller ok\nhealthz check passed\n";
     assert_eq!(get(&health.routes(), "/healthz?verbose").await, (200, expected.into()), "replaced where it stands");
     assert!(get(&health.routes(), "/healthz?verbose=true").await.1.ends_with("passed\n"));
@@ -42,8 +42,8 @@ async fn verbose_lists_the_checks_in_the_order_in_which_they_were_added() {
 
 #[tokio::test]
 async fn a_failing_check_is_500_and_its_reason_withheld() {
-    let (health, well) = electing();
-    well.store(false, Ordering::Relaxed);
+    let (health, is_healthy) = electing();
+    is_healthy.store(false, Ordering::Relaxed);
     let expected =
         "[-]leaderElection failed: reason withheld\n[+]cloud-node-controller ok\nhealthz check failed\n".to_owned();
     assert_eq!(get(&health.routes(), "/healthz").await, (500, expected));
@@ -53,14 +53,14 @@ async fn a_failing_check_is_500_and_its_reason_withheld() {
 
 #[tokio::test]
 async fn an_excluded_check_is_not_asked_and_an_unknown_one_is_said() {
-    let (health, well) = electing();
-    well.store(false, Ordering::Relaxed);
+    let (health, is_healthy) = electing();
+    is_healthy.store(false, Ordering::Relaxed);
     let routes = health.routes();
     assert_eq!(get(&routes, "/healthz?exclude=leaderElection").await, (200, "ok".into()));
-    let said = get(&routes, "/healthz?verbose&exclude=%6CeaderElection&exclude=b&exclude=a&exclude=b").await.1;
+    let text = get(&routes, "/healthz?verbose&exclude=%6CeaderElection&exclude=b&exclude=a&exclude=b").await.1;
     let expected = "[+]leaderElection excluded: ok\n[+]cloud-node-controller ok\n\
                     warn: some health checks cannot be excluded: no matches for \"a\",\"b\"\nhealthz check passed\n";
-    assert_eq!(said, expected);
+    assert_eq!(text, expected);
     assert_eq!(health.slis().len(), 1, "what was excluded is not counted");
 }
 
@@ -92,28 +92,28 @@ async fn readiness_is_health_and_more() {
 #[tokio::test(start_paused = true)]
 async fn a_failing_check_is_logged_once_in_a_while_however_often_it_is_asked() {
     let health = Health::new();
-    let due = |name, probe| health.may_complain(probe, name);
+    let due = |name, probe| health.may_log(probe, name);
     assert_eq!((due("a", Probe::Healthz), due("a", Probe::Healthz)), (true, false));
     assert!(due("a", Probe::Readyz) && due("b", Probe::Healthz), "each by itself");
-    tokio::time::sleep(COMPLAINT).await;
+    tokio::time::sleep(LOG_INTERVAL).await;
     assert!(due("a", Probe::Healthz));
 }
 
 #[tokio::test]
 async fn results_are_counted_by_check_and_probe_until_they_are_reset() {
-    let (health, well) = electing();
+    let (health, is_healthy) = electing();
     let routes = health.routes();
     get(&routes, "/healthz").await;
-    well.store(false, Ordering::Relaxed);
+    is_healthy.store(false, Ordering::Relaxed);
     get(&routes, "/healthz").await;
     get(&routes, "/healthz/leaderElection").await;
     get(&routes, "/readyz").await;
     let slis = health.slis();
     let of = |name: &str, probe| slis.iter().find(|sli| sli.name == name && sli.probe == probe).cloned();
     let leader = of("leaderElection", Probe::Healthz).unwrap();
-    assert_eq!((leader.well, leader.successes, leader.errors), (false, 1, 2));
+    assert_eq!((leader.is_healthy, leader.successes, leader.errors), (false, 1, 2));
     let node = of("cloud-node-controller", Probe::Healthz).unwrap();
-    assert_eq!((node.well, node.successes, node.errors), (true, 2, 0));
+    assert_eq!((node.is_healthy, node.successes, node.errors), (true, 2, 0));
     assert_eq!(of("leaderElection", Probe::Readyz).unwrap().errors, 1);
     health.reset_slis();
     assert!(health.slis().is_empty());

@@ -22,13 +22,13 @@ use crate::tls::Tls;
 /// Pause after a failed accept, because without free file descriptors the next attempt would fail as well.
 const REST: Duration = Duration::from_millis(100);
 /// Time-out for a caller without TLS to read the response.
-const TOLD: Duration = Duration::from_secs(2);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval of the log lines about a flood of connections.
-const COMPLAINT: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(super) async fn accept(listener: &TcpListener, tls: Option<&Tls>, service: &Service) {
     let (tracker, connections) = (TaskTracker::new(), Connections::new(&service.limits));
-    let complaints = LogLimit::new(1, COMPLAINT);
+    let complaints = LogLimit::new(1, LOG_INTERVAL);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -110,16 +110,16 @@ async fn is_plain(stream: &TcpStream, limits: &Limits, shutdown: &CancellationTo
 
 /// Answers with the text of Go's HTTPS servers, which operators know.
 async fn refuse_plain(mut stream: TcpStream) {
-    let said = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n\
+    let response = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n\
                 Client sent an HTTP request to an HTTPS server.\n";
-    let told = async {
-        stream.write_all(said.as_bytes()).await?;
+    let refusal = async {
+        stream.write_all(response.as_bytes()).await?;
         stream.shutdown().await?;
         // A connection that is closed with unread data may be reset before the response arrives.
         tokio::io::copy(&mut stream.take(1 << 16), &mut tokio::io::sink()).await
     };
     // The time-out is for callers that do not read the response.
-    _ = timeout(TOLD, told).await;
+    _ = timeout(REFUSAL_TIMEOUT, refusal).await;
 }
 
 /// Performs the handshake within its time-out, and then serves the negotiated protocol.

@@ -25,7 +25,7 @@ enum Phase {
 
 /// Phase and pending requests of a connection.
 #[derive(Clone, Debug)]
-struct State {
+struct ActivityState {
     phase: Phase,
     /// Start of the phase.
     since: Instant,
@@ -48,7 +48,7 @@ pub(super) enum Lifetime {
     Over,
 }
 
-impl State {
+impl ActivityState {
     fn new(now: Instant) -> Self {
         Self {
             phase: Phase::Fresh,
@@ -96,13 +96,13 @@ impl State {
 pub(super) struct Activity(Arc<Shared>);
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<ActivityState>,
     changed: Notify,
 }
 
 impl Activity {
     pub(super) fn new() -> Self {
-        let state = Mutex::new(State::new(Instant::now()));
+        let state = Mutex::new(ActivityState::new(Instant::now()));
         Self(Arc::new(Shared { state, changed: Notify::new() }))
     }
 
@@ -139,13 +139,13 @@ impl Activity {
     }
 
     /// Changes the state, and recomputes the deadline.
-    fn change<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, f: impl FnOnce(&mut ActivityState) -> T) -> T {
         let changed = f(&mut self.state());
         self.0.changed.notify_one();
         changed
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ActivityState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -227,7 +227,8 @@ impl<S> Watched<S> {
         Ok(())
     }
 
-    /// Notes the outcome of a write (which may go to a buffer only) or a flush (after which the peer's machine has it all).
+    /// Notes the outcome of a write (which may go to a buffer only) or a flush (after which the peer's machine has it
+    /// all).
     fn note(&mut self, is_pending: bool, is_flushed: bool) {
         if is_pending && !self.is_blocked {
             self.is_blocked = true;
@@ -295,7 +296,7 @@ mod tests {
     async fn a_connection_has_time_for_headers_and_between_requests_but_not_for_both() {
         let (start, limits) = (Instant::now(), Limits::standard(0));
         let at = |n| start + Duration::from_secs(n);
-        let mut state = State::new(start);
+        let mut state = ActivityState::new(start);
         assert_eq!(state.deadline(&limits), Some(at(32)));
         state.read(at(31));
         assert_eq!(state.deadline(&limits), Some(at(32)), "a byte now and then gains nothing");
@@ -315,7 +316,7 @@ mod tests {
     async fn a_peer_that_takes_nothing_has_as_long_as_a_request() {
         let (start, limits) = (Instant::now(), Limits::standard(0));
         let at = |n| start + Duration::from_secs(n);
-        let mut state = State::new(start);
+        let mut state = ActivityState::new(start);
         let request = state.begin(start, limits.busy);
         state.end(request, at(1));
         state.blocked = Some(at(1));

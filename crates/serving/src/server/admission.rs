@@ -74,8 +74,8 @@ impl Connections {
 }
 
 impl Table {
-    /// Returns the idlest connection of the client that has most of them, so that a flood closes its own connections before
-    /// those of others.
+    /// Returns the idlest connection of the client that has most of them, so that a flood closes its own connections
+    /// before those of others.
     fn idlest(&self, counts: impl Fn(Client) -> bool) -> Option<u64> {
         let candidates = self.open.iter().filter(|(_, open)| counts(open.client)).filter_map(|(id, open)| {
             let since = open.activity.idle_since()?;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::limits::{BYTES, BYTES_KEPT, BYTES_PER_CLIENT, Limit, REQUESTS, REQUESTS_KEPT, REQUESTS_PER_CLIENT};
 use super::share::{Client, Shares};
 
-/// Requests that are being answered, and their bytes. Give clones of one to all [listeners](super::Listener) of a process.
+/// Requests that are being answered, and their bytes. Give clones of one to all [listeners](super::Listener) of a
+/// process.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Mutex<Accounts>>);
 

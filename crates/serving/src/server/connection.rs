@@ -273,7 +273,8 @@ struct Untaken {
     _in_flight: InFlight,
 }
 
-/// A part of an answer. The library drops a body when it has put its parts into a queue, which a slow caller need not empty.
+/// A part of an answer. The library drops a body when it has put its parts into a queue, which a slow caller need not
+/// empty.
 struct Chunk {
     bytes: Bytes,
     _untaken: Arc<Untaken>,

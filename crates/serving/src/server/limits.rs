@@ -15,7 +15,8 @@ pub(super) const HEADER_BYTES: u32 = 64 << 10;
 pub(super) const HEADERS: usize = 1000;
 /// Requests of one HTTP/2 connection at a time. Probes and scrapers send one, the API server opens further connections.
 pub(super) const HTTP2_STREAMS: u32 = 10;
-/// Bytes of bodies that an HTTP/2 connection may send before they are read: 64 KiB less one is what the protocol begins with.
+/// Bytes of bodies that an HTTP/2 connection may send before they are read: 64 KiB less one is what the protocol begins
+/// with.
 pub(super) const HTTP2_WINDOW: u32 = (64 << 10) - 1;
 /// Bytes that an HTTP/2 connection may receive in its lifetime; after half of them it is drained, so that an active
 /// client opens another. A header that the compression stores keeps the buffer in memory in which it arrived, and a
@@ -26,7 +27,8 @@ pub(super) const HTTP2_FRAME: u32 = 16 << 10;
 
 /// Connections of a port at a time. A cluster needs about ten: probes, scrapers, the API server.
 pub(super) const CONNECTIONS: usize = 192;
-/// Connections among these that only the machine itself may use: the kubelet's probes, which restart the Pod if they fail.
+/// Connections among these that only the machine itself may use: the kubelet's probes, which restart the Pod if they
+/// fail.
 pub(super) const CONNECTIONS_KEPT: usize = 32;
 /// Connections of one client, an IPv4 address or an IPv6 /64: three clients cannot take all connections.
 pub(super) const CONNECTIONS_PER_CLIENT: usize = 48;
@@ -45,8 +47,8 @@ pub(super) const BYTES_KEPT: usize = 1 << 20;
 /// Bytes of one client. The largest answer, a CPU profile, has about one MiB.
 pub(super) const BYTES_PER_CLIENT: usize = 4 << 20;
 
-/// Time from the beginning of a request to the last byte of its answer. The API server waits for a webhook for 30 s at most,
-/// scrapers and probes for less. A profile extends its own time.
+/// Time from the beginning of a request to the last byte of its answer. The API server waits for a webhook for 30 s at
+/// most, scrapers and probes for less. A profile extends its own time.
 pub(super) const BUSY: Duration = Duration::from_secs(30);
 
 /// Limits of one listener.
@@ -62,8 +64,8 @@ pub struct Limits {
     pub connections_per_client: usize,
     /// Time for the TLS handshake.
     pub handshake: Duration,
-    /// Time from the first byte of a request to the end of its headers; from the beginning of a connection to the end of the
-    /// headers of its first request.
+    /// Time from the first byte of a request to the end of its headers; from the beginning of a connection to the end
+    /// of the headers of its first request.
     pub header_read: Duration,
     /// Time between requests of a connection.
     pub idle: Duration,

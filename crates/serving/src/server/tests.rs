@@ -19,7 +19,7 @@ use super::activity::Activity;
 use super::connection::{Protocol, Service, serve};
 use super::share::Client;
 use super::*;
-use crate::issuing::{Authority, Issued, SOON};
+use crate::issuing::{Authority, Issued, TIMEOUT};
 use crate::options::{AuthenticationOptions, AuthorizationOptions, SniPair, TlsVersion};
 
 fn s(n: u64) -> Duration {
@@ -176,8 +176,8 @@ async fn an_http2_answer_that_is_not_taken_ends_the_connection_after_30_s() {
     connection.get_root(3).await;
     sleep(s(1)).await;
     assert_eq!(connection.budget.in_flight().0, 2);
-    let said = connection.rest().await;
-    assert!(!said.contains("hello"), "there was no window for it");
+    let text = connection.rest().await;
+    assert!(!text.contains("hello"), "there was no window for it");
     assert_eq!(begun.elapsed(), s(30), "the second request gains nothing");
     sleep(s(1)).await;
     assert_eq!(connection.budget.in_flight(), (0, 0));
@@ -192,10 +192,10 @@ async fn an_http2_connection_is_drained_after_64_kib_and_closed_after_128() {
         connection.stream.write_all(&ignored).await.unwrap();
     }
     sleep(Duration::from_millis(1)).await;
-    let mut said = vec![0; 1 << 10];
-    let read = connection.stream.read(&mut said).await.unwrap();
+    let mut text = vec![0; 1 << 10];
+    let read = connection.stream.read(&mut text).await.unwrap();
     let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0];
-    assert!(said[..read].windows(9).any(|bytes| bytes == goaway), "{:?}", &said[..read]);
+    assert!(text[..read].windows(9).any(|bytes| bytes == goaway), "{:?}", &text[..read]);
     let mut written = 0;
     while written < 10 && connection.stream.write_all(&ignored).await.is_ok() {
         written += 1;
@@ -254,7 +254,7 @@ async fn requests_beyond_what_a_client_may_have_in_flight_are_503() {
 }
 
 #[tokio::test]
-async fn who_speaks_without_tls_is_told_so() {
+async fn client_without_tls_gets_an_error_in_plain_text() {
     let running = Running::start(Listener::bind(&free()).unwrap(), routes());
     let url = format!("http://{}/healthz", running.here());
     let response = running.client().build().unwrap().get(url).send().await.unwrap();
@@ -272,7 +272,7 @@ async fn a_flood_of_idle_connections_makes_room_for_others() {
     let response = running.client().build().unwrap().get(running.url("localhost", "/")).send().await.unwrap();
     assert_eq!(response.status(), 200);
     let mut byte = [0];
-    let ended = timeout(SOON, flood[0].read(&mut byte)).await.expect("the idlest one is closed");
+    let ended = timeout(TIMEOUT, flood[0].read(&mut byte)).await.expect("the idlest one is closed");
     assert!(matches!(ended, Ok(0) | Err(_)));
     running.stop().await;
 }
@@ -315,7 +315,7 @@ async fn a_handler_that_panics_answers_500_and_the_connection_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_shutdown_requests_are_finished_and_idle_connections_closed() {
+async fn shutdown_finishes_requests_and_closes_idle_connections() {
     let (mut busy, mut idle) = (InMemory::http1(), InMemory::http1());
     busy.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
     idle.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
@@ -381,7 +381,7 @@ impl Running {
 
     fn client(&self) -> reqwest::ClientBuilder {
         _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).tls_info(true).timeout(SOON);
+        let builder = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).tls_info(true).timeout(TIMEOUT);
         // All names of the tests resolve to this server.
         ["a.example.com", "b.example.com", "example.com", "localhost"]
             .into_iter()
@@ -405,7 +405,7 @@ impl Running {
 
     async fn stop(self) {
         self.shutdown.cancel();
-        timeout(SOON, self.task).await.unwrap().unwrap();
+        timeout(TIMEOUT, self.task).await.unwrap().unwrap();
     }
 }
 
@@ -434,15 +434,15 @@ async fn a_port_that_is_taken_is_said_with_its_flag() {
     let first = Listener::bind(&free()).unwrap();
     let port = first.local_address().port();
     let options = ServingOptions { port, port_flag: "--webhook-secure-port", ..free() };
-    let said = Listener::bind(&options).map(drop).unwrap_err().to_string();
+    let text = Listener::bind(&options).map(drop).unwrap_err().to_string();
     let stem = format!("failed to create listener: failed to listen on 127.0.0.1:{port}: ");
-    assert!(said.starts_with(&stem) && said.contains("choose another port with --webhook-secure-port"), "{said}");
+    assert!(text.starts_with(&stem) && text.contains("choose another port with --webhook-secure-port"), "{text}");
     assert!(Listener::bind_plain(Ipv4Addr::LOCALHOST.into(), port, "--metrics-port").is_err());
 
     // An unspecified address binds the port in both families, and fails if either is in use.
     let everywhere = ServingOptions { port, ..ServingOptions::default() };
-    let said = Listener::bind(&everywhere).map(drop).unwrap_err().to_string();
-    assert!(said.contains(&format!("failed to listen on 0.0.0.0:{port}: ")), "{said}");
+    let text = Listener::bind(&everywhere).map(drop).unwrap_err().to_string();
+    assert!(text.contains(&format!("failed to listen on 0.0.0.0:{port}: ")), "{text}");
 }
 
 #[tokio::test]
@@ -480,16 +480,16 @@ async fn a_generated_pair_is_stored_and_used_again() {
     running.stop().await;
 
     std::fs::remove_file(cert_dir.join("cloud-controller-manager.key")).unwrap();
-    let said = Listener::bind(&options).map(drop).unwrap_err().to_string();
-    assert!(said.starts_with("error creating self-signed certificates: there is "), "{said}");
+    let text = Listener::bind(&options).map(drop).unwrap_err().to_string();
+    assert!(text.starts_with("error creating self-signed certificates: there is "), "{text}");
 }
 
 #[tokio::test]
 async fn a_directory_that_cannot_be_made_is_said() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let options = ServingOptions { cert_dir: Some(file.path().join("below-a-file")), ..free() };
-    let said = Listener::bind(&options).map(drop).unwrap_err().to_string();
-    assert!(said.starts_with("error creating self-signed certificates: cannot write "), "{said}");
+    let text = Listener::bind(&options).map(drop).unwrap_err().to_string();
+    assert!(text.starts_with("error creating self-signed certificates: cannot write "), "{text}");
 }
 
 #[tokio::test]
@@ -507,7 +507,7 @@ async fn a_renewed_certificate_is_shown_without_a_restart() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(SOON, renewed).await.expect("the new certificate is shown");
+    timeout(TIMEOUT, renewed).await.expect("the new certificate is shown");
     running.stop().await;
 }
 
@@ -518,11 +518,11 @@ async fn a_pair_that_does_not_fit_is_said_with_both_files() {
     let files = authority.server(&["localhost"]).write(directory.path(), "tls");
     std::fs::write(&files.key, authority.server(&["localhost"]).key_pem()).unwrap();
     let options = ServingOptions { certificate: Some(files), ..free() };
-    let said = Listener::bind(&options).map(drop).unwrap_err().to_string();
-    assert!(said.contains("tls.crt") && said.contains("tls.key"), "{said}");
+    let text = Listener::bind(&options).map(drop).unwrap_err().to_string();
+    assert!(text.contains("tls.crt") && text.contains("tls.key"), "{text}");
     let missing = crate::options::CertificateFiles { certificate: "/nowhere/a".into(), key: "/nowhere/b".into() };
-    let said = Listener::bind(&ServingOptions { certificate: Some(missing), ..free() }).map(drop).unwrap_err();
-    assert!(said.to_string().starts_with("cannot read /nowhere/a: "), "{said}");
+    let text = Listener::bind(&ServingOptions { certificate: Some(missing), ..free() }).map(drop).unwrap_err();
+    assert!(text.to_string().starts_with("cannot read /nowhere/a: "), "{text}");
 }
 
 #[tokio::test]
@@ -603,7 +603,7 @@ async fn client_certificates_are_asked_for_and_judged_per_request() {
         metrics,
     )
     .unwrap();
-    let listener = Listener::bind(&free()).unwrap().with_client_authorities(access.authorities());
+    let listener = Listener::bind(&free()).unwrap().with_client_cas(access.client_cas());
     let running = Running::start(listener, access.guard(routes()));
     let status = async |client: reqwest::ClientBuilder| {
         let response = client.build().unwrap().get(running.url("localhost", "/")).send().await.unwrap();
@@ -653,7 +653,7 @@ async fn a_certificate_without_its_key_ends_the_handshake() {
     let (server, clients) = (Authority::new("servers"), Authority::new("clients"));
     let certificate = Some(server.server(&["localhost"]).write(directory.path(), "tls"));
     let listener = Listener::bind(&ServingOptions { certificate, ..free() }).unwrap();
-    let running = Running::start(listener.with_client_authorities(crate::access::Authorities::default()), routes());
+    let running = Running::start(listener.with_client_cas(crate::access::ClientCas::default()), routes());
     let (jane, thief) = (clients.client("jane", &["system:masters"]), clients.client("thief", &[]));
     let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(thief.key_pem().as_bytes()).unwrap();
     let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
@@ -672,7 +672,7 @@ async fn a_certificate_without_its_key_ends_the_handshake() {
         let mut answer = String::new();
         if let Ok(mut stream) = connected {
             _ = stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
-            _ = timeout(SOON, stream.read_to_string(&mut answer)).await.unwrap();
+            _ = timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.unwrap();
         }
         assert_eq!(answer.ends_with("hello"), good, "{versions:?} {answer}");
     }
@@ -695,7 +695,7 @@ async fn clients_are_told_which_authorities_count() {
     .unwrap();
     let certificate = Some(server.server(&["localhost"]).write(directory.path(), "tls"));
     let listener = Listener::bind(&ServingOptions { certificate, ..free() }).unwrap();
-    let running = Running::start(listener.with_client_authorities(access.authorities()), routes());
+    let running = Running::start(listener.with_client_cas(access.client_cas()), routes());
     let hints = Arc::new(Hints::default());
     let mut config = trusting(&server, rustls::ALL_VERSIONS);
     config.client_auth_cert_resolver = Arc::clone(&hints) as Arc<dyn ResolvesClientCert>;

@@ -167,7 +167,7 @@ impl Loaded {
         let _held = match held {
             Ok(held) => held,
             Err(error) => {
-                self.complain(&error);
+                self.log_failure(&error);
                 return false;
             }
         };
@@ -188,7 +188,7 @@ impl Loaded {
                 true
             }
             Err(error) => {
-                self.complain(&error);
+                self.log_failure(&error);
                 false
             }
         }
@@ -217,17 +217,17 @@ impl Loaded {
             }
             // Perhaps one of the two files is written a moment later than the other.
             Err(error) => {
-                self.complain(&error);
+                self.log_failure(&error);
                 false
             }
         }
     }
 
-    fn complain(&mut self, error: &ServingError) {
-        let said = error.to_string();
-        if self.refused.as_ref() != Some(&said) {
-            tracing::warn!(error = said, "the serving certificate cannot be renewed, keeping the old one");
-            self.refused = Some(said);
+    fn log_failure(&mut self, error: &ServingError) {
+        let text = error.to_string();
+        if self.refused.as_ref() != Some(&text) {
+            tracing::warn!(error = text, "the serving certificate cannot be renewed, keeping the old one");
+            self.refused = Some(text);
         }
     }
 }
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_is_made_anew_when_it_has_expired_in_memory_and_in_the_directory() {
+    fn expired_generated_certificate_is_replaced_in_memory_and_in_the_directory() {
         let directory = tempfile::tempdir().unwrap();
         let stored = ServingOptions { cert_dir: Some(directory.path().to_owned()), ..ServingOptions::default() };
         for options in [ServingOptions::default(), stored.clone()] {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_never_replaces_what_can() {
+    fn unusable_certificate_never_replaces_a_usable_one() {
         let directory = tempfile::tempdir().unwrap();
         let authority = Authority::new("ca");
         let (old, new) = (authority.server(&["localhost"]), authority.server(&["localhost"]));

@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn a_list_of_nothing_usable_is_an_error_that_says_what_there_is() {
-        let said = check_cipher_suites(&strings(&["TLS_RSA_WITH_RC4_128_SHA"])).unwrap_err();
-        assert!(said.contains("none of the cipher suites TLS_RSA_WITH_RC4_128_SHA is available"), "{said}");
+        let text = check_cipher_suites(&strings(&["TLS_RSA_WITH_RC4_128_SHA"])).unwrap_err();
+        assert!(text.contains("none of the cipher suites TLS_RSA_WITH_RC4_128_SHA is available"), "{text}");
         assert_eq!(check_cipher_suites(&[]), Ok(vec![]));
         assert_eq!(check_cipher_suites(&strings(&["TLS_AES_128_GCM_SHA256"])), Ok(vec![]));
     }
@@ -249,8 +249,8 @@ mod tests {
             (&[7], "curve preference 7 is not supported by this build"),
             (&[25], "none of the curve preferences [25] is available in this build; it has 23, 24 and 29"),
         ];
-        for (ids, said) in table {
-            assert_eq!(check_curves(ids), Err(said.to_owned()), "{ids:?}");
+        for (ids, text) in table {
+            assert_eq!(check_curves(ids), Err(text.to_owned()), "{ids:?}");
         }
     }
 
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_chosen_is_left() {
+    fn only_chosen_cipher_suites_and_curves_are_offered() {
         let options = ServingOptions {
             cipher_suites: strings(&["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_RC4_128_SHA"]),
             curve_preferences: vec![24, 25],

@@ -12,7 +12,7 @@ use super::certificates::Certificates;
 use super::choices::TlsChoices;
 use super::client::AnyCertificate;
 use super::names::Names;
-use crate::access::Authorities;
+use crate::access::ClientCas;
 use crate::error::ServingError;
 use crate::options::ServingOptions;
 
@@ -21,7 +21,7 @@ pub(crate) struct Tls {
     choices: TlsChoices,
     disable_http2: bool,
     certificates: Arc<Mutex<Certificates>>,
-    authorities: Option<Authorities>,
+    client_cas: Option<ClientCas>,
     current: ArcSwap<Current>,
 }
 
@@ -39,19 +39,19 @@ impl Tls {
             choices,
             disable_http2: options.disable_http2,
             certificates: Arc::new(Mutex::new(certificates)),
-            authorities: None,
+            client_cas: None,
             current: ArcSwap::from_pointee(Current { config: Arc::new(config), generation: 0 }),
         })
     }
 
-    pub(crate) fn ask_clients(&mut self, authorities: Authorities) {
-        self.authorities = Some(authorities);
+    pub(crate) fn ask_clients(&mut self, client_cas: ClientCas) {
+        self.client_cas = Some(client_cas);
         self.rebuild();
     }
 
     /// Returns the configuration for the next connection.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        let generation = self.authorities.as_ref().map_or(0, Authorities::generation);
+        let generation = self.client_cas.as_ref().map_or(0, ClientCas::generation);
         if self.current.load().generation != generation {
             self.rebuild();
         }
@@ -79,8 +79,8 @@ impl Tls {
     fn rebuild(&self) {
         let names = self.certificates.lock().unwrap_or_else(PoisonError::into_inner).names();
         // The generation is read first: authorities that change in between are taken the next time.
-        let generation = self.authorities.as_ref().map_or(0, Authorities::generation);
-        let hints = self.authorities.as_ref().map(Authorities::subjects);
+        let generation = self.client_cas.as_ref().map_or(0, ClientCas::generation);
+        let hints = self.client_cas.as_ref().map(ClientCas::subjects);
         match build(&self.choices, self.disable_http2, names, hints) {
             Ok(config) => self.current.store(Arc::new(Current { config: Arc::new(config), generation })),
             Err(error) => tracing::error!(%error, "keeping the previous TLS configuration"),

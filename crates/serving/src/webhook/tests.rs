@@ -1,7 +1,7 @@
 //! Rules: APP-140 to APP-143.
 
 use super::*;
-use crate::asking::{Answer, ask};
+use crate::test_requests::{Answer, send};
 use http::header;
 use serde_json::json;
 use std::sync::{Mutex, PoisonError};
@@ -55,7 +55,7 @@ fn review(what: &str) -> String {
 }
 
 async fn answer(request: Request<Body>) -> Answer {
-    ask(&routes(WebhookLimits::default()).0, request).await
+    send(&routes(WebhookLimits::default()).0, request).await
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn the_answer_is_a_review_with_the_uid_of_the_request() {
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_400_and_says_why() {
+async fn body_that_is_no_review_is_400_with_the_reason() {
     let other = |pointer: &str, value: Value| {
         let mut body: Value = serde_json::from_str(&review("allow")).unwrap();
         *body.pointer_mut(pointer).unwrap() = value;
@@ -88,10 +88,10 @@ async fn what_is_no_review_is_400_and_says_why() {
         ("application/json", other("/request/uid", json!(17)), "not an AdmissionReview"),
         ("application/json", other("/request/uid", json!("x".repeat(2000))), "a name has 2000 bytes, more than 1024"),
     ];
-    for (content_type, body, said) in table {
+    for (content_type, body, text) in table {
         let answer = answer(post(content_type, body.clone())).await;
         assert_eq!(answer.status.as_u16(), 400, "{content_type} {body}");
-        assert!(answer.body.contains(said), "{}", answer.body);
+        assert!(answer.body.contains(text), "{}", answer.body);
     }
 }
 
@@ -117,15 +117,15 @@ fn a_request_has_its_fields_and_objects_as_they_were_sent() {
 
 #[tokio::test]
 async fn a_handler_without_an_answer_is_500() {
-    for (what, said) in [("fail", "the cloud is away"), ("panic", "panicked"), ("nothing", "gave no response")] {
+    for (what, text) in [("fail", "the cloud is away"), ("panic", "panicked"), ("nothing", "gave no response")] {
         let answer = answer(post("application/json", review(what))).await;
         assert_eq!(answer.status.as_u16(), 500, "{what}");
-        assert!(answer.body.contains(said), "{}", answer.body);
+        assert!(answer.body.contains(text), "{}", answer.body);
     }
 }
 
 #[tokio::test]
-async fn only_post_is_taken_and_only_on_the_path() {
+async fn webhook_accepts_only_post_and_only_on_its_path() {
     assert_eq!(answer(Request::get("/admit").body(Body::empty()).unwrap()).await.status.as_u16(), 405);
     assert_eq!(answer(Request::post("/").body(Body::empty()).unwrap()).await.status.as_u16(), 404);
 }
@@ -134,7 +134,7 @@ async fn only_post_is_taken_and_only_on_the_path() {
 async fn a_body_beyond_the_limit_is_413_and_names_the_limit() {
     let (routes, _) = routes(WebhookLimits { body: 100, ..WebhookLimits::default() });
     let body = " ".repeat(80) + &review("allow");
-    let answer = ask(&routes, post("application/json", body)).await;
+    let answer = send(&routes, post("application/json", body)).await;
     assert_eq!(answer.status.as_u16(), 413);
     assert_eq!(answer.body, "the body is larger than 100 bytes, the most that a webhook takes\n");
 }
@@ -145,14 +145,14 @@ async fn bodies_beyond_what_all_may_take_together_are_503() {
     let (routes, _) = routes(WebhookLimits { in_flight: hanging.len() + 10, ..WebhookLimits::default() });
     let first = tokio::spawn({
         let (routes, request) = (routes.clone(), post("application/json", hanging));
-        async move { ask(&routes, request).await.status.as_u16() }
+        async move { send(&routes, request).await.status.as_u16() }
     });
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let second = ask(&routes, post("application/json", review("allow"))).await;
+    let second = send(&routes, post("application/json", review("allow"))).await;
     assert_eq!(second.status.as_u16(), 503, "{}", second.body);
     first.abort();
     assert!(first.await.is_err());
-    assert_eq!(ask(&routes, post("application/json", review("allow"))).await.status.as_u16(), 200);
+    assert_eq!(send(&routes, post("application/json", review("allow"))).await.status.as_u16(), 200);
 }
 
 #[tokio::test]
@@ -162,16 +162,16 @@ async fn paths_that_others_choose_make_nothing_panic() {
     let all =
         [webhook("a", "admit"), webhook("b", "/admit"), webhook("c", "/{"), webhook("d", "/*x"), webhook("e", "")];
     let routes = router(all, WebhookLimits::default(), Arc::new(NoWebhookMetrics));
-    assert_eq!(ask(&routes, post("application/json", review("allow"))).await.status.as_u16(), 200);
+    assert_eq!(send(&routes, post("application/json", review("allow"))).await.status.as_u16(), 200);
     let root = Request::post("/").header(header::CONTENT_TYPE, "application/json").body(Body::from(review("allow")));
-    assert_eq!(ask(&routes, root.unwrap()).await.status.as_u16(), 200);
+    assert_eq!(send(&routes, root.unwrap()).await.status.as_u16(), 200);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_never_ends_is_408() {
     let (routes, _) = routes(WebhookLimits::default());
     let body = Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
-    let answer = ask(&routes, post("application/json", body)).await;
+    let answer = send(&routes, post("application/json", body)).await;
     assert_eq!((answer.status.as_u16(), answer.body.as_str()), (408, "the body was not there within 20 s\n"));
 }
 
@@ -179,10 +179,10 @@ async fn a_body_that_never_ends_is_408() {
 async fn all_calls_are_counted_also_those_that_succeed_and_those_that_nobody_waited_for() {
     let (routes, counted) = routes(WebhookLimits::default());
     for what in ["allow", "fail", "panic"] {
-        ask(&routes, post("application/json", review(what))).await;
+        send(&routes, post("application/json", review(what))).await;
     }
-    ask(&routes, post("text/plain", "")).await;
-    let gone = tokio::time::timeout(Duration::from_secs(1), ask(&routes, post("application/json", review("hang"))));
+    send(&routes, post("text/plain", "")).await;
+    let gone = tokio::time::timeout(Duration::from_secs(1), send(&routes, post("application/json", review("hang"))));
     assert!(gone.await.is_err());
     assert_eq!(counted.codes(), ["200", "500", "500", "400", "<error>"]);
 }

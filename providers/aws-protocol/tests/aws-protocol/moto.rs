@@ -2,7 +2,7 @@
 
 use aws_protocol::{Aws, Query, Settings};
 use cloud_provider::{Environment, Result, Setup};
-use provider_kit::inventory::Urgency;
+use provider_kit::inventory::SharedPriority;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -26,8 +26,9 @@ fn aws(environment: Environment) -> Aws {
 }
 
 async fn groups(aws: &Aws, query: Query) -> Result<Vec<Group>> {
-    let urgency = Urgency::default();
-    let list = aws.ec2.list(query, "securityGroupInfo", &urgency, |it: Group| it, |it| it.group_id.clone()).await?;
+    let shared_priority = SharedPriority::default();
+    let list =
+        aws.ec2.list(query, "securityGroupInfo", &shared_priority, |it: Group| it, |it| it.group_id.clone()).await?;
     Ok(list.complete()?.into_items())
 }
 

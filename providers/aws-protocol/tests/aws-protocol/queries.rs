@@ -1,7 +1,7 @@
 //! Queries as they are sent, and answers as they are read.
 
 use aws_protocol::{Aws, Query};
-use provider_kit::inventory::Urgency;
+use provider_kit::inventory::SharedPriority;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -43,7 +43,7 @@ fn reservation(id: &str, instances: &[&str]) -> String {
 
 async fn instances(aws: &Aws, query: Query) -> cloud_provider::Result<Vec<String>> {
     let key = |it: &Reservation| (it.reservation_id.clone(), it.instances_set.first().map(|it| it.instance_id.clone()));
-    let reading = aws.ec2.list(query, "reservationSet", &Urgency::default(), |it: Reservation| it, key).await?;
+    let reading = aws.ec2.list(query, "reservationSet", &SharedPriority::default(), |it: Reservation| it, key).await?;
     let reading = reading.flat_map(|it| it.instances_set).complete()?;
     Ok(reading.into_items().into_iter().map(|it| it.instance_id).collect())
 }
@@ -109,7 +109,8 @@ async fn load_balancers_are_read_by_markers_and_written_with_members() {
     let aws = aws.unwrap();
     let key = |it: &Balancer| it.load_balancer_name.clone();
     let query = Query::new("DescribeLoadBalancers").page(400);
-    let reading = aws.elb.list(query, "LoadBalancerDescriptions", &Urgency::default(), |it: Balancer| it, key).await;
+    let reading =
+        aws.elb.list(query, "LoadBalancerDescriptions", &SharedPriority::default(), |it: Balancer| it, key).await;
     let balancers = reading.unwrap().complete().unwrap().into_items();
     let ports: Vec<_> =
         balancers.iter().map(|it| (&*it.load_balancer_name, it.listener_descriptions[0].load_balancer_port)).collect();

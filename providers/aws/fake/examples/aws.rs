@@ -23,10 +23,10 @@ fn command(fake: &Handle<World>, command: &str, name: &str) {
             format!("{all:#}")
         }
         "requests" => {
-            let requests = fake.gate().requests().into_iter();
+            let requests = fake.fault_injector().requests().into_iter();
             let line = |it: fake_cloud::Recorded| json!([it.route, it.body, it.status]).to_string() + "\n";
             let lines = requests.map(line).collect();
-            fake.gate().forget_requests();
+            fake.fault_injector().forget_requests();
             lines
         }
         _ => return eprintln!("unknown command {command:?}"),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::ec2::{done, new_tags};
 use crate::world::{array, push, text};
-use crate::{Answer, Asked, Kind, VPC, World, refuse};
+use crate::{Answer, ApiRequest, Kind, VPC, World, refuse};
 
 /// Characters of names and descriptions beside letters and digits.
 const OTHER: &str = " ._-:/()#,@[]+=&;{}!$*";
@@ -20,8 +20,8 @@ fn check_text(what: &str, it: &Value) -> Result<(), Refused> {
     }
 }
 
-pub(crate) fn create(world: &mut World, asked: &Asked) -> Answer {
-    let (body, is_there) = (&asked.body, |it: &Value| it["_account"] == *asked.project);
+pub(crate) fn create(world: &mut World, request: &ApiRequest) -> Answer {
+    let (body, is_there) = (&request.body, |it: &Value| it["_account"] == *request.project);
     for what in ["GroupName", "GroupDescription"] {
         check_text(what, &body[what])?;
         if text(&body[what]).is_empty() {
@@ -37,16 +37,16 @@ pub(crate) fn create(world: &mut World, asked: &Asked) -> Answer {
             format!("The security group '{}' already exists", text(&body["GroupName"])),
         );
     }
-    let (id, tags) = (format!("sg-{:08x}", world.number()), new_tags(asked, "security-group"));
+    let (id, tags) = (format!("sg-{:08x}", world.number()), new_tags(request, "security-group"));
     world.add(Kind::Group, json!({"groupId": id, "groupName": body["GroupName"], "groupDescription": body["GroupDescription"], "vpcId": VPC,
-        "ownerId": asked.project, "tagSet": tags, "ipPermissions": [], "_rules": [], "_account": asked.project, "_hidden": !world.lag.is_zero()}));
+        "ownerId": request.project, "tagSet": tags, "ipPermissions": [], "_rules": [], "_account": request.project, "_hidden": !world.lag.is_zero()}));
     world.later(world.lag, Kind::Group, &id, json!({"_hidden": false}));
     Ok(json!({"groupId": id, "tagSet": tags}))
 }
 
 /// Groups that another one refers to, or a load balancer or an instance has, cannot be deleted.
-pub(crate) fn delete(world: &mut World, asked: &Asked) -> Answer {
-    let group = world.find(asked, Kind::Group, &asked.body["GroupId"])?;
+pub(crate) fn delete(world: &mut World, request: &ApiRequest) -> Answer {
+    let group = world.find(request, Kind::Group, &request.body["GroupId"])?;
     let (id, is_held) = (group["groupId"].clone(), group["_held"] == true);
     let refers = |it: &Value| it["groupId"] != id && array(&it["_rules"]).any(|rule| rule["groupId"] == id);
     let has = |it: &Value| {
@@ -78,9 +78,9 @@ const SOURCES: [[&str; 4]; 4] = [
 ];
 
 /// Returns what the permissions of a request allow, one source after the other, without and with its description.
-fn rules(asked: &Asked) -> Result<Vec<(Value, Value)>, Refused> {
+fn rules(request: &ApiRequest) -> Result<Vec<(Value, Value)>, Refused> {
     let mut rules = Vec::new();
-    for permission in array(&asked.body["IpPermissions"]) {
+    for permission in array(&request.body["IpPermissions"]) {
         let (protocol, port) =
             (text(&permission["IpProtocol"]), |key: &str| text(&permission[key]).parse::<i32>().ok());
         if !["tcp", "udp", "icmp", "icmpv6", "-1"].contains(&protocol) {
@@ -150,12 +150,12 @@ fn present(group: &Value) -> Vec<(Value, Value)> {
 }
 
 /// Adds all rules or none.
-pub(crate) fn authorize(world: &mut World, asked: &Asked) -> Answer {
-    let (new, most) = (rules(asked)?, world.rules);
+pub(crate) fn authorize(world: &mut World, request: &ApiRequest) -> Answer {
+    let (new, most) = (rules(request)?, world.rules);
     for (rule, _) in new.iter().filter(|(rule, _)| rule["groupId"].is_string()) {
-        world.find(asked, Kind::Group, &rule["groupId"])?;
+        world.find(request, Kind::Group, &rule["groupId"])?;
     }
-    let group = world.find(asked, Kind::Group, &asked.body["GroupId"])?;
+    let group = world.find(request, Kind::Group, &request.body["GroupId"])?;
     let mut all = present(group);
     for (rule, description) in new {
         if all.iter().any(|(has, _)| *has == rule) {
@@ -174,10 +174,10 @@ pub(crate) fn authorize(world: &mut World, asked: &Asked) -> Answer {
 }
 
 /// Removes all rules or none.
-pub(crate) fn revoke(world: &mut World, asked: &Asked) -> Answer {
-    let group = world.find(asked, Kind::Group, &asked.body["GroupId"])?;
+pub(crate) fn revoke(world: &mut World, request: &ApiRequest) -> Answer {
+    let group = world.find(request, Kind::Group, &request.body["GroupId"])?;
     let mut all = present(group);
-    for (rule, _) in rules(asked)? {
+    for (rule, _) in rules(request)? {
         let Some(at) = all.iter().position(|(has, _)| *has == rule) else {
             return refuse(
                 "InvalidPermission.NotFound",

@@ -5,7 +5,7 @@
 //!
 //! let fake = Handle::new(World::default());
 //! let id = fake.lock().add_instance(ACCOUNT, "worker-1");
-//! fake.gate().fail(Fault::code("GET /ec2/DescribeInstances", "RequestLimitExceeded").times(2));
+//! fake.fault_injector().fail(Fault::code("GET /ec2/DescribeInstances", "RequestLimitExceeded").times(2));
 //! assert_eq!(fake.lock().all("instance")[0]["instanceId"], *id);
 //! let router = aws_fake::router(&fake);
 //! # drop(router);
@@ -59,7 +59,7 @@ pub enum Service {
     Metadata,
 }
 
-type Asked = fake_cloud::Asked<Service>;
+type ApiRequest = fake_cloud::ApiRequest<Service>;
 type Answer = Result<Value, Refused>;
 
 fn refuse<T>(code: &str, message: impl AsRef<str>) -> Result<T, Refused> {
@@ -76,9 +76,9 @@ pub fn router(fake: &Handle<World>) -> Router {
 
 macro_rules! routes {
     ($service:ident: $($method:ident $path:literal => $handler:expr),* $(,)?) => {
-        Routes { prefix: "", service: Service::$service, table: &[$((stringify!($method), $path, |world, asked| {
-            let handler: fn(&mut World, &Asked) -> Answer = $handler;
-            handler(world, asked).map(|it| wire::answer(asked, it))
+        Routes { prefix: "", service: Service::$service, table: &[$((stringify!($method), $path, |world, request| {
+            let handler: fn(&mut World, &ApiRequest) -> Answer = $handler;
+            handler(world, request).map(|it| wire::answer(request, it))
         })),*] }
     };
 }
@@ -91,13 +91,13 @@ impl Cloud for World {
             GET "/ec2/DescribeInstances" => ec2::instances,
             GET "/ec2/DescribeInstanceTopology" => ec2::topology,
             GET "/ec2/DescribeAvailabilityZones" => ec2::zones,
-            GET "/ec2/DescribeNetworkInterfaces" => |world, asked| world.describe(asked, Kind::Interface, "networkInterfaceSet"),
-            GET "/ec2/DescribeSubnets" => |world, asked| world.describe(asked, Kind::Subnet, "subnetSet"),
-            GET "/ec2/DescribeRouteTables" => |world, asked| world.describe(asked, Kind::Table, "routeTableSet"),
-            GET "/ec2/DescribeSecurityGroups" => |world, asked| world.describe(asked, Kind::Group, "securityGroupInfo"),
-            POST "/ec2/StopInstances" => |world, asked| ec2::change_state(world, asked, "stopped"),
-            POST "/ec2/StartInstances" => |world, asked| ec2::change_state(world, asked, "running"),
-            POST "/ec2/TerminateInstances" => |world, asked| ec2::change_state(world, asked, "terminated"),
+            GET "/ec2/DescribeNetworkInterfaces" => |world, request| world.describe(request, Kind::Interface, "networkInterfaceSet"),
+            GET "/ec2/DescribeSubnets" => |world, request| world.describe(request, Kind::Subnet, "subnetSet"),
+            GET "/ec2/DescribeRouteTables" => |world, request| world.describe(request, Kind::Table, "routeTableSet"),
+            GET "/ec2/DescribeSecurityGroups" => |world, request| world.describe(request, Kind::Group, "securityGroupInfo"),
+            POST "/ec2/StopInstances" => |world, request| ec2::change_state(world, request, "stopped"),
+            POST "/ec2/StartInstances" => |world, request| ec2::change_state(world, request, "running"),
+            POST "/ec2/TerminateInstances" => |world, request| ec2::change_state(world, request, "terminated"),
             POST "/ec2/ModifyInstanceAttribute" => ec2::modify_instance,
             POST "/ec2/CreateRoute" => ec2::create_route,
             POST "/ec2/ReplaceRoute" => ec2::replace_route,
@@ -119,10 +119,10 @@ impl Cloud for World {
             DELETE "/elb/DeleteLoadBalancer" => elb::delete,
             POST "/elb/AddTags" => elb::add_tags,
             POST "/elb/RemoveTags" => elb::remove_tags,
-            POST "/elb/RegisterInstancesWithLoadBalancer" => |world, asked| elb::set_instances(world, asked, true),
-            POST "/elb/DeregisterInstancesFromLoadBalancer" => |world, asked| elb::set_instances(world, asked, false),
-            POST "/elb/AttachLoadBalancerToSubnets" => |world, asked| elb::set_subnets(world, asked, true),
-            POST "/elb/DetachLoadBalancerFromSubnets" => |world, asked| elb::set_subnets(world, asked, false),
+            POST "/elb/RegisterInstancesWithLoadBalancer" => |world, request| elb::set_instances(world, request, true),
+            POST "/elb/DeregisterInstancesFromLoadBalancer" => |world, request| elb::set_instances(world, request, false),
+            POST "/elb/AttachLoadBalancerToSubnets" => |world, request| elb::set_subnets(world, request, true),
+            POST "/elb/DetachLoadBalancerFromSubnets" => |world, request| elb::set_subnets(world, request, false),
             POST "/elb/ApplySecurityGroupsToLoadBalancer" => elb::apply_groups,
             POST "/elb/CreateLoadBalancerListeners" => elb::create_listeners,
             DELETE "/elb/DeleteLoadBalancerListeners" => elb::delete_listeners,
@@ -136,9 +136,9 @@ impl Cloud for World {
         routes! { Elbv2:
             GET "/elbv2/DescribeLoadBalancers" => elbv2::balancers,
             GET "/elbv2/DescribeLoadBalancers/named" => elbv2::balancers,
-            GET "/elbv2/DescribeLoadBalancerAttributes" => |world, asked| elbv2::attributes(world, asked, Kind::Network),
+            GET "/elbv2/DescribeLoadBalancerAttributes" => |world, request| elbv2::attributes(world, request, Kind::Network),
             GET "/elbv2/DescribeTargetGroups" => elbv2::target_groups,
-            GET "/elbv2/DescribeTargetGroupAttributes" => |world, asked| elbv2::attributes(world, asked, Kind::TargetGroup),
+            GET "/elbv2/DescribeTargetGroupAttributes" => |world, request| elbv2::attributes(world, request, Kind::TargetGroup),
             GET "/elbv2/DescribeTargetHealth" => elbv2::health,
             GET "/elbv2/DescribeListeners" => elbv2::listeners,
             GET "/elbv2/DescribeTags" => elbv2::tags,
@@ -147,11 +147,11 @@ impl Cloud for World {
             POST "/elbv2/SetSecurityGroups" => elbv2::set_groups,
             POST "/elbv2/SetSubnets" => elbv2::set_subnets,
             POST "/elbv2/SetIpAddressType" => elbv2::set_address_type,
-            POST "/elbv2/ModifyLoadBalancerAttributes" => |world, asked| elbv2::modify_attributes(world, asked, Kind::Network),
+            POST "/elbv2/ModifyLoadBalancerAttributes" => |world, request| elbv2::modify_attributes(world, request, Kind::Network),
             POST "/elbv2/CreateTargetGroup" => elbv2::create_target_group,
             POST "/elbv2/ModifyTargetGroup" => elbv2::modify_target_group,
             DELETE "/elbv2/DeleteTargetGroup" => elbv2::delete_target_group,
-            POST "/elbv2/ModifyTargetGroupAttributes" => |world, asked| elbv2::modify_attributes(world, asked, Kind::TargetGroup),
+            POST "/elbv2/ModifyTargetGroupAttributes" => |world, request| elbv2::modify_attributes(world, request, Kind::TargetGroup),
             POST "/elbv2/RegisterTargets" => elbv2::register,
             POST "/elbv2/DeregisterTargets" => elbv2::deregister,
             POST "/elbv2/CreateListener" => elbv2::create_listener,
@@ -176,36 +176,36 @@ impl Cloud for World {
     }
 
     /// Each API has a limit for reads, and one for changes.
-    fn admit(&mut self, asked: &mut Asked) -> Result<(), Refused> {
-        self.account.clone_into(&mut asked.project);
-        if asked.service == Service::Metadata {
-            let is_known = asked.route.starts_with("PUT") || asked.header("x-aws-ec2-metadata-token").is_some();
+    fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
+        self.account.clone_into(&mut request.project);
+        if request.service == Service::Metadata {
+            let is_known = request.route.starts_with("PUT") || request.header("x-aws-ec2-metadata-token").is_some();
             return if is_known { Ok(()) } else { Err(Refused::new(401, "", "no token")) };
         }
         let credential =
-            asked.header("authorization").and_then(|it| it.split_once("Credential=")).map_or("", |(_, it)| it);
+            request.header("authorization").and_then(|it| it.split_once("Credential=")).map_or("", |(_, it)| it);
         if !credential.starts_with(KEY_ID) {
             return Err(Refused::new(
-                if asked.service == Service::Ec2 { 401 } else { 403 },
+                if request.service == Service::Ec2 { 401 } else { 403 },
                 "",
                 "the key is not known",
             ));
         }
-        let is_read = Self::is_read(&asked.route);
+        let is_read = Self::is_read(&request.route);
         let [(limit, seconds)] = [self.limits[usize::from(!is_read)]];
         let bucket = || Bucket::new(limit, Duration::from_secs(seconds), limit);
-        if self.buckets.entry((asked.service, is_read)).or_insert_with(bucket).take().is_exceeded {
-            let code = if asked.service == Service::Ec2 { "RequestLimitExceeded" } else { "Throttling" };
+        if self.buckets.entry((request.service, is_read)).or_insert_with(bucket).take().is_exceeded {
+            let code = if request.service == Service::Ec2 { "RequestLimitExceeded" } else { "Throttling" };
             return refuse(code, "Request limit exceeded.");
         }
         Ok(())
     }
 
-    fn refusal(_: &Asked, refused: Refused) -> Refused {
+    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
         refused
     }
 
-    fn words(asked: &Asked, refused: Refused) -> fake_cloud::Reply {
-        wire::refusal(asked, &refused)
+    fn render_refusal(request: &ApiRequest, refused: Refused) -> fake_cloud::Reply {
+        wire::refusal(request, &refused)
     }
 }

@@ -8,7 +8,7 @@ use http::{Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
-use crate::{Asked, Service};
+use crate::{ApiRequest, Service};
 
 /// Versions of the APIs, their services and the prefixes of their paths.
 const VERSIONS: [(&str, &str); 4] =
@@ -106,10 +106,10 @@ fn reply(status: u16, name: &str, answer: &Value, item: &str) -> Reply {
 }
 
 /// Returns the answer of an action.
-pub(crate) fn answer(asked: &Asked, mut fields: Value) -> Reply {
-    let action = asked.route.split('/').nth(2).unwrap_or_default();
+pub(crate) fn answer(request: &ApiRequest, mut fields: Value) -> Reply {
+    let action = request.route.split('/').nth(2).unwrap_or_default();
     let name = format!("{action}Response");
-    match asked.service {
+    match request.service {
         Service::Metadata => Reply::text(200, "text/plain", fields.as_str().unwrap_or_default()),
         Service::Ec2 => {
             fields["requestId"] = "5f3e0a1c".into();
@@ -149,8 +149,8 @@ fn status_of(code: &str) -> u16 {
 }
 
 /// Returns a refusal in the words of each API.
-pub(crate) fn refusal(asked: &Asked, refused: &Refused) -> Reply {
-    let is_ec2 = asked.service == Service::Ec2;
+pub(crate) fn refusal(request: &ApiRequest, refused: &Refused) -> Reply {
+    let is_ec2 = request.service == Service::Ec2;
     let is_plain = refused.code.is_empty() || refused.code == "OnPurpose";
     let code = match refused.status {
         Some(status) if is_plain => code_of(status)[usize::from(!is_ec2)],
@@ -159,7 +159,7 @@ pub(crate) fn refusal(asked: &Asked, refused: &Refused) -> Reply {
     let status = refused.status.unwrap_or_else(|| status_of(code));
     let error =
         json!({"Code": code, "Message": refused.message, "Type": if is_ec2 { Value::Null } else { "Sender".into() }});
-    match asked.service {
+    match request.service {
         Service::Metadata => Reply::text(status, "text/html", code),
         Service::Ec2 => {
             reply(status, "Response", &json!({"Errors": {"Error": error}, "RequestID": "5f3e0a1c"}), "item")

@@ -7,7 +7,7 @@ use fake_cloud::{Bucket, Next, Page, Refused};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{ACCOUNT, Answer, Asked, CLUSTER, Service, VPC, refuse};
+use crate::{ACCOUNT, Answer, ApiRequest, CLUSTER, Service, VPC, refuse};
 
 /// A kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,7 +261,7 @@ impl World {
         let body = json!({"LoadBalancerName": name, "Name": name, "Type": "network", "Subnets": ["subnet-00000000"], "Listeners": listeners,
             "SecurityGroups": ["sg-nodes"]});
         let (effects, now) = (fake_cloud::Effects::default(), Instant::now());
-        let asked = Asked {
+        let request = ApiRequest {
             service: Service::Elb,
             route: String::new(),
             path: String::new(),
@@ -276,8 +276,11 @@ impl World {
             on_answer: Vec::new(),
         };
         let provisioning = std::mem::take(&mut self.provisioning);
-        let _ =
-            if kind == Kind::Network { crate::elbv2::create(self, &asked) } else { crate::elb::create(self, &asked) };
+        let _ = if kind == Kind::Network {
+            crate::elbv2::create(self, &request)
+        } else {
+            crate::elb::create(self, &request)
+        };
         self.provisioning = provisioning;
     }
 }
@@ -312,29 +315,29 @@ impl World {
         }
     }
 
-    pub(crate) fn find(&mut self, asked: &Asked, kind: Kind, id: &Value) -> Result<&mut Value, Refused> {
+    pub(crate) fn find(&mut self, request: &ApiRequest, kind: Kind, id: &Value) -> Result<&mut Value, Refused> {
         let (name, field, _, missing) = kind.words();
-        let is_it = |it: &&mut Value| it[field] == *id && it["_account"] == *asked.project && it["_hidden"] != true;
+        let is_it = |it: &&mut Value| it[field] == *id && it["_account"] == *request.project && it["_hidden"] != true;
         let found = self.each(kind).iter_mut().find(is_it);
         found.map_or_else(|| refuse(missing, format!("The {name} ID '{}' does not exist", text(id))), Ok)
     }
 
-    pub(crate) fn has(&mut self, asked: &Asked, kind: Kind, id: &Value) -> bool {
-        self.find(asked, kind, id).is_ok()
+    pub(crate) fn has(&mut self, request: &ApiRequest, kind: Kind, id: &Value) -> bool {
+        self.find(request, kind, id).is_ok()
     }
 
     /// Returns the page of a list, by IDs, names and filters.
-    pub(crate) fn describe(&mut self, asked: &Asked, kind: Kind, set: &str) -> Answer {
-        let items = self.chosen(asked, kind)?;
-        self.paged(asked, items, set)
+    pub(crate) fn describe(&mut self, request: &ApiRequest, kind: Kind, set: &str) -> Answer {
+        let items = self.chosen(request, kind)?;
+        self.paged(request, items, set)
     }
 
-    pub(crate) fn chosen(&mut self, asked: &Asked, kind: Kind) -> Result<Vec<Value>, Refused> {
+    pub(crate) fn chosen(&mut self, request: &ApiRequest, kind: Kind) -> Result<Vec<Value>, Refused> {
         let (name, field, parameters, missing) = kind.words();
-        let is_shown = |it: &&Value| it["_account"] == *asked.project && it["_hidden"] != true;
+        let is_shown = |it: &&Value| it["_account"] == *request.project && it["_hidden"] != true;
         let mut items: Vec<_> = self.all(name).iter().filter(is_shown).cloned().collect();
         for (parameter, field) in parameters.into_iter().zip([field, kind.name_field()]) {
-            let wanted: Vec<_> = array(&asked.body[parameter]).collect();
+            let wanted: Vec<_> = array(&request.body[parameter]).collect();
             if wanted.is_empty() {
                 continue;
             }
@@ -343,7 +346,7 @@ impl World {
             }
             items.retain(|it| wanted.contains(&&it[field]));
         }
-        for filter in array(&asked.body["Filter"]) {
+        for filter in array(&request.body["Filter"]) {
             if array(&filter["Value"]).count() > 200 {
                 return refuse("FilterLimitExceeded", "The maximum number of filter values is 200");
             }
@@ -354,15 +357,15 @@ impl World {
         Ok(items)
     }
 
-    pub(crate) fn paged(&self, asked: &Asked, items: Vec<Value>, set: &str) -> Answer {
-        let is_ec2 = asked.service == Service::Ec2;
+    pub(crate) fn paged(&self, request: &ApiRequest, items: Vec<Value>, set: &str) -> Answer {
+        let is_ec2 = request.service == Service::Ec2;
         let [token, size, next, most] = if is_ec2 {
             ["NextToken", "MaxResults", "nextToken", "1000"]
         } else {
             ["Marker", "PageSize", "NextMarker", "400"]
         };
         let most = if set == "routeTableSet" { 100 } else { most.parse().unwrap_or(0) };
-        let size = &asked.body[size];
+        let size = &request.body[size];
         let size = match text(size).parse::<usize>() {
             Ok(size) if (1..=most).contains(&size) => size.min(self.page),
             _ if !size.is_null() => return refuse("ValidationError", "the size of a page is out of range"),
@@ -370,12 +373,13 @@ impl World {
             _ => self.page,
         };
         let ids = ["InstanceId", "GroupId", "SubnetId", "RouteTableId"];
-        if is_ec2 && !asked.body["MaxResults"].is_null() && ids.iter().any(|key| !asked.body[*key].is_null()) {
+        if is_ec2 && !request.body["MaxResults"].is_null() && ids.iter().any(|key| !request.body[*key].is_null()) {
             return refuse("InvalidParameterCombination", "IDs and MaxResults cannot be given together");
         }
-        let start: usize = text(&asked.body[token]).strip_prefix("after-").and_then(|it| it.parse().ok()).unwrap_or(0);
+        let start: usize =
+            text(&request.body[token]).strip_prefix("after-").and_then(|it| it.parse().ok()).unwrap_or(0);
         let Page { items, next: followed, .. } =
-            Page::starting(items.into_iter().enumerate(), start, size, &asked.effects);
+            Page::starting(items.into_iter().enumerate(), start, size, &request.effects);
         let after = items.last().map_or(start + size, |(index, _)| index + 1);
         let token = match followed {
             Next::Nothing => Value::Null,

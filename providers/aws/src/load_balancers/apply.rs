@@ -8,7 +8,8 @@ use cloud_provider::{Error, Result};
 use futures::future::try_join_all;
 use provider_kit::firewall::{Peer, Rule};
 use provider_kit::load_balancers::{
-    Actual, Applied, Attributes, Change, Difference, Operation, POOL, Part, Port, Targets, Tree,
+    Applied, Attributes, Change, Difference, ObservedLoadBalancer, Operation, POOL, Port, ResourceGraph, ResourceKey,
+    Targets,
 };
 use provider_kit::operation::{Polling, until_done};
 use serde::Deserialize;
@@ -29,9 +30,9 @@ const TARGETS_AT_ONCE: usize = 100;
 const DELETION: Polling = Polling {
     first: Duration::from_secs(10),
     growth: 1.0,
-    longest: Duration::from_secs(5),
-    limit: Duration::from_secs(120),
-    come_back: Duration::from_secs(10),
+    max_interval: Duration::from_secs(5),
+    timeout: Duration::from_secs(120),
+    retry_after: Duration::from_secs(10),
 };
 
 /// An operation, with the load balancer before and after it.
@@ -43,8 +44,8 @@ struct Work<'a> {
     name: &'a str,
     /// ID of the load balancer.
     id: &'a str,
-    before: Tree,
-    after: Tree,
+    before: ResourceGraph,
+    after: ResourceGraph,
 }
 
 /// An answer to a creation.
@@ -74,22 +75,22 @@ impl ElasticLoadBalancers {
             Some(actual) => (actual.kind, &*actual.name, &*actual.id),
             None => (change.identity.kind, &*change.identity.name, ""),
         };
-        let before = change.actual.and_then(|it| it.tree.clone()).unwrap_or_default();
-        let after = change.outcome(1).and_then(|it| it.tree).unwrap_or_default();
+        let before = change.actual.and_then(|it| it.graph.clone()).unwrap_or_default();
+        let after = change.outcome(1).and_then(|it| it.graph).unwrap_or_default();
         let work = Work { cloud: self, change, kind, name, id, before, after };
         let operation = &change.operations[0];
         let made = match operation {
             Operation::Tag => work.tag(owner_tags(change.identity), true).await.map(|()| None),
             Operation::Untag => Ok(None),
-            Operation::Create { part: Part::Balancer, attributes } => return work.create(attributes).await,
-            Operation::Update { part: Part::Balancer, attributes, changes } => {
+            Operation::Create { resource: ResourceKey::Balancer, attributes } => return work.create(attributes).await,
+            Operation::Update { resource: ResourceKey::Balancer, attributes, changes } => {
                 work.update(attributes, changes).await.map(|()| None)
             }
-            Operation::Delete { part: Part::Balancer } => work.delete().await.map(|()| None),
-            it if it.targets_of() == Some(NODES) || it.part() == Some(&Part::Pool(NODES.to_owned())) => {
+            Operation::Delete { resource: ResourceKey::Balancer } => work.delete().await.map(|()| None),
+            it if it.targets_of() == Some(NODES) || it.resource() == Some(&ResourceKey::Pool(NODES.to_owned())) => {
                 work.admit(it).await.map(|()| None)
             }
-            it if it.part().is_some_and(|part| part.is_of_kind(GROUP)) => work.security_group(it).await,
+            it if it.resource().is_some_and(|resource| resource.is_of_kind(GROUP)) => work.security_group(it).await,
             Operation::AddTargets { pool, targets } => work.targets(pool, targets, true).await.map(|()| None),
             Operation::RemoveTargets { pool, targets } => work.targets(pool, targets, false).await.map(|()| None),
             it if kind == CLASSIC => work.classic(it).await.map(|()| None),
@@ -100,16 +101,16 @@ impl ElasticLoadBalancers {
 }
 
 impl Work<'_> {
-    /// Returns the outcome; `made`: the ID of the part that was created.
+    /// Returns the outcome; `made`: the ID of the resource that was created.
     fn shown(&self, made: Option<String>) -> Applied {
-        let part = self.change.operations[0].part();
+        let resource = self.change.operations[0].resource();
         let Some(mut outcome) = self.change.outcome(1) else {
             // AWS also confirms the deletion of a load balancer that is another account's; that of a security group is proof.
-            return if part.is_some_and(|it| it.is_of_kind(GROUP)) { Applied::Removed } else { Applied::Gone };
+            return if resource.is_some_and(|it| it.is_of_kind(GROUP)) { Applied::Removed } else { Applied::Gone };
         };
-        if let (Some(tree), Some(part), Some(id)) = (&mut outcome.tree, part, made) {
-            let attributes = tree.parts.get(part).cloned().unwrap_or_default();
-            tree.parts.insert(part.clone(), attributes.set(ID, id).set("is_ours", true));
+        if let (Some(graph), Some(resource), Some(id)) = (&mut outcome.graph, resource, made) {
+            let attributes = graph.resources.get(resource).cloned().unwrap_or_default();
+            graph.resources.insert(resource.clone(), attributes.set(ID, id).set("is_ours", true));
         }
         if self.after.balancer_attributes().is_none() {
             outcome.id = format!("{LEFT}{} {}", self.kind, self.name);
@@ -139,16 +140,16 @@ impl Work<'_> {
         if attempt().await?.is_some() {
             return Ok(());
         }
-        self.change.observer.waits();
+        self.change.callbacks.release_permit();
         let outcome = until_done(&format!("deletion of {what}, which something uses,"), DELETION, &attempt).await;
-        self.change.observer.goes_on().await;
+        self.change.callbacks.reacquire_permit().await;
         outcome
     }
 
-    /// Returns the ID of a security group, which may be named by its part.
-    fn group_id(&self, tree: &Tree, group: &str) -> String {
-        let part = super::group_part(group);
-        tree.parts.get(&part).and_then(|it| it.text(ID)).unwrap_or(group).to_owned()
+    /// Returns the ID of a security group, which may be named by its resource.
+    fn group_id(&self, graph: &ResourceGraph, group: &str) -> String {
+        let resource = super::group_resource(group);
+        graph.resources.get(&resource).and_then(|it| it.text(ID)).unwrap_or(group).to_owned()
     }
 
     fn group_ids(&self, settings: &Settings) -> Option<Vec<String>> {
@@ -157,8 +158,8 @@ impl Work<'_> {
     }
 
     async fn tag(&self, tags: BTreeMap<String, String>, with_group: bool) -> Result<()> {
-        let part = self.before.parts.iter().find(|(part, _)| with_group && part.is_of_kind(GROUP));
-        if let Some(group) = part.and_then(|(_, it)| it.text(ID)) {
+        let resource = self.before.resources.iter().find(|(resource, _)| with_group && resource.is_of_kind(GROUP));
+        if let Some(group) = resource.and_then(|(_, it)| it.text(ID)) {
             let query = Query::new("CreateTags").set("ResourceId", [group]).set("Tag", Query::tag_list(tags.clone()));
             self.cloud.api.aws.ec2.change::<IgnoredAny>(query.repeatable()).await?;
         }
@@ -170,7 +171,7 @@ impl Work<'_> {
         let settings: Settings = attributes.read()?;
         let mut tags = tags_of(attributes);
         tags.extend(owner_tags(self.change.identity));
-        let wanted = self.change.outcome_of_all().and_then(|it| it.tree).unwrap_or_default();
+        let wanted = self.change.outcome_of_all().and_then(|it| it.graph).unwrap_or_default();
         let is_internal = settings.scheme.as_deref() == Some("internal");
         let query = Query::new("CreateLoadBalancer").set("Scheme", is_internal.then_some("internal"));
         let query = query.set("SecurityGroups", self.group_ids(&settings)).set("Tags", Query::tag_list(tags));
@@ -190,8 +191,13 @@ impl Work<'_> {
         let head = created.load_balancers.first().map(|it| it.head(&BTreeMap::new(), true));
         let mut outcome = self.change.outcome(1).unwrap_or_default();
         outcome.id = head.as_ref().map_or_else(|| self.name.to_owned(), |it| it.id.clone());
-        outcome.ingress = head.map_or_else(|| vec![Actual::host(&created.dns_name)], |it| it.ingress);
-        let work = Work { id: &outcome.id.clone(), before: Tree::default(), after: Tree::default(), ..*self };
+        outcome.ingress = head.map_or_else(|| vec![ObservedLoadBalancer::host(&created.dns_name)], |it| it.ingress);
+        let work = Work {
+            id: &outcome.id.clone(),
+            before: ResourceGraph::default(),
+            after: ResourceGraph::default(),
+            ..*self
+        };
         let is_new = |(setting, _, _, first): &&(&str, &str, &str, &str)| {
             attributes.text(setting).is_some_and(|it| it != *first)
         };
@@ -199,13 +205,15 @@ impl Work<'_> {
             work.modify_attributes(attributes).await?;
         }
         if self.kind == CLASSIC
-            && let Some(mut tree) = outcome.tree.take()
+            && let Some(mut graph) = outcome.graph.take()
         {
             for (port, settings) in wanted.listeners() {
                 let settings = settings.clone().set("policy", ()).set("proxy_protocol", false);
-                tree.parts.insert(Part::Listener(port.clone()), settings.to_make().set("proxy_protocol", false));
+                graph
+                    .resources
+                    .insert(ResourceKey::Listener(port.clone()), settings.for_creation().set("proxy_protocol", false));
             }
-            outcome.tree = Some(tree.pool(INSTANCES, Attributes::default(), Some(Targets::default())));
+            outcome.graph = Some(graph.pool(INSTANCES, Attributes::default(), Some(Targets::default())));
             return Ok(Applied::PlanAgain(Box::new(outcome)));
         }
         Ok(Applied::Shown(1, Box::new(outcome)))
@@ -274,8 +282,8 @@ impl Work<'_> {
 
     async fn security_group(&self, operation: &Operation) -> Result<Option<String>> {
         let (api, identity) = (&self.cloud.api, self.change.identity);
-        let Some(part @ Part::CreatedBefore(auxiliary)) = operation.part() else { return Ok(None) };
-        let known = self.before.parts.get(part).and_then(|it| it.text(ID)).unwrap_or_default().to_owned();
+        let Some(resource @ ResourceKey::CreatedBefore(auxiliary)) = operation.resource() else { return Ok(None) };
+        let known = self.before.resources.get(resource).and_then(|it| it.text(ID)).unwrap_or_default().to_owned();
         match operation {
             Operation::Create { attributes, .. } => {
                 let mut tags = tags_of(attributes);
@@ -330,19 +338,19 @@ impl Work<'_> {
 
     /// Writes the rules by which Nodes admit the load balancer. A rule for a security group that other load balancers use stays.
     async fn admit(&self, operation: &Operation) -> Result<()> {
-        let (there, pool) = (self.before.targets_of(NODES), Part::Pool(NODES.to_owned()));
+        let (there, pool) = (self.before.targets_of(NODES), ResourceKey::Pool(NODES.to_owned()));
         let is_wanted = !matches!(operation, Operation::Delete { .. } | Operation::RemoveTargets { .. });
         let groups = match operation {
             Operation::AddTargets { targets, .. } | Operation::RemoveTargets { targets, .. } => targets.clone(),
             _ => there,
         };
-        let stated = self.after.parts.get(&pool).filter(|_| is_wanted).and_then(|it| it.get(RULES));
+        let stated = self.after.resources.get(&pool).filter(|_| is_wanted).and_then(|it| it.get(RULES));
         let named = |rule: Rule| match &rule.peer {
             Peer::Group(group) => Rule { peer: Peer::Group(self.group_id(&self.before, group)), ..rule },
             Peer::Network(_) => rule,
         };
         let wanted: Vec<Rule> = read_texts(stated).into_iter().map(named).collect();
-        let before = read_texts(self.before.parts.get(&pool).and_then(|it| it.get(RULES)));
+        let before = read_texts(self.before.resources.get(&pool).and_then(|it| it.get(RULES)));
         let mut references = Vec::new();
         for rule in before {
             let Peer::Group(group) = &rule.peer else { continue };
@@ -395,11 +403,12 @@ impl Work<'_> {
     }
 
     async fn classic(&self, operation: &Operation) -> Result<()> {
-        let is_leaving = self.change.operations.iter().any(|it| it.deletes(|part| *part == Part::Balancer));
+        let is_leaving =
+            self.change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer));
         match operation {
             // They go with the load balancer.
             Operation::Delete { .. } if is_leaving => Ok(()),
-            Operation::Update { part: Part::Pool(_), attributes, .. } => {
+            Operation::Update { resource: ResourceKey::Pool(_), attributes, .. } => {
                 let Pool { health, .. } = nested(attributes)?;
                 let check = json!({
                     "Target": health.target(), "Interval": health.interval, "Timeout": health.timeout,
@@ -407,12 +416,12 @@ impl Work<'_> {
                 });
                 self.send(self.query("ConfigureHealthCheck").set("HealthCheck", check)).await
             }
-            Operation::Create { part: Part::Listener(port), attributes } => {
+            Operation::Create { resource: ResourceKey::Listener(port), attributes } => {
                 self.create_classic_listener(port, &attributes.read()?).await
             }
-            Operation::Update { part: part @ Part::Listener(port), attributes, changes } => {
+            Operation::Update { resource: resource @ ResourceKey::Listener(port), attributes, changes } => {
                 let before: Listener =
-                    self.before.parts.get(part).map(Attributes::read).transpose()?.unwrap_or_default();
+                    self.before.resources.get(resource).map(Attributes::read).transpose()?.unwrap_or_default();
                 let listener = attributes.read()?;
                 if changes.iter().all(|it| matches!(&*it.key, "policy" | "proxy_protocol")) {
                     return self.set_policies(port, &before, &listener).await;
@@ -420,8 +429,8 @@ impl Work<'_> {
                 self.delete_classic_listener(port, &before).await?;
                 self.create_classic_listener(port, &listener).await
             }
-            Operation::Delete { part: part @ Part::Listener(port) } => {
-                let before: Option<Listener> = self.before.parts.get(part).map(Attributes::read).transpose()?;
+            Operation::Delete { resource: resource @ ResourceKey::Listener(port) } => {
+                let before: Option<Listener> = self.before.resources.get(resource).map(Attributes::read).transpose()?;
                 self.delete_classic_listener(port, &before.unwrap_or_default()).await
             }
             _ => Ok(()),
@@ -472,19 +481,20 @@ impl Work<'_> {
     }
 
     async fn network(&self, operation: &Operation) -> Result<Option<String>> {
-        let id = operation.part().and_then(|part| self.before.parts.get(part)).and_then(|it| it.text(ID));
+        let id =
+            operation.resource().and_then(|resource| self.before.resources.get(resource)).and_then(|it| it.text(ID));
         match operation {
-            Operation::Create { part: Part::Pool(_), attributes } => {
+            Operation::Create { resource: ResourceKey::Pool(_), attributes } => {
                 self.create_target_group(attributes).await.map(Some)
             }
-            Operation::Update { part: Part::Pool(name), attributes, changes } => {
+            Operation::Update { resource: ResourceKey::Pool(name), attributes, changes } => {
                 self.update_target_group(name, id.unwrap_or_default(), attributes, changes).await
             }
-            Operation::Delete { part: Part::Pool(name) } => {
+            Operation::Delete { resource: ResourceKey::Pool(name) } => {
                 let query = Query::new("DeleteTargetGroup").set("TargetGroupArn", id);
                 self.remove(&format!("target group {name}"), query, false).await.map(|()| None)
             }
-            Operation::Create { part: Part::Listener(port), attributes } => {
+            Operation::Create { resource: ResourceKey::Listener(port), attributes } => {
                 let is_taken =
                     |(it, _): &(&Port, &Attributes)| it.number == port.number && it.protocol != port.protocol;
                 if let Some(other) = self.before.listeners().find(is_taken).and_then(|(_, it)| it.text(ID)) {
@@ -496,11 +506,11 @@ impl Work<'_> {
                 let created: Created = self.cloud.api.aws.elbv2.change(self.listener(query, attributes)?).await?;
                 Ok(created.listeners.into_iter().next().map(|it| it.arn))
             }
-            Operation::Update { part: Part::Listener(_), attributes, .. } => self
+            Operation::Update { resource: ResourceKey::Listener(_), attributes, .. } => self
                 .send(self.listener(Query::new("ModifyListener").set("ListenerArn", id), attributes)?)
                 .await
                 .map(|()| None),
-            Operation::Delete { part: Part::Listener(_) } => {
+            Operation::Delete { resource: ResourceKey::Listener(_) } => {
                 let query = Query::new("DeleteListener").set("ListenerArn", id);
                 self.cloud.api.aws.elbv2.remove(query).await.map(|()| None)
             }
@@ -522,7 +532,7 @@ impl Work<'_> {
     async fn create_target_group(&self, attributes: &Attributes) -> Result<String> {
         let (identity, cluster) = (self.change.identity, self.cloud.api.identity().await?);
         let pool: Pool = nested(attributes)?;
-        let wanted = self.change.outcome_of_all().and_then(|it| it.tree).unwrap_or_default();
+        let wanted = self.change.outcome_of_all().and_then(|it| it.graph).unwrap_or_default();
         let name = format!("{}/{}", pool.port, pool.protocol);
         let port = wanted.listeners().find(|(_, it)| it.text(POOL) == Some(&name)).map_or(0, |(port, _)| port.number);
         let name = target_group(cluster.cluster.as_deref().unwrap_or_default(), identity.service, port, &pool);
@@ -577,8 +587,8 @@ impl Work<'_> {
         let replacement = self.create_target_group(attributes).await?;
         let made = attributes.clone().set(ID, &replacement);
         let work = Work {
-            before: self.before.clone().part(Part::Pool(name.to_owned()), made),
-            after: Tree::default(),
+            before: self.before.clone().resource(ResourceKey::Pool(name.to_owned()), made),
+            after: ResourceGraph::default(),
             ..*self
         };
         work.targets(name, &self.before.targets_of(name), true).await?;
@@ -598,7 +608,7 @@ fn nested<T: serde::de::DeserializeOwned>(attributes: &Attributes) -> Result<T> 
         .map_err(|error| Error::other(format!("settings cannot be read: {error}")))
 }
 
-/// Returns the tags among the settings of a part.
+/// Returns the tags among the settings of a resource.
 fn tags_of(attributes: &Attributes) -> BTreeMap<String, String> {
     let all = serde_json::to_value(attributes).unwrap_or_default();
     let tags = all.as_object().into_iter().flatten();

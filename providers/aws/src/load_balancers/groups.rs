@@ -6,7 +6,7 @@ use aws_protocol::Query;
 use cloud_provider::{Error, Result, async_trait};
 use ipnet::IpNet;
 use provider_kit::firewall::{Direction, Family, Peer, Ports, Protocol, Rule, normalized};
-use provider_kit::inventory::Urgency;
+use provider_kit::inventory::SharedPriority;
 use provider_kit::shared_document::{DocumentStore, Versioned};
 use provider_kit::source_ranges::allows_all;
 use serde::Deserialize;
@@ -246,8 +246,8 @@ pub(super) fn chosen(instance: &str, ids: &[Box<str>], all: &[Group], cluster: &
 /// The answer of EC2; also if the list is not complete.
 pub(super) async fn read_all(api: &Api) -> Result<Vec<Group>> {
     let query = Query::new("DescribeSecurityGroups").filter("vpc-id", [&api.identity().await?.vpc]).page(PAGE);
-    let (urgency, id) = (Urgency::default(), |it: &Group| it.group_id.clone());
-    let groups = api.aws.ec2.list(query, "securityGroupInfo", &urgency, |it: Group| it, id).await?;
+    let (shared_priority, id) = (SharedPriority::default(), |it: &Group| it.group_id.clone());
+    let groups = api.aws.ec2.list(query, "securityGroupInfo", &shared_priority, |it: Group| it, id).await?;
     Ok(groups.complete()?.into_items())
 }
 

@@ -20,16 +20,16 @@ use provider_kit::cached::Cached;
 use provider_kit::coalescer::Coalescer;
 use provider_kit::inventory::{Found, Inventory};
 use provider_kit::load_balancers::{
-    Actual, Applied, Attributes, Balancers, Change, Desire, Identity, LoadBalancerCloud, Names, Naming, Options, Part,
-    Query, Recovery, Scope, Targets, Tree,
+    Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud, LoadBalancerEngine, NameUniqueness,
+    Naming, ObservedLoadBalancer, Options, Query, Recovery, ResourceGraph, ResourceKey, Scope, Targets,
 };
-use provider_kit::paging::Reading;
+use provider_kit::paging::ListResult;
 use provider_kit::shared_document::SharedDocuments;
 use provider_kit::status::shown;
 use provider_kit::transport::Priority;
 
 use self::groups::{Group, RuleStore, balancer_rules, chosen, node_rules, read_all, reference, texts};
-use self::model::{GROUP, NODES, RULES, group_part, tagged};
+use self::model::{GROUP, NODES, RULES, group_resource, tagged};
 use self::names::{SERVICE_TAG, security_group, tags};
 use self::read::Objects;
 use self::spec::Spec;
@@ -58,7 +58,7 @@ struct ElasticLoadBalancers {
 }
 
 /// Returns the load balancers of a VPC.
-pub(crate) fn balancers(api: Api, inventory: Inventory<Source>) -> Balancers {
+pub(crate) fn balancers(api: Api, inventory: Inventory<Source>) -> LoadBalancerEngine {
     let machines = Arc::new(inventory.source().clone());
     let cloud = ElasticLoadBalancers {
         rules: SharedDocuments::new(RuleStore(api.clone())),
@@ -73,7 +73,7 @@ pub(crate) fn balancers(api: Api, inventory: Inventory<Source>) -> Balancers {
         subnets: Cached::default(),
         api,
     };
-    Balancers::of(cloud, machines, Options { price: &["scheme"], ..Options::default() })
+    LoadBalancerEngine::of(cloud, machines, Options { price: &["scheme"], ..Options::default() })
 }
 
 /// Returns the client for load balancers of a kind.
@@ -92,7 +92,7 @@ impl ElasticLoadBalancers {
         let mut instances = Vec::new();
         for (node, found) in nodes.iter().zip(self.inventory.find_all(&nodes, false, Priority::Ordinary).await) {
             match found {
-                Ok(Found::There(instance)) if instance.exists() && instance.id.starts_with("i-") => {
+                Ok(Found::Present(instance)) if instance.exists() && instance.id.starts_with("i-") => {
                     instances.push(instance);
                 }
                 Ok(_) => {}
@@ -136,21 +136,24 @@ fn kind_of(spec: &Spec) -> &'static str {
     if spec.kind == BalancerKind::Network { NETWORK } else { CLASSIC }
 }
 
-/// Keeps settings of a part as they are.
-fn keep(desired: &mut Tree, seen: &Tree, part: &Part, settings: &[&'static str]) {
-    let (Some(mut wanted), Some(there)) = (desired.parts.get(part).cloned(), seen.parts.get(part)) else { return };
+/// Keeps settings of a resource as they are.
+fn keep(desired: &mut ResourceGraph, seen: &ResourceGraph, resource: &ResourceKey, settings: &[&'static str]) {
+    let (Some(mut wanted), Some(there)) = (desired.resources.get(resource).cloned(), seen.resources.get(resource))
+    else {
+        return;
+    };
     for setting in settings {
         wanted = wanted.set(*setting, there.get(setting));
     }
-    desired.parts.insert(part.clone(), wanted);
+    desired.resources.insert(resource.clone(), wanted);
 }
 
 #[async_trait]
 impl LoadBalancerCloud for ElasticLoadBalancers {
     type Spec = Spec;
 
-    fn names(&self) -> Names {
-        Names::Unique
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::Unique
     }
 
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
@@ -162,28 +165,28 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         Spec::of(service, &self.api.config)
     }
 
-    async fn desired(&self, desire: &Desire<'_, Spec>) -> Result<Tree> {
-        let (spec, request, kind) = (desire.spec, desire.request, kind_of(desire.spec));
+    async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
+        let (spec, request, kind) = (input.spec, input.request, kind_of(input.spec));
         if spec.kind == BalancerKind::Elsewhere {
             return Err(Error::implemented_elsewhere());
         }
         let targets = self.targets(spec, request.nodes).await?;
         let [targets, admitting] = targets.map_or([None, None], |it| it.map(Some));
-        let (name, mut tree) = (default_load_balancer_name(request.service), Tree::default());
+        let (name, mut graph) = (default_load_balancer_name(request.service), ResourceGraph::default());
         for (name, pool) in &spec.pools {
-            tree = tree.pool(name, Attributes::desired(pool)?, targets.clone());
+            graph = graph.pool(name, Attributes::desired(pool)?, targets.clone());
         }
         let managed = security_group(kind, &request.cluster.name, request.service, &name);
         let (groups, is_managed) = self.security_groups(spec, &managed);
         let primary = groups.as_ref().and_then(|groups| groups.first());
-        let admit = |tree: Tree, subnets: &[&Subnet]| {
+        let admit = |graph: ResourceGraph, subnets: &[&Subnet]| {
             let ranges: Vec<_> = subnets.iter().flat_map(|it| it.ranges()).filter_map(|it| it.parse().ok()).collect();
             let rules = primary.map_or_else(|| node_rules(&name, spec, &ranges), |group| vec![reference(group)]);
             let attributes = Attributes::default().set(RULES, texts(&rules));
-            if self.api.config.has_node_rules { tree.pool(NODES, attributes, admitting) } else { tree }
+            if self.api.config.has_node_rules { graph.pool(NODES, attributes, admitting) } else { graph }
         };
-        if desire.scope == Scope::Targets {
-            return Ok(admit(tree, &[]));
+        if input.scope == Scope::Targets {
+            return Ok(admit(graph, &[]));
         }
         let (cluster, all) = (self.api.identity().await?, self.subnets().await?);
         let wanted = Wanted { stated: &spec.subnets, is_internal: spec.is_internal, has_ipv6: spec.has_ipv6 };
@@ -200,75 +203,85 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
                 )));
             }
         }
-        tree = admit(tree, &subnets);
+        graph = admit(graph, &subnets);
         if is_managed {
             let rules = Attributes::default().set(RULES, texts(&balancer_rules(spec)));
-            tree = tree.part(group_part(&managed), tagged(rules, &tags(cluster, None, &spec.tags)));
+            graph = graph.resource(group_resource(&managed), tagged(rules, &tags(cluster, None, &spec.tags)));
         }
         let subnets = Some(subnets.iter().map(|it| it.subnet_id.clone()).collect());
         let settings = model::Settings { subnets, security_groups: groups, ..spec.settings.clone() };
         let settings = Attributes::desired(&settings)?;
-        tree = tree.balancer(tagged(settings, &tags(cluster, Some(request.service), &spec.tags)));
+        graph = graph.balancer(tagged(settings, &tags(cluster, Some(request.service), &spec.tags)));
         for port in &spec.ports {
-            tree = tree.listener(port.number, port.transport, &port.pool, Attributes::desired(&port.listener)?);
+            graph = graph.listener(port.number, port.transport, &port.pool, Attributes::desired(&port.listener)?);
         }
-        Ok(tree)
+        Ok(graph)
     }
 
     /// Leaves what nobody has asked for as it is, and what cannot be had later.
-    fn fit(&self, mut desired: Tree, observed: &Actual, _: &Identity<'_>, spec: &Spec) -> Result<Tree> {
-        let Some((seen, balancer)) = observed.tree.as_ref().and_then(|it| Some((it, it.balancer_attributes()?))) else {
+    fn fit(
+        &self,
+        mut desired: ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        _: &Identity<'_>,
+        spec: &Spec,
+    ) -> Result<ResourceGraph> {
+        let Some((seen, balancer)) = observed.graph.as_ref().and_then(|it| Some((it, it.balancer_attributes()?)))
+        else {
             return Ok(desired);
         };
         let list = |attributes: Option<&Attributes>, key: &str| -> Vec<String> {
             attributes.and_then(|it| serde_json::from_value(it.get(key)?.clone()).ok()).unwrap_or_default()
         };
-        let (nodes, attached) = (Part::Pool(NODES.to_owned()), list(Some(balancer), "security_groups"));
+        let (nodes, attached) = (ResourceKey::Pool(NODES.to_owned()), list(Some(balancer), "security_groups"));
         if observed.kind == NETWORK && kind_of(spec) == NETWORK {
             if spec.subnets.is_empty() {
-                keep(&mut desired, seen, &Part::Balancer, &["subnets"]);
+                keep(&mut desired, seen, &ResourceKey::Balancer, &["subnets"]);
             }
             let has_groups = self.api.config.has_nlb_groups && !attached.is_empty();
             if !has_groups {
-                keep(&mut desired, seen, &Part::Balancer, &["security_groups"]);
-                let is_group = |part: &Part| part.is_of_kind(GROUP);
-                desired.parts.retain(|part, _| !is_group(part));
-                let there = seen.parts.iter().filter(|(part, _)| is_group(part) && !attached.is_empty());
-                desired.parts.extend(there.map(|(part, settings)| (part.clone(), settings.clone())));
+                keep(&mut desired, seen, &ResourceKey::Balancer, &["security_groups"]);
+                let is_group = |resource: &ResourceKey| resource.is_of_kind(GROUP);
+                desired.resources.retain(|resource, _| !is_group(resource));
+                let there = seen.resources.iter().filter(|(resource, _)| is_group(resource) && !attached.is_empty());
+                desired.resources.extend(there.map(|(resource, settings)| (resource.clone(), settings.clone())));
             }
-            let there = seen.parts.get(&nodes);
+            let there = seen.resources.get(&nodes);
             let ranges: Vec<_> = list(there, CIDRS).iter().filter_map(|it| it.parse().ok()).collect();
             let single = texts(&node_rules(&observed.name, spec, &ranges));
             // The Go program admits clients one by one also where the load balancer has a security group.
-            if desired.parts.get(&nodes).is_some() && (!has_groups || list(there, RULES) == single) {
-                desired.parts.insert(nodes.clone(), Attributes::default().set(RULES, single));
+            if desired.resources.get(&nodes).is_some() && (!has_groups || list(there, RULES) == single) {
+                desired.resources.insert(nodes.clone(), Attributes::default().set(RULES, single));
             }
-            for (part, settings) in seen.parts.iter().filter(|(part, _)| matches!(part, Part::Pool(_))) {
+            for (resource, settings) in
+                seen.resources.iter().filter(|(resource, _)| matches!(resource, ResourceKey::Pool(_)))
+            {
                 let is_ours = settings.get("is_ours").is_some_and(|it| *it == true);
                 let stays = |setting: &&&str| settings.get(setting).is_none() || !spec.has_attributes && !is_ours;
                 let stay: Vec<_> = ["client_ip", "proxy_protocol"].iter().filter(stays).copied().collect();
-                keep(&mut desired, seen, part, &stay);
+                keep(&mut desired, seen, resource, &stay);
             }
         }
         let (wanted, there) = (desired.targets.get(NODES).cloned(), seen.targets_of(NODES));
-        if desired.parts.get(&nodes).is_some() && wanted.as_ref().is_none_or(Targets::is_empty) && there.is_empty() {
-            desired.parts.insert(nodes, Attributes::default());
+        if desired.resources.get(&nodes).is_some() && wanted.as_ref().is_none_or(Targets::is_empty) && there.is_empty()
+        {
+            desired.resources.insert(nodes, Attributes::default());
         }
         // Others may use a security group that is not created for one load balancer.
-        let is_shared = attached.first().is_some_and(|group| seen.parts.get(&group_part(group)).is_none());
+        let is_shared = attached.first().is_some_and(|group| seen.resources.get(&group_resource(group)).is_none());
         if let Some(wanted) = wanted.filter(|_| is_shared && observed.kind == CLASSIC) {
             desired.targets.insert(NODES.to_owned(), wanted.with(&there));
         }
         Ok(desired)
     }
 
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
             Query::All(_) => self.all().await,
-            Query::Owner(identity) => self.of_service(identity).await.map(Reading::of),
+            Query::Owner(identity) => self.of_service(identity).await.map(ListResult::of),
             Query::Ids(ids, _) => {
                 let found = try_join_all(ids.iter().map(|id| self.by_id(id))).await?;
-                Ok(Reading::of(found.into_iter().flatten().collect()))
+                Ok(ListResult::of(found.into_iter().flatten().collect()))
             }
         }
     }
@@ -278,12 +291,12 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
     }
 
     /// Replaces only a load balancer whose address was never published.
-    fn recovery(&self, _: &Actual, service: &Service) -> Recovery {
+    fn recovery(&self, _: &ObservedLoadBalancer, service: &Service) -> Recovery {
         if shown(service).is_empty() { Recovery::Replace } else { Recovery::Never }
     }
 
-    fn owner_name(&self, observed: &Actual) -> Option<(String, String)> {
-        let settings = observed.tree.as_ref()?.balancer_attributes()?;
+    fn owner_name(&self, observed: &ObservedLoadBalancer) -> Option<(String, String)> {
+        let settings = observed.graph.as_ref()?.balancer_attributes()?;
         let (namespace, name) = settings.text(&format!("{}{SERVICE_TAG}", model::TAG))?.split_once('/')?;
         Some((namespace.to_owned(), name.to_owned()))
     }

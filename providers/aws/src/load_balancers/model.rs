@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use provider_kit::load_balancers::{Attributes, Field, Part, Resource};
+use provider_kit::load_balancers::{Attributes, Field, Resource, ResourceKey};
 use serde::{Deserialize, Serialize};
 
 use crate::annotations as key;
@@ -13,7 +13,7 @@ pub(super) const INSTANCES: &str = "instances";
 pub(super) const NODES: &str = "security groups of Nodes";
 /// Firewall rules of a security group, or of [`NODES`].
 pub(super) const RULES: &str = "rules";
-/// ID or ARN of a part.
+/// ID or ARN of a resource.
 pub(super) const ID: &str = "id";
 /// Prefix of a setting that is a tag.
 pub(super) const TAG: &str = "tag ";
@@ -54,8 +54,8 @@ pub(super) struct Settings {
 impl Resource for Settings {
     const FIELDS: &'static [Field] = &[
         Field::create_only("scheme").setting(&key::INTERNAL_SCHEME),
-        Field::update("subnets").setting(&key::SUBNETS).set(),
-        Field::update("security_groups").setting(&key::SECURITY_GROUPS).set(),
+        Field::update("subnets").setting(&key::SUBNETS).unordered_list(),
+        Field::update("security_groups").setting(&key::SECURITY_GROUPS).unordered_list(),
         Field::update("ip_address_type"),
         Field::create_only("eip_allocations").filled_by(&key::EIP_ALLOCATIONS),
         Field::create_only("private_addresses").filled_by(&key::PRIVATE_ADDRESSES),
@@ -120,7 +120,7 @@ impl Resource for Pool {
         Field::create_only("family"),
         Field::update("health.protocol").setting(&key::CHECK_PROTOCOL),
         Field::update("health.port").setting(&key::CHECK_PORT),
-        Field::update("health.path").setting(&key::CHECK_PATH).clears(),
+        Field::update("health.path").setting(&key::CHECK_PATH).null_removes(),
         Field::update("health.interval").setting(&key::CHECK_INTERVAL),
         Field::update("health.timeout").setting(&key::CHECK_TIMEOUT),
         Field::update("health.healthy").setting(&key::CHECK_HEALTHY),
@@ -148,7 +148,7 @@ pub(super) struct Listener {
 impl Resource for Listener {
     const FIELDS: &'static [Field] = &[
         Field::update("protocol"),
-        Field::update("certificate").setting(&key::CERTIFICATE).clears(),
+        Field::update("certificate").setting(&key::CERTIFICATE).null_removes(),
         Field::update("policy").setting(&key::TLS_POLICY),
         Field::update("instance_protocol").setting(&key::BACKEND_PROTOCOL),
         Field::update("instance_port"),
@@ -164,12 +164,12 @@ impl Listener {
     }
 }
 
-/// Returns the part that is the security group of a load balancer.
-pub(super) fn group_part(name: &str) -> Part {
-    Part::created_before(0, GROUP, name)
+/// Returns the resource that is the security group of a load balancer.
+pub(super) fn group_resource(name: &str) -> ResourceKey {
+    ResourceKey::created_before(0, GROUP, name)
 }
 
-/// The kind of that part.
+/// The kind of that resource.
 pub(super) const GROUP: &str = "security group";
 
 /// Adds one setting for each tag.
@@ -200,8 +200,8 @@ mod tests {
             private_addresses: list,
             ..Settings::default()
         };
-        assert_eq!(Settings::unknown_fields(&settings).unwrap(), Vec::<String>::new());
-        assert_eq!(Pool::unknown_fields(&Pool::default()).unwrap(), Vec::<String>::new());
-        assert_eq!(Listener::unknown_fields(&Listener::default()).unwrap(), Vec::<String>::new());
+        assert_eq!(Settings::undeclared_fields(&settings).unwrap(), Vec::<String>::new());
+        assert_eq!(Pool::undeclared_fields(&Pool::default()).unwrap(), Vec::<String>::new());
+        assert_eq!(Listener::undeclared_fields(&Listener::default()).unwrap(), Vec::<String>::new());
     }
 }

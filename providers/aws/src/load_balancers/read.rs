@@ -8,13 +8,15 @@ use cloud_provider::Result;
 use futures::future::try_join_all;
 use futures::try_join;
 use provider_kit::firewall::{Peer, Rule};
-use provider_kit::inventory::Urgency;
-use provider_kit::load_balancers::{Actual, Attributes, Identity, OwnerTags, State, Targets, Tree};
-use provider_kit::paging::Reading;
+use provider_kit::inventory::SharedPriority;
+use provider_kit::load_balancers::{
+    Attributes, Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, State, Targets,
+};
+use provider_kit::paging::ListResult;
 use serde::Deserialize;
 
 use super::groups::{Group, is_of, read_all, texts};
-use super::model::{ATTRIBUTES, Health, ID, INSTANCES, Listener, NODES, Pool, RULES, Settings, group_part, tagged};
+use super::model::{ATTRIBUTES, Health, ID, INSTANCES, Listener, NODES, Pool, RULES, Settings, group_resource, tagged};
 use super::names::{CLASSIC_GROUP, MANAGED, owner, security_group};
 use super::subnets::Subnet;
 use super::{CIDRS, CLASSIC, ElasticLoadBalancers, NETWORK, client};
@@ -254,11 +256,13 @@ impl Balancer {
         if self.kind() == NETWORK { &self.load_balancer_arn } else { &self.load_balancer_name }
     }
 
-    /// Returns the load balancer without its parts.
-    pub(super) fn head(&self, tags: &Tags, is_of_cluster: bool) -> Actual {
+    /// Returns the load balancer without its resources.
+    pub(super) fn head(&self, tags: &Tags, is_of_cluster: bool) -> ObservedLoadBalancer {
         let is_failed = self.state.code == "failed";
-        let ingress = Some(&self.dns_name).filter(|name| !name.is_empty() && !is_failed).map(|name| Actual::host(name));
-        Actual {
+        let ingress = Some(&self.dns_name)
+            .filter(|name| !name.is_empty() && !is_failed)
+            .map(|name| ObservedLoadBalancer::host(name));
+        ObservedLoadBalancer {
             id: self.id().to_owned(),
             name: self.load_balancer_name.clone(),
             owner_tags: owner(tags),
@@ -267,7 +271,7 @@ impl Balancer {
             state: if is_failed { State::Failed(self.state.reason.clone()) } else { State::Ready },
             ingress: ingress.into_iter().collect(),
             created: self.created_time.parse().ok(),
-            ..Actual::default()
+            ..ObservedLoadBalancer::default()
         }
     }
 
@@ -276,12 +280,12 @@ impl Balancer {
         self.subnets.iter().cloned().chain(zones).filter(|id| !id.is_empty()).collect()
     }
 
-    fn classic_parts(&self, mut tree: Tree) -> Result<Tree> {
+    fn classic_resources(&self, mut graph: ResourceGraph) -> Result<ResourceGraph> {
         let ClassicHealth { target, interval, timeout, healthy_threshold: healthy, unhealthy_threshold: unhealthy } =
             self.health_check.clone();
         let health = Health { interval, timeout: Some(timeout), healthy, unhealthy, ..Health::default() }.at(&target);
         let targets = self.instances.iter().map(|it| &it.instance_id).collect();
-        tree = tree.pool(INSTANCES, Attributes::observed(&Pool { health, ..Pool::default() })?, Some(targets));
+        graph = graph.pool(INSTANCES, Attributes::observed(&Pool { health, ..Pool::default() })?, Some(targets));
         for ListenerDescription { listener: it, policy_names } in &self.listener_descriptions {
             let backend =
                 self.backend_server_descriptions.iter().find(|backend| backend.instance_port == it.instance_port);
@@ -294,9 +298,9 @@ impl Balancer {
                 proxy_protocol: Some(backend.is_some_and(|it| it.policy_names.iter().any(|it| it == PROXY_POLICY))),
                 id: None,
             };
-            tree = tree.listener(it.load_balancer_port, "TCP", INSTANCES, Attributes::observed(&listener)?);
+            graph = graph.listener(it.load_balancer_port, "TCP", INSTANCES, Attributes::observed(&listener)?);
         }
-        Ok(tree)
+        Ok(graph)
     }
 }
 
@@ -310,12 +314,12 @@ impl ElasticLoadBalancers {
     }
 
     /// Reads all load balancers of one kind in the VPC whose names are those of Services.
-    async fn list(&self, kind: &str) -> Result<Reading<Balancer>> {
+    async fn list(&self, kind: &str) -> Result<ListResult<Balancer>> {
         let vpc = &self.api.identity().await?.vpc;
         let collection = if kind == NETWORK { "LoadBalancers" } else { "LoadBalancerDescriptions" };
         let query = Query::new("DescribeLoadBalancers").page(PAGE);
-        let (urgency, id) = (Urgency::default(), |it: &Balancer| it.id().to_owned());
-        let all = client(&self.api, kind).list(query, collection, &urgency, |it: Balancer| it, id).await?;
+        let (shared_priority, id) = (SharedPriority::default(), |it: &Balancer| it.id().to_owned());
+        let all = client(&self.api, kind).list(query, collection, &shared_priority, |it: Balancer| it, id).await?;
         Ok(all.filter(|it| {
             it.vpc_id == *vpc && it.load_balancer_name.starts_with('a') && matches!(&*it.r#type, "" | "network")
         }))
@@ -323,8 +327,12 @@ impl ElasticLoadBalancers {
 }
 
 impl ElasticLoadBalancers {
-    /// Reads one load balancer with all its parts; `identity`: its Service, if it is known.
-    pub(super) async fn whole(&self, balancer: &Balancer, identity: Option<&Identity<'_>>) -> Result<Actual> {
+    /// Reads one load balancer with all its resources; `identity`: its Service, if it is known.
+    pub(super) async fn whole(
+        &self,
+        balancer: &Balancer,
+        identity: Option<&Identity<'_>>,
+    ) -> Result<ObservedLoadBalancer> {
         let (kind, name, attached) = (balancer.kind(), &*balancer.load_balancer_name, &balancer.security_groups);
         let (cluster, objects) = try_join!(self.api.identity(), self.objects(kind))?;
         let is_own = |it: &&TargetGroup| it.load_balancer_arns.iter().any(|arn| arn == balancer.id());
@@ -345,20 +353,21 @@ impl ElasticLoadBalancers {
         };
         let settings = Attributes::observed(&settings)?;
         let settings = attributes.into_iter().fold(settings, |all, (key, value)| all.set(key, value));
-        let mut tree = managed.map_or_else(Tree::default, |group| group_tree(Tree::default(), group));
-        tree = tree.balancer(tagged(settings, &own_tags));
+        let mut graph =
+            managed.map_or_else(ResourceGraph::default, |group| group_graph(ResourceGraph::default(), group));
+        graph = graph.balancer(tagged(settings, &own_tags));
         if self.api.config.has_node_rules {
             let (attributes, groups) = objects.node_pool(name, attached, &named);
             let ids = balancer.subnets();
             let ranges = subnets.iter().filter(|it| ids.contains(&it.subnet_id)).flat_map(Subnet::ranges);
-            tree = tree.pool(NODES, attributes.set(CIDRS, ranges.collect::<Vec<_>>()), Some(groups));
+            graph = graph.pool(NODES, attributes.set(CIDRS, ranges.collect::<Vec<_>>()), Some(groups));
         }
-        tree = match kind {
-            NETWORK => self.network_parts(tree, balancer, &own, &tags).await?,
-            _ => balancer.classic_parts(tree)?,
+        graph = match kind {
+            NETWORK => self.network_resources(graph, balancer, &own, &tags).await?,
+            _ => balancer.classic_resources(graph)?,
         };
-        let tree = with_loose(tree, objects.loose(name))?;
-        Ok(Actual { tree: Some(tree), ..balancer.head(&own_tags, cluster.has(&list(&own_tags))) })
+        let graph = with_loose(graph, objects.loose(name))?;
+        Ok(ObservedLoadBalancer { graph: Some(graph), ..balancer.head(&own_tags, cluster.has(&list(&own_tags))) })
     }
 
     /// Reads the attributes of a load balancer; those that AWS does not tell have their first values.
@@ -384,21 +393,21 @@ impl ElasticLoadBalancers {
         Ok(ATTRIBUTES.iter().filter_map(value).collect())
     }
 
-    async fn network_parts(
+    async fn network_resources(
         &self,
-        mut tree: Tree,
+        mut graph: ResourceGraph,
         balancer: &Balancer,
         own: &[&TargetGroup],
         tags: &BTreeMap<String, Tags>,
-    ) -> Result<Tree> {
+    ) -> Result<ResourceGraph> {
         let query = Query::new("DescribeListeners").set("LoadBalancerArn", balancer.id());
-        let (urgency, id) = (Urgency::default(), |it: &NetworkListener| it.listener_arn.clone());
-        let listeners = self.api.aws.elbv2.list(query, "Listeners", &urgency, |it: NetworkListener| it, id);
+        let (shared_priority, id) = (SharedPriority::default(), |it: &NetworkListener| it.listener_arn.clone());
+        let listeners = self.api.aws.elbv2.list(query, "Listeners", &shared_priority, |it: NetworkListener| it, id);
         let details = try_join_all(own.iter().map(|it| self.target_group(it)));
         let (listeners, details) = try_join!(listeners, details)?;
         for (group, (targets, pool)) in own.iter().zip(details) {
             let is_ours = tags.get(&group.target_group_arn).is_some_and(|it| owner(it) != OwnerTags::default());
-            tree = tree.pool(
+            graph = graph.pool(
                 &group.name(),
                 Attributes::observed(&Pool { is_ours: Some(is_ours), ..pool })?,
                 Some(targets),
@@ -415,9 +424,9 @@ impl ElasticLoadBalancers {
                 id: Some(it.listener_arn),
                 ..Listener::default()
             };
-            tree = tree.listener(it.port, transport, &pool.unwrap_or_default(), Attributes::observed(&listener)?);
+            graph = graph.listener(it.port, transport, &pool.unwrap_or_default(), Attributes::observed(&listener)?);
         }
-        Ok(tree)
+        Ok(graph)
     }
 
     /// Reads the targets and attributes of a target group.
@@ -441,7 +450,7 @@ impl ElasticLoadBalancers {
     }
 
     /// Reads what a Service has: by name, or what is left of a load balancer that no longer exists.
-    pub(super) async fn of_service(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
+    pub(super) async fn of_service(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
         let names = [&*identity.name];
         let classic = self.balancers(CLASSIC, "LoadBalancerNames", &names);
         let (classic, network) = try_join!(classic, self.balancers(NETWORK, "Names", &names))?;
@@ -453,14 +462,14 @@ impl ElasticLoadBalancers {
             for kind in [CLASSIC, NETWORK].into_iter().filter(|kind| !is_there(kind)) {
                 let group = security_group(kind, &identity.cluster.name, identity.service, &identity.name);
                 let left = objects.left_of(kind, &identity.name, Some(&group), self.api.config.has_node_rules)?;
-                seen.extend(left.map(|left| Actual { owner_tags: identity.owner_tags(), ..left }));
+                seen.extend(left.map(|left| ObservedLoadBalancer { owner_tags: identity.owner_tags(), ..left }));
             }
         }
         Ok(seen)
     }
 
     /// Reads a load balancer by its ID, or what is left of one.
-    pub(super) async fn by_id(&self, id: &str) -> Result<Option<Actual>> {
+    pub(super) async fn by_id(&self, id: &str) -> Result<Option<ObservedLoadBalancer>> {
         if let Some((kind, name)) = id.strip_prefix(LEFT).and_then(|it| it.split_once(' ')) {
             let (kind, names) = if kind == NETWORK { (NETWORK, "Names") } else { (CLASSIC, "LoadBalancerNames") };
             if !self.balancers(kind, names, &[name]).await?.is_empty() {
@@ -476,15 +485,15 @@ impl ElasticLoadBalancers {
         }
     }
 
-    /// Reads all load balancers of Services without their parts, and what is left of others.
-    pub(super) async fn all(&self) -> Result<Reading<Actual>> {
-        let (cluster, mut all, mut flaw) = (self.api.identity().await?, Vec::new(), None);
+    /// Reads all load balancers of Services without their resources, and what is left of others.
+    pub(super) async fn all(&self) -> Result<ListResult<ObservedLoadBalancer>> {
+        let (cluster, mut all, mut reason) = (self.api.identity().await?, Vec::new(), None);
         // Read first: what is created for a load balancer exists before the load balancer.
         let objects = self.objects(NETWORK).await?;
         let readings = try_join!(self.list(CLASSIC), self.list(NETWORK))?;
         for (kind, reading) in [(CLASSIC, readings.0), (NETWORK, readings.1)] {
-            if let Reading::Flawed { flaw: it, .. } = &reading {
-                flaw = Some(it.clone());
+            if let ListResult::Partial { reason: it, .. } = &reading {
+                reason = Some(it.clone());
             }
             let ids: Vec<_> = reading.items().iter().map(Balancer::id).collect();
             let tags = tags(&self.api, kind, &ids).await?;
@@ -496,9 +505,9 @@ impl ElasticLoadBalancers {
                 all.extend(objects.left_of(kind, &name, None, false)?);
             }
         }
-        Ok(match flaw {
-            Some(flaw) => Reading::Flawed { items: all, pages: 1, flaw },
-            None => Reading::of(all),
+        Ok(match reason {
+            Some(reason) => ListResult::Partial { items: all, pages: 1, reason },
+            None => ListResult::of(all),
         })
     }
 
@@ -530,8 +539,8 @@ async fn tags(api: &Api, kind: &str, ids: &[&str]) -> Result<BTreeMap<String, Ta
 /// Reads all target groups of the region; those without a load balancer with their tags.
 async fn target_groups(api: &Api) -> Result<Vec<TargetGroup>> {
     let query = Query::new("DescribeTargetGroups").page(PAGE);
-    let (urgency, id) = (Urgency::default(), |it: &TargetGroup| it.target_group_arn.clone());
-    let all = api.aws.elbv2.list(query, "TargetGroups", &urgency, |it: TargetGroup| it, id).await?;
+    let (shared_priority, id) = (SharedPriority::default(), |it: &TargetGroup| it.target_group_arn.clone());
+    let all = api.aws.elbv2.list(query, "TargetGroups", &shared_priority, |it: TargetGroup| it, id).await?;
     let mut all = all.complete()?.into_items();
     let is_loose = |it: &TargetGroup| it.load_balancer_arns.is_empty() && it.target_group_name.starts_with("k8s-");
     let loose: Vec<_> = all.iter().filter(|it| is_loose(it)).map(|it| &*it.target_group_arn).collect();
@@ -588,33 +597,33 @@ impl Objects {
         name: &str,
         group: Option<&str>,
         has_node_rules: bool,
-    ) -> Result<Option<Actual>> {
-        let (mut tree, mut tags, mut references) = (Tree::default(), Vec::new(), Vec::new());
+    ) -> Result<Option<ObservedLoadBalancer>> {
+        let (mut graph, mut tags, mut references) = (ResourceGraph::default(), Vec::new(), Vec::new());
         if let Some(group) = self.managed(kind, name, group, &[]) {
             tags.push(map(group.tag_set.clone()));
             references.push(group.group_id.clone());
-            tree = group_tree(tree, group);
+            graph = group_graph(graph, group);
         }
         if kind == NETWORK {
             tags.extend(self.loose(name).map(|it| it.tags.clone()));
-            tree = with_loose(tree, self.loose(name))?;
+            graph = with_loose(graph, self.loose(name))?;
         }
         let nodes = self.node_pool(name, &references, &|id| id.clone());
         if has_node_rules && !nodes.1.is_empty() {
-            tree = tree.pool(NODES, nodes.0, Some(nodes.1));
+            graph = graph.pool(NODES, nodes.0, Some(nodes.1));
         }
-        let is_empty = tree.parts.is_empty();
+        let is_empty = graph.resources.is_empty();
         let id = format!("{LEFT}{kind} {name}");
         let owner_tags = tags.first().map(owner).unwrap_or_default();
         let (name, legacy_owner) = (name.to_owned(), Some(name.to_owned()));
-        Ok((!is_empty).then(|| Actual {
+        Ok((!is_empty).then(|| ObservedLoadBalancer {
             id,
             name,
             legacy_owner,
             owner_tags,
             kind,
-            tree: Some(tree),
-            ..Actual::default()
+            graph: Some(graph),
+            ..ObservedLoadBalancer::default()
         }))
     }
 
@@ -654,18 +663,18 @@ impl Group {
     }
 }
 
-fn group_tree(tree: Tree, group: &Group) -> Tree {
+fn group_graph(graph: ResourceGraph, group: &Group) -> ResourceGraph {
     let rules: Vec<_> = group.rules().into_iter().map(|rule| Rule { owner: None, ..rule }).collect();
     let attributes = Attributes::default().set(ID, &group.group_id).set(RULES, texts(&rules));
-    tree.part(group_part(&group.group_name), tagged(attributes, &map(group.tag_set.clone())))
+    graph.resource(group_resource(&group.group_name), tagged(attributes, &map(group.tag_set.clone())))
 }
 
 /// Adds target groups without a load balancer, of a change that was interrupted.
-fn with_loose<'a>(tree: Tree, loose: impl Iterator<Item = &'a TargetGroup>) -> Result<Tree> {
-    loose.into_iter().try_fold(tree, |tree, group| {
-        let is_taken = tree.pool_attributes(&group.name()).is_some();
+fn with_loose<'a>(graph: ResourceGraph, loose: impl Iterator<Item = &'a TargetGroup>) -> Result<ResourceGraph> {
+    loose.into_iter().try_fold(graph, |graph, group| {
+        let is_taken = graph.pool_attributes(&group.name()).is_some();
         let name = if is_taken { format!("unused {}", group.target_group_name) } else { group.name() };
-        Ok(tree.pool(&name, Attributes::observed(&group.pool())?, Some(Targets::default())))
+        Ok(graph.pool(&name, Attributes::observed(&group.pool())?, Some(Targets::default())))
     })
 }
 

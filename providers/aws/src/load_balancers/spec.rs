@@ -8,7 +8,7 @@ use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::health_check::HealthCheck;
 use provider_kit::load_balancers::{ServicePort, filled, service_ports};
 use provider_kit::node_selector::NodeSelector;
-use provider_kit::source_ranges::{source_ranges, stated_source_ranges};
+use provider_kit::source_ranges::{configured_source_ranges, source_ranges};
 
 use super::model::{Health, INSTANCES, Listener, Pool, Settings};
 use super::{CLASSIC, NETWORK};
@@ -62,27 +62,28 @@ pub(super) fn kind(service: &Service) -> &'static str {
 impl Spec {
     /// Parses a Service, and notes all mistakes that can be found without a request.
     pub(super) fn of(service: &Service, config: &Config) -> Parsed<Self> {
-        let mut asked = Annotations::of(service);
-        let kind = asked.get(&key::TYPE).unwrap_or_default();
+        let mut annotations = Annotations::of(service);
+        let kind = annotations.get(&key::TYPE).unwrap_or_default();
         if kind == BalancerKind::Elsewhere {
-            return asked.parsed(Self { kind, ..Self::default() });
+            return annotations.parsed(Self { kind, ..Self::default() });
         }
         let is_network = kind == BalancerKind::Network;
-        check_service(service, &mut asked);
+        check_service(service, &mut annotations);
         let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
         let has_ipv6 = is_network && families.iter().any(|family| family == "IPv6");
         if !is_network && families == ["IPv6"] {
             let annotation = key::TYPE.key();
-            asked.mistake(format!("ipFamilies: a classic load balancer has no IPv6; set annotation {annotation}: nlb"));
+            annotations
+                .mistake(format!("ipFamilies: a classic load balancer has no IPv6; set annotation {annotation}: nlb"));
         }
-        let attributes = attributes(is_network, &mut asked);
-        let ports = ports(service, is_network, &mut asked);
+        let attributes = attributes(is_network, &mut annotations);
+        let ports = ports(service, is_network, &mut annotations);
         if attributes.client_ip.as_deref() == Some("false") && ports.iter().any(|port| port.transport != "TCP") {
             let annotation = key::TARGET_GROUP_ATTRIBUTES.key();
-            asked
+            annotations
                 .mistake(format!("annotation {annotation}: preserve_client_ip.enabled=false is not possible with UDP"));
         }
-        let health = health(service, config, is_network, ports.first(), &mut asked);
+        let health = health(service, config, is_network, ports.first(), &mut annotations);
         let family = (families.first().map(String::as_str) == Some("IPv6")).then(|| "ipv6".to_owned());
         let pools = ports.iter().map(|port| {
             let pool = Pool {
@@ -97,11 +98,11 @@ impl Spec {
             (port.pool.clone(), if is_network { pool } else { Pool { health: health.clone(), ..Pool::default() } })
         });
         let pools = pools.collect();
-        let is_internal = asked.get(&key::INTERNAL_SCHEME).unwrap_or_default();
-        let subnets = subnets(is_network, &mut asked);
-        let groups = asked.get(&key::SECURITY_GROUPS).unwrap_or_default();
+        let is_internal = annotations.get(&key::INTERNAL_SCHEME).unwrap_or_default();
+        let subnets = subnets(is_network, &mut annotations);
+        let groups = annotations.get(&key::SECURITY_GROUPS).unwrap_or_default();
         if is_network && !config.has_nlb_groups && !groups.is_empty() {
-            asked.warning(format!(
+            annotations.warning(format!(
                 "annotation {} has no effect on a network load balancer without NLBSecurityGroupMode=Managed",
                 key::SECURITY_GROUPS.key()
             ));
@@ -110,53 +111,54 @@ impl Spec {
             kind,
             is_internal,
             has_ipv6,
-            settings: settings(is_network, is_internal, has_ipv6, &mut asked),
+            settings: settings(is_network, is_internal, has_ipv6, &mut annotations),
             subnets,
-            tags: asked.get(&key::TAGS_OF_USER).unwrap_or_default(),
-            selector: asked.get(&key::TARGET_LABELS).unwrap_or_default(),
+            tags: annotations.get(&key::TAGS_OF_USER).unwrap_or_default(),
+            selector: annotations.get(&key::TARGET_LABELS).unwrap_or_default(),
             groups,
-            extra_groups: asked.get(&key::EXTRA_GROUPS).unwrap_or_default(),
-            ranges: ranges(service, has_ipv6, &mut asked),
+            extra_groups: annotations.get(&key::EXTRA_GROUPS).unwrap_or_default(),
+            ranges: ranges(service, has_ipv6, &mut annotations),
             ports,
             pools,
-            has_attributes: asked.is_set(&key::TARGET_GROUP_ATTRIBUTES),
+            has_attributes: annotations.is_set(&key::TARGET_GROUP_ATTRIBUTES),
         };
-        asked.unknown(PREFIX, key::ALL);
+        annotations.unknown(PREFIX, key::ALL);
         let follows = !spec.selector.selects_all();
-        asked.parsed(spec).targets_follow_labels(follows)
+        annotations.parsed(spec).targets_follow_labels(follows)
     }
 }
 
-fn check_service(service: &Service, asked: &mut Annotations<'_>) {
+fn check_service(service: &Service, annotations: &mut Annotations<'_>) {
     let Some(spec) = &service.spec else { return };
     if spec.session_affinity.as_deref().is_some_and(|it| it != "None") {
-        asked.mistake("sessionAffinity: load balancers of AWS have none by client address; set it to None");
+        annotations.mistake("sessionAffinity: load balancers of AWS have none by client address; set it to None");
     }
     if spec.load_balancer_ip.as_deref().is_some_and(|ip| !ip.is_empty()) {
         let [network, addresses] = [key::EIP_ALLOCATIONS.key(), key::PRIVATE_ADDRESSES.key()];
-        asked.mistake(format!("loadBalancerIP cannot be set; use annotation {network} or {addresses}"));
+        annotations.mistake(format!("loadBalancerIP cannot be set; use annotation {network} or {addresses}"));
     }
     if spec.ports.as_ref().is_none_or(Vec::is_empty) {
-        asked.mistake("the Service has no ports; a load balancer needs one at least");
+        annotations.mistake("the Service has no ports; a load balancer needs one at least");
     }
 }
 
-fn attributes(is_network: bool, asked: &mut Annotations<'_>) -> GroupAttributes {
-    if is_network && asked.is_set(&key::EXTRA_GROUPS) {
+fn attributes(is_network: bool, annotations: &mut Annotations<'_>) -> GroupAttributes {
+    if is_network && annotations.is_set(&key::EXTRA_GROUPS) {
         let [extra, groups] = [key::EXTRA_GROUPS.key(), key::SECURITY_GROUPS.key()];
-        asked.mistake(format!("annotation {extra} is for classic load balancers; use {groups}"));
+        annotations.mistake(format!("annotation {extra} is for classic load balancers; use {groups}"));
     }
-    if !is_network && asked.is_set(&key::TARGET_GROUP_ATTRIBUTES) {
+    if !is_network && annotations.is_set(&key::TARGET_GROUP_ATTRIBUTES) {
         let annotation = key::TARGET_GROUP_ATTRIBUTES.key();
-        asked.mistake(format!("annotation {annotation} is for network load balancers; remove it, or set type: nlb"));
+        annotations
+            .mistake(format!("annotation {annotation} is for network load balancers; remove it, or set type: nlb"));
     }
-    let stated = asked.get(&key::TARGET_GROUP_ATTRIBUTES).unwrap_or_default();
+    let stated = annotations.get(&key::TARGET_GROUP_ATTRIBUTES).unwrap_or_default();
     let or = |stated: Option<String>, default: &str| stated.or_else(|| Some(default.to_owned()));
     GroupAttributes { client_ip: or(stated.client_ip, "true"), proxy_protocol: or(stated.proxy_protocol, "false") }
 }
 
-fn settings(is_network: bool, is_internal: bool, has_ipv6: bool, asked: &mut Annotations<'_>) -> Settings {
-    let all: Settings = filled(asked);
+fn settings(is_network: bool, is_internal: bool, has_ipv6: bool, annotations: &mut Annotations<'_>) -> Settings {
+    let all: Settings = filled(annotations);
     let (log, network) = (all.access_log.as_deref() == Some("true"), is_network);
     let scheme = Some(if is_internal { "internal" } else { "internet-facing" }.to_owned());
     let ip_address_type = network.then(|| if has_ipv6 { "dualstack" } else { "ipv4" }.to_owned());
@@ -175,18 +177,19 @@ fn settings(is_network: bool, is_internal: bool, has_ipv6: bool, asked: &mut Ann
     }
 }
 
-fn subnets(is_network: bool, asked: &mut Annotations<'_>) -> Vec<String> {
-    let subnets = asked.get(&key::SUBNETS);
+fn subnets(is_network: bool, annotations: &mut Annotations<'_>) -> Vec<String> {
+    let subnets = annotations.get(&key::SUBNETS);
     if subnets.as_ref().is_some_and(Vec::is_empty) {
-        asked.mistake(format!("annotation {}: the list is empty; name a subnet, or remove it", key::SUBNETS.key()));
+        annotations
+            .mistake(format!("annotation {}: the list is empty; name a subnet, or remove it", key::SUBNETS.key()));
     }
     for addresses in [&key::EIP_ALLOCATIONS, &key::PRIVATE_ADDRESSES] {
-        let (count, subnets) = (asked.get(addresses).map(|it| it.len()), subnets.as_ref().map(Vec::len));
+        let (count, subnets) = (annotations.get(addresses).map(|it| it.len()), subnets.as_ref().map(Vec::len));
         if let (Some(count), Some(subnets)) = (count, subnets)
             && is_network
             && count != subnets
         {
-            asked.mistake(format!(
+            annotations.mistake(format!(
                 "annotation {}: {count} addresses for {subnets} subnets; name one for each",
                 addresses.key()
             ));
@@ -195,32 +198,34 @@ fn subnets(is_network: bool, asked: &mut Annotations<'_>) -> Vec<String> {
     subnets.unwrap_or_default()
 }
 
-fn ranges(service: &Service, has_ipv6: bool, asked: &mut Annotations<'_>) -> BTreeSet<IpNet> {
-    match (source_ranges(service), stated_source_ranges(service)) {
+fn ranges(service: &Service, has_ipv6: bool, annotations: &mut Annotations<'_>) -> BTreeSet<IpNet> {
+    match (source_ranges(service), configured_source_ranges(service)) {
         (Ok(mut ranges), Ok(stated)) => {
             ranges.extend((has_ipv6 && stated.is_empty()).then(|| IpNet::from(Ipv6Net::default())));
             ranges
         }
         (Err(error), _) | (_, Err(error)) => {
-            asked.mistake(error.to_string());
+            annotations.mistake(error.to_string());
             BTreeSet::new()
         }
     }
 }
 
-fn ports(service: &Service, is_network: bool, asked: &mut Annotations<'_>) -> Vec<Port> {
+fn ports(service: &Service, is_network: bool, annotations: &mut Annotations<'_>) -> Vec<Port> {
     let accepted: &[&'static str] = if is_network { &["TCP", "UDP"] } else { &["TCP"] };
-    let all = service_ports(service, accepted).map_err(|error| asked.mistake(error.to_string())).unwrap_or_default();
+    let all =
+        service_ports(service, accepted).map_err(|error| annotations.mistake(error.to_string())).unwrap_or_default();
     let named = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
-    let certificate = asked.get(&key::CERTIFICATE).filter(|arn| !arn.is_empty());
-    let tls = asked.get(&key::TLS_PORTS).filter(|ports| !ports.is_empty()).unwrap_or_else(|| vec!["*".to_owned()]);
-    let policy = asked.get(&key::TLS_POLICY).filter(|policy| !policy.is_empty());
-    let backend = asked.get(&key::BACKEND_PROTOCOL).unwrap_or_default();
-    let has_proxy = asked.get(&key::PROXY_PROTOCOL).unwrap_or_default();
+    let certificate = annotations.get(&key::CERTIFICATE).filter(|arn| !arn.is_empty());
+    let tls =
+        annotations.get(&key::TLS_PORTS).filter(|ports| !ports.is_empty()).unwrap_or_else(|| vec!["*".to_owned()]);
+    let policy = annotations.get(&key::TLS_POLICY).filter(|policy| !policy.is_empty());
+    let backend = annotations.get(&key::BACKEND_PROTOCOL).unwrap_or_default();
+    let has_proxy = annotations.get(&key::PROXY_PROTOCOL).unwrap_or_default();
     let is_backend = matches!(&*backend, "" | "http" | "https" | "ssl" | "tcp");
     if certificate.is_some() && !is_network && !is_backend {
         let annotation = key::BACKEND_PROTOCOL.key();
-        asked.mistake(format!("annotation {annotation}: {backend:?} is not one of http, https, ssl, tcp"));
+        annotations.mistake(format!("annotation {annotation}: {backend:?} is not one of http, https, ssl, tcp"));
     }
     let mut ports: Vec<Port> = Vec::new();
     for ServicePort { number, protocol, node_port } in all {
@@ -232,7 +237,7 @@ fn ports(service: &Service, is_network: bool, asked: &mut Annotations<'_>) -> Ve
         let same = ports.iter_mut().find(|it| it.number == number);
         if let Some(other) = same {
             if other.node_port != node_port || other.listener.certificate.is_some() || certificate.is_some() {
-                asked.mistake(format!(
+                annotations.mistake(format!(
                     "port {number}: TCP and UDP share a port only with the same nodePort and without certificate"
                 ));
             }
@@ -285,12 +290,12 @@ fn health(
     config: &Config,
     is_network: bool,
     first: Option<&Port>,
-    asked: &mut Annotations<'_>,
+    annotations: &mut Annotations<'_>,
 ) -> Health {
     const TRAFFIC: &str = "traffic-port";
     let local = HealthCheck::of(service);
     let shared = config.shared_probe.as_ref().filter(|_| local.is_none());
-    let backend = asked.get(&key::BACKEND_PROTOCOL).unwrap_or_default();
+    let backend = annotations.get(&key::BACKEND_PROTOCOL).unwrap_or_default();
     let plain = if !is_network && matches!(&*backend, "https" | "ssl") { "SSL" } else { "TCP" };
     let (mut protocol, mut port, mut path) = match (&local, shared) {
         (Some(local), _) => ("HTTP".to_owned(), local.port.to_string(), local.path.to_owned()),
@@ -298,12 +303,12 @@ fn health(
         (None, None) => (plain.to_owned(), TRAFFIC.to_owned(), "/".to_owned()),
     };
     if !is_network || shared.is_none() {
-        protocol = asked.get(&key::CHECK_PROTOCOL).unwrap_or(protocol);
-        port = asked.get(&key::CHECK_PORT).unwrap_or(port);
-        path = asked.get(&key::CHECK_PATH).filter(|path| !path.is_empty()).unwrap_or(path);
+        protocol = annotations.get(&key::CHECK_PROTOCOL).unwrap_or(protocol);
+        port = annotations.get(&key::CHECK_PORT).unwrap_or(port);
+        path = annotations.get(&key::CHECK_PATH).filter(|path| !path.is_empty()).unwrap_or(path);
     }
     if is_network && protocol == "SSL" {
-        asked.mistake(format!("annotation {}: SSL is not one of TCP, HTTP, HTTPS", key::CHECK_PROTOCOL.key()));
+        annotations.mistake(format!("annotation {}: SSL is not one of TCP, HTTP, HTTPS", key::CHECK_PROTOCOL.key()));
     }
     if !is_network && port == TRAFFIC {
         port = first.map_or(0, |port| port.node_port).to_string();
@@ -317,10 +322,10 @@ fn health(
         path: protocol.starts_with("HTTP").then_some(path),
         protocol,
         port,
-        interval: asked.get(&key::CHECK_INTERVAL).unwrap_or(interval),
-        timeout: asked.get(&key::CHECK_TIMEOUT).or(timeout),
-        healthy: asked.get(&key::CHECK_HEALTHY).unwrap_or(healthy),
-        unhealthy: asked.get(&key::CHECK_UNHEALTHY).unwrap_or(unhealthy),
+        interval: annotations.get(&key::CHECK_INTERVAL).unwrap_or(interval),
+        timeout: annotations.get(&key::CHECK_TIMEOUT).or(timeout),
+        healthy: annotations.get(&key::CHECK_HEALTHY).unwrap_or(healthy),
+        unhealthy: annotations.get(&key::CHECK_UNHEALTHY).unwrap_or(unhealthy),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aws_protocol::Query;
 use cloud_provider::{Error, Result};
-use provider_kit::inventory::Urgency;
+use provider_kit::inventory::SharedPriority;
 use serde::Deserialize;
 
 use crate::annotations as key;
@@ -92,19 +92,19 @@ impl Subnet {
 /// # Errors
 /// The answer of EC2.
 pub(super) async fn read(api: &Api) -> Result<Vec<Subnet>> {
-    let (vpc, urgency) = (&api.identity().await?.vpc, Urgency::default());
+    let (vpc, shared_priority) = (&api.identity().await?.vpc, SharedPriority::default());
     let query = |action, page| Query::new(action).filter("vpc-id", [vpc]).page(page);
     let subnets = api.aws.ec2.list(
         query("DescribeSubnets", PAGE),
         "subnetSet",
-        &urgency,
+        &shared_priority,
         |it: Subnet| it,
         |it| it.subnet_id.clone(),
     );
     let tables = api.aws.ec2.list(
         query("DescribeRouteTables", TABLES),
         "routeTableSet",
-        &urgency,
+        &shared_priority,
         |it: RouteTable| it,
         |it| it.route_table_id.clone(),
     );

@@ -3,7 +3,7 @@
 use fake_cloud::Refused;
 use serde_json::{Value, json};
 
-use crate::model::{Answer, Asked, CREATED, Model, Owned, named, not_found, of, ok, page, uuid};
+use crate::model::{Answer, ApiRequest, CREATED, Model, Owned, named, not_found, of, ok, page, uuid};
 use crate::{REGION, VPC};
 
 /// Regions that take new objects.
@@ -17,18 +17,18 @@ pub(crate) fn is_region(slug: &str) -> bool {
     REGIONS.contains(&slug)
 }
 
-pub(crate) fn account(_: &mut Model, asked: &Asked) -> Answer {
+pub(crate) fn account(_: &mut Model, request: &ApiRequest) -> Answer {
     let account = json!({"uuid": uuid(1, 1), "email": "me@example.com", "email_verified": true, "status": "active",
-        "status_message": "", "droplet_limit": 25, "floating_ip_limit": 5, "name": asked.project});
+        "status_message": "", "droplet_limit": 25, "floating_ip_limit": 5, "name": request.project});
     ok(json!({"account": account}))
 }
 
-pub(crate) fn regions(_: &mut Model, asked: &Asked) -> Answer {
-    page(asked, "regions", REGIONS.into_iter(), region)
+pub(crate) fn regions(_: &mut Model, request: &ApiRequest) -> Answer {
+    page(request, "regions", REGIONS.into_iter(), region)
 }
 
-pub(crate) fn vpc(_: &mut Model, asked: &Asked) -> Answer {
-    if asked.id() != VPC {
+pub(crate) fn vpc(_: &mut Model, request: &ApiRequest) -> Answer {
+    if request.id() != VPC {
         return Err(not_found());
     }
     ok(
@@ -37,13 +37,13 @@ pub(crate) fn vpc(_: &mut Model, asked: &Asked) -> Answer {
     )
 }
 
-pub(crate) fn certificates(model: &mut Model, asked: &Asked) -> Answer {
-    let named = |it: &&Value| asked.query("name").is_none_or(|name| it["name"] == name);
-    page(asked, "certificates", of(&model.certificates, asked).filter(named), Value::clone)
+pub(crate) fn certificates(model: &mut Model, request: &ApiRequest) -> Answer {
+    let named = |it: &&Value| request.query("name").is_none_or(|name| it["name"] == name);
+    page(request, "certificates", of(&model.certificates, request).filter(named), Value::clone)
 }
 
-pub(crate) fn certificate(model: &mut Model, asked: &Asked) -> Answer {
-    ok(json!({"certificate": named(&model.certificates, asked)?}))
+pub(crate) fn certificate(model: &mut Model, request: &ApiRequest) -> Answer {
+    ok(json!({"certificate": named(&model.certificates, request)?}))
 }
 
 impl Model {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde_json::{Value, json};
 
 use crate::catalog::region;
-use crate::model::{Answer, Asked, CREATED, Model, Owned, invalid, named, of, ok, page};
+use crate::model::{Answer, ApiRequest, CREATED, Model, Owned, invalid, named, of, ok, page};
 use crate::{REGION, VPC};
 
 /// A droplet of the API.
@@ -88,8 +88,8 @@ impl Model {
     }
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    let (name, tag) = (asked.query("name"), asked.query("tag_name"));
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    let (name, tag) = (request.query("name"), request.query("tag_name"));
     if name.is_some() && tag.is_some() {
         return Err(invalid("name and tag_name cannot be combined"));
     }
@@ -97,9 +97,9 @@ pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
         name.is_none_or(|name| it.name.eq_ignore_ascii_case(name))
             && tag.is_none_or(|tag| it.tags.iter().any(|it| it == tag))
     };
-    page(asked, "droplets", of(&model.droplets, asked).filter(is_selected), Droplet::json)
+    page(request, "droplets", of(&model.droplets, request).filter(is_selected), Droplet::json)
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    ok(json!({"droplet": named(&model.droplets, asked)?.json()}))
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    ok(json!({"droplet": named(&model.droplets, request)?.json()}))
 }

@@ -3,13 +3,13 @@
 use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
 
-use crate::model::{Answer, Asked, CREATED, Model, Owned, invalid, named, of, ok, page, uuid};
+use crate::model::{Answer, ApiRequest, CREATED, Model, Owned, invalid, named, of, ok, page, uuid};
 
 const KEYS: [&str; 5] = ["name", "tags", "droplet_ids", "inbound_rules", "outbound_rules"];
 
 /// Returns the firewall that a request describes.
-fn described(asked: &Asked, id: &str) -> Result<Value, Refused> {
-    let body = asked.body.as_object().ok_or_else(|| invalid("the body is no object"))?;
+fn described(request: &ApiRequest, id: &str) -> Result<Value, Refused> {
+    let body = request.body.as_object().ok_or_else(|| invalid("the body is no object"))?;
     if let Some(key) = body.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(invalid(format!("{key} is unknown")));
     }
@@ -43,28 +43,28 @@ fn described(asked: &Asked, id: &str) -> Result<Value, Refused> {
     Ok(firewall)
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    page(asked, "firewalls", of(&model.firewalls, asked), Value::clone)
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    page(request, "firewalls", of(&model.firewalls, request), Value::clone)
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    ok(json!({"firewall": named(&model.firewalls, asked)?}))
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    ok(json!({"firewall": named(&model.firewalls, request)?}))
 }
 
-pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
+pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
     let id = uuid(4, model.next_number());
-    let object = described(asked, &id)?;
-    if of(&model.firewalls, asked).any(|it| it["name"] == object["name"]) {
+    let object = described(request, &id)?;
+    if of(&model.firewalls, request).any(|it| it["name"] == object["name"]) {
         return Err(Refused::new(409, "conflict", "duplicate name"));
     }
-    model.firewalls.insert(id, Owned { account: asked.project.clone(), object: object.clone() });
+    model.firewalls.insert(id, Owned { account: request.project.clone(), object: object.clone() });
     Ok(Reply::new(202, json!({"firewall": object})))
 }
 
-pub(crate) fn update(model: &mut Model, asked: &Asked) -> Answer {
-    named(&model.firewalls, asked)?;
-    let object = described(asked, asked.id())?;
-    let owned = Owned { account: asked.project.clone(), object: object.clone() };
-    model.firewalls.insert(asked.id().to_owned(), owned);
+pub(crate) fn update(model: &mut Model, request: &ApiRequest) -> Answer {
+    named(&model.firewalls, request)?;
+    let object = described(request, request.id())?;
+    let owned = Owned { account: request.project.clone(), object: object.clone() };
+    model.firewalls.insert(request.id().to_owned(), owned);
     ok(json!({"firewall": object}))
 }

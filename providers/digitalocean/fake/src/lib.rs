@@ -1,5 +1,5 @@
 //! A stateful fake of DigitalOcean's API, for tests: one axum router over one small model, with controls for tests. A
-//! [`Gate`] injects faults and counts requests.
+//! [`FaultInjector`] injects faults and counts requests.
 //!
 //! ```
 //! use digitalocean_fake::{Fake, Fault};
@@ -28,7 +28,7 @@ mod tags;
 use std::time::Duration;
 
 pub use droplets::Droplet;
-pub use fake_cloud::{Fault, FaultKind, Gate, Port, Recorded, Refused, Served};
+pub use fake_cloud::{Fault, FaultInjector, FaultKind, Port, Recorded, Refused, Served};
 use model::Model;
 
 /// The token of the account that owns all objects. A fake's token is no secret.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
 
-use crate::model::{Answer, Asked, CREATED, Model, Owned, invalid, named, of, ok, page, uuid};
+use crate::model::{Answer, ApiRequest, CREATED, Model, Owned, invalid, named, of, ok, page, uuid};
 use crate::settings::tags_of;
 
 impl Model {
@@ -54,73 +54,73 @@ impl Model {
     }
 
     /// Returns the load balancer in a path, for a change. A load balancer with a background operation refuses changes.
-    fn changeable(&self, asked: &Asked) -> Result<&Value, Refused> {
-        let found = named(&self.load_balancers, asked)?;
-        if self.busy.contains(asked.id()) {
+    fn changeable(&self, request: &ApiRequest) -> Result<&Value, Refused> {
+        let found = named(&self.load_balancers, request)?;
+        if self.busy.contains(request.id()) {
             return Err(invalid("Load Balancer can't be updated while it processes previous actions"));
         }
         Ok(found)
     }
 
     /// Begins work in the background that refuses further changes.
-    fn begin(&mut self, id: &str, asked: &Asked, time: std::time::Duration) {
-        if !time.is_zero() || asked.effects.error().is_some() {
+    fn begin(&mut self, id: &str, request: &ApiRequest, time: std::time::Duration) {
+        if !time.is_zero() || request.effects.error().is_some() {
             self.busy.insert(id.to_owned());
         }
-        self.running.begin(id, time, &asked.effects);
+        self.running.begin(id, time, &request.effects);
         self.finish_operations();
     }
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
     let among = |parameter: &str, value: &Value| {
-        let mut wanted = asked.all(parameter).flat_map(|it| it.split(',')).peekable();
+        let mut wanted = request.all(parameter).flat_map(|it| it.split(',')).peekable();
         wanted.peek().is_none() || wanted.any(|it| value == it)
     };
     let is_selected = |it: &&Value| among("names", &it["name"]) && among("uuids", &it["id"]);
-    page(asked, "load_balancers", of(&model.load_balancers, asked).filter(is_selected), Value::clone)
+    page(request, "load_balancers", of(&model.load_balancers, request).filter(is_selected), Value::clone)
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    ok(json!({"load_balancer": named(&model.load_balancers, asked)?}))
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    ok(json!({"load_balancer": named(&model.load_balancers, request)?}))
 }
 
-pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let mut settings = model.settings(&asked.project, &asked.body, None)?;
-    let tags = tags_of(&asked.body)?;
-    if asked.body["validate_only"] == true {
+pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
+    let mut settings = model.settings(&request.project, &request.body, None)?;
+    let tags = tags_of(&request.body)?;
+    if request.body["validate_only"] == true {
         return Ok(Reply::new(202, json!({"load_balancer": settings})));
     }
-    let ip = asked.body["ip"].clone();
+    let ip = request.body["ip"].clone();
     settings["project_id"] = uuid(5, 1).into();
-    let id = model.insert_load_balancer(&asked.project, settings, &tags);
+    let id = model.insert_load_balancer(&request.project, settings, &tags);
     if let (Some(ip), Some(owned)) = (ip.as_str(), model.load_balancers.get_mut(&id)) {
         owned.object["ip"] = ip.into();
     }
-    model.begin(&id, asked, model.options.creation_time);
+    model.begin(&id, request, model.options.creation_time);
     Ok(Reply::new(202, json!({"load_balancer": model.load_balancers[&id].object})))
 }
 
 /// Replaces the whole state: settings that the body lacks get the defaults of a new load balancer. Tags stay: only a
 /// creation and the tags' own requests change them.
-pub(crate) fn update(model: &mut Model, asked: &Asked) -> Answer {
-    let before = model.changeable(asked)?.clone();
-    let mut after = model.settings(&asked.project, &asked.body, Some(&before))?;
-    if asked.body["validate_only"] != true {
+pub(crate) fn update(model: &mut Model, request: &ApiRequest) -> Answer {
+    let before = model.changeable(request)?.clone();
+    let mut after = model.settings(&request.project, &request.body, Some(&before))?;
+    if request.body["validate_only"] != true {
         for key in ["id", "status", "ip", "ipv6", "created_at", "tags", "project_id"] {
             before.get(key).into_iter().for_each(|value| after[key] = value.clone());
         }
-        let owned = Owned { account: asked.project.clone(), object: after.clone() };
-        model.load_balancers.insert(asked.id().to_owned(), owned);
-        model.begin(asked.id(), asked, model.options.change_time);
+        let owned = Owned { account: request.project.clone(), object: after.clone() };
+        model.load_balancers.insert(request.id().to_owned(), owned);
+        model.begin(request.id(), request, model.options.change_time);
     }
     ok(json!({"load_balancer": after}))
 }
 
-pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
-    named(&model.load_balancers, asked)?;
-    model.load_balancers.remove(asked.id());
-    model.running.forget(asked.id());
-    model.busy.remove(asked.id());
+pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
+    named(&model.load_balancers, request)?;
+    model.load_balancers.remove(request.id());
+    model.running.forget(request.id());
+    model.busy.remove(request.id());
     Ok(Reply::empty(204))
 }

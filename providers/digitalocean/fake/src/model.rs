@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::{ACCOUNT, Droplet, Options, REGION, TOKEN, catalog, droplets, firewalls, load_balancers, tags};
 
 /// A request as handlers see it.
-pub(crate) type Asked = fake_cloud::Asked<()>;
+pub(crate) type ApiRequest = fake_cloud::ApiRequest<()>;
 /// Result of a request handler.
 pub(crate) type Answer = Result<Reply, Refused>;
 
@@ -79,13 +79,13 @@ pub(crate) fn uuid(kind: u16, number: u64) -> String {
 }
 
 /// Returns the objects of the account that a request is about.
-pub(crate) fn of<'a, T>(all: &'a All<T>, asked: &'a Asked) -> impl Iterator<Item = &'a T> {
-    all.values().filter(|it| it.account == asked.project).map(|it| &it.object)
+pub(crate) fn of<'a, T>(all: &'a All<T>, request: &'a ApiRequest) -> impl Iterator<Item = &'a T> {
+    all.values().filter(|it| it.account == request.project).map(|it| &it.object)
 }
 
 /// Returns the object that a path names.
-pub(crate) fn named<'a, T>(all: &'a All<T>, asked: &Asked) -> Result<&'a T, Refused> {
-    let found = all.get(asked.id()).filter(|it| it.account == asked.project);
+pub(crate) fn named<'a, T>(all: &'a All<T>, request: &ApiRequest) -> Result<&'a T, Refused> {
+    let found = all.get(request.id()).filter(|it| it.account == request.project);
     found.map(|it| &it.object).ok_or_else(not_found)
 }
 
@@ -105,13 +105,18 @@ pub(crate) fn ok(body: Value) -> Answer {
 }
 
 /// Answers with a page of `items`, linked to the others by full URLs.
-pub(crate) fn page<T>(asked: &Asked, key: &str, items: impl Iterator<Item = T>, json: impl Fn(T) -> Value) -> Answer {
-    let number = |name, default| asked.query(name).map_or(Some(default), |text| text.parse().ok());
+pub(crate) fn page<T>(
+    request: &ApiRequest,
+    key: &str,
+    items: impl Iterator<Item = T>,
+    json: impl Fn(T) -> Value,
+) -> Answer {
+    let number = |name, default| request.query(name).map_or(Some(default), |text| text.parse().ok());
     let size = number("per_page", 20).filter(|it| (1..=200).contains(it));
     let (size, at) = size.zip(number("page", 1).filter(|it| *it > 0)).ok_or_else(|| invalid("page is out of range"))?;
-    let Page { items, number, last, total, next } = Page::numbered(items, at, size, &asked.effects);
-    let host = asked.header("host").unwrap_or("api.digitalocean.com");
-    let link = |page: usize| format!("https://{host}{}?page={page}&per_page={size}", asked.path);
+    let Page { items, number, last, total, next } = Page::numbered(items, at, size, &request.effects);
+    let host = request.header("host").unwrap_or("api.digitalocean.com");
+    let link = |page: usize| format!("https://{host}{}?page={page}&per_page={size}", request.path);
     let mut links = json!({});
     if number > 1 {
         links["pages"]["first"] = link(1).into();
@@ -159,19 +164,19 @@ impl Cloud for Model {
         self.finish_operations();
     }
 
-    fn admit(&mut self, asked: &mut Asked) -> Result<(), Refused> {
-        if asked.path.starts_with("/metadata") {
+    fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
+        if request.path.starts_with("/metadata") {
             return Ok(());
         }
-        let token = asked.header("authorization").and_then(|it| it.strip_prefix("Bearer ")).unwrap_or_default();
-        let is_forbidden = self.read_only.contains(token) && !asked.route.starts_with("GET ");
+        let token = request.header("authorization").and_then(|it| it.strip_prefix("Bearer ")).unwrap_or_default();
+        let is_forbidden = self.read_only.contains(token) && !request.route.starts_with("GET ");
         let account = self.tokens.get(token).cloned();
-        asked.project = account.ok_or_else(|| Refused::new(401, "unauthorized", "Unable to authenticate you"))?;
+        request.project = account.ok_or_else(|| Refused::new(401, "unauthorized", "Unable to authenticate you"))?;
         let Options { limit, remaining, .. } = self.options;
-        let bucket = self.buckets.entry(asked.project.clone()).or_insert_with(|| Bucket::new(limit, HOUR, remaining));
+        let bucket = self.buckets.entry(request.project.clone()).or_insert_with(|| Bucket::new(limit, HOUR, remaining));
         let allowance = bucket.take();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        asked.on_answer.extend([
+        request.on_answer.extend([
             ("ratelimit-limit", allowance.limit.to_string()),
             ("ratelimit-remaining", allowance.remaining.to_string()),
             ("ratelimit-reset", (now + allowance.full_in).as_secs().to_string()),
@@ -182,17 +187,17 @@ impl Cloud for Model {
         if is_forbidden {
             return Err(Refused::new(403, "forbidden", "You are not authorized to perform this operation"));
         }
-        if asked.is_broken() {
+        if request.is_broken() {
             return Err(Refused::new(400, "bad_request", "The request body is no JSON"));
         }
         Ok(())
     }
 
-    fn refusal(_: &Asked, refused: Refused) -> Refused {
+    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
         refused
     }
 
-    fn words(_: &Asked, refused: Refused) -> Reply {
+    fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {
         let status = refused.status.unwrap_or(match &*refused.code {
             "unauthorized" => 401,
             "forbidden" => 403,

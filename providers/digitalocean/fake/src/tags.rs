@@ -3,31 +3,32 @@
 use fake_cloud::Reply;
 use serde_json::json;
 
-use crate::model::{Answer, Asked, Model, invalid, not_found};
+use crate::model::{Answer, ApiRequest, Model, invalid, not_found};
 
 pub(crate) fn is_valid(tag: &str) -> bool {
     let is_inner = |it: char| it.is_ascii_alphanumeric() || "_-:".contains(it);
     !tag.is_empty() && tag.len() <= 255 && tag.chars().all(is_inner)
 }
 
-pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let name = asked.body["name"].as_str().filter(|name| is_valid(name));
+pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
+    let name = request.body["name"].as_str().filter(|name| is_valid(name));
     let name = name.ok_or_else(|| invalid("tag name is invalid"))?;
-    model.tags.insert((asked.project.clone(), name.to_owned()));
+    model.tags.insert((request.project.clone(), name.to_owned()));
     Ok(Reply::new(201, json!({"tag": {"name": name, "resources": {"count": 0}}})))
 }
 
-pub(crate) fn add_resources(model: &mut Model, asked: &Asked) -> Answer {
-    let tag = asked.id().replace("%3A", ":");
-    if !model.tags.contains(&(asked.project.clone(), tag.clone())) {
+pub(crate) fn add_resources(model: &mut Model, request: &ApiRequest) -> Answer {
+    let tag = request.id().replace("%3A", ":");
+    if !model.tags.contains(&(request.project.clone(), tag.clone())) {
         return Err(not_found());
     }
-    for resource in asked.body["resources"].as_array().ok_or_else(|| invalid("resources are missing"))? {
+    for resource in request.body["resources"].as_array().ok_or_else(|| invalid("resources are missing"))? {
         let id = resource["resource_id"].as_str().unwrap_or_default();
         if resource["resource_type"] != "load_balancer" {
             return Err(invalid("resource_type is invalid"));
         }
-        let owned = model.load_balancers.get_mut(id).filter(|it| it.account == asked.project).ok_or_else(not_found)?;
+        let owned =
+            model.load_balancers.get_mut(id).filter(|it| it.account == request.project).ok_or_else(not_found)?;
         let tags = owned.object["tags"].as_array_mut();
         tags.into_iter()
             .filter(|tags| !tags.iter().any(|it| *it == tag))

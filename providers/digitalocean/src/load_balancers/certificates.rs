@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cloud_provider::Result;
 use provider_kit::catalog::Catalog;
-use provider_kit::load_balancers::{Actual, Tree};
+use provider_kit::load_balancers::{ObservedLoadBalancer, ResourceGraph};
 use provider_kit::transport::Call;
 use serde::Deserialize;
 
@@ -62,7 +62,7 @@ impl Certificates {
 
     /// Checks if the certificate on a load balancer is a renewal of the one in the Service's annotation. Returns `true`
     /// if it is, and this was not known before.
-    pub(super) async fn decide(&self, stated: &str, observed: &Actual) -> Result<bool> {
+    pub(super) async fn decide(&self, stated: &str, observed: &ObservedLoadBalancer) -> Result<bool> {
         let Some(has) = certificate_on(observed).filter(|has| has != stated) else { return Ok(false) };
         let pair = (has, stated.to_owned());
         if self.renewals().contains(&pair) {
@@ -82,17 +82,17 @@ impl Certificates {
     }
 
     /// Returns the ID on the load balancer, if it is a renewal of the stated one.
-    pub(super) fn renewed(&self, stated: &str, observed: &Actual) -> Option<String> {
+    pub(super) fn renewed(&self, stated: &str, observed: &ObservedLoadBalancer) -> Option<String> {
         let pair = (certificate_on(observed)?, stated.to_owned());
         self.renewals().contains(&pair).then_some(pair.0)
     }
 
     /// Puts the renewed certificate of the observed state into the desired state, so that the annotation's old ID does
     /// not replace it.
-    pub(super) fn keep_renewed(&self, desired: &mut Tree, observed: &Actual) {
+    pub(super) fn keep_renewed(&self, desired: &mut ResourceGraph, observed: &ObservedLoadBalancer) {
         let Some(stated) = certificate_in(desired) else { return };
         let Some(renewed) = self.renewed(&stated, observed) else { return };
-        for settings in desired.parts.values_mut() {
+        for settings in desired.resources.values_mut() {
             if settings.text(SETTING) == Some(&stated) {
                 *settings = std::mem::take(settings).set(SETTING, &renewed);
             }
@@ -100,10 +100,10 @@ impl Certificates {
     }
 }
 
-fn certificate_in(tree: &Tree) -> Option<String> {
-    tree.listeners().find_map(|(_, settings)| settings.text(SETTING).map(str::to_owned))
+fn certificate_in(graph: &ResourceGraph) -> Option<String> {
+    graph.listeners().find_map(|(_, settings)| settings.text(SETTING).map(str::to_owned))
 }
 
-fn certificate_on(observed: &Actual) -> Option<String> {
-    observed.tree.as_ref().and_then(certificate_in)
+fn certificate_on(observed: &ObservedLoadBalancer) -> Option<String> {
+    observed.graph.as_ref().and_then(certificate_in)
 }

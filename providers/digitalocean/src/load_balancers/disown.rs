@@ -4,27 +4,27 @@ use std::sync::Arc;
 
 use cloud_provider::{
     Cluster, Goal, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, OwnedResource,
-    Plan, Removal, Result, Service, ServiceReview, async_trait,
+    Plan, RemovalOutcome, Result, Service, ServiceReview, async_trait,
 };
 use provider_kit::annotations::Annotations;
 
 use crate::annotations::DISOWN;
 
 /// Load balancers, except for those of disowned Services.
-pub(crate) struct Disownable<T>(pub(crate) T);
+pub(crate) struct SkipDisowned<T>(pub(crate) T);
 
 /// Returns `true` if the annotation [`DISOWN`](crate::annotations::DISOWN) of the Service is `true`.
 ///
 /// # Errors
 /// *Invalid*, for a value that is not a truth value: nothing is changed then, and nothing deleted.
 fn is_disowned(service: &Service) -> Result<bool> {
-    let mut asked = Annotations::of(service);
-    let is_disowned = asked.get(&DISOWN).unwrap_or_default();
-    asked.finish().map(|()| is_disowned)
+    let mut annotations = Annotations::of(service);
+    let is_disowned = annotations.get(&DISOWN).unwrap_or_default();
+    annotations.finish().map(|()| is_disowned)
 }
 
 #[async_trait]
-impl<T: LoadBalancers> LoadBalancers for Disownable<T> {
+impl<T: LoadBalancers> LoadBalancers for SkipDisowned<T> {
     fn name(&self, cluster: &Cluster, service: &Service) -> String {
         self.0.name(cluster, service)
     }
@@ -57,8 +57,8 @@ impl<T: LoadBalancers> LoadBalancers for Disownable<T> {
         self.0.targets_follow_addresses()
     }
 
-    fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
-        self.0.orphans(cluster, lives)
+    fn orphans(&self, cluster: &Cluster, service_exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+        self.0.orphans(cluster, service_exists)
     }
 
     fn review(&self, service: &Service) -> ServiceReview {
@@ -83,7 +83,7 @@ impl<T: LoadBalancers> LoadBalancers for Disownable<T> {
         cluster: &Cluster,
         resource: &OwnedResource,
         services: &[Arc<Service>],
-    ) -> Result<Removal> {
+    ) -> Result<RemovalOutcome> {
         self.0.delete_owned(cluster, resource, services).await
     }
 

@@ -9,17 +9,18 @@ mod targets;
 use std::sync::Arc;
 
 use cloud_provider::{
-    About, Cluster, Error, LoadBalancerStatus, Result, Service, async_trait, default_load_balancer_name,
+    Cluster, Error, EventSubject, LoadBalancerStatus, Result, Service, async_trait, default_load_balancer_name,
 };
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
-use provider_kit::events::Notices;
-use provider_kit::inventory::Urgency;
+use provider_kit::events::EventDeduplicator;
+use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
-    Actual, Adoption, Applied, Change, Desire, Detail, Identity, LoadBalancerCloud, Names, Naming, Object, ObjectApi,
-    Operation, OwnerTags, Published, Query, Recovery, Scope, State, Tree, WholeObjects,
+    Adoption, Applied, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming, Object,
+    ObjectApi, ObservedLoadBalancer, Operation, OwnerTags, Published, Query, Recovery, ResourceGraph, Scope, State,
+    WholeObjects,
 };
-use provider_kit::paging::Reading;
+use provider_kit::paging::ListResult;
 use provider_kit::transport::{Call, Priority, Transport};
 
 use self::certificates::Certificates;
@@ -45,25 +46,34 @@ impl ObjectApi for Api {
         &self.http
     }
 
-    async fn list(&self, keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync)) -> Result<Reading<Actual>> {
-        self.http.list(Call::get(ALL, &[]), COLLECTION, &Urgency::default(), keep, |actual| actual.id.clone()).await
+    async fn list(
+        &self,
+        keep: &(dyn Fn(LoadBalancer) -> ObservedLoadBalancer + Send + Sync),
+    ) -> Result<ListResult<ObservedLoadBalancer>> {
+        self.http
+            .list(Call::get(ALL, &[]), COLLECTION, &SharedPriority::default(), keep, |actual| actual.id.clone())
+            .await
     }
 
     /// Finds load balancers by name, and by the ID in the Service's annotation.
     async fn candidates(
         &self,
         identity: &Identity<'_>,
-        keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync),
-    ) -> Result<Reading<Actual>> {
-        let urgency = Urgency::of(if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary });
+        keep: &(dyn Fn(LoadBalancer) -> ObservedLoadBalancer + Send + Sync),
+    ) -> Result<ListResult<ObservedLoadBalancer>> {
+        let shared_priority =
+            SharedPriority::of(if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary });
         let call = Call::get(ALL, &[]).query("names", &identity.name);
-        let named = self.http.list(call, COLLECTION, &urgency, keep, |actual: &Actual| actual.id.clone()).await?;
+        let named = self
+            .http
+            .list(call, COLLECTION, &shared_priority, keep, |actual: &ObservedLoadBalancer| actual.id.clone())
+            .await?;
         let Some(id) = identity.legacy_owner.as_ref().filter(|id| !named.items().iter().any(|it| it.id == **id)) else {
             return Ok(named);
         };
         let mut found = named.complete()?.into_items();
         found.extend(self.by_ids(std::slice::from_ref(id), Detail::Whole, keep).await?);
-        Ok(Reading::of(found))
+        Ok(ListResult::of(found))
     }
 }
 
@@ -72,13 +82,14 @@ pub(crate) struct DigitalOceanLoadBalancers {
     objects: WholeObjects<Api>,
     config: Config,
     certificates: Certificates,
-    notices: Notices,
+    deduplicator: EventDeduplicator,
 }
 
 impl DigitalOceanLoadBalancers {
     pub(crate) fn new(api: Api, config: Config, cluster: &ClusterView) -> Self {
-        let (certificates, notices) = (Certificates::new(api.clone()), Notices::new(cluster.events().clone()));
-        Self { objects: WholeObjects::new(api.clone(), Arc::new(api)), config, certificates, notices }
+        let (certificates, deduplicator) =
+            (Certificates::new(api.clone()), EventDeduplicator::new(cluster.events().clone()));
+        Self { objects: WholeObjects::new(api.clone(), Arc::new(api)), config, certificates, deduplicator }
     }
 
     fn api(&self) -> &Api {
@@ -86,7 +97,7 @@ impl DigitalOceanLoadBalancers {
     }
 
     fn refuse(&self, service: &Service, error: Error) -> Error {
-        self.notices.warn(true, About::Service(service), "LoadBalancerConfigError", &error.to_string());
+        self.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerConfigError", &error.to_string());
         error
     }
 
@@ -100,16 +111,16 @@ impl DigitalOceanLoadBalancers {
 }
 
 /// Returns the text of a field of the load balancer itself.
-fn text<'a>(tree: Option<&'a Tree>, field: &str) -> Option<&'a str> {
-    tree?.balancer_attributes()?.text(field)
+fn text<'a>(graph: Option<&'a ResourceGraph>, field: &str) -> Option<&'a str> {
+    graph?.balancer_attributes()?.text(field)
 }
 
 #[async_trait]
 impl LoadBalancerCloud for DigitalOceanLoadBalancers {
     type Spec = Spec;
 
-    fn names(&self) -> Names {
-        Names::NotUnique
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::NotUnique
     }
 
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
@@ -121,13 +132,13 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         Spec::of(service, &self.config)
     }
 
-    async fn desired(&self, desire: &Desire<'_, Spec>) -> Result<Tree> {
-        let (spec, request) = (desire.spec, desire.request);
+    async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
+        let (spec, request) = (input.spec, input.request);
         let mut wanted = spec.load_balancer.clone();
         let chosen = targets::choose(request.nodes, &wanted);
         let chosen = chosen.map_err(|error| self.refuse(request.service, error))?;
         wanted.network_stack = Some(chosen.stack);
-        if desire.scope == Scope::Everything {
+        if input.scope == Scope::Everything {
             wanted.region = Some(self.api().region()?.to_owned());
             wanted.tags.extend(self.config.cluster_tag());
             if let Some(certificate) = spec.certificate.as_ref().filter(|_| spec.needs_certificate()) {
@@ -136,23 +147,29 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
                 rules.for_each(|rule| rule.certificate_id = Some(id.clone()));
             }
             for warning in &spec.warnings {
-                self.notices.warn(true, About::Service(request.service), "QuestionableAnnotation", warning);
+                self.deduplicator.warn(true, EventSubject::Service(request.service), "QuestionableAnnotation", warning);
             }
         }
         self.objects.desired(&wanted, chosen.targets)
     }
 
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         self.objects.read(query).await
     }
 
     /// Keeps the observed value of settings that the user does not state: a changed default must not replace a load
     /// balancer. A certificate that the cloud renewed stays as well.
-    fn fit(&self, mut desired: Tree, observed: &Actual, _: &Identity<'_>, spec: &Spec) -> Result<Tree> {
+    fn fit(
+        &self,
+        mut desired: ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        _: &Identity<'_>,
+        spec: &Spec,
+    ) -> Result<ResourceGraph> {
         for (name, key, is_stated) in
             [("type", key::TYPE.key(), spec.states_type), ("network", key::NETWORK.key(), spec.states_network)]
         {
-            let (wanted, has) = (text(Some(&desired), name), text(observed.tree.as_ref(), name));
+            let (wanted, has) = (text(Some(&desired), name), text(observed.graph.as_ref(), name));
             if let (Some(wanted), Some(has), false) = (wanted, has, is_stated)
                 && wanted != has
             {
@@ -167,22 +184,23 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         Ok(desired)
     }
 
-    fn adopts(&self, observed: &Actual, _: &Identity<'_>) -> Adoption {
-        let tags = observed.tree.as_ref().and_then(Tree::balancer_attributes).and_then(|it| it.get("tags").cloned());
+    fn adopts(&self, observed: &ObservedLoadBalancer, _: &Identity<'_>) -> Adoption {
+        let tags =
+            observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes).and_then(|it| it.get("tags").cloned());
         let tags: Vec<String> = tags.and_then(|tags| serde_json::from_value(tags).ok()).unwrap_or_default();
         let is_others = |tag: &String| tag.starts_with("k8s:") && Some(tag) != self.config.cluster_tag().as_ref();
         match tags.iter().find(|tag| is_others(tag)) {
-            Some(_) => Adoption::RefusedUnless(format!(
+            Some(_) => Adoption::RefuseUnless(format!(
                 "or set annotation {}: {} if it is this cluster's",
                 key::ID.key(),
                 observed.id
             )),
-            None => Adoption::Adopted,
+            None => Adoption::Adopt,
         }
     }
 
-    fn published(&self, observed: &Actual, _: &Service, spec: &Spec) -> Published {
-        let kind = text(observed.tree.as_ref(), "type").map(str::to_owned);
+    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &Spec) -> Published {
+        let kind = text(observed.graph.as_ref(), "type").map(str::to_owned);
         let mut annotations = vec![(key::ID.key(), Some(observed.id.clone()))];
         annotations.extend(kind.map(|kind| (key::TYPE.key(), Some(kind))));
         if let Some(Certificate::Id(stated)) = &spec.certificate {
@@ -190,7 +208,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
             annotations.extend(renewed.map(|id| (key::CERTIFICATE_ID.key(), Some(id))));
         }
         let ingress = match &spec.hostname {
-            Some(name) if observed.state == State::Ready => vec![Actual::host(name)],
+            Some(name) if observed.state == State::Ready => vec![ObservedLoadBalancer::host(name)],
             Some(_) => Vec::new(),
             None => observed.ingress.clone(),
         };
@@ -221,7 +239,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
             }
         }
         // The API cannot change these settings in place.
-        let differs = |field: &&str| text(before.tree.as_ref(), field) != text(after.tree.as_ref(), field);
+        let differs = |field: &&str| text(before.graph.as_ref(), field) != text(after.graph.as_ref(), field);
         if !["type", "network"].iter().any(differs) {
             return self.objects.apply(change).await;
         }
@@ -232,7 +250,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
     }
 
     /// Replaces only a load balancer that never worked, because users would lose the address of any other.
-    fn recovery(&self, observed: &Actual, service: &Service) -> Recovery {
+    fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {
         let shows_none = provider_kit::status::shown(service).is_empty();
         if shows_none && observed.ingress.is_empty() { Recovery::Replace } else { Recovery::Never }
     }

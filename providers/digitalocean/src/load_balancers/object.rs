@@ -1,6 +1,6 @@
 //! A load balancer, as the API reads and writes it.
 
-use provider_kit::load_balancers::{Actual, Field, Object, Paths, Resource, State, Targets, numeric};
+use provider_kit::load_balancers::{Field, Object, ObservedLoadBalancer, Paths, Resource, State, Targets, numeric};
 use provider_kit::text_tags::TextTags;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -136,28 +136,32 @@ impl Object for LoadBalancer {
     const PATHS: Paths =
         Paths { collection: "/v2/load_balancers", item: "/v2/load_balancers/{id}", envelope: Some("load_balancer") };
 
-    fn head(&self) -> Actual {
+    fn head(&self) -> ObservedLoadBalancer {
         let state = match self.status.as_str() {
             "new" => State::Busy,
             "errored" => State::Failed("the cloud could not create it (status errored)".to_owned()),
             _ => State::Ready,
         };
         let addresses = self.ip.iter().chain([&self.ipv6]).filter(|ip| !ip.is_empty());
-        Actual {
+        ObservedLoadBalancer {
             id: self.id.clone(),
             name: self.name.clone(),
             owner_tags: OWNER_TAGS.take_from(&mut self.tags.clone()),
             // The Go program writes the ID into an annotation of the Service.
             legacy_owner: Some(self.id.clone()),
             // A requested address is shown before traffic can reach it.
-            ingress: if state == State::Busy { Vec::new() } else { addresses.map(|ip| Actual::ip(ip)).collect() },
+            ingress: if state == State::Busy {
+                Vec::new()
+            } else {
+                addresses.map(|ip| ObservedLoadBalancer::ip(ip)).collect()
+            },
             state,
             created: self.created_at.parse().ok(),
-            ..Actual::default()
+            ..ObservedLoadBalancer::default()
         }
     }
 
-    fn set_owner(&mut self, head: &Actual) {
+    fn set_owner(&mut self, head: &ObservedLoadBalancer) {
         if self.name.is_empty() {
             self.name.clone_from(&head.name);
         }

@@ -3,7 +3,7 @@
 use cloud_provider::Service;
 use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::load_balancers::{ServicePort, filled, service_ports};
-use provider_kit::source_ranges::{allows_all, stated_source_ranges};
+use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 
 use super::object::{ForwardingRule, HealthCheck, KUBE_PROXY_PATH, LoadBalancer, Normal, Sources, StickySessions};
 use crate::annotations as key;
@@ -52,27 +52,27 @@ struct Protocols {
 impl Spec {
     /// Parses a Service's annotations and ports.
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
-        let mut asked = Annotations::of(service);
+        let mut annotations = Annotations::of(service);
         let text = |text: Option<String>| text.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
-        let (states_type, states_network) = (asked.is_set(&key::TYPE), asked.is_set(&key::NETWORK));
-        let kind = asked.get(&key::TYPE).unwrap_or(config.load_balancer_type);
-        let (id, name) = (text(asked.get(&key::CERTIFICATE_ID)), text(asked.get(&key::CERTIFICATE_NAME)));
+        let (states_type, states_network) = (annotations.is_set(&key::TYPE), annotations.is_set(&key::NETWORK));
+        let kind = annotations.get(&key::TYPE).unwrap_or(config.load_balancer_type);
+        let (id, name) = (text(annotations.get(&key::CERTIFICATE_ID)), text(annotations.get(&key::CERTIFICATE_NAME)));
         let certificate = id.map(Certificate::Id).or(name.map(Certificate::Name));
-        let ports = ports(service, &mut asked);
+        let ports = ports(service, &mut annotations);
         let forwarding_rules = match kind {
             LoadBalancerType::Regional => {
-                let protocols = Protocols::of(&mut asked, certificate.is_some(), &ports);
-                let rules = ports.iter().map(|port| protocols.rule(*port, &mut asked));
+                let protocols = Protocols::of(&mut annotations, certificate.is_some(), &ports);
+                let rules = ports.iter().map(|port| protocols.rule(*port, &mut annotations));
                 let mut rules: Vec<_> = rules.collect();
-                rules.extend(protocols.http3_rule(&ports, &mut asked));
+                rules.extend(protocols.http3_rule(&ports, &mut annotations));
                 rules
             }
             LoadBalancerType::RegionalNetwork => {
-                warn_of_proxy_settings(&mut asked);
-                ports.iter().map(|port| network_rule(*port, &mut asked)).collect()
+                warn_of_proxy_settings(&mut annotations);
+                ports.iter().map(|port| network_rule(*port, &mut annotations)).collect()
             }
         };
-        let filled: LoadBalancer = filled(&mut asked);
+        let filled: LoadBalancer = filled(&mut annotations);
         let wanted_ip = || text(service.spec.as_ref()?.load_balancer_ip.clone());
         let load_balancer = LoadBalancer {
             name: super::name_of(service),
@@ -81,29 +81,30 @@ impl Spec {
             size_unit: filled.size_unit.filter(|unit| *unit != 0),
             ip: filled.ip.clone().or_else(wanted_ip),
             vpc_uuid: config.vpc.clone(),
-            health_check: health_check(service, &ports, &mut asked).normal(),
-            sticky_sessions: sticky_sessions(&mut asked).normal(),
-            firewall: sources(service, &mut asked).normal(),
+            health_check: health_check(service, &ports, &mut annotations).normal(),
+            sticky_sessions: sticky_sessions(&mut annotations).normal(),
+            firewall: sources(service, &mut annotations).normal(),
             ..filled
         };
         if load_balancer.size.is_some() && load_balancer.size_unit.is_some() {
             let (size, unit) = (key::SIZE_SLUG.key(), key::SIZE_UNIT.key());
-            asked.mistake(format!("annotations {size} and {unit} are both set: only one can be"));
+            annotations.mistake(format!("annotations {size} and {unit} are both set: only one can be"));
         }
         if load_balancer.network == Network::Internal && load_balancer.network_stack == Some(NetworkStack::Dualstack) {
             let (stack, network) = (key::NETWORK_STACK.key(), key::NETWORK.key());
-            asked.mistake(format!("annotation {stack}: DUALSTACK is not possible with annotation {network}: INTERNAL"));
+            annotations
+                .mistake(format!("annotation {stack}: DUALSTACK is not possible with annotation {network}: INTERNAL"));
         }
         // Read to report an invalid value, although it is not used here.
-        asked.get(&key::NAME);
-        asked.get(&key::DISOWN);
-        asked.get(&key::FIREWALL_MANAGED);
-        let hostname = asked.get(&key::HOSTNAME).filter(|name| !name.is_empty());
-        asked.unknown(key::PREFIX, key::ALL);
-        asked.unknown(key::DISOWN_PREFIX, key::OTHERS);
-        asked.unknown(key::CLUSTER_PREFIX, key::OTHERS);
-        let warnings = asked.warnings().to_vec();
-        asked.parsed(Self { load_balancer, certificate, states_type, states_network, hostname, warnings })
+        annotations.get(&key::NAME);
+        annotations.get(&key::DISOWN);
+        annotations.get(&key::FIREWALL_MANAGED);
+        let hostname = annotations.get(&key::HOSTNAME).filter(|name| !name.is_empty());
+        annotations.unknown(key::PREFIX, key::ALL);
+        annotations.unknown(key::DISOWN_PREFIX, key::OTHERS);
+        annotations.unknown(key::CLUSTER_PREFIX, key::OTHERS);
+        let warnings = annotations.warnings().to_vec();
+        annotations.parsed(Self { load_balancer, certificate, states_type, states_network, hostname, warnings })
     }
 
     /// Returns `true` if a rule ends TLS.
@@ -121,21 +122,21 @@ impl ForwardingRule {
 }
 
 /// Returns the ports of the Service, and reports errors in them.
-fn ports(service: &Service, asked: &mut Annotations<'_>) -> Vec<ServicePort> {
+fn ports(service: &Service, annotations: &mut Annotations<'_>) -> Vec<ServicePort> {
     service_ports(service, &["TCP", "UDP"]).unwrap_or_else(|error| {
-        asked.mistake(error.to_string());
+        annotations.mistake(error.to_string());
         Vec::new()
     })
 }
 
 impl Protocols {
-    fn of(asked: &mut Annotations<'_>, has_certificate: bool, ports: &[ServicePort]) -> Self {
-        let passthrough = asked.get(&key::TLS_PASSTHROUGH).unwrap_or_default();
-        let (http, http2) = (asked.get(&key::HTTP_PORTS), asked.get(&key::HTTP2_PORTS));
+    fn of(annotations: &mut Annotations<'_>, has_certificate: bool, ports: &[ServicePort]) -> Self {
+        let passthrough = annotations.get(&key::TLS_PASSTHROUGH).unwrap_or_default();
+        let (http, http2) = (annotations.get(&key::HTTP_PORTS), annotations.get(&key::HTTP2_PORTS));
         let (http, http2) = (http.unwrap_or_default(), http2.unwrap_or_default());
-        let mut tls = asked.get(&key::TLS_PORTS).unwrap_or_default();
+        let mut tls = annotations.get(&key::TLS_PORTS).unwrap_or_default();
         let is_secured = has_certificate || passthrough;
-        if is_secured && !asked.is_set(&key::TLS_PORTS) && !http2.contains(&443) {
+        if is_secured && !annotations.is_set(&key::TLS_PORTS) && !http2.contains(&443) {
             tls.push(443);
         }
         let mut all: Vec<u16> = http.iter().chain(&tls).chain(&http2).copied().collect();
@@ -143,20 +144,20 @@ impl Protocols {
         let twice: Vec<_> = all.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].to_string()).collect();
         if !twice.is_empty() {
             let [http, tls, http2] = [key::HTTP_PORTS, key::TLS_PORTS, key::HTTP2_PORTS].map(|it| it.key());
-            asked.mistake(format!(
+            annotations.mistake(format!(
                 "annotations {http}, {tls} and {http2}: ports {} are in two of them",
                 twice.join(", ")
             ));
         }
         if has_certificate && passthrough && ports.iter().any(|port| tls.contains(&port.number)) {
             let (id, tls) = (key::CERTIFICATE_ID.key(), key::TLS_PASSTHROUGH.key());
-            asked.mistake(format!("annotations {id} and {tls} are both set: only one can be"));
+            annotations.mistake(format!("annotations {id} and {tls} are both set: only one can be"));
         }
-        let (default, http3) = (asked.get(&key::PROTOCOL).unwrap_or_default(), asked.get(&key::HTTP3_PORT));
+        let (default, http3) = (annotations.get(&key::PROTOCOL).unwrap_or_default(), annotations.get(&key::HTTP3_PORT));
         Self { default, http, tls, http2, http3, passthrough, has_certificate }
     }
 
-    fn rule(&self, port: ServicePort, asked: &mut Annotations<'_>) -> ForwardingRule {
+    fn rule(&self, port: ServicePort, annotations: &mut Annotations<'_>) -> ForwardingRule {
         let is_in = |ports: &[u16]| ports.contains(&port.number);
         let entry_protocol = match port.protocol {
             "UDP" => Protocol::Udp,
@@ -180,7 +181,8 @@ impl Protocols {
                 if !self.has_certificate {
                     let [id, name, tls] =
                         [key::CERTIFICATE_ID.key(), key::CERTIFICATE_NAME.key(), key::TLS_PASSTHROUGH.key()];
-                    asked.mistake(format!("port {} speaks TLS: set annotation {id}, {name} or {tls}", port.number));
+                    annotations
+                        .mistake(format!("port {} speaks TLS: set annotation {id}, {name} or {tls}", port.number));
                 }
                 ForwardingRule { target_protocol: Protocol::Http, ..rule }
             }
@@ -189,10 +191,11 @@ impl Protocols {
     }
 
     /// Returns the rule for HTTP/3, in addition to the one for TCP on its port.
-    fn http3_rule(&self, ports: &[ServicePort], asked: &mut Annotations<'_>) -> Option<ForwardingRule> {
+    fn http3_rule(&self, ports: &[ServicePort], annotations: &mut Annotations<'_>) -> Option<ForwardingRule> {
         let number = self.http3?;
         if self.passthrough || !self.has_certificate {
-            asked.mistake(format!("annotation {}: HTTP/3 needs a certificate, not passthrough", key::HTTP3_PORT.key()));
+            annotations
+                .mistake(format!("annotation {}: HTTP/3 needs a certificate, not passthrough", key::HTTP3_PORT.key()));
         }
         let port = ports.iter().find(|port| port.number == number && port.protocol == "TCP")?;
         Some(ForwardingRule {
@@ -206,27 +209,28 @@ impl Protocols {
 }
 
 /// Warns of settings that a network load balancer does not have.
-fn warn_of_proxy_settings(asked: &mut Annotations<'_>) {
+fn warn_of_proxy_settings(annotations: &mut Annotations<'_>) {
     let settings = [
-        (key::PROTOCOL.key(), asked.is_set(&key::PROTOCOL)),
-        (key::HTTP_PORTS.key(), asked.is_set(&key::HTTP_PORTS)),
-        (key::TLS_PORTS.key(), asked.is_set(&key::TLS_PORTS)),
-        (key::HTTP2_PORTS.key(), asked.is_set(&key::HTTP2_PORTS)),
-        (key::HTTP3_PORT.key(), asked.is_set(&key::HTTP3_PORT)),
-        (key::TLS_PASSTHROUGH.key(), asked.is_set(&key::TLS_PASSTHROUGH)),
-        (key::CERTIFICATE_ID.key(), asked.is_set(&key::CERTIFICATE_ID)),
-        (key::CERTIFICATE_NAME.key(), asked.is_set(&key::CERTIFICATE_NAME)),
+        (key::PROTOCOL.key(), annotations.is_set(&key::PROTOCOL)),
+        (key::HTTP_PORTS.key(), annotations.is_set(&key::HTTP_PORTS)),
+        (key::TLS_PORTS.key(), annotations.is_set(&key::TLS_PORTS)),
+        (key::HTTP2_PORTS.key(), annotations.is_set(&key::HTTP2_PORTS)),
+        (key::HTTP3_PORT.key(), annotations.is_set(&key::HTTP3_PORT)),
+        (key::TLS_PASSTHROUGH.key(), annotations.is_set(&key::TLS_PASSTHROUGH)),
+        (key::CERTIFICATE_ID.key(), annotations.is_set(&key::CERTIFICATE_ID)),
+        (key::CERTIFICATE_NAME.key(), annotations.is_set(&key::CERTIFICATE_NAME)),
     ];
     for (setting, _) in settings.into_iter().filter(|(_, is_set)| *is_set) {
-        asked.warning(format!("annotation {setting} has no effect unless {} is REGIONAL", key::TYPE.key()));
+        annotations.warning(format!("annotation {setting} has no effect unless {} is REGIONAL", key::TYPE.key()));
     }
 }
 
 /// Returns the rule of a network load balancer. Such a load balancer changes neither the port nor the destination
 /// address of packets.
-fn network_rule(port: ServicePort, asked: &mut Annotations<'_>) -> ForwardingRule {
+fn network_rule(port: ServicePort, annotations: &mut Annotations<'_>) -> ForwardingRule {
     if RESERVED_PORTS.contains(&port.number) {
-        asked.mistake(format!("port {} is reserved: network load balancers do not take 50053 to 50055", port.number));
+        annotations
+            .mistake(format!("port {} is reserved: network load balancers do not take 50053 to 50055", port.number));
     }
     let protocol = if port.protocol == "UDP" { Protocol::Udp } else { Protocol::Tcp };
     ForwardingRule {
@@ -238,22 +242,23 @@ fn network_rule(port: ServicePort, asked: &mut Annotations<'_>) -> ForwardingRul
     }
 }
 
-fn sticky_sessions(asked: &mut Annotations<'_>) -> StickySessions {
-    if asked.get(&key::STICKY_TYPE) != Some(true) {
+fn sticky_sessions(annotations: &mut Annotations<'_>) -> StickySessions {
+    if annotations.get(&key::STICKY_TYPE) != Some(true) {
         return StickySessions::default();
     }
-    let (has_name, has_lifetime) = (asked.is_set(&key::STICKY_NAME), asked.is_set(&key::STICKY_TTL));
+    let (has_name, has_lifetime) = (annotations.is_set(&key::STICKY_NAME), annotations.is_set(&key::STICKY_TTL));
     let mut require = |key: &str, is_set: bool| {
         if !is_set {
-            asked.mistake(format!("annotation {key} is required with annotation {}: cookies", key::STICKY_TYPE.key()));
+            annotations
+                .mistake(format!("annotation {key} is required with annotation {}: cookies", key::STICKY_TYPE.key()));
         }
     };
     require(key::STICKY_NAME.key(), has_name);
     require(key::STICKY_TTL.key(), has_lifetime);
     StickySessions {
         kind: "cookies".to_owned(),
-        cookie_name: asked.get(&key::STICKY_NAME),
-        cookie_ttl_seconds: asked.get(&key::STICKY_TTL),
+        cookie_name: annotations.get(&key::STICKY_NAME),
+        cookie_ttl_seconds: annotations.get(&key::STICKY_TTL),
     }
 }
 
@@ -263,20 +268,21 @@ pub(crate) fn check_port(service: &Service) -> u16 {
     own.and_then(|check| u16::try_from(check.port).ok()).unwrap_or(KUBE_PROXY_PORT)
 }
 
-fn health_check(service: &Service, ports: &[ServicePort], asked: &mut Annotations<'_>) -> HealthCheck {
+fn health_check(service: &Service, ports: &[ServicePort], annotations: &mut Annotations<'_>) -> HealthCheck {
     let check = HealthCheck {
         protocol: Protocol::Http,
         port: check_port(service),
         path: Some(KUBE_PROXY_PATH.to_owned()),
-        check_interval_seconds: asked.get(&key::CHECK_INTERVAL).unwrap_or_default(),
-        response_timeout_seconds: asked.get(&key::CHECK_TIMEOUT).unwrap_or_default(),
-        unhealthy_threshold: asked.get(&key::CHECK_UNHEALTHY).unwrap_or_default(),
-        healthy_threshold: asked.get(&key::CHECK_HEALTHY).unwrap_or_default(),
+        check_interval_seconds: annotations.get(&key::CHECK_INTERVAL).unwrap_or_default(),
+        response_timeout_seconds: annotations.get(&key::CHECK_TIMEOUT).unwrap_or_default(),
+        unhealthy_threshold: annotations.get(&key::CHECK_UNHEALTHY).unwrap_or_default(),
+        healthy_threshold: annotations.get(&key::CHECK_HEALTHY).unwrap_or_default(),
         proxy_protocol: None,
     };
-    let (wanted, path) = (asked.get(&key::CHECK_PORT), asked.get(&key::CHECK_PATH).filter(|path| !path.is_empty()));
-    let protocol = asked.get(&key::CHECK_PROTOCOL);
-    if !asked.is_set(&key::CHECK_OVERRIDE) {
+    let (wanted, path) =
+        (annotations.get(&key::CHECK_PORT), annotations.get(&key::CHECK_PATH).filter(|path| !path.is_empty()));
+    let protocol = annotations.get(&key::CHECK_PROTOCOL);
+    if !annotations.is_set(&key::CHECK_OVERRIDE) {
         return check;
     }
     let mut tcp = ports.iter().filter(|port| port.protocol == "TCP");
@@ -286,7 +292,7 @@ fn health_check(service: &Service, ports: &[ServicePort], asked: &mut Annotation
     };
     if port.is_none() && !ports.is_empty() {
         let key = key::CHECK_PORT.key();
-        asked.mistake(match wanted {
+        annotations.mistake(match wanted {
             Some(wanted) => format!("annotation {key}: the Service has no TCP port {wanted}"),
             None => format!("annotation {}: the Service has no TCP port to check", key::CHECK_OVERRIDE.key()),
         });
@@ -296,13 +302,13 @@ fn health_check(service: &Service, ports: &[ServicePort], asked: &mut Annotation
     HealthCheck { protocol: protocol.unwrap_or(default), port, path, ..check }
 }
 
-fn sources(service: &Service, asked: &mut Annotations<'_>) -> Sources {
-    let (mut allow, deny) = (asked.get(&key::ALLOW_RULES).unwrap_or_default(), asked.get(&key::DENY_RULES));
-    match stated_source_ranges(service) {
+fn sources(service: &Service, annotations: &mut Annotations<'_>) -> Sources {
+    let (mut allow, deny) = (annotations.get(&key::ALLOW_RULES).unwrap_or_default(), annotations.get(&key::DENY_RULES));
+    match configured_source_ranges(service) {
         Ok(ranges) if ranges.is_empty() => {}
         Ok(ranges) if allows_all(&ranges) => allow = Vec::new(),
         Ok(ranges) => allow = ranges.iter().map(|range| format!("cidr:{range}")).collect(),
-        Err(error) => asked.mistake(error.to_string()),
+        Err(error) => annotations.mistake(error.to_string()),
     }
     Sources { allow, deny: deny.unwrap_or_default() }
 }

@@ -14,7 +14,7 @@ use crate::droplets::IDS;
 
 /// The targets, and the address families.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Chosen {
+pub(super) struct Selection {
     /// Targets; `None` if they are not known.
     pub(super) targets: Option<Targets>,
     pub(super) stack: NetworkStack,
@@ -22,25 +22,25 @@ pub(super) struct Chosen {
 
 /// The address families of a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum NodeFamilies {
     V4,
     V6,
     Dual,
     None,
 }
 
-fn class(node: &Node, allows_private: bool) -> Class {
+fn class(node: &Node, allows_private: bool) -> NodeFamilies {
     let ips = |kind: AddressType| {
         let of_kind = node.addresses.iter().filter(move |it| it.kind == kind);
         of_kind.filter_map(|it| it.address.parse::<IpAddr>().ok())
     };
     let has = |kind: AddressType, is_v4: bool| ips(kind).any(|ip| ip.is_ipv4() == is_v4);
     match (has(AddressType::ExternalIP, true), has(AddressType::ExternalIP, false)) {
-        (true, true) => Class::Dual,
-        (true, false) => Class::V4,
-        (false, true) => Class::V6,
-        (false, false) if allows_private && has(AddressType::InternalIP, true) => Class::V4,
-        (false, false) => Class::None,
+        (true, true) => NodeFamilies::Dual,
+        (true, false) => NodeFamilies::V4,
+        (false, true) => NodeFamilies::V6,
+        (false, false) if allows_private && has(AddressType::InternalIP, true) => NodeFamilies::V4,
+        (false, false) => NodeFamilies::None,
     }
 }
 
@@ -48,17 +48,17 @@ fn class(node: &Node, allows_private: bool) -> Class {
 ///
 /// # Errors
 /// *Invalid*, if the Nodes cannot be targets of such a load balancer at all.
-pub(super) fn choose(nodes: &[Arc<Node>], wanted: &LoadBalancer) -> Result<Chosen> {
+pub(super) fn choose(nodes: &[Arc<Node>], wanted: &LoadBalancer) -> Result<Selection> {
     let is_internal = wanted.network == Network::Internal;
     let is_passing = wanted.kind == LoadBalancerType::RegionalNetwork && !is_internal;
-    let is_usable = |class: Class| match class {
-        Class::V4 | Class::Dual => true,
-        Class::V6 => is_internal,
-        Class::None => !is_passing,
+    let is_usable = |class: NodeFamilies| match class {
+        NodeFamilies::V4 | NodeFamilies::Dual => true,
+        NodeFamilies::V6 => is_internal,
+        NodeFamilies::None => !is_passing,
     };
     let (usable, unusable): (Vec<_>, Vec<_>) =
         nodes.iter().cloned().partition(|node| is_usable(class(node, !is_passing)));
-    if usable.is_empty() && is_passing && unusable.iter().any(|node| class(node, false) == Class::None) {
+    if usable.is_empty() && is_passing && unusable.iter().any(|node| class(node, false) == NodeFamilies::None) {
         return Err(Error::invalid(format!(
             "no Node has a public address, which external load balancers of type REGIONAL_NETWORK need; set annotation {}: \
              REGIONAL or {}: INTERNAL",
@@ -67,7 +67,7 @@ pub(super) fn choose(nodes: &[Arc<Node>], wanted: &LoadBalancer) -> Result<Chose
         )));
     }
     let single: Vec<&str> =
-        usable.iter().filter(|node| class(node, false) != Class::Dual).map(|node| &*node.name).collect();
+        usable.iter().filter(|node| class(node, false) != NodeFamilies::Dual).map(|node| &*node.name).collect();
     let stack = match wanted.network_stack {
         Some(NetworkStack::Dualstack) if is_passing && !single.is_empty() => {
             return Err(Error::invalid(format!(
@@ -83,5 +83,5 @@ pub(super) fn choose(nodes: &[Arc<Node>], wanted: &LoadBalancer) -> Result<Chose
     };
     let targets =
         if usable.is_empty() && !nodes.is_empty() { Some(Targets::default()) } else { machine_ids(&usable, &IDS) };
-    Ok(Chosen { targets, stack })
+    Ok(Selection { targets, stack })
 }

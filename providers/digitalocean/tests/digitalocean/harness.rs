@@ -90,17 +90,17 @@ impl Harness {
     /// Syncs a Service, which gets the annotations and the status that follow.
     pub(crate) async fn ensure(&self, provider: &DigitalOcean, service: &mut Service) -> Result<LoadBalancerStatus> {
         self.cluster.set_services([service.clone()]);
-        let (nodes, observer) = (self.cluster.nodes(), RecordedAnnotations::default());
-        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &nodes, observer: &observer };
+        let (nodes, callbacks) = (self.cluster.nodes(), RecordedAnnotations::default());
+        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &nodes, callbacks: &callbacks };
         let outcome = provider.load_balancers().unwrap().ensure(request).await;
-        observer.apply_to(service);
+        callbacks.apply_to(service);
         let status = outcome?.unwrap_or_default();
         service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
         Ok(status)
     }
 
     pub(crate) async fn delete(&self, provider: &DigitalOcean, service: &Service) -> Result<()> {
-        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &[], observer: &() };
+        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &[], callbacks: &() };
         provider.load_balancers().unwrap().delete(request).await
     }
 

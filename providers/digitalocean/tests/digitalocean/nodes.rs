@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{CloudProvider, InstanceState, Node, Result, Want, WantMetadata};
+use cloud_provider::{CloudProvider, InstanceState, LookupRequest, MetadataLevel, Node, Result};
 use digitalocean_fake::Fault;
 use provider_digitalocean::DigitalOcean;
 
@@ -14,8 +14,8 @@ async fn look_up(harness: &Harness, name: &str, provider_id: &str) -> Result<Ins
 
 async fn look_up_with(provider: &DigitalOcean, name: &str, provider_id: &str) -> Result<InstanceState> {
     let node = Node { name: name.into(), uid: "u".into(), provider_id: provider_id.into(), ..Node::default() };
-    let want = Want { existence: true, shutdown: true, metadata: WantMetadata::Full, fresh: true };
-    provider.instances().unwrap().lookup(&[Arc::new(node)], want).await.remove(0)
+    let request = LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
+    provider.instances().unwrap().lookup(&[Arc::new(node)], request).await.remove(0)
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,8 +78,8 @@ async fn a_thousand_nodes_are_read_with_pages_of_200() {
         Arc::new(Node { name: format!("node-{number}").into(), uid: format!("{number}").into(), ..Node::default() })
     };
     let nodes: Vec<_> = (0..998).map(node).collect();
-    let want = Want { existence: true, shutdown: true, metadata: WantMetadata::Full, fresh: true };
-    let found = provider.instances().unwrap().lookup(&nodes, want).await;
+    let request = LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
+    let found = provider.instances().unwrap().lookup(&nodes, request).await;
     assert!(found.iter().all(|it| matches!(it, Ok(InstanceState::Present { .. }))));
     assert_eq!(harness.fake.counts(), [("GET /droplets".to_owned(), 5)].into());
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::lists::page;
 use crate::model::{CREATED, Model, asked_for, of, reference};
 use crate::refusal::{Answer, Refusal};
-use crate::routes::{Asked, ok};
+use crate::routes::{ApiRequest, ok};
 
 /// An action of the API.
 #[derive(Clone, Debug)]
@@ -43,14 +43,14 @@ impl Action {
     }
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    let ids: Vec<u64> = asked.all("id").filter_map(|id| id.parse().ok()).collect();
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    let ids: Vec<u64> = request.all("id").filter_map(|id| id.parse().ok()).collect();
     if ids.is_empty() {
         return Err(Refusal::field("id", "is required"));
     }
-    page(asked, "actions", of(&model.actions, asked).filter(|it| ids.contains(&it.id)), Action::json)
+    page(request, "actions", of(&model.actions, request).filter(|it| ids.contains(&it.id)), Action::json)
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    ok(json!({"action": asked_for(&model.actions, asked, "action")?.json()}))
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    ok(json!({"action": asked_for(&model.actions, request, "action")?.json()}))
 }

@@ -10,7 +10,7 @@ use crate::balancer_targets::{Target, TargetWish};
 use crate::balancers::{Algorithm, Balancer, PrivateNet};
 use crate::model::{Model, asked_for, changed};
 use crate::refusal::{Answer, Refusal};
-use crate::routes::{Asked, parse};
+use crate::routes::{ApiRequest, parse};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,38 +39,38 @@ struct Port {
     listen_port: u16,
 }
 
-pub(crate) fn act(model: &mut Model, asked: &Asked) -> Answer {
-    let command = asked.route.rsplit('/').next().unwrap_or_default();
-    let before = asked_for(&model.balancers, asked, "load balancer")?;
-    let after = model.after(asked, before.clone(), command)?;
-    let action = model.act(asked, command, ("load_balancer", after.id))?;
+pub(crate) fn act(model: &mut Model, request: &ApiRequest) -> Answer {
+    let command = request.route.rsplit('/').next().unwrap_or_default();
+    let before = asked_for(&model.balancers, request, "load balancer")?;
+    let after = model.after(request, before.clone(), command)?;
+    let action = model.act(request, command, ("load_balancer", after.id))?;
     changed(&mut model.balancers, &action, |it| *it = after);
     action.answer()
 }
 
 impl Model {
     /// Returns a load balancer after an action.
-    fn after(&self, asked: &Asked, mut balancer: Balancer, command: &str) -> Result<Balancer, Refusal> {
-        let project = &asked.project;
+    fn after(&self, request: &ApiRequest, mut balancer: Balancer, command: &str) -> Result<Balancer, Refusal> {
+        let project = &request.project;
         match command {
-            "change_algorithm" => balancer.algorithm = parse::<Algorithm>(asked)?.name()?,
-            "change_type" => self.change_type(&mut balancer, &parse::<NewType>(asked)?.load_balancer_type)?,
-            "change_dns_ptr" => change_pointer(&mut balancer, parse(asked)?)?,
-            "attach_to_network" => self.attach_balancer(project, &mut balancer, &parse(asked)?)?,
-            "detach_from_network" => detach(&mut balancer, parse::<Attachment>(asked)?.network)?,
+            "change_algorithm" => balancer.algorithm = parse::<Algorithm>(request)?.name()?,
+            "change_type" => self.change_type(&mut balancer, &parse::<NewType>(request)?.load_balancer_type)?,
+            "change_dns_ptr" => change_pointer(&mut balancer, parse(request)?)?,
+            "attach_to_network" => self.attach_balancer(project, &mut balancer, &parse(request)?)?,
+            "detach_from_network" => detach(&mut balancer, parse::<Attachment>(request)?.network)?,
             "enable_public_interface" => balancer.public_interface = true,
             "disable_public_interface" => disable(&mut balancer)?,
             "add_service" => {
-                let service = Service::new(parse(asked)?)?;
+                let service = Service::new(parse(request)?)?;
                 if balancer.services.iter().any(|it| it.listen_port == service.listen_port) {
                     return Err(Refusal::new("source_port_already_used", "source port already used"));
                 }
                 self.admit_service(project, &balancer, &service)?;
                 balancer.services.push(service);
             }
-            "update_service" => self.update_service(project, &mut balancer, parse(asked)?)?,
+            "update_service" => self.update_service(project, &mut balancer, parse(request)?)?,
             "delete_service" => {
-                let Port { listen_port } = parse(asked)?;
+                let Port { listen_port } = parse(request)?;
                 let before = balancer.services.len();
                 balancer.services.retain(|it| it.listen_port != listen_port);
                 if balancer.services.len() == before {
@@ -78,12 +78,12 @@ impl Model {
                 }
             }
             "add_target" => {
-                let target = parse::<TargetWish>(asked)?.target()?;
+                let target = parse::<TargetWish>(request)?.target()?;
                 self.admit_target(project, &balancer, &target)?;
                 balancer.targets.push(target);
             }
             "remove_target" => {
-                let target = parse::<TargetWish>(asked)?.target()?;
+                let target = parse::<TargetWish>(request)?.target()?;
                 let before = balancer.targets.len();
                 balancer.targets.retain(|it| !it.is_same(&target));
                 if balancer.targets.len() == before {

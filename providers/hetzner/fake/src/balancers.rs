@@ -13,7 +13,7 @@ use crate::catalogue::{BalancerType, LOCATIONS, location};
 use crate::lists::{page, selects};
 use crate::model::{CREATED, Kind, Model, Owned, asked_for, of_project, one, one_mut};
 use crate::refusal::{Answer, Refusal};
-use crate::routes::{Asked, ok, parse};
+use crate::routes::{ApiRequest, ok, parse};
 
 /// A load balancer of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -248,39 +248,39 @@ impl Model {
     }
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    let balancers = of_project(&model.balancers, &asked.project).filter(|it| selects(asked, &it.name, &it.labels));
-    page(asked, "load_balancers", balancers, |it| it.json(&model.types))
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    let balancers = of_project(&model.balancers, &request.project).filter(|it| selects(request, &it.name, &it.labels));
+    page(request, "load_balancers", balancers, |it| it.json(&model.types))
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    let balancer = asked_for(&model.balancers, asked, "load balancer")?;
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    let balancer = asked_for(&model.balancers, request, "load balancer")?;
     ok(json!({"load_balancer": balancer.json(&model.types)}))
 }
 
-pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let balancer = model.create(&asked.project, parse(asked)?)?;
-    let action = model.act(asked, "create_load_balancer", ("load_balancer", balancer.id))?;
+pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
+    let balancer = model.create(&request.project, parse(request)?)?;
+    let action = model.act(request, "create_load_balancer", ("load_balancer", balancer.id))?;
     let answer = json!({"load_balancer": balancer.json(&model.types), "action": action.json()});
     Ok(Reply::new(201, answer))
 }
 
-pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change: Change = parse(asked)?;
-    let id = asked_for(&model.balancers, asked, "load balancer")?.id;
+pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
+    let change: Change = parse(request)?;
+    let id = asked_for(&model.balancers, request, "load balancer")?.id;
     if let Some(name) = &change.name {
-        model.name_is_free(&asked.project, Some(id), name)?;
+        model.name_is_free(&request.project, Some(id), name)?;
     }
     check_labels(change.labels.as_ref().unwrap_or(&BTreeMap::new()))?;
     if let Some(balancer) = one_mut(&mut model.balancers, id) {
         balancer.name = change.name.unwrap_or_else(|| balancer.name.clone());
         balancer.labels = change.labels.unwrap_or_else(|| balancer.labels.clone());
     }
-    get(model, asked)
+    get(model, request)
 }
 
-pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
-    let balancer = asked_for(&model.balancers, asked, "load balancer")?;
+pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
+    let balancer = asked_for(&model.balancers, request, "load balancer")?;
     if balancer.is_protected {
         return Err(Refusal::new("protected", "the load balancer is protected against deletion"));
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::lists::{names, page};
 use crate::model::Model;
 use crate::refusal::Answer;
-use crate::routes::Asked;
+use crate::routes::ApiRequest;
 
 /// A location of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,11 +78,11 @@ impl BalancerType {
     }
 }
 
-pub(crate) fn locations(_: &mut Model, asked: &Asked) -> Answer {
-    page(asked, "locations", LOCATIONS.iter().filter(|it| names(asked, it.name)), |it| location(it.name))
+pub(crate) fn locations(_: &mut Model, request: &ApiRequest) -> Answer {
+    page(request, "locations", LOCATIONS.iter().filter(|it| names(request, it.name)), |it| location(it.name))
 }
 
-pub(crate) fn balancer_types(model: &mut Model, asked: &Asked) -> Answer {
-    let items = model.types.iter().filter(|it| names(asked, &it.name));
-    page(asked, "load_balancer_types", items, BalancerType::json)
+pub(crate) fn balancer_types(model: &mut Model, request: &ApiRequest) -> Answer {
+    let items = model.types.iter().filter(|it| names(request, &it.name));
+    page(request, "load_balancer_types", items, BalancerType::json)
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::lists::{page, selects};
 use crate::model::{CREATED, Kind, Model, Owned, asked_for, of};
 use crate::refusal::{Answer, Refusal};
-use crate::routes::{Asked, ok, parse};
+use crate::routes::{ApiRequest, ok, parse};
 
 /// A certificate of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,18 +76,18 @@ impl Model {
     }
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    let all = of(&model.certificates, asked).filter(|it| selects(asked, &it.name, &it.labels));
-    page(asked, "certificates", all, |it| model.certificate_json(it))
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    let all = of(&model.certificates, request).filter(|it| selects(request, &it.name, &it.labels));
+    page(request, "certificates", all, |it| model.certificate_json(it))
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    ok(json!({"certificate": model.certificate_json(asked_for(&model.certificates, asked, "certificate")?)}))
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    ok(json!({"certificate": model.certificate_json(asked_for(&model.certificates, request, "certificate")?)}))
 }
 
-pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let wish: Wish = parse(asked)?;
-    if of(&model.certificates, asked).any(|it| it.name == wish.name) {
+pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
+    let wish: Wish = parse(request)?;
+    if of(&model.certificates, request).any(|it| it.name == wish.name) {
         return Err(Refusal::new("uniqueness_error", format!("name {:?} is already used", wish.name)));
     }
     let is_managed = wish.kind.as_deref() == Some("managed");
@@ -97,19 +97,19 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
     if !is_managed && (wish.certificate.is_none() || wish.private_key.is_none()) {
         return Err(Refusal::field("certificate", "certificate and private_key are required"));
     }
-    let mut certificate = model.add_certificate(&asked.project, &wish.name, is_managed);
+    let mut certificate = model.add_certificate(&request.project, &wish.name, is_managed);
     (certificate.labels, certificate.domain_names) = (wish.labels, wish.domain_names);
-    let owned = Owned { project: asked.project.clone(), object: certificate.clone() };
+    let owned = Owned { project: request.project.clone(), object: certificate.clone() };
     model.certificates.insert(certificate.id, owned);
     let mut answer = json!({"certificate": model.certificate_json(&certificate)});
     if is_managed {
-        answer["action"] = model.act(asked, "create_certificate", ("certificate", certificate.id))?.json();
+        answer["action"] = model.act(request, "create_certificate", ("certificate", certificate.id))?.json();
     }
     Ok(Reply::new(201, answer))
 }
 
-pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
-    let id = asked_for(&model.certificates, asked, "certificate")?.id;
+pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
+    let id = asked_for(&model.certificates, request, "certificate")?.id;
     if !model.users_of(id).is_empty() {
         return Err(Refusal::new("resource_in_use", "the certificate is used"));
     }

@@ -1,5 +1,5 @@
 //! A stateful fake of Hetzner's APIs, for tests: Cloud API, Robot and metadata service, as one axum router over one
-//! small model, with controls for tests. A [`Gate`] injects faults and counts requests.
+//! small model, with controls for tests. A [`FaultInjector`] injects faults and counts requests.
 //!
 //! ```
 //! use hetzner_fake::{Fake, Fault};
@@ -19,14 +19,14 @@
 //! `GET /server/{number}`, the metadata service's `GET /hetzner/v1/metadata/private-networks`.
 
 mod actions;
+mod admission;
 mod balancer_actions;
 mod balancer_services;
 mod balancer_targets;
 mod balancers;
 mod catalogue;
 mod certificates;
-mod gate;
-mod levers;
+mod controls;
 mod lists;
 mod metadata;
 mod model;
@@ -44,7 +44,7 @@ pub use balancer_targets::Target;
 pub use balancers::{Balancer, PrivateNet, PublicIp};
 pub use catalogue::{BalancerType, LOCATIONS, Location};
 pub use certificates::Certificate;
-pub use fake_cloud::{Fault, FaultKind, Gate, Port, Recorded, Refused, Served};
+pub use fake_cloud::{Fault, FaultInjector, FaultKind, Port, Recorded, Refused, Served};
 use model::Model;
 pub use networks::{Network, Route, Subnet};
 pub use robot::RobotServer;

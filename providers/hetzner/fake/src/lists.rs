@@ -6,29 +6,34 @@ use fake_cloud::{Next, Page};
 use serde_json::{Value, json};
 
 use crate::refusal::{Answer, Refusal};
-use crate::routes::{Asked, ok};
+use crate::routes::{ApiRequest, ok};
 
-fn number(asked: &Asked, name: &str, default: usize, most: usize) -> Result<usize, Refusal> {
-    let Some(text) = asked.query(name) else { return Ok(default) };
+fn number(request: &ApiRequest, name: &str, default: usize, most: usize) -> Result<usize, Refusal> {
+    let Some(text) = request.query(name) else { return Ok(default) };
     let number = text.parse().ok().filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| Refusal::field(name, &format!("must be between 1 and {most}")))
 }
 
 /// Returns `true` if the request selects an object with this name and these labels.
-pub(crate) fn selects(asked: &Asked, name: &str, labels: &BTreeMap<String, String>) -> bool {
-    asked.query("name").is_none_or(|wanted| wanted == name)
-        && asked.query("label_selector").is_none_or(|selector| matches(selector, labels))
+pub(crate) fn selects(request: &ApiRequest, name: &str, labels: &BTreeMap<String, String>) -> bool {
+    request.query("name").is_none_or(|wanted| wanted == name)
+        && request.query("label_selector").is_none_or(|selector| matches(selector, labels))
 }
 
 /// Returns `true` if the request selects an object with this name.
-pub(crate) fn names(asked: &Asked, name: &str) -> bool {
-    selects(asked, name, &BTreeMap::new())
+pub(crate) fn names(request: &ApiRequest, name: &str) -> bool {
+    selects(request, name, &BTreeMap::new())
 }
 
 /// Returns the requested page of `items`. Only its items are rendered.
-pub(crate) fn page<T>(asked: &Asked, key: &str, items: impl Iterator<Item = T>, render: impl Fn(T) -> Value) -> Answer {
-    let size = number(asked, "per_page", 25, 50)?;
-    let page = Page::numbered(items, number(asked, "page", 1, usize::MAX)?, size, &asked.effects);
+pub(crate) fn page<T>(
+    request: &ApiRequest,
+    key: &str,
+    items: impl Iterator<Item = T>,
+    render: impl Fn(T) -> Value,
+) -> Answer {
+    let size = number(request, "per_page", 25, 50)?;
+    let page = Page::numbered(items, number(request, "page", 1, usize::MAX)?, size, &request.effects);
     let number = page.number;
     let next = match page.next {
         Next::Nothing => None,

@@ -4,10 +4,10 @@ use fake_cloud::Reply;
 
 use crate::model::Model;
 use crate::refusal::Answer;
-use crate::routes::Asked;
+use crate::routes::ApiRequest;
 
 /// Returns YAML: a list of the networks that the machine is attached to.
-pub(crate) fn private_networks(model: &mut Model, _: &Asked) -> Answer {
+pub(crate) fn private_networks(model: &mut Model, _: &ApiRequest) -> Answer {
     let mut text = String::new();
     for network in &model.attached_to {
         text += &format!(

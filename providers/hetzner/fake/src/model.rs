@@ -13,7 +13,7 @@ use crate::certificates::Certificate;
 use crate::networks::Network;
 use crate::refusal::Refusal;
 use crate::robot::RobotServer;
-use crate::routes::Asked;
+use crate::routes::ApiRequest;
 use crate::servers::Server;
 use crate::{Options, PROJECT, TOKEN};
 
@@ -120,7 +120,7 @@ impl Model {
     /// Another one runs.
     pub(crate) fn act(
         &mut self,
-        asked: &Asked,
+        request: &ApiRequest,
         command: &str,
         resource: (&'static str, u64),
     ) -> Result<Action, Refusal> {
@@ -133,10 +133,10 @@ impl Model {
         if let Some(code) = busy.filter(|_| self.actions.values().any(runs)) {
             return Err(Refusal::new(code, format!("another action of the {} runs", resource.0)));
         }
-        let operation = Operation::begin(self.options.action_time, &asked.effects);
+        let operation = Operation::begin(self.options.action_time, &request.effects);
         let (id, _) = self.next_id(Kind::Action);
         let action = Action { id, command: command.to_owned(), resource, operation };
-        self.actions.insert(id, Owned { project: asked.project.clone(), object: action.clone() });
+        self.actions.insert(id, Owned { project: request.project.clone(), object: action.clone() });
         Ok(action)
     }
 }
@@ -149,8 +149,8 @@ pub(crate) fn of_project<'a, T>(all: &'a All<T>, project: &'a str) -> impl Itera
 }
 
 /// Returns the objects of the request's project.
-pub(crate) fn of<'a, T>(all: &'a All<T>, asked: &'a Asked) -> impl Iterator<Item = &'a T> {
-    of_project(all, &asked.project)
+pub(crate) fn of<'a, T>(all: &'a All<T>, request: &'a ApiRequest) -> impl Iterator<Item = &'a T> {
+    of_project(all, &request.project)
 }
 
 /// Returns an object of a project.
@@ -159,8 +159,8 @@ pub(crate) fn one<'a, T>(all: &'a All<T>, project: &str, id: u64) -> Option<&'a 
 }
 
 /// Returns the object that a path names.
-pub(crate) fn asked_for<'a, T>(all: &'a All<T>, asked: &Asked, what: &str) -> Result<&'a T, Refusal> {
-    let found = asked.id().parse().ok().and_then(|id| one(all, &asked.project, id));
+pub(crate) fn asked_for<'a, T>(all: &'a All<T>, request: &ApiRequest, what: &str) -> Result<&'a T, Refusal> {
+    let found = request.id().parse().ok().and_then(|id| one(all, &request.project, id));
     found.ok_or_else(|| Refusal::not_found(what))
 }
 

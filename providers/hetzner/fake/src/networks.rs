@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::lists::{names, page};
 use crate::model::{CREATED, Kind, Model, Owned, asked_for, changed, of, one};
 use crate::refusal::{Answer, Refusal};
-use crate::routes::{Asked, ok, parse};
+use crate::routes::{ApiRequest, ok, parse};
 
 /// A private network of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,19 +111,19 @@ impl Model {
     }
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    let networks = of(&model.networks, asked).filter(|it| names(asked, &it.name));
-    page(asked, "networks", networks, |it| model.network_json(it))
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    let networks = of(&model.networks, request).filter(|it| names(request, &it.name));
+    page(request, "networks", networks, |it| model.network_json(it))
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    ok(json!({"network": model.network_json(asked_for(&model.networks, asked, "network")?)}))
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    ok(json!({"network": model.network_json(asked_for(&model.networks, request, "network")?)}))
 }
 
-pub(crate) fn add_route(model: &mut Model, asked: &Asked) -> Answer {
-    let route: Route = parse(asked)?;
+pub(crate) fn add_route(model: &mut Model, request: &ApiRequest) -> Answer {
+    let route: Route = parse(request)?;
     let most = model.options.network_routes;
-    let network = asked_for(&model.networks, asked, "network")?;
+    let network = asked_for(&model.networks, request, "network")?;
     let destination: IpNet = route.destination.parse().map_err(|_| Refusal::field("destination", "is no range"))?;
     if !matches!(destination, IpNet::V4(range) if range.trunc() == range) {
         return Err(Refusal::field("destination", "must be an IPv4 range"));
@@ -138,18 +138,18 @@ pub(crate) fn add_route(model: &mut Model, asked: &Asked) -> Answer {
     if network.routes.len() >= most {
         return Err(Refusal::new("resource_limit_exceeded", format!("a network has at most {most} routes")));
     }
-    let action = model.act(asked, "add_route", ("network", network.id))?;
+    let action = model.act(request, "add_route", ("network", network.id))?;
     changed(&mut model.networks, &action, |it| it.routes.push(route));
     action.answer()
 }
 
-pub(crate) fn delete_route(model: &mut Model, asked: &Asked) -> Answer {
-    let route: Route = parse(asked)?;
-    let network = asked_for(&model.networks, asked, "network")?;
+pub(crate) fn delete_route(model: &mut Model, request: &ApiRequest) -> Answer {
+    let route: Route = parse(request)?;
+    let network = asked_for(&model.networks, request, "network")?;
     if !network.routes.contains(&route) {
         return Err(Refusal::not_found("route"));
     }
-    let action = model.act(asked, "delete_route", ("network", network.id))?;
+    let action = model.act(request, "delete_route", ("network", network.id))?;
     changed(&mut model.networks, &action, |it| it.routes.retain(|it| *it != route));
     action.answer()
 }

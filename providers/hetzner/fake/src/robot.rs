@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::model::Model;
 use crate::refusal::{Answer, Refusal};
-use crate::routes::{Asked, ok};
+use crate::routes::{ApiRequest, ok};
 
 /// A dedicated server of the Robot API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,24 +37,24 @@ impl RobotServer {
     }
 }
 
-fn found<'a>(model: &'a Model, asked: &Asked) -> Result<&'a RobotServer, Refusal> {
-    let number = asked.id().parse().ok();
+fn found<'a>(model: &'a Model, request: &ApiRequest) -> Result<&'a RobotServer, Refusal> {
+    let number = request.id().parse().ok();
     number.and_then(|number: u64| model.robot.get(&number)).ok_or_else(|| Refusal::robot("SERVER_NOT_FOUND"))
 }
 
-pub(crate) fn list(model: &mut Model, _: &Asked) -> Answer {
+pub(crate) fn list(model: &mut Model, _: &ApiRequest) -> Answer {
     if model.robot.is_empty() {
         return Err(Refusal::robot("SERVER_NOT_FOUND"));
     }
     ok(model.robot.values().map(RobotServer::json).collect())
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    ok(found(model, asked)?.json())
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    ok(found(model, request)?.json())
 }
 
-pub(crate) fn reset(model: &mut Model, asked: &Asked) -> Answer {
-    let server = found(model, asked)?;
+pub(crate) fn reset(model: &mut Model, request: &ApiRequest) -> Answer {
+    let server = found(model, request)?;
     ok(json!({"reset": {"server_number": server.server_number, "server_ip": server.server_ip, "type": ["hw"],
         "operating_status": server.operating_status}}))
 }

@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use crate::model::Model;
 use crate::refusal::{Answer, Refusal};
-use crate::{actions, balancer_actions, balancers, catalogue, certificates, gate, metadata, networks, robot, servers};
+use crate::{
+    actions, admission, balancer_actions, balancers, catalogue, certificates, metadata, networks, robot, servers,
+};
 
 /// Hetzner's APIs, whose paths are different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +21,7 @@ pub(crate) enum Service {
 }
 
 /// A request as handlers see it.
-pub(crate) type Asked = fake_cloud::Asked<Service>;
+pub(crate) type ApiRequest = fake_cloud::ApiRequest<Service>;
 
 type Route = fake_cloud::Route<Model>;
 
@@ -74,23 +76,23 @@ impl Cloud for Model {
         Routes { prefix: "", service: Service::Metadata, table: METADATA },
     ];
 
-    fn admit(&mut self, asked: &mut Asked) -> Result<(), Refusal> {
-        gate::admit(self, asked)
+    fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refusal> {
+        admission::admit(self, request)
     }
-    fn refusal(_: &Asked, refused: Refused) -> Refusal {
+    fn refusal(_: &ApiRequest, refused: Refused) -> Refusal {
         refused.into()
     }
-    fn words(asked: &Asked, refusal: Refusal) -> Reply {
-        refusal.reply(asked.service)
+    fn render_refusal(request: &ApiRequest, refusal: Refusal) -> Reply {
+        refusal.reply(request.service)
     }
 }
 
 /// Parses a body strictly: unknown fields are refused, because they are mistakes of the client.
-pub(crate) fn parse<T: DeserializeOwned>(asked: &Asked) -> Result<T, Refusal> {
-    if asked.is_broken() || asked.bytes.is_empty() {
+pub(crate) fn parse<T: DeserializeOwned>(request: &ApiRequest) -> Result<T, Refusal> {
+    if request.is_broken() || request.bytes.is_empty() {
         return Err(Refusal::new("json_error", "the body is no JSON"));
     }
-    serde_json::from_slice(&asked.bytes).map_err(|error| Refusal::field("body", &error.to_string()))
+    serde_json::from_slice(&request.bytes).map_err(|error| Refusal::field("body", &error.to_string()))
 }
 
 /// Returns a response with status 200 and `body`.

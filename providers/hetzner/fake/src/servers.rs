@@ -10,7 +10,7 @@ use crate::catalogue::location;
 use crate::lists::{page, selects};
 use crate::model::{CREATED, Kind, Model, Owned, asked_for, of};
 use crate::refusal::Answer;
-use crate::routes::{Asked, ok};
+use crate::routes::{ApiRequest, ok};
 
 /// A cloud server of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,11 +111,11 @@ impl Model {
     }
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    let servers = of(&model.servers, asked).filter(|it| selects(asked, &it.name, &it.labels));
-    page(asked, "servers", servers, Server::json)
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    let servers = of(&model.servers, request).filter(|it| selects(request, &it.name, &it.labels));
+    page(request, "servers", servers, Server::json)
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    ok(json!({"server": asked_for(&model.servers, asked, "server")?.json()}))
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    ok(json!({"server": asked_for(&model.servers, request, "server")?.json()}))
 }

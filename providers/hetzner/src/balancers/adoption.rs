@@ -6,7 +6,7 @@ use std::fmt;
 
 use cloud_provider::default_load_balancer_name;
 use provider_kit::declared::{Kind, Value};
-use provider_kit::load_balancers::{Actual, Identity, OwnerTags};
+use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, OwnerTags};
 
 /// The label of a load balancer that was adopted by its name. It is written together with the owner labels, and removed
 /// together with them, so that a process that is killed in between cannot mistake an adopted load balancer for one that
@@ -23,7 +23,7 @@ pub struct AdoptionLabel {
 
 impl AdoptionLabel {
     /// Returns `true` if a load balancer carries the label, or was created for its Service and needs none.
-    pub(super) fn allows(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
+    pub(super) fn allows(&self, actual: &ObservedLoadBalancer, identity: &Identity<'_>) -> bool {
         self.is_on(&actual.labels) || !is_adoption(actual, identity)
     }
 
@@ -58,7 +58,7 @@ impl fmt::Display for AdoptionLabel {
 /// Returns `true` if the Service would adopt the load balancer, because it was not created for the Service: it has no
 /// owner labels of the Service, and its name does not contain the Service's UID, as the names that cloud controller
 /// managers choose do.
-pub(super) fn is_adoption(actual: &Actual, identity: &Identity<'_>) -> bool {
+pub(super) fn is_adoption(actual: &ObservedLoadBalancer, identity: &Identity<'_>) -> bool {
     let is_unmarked = actual.owner_tags == OwnerTags::default()
         && (actual.legacy_owner.is_none() || actual.legacy_owner != identity.legacy_owner);
     actual.adopted || is_unmarked && actual.name != default_load_balancer_name(identity.service)

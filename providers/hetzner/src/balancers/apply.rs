@@ -1,25 +1,26 @@
 //! Changes of a load balancer: the order of requests, and the handling of answers.
 
-use cloud_provider::{About, Error, Result, SyncObserver};
+use cloud_provider::{Error, EventSubject, Result, SyncCallbacks};
 use jiff::Timestamp;
 use provider_kit::load_balancers::{
-    Actual, Applied, Attributes, Change, Difference, Identity, Operation, Part, Port, Tree,
+    Applied, Attributes, Change, Difference, Identity, ObservedLoadBalancer, Operation, Port, ResourceGraph,
+    ResourceKey,
 };
 use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
 
 use super::adoption::{ADOPTED, is_adoption};
 use super::create::create;
+use super::desired::TO_BE_MADE;
 use super::requests::{Request, requests};
 use super::spec::{Certificates, ServiceSpec};
-use super::wanted::TO_BE_MADE;
-use super::wire::{CERTIFICATE, CERTIFICATES, NETWORK, POOL, SIGN};
+use super::wire::{CERTIFICATE, CERTIFICATES, LEGACY_OWNER_LABEL, NETWORK, POOL};
 use super::{HcloudLoadBalancers, ONE};
 use crate::annotations as key;
 
 impl HcloudLoadBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &ServiceSpec, now: Timestamp) -> Result<Applied> {
-        let removes = |it: &Operation| it.deletes(|part| *part == Part::Balancer);
+        let removes = |it: &Operation| it.deletes(|resource| *resource == ResourceKey::Balancer);
         if let Some(actual) = change.actual.filter(|_| change.operations.iter().any(removes)) {
             return self.remove(change, actual).await;
         }
@@ -29,8 +30,8 @@ impl HcloudLoadBalancers {
         }
         let operations = &self.resolved(change, spec).await?;
         let listeners = operations.iter().filter_map(|it| match it {
-            Operation::Create { part: Part::Listener(port), attributes } => Some((port, attributes)),
-            Operation::Update { part: Part::Listener(port), attributes, .. } => Some((port, attributes)),
+            Operation::Create { resource: ResourceKey::Listener(port), attributes } => Some((port, attributes)),
+            Operation::Update { resource: ResourceKey::Listener(port), attributes, .. } => Some((port, attributes)),
             _ => None,
         });
         check_certificates(listeners)?;
@@ -40,11 +41,11 @@ impl HcloudLoadBalancers {
     /// Returns the operations with the ID of the certificate, which is created before a listener names it.
     async fn resolved(&self, change: Change<'_>, spec: &ServiceSpec) -> Result<Vec<Operation>> {
         let (mut operations, uid) = (change.operations.to_vec(), change.identity.uid());
-        if operations.iter().any(|it| it.part().is_some_and(|part| part.is_of_kind(CERTIFICATE)))
+        if operations.iter().any(|it| it.resource().is_some_and(|resource| resource.is_of_kind(CERTIFICATE)))
             && let Certificates::Managed(wanted) = &spec.certificates
             && self.catalogue.managed(uid).await?.is_none()
         {
-            self.catalogue.make_managed(wanted, uid, change.observer).await?;
+            self.catalogue.make_managed(wanted, uid, change.callbacks).await?;
         }
         for operation in &mut operations {
             if let Operation::Create { attributes, .. } | Operation::Update { attributes, .. } = operation
@@ -61,19 +62,26 @@ impl HcloudLoadBalancers {
 
     /// Carries out operations in order, up to the first that changes more than itself: detaching from a network removes private
     /// targets, and attaching to one assigns an address.
-    async fn change(&self, change: Change<'_>, spec: &ServiceSpec, actual: &Actual, now: Timestamp) -> Result<Applied> {
-        let (identity, observer) = (change.identity, change.observer);
-        let before = actual.tree.clone().unwrap_or_default();
-        let network = change.operations.iter().position(|it| it.part().is_some_and(|part| part.is_of_kind(NETWORK)));
+    async fn change(
+        &self,
+        change: Change<'_>,
+        spec: &ServiceSpec,
+        actual: &ObservedLoadBalancer,
+        now: Timestamp,
+    ) -> Result<Applied> {
+        let (identity, callbacks) = (change.identity, change.callbacks);
+        let before = actual.graph.clone().unwrap_or_default();
+        let network =
+            change.operations.iter().position(|it| it.resource().is_some_and(|resource| resource.is_of_kind(NETWORK)));
         let count = network.map_or(change.operations.len(), |at| at + 1);
         let operations = &change.operations[..count];
         if let Some(kind) = operations.iter().flat_map(Operation::changes).find(|it| it.key == "type") {
             self.can_become(kind.to.as_str(), now).await?;
         }
-        self.put(identity, actual, operations, observer).await?;
+        self.put(identity, actual, operations, callbacks).await?;
         let subnet = network.and(spec.private_subnet);
         let removes_targets = operations.iter().any(|it| matches!(it, Operation::RemoveTargets { .. }));
-        let mut batch = self.api.actions.batch(observer);
+        let mut batch = self.api.actions.batch(callbacks);
         for Request { call, adds, is_alone } in requests(&actual.id, &before, operations, subnet) {
             if is_alone {
                 batch.finish().await?;
@@ -102,7 +110,7 @@ impl HcloudLoadBalancers {
             && over_limit.is_empty()
             && !operations.iter().flat_map(Operation::changes).any(shows_more);
         let shown = match change.outcome(count).filter(|_| is_as_planned && network.is_none()) {
-            Some(outcome) => settled(Actual { adopted: is_adoption(actual, identity), ..outcome }),
+            Some(outcome) => settled(ObservedLoadBalancer { adopted: is_adoption(actual, identity), ..outcome }),
             None => self.read_again(&actual.id).await?,
         };
         if !unknown.is_empty() {
@@ -126,12 +134,12 @@ impl HcloudLoadBalancers {
         &self,
         change: Change<'_>,
         spec: &ServiceSpec,
-        shown: &Actual,
+        shown: &ObservedLoadBalancer,
         refused: &[(String, Error)],
     ) -> Result<()> {
-        let (service, tree) = (change.identity.service, shown.tree.as_ref());
-        let count = tree.map(|tree| tree.targets_of(POOL).len()).unwrap_or_default();
-        if tree.and_then(|tree| tree.limits.get(POOL)).is_some_and(|most| count >= *most) {
+        let (service, graph) = (change.identity.service, shown.graph.as_ref());
+        let count = graph.map(|graph| graph.targets_of(POOL).len()).unwrap_or_default();
+        if graph.and_then(|graph| graph.limits.get(POOL)).is_some_and(|most| count >= *most) {
             self.report_left_out(service, &self.nodes(), &refused.iter().map(|(target, _)| target).collect());
             return Ok(());
         }
@@ -147,7 +155,7 @@ impl HcloudLoadBalancers {
             outcome = outcome.and(Err(Error::quota(text)));
         }
         // The existing targets receive traffic meanwhile.
-        change.observer.publish(&spec.status(shown)).await?;
+        change.callbacks.publish(&spec.status(shown)).await?;
         outcome
     }
 
@@ -155,9 +163,9 @@ impl HcloudLoadBalancers {
     async fn put(
         &self,
         identity: &Identity<'_>,
-        actual: &Actual,
+        actual: &ObservedLoadBalancer,
         operations: &[Operation],
-        observer: &dyn SyncObserver,
+        callbacks: &dyn SyncCallbacks,
     ) -> Result<()> {
         let mut body = Map::new();
         if operations.contains(&Operation::Tag) {
@@ -166,45 +174,51 @@ impl HcloudLoadBalancers {
         let name = operations.iter().flat_map(Operation::changes).find(|it| it.key == "name");
         body.extend(name.map(|it| ("name".to_owned(), it.to.clone())));
         if !body.is_empty() {
-            self.api.actions.send(Call::put(ONE, &[&actual.id]).json(&body), observer).await?;
+            self.api.actions.send(Call::put(ONE, &[&actual.id]).json(&body), callbacks).await?;
         }
         Ok(())
     }
 
     /// Deletes certificates that were created for the Service and that its load balancer no longer uses.
-    async fn drop_certificates(&self, identity: &Identity<'_>, before: &Tree, after: &Actual) -> Result<()> {
+    async fn drop_certificates(
+        &self,
+        identity: &Identity<'_>,
+        before: &ResourceGraph,
+        after: &ObservedLoadBalancer,
+    ) -> Result<()> {
         let mut unused = certificates(before);
-        let used = after.tree.as_ref().map(certificates).unwrap_or_default();
+        let used = after.graph.as_ref().map(certificates).unwrap_or_default();
         unused.retain(|id| !used.contains(id));
         if unused.is_empty() {
             return Ok(());
         }
         let kept = self.catalogue.delete_managed(identity.uid(), Some(&unused), &after.id).await?;
-        self.notices.tell(identity.service, "", &kept);
+        self.deduplicator.record_new(identity.service, "", &kept);
         Ok(())
     }
 
     /// Deletes the load balancer. Its managed certificates are deleted first, while its listeners are still known, so
     /// that an interrupted deletion finds them again.
-    async fn remove(&self, change: Change<'_>, actual: &Actual) -> Result<Applied> {
-        let (identity, observer) = (change.identity, change.observer);
-        let tree = actual.tree.clone().unwrap_or_default();
-        if tree.balancer_attributes().is_some_and(|it| it.get("protected").is_some()) {
+    async fn remove(&self, change: Change<'_>, actual: &ObservedLoadBalancer) -> Result<Applied> {
+        let (identity, callbacks) = (change.identity, change.callbacks);
+        let graph = actual.graph.clone().unwrap_or_default();
+        if graph.balancer_attributes().is_some_and(|it| it.get("protected").is_some()) {
             return Ok(self.kept(identity, actual));
         }
-        if !certificates(&tree).is_empty() || is_managed(identity) {
+        if !certificates(&graph).is_empty() || is_managed(identity) {
             let is_secured = |settings: &Attributes| settings.get(CERTIFICATES).is_some();
-            let secured = tree.listeners().filter(|(_, settings)| is_secured(settings));
-            let deletions = secured.map(|(port, _)| Operation::Delete { part: Part::Listener(port.clone()) });
-            let mut batch = self.api.actions.batch(observer);
-            for Request { call, .. } in requests(&actual.id, &tree, &deletions.collect::<Vec<_>>(), None) {
+            let secured = graph.listeners().filter(|(_, settings)| is_secured(settings));
+            let deletions =
+                secured.map(|(port, _)| Operation::Delete { resource: ResourceKey::Listener(port.clone()) });
+            let mut batch = self.api.actions.batch(callbacks);
+            for Request { call, .. } in requests(&actual.id, &graph, &deletions.collect::<Vec<_>>(), None) {
                 batch.start(call, None).await?;
             }
             batch.finish().await?;
             let kept = self.catalogue.delete_managed(identity.uid(), None, &actual.id).await?;
-            self.notices.tell_now(true, identity.service, &kept);
+            self.deduplicator.record_if(true, identity.service, &kept);
         }
-        match self.api.actions.send(Call::delete(ONE, &[&actual.id]), observer).await {
+        match self.api.actions.send(Call::delete(ONE, &[&actual.id]), callbacks).await {
             Ok(_) => Ok(Applied::Removed),
             Err(err) if err.is_not_found() => Ok(Applied::Gone),
             Err(err) if err.is_protected() => Ok(self.kept(identity, actual)),
@@ -212,22 +226,22 @@ impl HcloudLoadBalancers {
         }
     }
 
-    fn kept(&self, identity: &Identity<'_>, actual: &Actual) -> Applied {
+    fn kept(&self, identity: &Identity<'_>, actual: &ObservedLoadBalancer) -> Applied {
         let text = format!(
             "load balancer {:?} ({}) is protected and was not deleted; remove the protection, and delete it by hand",
             actual.name, actual.id
         );
-        self.notices.warn(true, About::Service(identity.service), "LoadBalancerProtected", &text);
-        Applied::Kept
+        self.deduplicator.warn(true, EventSubject::Service(identity.service), "LoadBalancerProtected", &text);
+        Applied::Protected
     }
 
     /// Removes the owner labels from a load balancer that was not created for its Service, and leaves everything else
     /// unchanged.
-    pub(super) async fn disown(&self, change: Change<'_>, actual: &Actual) -> Result<Applied> {
+    pub(super) async fn disown(&self, change: Change<'_>, actual: &ObservedLoadBalancer) -> Result<Applied> {
         let mut labels = actual.labels.clone();
-        labels.retain(|key, _| key != SIGN && key != ADOPTED);
+        labels.retain(|key, _| key != LEGACY_OWNER_LABEL && key != ADOPTED);
         let call = Call::put(ONE, &[&actual.id]).json(&json!({ "labels": labels }));
-        match self.api.actions.send(call, change.observer).await {
+        match self.api.actions.send(call, change.callbacks).await {
             Err(err) if err.is_not_found() => return Ok(Applied::Gone),
             outcome => drop(outcome?),
         }
@@ -236,11 +250,11 @@ impl HcloudLoadBalancers {
              labels were removed; delete it by hand if it is no longer needed",
             actual.name, actual.id
         );
-        self.notices.warn(true, About::Service(change.identity.service), "LoadBalancerNotDeleted", &text);
-        Ok(Applied::Kept)
+        self.deduplicator.warn(true, EventSubject::Service(change.identity.service), "LoadBalancerNotDeleted", &text);
+        Ok(Applied::Protected)
     }
 
-    pub(super) async fn read_again(&self, id: &str) -> Result<Actual> {
+    pub(super) async fn read_again(&self, id: &str) -> Result<ObservedLoadBalancer> {
         Ok(self.actual(self.api.http.read(Call::get(ONE, &[id]).inside("load_balancer")).await?))
     }
 
@@ -252,8 +266,8 @@ impl HcloudLoadBalancers {
 }
 
 /// Ids of the certificates that listeners name.
-fn certificates(tree: &Tree) -> Vec<u64> {
-    let named = tree.listeners().filter_map(|(_, settings)| settings.get(CERTIFICATES)?.as_array());
+fn certificates(graph: &ResourceGraph) -> Vec<u64> {
+    let named = graph.listeners().filter_map(|(_, settings)| settings.get(CERTIFICATES)?.as_array());
     named.flatten().filter_map(Value::as_u64).collect()
 }
 
@@ -281,17 +295,17 @@ pub(super) fn check_certificates<'a>(mut listeners: impl Iterator<Item = (&'a Po
 }
 
 /// A certificate is not part of a load balancer's state once it is created.
-fn settled(mut outcome: Actual) -> Actual {
-    if let Some(tree) = &mut outcome.tree {
-        tree.parts.retain(|part, _| !part.is_of_kind(CERTIFICATE));
+fn settled(mut outcome: ObservedLoadBalancer) -> ObservedLoadBalancer {
+    if let Some(graph) = &mut outcome.graph {
+        graph.resources.retain(|resource, _| !resource.is_of_kind(CERTIFICATE));
     }
     outcome
 }
 
 /// Returns all labels of a load balancer: the legacy owner tag, the owner tags, and labels of other programs.
-pub(super) fn labels(identity: &Identity<'_>, actual: &Actual) -> Value {
+pub(super) fn labels(identity: &Identity<'_>, actual: &ObservedLoadBalancer) -> Value {
     let mut labels = identity.owner_tags().among(actual.labels.clone());
-    labels.insert(SIGN.to_owned(), identity.uid().to_owned());
+    labels.insert(LEGACY_OWNER_LABEL.to_owned(), identity.uid().to_owned());
     if !actual.id.is_empty() && is_adoption(actual, identity) {
         labels.insert(ADOPTED.to_owned(), "true".to_owned());
     }

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cloud_provider::{Error, Result, SyncObserver};
+use cloud_provider::{Error, Result, SyncCallbacks};
 use jiff::Timestamp;
 use provider_kit::catalog::Catalog;
-use provider_kit::events::Notes;
+use provider_kit::events::PendingEvents;
 use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::spec::ManagedCertificate;
-use super::wire::SIGN;
+use super::wire::LEGACY_OWNER_LABEL;
 use crate::actions::Action;
 use crate::annotations::CertificateRef;
 use crate::api::Api;
@@ -111,7 +111,7 @@ impl Catalogue {
         let mut ours = list.iter().filter(|it| it.is_of(uid));
         match (ours.next(), ours.next()) {
             (Some(one), Some(other)) => Err(Error::invalid(format!(
-                "certificates {} ({:?}) and {} ({:?}) both carry label {SIGN}={uid}; delete one of them",
+                "certificates {} ({:?}) and {} ({:?}) both carry label {LEGACY_OWNER_LABEL}={uid}; delete one of them",
                 one.id, one.name, other.id, other.name
             ))),
             (found, _) => Ok(found.cloned()),
@@ -123,17 +123,17 @@ impl Catalogue {
         &self,
         wanted: &ManagedCertificate,
         uid: &str,
-        observer: &dyn SyncObserver,
+        callbacks: &dyn SyncCallbacks,
     ) -> Result<()> {
         self.certificates.forget().await;
-        let mut labels = BTreeMap::from([(SIGN, uid)]);
+        let mut labels = BTreeMap::from([(LEGACY_OWNER_LABEL, uid)]);
         if wanted.is_staging {
             labels.insert("HC-Use-Staging-CA", "true");
         }
         let body = json!({"name": wanted.name, "type": "managed", "domain_names": wanted.domains, "labels": labels});
         let call = Call::post("/certificates", &[]).json(&body).repeatable();
-        match self.api.actions.send(call, observer).await {
-            Ok(made) => self.api.actions.finish(made.json::<Made>()?.action, observer).await.map_err(|err| {
+        match self.api.actions.send(call, callbacks).await {
+            Ok(made) => self.api.actions.finish(made.json::<Made>()?.action, callbacks).await.map_err(|err| {
                 err.context(format!("managed certificate {:?} for {}", wanted.name, wanted.domains.join(", ")))
             }),
             Err(err) if err.is_conflict() => match self.managed(uid).await? {
@@ -149,8 +149,8 @@ impl Catalogue {
 
     /// Deletes those among `ids` (`None`: all) that were created for this Service. A certificate that another object
     /// than `balancer` uses is kept and reported.
-    pub(super) async fn delete_managed(&self, uid: &str, ids: Option<&[u64]>, balancer: &str) -> Result<Notes> {
-        let (list, mut kept) = (self.certificates.refresh().await?, Notes::default());
+    pub(super) async fn delete_managed(&self, uid: &str, ids: Option<&[u64]>, balancer: &str) -> Result<PendingEvents> {
+        let (list, mut kept) = (self.certificates.refresh().await?, PendingEvents::default());
         for certificate in list.iter().filter(|it| it.is_of(uid) && ids.is_none_or(|ids| ids.contains(&it.id))) {
             let Certificate { id, name, used_by, .. } = certificate;
             if let Some(user) = used_by.iter().find(|user| user.id.to_string() != balancer) {
@@ -205,6 +205,6 @@ impl Certificate {
     }
 
     fn is_of(&self, uid: &str) -> bool {
-        self.r#type.as_deref() != Some("uploaded") && self.labels.get(SIGN).is_some_and(|it| it == uid)
+        self.r#type.as_deref() != Some("uploaded") && self.labels.get(LEGACY_OWNER_LABEL).is_some_and(|it| it == uid)
     }
 }

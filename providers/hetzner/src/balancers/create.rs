@@ -1,19 +1,19 @@
 //! The request that creates a load balancer.
 
-use cloud_provider::{Error, Result, SyncObserver};
+use cloud_provider::{Error, Result, SyncCallbacks};
 use jiff::Timestamp;
 use provider_kit::inventory::Found;
-use provider_kit::load_balancers::{Actual, Applied, Change, Operation, Part, Targets, plan};
+use provider_kit::load_balancers::{Applied, Change, ObservedLoadBalancer, Operation, ResourceKey, Targets, plan};
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::apply::{check_certificates, labels};
+use super::desired::TO_BE_MADE;
 use super::spec::ServiceSpec;
 use super::targets::{self, Dedicated};
-use super::wanted::TO_BE_MADE;
 use super::wire::{
-    CERTIFICATE, CERTIFICATES, LoadBalancer, POOL, has_addresses, ip_target, machine, network_part, server_target,
+    CERTIFICATE, CERTIFICATES, LoadBalancer, POOL, has_addresses, ip_target, machine, network_resource, server_target,
     to_add, to_service,
 };
 use super::{ALL, HcloudLoadBalancers};
@@ -29,18 +29,19 @@ struct Created {
 
 /// Creates a load balancer with everything that the API takes in one request; the rest is planned from the answer.
 pub(super) async fn create(
-    backing: &HcloudLoadBalancers,
+    balancers: &HcloudLoadBalancers,
     change: Change<'_>,
     spec: &ServiceSpec,
     now: Timestamp,
 ) -> Result<Applied> {
     let identity = change.identity;
-    let mut tree = change.outcome_of_all().and_then(|outcome| outcome.tree).unwrap_or_default();
+    let mut graph = change.outcome_of_all().and_then(|outcome| outcome.graph).unwrap_or_default();
     // Managed certificates are found by their load balancer, so they are created after the load balancer, and the
     // listeners that use them after the certificates.
-    tree.parts
-        .retain(|part, settings| !part.is_of_kind(CERTIFICATE) && settings.text(CERTIFICATES) != Some(TO_BE_MADE));
-    let settings = tree.balancer_attributes().cloned().unwrap_or_default();
+    graph.resources.retain(|resource, settings| {
+        !resource.is_of_kind(CERTIFICATE) && settings.text(CERTIFICATES) != Some(TO_BE_MADE)
+    });
+    let settings = graph.balancer_attributes().cloned().unwrap_or_default();
     let setting = |key| json!(settings.get(key));
     if settings.text("location").or(settings.text("network_zone")).is_none() {
         return Err(Error::invalid(format!(
@@ -51,12 +52,12 @@ pub(super) async fn create(
             key::NETWORK_ZONE.key()
         )));
     }
-    check_certificates(tree.listeners())?;
-    backing.can_become(settings.text("type"), now).await?;
+    check_certificates(graph.listeners())?;
+    balancers.can_become(settings.text("type"), now).await?;
     // An address or a subnet can only be chosen when the load balancer is attached; private targets come after that.
-    let network = tree.parts.get(&network_part(""));
+    let network = graph.resources.get(&network_resource(""));
     let network = network.filter(|_| spec.private_ipv4.is_none() && spec.private_subnet.is_none());
-    let targets = tree.targets_of(POOL);
+    let targets = graph.targets_of(POOL);
     let targets: Targets = targets.iter().filter(|target| network.is_some() || machine(target) == *target).collect();
     let body = [
         ("name", json!(identity.name)),
@@ -66,61 +67,61 @@ pub(super) async fn create(
         ("algorithm", settings.text("algorithm").map_or(Value::Null, |it| json!({"type": it}))),
         ("public_interface", setting("public")),
         ("network", json!(network.and_then(|it| it.get("network")))),
-        ("labels", labels(identity, &Actual::default())),
-        ("services", tree.listeners().map(|(port, settings)| to_service(port, settings)).collect()),
+        ("labels", labels(identity, &ObservedLoadBalancer::default())),
+        ("services", graph.listeners().map(|(port, settings)| to_service(port, settings)).collect()),
     ];
     let stated = body.into_iter().filter(|(_, value)| !value.is_null());
     let body: Map<_, _> = stated.map(|(key, value)| (key.to_owned(), value)).collect();
-    let made = post(backing, body, targets, change.observer).await;
+    let made = post(balancers, body, targets, change.callbacks).await;
     // *Not found* refers to an object that the Service names, so it is a mistake of the user.
     let made = made.map_err(|err| if err.is_not_found() { Error::invalid(err.to_string()) } else { err })?;
-    backing.api.actions.finish(made.action, change.observer).await?;
-    let shown = backing.actual(made.load_balancer);
+    balancers.api.actions.finish(made.action, change.callbacks).await?;
+    let shown = balancers.actual(made.load_balancer);
     // While the action ran, the answer could not show everything.
-    let rest = shown.tree.as_ref().map(|shown| plan(&tree, shown)).unwrap_or_default();
-    let is_shown = rest.iter().all(|it| matches!(it, Operation::Update { part: Part::Balancer, .. }))
-        && shown.tree.as_ref().is_some_and(has_addresses);
-    let shown = if is_shown { shown } else { backing.read_again(&shown.id).await? };
+    let rest = shown.graph.as_ref().map(|shown| plan(&graph, shown)).unwrap_or_default();
+    let is_shown = rest.iter().all(|it| matches!(it, Operation::Update { resource: ResourceKey::Balancer, .. }))
+        && shown.graph.as_ref().is_some_and(has_addresses);
+    let shown = if is_shown { shown } else { balancers.read_again(&shown.id).await? };
     Ok(Applied::PlanAgain(Box::new(shown)))
 }
 
 /// Sends the request that creates the load balancer, and sends it again only if a target is the reason for the refusal.
 async fn post(
-    backing: &HcloudLoadBalancers,
+    balancers: &HcloudLoadBalancers,
     mut body: Map<String, Value>,
     targets: Targets,
-    observer: &dyn SyncObserver,
+    callbacks: &dyn SyncCallbacks,
 ) -> Result<Created> {
     let mut call = |targets: &Targets| {
         body.insert("targets".to_owned(), targets.iter().map(to_add).collect());
         // If the request was applied, its name is taken, so sending it again is refused and safe.
         Call::post(ALL, &[]).json(&body).repeatable()
     };
-    let refused = match backing.api.actions.send(call(&targets), observer).await {
+    let refused = match balancers.api.actions.send(call(&targets), callbacks).await {
         Err(err) if err.is_not_found() || targets::is_refused_for(&err) => err,
         made => return made?.json(),
     };
-    let known = known_targets(backing, &targets).await;
+    let known = known_targets(balancers, &targets).await;
     if known.is_empty() && !targets.is_empty() {
         let text =
             "the project of HCLOUD_TOKEN shows none of the Service's targets; use a token of the project that has them";
         return Err(Error::invalid(format!("{refused}; {text}")));
     }
     let Some(rest) = targets::without_refused(&refused, &targets, &known) else { return Err(refused) };
-    backing.api.actions.send(call(&rest), observer).await?.json()
+    balancers.api.actions.send(call(&rest), callbacks).await?.json()
 }
 
 /// Returns those of `targets` that the cloud or Robot shows now.
-async fn known_targets(backing: &HcloudLoadBalancers, targets: &Targets) -> Targets {
-    let nodes: Vec<_> = backing.nodes().into_iter().filter(|node| targets::is_among(node, targets)).collect();
-    let found = backing.servers.find_all(&nodes, true, Priority::Ordinary).await;
+async fn known_targets(balancers: &HcloudLoadBalancers, targets: &Targets) -> Targets {
+    let nodes: Vec<_> = balancers.nodes().into_iter().filter(|node| targets::is_among(node, targets)).collect();
+    let found = balancers.servers.find_all(&nodes, true, Priority::Ordinary).await;
     let mut known = Vec::new();
     for (node, found) in nodes.iter().zip(found) {
-        if let (Ok(MachineId::Cloud(id)), Ok(Found::There(_))) = (MachineId::read(&node.provider_id), found) {
+        if let (Ok(MachineId::Cloud(id)), Ok(Found::Present(_))) = (MachineId::read(&node.provider_id), found) {
             known.push(server_target(id, false));
         }
     }
-    if let Ok(Dedicated::Known(addresses)) = backing.dedicated(&nodes).await {
+    if let Ok(Dedicated::Known(addresses)) = balancers.dedicated(&nodes).await {
         known.extend(addresses.values().map(|ip| ip_target(ip)));
     }
     known.iter().collect()

@@ -4,37 +4,37 @@ pub(crate) mod adoption;
 mod apply;
 pub(crate) mod catalogue;
 mod create;
+mod desired;
 mod requests;
 mod spec;
 mod targets;
-mod wanted;
 mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloud_provider::{
-    About, CloudMetrics, Cluster, LoadBalancerRequest, Node, Result, Service, TargetHealth, async_trait,
+    CloudMetrics, Cluster, EventSubject, LoadBalancerRequest, Node, Result, Service, TargetHealth, async_trait,
 };
 use futures::future::try_join_all;
 use jiff::Timestamp;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
 use provider_kit::declared::Defaults;
-use provider_kit::events::{Notes, Notices};
+use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::Inventory;
 use provider_kit::load_balancers::{
-    Actual, Adoption, Applied, Attributes, Change, Desire, Identity, LoadBalancerCloud, Names, Naming, Notice,
-    Published, Query, Scope, Targets, Tree,
+    Adoption, Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud, NameUniqueness, Naming,
+    Notice, ObservedLoadBalancer, Published, Query, ResourceGraph, Scope, Targets,
 };
-use provider_kit::paging::Reading;
+use provider_kit::paging::ListResult;
 use provider_kit::transport::{Call, Priority};
 
 use self::catalogue::{BalancerType, Catalogue};
 use self::spec::{Certificates, ServiceSpec};
 use self::targets::Dedicated;
 use self::wanted::Facts;
-use self::wire::{LOCATION, LoadBalancer, NETWORK_ZONE, POOL, SIGN};
+use self::wire::{LEGACY_OWNER_LABEL, LOCATION, LoadBalancer, NETWORK_ZONE, POOL};
 use crate::annotations::{self as key, DEFAULT_TYPE};
 use crate::api::Api;
 use crate::id::MachineId;
@@ -57,7 +57,7 @@ pub(crate) struct HcloudLoadBalancers {
     network: Option<PrivateNetwork>,
     dedicated: Option<Option<Robot>>,
     catalogue: Catalogue,
-    notices: Notices,
+    deduplicator: EventDeduplicator,
     servers: Inventory<CloudServers>,
     cluster: ClusterView,
     metrics: Arc<dyn CloudMetrics>,
@@ -74,8 +74,8 @@ impl HcloudLoadBalancers {
         cluster: ClusterView,
     ) -> Self {
         let (catalogue, metrics) = (Catalogue::new(api.clone()), api.http.metrics());
-        let notices = Notices::new(cluster.events().clone());
-        Self { catalogue, notices, metrics, api, defaults, network, dedicated, servers, cluster }
+        let deduplicator = EventDeduplicator::new(cluster.events().clone());
+        Self { catalogue, deduplicator, metrics, api, defaults, network, dedicated, servers, cluster }
     }
 
     fn nodes(&self) -> Vec<Arc<Node>> {
@@ -86,22 +86,22 @@ impl HcloudLoadBalancers {
         self.network.as_ref().map(PrivateNetwork::id).transpose()
     }
 
-    fn actual(&self, shown: LoadBalancer) -> Actual {
+    fn actual(&self, shown: LoadBalancer) -> ObservedLoadBalancer {
         shown.into_actual(self.network().ok().flatten())
     }
 
-    async fn some(&self, key: &str, value: &str, priority: Priority) -> Result<Vec<Actual>> {
-        let call = Call::get(ALL, &[]).query(key, value).priority(priority);
+    async fn some(&self, key: &str, value: &str, priority: Priority) -> Result<Vec<ObservedLoadBalancer>> {
+        let call = Call::get(ALL, &[]).query(key, value).with_priority(priority);
         let actual = |shown: LoadBalancer| self.actual(shown);
         let found = self.api.list("load_balancers", call, actual, |it| it.id.clone()).await?;
         // The result is incomplete if another page follows, so it does not prove an absence.
         Ok(found.complete()?.into_items())
     }
 
-    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
         // A deletion and the read at its beginning are urgent (P-3).
         let priority = if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary };
-        let signed = self.some("label_selector", &format!("{SIGN}={}", identity.uid()), priority).await?;
+        let signed = self.some("label_selector", &format!("{LEGACY_OWNER_LABEL}={}", identity.uid()), priority).await?;
         // A load balancer that is to be deleted was tagged when it was created or adopted.
         if !signed.is_empty() || identity.is_leaving() {
             return Ok(signed);
@@ -109,13 +109,13 @@ impl HcloudLoadBalancers {
         self.some("name", &identity.name, priority).await
     }
 
-    async fn by_id(&self, id: &str) -> Result<Option<Actual>> {
+    async fn by_id(&self, id: &str) -> Result<Option<ObservedLoadBalancer>> {
         let found: Option<LoadBalancer> = self.api.http.find(Call::get(ONE, &[id]).inside("load_balancer")).await?;
         Ok(found.map(|shown| self.actual(shown)))
     }
 
     /// Returns the maximum number of targets of this Service's load balancer.
-    async fn most_targets(&self, spec: &ServiceSpec, notes: &mut Notes) -> Result<usize> {
+    async fn most_targets(&self, spec: &ServiceSpec, pending_events: &mut PendingEvents) -> Result<usize> {
         let name = spec.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
         if spec.balancer_type.is_none() {
             let text = format!(
@@ -123,11 +123,11 @@ impl HcloudLoadBalancers {
                  HCLOUD_LOAD_BALANCERS_TYPE",
                 key::TYPE.key()
             );
-            notes.warn("LoadBalancerTypeUnconfigured", text);
+            pending_events.warn("LoadBalancerTypeUnconfigured", text);
         }
         let (most, deprecated) = self.balancer_type(name, |it| (it.max_targets, it.deprecated())).await?;
         if let Some(text) = deprecated {
-            notes.warn("LoadBalancerTypeDeprecated", text);
+            pending_events.warn("LoadBalancerTypeDeprecated", text);
         }
         Ok(most)
     }
@@ -138,23 +138,28 @@ impl HcloudLoadBalancers {
         Ok(found)
     }
 
-    async fn targets(&self, spec: &ServiceSpec, nodes: &[Arc<Node>], notes: &mut Notes) -> Result<Option<Targets>> {
+    async fn targets(
+        &self,
+        spec: &ServiceSpec,
+        nodes: &[Arc<Node>],
+        pending_events: &mut PendingEvents,
+    ) -> Result<Option<Targets>> {
         let mut nodes = nodes.to_vec();
         let has_nodes = !nodes.is_empty();
         nodes.retain(|node| spec.node_selector.as_ref().is_none_or(|selector| selector.matches(&node.labels)));
         if nodes.is_empty() && has_nodes {
             let text = format!("annotation {}: no Node matches, so there are no targets", key::NODE_SELECTOR.key());
-            notes.warn("QuestionableAnnotation", text);
+            pending_events.warn("QuestionableAnnotation", text);
         }
         let dedicated = self.dedicated(&nodes).await?;
-        Ok(targets::targets(&nodes, spec.use_private_ip, &dedicated, notes))
+        Ok(targets::targets(&nodes, spec.use_private_ip, &dedicated, pending_events))
     }
 
     async fn dedicated(&self, nodes: &[Arc<Node>]) -> Result<Dedicated> {
         let is_dedicated = |node: &Arc<Node>| matches!(MachineId::read(&node.provider_id), Ok(MachineId::Robot(_)));
         Ok(match &self.dedicated {
             None => Dedicated::Off,
-            Some(None) => Dedicated::Unasked,
+            Some(None) => Dedicated::NoCredential,
             Some(Some(robot)) if nodes.iter().any(is_dedicated) => {
                 let servers = robot.servers().await?;
                 let public = servers.machines().iter().filter_map(|it| Some((it.number, it.ipv4?.to_string())));
@@ -164,14 +169,19 @@ impl HcloudLoadBalancers {
         })
     }
 
-    async fn certificates(&self, spec: &ServiceSpec, uid: &str, notes: &mut Notes) -> Result<Option<Vec<u64>>> {
+    async fn certificates(
+        &self,
+        spec: &ServiceSpec,
+        uid: &str,
+        pending_events: &mut PendingEvents,
+    ) -> Result<Option<Vec<u64>>> {
         match &spec.certificates {
             Certificates::Unstated => Ok(None),
             Certificates::Uploaded(certificates) => self.catalogue.uploaded(certificates).await.map(Some),
             Certificates::Managed(wanted) => {
                 let found = self.catalogue.managed(uid).await?;
                 if let Some(text) = found.as_ref().and_then(|found| found.for_others(&wanted.domains)) {
-                    notes.warn("CertificateForOtherDomains", text);
+                    pending_events.warn("CertificateForOtherDomains", text);
                 }
                 Ok(found.map(|found| vec![found.id]))
             }
@@ -182,28 +192,28 @@ impl HcloudLoadBalancers {
     fn report_unknown(&self, targets: &Targets) {
         let text = "as a target of load balancers: its server does not exist; it is left out";
         for node in self.nodes().iter().filter(|node| targets::is_among(node, targets)) {
-            self.notices.warn(true, About::Node(node), "ServerNotFound", text);
+            self.deduplicator.warn(true, EventSubject::Node(node), "ServerNotFound", text);
         }
     }
 
     /// Reports a location annotation that was set after the load balancer's creation.
-    fn report_place(&self, service: &Service, actual: &Actual) {
-        let is_at = actual.tree.as_ref().and_then(Tree::balancer_attributes);
+    fn report_place(&self, service: &Service, actual: &ObservedLoadBalancer) {
+        let is_at = actual.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
         let places = [(&key::LOCATION, LOCATION), (&key::NETWORK_ZONE, NETWORK_ZONE)];
         let stated = places.iter().find_map(|(annotation, setting)| {
             let wanted = annotation.text_on(service).map(str::trim).filter(|text| !text.is_empty())?;
             Some((annotation.key(), wanted, is_at?.text(setting).filter(|place| !place.is_empty())?))
         });
-        let mut notes = Notes::default();
+        let mut pending_events = PendingEvents::default();
         if let Some((key, wanted, place)) = stated.filter(|(_, wanted, place)| wanted != place) {
             let text = format!(
                 "annotation {key}: {wanted:?} has no effect: load balancer {:?} ({}) is in {place}, and cannot be \
                  moved; set {place:?}, or delete and create the Service again",
                 actual.name, actual.id
             );
-            notes.warn("QuestionableAnnotation", text);
+            pending_events.warn("QuestionableAnnotation", text);
         }
-        self.notices.tell(service, "place", &notes);
+        self.deduplicator.record_new(service, "place", &pending_events);
     }
 
     fn report_left_out(&self, service: &Service, nodes: &[Arc<Node>], targets: &Targets) {
@@ -219,9 +229,9 @@ impl HcloudLoadBalancers {
     /// Reports on each Node of these targets, once for each `subject`, that a load balancer has no room for it.
     fn report_limit(&self, nodes: &[Arc<Node>], targets: &Targets, subject: &str, text: &str) {
         for node in nodes.iter().filter(|node| targets::is_among(node, targets)) {
-            let (about, reason) = (About::Node(node), "MaxTargetsReached");
-            if self.notices.is_first(about, reason, subject) {
-                self.notices.warn(true, about, reason, text);
+            let (about, reason) = (EventSubject::Node(node), "MaxTargetsReached");
+            if self.deduplicator.is_first(about, reason, subject) {
+                self.deduplicator.warn(true, about, reason, text);
             }
         }
     }
@@ -231,46 +241,46 @@ impl HcloudLoadBalancers {
 impl LoadBalancerCloud for HcloudLoadBalancers {
     type Spec = ServiceSpec;
 
-    fn names(&self) -> Names {
-        Names::Unique
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::Unique
     }
 
     fn spec(&self, service: &Service) -> Parsed<ServiceSpec> {
         ServiceSpec::of(service, &self.defaults).targets_follow_labels(key::NODE_SELECTOR.text_on(service).is_some())
     }
 
-    async fn desired(&self, desire: &Desire<'_, ServiceSpec>) -> Result<Tree> {
-        let LoadBalancerRequest { service, nodes, .. } = *desire.request;
-        let (spec, mut notes) = (desire.spec, Notes::default());
-        if desire.scope == Scope::Targets {
+    async fn desired(&self, input: &DesiredStateInput<'_, ServiceSpec>) -> Result<ResourceGraph> {
+        let LoadBalancerRequest { service, nodes, .. } = *input.request;
+        let (spec, mut pending_events) = (input.spec, PendingEvents::default());
+        if input.scope == Scope::Targets {
             spec.check_network(self.network()?)?;
-            let targets = self.targets(spec, nodes, &mut notes).await?;
-            self.notices.tell(service, "targets", &notes);
-            return Ok(Tree::default().pool(POOL, Attributes::default(), targets));
+            let targets = self.targets(spec, nodes, &mut pending_events).await?;
+            self.deduplicator.record_new(service, "targets", &pending_events);
+            return Ok(ResourceGraph::default().pool(POOL, Attributes::default(), targets));
         }
         let uid = service.metadata.uid.as_deref().unwrap_or_default();
         let facts = Facts {
             network: self.network()?,
             ports: spec.ports.clone(),
-            most_targets: self.most_targets(spec, &mut notes).await?,
-            certificates: self.certificates(spec, uid, &mut notes).await?,
-            targets: self.targets(spec, nodes, &mut notes).await?,
+            most_targets: self.most_targets(spec, &mut pending_events).await?,
+            certificates: self.certificates(spec, uid, &mut pending_events).await?,
+            targets: self.targets(spec, nodes, &mut pending_events).await?,
         };
-        spec.warnings.iter().for_each(|&(reason, ref text)| notes.warn(reason, text));
-        self.notices.tell(service, "", &notes);
-        wanted::wanted(spec, facts)
+        spec.warnings.iter().for_each(|&(reason, ref text)| pending_events.warn(reason, text));
+        self.deduplicator.record_new(service, "", &pending_events);
+        desired::desired(spec, facts)
     }
 
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
             Query::All(sets) => {
                 let keep = |shown| self.actual(shown).sharing(sets);
                 self.api.list("load_balancers", Call::get(ALL, &[]), keep, |actual| actual.id.clone()).await
             }
-            Query::Owner(identity) => self.find(identity).await.map(Reading::of),
+            Query::Owner(identity) => self.find(identity).await.map(ListResult::of),
             Query::Ids(ids, _) => {
                 let found = try_join_all(ids.iter().map(|id| self.by_id(id))).await?;
-                Ok(Reading::of(found.into_iter().flatten().collect()))
+                Ok(ListResult::of(found.into_iter().flatten().collect()))
             }
         }
     }
@@ -285,7 +295,13 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
         Naming { name, legacy_owner: service.metadata.uid.clone(), writes_legacy_owner: true, ..naming }
     }
 
-    fn fit(&self, desired: Tree, observed: &Actual, identity: &Identity<'_>, _: &ServiceSpec) -> Result<Tree> {
+    fn fit(
+        &self,
+        desired: ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        identity: &Identity<'_>,
+        _: &ServiceSpec,
+    ) -> Result<ResourceGraph> {
         self.report_place(identity.service, observed);
         Ok(desired)
     }
@@ -293,23 +309,21 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
     /// Adopts by name, which is how users import load balancers that they created themselves. A load balancer whose
     /// legacy owner tag names a Service that this cluster does not know may belong to another cluster: it is adopted
     /// only if its targets are machines of this cluster.
-    fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption {
-        let targets = observed.tree.as_ref().map(|tree| tree.targets_of(POOL)).unwrap_or_default();
+    fn adopts(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
+        let targets = observed.graph.as_ref().map(|graph| graph.targets_of(POOL)).unwrap_or_default();
         let is_free = observed.legacy_owner.is_none() || targets::are_of(&targets, &self.nodes());
         match &self.defaults.get(&LOAD_BALANCERS_ADOPTION_LABEL) {
-            label if is_free && label.as_ref().is_none_or(|label| label.allows(observed, identity)) => {
-                Adoption::Adopted
-            }
-            Some(label) => Adoption::RefusedUnless(label.hint()),
-            None => Adoption::Refused,
+            label if is_free && label.as_ref().is_none_or(|label| label.allows(observed, identity)) => Adoption::Adopt,
+            Some(label) => Adoption::RefuseUnless(label.hint()),
+            None => Adoption::Refuse,
         }
     }
 
-    fn published(&self, observed: &Actual, _: &Service, spec: &ServiceSpec) -> Published {
+    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &ServiceSpec) -> Published {
         Published { status: spec.status(observed), annotations: Vec::new() }
     }
 
-    async fn target_health(&self, observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         let call = Call::get(ONE, &[&observed.id]).inside("load_balancer");
         let found: Option<LoadBalancer> = self.api.http.find(call).await?;
         Ok(found.map(|shown| shown.health()))

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ipnet::IpNet;
-use provider_kit::load_balancers::{Operation, Part, Targets, Tree};
+use provider_kit::load_balancers::{Operation, ResourceGraph, ResourceKey, Targets};
 use provider_kit::transport::Call;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ impl From<Call> for Request {
 /// network that it is attached to.
 pub(super) fn requests<'a>(
     id: &str,
-    actual: &Tree,
+    actual: &ResourceGraph,
     operations: &'a [Operation],
     subnet: Option<IpNet>,
 ) -> Vec<Request> {
@@ -53,15 +53,15 @@ pub(super) fn requests<'a>(
     let (mut requests, mut late): (Vec<Request>, _) = (Vec::new(), Vec::new());
     for operation in operations {
         match operation {
-            Operation::Create { part: Part::Listener(port), attributes } => {
+            Operation::Create { resource: ResourceKey::Listener(port), attributes } => {
                 requests.push(action!(id, "add_service", to_service(port, attributes)).into());
             }
-            Operation::Create { part, attributes } if part.is_of_kind(NETWORK) => {
+            Operation::Create { resource, attributes } if resource.is_of_kind(NETWORK) => {
                 let range = subnet.map(|subnet| subnet.to_string());
-                let body = attributes.clone().set("ip_range", range).to_make().nested();
+                let body = attributes.clone().set("ip_range", range).for_creation().nested();
                 requests.push(action!(id, "attach_to_network", body).into());
             }
-            Operation::Update { part: Part::Balancer, changes, .. } => {
+            Operation::Update { resource: ResourceKey::Balancer, changes, .. } => {
                 for change in changes {
                     let Some(call) = set(id, actual, &change.key, &change.to) else { continue };
                     // The public interface can only be disabled after targets with public addresses are removed. A
@@ -73,16 +73,16 @@ pub(super) fn requests<'a>(
                 }
             }
             // A certificate that was to be created may have turned out to exist.
-            Operation::Update { part: part @ Part::Listener(port), attributes, .. }
-                if actual.parts.get(part) != Some(attributes) =>
+            Operation::Update { resource: resource @ ResourceKey::Listener(port), attributes, .. }
+                if actual.resources.get(resource) != Some(attributes) =>
             {
                 requests.push(action!(id, "update_service", to_service(port, attributes)).into());
             }
-            Operation::Delete { part: Part::Listener(port) } => {
+            Operation::Delete { resource: ResourceKey::Listener(port) } => {
                 requests.push(action!(id, "delete_service", json!({"listen_port": port.number})).into());
             }
-            Operation::Delete { part } if part.is_of_kind(NETWORK) => {
-                let network = actual.parts.get(part).and_then(|it| it.get("network"));
+            Operation::Delete { resource } if resource.is_of_kind(NETWORK) => {
+                let network = actual.resources.get(resource).and_then(|it| it.get("network"));
                 requests.push(action!(id, "detach_from_network", json!({"network": network})).into());
             }
             Operation::AddTargets { targets, .. } => {
@@ -110,7 +110,7 @@ pub(super) fn requests<'a>(
 }
 
 /// Returns the action that changes a field of the load balancer.
-fn set(id: &str, actual: &Tree, key: &str, to: &Value) -> Option<Call> {
+fn set(id: &str, actual: &ResourceGraph, key: &str, to: &Value) -> Option<Call> {
     let address = |key| actual.balancer_attributes().and_then(|it| it.get(key));
     Some(match key {
         "algorithm" => action!(id, "change_algorithm", json!({"type": to})),

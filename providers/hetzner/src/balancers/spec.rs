@@ -6,7 +6,7 @@ use cloud_provider::{LoadBalancerStatus, Service};
 use ipnet::IpNet;
 use provider_kit::annotations::{Annotation, Annotations, Parsed};
 use provider_kit::declared::Defaults;
-use provider_kit::load_balancers::{Actual, Attributes, ServicePort, in_order, service_ports};
+use provider_kit::load_balancers::{Attributes, ObservedLoadBalancer, ServicePort, service_ports, sorted_set};
 use provider_kit::node_selector::NodeSelector;
 use provider_kit::source_ranges::{allows_all, source_ranges};
 use provider_kit::status::Status;
@@ -89,7 +89,7 @@ impl Reader<'_> {
     /// Returns the value of an annotation; an empty text, an empty list and, in a variable, zero count as unset.
     fn value<T: Serialize>(&mut self, annotation: &Annotation<T>) -> Option<Value> {
         let is_set = self.annotations.is_set(annotation);
-        let value = self.get(annotation).map(|value| in_order(json!(value)));
+        let value = self.get(annotation).map(|value| sorted_set(json!(value)));
         value.filter(|it| *it != json!("") && *it != json!([]) && (is_set || *it != json!(0)))
     }
 
@@ -263,14 +263,16 @@ impl ServiceSpec {
     }
 
     /// Returns the addresses of the load balancer, as the Service publishes them.
-    pub(super) fn status(&self, actual: &Actual) -> LoadBalancerStatus {
-        let tree = actual.tree.as_ref();
-        let balancer = tree.and_then(|tree| tree.balancer_attributes());
+    pub(super) fn status(&self, actual: &ObservedLoadBalancer) -> LoadBalancerStatus {
+        let graph = actual.graph.as_ref();
+        let balancer = graph.and_then(|graph| graph.balancer_attributes());
         let is_public = balancer.and_then(|it| it.get("public")?.as_bool()).unwrap_or_default();
         let public = ["ipv4", "ipv6"].into_iter().filter_map(|key| balancer.filter(|_| is_public)?.text(key));
-        let parts = tree.filter(|_| !self.disable_private_ingress).into_iter().flat_map(|tree| tree.parts.iter());
-        let private =
-            parts.filter(|(part, _)| part.is_of_kind(NETWORK)).filter_map(|(_, settings)| settings.text("ip"));
+        let resources =
+            graph.filter(|_| !self.disable_private_ingress).into_iter().flat_map(|graph| graph.resources.iter());
+        let private = resources
+            .filter(|(resource, _)| resource.is_of_kind(NETWORK))
+            .filter_map(|(_, settings)| settings.text("ip"));
         Status::default()
             .hostname(self.hostname.as_deref())
             .proxied(self.uses_proxyprotocol)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloud_provider::{AddressType, Error, Node};
-use provider_kit::events::Notes;
+use provider_kit::events::PendingEvents;
 use provider_kit::load_balancers::Targets;
 
 use super::wire::{ip_target, machine, server_target};
@@ -17,24 +17,24 @@ pub(super) enum Dedicated {
     /// Dedicated servers are no targets.
     Off,
     /// Dedicated servers exist, but there is no credential for Robot.
-    Unasked,
+    NoCredential,
     /// Public addresses of dedicated servers, by number.
     Known(BTreeMap<u64, String>),
 }
 
-/// Returns the targets of a Service, and adds events to `notes`. `None` if there are Nodes, but the machine of none is known
-/// (P-25).
+/// Returns the targets of a Service, and adds events to `pending_events`. `None` if there are Nodes, but the machine of
+/// none is known (P-25).
 pub(super) fn targets(
     nodes: &[Arc<Node>],
     by_private_ip: bool,
     dedicated: &Dedicated,
-    notes: &mut Notes,
+    pending_events: &mut PendingEvents,
 ) -> Option<Targets> {
     let mut found = Vec::new();
     for node in nodes.iter().filter(|node| node.provider_id().is_some()) {
         let mut note = |reason, text: String| {
             // Without the Service's name: one event for all of them.
-            notes.warn_node(node, reason, format!("as a target of load balancers: {text}"));
+            pending_events.warn_node(node, reason, format!("as a target of load balancers: {text}"));
         };
         match MachineId::read(&node.provider_id) {
             Ok(MachineId::Cloud(id)) => found.push(server_target(id, by_private_ip)),
@@ -64,7 +64,7 @@ fn dedicated_ip(
     let is_missing = by_private_ip && internal.is_none();
     match dedicated {
         Dedicated::Off => None,
-        Dedicated::Unasked if by_private_ip => {
+        Dedicated::NoCredential if by_private_ip => {
             if is_missing {
                 let text = "it has no InternalIP, and there are no Robot credentials to ask for its public one; it is left out";
                 note(NO_INTERNAL_IP, text.to_owned());
@@ -77,7 +77,7 @@ fn dedicated_ip(
             }
             internal.or_else(|| addresses.get(&number).cloned())
         }
-        Dedicated::Unasked | Dedicated::Known(_) => {
+        Dedicated::NoCredential | Dedicated::Known(_) => {
             note("ServerNotFound", format!("no server with number {number} was found in Robot; it is left out"));
             None
         }

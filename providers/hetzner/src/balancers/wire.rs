@@ -8,7 +8,8 @@ use std::net::IpAddr;
 
 use cloud_provider::{Result, TargetHealth};
 use provider_kit::load_balancers::{
-    self as kit, Actual, Attributes, Field, OwnerTags, Part, Port, Resource, Targets, Tree,
+    self as kit, Attributes, Field, ObservedLoadBalancer, OwnerTags, Port, Resource, ResourceGraph, ResourceKey,
+    Targets,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use super::adoption::ADOPTED;
 use crate::annotations as key;
 
 /// The legacy owner tag: the label that the Go cloud controller manager writes.
-pub(super) const SIGN: &str = "hcloud-ccm/service-uid";
+pub(super) const LEGACY_OWNER_LABEL: &str = "hcloud-ccm/service-uid";
 /// The name of the only pool: targets are those of the whole load balancer.
 pub(super) const POOL: &str = "main";
 pub(super) const NETWORK: &str = "network";
@@ -62,7 +63,7 @@ impl Resource for ServiceSettings {
         Field::update("http.cookie_name").setting(&key::HTTP_COOKIE_NAME),
         Field::update("http.cookie_lifetime").setting(&key::HTTP_COOKIE_LIFETIME),
         Field::update("http.timeout_idle").setting(&key::HTTP_TIMEOUT_IDLE),
-        Field::update(CERTIFICATES).setting(&key::HTTP_CERTIFICATES).set(),
+        Field::update(CERTIFICATES).setting(&key::HTTP_CERTIFICATES).unordered_list(),
         Field::update("http.redirect_http").setting(&key::HTTP_REDIRECT_HTTP),
         Field::update("http.sticky_sessions").setting(&key::HTTP_STICKY_SESSIONS),
         Field::update("health_check.protocol").setting(&key::HEALTH_CHECK_PROTOCOL),
@@ -72,7 +73,7 @@ impl Resource for ServiceSettings {
         Field::update("health_check.retries").setting(&key::HEALTH_CHECK_RETRIES),
         Field::update("health_check.http.domain").setting(&key::HEALTH_CHECK_HTTP_DOMAIN),
         Field::update("health_check.http.path").setting(&key::HEALTH_CHECK_HTTP_PATH),
-        Field::update("health_check.http.status_codes").setting(&key::HTTP_STATUS_CODES).set(),
+        Field::update("health_check.http.status_codes").setting(&key::HTTP_STATUS_CODES).unordered_list(),
         Field::update("health_check.http.tls").setting(&key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE),
     ];
 }
@@ -169,22 +170,24 @@ struct TargetIp {
     ip: String,
 }
 
-/// Returns the part for an attachment to a network. The one to the configured network has no name.
-pub(super) fn network_part(name: &str) -> Part {
-    Part::created_before(1, NETWORK, name)
+/// Returns the resource for an attachment to a network. The one to the configured network has no name.
+pub(super) fn network_resource(name: &str) -> ResourceKey {
+    ResourceKey::created_before(1, NETWORK, name)
 }
 
-/// Returns the part for a certificate that does not exist yet.
-pub(super) fn certificate_part(name: &str) -> Part {
-    Part::created_before(0, CERTIFICATE, name)
+/// Returns the resource for a certificate that does not exist yet.
+pub(super) fn certificate_resource(name: &str) -> ResourceKey {
+    ResourceKey::created_before(0, CERTIFICATE, name)
 }
 
 /// Returns `true` if each interface has its address.
-pub(super) fn has_addresses(tree: &Tree) -> bool {
+pub(super) fn has_addresses(graph: &ResourceGraph) -> bool {
     let is_public = |it: &Attributes| it.get("public") == Some(&json!(true));
-    let public = tree.balancer_attributes().is_none_or(|it| !is_public(it) || it.text("ipv4").is_some());
-    let is_there = |(part, settings): (&Part, &Attributes)| !part.is_of_kind(NETWORK) || settings.text("ip").is_some();
-    public && tree.parts.iter().all(is_there)
+    let public = graph.balancer_attributes().is_none_or(|it| !is_public(it) || it.text("ipv4").is_some());
+    let is_there = |(resource, settings): (&ResourceKey, &Attributes)| {
+        !resource.is_of_kind(NETWORK) || settings.text("ip").is_some()
+    };
+    public && graph.resources.iter().all(is_there)
 }
 
 /// Returns a server as a target.
@@ -243,25 +246,25 @@ pub(super) fn to_service(port: &Port, settings: &Attributes) -> Value {
 
 impl LoadBalancer {
     /// Converts the load balancer to what the engine compares. `network`: the configured one.
-    pub(super) fn into_actual(mut self, network: Option<u64>) -> Actual {
+    pub(super) fn into_actual(mut self, network: Option<u64>) -> ObservedLoadBalancer {
         let owner_tags = OwnerTags::take_from(&mut self.labels);
         let public = [&self.public_net.ipv4, &self.public_net.ipv6].into_iter().flatten().map(|it| &it.ip);
         let all = public.chain(self.private_net.iter().map(|it| &it.ip)).flatten();
-        Actual {
+        ObservedLoadBalancer {
             id: self.id.to_string(),
-            ingress: all.map(|ip| Actual::ip(ip)).collect(),
-            tree: self.tree(network).ok(),
+            ingress: all.map(|ip| ObservedLoadBalancer::ip(ip)).collect(),
+            graph: self.graph(network).ok(),
             name: self.name,
             owner_tags,
-            legacy_owner: self.labels.get(SIGN).cloned(),
+            legacy_owner: self.labels.get(LEGACY_OWNER_LABEL).cloned(),
             adopted: self.labels.contains_key(ADOPTED),
             created: self.created.parse().ok(),
             labels: self.labels,
-            ..Actual::default()
+            ..ObservedLoadBalancer::default()
         }
     }
 
-    fn tree(&mut self, network: Option<u64>) -> Result<Tree> {
+    fn graph(&mut self, network: Option<u64>) -> Result<ResourceGraph> {
         let enabled = self.public_net.enabled;
         let [ipv4, ipv6] =
             [&mut self.public_net.ipv4, &mut self.public_net.ipv6].map(|it| it.take().unwrap_or_default());
@@ -280,21 +283,21 @@ impl LoadBalancer {
         }));
         let balancer = Attributes::observed(&balancer)?;
         let targets: Targets = self.targets.iter().filter_map(Target::text).collect();
-        let mut tree = Tree::default().balancer(balancer).pool(POOL, Attributes::default(), Some(targets));
-        tree = tree.limit(POOL, self.load_balancer_type.max_targets);
+        let mut graph = ResourceGraph::default().balancer(balancer).pool(POOL, Attributes::default(), Some(targets));
+        graph = graph.limit(POOL, self.load_balancer_type.max_targets);
         self.private_net.sort_by_key(|it| Some(it.network) != network);
         for (number, PrivateNet { network, ip }) in self.private_net.iter().enumerate() {
             let name = if number == 0 { String::new() } else { network.to_string() };
             let settings = Attributes::default().set("network", network).set("ip", ip);
-            tree = tree.part(network_part(&name), settings);
+            graph = graph.resource(network_resource(&name), settings);
         }
         for service in std::mem::take(&mut self.services) {
             let port = service["listen_port"].as_u64().and_then(|port| u16::try_from(port).ok());
             if let Some(port) = port {
-                tree = tree.listener(port, "TCP", POOL, Attributes::observed(&ServiceSettings(service))?);
+                graph = graph.listener(port, "TCP", POOL, Attributes::observed(&ServiceSettings(service))?);
             }
         }
-        Ok(tree)
+        Ok(graph)
     }
 }
 

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use cloud_provider::{Error, InstanceMetadata, Node, NodeAddress, Result, async_trait};
 use ipnet::Ipv6Net;
 use provider_kit::addresses::Addresses;
-use provider_kit::inventory::{Machine, MachineSource, Urgency};
-use provider_kit::paging::Reading;
+use provider_kit::inventory::{Machine, MachineSource, SharedPriority};
+use provider_kit::paging::ListResult;
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 
@@ -150,9 +150,9 @@ impl CloudServers {
 impl MachineSource for CloudServers {
     type Machine = CloudServer;
 
-    async fn list(&self, urgency: &Urgency) -> Result<Reading<CloudServer>> {
+    async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<CloudServer>> {
         let (call, id) = (Call::get("/servers", &[]), |server: &CloudServer| server.id.clone());
-        self.api.http.list(call, "servers", urgency, |server| server, id).await
+        self.api.http.list(call, "servers", shared_priority, |server| server, id).await
     }
 
     fn lists_prove_absence(&self) -> bool {
@@ -160,12 +160,12 @@ impl MachineSource for CloudServers {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<CloudServer>> {
-        self.api.http.find(Call::get("/servers/{id}", &[id]).inside("server").priority(priority)).await
+        self.api.http.find(Call::get("/servers/{id}", &[id]).inside("server").with_priority(priority)).await
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<CloudServer>> {
         let call = Call::get("/servers", &[]).list().query("name", name).inside("servers");
-        self.api.http.read(call.priority(priority)).await
+        self.api.http.read(call.with_priority(priority)).await
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {

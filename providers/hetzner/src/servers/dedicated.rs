@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cloud_provider::AddressType::InternalIP;
-use cloud_provider::{About, InstanceMetadata, Node, NodeAddress};
+use cloud_provider::{EventSubject, InstanceMetadata, Node, NodeAddress};
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::events::EventWriter;
 use provider_kit::inventory::Machine;
@@ -65,13 +65,13 @@ impl Machine for DedicatedServer {
 
 /// The settings of the metadata of dedicated servers' Nodes.
 #[derive(Clone, Debug)]
-pub(crate) struct Telling {
+pub(crate) struct DedicatedMetadata {
     pub(crate) address_family: AddressFamily,
     pub(crate) forward_internal_ips: bool,
     pub(crate) events: EventWriter,
 }
 
-impl Telling {
+impl DedicatedMetadata {
     pub(crate) fn metadata(&self, server: &DedicatedServer, node: &Node) -> InstanceMetadata {
         let zone = server.dc.to_lowercase();
         InstanceMetadata {
@@ -93,7 +93,7 @@ impl Telling {
                     None => addresses.push(address.clone()),
                     Some(why) => {
                         let message = format!("InternalIP {} is not kept: {why}", address.address);
-                        self.events.warning(About::Node(node), "MisconfiguredInternalIP", message);
+                        self.events.warning(EventSubject::Node(node), "MisconfiguredInternalIP", message);
                     }
                 }
             }

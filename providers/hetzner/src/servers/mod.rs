@@ -1,12 +1,12 @@
 //! Machines of Nodes, from two products (Hetzner Cloud and Robot), each with its own credential.
 
 mod cloud;
+mod control_reads;
 pub(crate) mod dedicated;
-mod witness;
 
 use std::sync::Arc;
 
-use cloud_provider::{About, Error, Gone, InstanceState, Instances, Node, Result, Want, async_trait};
+use cloud_provider::{Error, EventSubject, Gone, InstanceState, Instances, LookupRequest, Node, Result, async_trait};
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::{Found, Inventory, Machine, Mode, priority};
 
@@ -42,8 +42,8 @@ impl Servers {
     ) -> Self {
         let (mode, max_age, name) = match config.instances.cache {
             config::Cache::Shared => (Mode::Shared, None, "all"),
-            config::Cache::All(age) => (Mode::All, Some(age), "all"),
-            config::Cache::One(age) => (Mode::One, Some(age), "one"),
+            config::Cache::All(age) => (Mode::AlwaysList, Some(age), "all"),
+            config::Cache::One(age) => (Mode::AlwaysSingle, Some(age), "one"),
             config::Cache::Off => (Mode::Off, None, "off"),
         };
         let heard = ServerCache { metrics: api.http.metrics(), subsystem: "instances_v2", mode: name };
@@ -64,7 +64,11 @@ impl Servers {
     /// Queries both products, each once for all its Nodes. Of the Nodes without a provider ID, those that the cloud
     /// does not know are looked up in Robot; for the others, the cached list of Robot shows whether they have a
     /// namesake there. Otherwise each new cloud server would cost one of Robot's few requests.
-    async fn ask(&self, nodes: &[Arc<Node>], want: Want) -> (Vec<Option<CloudAnswer>>, Vec<Option<RobotAnswer>>) {
+    async fn ask(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> (Vec<Option<CloudAnswer>>, Vec<Option<RobotAnswer>>) {
         let (mut in_cloud, mut in_robot, mut in_either) = (Vec::new(), Vec::new(), Vec::new());
         for (at, node) in nodes.iter().enumerate() {
             match node.provider_id().map(MachineId::read) {
@@ -76,19 +80,19 @@ impl Servers {
         }
         let pick = |part: &[usize]| part.iter().map(|at| Arc::clone(&nodes[*at])).collect::<Vec<_>>();
         in_cloud.extend(&in_either);
-        let cloud = self.ask_cloud(pick(&in_cloud), want).await;
+        let cloud = self.ask_cloud(pick(&in_cloud), request).await;
         let cloud = scattered(nodes.len(), in_cloud, cloud);
-        let is_found = |at: &usize| matches!(cloud[*at], Some(Ok(Found::There(_))));
+        let is_found = |at: &usize| matches!(cloud[*at], Some(Ok(Found::Present(_))));
         let (found, lost): (Vec<_>, Vec<_>) = in_either.into_iter().partition(is_found);
         in_robot.extend(lost.into_iter().filter(|at| matches!(cloud[*at], Some(Ok(_)))));
         let listed = match &self.robot {
-            Some(robot) if !found.is_empty() => robot.inventory().snapshot(priority(want)).await.map(Some),
+            Some(robot) if !found.is_empty() => robot.inventory().snapshot(priority(request)).await.map(Some),
             _ => Ok(None),
         };
         if let Ok(Some(list)) = &listed {
             in_robot.extend(found.iter().filter(|at| list.by_name(&nodes[**at].name).len() > 0));
         }
-        let robot = self.ask_robot(pick(&in_robot), want).await;
+        let robot = self.ask_robot(pick(&in_robot), request).await;
         let mut robot = scattered(nodes.len(), in_robot, robot);
         if let Err(err) = listed {
             found.into_iter().for_each(|at| robot[at] = Some(Err(err.clone())));
@@ -96,21 +100,21 @@ impl Servers {
         (cloud, robot)
     }
 
-    async fn ask_cloud(&self, nodes: Vec<Arc<Node>>, want: Want) -> Vec<CloudAnswer> {
-        let answers = self.cloud.find_all(&nodes, want.fresh, priority(want)).await;
-        if want.existence && want.fresh { self.borne_out_by_the_cloud(&nodes, answers).await } else { answers }
+    async fn ask_cloud(&self, nodes: Vec<Arc<Node>>, request: LookupRequest) -> Vec<CloudAnswer> {
+        let answers = self.cloud.find_all(&nodes, request.fresh, priority(request)).await;
+        if request.existence && request.fresh { self.verify_cloud_absences(&nodes, answers).await } else { answers }
     }
 
     /// Queries Robot, if there is a credential. Its list is cached for long, because its rate limit is low: servers in
     /// the cached list exist, and missing ones are looked up in a new list.
-    async fn ask_robot(&self, nodes: Vec<Arc<Node>>, want: Want) -> Vec<RobotAnswer> {
+    async fn ask_robot(&self, nodes: Vec<Arc<Node>>, request: LookupRequest) -> Vec<RobotAnswer> {
         let Some(robot) = self.robot.as_ref().filter(|_| !nodes.is_empty()) else { return Vec::new() };
-        let mut answers = robot.inventory().find_all(&nodes, false, priority(want)).await;
-        if want.existence && want.fresh {
+        let mut answers = robot.inventory().find_all(&nodes, false, priority(request)).await;
+        if request.existence && request.fresh {
             if nodes.iter().zip(&answers).any(|(node, answer)| is_renamed(node, answer)) {
-                answers = robot.inventory().find_all(&nodes, true, priority(want)).await;
+                answers = robot.inventory().find_all(&nodes, true, priority(request)).await;
             }
-            self.borne_out_by_robot(robot, &mut answers).await;
+            self.verify_robot_absences(robot, &mut answers).await;
         }
         answers
     }
@@ -120,7 +124,7 @@ impl Servers {
     async fn judge(
         &self,
         node: &Node,
-        want: Want,
+        request: LookupRequest,
         cloud: Option<CloudAnswer>,
         robot: Option<RobotAnswer>,
     ) -> Result<InstanceState> {
@@ -131,12 +135,14 @@ impl Servers {
                     gone.reason()
                 )))
             }
-            (Some(Found::There(cloud)), Some(Found::There(dedicated))) => Err(self.ambiguous(node, &cloud, &dedicated)),
+            (Some(Found::Present(cloud)), Some(Found::Present(dedicated))) => {
+                Err(self.ambiguous(node, &cloud, &dedicated))
+            }
             (Some(Found::Gone(gone)), Some(Found::Gone(_))) => {
                 Ok(InstanceState::Gone(gone.with_hint("Robot has no server of this name either")))
             }
-            (None | Some(Found::Gone(_)), Some(found)) => self.dedicated(node, want, found).await,
-            (Some(found), None | Some(Found::Gone(_))) => Ok(self.cloud.state_of(found, node, want)),
+            (None | Some(Found::Gone(_)), Some(found)) => self.dedicated(node, request, found).await,
+            (Some(found), None | Some(Found::Gone(_))) => Ok(self.cloud.state_of(found, node, request)),
             (None, None) => Err(match MachineId::read(&node.provider_id) {
                 Err(err) => err.into(),
                 Ok(id) => Error::invalid(format!(
@@ -149,22 +155,27 @@ impl Servers {
 
     /// Returns the state of a Node's dedicated server, if the server is still the Node's own: dedicated servers are used again,
     /// under another name, for another cluster.
-    async fn dedicated(&self, node: &Node, want: Want, found: Found<DedicatedServer>) -> Result<InstanceState> {
+    async fn dedicated(
+        &self,
+        node: &Node,
+        request: LookupRequest,
+        found: Found<DedicatedServer>,
+    ) -> Result<InstanceState> {
         let robot = self.robot.as_ref().ok_or_else(|| Error::other("there is no access to Robot"))?;
         let number = match &found {
-            Found::There(server) if *server.name != *node.name => {
+            Found::Present(server) if *server.name != *node.name => {
                 let why = format!("dedicated server {} is named {:?} now", server.number, server.name);
                 let message = format!("{why}, so that this node counts as not existing and may be deleted");
-                self.cluster.events().warning(About::Node(node), "PossibleNodeDeletion", message);
+                self.cluster.events().warning(EventSubject::Node(node), "PossibleNodeDeletion", message);
                 return Ok(InstanceState::Gone(Gone::no_such_name(&node.name).with_hint(why)));
             }
-            Found::There(server) => Some(server.number),
+            Found::Present(server) => Some(server.number),
             Found::Gone(_) => None,
         };
-        let mut state = robot.inventory().state_of(found, node, want);
+        let mut state = robot.inventory().state_of(found, node, request);
         // The list lacks the power state of servers.
         if let (InstanceState::Present { shutdown: Some(shutdown), .. }, Some(number)) = (&mut state, number) {
-            *shutdown = robot.is_shut_down(number, priority(want)).await?;
+            *shutdown = robot.is_shut_down(number, priority(request)).await?;
         }
         Ok(state)
     }
@@ -176,26 +187,26 @@ impl Servers {
             dedicated.number,
             node.name
         );
-        self.cluster.events().warning(About::Node(node), "InstanceLookupFailed", &message);
+        self.cluster.events().warning(EventSubject::Node(node), "InstanceLookupFailed", &message);
         Error::invalid(message)
     }
 }
 
 #[async_trait]
 impl Instances for Servers {
-    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
-        let (cloud, robot) = self.ask(nodes, want).await;
+    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+        let (cloud, robot) = self.ask(nodes, request).await;
         let mut states = Vec::with_capacity(nodes.len());
         for (node, (cloud, robot)) in nodes.iter().zip(cloud.into_iter().zip(robot)) {
             // Sequential, because Robot receives one request at a time.
-            states.push(self.judge(node, want, cloud, robot).await);
+            states.push(self.judge(node, request, cloud, robot).await);
         }
         states
     }
 }
 
 fn is_renamed(node: &Node, answer: &RobotAnswer) -> bool {
-    matches!(answer, Ok(Found::There(server)) if *server.name != *node.name)
+    matches!(answer, Ok(Found::Present(server)) if *server.name != *node.name)
 }
 
 /// Returns the answers at the indices of their Nodes.

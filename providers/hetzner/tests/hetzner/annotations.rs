@@ -17,9 +17,9 @@ fn service(annotations: &[(&str, &str)]) -> Service {
 fn read<T>(annotation: &Annotation<T>, text: &str) -> Result<Option<T>, String> {
     let key = annotation.key().strip_prefix(PREFIX).unwrap();
     let service = service(&[(key, text)]);
-    let mut asked = Annotations::of(&service);
-    let value = asked.get(annotation);
-    asked.finish().map(|()| value).map_err(|err| {
+    let mut annotations = Annotations::of(&service);
+    let value = annotations.get(annotation);
+    annotations.finish().map(|()| value).map_err(|err| {
         assert!(err.is_invalid());
         err.to_string()
     })

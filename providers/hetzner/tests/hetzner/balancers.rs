@@ -26,7 +26,7 @@ use crate::harness::{self, ACluster, kubernetes};
 
 pub(super) const CREATE: &str = "POST /load_balancers";
 pub(super) const PREFIX: &str = "load-balancer.hetzner.cloud/";
-pub(super) const SIGN: &str = "hcloud-ccm/service-uid";
+pub(super) const LEGACY_OWNER_LABEL: &str = "hcloud-ccm/service-uid";
 pub(super) const UID: &str = "17c0a5c8-2d1f-4b52-9d0c-000000000001";
 pub(super) const NAME: &str = "a17c0a5c82d1f4b529d0c00000000000";
 
@@ -137,7 +137,7 @@ impl Scene {
     /// Syncs the Service, and returns the addresses and names of the status.
     pub(super) async fn try_ensure(&mut self) -> Result<Vec<LoadBalancerIngress>> {
         let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), kubernetes());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
         let status = self.balancers().await.ensure(request).await?;
         Ok(status.unwrap().ingress.unwrap_or_default())
     }
@@ -153,13 +153,13 @@ impl Scene {
 
     pub(super) async fn try_update(&mut self) -> Result<()> {
         let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), kubernetes());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
         self.balancers().await.update_targets(request).await
     }
 
     pub(super) async fn try_get(&mut self) -> Result<Option<Vec<String>>> {
         let (service, cluster) = (self.service.clone(), kubernetes());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
         let status = self.balancers().await.get(request).await?;
         Ok(status.map(|it| it.ingress.unwrap_or_default().iter().map(text).collect()))
     }
@@ -168,7 +168,7 @@ impl Scene {
         let now = "2026-11-21T20:00:00Z";
         self.service.metadata.deletion_timestamp = serde_json::from_value(json!(now)).unwrap();
         let (service, cluster) = (self.service.clone(), kubernetes());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
         self.balancers().await.delete(request).await
     }
 

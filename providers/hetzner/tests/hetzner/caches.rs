@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Node, Want};
+use cloud_provider::{LookupRequest, Node};
 use provider_hetzner::config::Cache;
 
 use crate::machines::{Machines, nodes_of};
@@ -22,10 +22,10 @@ async fn look_ups_are_counted_as_hit_or_miss() {
     let names = [(Cache::Shared, "all"), (Cache::All(AGE), "all"), (Cache::One(AGE), "one"), (Cache::Off, "off")];
     for (cache, mode) in names {
         let (mut machines, nodes) = in_mode(cache);
-        machines.look_up(&nodes[..50], Want::ADDRESSES).await;
+        machines.look_up(&nodes[..50], LookupRequest::ADDRESSES).await;
         let miss = format!("instances_v2 {mode} miss");
         assert_eq!(machines.cache_results(), vec![miss.clone(); 50]);
-        machines.state(&nodes[0], Want::ADDRESSES).await.unwrap();
+        machines.state(&nodes[0], LookupRequest::ADDRESSES).await.unwrap();
         let again = if mode == "off" { miss } else { format!("instances_v2 {mode} hit") };
         assert_eq!(machines.cache_results(), [again]);
     }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use cloud_provider::{
-    About, AddressType, Caches, ClientBuilder, CloudMetrics, CloudProvider, Cluster, Context, Environment, Error,
-    EventKind, Events, KubernetesApi, Node, NodeAddress, ProviderSeries, Result, Route, Service, Setup,
+    AddressType, Caches, ClientBuilder, CloudMetrics, CloudProvider, Cluster, Context, Environment, Error, EventKind,
+    EventSubject, Events, KubernetesApi, Node, NodeAddress, ProviderSeries, Result, Route, Service, Setup,
 };
 use hetzner_fake::{Fake, ROBOT_PASSWORD, ROBOT_USER, TOKEN};
 use provider_hetzner::config::Config;
@@ -48,11 +48,11 @@ impl Caches for ACluster {
 }
 
 impl Events for ACluster {
-    fn record(&self, component: &str, about: About<'_>, kind: EventKind, reason: &str, message: &str) {
+    fn record(&self, component: &str, about: EventSubject<'_>, kind: EventKind, reason: &str, message: &str) {
         assert_eq!((component, kind), ("hcloud-cloud-controller-manager", EventKind::Warning));
         let about = match about {
-            About::Node(node) => node.name.to_string(),
-            About::Service(service) => service.metadata.name.clone().unwrap(),
+            EventSubject::Node(node) => node.name.to_string(),
+            EventSubject::Service(service) => service.metadata.name.clone().unwrap(),
         };
         self.events.lock().unwrap().push(format!("{about} {reason}: {message}"));
     }

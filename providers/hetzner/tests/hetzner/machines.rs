@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{AddressType, CloudProvider, InstanceMetadata, InstanceState, Node, NodeAddress, Result, Want};
+use cloud_provider::{
+    AddressType, CloudProvider, InstanceMetadata, InstanceState, LookupRequest, Node, NodeAddress, Result,
+};
 use hetzner_fake::Fake;
 use provider_hetzner::Hetzner;
 use provider_hetzner::config::{self, Config};
 
 use crate::harness::{self, ACluster, WITH_ROBOT};
 
-pub(super) const FRESH: Want = Want::EXISTENCE.and_shutdown().fresh();
+pub(super) const FRESH: LookupRequest = LookupRequest::EXISTENCE.and_shutdown().fresh();
 /// Longer than any list is believed.
 pub(super) const LATER: Duration = Duration::from_secs(601);
 
@@ -53,20 +55,20 @@ impl Machines {
         self.provider.insert(harness::started(&self.config, &self.fake, &self.cluster).await)
     }
 
-    pub(super) async fn look_up(&mut self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
+    pub(super) async fn look_up(&mut self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
         if self.provider.is_none() {
             self.start().await;
         }
-        self.provider.as_ref().unwrap().instances().unwrap().lookup(nodes, want).await
+        self.provider.as_ref().unwrap().instances().unwrap().lookup(nodes, request).await
     }
 
-    pub(super) async fn state(&mut self, node: &Arc<Node>, want: Want) -> Result<InstanceState> {
-        self.look_up(std::slice::from_ref(node), want).await.pop().unwrap()
+    pub(super) async fn state(&mut self, node: &Arc<Node>, request: LookupRequest) -> Result<InstanceState> {
+        self.look_up(std::slice::from_ref(node), request).await.pop().unwrap()
     }
 
     /// Returns `true` if the Node's machine exists, by a fresh read.
     pub(super) async fn exists(&mut self, node: &Arc<Node>) -> Result<bool> {
-        Ok(matches!(self.state(node, Want::EXISTENCE.fresh()).await?, InstanceState::Present { .. }))
+        Ok(matches!(self.state(node, LookupRequest::EXISTENCE.fresh()).await?, InstanceState::Present { .. }))
     }
 
     pub(super) async fn is_shut_down(&mut self, node: &Arc<Node>) -> Result<bool> {
@@ -77,7 +79,7 @@ impl Machines {
     }
 
     pub(super) async fn metadata(&mut self, node: &Arc<Node>) -> InstanceMetadata {
-        match self.state(node, Want::METADATA).await.unwrap() {
+        match self.state(node, LookupRequest::METADATA).await.unwrap() {
             InstanceState::Present { metadata: Some(metadata), .. } => *metadata,
             other => panic!("{other:?}"),
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud_provider::Want;
+use cloud_provider::LookupRequest;
 use hetzner_fake::{PROJECT, TOKEN};
 use provider_hetzner::config::{AddressFamily, Network};
 
@@ -138,8 +138,8 @@ async fn a_dedicated_servers_node_is_an_error_without_access_to_robot_and_never_
             false => machines.config.robot = None,
         }
         machines.fake.add_server("worker-0");
-        for want in [FRESH, Want::METADATA] {
-            let err = machines.state(&node("bm-1", "hrobot://321"), want).await.unwrap_err();
+        for request in [FRESH, LookupRequest::METADATA] {
+            let err = machines.state(&node("bm-1", "hrobot://321"), request).await.unwrap_err();
             assert!(err.to_string().contains("ROBOT_ENABLED"), "{err}");
         }
         assert!(machines.exists(&node("worker-0", "")).await.unwrap(), "names are looked for in the cloud only");
@@ -153,7 +153,7 @@ async fn an_odd_address_of_one_server_does_not_hide_the_others() {
     let mut machines = Machines::of(60);
     machines.fake.change_server("worker-3", |server| (server.ipv4, server.ipv6) = (None, None));
     let nodes = nodes_of(&machines.fake);
-    assert!(machines.look_up(&nodes, Want::ADDRESSES).await.iter().all(Result::is_ok));
+    assert!(machines.look_up(&nodes, LookupRequest::ADDRESSES).await.iter().all(Result::is_ok));
     assert_eq!(machines.addresses(&nodes[3]).await, ["Hostname worker-3"]);
 }
 

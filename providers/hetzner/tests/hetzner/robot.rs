@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloud_provider::{InstanceState, Want};
+use cloud_provider::{InstanceState, LookupRequest};
 use hetzner_fake::{Fault, ROBOT_PASSWORD, ROBOT_USER};
 use provider_hetzner::config::AddressFamily;
 use provider_kit::transport::{Credential, ValueOrFile};
@@ -40,7 +40,7 @@ async fn a_dedicated_server_exists_by_number_and_by_name_and_what_is_not_there_d
 async fn a_name_that_both_products_have_is_an_error_and_an_event() {
     let mut machines = one();
     machines.fake.add_server("bm-1");
-    let err = machines.state(&node("bm-1", ""), Want::METADATA).await.unwrap_err();
+    let err = machines.state(&node("bm-1", ""), LookupRequest::METADATA).await.unwrap_err();
     assert!(err.is_invalid() && err.to_string().contains("dedicated server 321 are both named \"bm-1\""), "{err}");
     let events = machines.events();
     assert!(events.len() == 1 && events[0].starts_with("bm-1 InstanceLookupFailed: cloud server"), "{events:?}");
@@ -146,12 +146,12 @@ async fn one_list_serves_all_for_as_long_as_it_may() {
     let mut machines = one();
     machines.robot().cache_timeout = 2 * MINUTE;
     let nodes = [node("bm-1", "hrobot://321"), node("spare", "hrobot://400"), node("bm-1", "")];
-    machines.look_up(&nodes, Want::METADATA).await;
+    machines.look_up(&nodes, LookupRequest::METADATA).await;
     tokio::time::sleep(2 * MINUTE).await;
-    machines.look_up(&nodes, Want::EXISTENCE.fresh()).await;
+    machines.look_up(&nodes, LookupRequest::EXISTENCE.fresh()).await;
     assert_eq!(machines.fake.count("GET /server"), 1, "what is in it exists");
     tokio::time::sleep(Duration::from_millis(1)).await;
-    machines.look_up(&nodes, Want::ADDRESSES).await;
+    machines.look_up(&nodes, LookupRequest::ADDRESSES).await;
     assert_eq!(machines.fake.count("GET /server"), 2);
     // An absence is not taken from it.
     machines.fake.remove_robot_server(321);
@@ -200,8 +200,8 @@ async fn after_a_refusal_for_too_many_requests_robot_is_left_alone_for_the_wait_
         assert!(machines.exists(&node).await.is_err());
         assert_eq!(machines.fake.count("GET"), 1);
         tokio::time::sleep(5 * MINUTE - Duration::from_secs(1)).await;
-        for want in [FRESH, Want::METADATA, Want::ADDRESSES] {
-            let err = machines.state(&node, want).await.unwrap_err();
+        for request in [FRESH, LookupRequest::METADATA, LookupRequest::ADDRESSES] {
+            let err = machines.state(&node, request).await.unwrap_err();
             assert!(err.is_rate_limited(), "{err}");
         }
         assert_eq!(machines.fake.count("GET"), 1, "nothing at all is asked");

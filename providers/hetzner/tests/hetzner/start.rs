@@ -72,6 +72,6 @@ fn nodes_of_both_products_are_its_own_and_those_of_other_clouds_are_not() {
         ("k3s://worker-1", false),
     ] {
         let node = Node { provider_id: provider_id.into(), ..Node::default() };
-        assert_eq!(provider.owns(&node), owned, "{provider_id}");
+        assert_eq!(provider.owns_node(&node), owned, "{provider_id}");
     }
 }

@@ -36,11 +36,11 @@ async fn main() -> std::io::Result<()> {
                     let _ = std::fs::write(name, serde_json::to_vec_pretty(&all).unwrap_or_default());
                 }
                 "requests" => {
-                    let lines = commands.gate().requests().into_iter().map(|it| {
+                    let lines = commands.fault_injector().requests().into_iter().map(|it| {
                         json!({"route": it.route, "path": it.path, "query": it.query, "body": it.body, "status": it.status}).to_string()
                     });
                     let text = lines.collect::<Vec<_>>().join("\n");
-                    commands.gate().forget_requests();
+                    commands.fault_injector().forget_requests();
                     let _ = std::fs::write(name, text + "\n");
                 }
                 _ => eprintln!("unknown command {line:?}"),

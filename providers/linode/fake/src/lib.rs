@@ -41,7 +41,7 @@ pub const VPC: u64 = 7;
 /// Subnet `default` of the VPC, in which all Linodes are.
 pub const SUBNET: u64 = 70;
 
-type Asked = fake_cloud::Asked<()>;
+type ApiRequest = fake_cloud::ApiRequest<()>;
 type Answer = Result<Reply, Refused>;
 
 /// The state of the cloud.
@@ -115,18 +115,18 @@ fn without(mut it: Value, keys: &[&str]) -> Value {
 }
 
 /// Returns a page of the objects of the request's account.
-fn page(asked: &Asked, all: Vec<Value>) -> Answer {
-    let filter = asked.header("x-filter").map_or(Ok(json!({})), serde_json::from_str::<Value>);
+fn page(request: &ApiRequest, all: Vec<Value>) -> Answer {
+    let filter = request.header("x-filter").map_or(Ok(json!({})), serde_json::from_str::<Value>);
     let filter = filter.map_err(|_| refuse("X-Filter is no JSON"))?;
     let number =
-        |key, default| asked.query(key).map_or(Ok(default), |text| text.parse::<usize>().map_err(|_| refuse(key)));
+        |key, default| request.query(key).map_or(Ok(default), |text| text.parse::<usize>().map_err(|_| refuse(key)));
     let (at, size) = (number("page", 1)?, number("page_size", 100)?);
     if !(25..=500).contains(&size) {
         return Err(refuse("page_size: Must be 25-500"));
     }
-    let all = all.into_iter().filter(|it| it["account"].is_null() || it["account"] == *asked.project);
+    let all = all.into_iter().filter(|it| it["account"].is_null() || it["account"] == *request.project);
     let Page { items, number, last, total, next } =
-        Page::numbered(all.filter(|it| fits(it, &filter)), at, size, &asked.effects);
+        Page::numbered(all.filter(|it| fits(it, &filter)), at, size, &request.effects);
     let pages = match next {
         Next::Nothing => last.min(number),
         Next::Following => last.max(number + 1),
@@ -141,10 +141,10 @@ fn ok(it: &Value) -> Answer {
     Ok(Reply::new(200, without(it.clone(), &["account", "devices", "nodes", "vpc"])))
 }
 
-fn find<'a>(all: &'a mut [Value], asked: &Asked, nth: usize) -> Result<&'a mut Value, Refused> {
-    let id = asked.nth_id(nth).parse().ok();
+fn find<'a>(all: &'a mut [Value], request: &ApiRequest, nth: usize) -> Result<&'a mut Value, Refused> {
+    let id = request.nth_id(nth).parse().ok();
     let mut found = all.iter_mut().filter(|it| it["id"].as_u64() == id);
-    found.find(|it| it["account"].is_null() || it["account"] == *asked.project).ok_or_else(not_found)
+    found.find(|it| it["account"].is_null() || it["account"] == *request.project).ok_or_else(not_found)
 }
 
 /// Controls of tests over the state.
@@ -221,17 +221,18 @@ impl Cloud for Linodes {
     const ROUTES: &'static [Routes<Self>] = &[Routes { prefix: "/v4", service: (), table: API }];
 
     /// Lists have a limit of their own.
-    fn admit(&mut self, asked: &mut Asked) -> Result<(), Refused> {
-        self.account.clone_into(&mut asked.project);
-        if asked.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
+    fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
+        self.account.clone_into(&mut request.project);
+        if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
             return Err(Refused::new(401, "", "Invalid Token"));
         }
-        let is_list = asked.route.starts_with("GET ") && !asked.route.ends_with('}') && asked.route != "GET /profile";
+        let is_list =
+            request.route.starts_with("GET ") && !request.route.ends_with('}') && request.route != "GET /profile";
         let limit = self.limits[usize::from(!is_list)];
         let minute = Duration::from_secs(60);
         let allowance = self.buckets.entry(is_list).or_insert_with(|| Bucket::new(limit, minute, limit)).take();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        asked.on_answer.extend([
+        request.on_answer.extend([
             ("x-ratelimit-limit", allowance.limit.to_string()),
             ("x-ratelimit-remaining", allowance.remaining.to_string()),
             ("x-ratelimit-reset", (now + allowance.full_in).as_secs().to_string()),
@@ -239,14 +240,14 @@ impl Cloud for Linodes {
         if allowance.is_exceeded {
             return Err(Refused { retry_after: Some(1), ..Refused::new(429, "", "Too many requests") });
         }
-        if asked.is_broken() { Err(refuse("the body is no JSON")) } else { Ok(()) }
+        if request.is_broken() { Err(refuse("the body is no JSON")) } else { Ok(()) }
     }
 
-    fn refusal(_: &Asked, refused: Refused) -> Refused {
+    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
         refused
     }
 
-    fn words(_: &Asked, refused: Refused) -> Reply {
+    fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {
         let reason = if refused.message.is_empty() { &refused.code } else { &refused.message };
         Reply::new(refused.status.unwrap_or(400), json!({"errors": [{ "reason": reason }]}))
     }

@@ -3,22 +3,22 @@
 use fake_cloud::Reply;
 use serde_json::{Value, json};
 
-use crate::{Answer, Asked, Linodes, SUBNET, VPC, array, find, ok, page, refuse};
+use crate::{Answer, ApiRequest, Linodes, SUBNET, VPC, array, find, ok, page, refuse};
 
-pub(crate) fn profile(_: &mut Linodes, asked: &Asked) -> Answer {
-    Ok(Reply::new(200, json!({"username": asked.project})))
+pub(crate) fn profile(_: &mut Linodes, request: &ApiRequest) -> Answer {
+    Ok(Reply::new(200, json!({"username": request.project})))
 }
 
-pub(crate) fn regions(_: &mut Linodes, asked: &Asked) -> Answer {
-    page(asked, vec![json!({"id": "us-east"}), json!({"id": "de-fra-2"})])
+pub(crate) fn regions(_: &mut Linodes, request: &ApiRequest) -> Answer {
+    page(request, vec![json!({"id": "us-east"}), json!({"id": "de-fra-2"})])
 }
 
-pub(crate) fn linodes(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    page(asked, cloud.linodes.clone())
+pub(crate) fn linodes(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    page(request, cloud.linodes.clone())
 }
 
-pub(crate) fn linode(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    ok(find(&mut cloud.linodes, asked, 0)?)
+pub(crate) fn linode(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    ok(find(&mut cloud.linodes, request, 0)?)
 }
 
 /// Returns the VPC interface of a Linode, as its generation shows it.
@@ -35,25 +35,25 @@ fn interface(linode: &Value) -> Value {
 }
 
 /// Returns the configuration profiles of a Linode.
-pub(crate) fn profiles(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    let interface = interface(find(&mut cloud.linodes, asked, 0)?);
-    page(asked, vec![json!({"id": 6, "interfaces": [{"id": 4, "purpose": "public"}, interface]})])
+pub(crate) fn profiles(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    let interface = interface(find(&mut cloud.linodes, request, 0)?);
+    page(request, vec![json!({"id": 6, "interfaces": [{"id": 4, "purpose": "public"}, interface]})])
 }
 
-pub(crate) fn interfaces(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    let interface = interface(find(&mut cloud.linodes, asked, 0)?);
+pub(crate) fn interfaces(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    let interface = interface(find(&mut cloud.linodes, request, 0)?);
     Ok(Reply::new(200, json!({ "interfaces": [interface] })))
 }
 
-pub(crate) fn set_ranges(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    let is_legacy = asked.route.contains("configs");
-    let linode = find(&mut cloud.linodes, asked, 0)?;
+pub(crate) fn set_ranges(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    let is_legacy = request.route.contains("configs");
+    let linode = find(&mut cloud.linodes, request, 0)?;
     if is_legacy != (linode["interface_generation"] == "legacy_config") {
         return Err(refuse("this Linode has interfaces of the other generation"));
     }
     linode["vpc"]["ranges"] = match is_legacy {
-        true => asked.body["ip_ranges"].clone(),
-        false => array(&asked.body["vpc"]["ipv4"]["ranges"]).map(|it| it["range"].clone()).collect(),
+        true => request.body["ip_ranges"].clone(),
+        false => array(&request.body["vpc"]["ipv4"]["ranges"]).map(|it| it["range"].clone()).collect(),
     };
     if !linode["vpc"]["ranges"].is_array() {
         return Err(refuse("ip_ranges: Must be a list"));
@@ -70,25 +70,25 @@ fn the_vpc() -> Value {
     json!({"id": VPC, "label": "pods", "description": "", "region": "us-east", "subnets": the_subnets()})
 }
 
-pub(crate) fn vpcs(_: &mut Linodes, asked: &Asked) -> Answer {
-    page(asked, vec![the_vpc()])
+pub(crate) fn vpcs(_: &mut Linodes, request: &ApiRequest) -> Answer {
+    page(request, vec![the_vpc()])
 }
 
-pub(crate) fn vpc(_: &mut Linodes, asked: &Asked) -> Answer {
-    ok(find(&mut [the_vpc()], asked, 0)?)
+pub(crate) fn vpc(_: &mut Linodes, request: &ApiRequest) -> Answer {
+    ok(find(&mut [the_vpc()], request, 0)?)
 }
 
-pub(crate) fn subnets(_: &mut Linodes, asked: &Asked) -> Answer {
-    page(asked, the_subnets().into())
+pub(crate) fn subnets(_: &mut Linodes, request: &ApiRequest) -> Answer {
+    page(request, the_subnets().into())
 }
 
-pub(crate) fn subnet(_: &mut Linodes, asked: &Asked) -> Answer {
-    ok(find(&mut the_subnets(), asked, 1)?)
+pub(crate) fn subnet(_: &mut Linodes, request: &ApiRequest) -> Answer {
+    ok(find(&mut the_subnets(), request, 1)?)
 }
 
-pub(crate) fn vpc_ips(cloud: &mut Linodes, asked: &Asked) -> Answer {
+pub(crate) fn vpc_ips(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     let mut all = Vec::new();
-    for linode in cloud.linodes.iter().filter(|it| it["account"] == *asked.project) {
+    for linode in cloud.linodes.iter().filter(|it| it["account"] == *request.project) {
         let vpc = &linode["vpc"];
         let entry = json!({"linode_id": linode["id"], "vpc_id": VPC, "subnet_id": SUBNET, "address": null, "address_range": null,
             "active": true});
@@ -97,7 +97,7 @@ pub(crate) fn vpc_ips(cloud: &mut Linodes, asked: &Asked) -> Answer {
             entry[key] = value.clone();
             entry
         };
-        if asked.path.ends_with("/ipv6s") {
+        if request.path.ends_with("/ipv6s") {
             let address = vpc["ipv6"].as_str().unwrap_or_default().replace("::/64", "::5");
             let mut entry = with("ipv6_range", &vpc["ipv6"]);
             entry["ipv6_is_public"] = false.into();
@@ -108,5 +108,5 @@ pub(crate) fn vpc_ips(cloud: &mut Linodes, asked: &Asked) -> Answer {
         all.push(with("address", &vpc["address"]));
         all.extend(array(&vpc["ranges"]).map(|range| with("address_range", range)));
     }
-    page(asked, all)
+    page(request, all)
 }

@@ -9,7 +9,7 @@ use fake_cloud::{Refused, Reply};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use serde_json::{Value, json};
 
-use crate::{Answer, Asked, Linodes, array, find, not_found, ok, page, refuse};
+use crate::{Answer, ApiRequest, Linodes, array, find, not_found, ok, page, refuse};
 
 impl Linodes {
     pub(crate) fn insert(&mut self, account: &str, body: &Value) -> u64 {
@@ -133,8 +133,8 @@ fn fingerprint(pem: &str) -> String {
     text.trim_end_matches(':').to_owned()
 }
 
-pub(crate) fn nodebalancers(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    page(asked, cloud.nodebalancers.clone())
+pub(crate) fn nodebalancers(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    page(request, cloud.nodebalancers.clone())
 }
 
 pub(crate) fn check_tags(body: &Value) -> Result<(), Refused> {
@@ -142,14 +142,14 @@ pub(crate) fn check_tags(body: &Value) -> Result<(), Refused> {
     if array(&body["tags"]).any(is_wrong) { Err(refuse("tags: Must be 3-50 characters")) } else { Ok(()) }
 }
 
-pub(crate) fn create_nodebalancer(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    let body = &asked.body;
+pub(crate) fn create_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    let body = &request.body;
     let label = body["label"].as_str().unwrap_or_default();
     let is_inner = |it: char| it.is_ascii_alphanumeric() || "_-".contains(it);
     if !(3..=32).contains(&label.len()) || !label.chars().all(is_inner) {
         return Err(refuse("label: Must be 3-32 characters"));
     }
-    if cloud.nodebalancers.iter().any(|it| it["account"] == *asked.project && it["label"] == label) {
+    if cloud.nodebalancers.iter().any(|it| it["account"] == *request.project && it["label"] == label) {
         return Err(refuse("label: Label must be unique among your NodeBalancers"));
     }
     if !["us-east", "de-fra-2"].iter().any(|region| body["region"] == **region) {
@@ -161,7 +161,7 @@ pub(crate) fn create_nodebalancer(cloud: &mut Linodes, asked: &Asked) -> Answer 
     {
         return Err(refuse("firewall_id: does not exist"));
     }
-    let id = cloud.insert(&asked.project, body);
+    let id = cloud.insert(&request.project, body);
     for config in array(&body["configs"]) {
         if let Err(refused) = cloud.add_config(id, config) {
             cloud.nodebalancers.retain(|it| it["id"] != id);
@@ -176,21 +176,21 @@ pub(crate) fn create_nodebalancer(cloud: &mut Linodes, asked: &Asked) -> Answer 
     cloud.nodebalancers.last().map_or_else(|| Err(not_found()), ok)
 }
 
-pub(crate) fn nodebalancer(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    ok(find(&mut cloud.nodebalancers, asked, 0)?)
+pub(crate) fn nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    ok(find(&mut cloud.nodebalancers, request, 0)?)
 }
 
-pub(crate) fn update_nodebalancer(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    check_tags(&asked.body)?;
-    let found = find(&mut cloud.nodebalancers, asked, 0)?;
+pub(crate) fn update_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    check_tags(&request.body)?;
+    let found = find(&mut cloud.nodebalancers, request, 0)?;
     for key in ["label", "tags", "client_conn_throttle"] {
-        asked.body.get(key).into_iter().for_each(|value| found[key] = value.clone());
+        request.body.get(key).into_iter().for_each(|value| found[key] = value.clone());
     }
     ok(found)
 }
 
-pub(crate) fn delete_nodebalancer(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    let id = find(&mut cloud.nodebalancers, asked, 0)?["id"].clone();
+pub(crate) fn delete_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    let id = find(&mut cloud.nodebalancers, request, 0)?["id"].clone();
     cloud.nodebalancers.retain(|it| it["id"] != id);
     cloud.configs.retain(|it| it["nodebalancer_id"] != id);
     for firewall in &mut cloud.firewalls {
@@ -199,46 +199,46 @@ pub(crate) fn delete_nodebalancer(cloud: &mut Linodes, asked: &Asked) -> Answer 
     Ok(Reply::new(200, json!({})))
 }
 
-pub(crate) fn configs(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    let id = find(&mut cloud.nodebalancers, asked, 0)?["id"].clone();
-    page(asked, cloud.configs.iter().filter(|it| it["nodebalancer_id"] == id).cloned().collect())
+pub(crate) fn configs(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    let id = find(&mut cloud.nodebalancers, request, 0)?["id"].clone();
+    page(request, cloud.configs.iter().filter(|it| it["nodebalancer_id"] == id).cloned().collect())
 }
 
-pub(crate) fn create_config(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    let id = find(&mut cloud.nodebalancers, asked, 0)?["id"].as_u64().unwrap_or_default();
-    if !asked.body["nodes"].is_null() {
+pub(crate) fn create_config(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    let id = find(&mut cloud.nodebalancers, request, 0)?["id"].as_u64().unwrap_or_default();
+    if !request.body["nodes"].is_null() {
         return Err(refuse("nodes: unknown"));
     }
-    cloud.add_config(id, &asked.body)
+    cloud.add_config(id, &request.body)
 }
 
 /// Returns the configuration that a path names.
-fn config<'a>(cloud: &'a mut Linodes, asked: &Asked) -> Result<&'a mut Value, Refused> {
-    let id = find(&mut cloud.nodebalancers, asked, 0)?["id"].clone();
-    let found = find(&mut cloud.configs, asked, 1)?;
+fn config<'a>(cloud: &'a mut Linodes, request: &ApiRequest) -> Result<&'a mut Value, Refused> {
+    let id = find(&mut cloud.nodebalancers, request, 0)?["id"].clone();
+    let found = find(&mut cloud.configs, request, 1)?;
     if found["nodebalancer_id"] == id { Ok(found) } else { Err(not_found()) }
 }
 
-pub(crate) fn delete_config(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    let id = config(cloud, asked)?["id"].clone();
+pub(crate) fn delete_config(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    let id = config(cloud, request)?["id"].clone();
     cloud.configs.retain(|it| it["id"] != id);
     Ok(Reply::new(200, json!({})))
 }
 
-pub(crate) fn rebuild(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    let there = config(cloud, asked)?;
+pub(crate) fn rebuild(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    let there = config(cloud, request)?;
     let [nodebalancer, id] = ["nodebalancer_id", "id"].map(|key| there[key].as_u64().unwrap_or_default());
-    let rebuilt = cloud.config(nodebalancer, &asked.body, Some(id))?;
-    config(cloud, asked)?.clone_from(&rebuilt);
+    let rebuilt = cloud.config(nodebalancer, &request.body, Some(id))?;
+    config(cloud, request)?.clone_from(&rebuilt);
     ok(&rebuilt)
 }
 
-pub(crate) fn nodes(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    let nodes = config(cloud, asked)?["nodes"].clone();
-    page(asked, array(&nodes).cloned().collect())
+pub(crate) fn nodes(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    let nodes = config(cloud, request)?["nodes"].clone();
+    page(request, array(&nodes).cloned().collect())
 }
 
-pub(crate) fn release(cloud: &mut Linodes, asked: &Asked) -> Answer {
-    cloud.released.push(asked.id().to_owned());
+pub(crate) fn release(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    cloud.released.push(request.id().to_owned());
     Ok(Reply::new(200, json!({})))
 }

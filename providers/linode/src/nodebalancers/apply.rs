@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{
-    Actual, Applied, Attributes, Change, Identity, Machines, Operation, OwnerTags, Part, Port, Targets, Tree,
+    Applied, Attributes, Change, Identity, Machines, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
+    ResourceKey, Targets,
 };
 use provider_kit::transport::Call;
 use secrecy::{ExposeSecret, SecretString};
@@ -25,12 +26,12 @@ const COMPARED: [&str; 3] = [provider_kit::load_balancers::POOL, "node_port", "s
 impl NodeBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
         let Some(actual) = change.actual else { return self.create(change, spec).await };
-        if change.operations.iter().any(|it| it.deletes(|part| *part == Part::Balancer)) {
+        if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
             return self.remove(actual, change.identity, spec).await;
         }
         if change.operations.contains(&Operation::Untag) {
             self.untag(actual).await?;
-            return Ok(Applied::Kept);
+            return Ok(Applied::Protected);
         }
         self.update(change, actual, spec).await
     }
@@ -45,12 +46,12 @@ impl NodeBalancers {
                 "annotation {annotation}: there is no NodeBalancer {id} in this account"
             )));
         }
-        let tree = change.outcome_of_all().and_then(|outcome| outcome.tree).unwrap_or_default();
+        let graph = change.outcome_of_all().and_then(|outcome| outcome.graph).unwrap_or_default();
         if self.cluster.nodes().is_none_or(|nodes| nodes.is_empty()) {
             return Err(Error::other("no nodes available: a NodeBalancer is created when the cluster has a Node"));
         }
-        self.check_account(&tree, spec).await?;
-        let settings = tree.balancer_attributes().cloned().unwrap_or_default();
+        self.check_account(&graph, spec).await?;
+        let settings = graph.balancer_attributes().cloned().unwrap_or_default();
         let tags = self.tags(identity.cluster, spec);
         let mut body = settings.nested();
         body["label"] = identity.name.as_str().into();
@@ -69,9 +70,9 @@ impl NodeBalancers {
         }
         let (mut configs, mut secrets) = (Vec::new(), Vec::new());
         if spec.acl.is_none() {
-            for (port, settings) in tree.listeners() {
+            for (port, settings) in graph.listeners() {
                 let (mut config, secret) = self.config(identity, port, settings, spec).await?;
-                config["nodes"] = self.nodes(&tree, (port, settings), spec, subnet, &[]);
+                config["nodes"] = self.nodes(&graph, (port, settings), spec, subnet, &[]);
                 configs.push(config);
                 secrets.extend(secret);
             }
@@ -81,20 +82,21 @@ impl NodeBalancers {
         let made: NodeBalancer = self.source.api.http.read(call).await?;
         let made = made.into_actual();
         if spec.acl.is_none() {
-            return Ok(Applied::all(change, Actual { tree: Some(tree), ..made }));
+            return Ok(Applied::all(change, ObservedLoadBalancer { graph: Some(graph), ..made }));
         }
-        let mut begun = Tree::default().balancer(settings).pool(POOL, Attributes::default(), Some(Targets::default()));
-        if let Some(settings) = tree.parts.get(&firewall::part()) {
+        let mut begun =
+            ResourceGraph::default().balancer(settings).pool(POOL, Attributes::default(), Some(Targets::default()));
+        if let Some(settings) = graph.resources.get(&firewall::resource()) {
             firewall::create(&self.source.api, identity, &made.id, &made.name, settings).await?;
-            begun = begun.part(firewall::part(), settings.clone());
+            begun = begun.resource(firewall::resource(), settings.clone());
         }
-        Ok(Applied::PlanAgain(Box::new(Actual { tree: Some(begun), ..made })))
+        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { graph: Some(begun), ..made })))
     }
 
     /// Checks that the token is for the account of the Nodes: a NodeBalancer in another account would not be found
     /// again.
-    async fn check_account(&self, tree: &Tree, spec: &Spec) -> Result<()> {
-        let (targets, nodes) = (tree.targets_of(POOL), self.cluster.nodes().unwrap_or_default());
+    async fn check_account(&self, graph: &ResourceGraph, spec: &Spec) -> Result<()> {
+        let (targets, nodes) = (graph.targets_of(POOL), self.cluster.nodes().unwrap_or_default());
         let is_target = |address: Option<String>| address.is_some_and(|it| targets.contains(&it));
         let own = nodes.iter().filter(|node| is_target(spec.backend_address(node, &self.config)));
         let mut is_any = false;
@@ -112,15 +114,16 @@ impl NodeBalancers {
         }
     }
 
-    async fn update(&self, change: Change<'_>, actual: &Actual, spec: &Spec) -> Result<Applied> {
+    async fn update(&self, change: Change<'_>, actual: &ObservedLoadBalancer, spec: &Spec) -> Result<Applied> {
         let (identity, api) = (change.identity, &self.source.api);
-        let (before, outcome) = (actual.tree.clone().unwrap_or_default(), change.outcome_of_all());
+        let (before, outcome) = (actual.graph.clone().unwrap_or_default(), change.outcome_of_all());
         let Some(outcome) = outcome else { return Ok(Applied::all(change, actual.clone())) };
-        let after = outcome.tree.clone().unwrap_or_default();
+        let after = outcome.graph.clone().unwrap_or_default();
         let settings = after.balancer_attributes().cloned().unwrap_or_default();
         let changes: Vec<_> = change.operations.iter().flat_map(Operation::changes).collect();
         let changes_balancer = |key: &str| {
-            let of_balancer = change.operations.iter().filter(|it| it.updates(|part| *part == Part::Balancer));
+            let of_balancer =
+                change.operations.iter().filter(|it| it.updates(|resource| *resource == ResourceKey::Balancer));
             of_balancer.flat_map(Operation::changes).any(|it| it.key == key)
         };
         if change.operations.contains(&Operation::Tag)
@@ -147,7 +150,7 @@ impl NodeBalancers {
                 firewall::detach(api, former, &actual.id).await?;
             }
         }
-        let (had, wants) = (before.parts.get(&firewall::part()), after.parts.get(&firewall::part()));
+        let (had, wants) = (before.resources.get(&firewall::resource()), after.resources.get(&firewall::resource()));
         if let Some(wants) = wants.filter(|wants| had != Some(*wants)) {
             self.write_firewall(identity, actual, wants).await?;
         }
@@ -158,7 +161,12 @@ impl NodeBalancers {
         Ok(Applied::all(change, outcome))
     }
 
-    async fn write_firewall(&self, identity: &Identity<'_>, actual: &Actual, wants: &Attributes) -> Result<()> {
+    async fn write_firewall(
+        &self,
+        identity: &Identity<'_>,
+        actual: &ObservedLoadBalancer,
+        wants: &Attributes,
+    ) -> Result<()> {
         let (api, there) = (&self.source.api, firewall::of(&self.source.api, &actual.id).await?);
         match &there[..] {
             [] => firewall::create(api, identity, &actual.id, &actual.name, wants).await,
@@ -172,7 +180,7 @@ impl NodeBalancers {
         }
     }
 
-    async fn delete_firewall(&self, actual: &Actual) -> Result<()> {
+    async fn delete_firewall(&self, actual: &ObservedLoadBalancer) -> Result<()> {
         let there = firewall::of(&self.source.api, &actual.id).await?;
         for firewall in there.iter().filter(|it| it.is_own(&actual.name)) {
             firewall::delete(&self.source.api, firewall.id, &actual.id).await?;
@@ -185,14 +193,14 @@ impl NodeBalancers {
     async fn write_configs(
         &self,
         identity: &Identity<'_>,
-        actual: &Actual,
-        (before, after): (&Tree, &Tree),
+        actual: &ObservedLoadBalancer,
+        (before, after): (&ResourceGraph, &ResourceGraph),
         operations: &[Operation],
         spec: &Spec,
     ) -> Result<()> {
         let is_touched = |port: &Port| {
-            let is_it = |part: &Part| *part == Part::Listener(port.clone());
-            operations.iter().any(|it| it.targets_of().is_some() || it.part().is_some_and(is_it))
+            let is_it = |resource: &ResourceKey| *resource == ResourceKey::Listener(port.clone());
+            operations.iter().any(|it| it.targets_of().is_some() || it.resource().is_some_and(is_it))
         };
         let touched: Vec<_> = after.listeners().filter(|(port, _)| is_touched(port)).collect();
         let gone: Vec<_> =
@@ -248,7 +256,7 @@ impl NodeBalancers {
     /// Returns the backends of one configuration.
     fn nodes(
         &self,
-        tree: &Tree,
+        graph: &ResourceGraph,
         (port, settings): (&Port, &Attributes),
         spec: &Spec,
         subnet: Option<u64>,
@@ -273,7 +281,7 @@ impl NodeBalancers {
             entry.extend(ids.get(&socket).map(|id| ("id".to_owned(), (*id).into())));
             Some(Value::Object(entry))
         };
-        tree.targets_of(POOL).iter().filter_map(backend).collect()
+        graph.targets_of(POOL).iter().filter_map(backend).collect()
     }
 
     /// Returns the subnet of the backends, if they are in a VPC.
@@ -315,22 +323,22 @@ impl NodeBalancers {
         }
     }
 
-    async fn untag(&self, actual: &Actual) -> Result<()> {
+    async fn untag(&self, actual: &ObservedLoadBalancer) -> Result<()> {
         let tags: Vec<_> = actual.labels.keys().collect();
         self.source.api.http.send(Call::put(ONE, &[&actual.id]).json(&json!({ "tags": tags }))).await.map(drop)
     }
 
     /// Deletes a NodeBalancer. Its firewall is deleted first, because after the NodeBalancer is deleted, the firewall
     /// can no longer be found.
-    async fn remove(&self, actual: &Actual, identity: &Identity<'_>, spec: &Spec) -> Result<Applied> {
+    async fn remove(&self, actual: &ObservedLoadBalancer, identity: &Identity<'_>, spec: &Spec) -> Result<Applied> {
         if spec.preserve {
             tracing::info!(id = actual.id, service = identity.service.metadata.name, "NodeBalancer is preserved");
             if actual.owner_tags != OwnerTags::default() {
                 self.untag(actual).await?;
             }
-            return Ok(Applied::Kept);
+            return Ok(Applied::Protected);
         }
-        if actual.tree.as_ref().is_none_or(|tree| tree.parts.contains_key(&firewall::part())) {
+        if actual.graph.as_ref().is_none_or(|graph| graph.resources.contains_key(&firewall::resource())) {
             match self.delete_firewall(actual).await {
                 Err(error) if error.is_not_found() => return Ok(Applied::Gone),
                 outcome => outcome?,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cloud_provider::{Error, Result, Service};
 use ipnet::IpNet;
-use provider_kit::load_balancers::{Attributes, Identity, OwnerTags, Part};
+use provider_kit::load_balancers::{Attributes, Identity, OwnerTags, ResourceKey};
 use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -59,8 +59,8 @@ struct Entity {
 }
 
 /// Returns the resource of an ACL firewall. It is deleted before the NodeBalancer.
-pub(super) fn part() -> Part {
-    Part::created_after("firewall", "acl")
+pub(super) fn resource() -> ResourceKey {
+    ResourceKey::created_after("firewall", "acl")
 }
 
 /// Returns the settings that a Service wants of its ACL firewall.

@@ -9,18 +9,20 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cloud_provider::{About, Cluster, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait};
+use cloud_provider::{
+    Cluster, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait,
+};
 use futures::future::try_join_all;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
-use provider_kit::events::{Notes, Notices};
-use provider_kit::inventory::Urgency;
+use provider_kit::events::{EventDeduplicator, PendingEvents};
+use provider_kit::inventory::SharedPriority;
 use provider_kit::key_pair::KeyPair;
 use provider_kit::load_balancers::{
-    Actual, Applied, Attributes, Change, Desire, Detail, Identity, LoadBalancerCloud, Names, Naming, OwnerTags, Part,
-    Published, Query, Scope, Targets, Tree,
+    Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming,
+    ObservedLoadBalancer, OwnerTags, Published, Query, ResourceGraph, ResourceKey, Scope, Targets,
 };
-use provider_kit::paging::Reading;
+use provider_kit::paging::ListResult;
 use provider_kit::signing::sha256_hex;
 use provider_kit::status::shown;
 use provider_kit::transport::{Call, Priority};
@@ -45,7 +47,7 @@ pub(crate) struct NodeBalancers {
     source: Source,
     config: Arc<Config>,
     cluster: ClusterView,
-    notices: Notices,
+    deduplicator: EventDeduplicator,
     /// IDs of NodeBalancers that annotations of Services name. The legacy owner tag of such a NodeBalancer is its ID;
     /// that of any other, its address.
     requested: Mutex<BTreeSet<String>>,
@@ -55,19 +57,24 @@ pub(crate) struct NodeBalancers {
 impl NodeBalancers {
     pub(crate) fn new(source: Source, cluster: ClusterView) -> Self {
         let address_annotations = [PRIVATE_IP, PUBLIC_IPV6].map(str::to_owned);
-        let (notices, config) = (Notices::new(cluster.events().clone()), Arc::clone(&source.config));
-        Self { source, config, cluster, notices, requested: Mutex::default(), address_annotations }
+        let (deduplicator, config) = (EventDeduplicator::new(cluster.events().clone()), Arc::clone(&source.config));
+        Self { source, config, cluster, deduplicator, requested: Mutex::default(), address_annotations }
     }
 
-    async fn list(&self, filter: Option<serde_json::Value>, urgency: &Urgency) -> Result<Reading<NodeBalancer>> {
+    async fn list(
+        &self,
+        filter: Option<serde_json::Value>,
+        shared_priority: &SharedPriority,
+    ) -> Result<ListResult<NodeBalancer>> {
         let (call, id) = (Call::get(ALL, &[]), |it: &NodeBalancer| it.id);
-        self.source.api.list(call, filter, urgency, |it: NodeBalancer| it, id).await
+        self.source.api.list(call, filter, shared_priority, |it: NodeBalancer| it, id).await
     }
 
     /// Reads NodeBalancers that may be the Service's: by owner tag, by name, by the addresses in its status and by the
     /// ID in its annotation.
-    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
-        let urgency = Urgency::of(if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary });
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
+        let shared_priority =
+            SharedPriority::of(if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary });
         let owner = owner_tag(identity);
         let mut any = vec![json!({"tags": owner}), json!({"label": identity.name})];
         let ipv4 = identity.legacy_owner.as_ref().filter(|it| it.parse::<Ipv4Addr>().is_ok());
@@ -75,7 +82,7 @@ impl NodeBalancers {
         // A host name and an IPv6 address cannot be filtered by: the whole list is compared.
         let is_vague = ipv4.is_none() && identity.requested_id.is_none() && !shown(identity.service).is_empty();
         let filter = (!is_vague).then(|| json!({"+or": any}));
-        let mut found = self.list(filter, &urgency).await?.complete()?.into_items();
+        let mut found = self.list(filter, &shared_priority).await?.complete()?.into_items();
         let requested = identity.requested_id.as_ref().filter(|id| !found.iter().any(|it| it.id.to_string() == **id));
         if let Some(id) = requested {
             found.extend(self.source.api.http.find::<NodeBalancer>(Call::get(ONE, &[id])).await?);
@@ -92,7 +99,7 @@ impl NodeBalancers {
         Ok(found.into_iter().filter_map(actual).collect())
     }
 
-    fn actual(&self, shown: NodeBalancer) -> Actual {
+    fn actual(&self, shown: NodeBalancer) -> ObservedLoadBalancer {
         let mut actual = shown.into_actual();
         if self.requested.lock().unwrap_or_else(PoisonError::into_inner).contains(&actual.id) {
             actual.legacy_owner = Some(format!("ID {}", actual.id));
@@ -100,8 +107,8 @@ impl NodeBalancers {
         actual
     }
 
-    /// Reads a NodeBalancer with all its parts.
-    async fn by_id(&self, id: &str, detail: Detail) -> Result<Option<Actual>> {
+    /// Reads a NodeBalancer with all its resources.
+    async fn by_id(&self, id: &str, detail: Detail) -> Result<Option<ObservedLoadBalancer>> {
         let Some(found) = self.source.api.http.find::<NodeBalancer>(Call::get(ONE, &[id])).await? else {
             return Ok(None);
         };
@@ -113,11 +120,11 @@ impl NodeBalancers {
         let firewalls = firewall::of(&self.source.api, id).await?;
         let is_own = |it: &&Firewall| it.is_own(found.label());
         let others = firewalls.iter().find(|it| !is_own(it));
-        let mut tree = found.tree(configs.into_iter().zip(backends).collect(), others.map(|it| it.id))?;
+        let mut graph = found.graph(configs.into_iter().zip(backends).collect(), others.map(|it| it.id))?;
         if let Some(own) = firewalls.iter().find(is_own) {
-            tree = tree.part(firewall::part(), own.observed());
+            graph = graph.resource(firewall::resource(), own.observed());
         }
-        Ok(Some(Actual { tree: Some(tree), ..self.actual(found) }))
+        Ok(Some(ObservedLoadBalancer { graph: Some(graph), ..self.actual(found) }))
     }
 
     /// Reads a Secret of the Service's namespace.
@@ -142,7 +149,7 @@ impl NodeBalancers {
     }
 
     /// Returns the backend addresses of these Nodes; `None` if none is known.
-    fn targets(&self, spec: &Spec, nodes: &[Arc<Node>], notes: &mut Notes) -> Option<Targets> {
+    fn targets(&self, spec: &Spec, nodes: &[Arc<Node>], pending_events: &mut PendingEvents) -> Option<Targets> {
         let mut found = Vec::new();
         for node in nodes {
             match spec.backend_address(node, &self.config) {
@@ -150,7 +157,7 @@ impl NodeBalancers {
                 None if node.is_uninitialized() => {}
                 None => {
                     let text = "this Node is no backend: it has no address of the kind that the Service asks for";
-                    notes.warn_node(node, "NoBackendAddress", text);
+                    pending_events.warn_node(node, "NoBackendAddress", text);
                 }
             }
         }
@@ -169,8 +176,8 @@ fn owner_tag(identity: &Identity<'_>) -> String {
 impl LoadBalancerCloud for NodeBalancers {
     type Spec = Spec;
 
-    fn names(&self) -> Names {
-        Names::NotUnique
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::NotUnique
     }
 
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
@@ -190,12 +197,12 @@ impl LoadBalancerCloud for NodeBalancers {
         Spec::of(service, &self.config)
     }
 
-    async fn desired(&self, desire: &Desire<'_, Spec>) -> Result<Tree> {
-        let (spec, request, mut notes) = (desire.spec, desire.request, Notes::default());
-        let targets = self.targets(spec, request.nodes, &mut notes);
-        if desire.scope == Scope::Targets {
-            self.notices.tell(request.service, "targets", &notes);
-            return Ok(Tree::default().pool(POOL, Attributes::default(), targets));
+    async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
+        let (spec, request, mut pending_events) = (input.spec, input.request, PendingEvents::default());
+        let targets = self.targets(spec, request.nodes, &mut pending_events);
+        if input.scope == Scope::Targets {
+            self.deduplicator.record_new(request.service, "targets", &pending_events);
+            return Ok(ResourceGraph::default().pool(POOL, Attributes::default(), targets));
         }
         let settings = Settings {
             region: Some(self.config.region.clone()),
@@ -205,55 +212,61 @@ impl LoadBalancerCloud for NodeBalancers {
             tags: self.tags(request.cluster, spec),
             firewall_id: spec.firewall_id,
         };
-        let mut tree = Tree::default().balancer(Attributes::desired(&settings)?);
-        tree = tree.pool(POOL, Attributes::default(), targets);
+        let mut graph = ResourceGraph::default().balancer(Attributes::desired(&settings)?);
+        graph = graph.pool(POOL, Attributes::default(), targets);
         for port in &spec.ports {
             let mut config = port.config.clone();
             if let Some(name) = &port.secret {
                 config.ssl_fingerprint =
                     self.key_pair(request.service, name).await?.fingerprint(&SHA1_FOR_LEGACY_USE_ONLY);
             }
-            tree = tree.listener(port.number, config.transport(), POOL, Attributes::desired(&config)?);
+            graph = graph.listener(port.number, config.transport(), POOL, Attributes::desired(&config)?);
         }
         if let Some(settings) = firewall::desired(spec) {
-            tree = tree.part(firewall::part(), settings);
+            graph = graph.resource(firewall::resource(), settings);
         }
-        spec.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));
-        self.notices.tell(request.service, "", &notes);
-        Ok(tree)
+        spec.warnings.iter().for_each(|text| pending_events.warn("QuestionableAnnotation", text));
+        self.deduplicator.record_new(request.service, "", &pending_events);
+        Ok(graph)
     }
 
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
             Query::All(_) => {
-                let (call, id) = (Call::get(ALL, &[]), |it: &Actual| it.id.clone());
-                self.source.api.list(call, None, &Urgency::default(), |it| self.actual(it), id).await
+                let (call, id) = (Call::get(ALL, &[]), |it: &ObservedLoadBalancer| it.id.clone());
+                self.source.api.list(call, None, &SharedPriority::default(), |it| self.actual(it), id).await
             }
-            Query::Owner(identity) => self.find(identity).await.map(Reading::of),
+            Query::Owner(identity) => self.find(identity).await.map(ListResult::of),
             Query::Ids(ids, detail) => {
                 let found = try_join_all(ids.iter().map(|id| self.by_id(id, detail))).await?;
-                Ok(Reading::of(found.into_iter().flatten().collect()))
+                Ok(ListResult::of(found.into_iter().flatten().collect()))
             }
         }
     }
 
     /// Keeps settings that cannot change: without backends, the node port of a configuration is unknown, and the
     /// address cannot be replaced later.
-    fn fit(&self, mut desired: Tree, observed: &Actual, identity: &Identity<'_>, spec: &Spec) -> Result<Tree> {
+    fn fit(
+        &self,
+        mut desired: ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        identity: &Identity<'_>,
+        spec: &Spec,
+    ) -> Result<ResourceGraph> {
         let empty = Targets::default();
-        let has_none = |tree: &Tree| tree.targets.get(POOL).is_none_or(|targets| *targets == empty);
-        if has_none(&desired) && observed.tree.as_ref().is_none_or(has_none) {
+        let has_none = |graph: &ResourceGraph| graph.targets.get(POOL).is_none_or(|targets| *targets == empty);
+        if has_none(&desired) && observed.graph.as_ref().is_none_or(has_none) {
             let listeners: Vec<_> = desired.listeners().map(|(port, it)| (port.clone(), it.clone())).collect();
             for (port, settings) in listeners {
-                desired.parts.insert(Part::Listener(port), settings.only(&PortConfig::WITHOUT_BACKENDS));
+                desired.resources.insert(ResourceKey::Listener(port), settings.only(&PortConfig::WITHOUT_BACKENDS));
             }
         }
-        let ip = observed.tree.as_ref().and_then(Tree::balancer_attributes).and_then(|it| it.text("ipv4"));
+        let ip = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes).and_then(|it| it.text("ipv4"));
         if let (Some(wanted), Some(ip)) = (spec.reserved_ip.map(|ip| ip.to_string()), ip)
             && wanted != ip
         {
             let text = format!("NodeBalancer {} keeps address {ip}: reserved address {wanted} is ignored", observed.id);
-            self.notices.warn(true, About::Service(identity.service), "NodeBalancerIPChangeIgnored", &text);
+            self.deduplicator.warn(true, EventSubject::Service(identity.service), "NodeBalancerIPChangeIgnored", &text);
         }
         Ok(desired)
     }
@@ -266,7 +279,7 @@ impl LoadBalancerCloud for NodeBalancers {
         self.carry_out(change, spec).await
     }
 
-    fn published(&self, observed: &Actual, _: &Service, spec: &Spec) -> Published {
+    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &Spec) -> Published {
         // Pods must connect to the NodeBalancer's address (`ipMode: Proxy`), because a shortcut would omit its TLS and
         // its PROXY header.
         let speaks = |port: &spec::Port| {
@@ -280,7 +293,7 @@ impl LoadBalancerCloud for NodeBalancers {
         }
         let name = ingress.first().and_then(|it| it.hostname.clone());
         if let (true, Some(name)) = (spec.hostname_only, name) {
-            ingress = vec![Actual::host(&name)];
+            ingress = vec![ObservedLoadBalancer::host(&name)];
         }
         let mode = |mut it: LoadBalancerIngress| {
             it.ip_mode = (is_proxy && it.ip.is_some()).then(|| "Proxy".to_owned());

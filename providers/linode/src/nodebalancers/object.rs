@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use cloud_provider::{LoadBalancerIngress, Result, Service};
-use provider_kit::load_balancers::{Actual, Attributes, Field, Resource, Targets, Tree};
+use provider_kit::load_balancers::{Attributes, Field, ObservedLoadBalancer, Resource, ResourceGraph, Targets};
 use provider_kit::status::shown;
 use provider_kit::text_tags::TextTags;
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ impl Resource for Settings {
         Field::create_only("type").setting(&key::TYPE),
         Field::create_only("ipv4").setting(&key::RESERVED_IP),
         Field::update("client_conn_throttle").setting(&key::THROTTLE_LIMIT),
-        Field::update("tags").setting(&key::TAGS).set(),
+        Field::update("tags").setting(&key::TAGS).unordered_list(),
         Field::update("firewall_id").setting(&key::FIREWALL_ID),
     ];
 }
@@ -180,19 +180,19 @@ impl NodeBalancer {
         crate::vpcs::without_length(self.ipv6.as_deref()?).map(|ip| ip.to_string())
     }
 
-    /// Converts the NodeBalancer to what the engine compares, without its parts.
-    pub(crate) fn into_actual(mut self) -> Actual {
+    /// Converts the NodeBalancer to what the engine compares, without its resources.
+    pub(crate) fn into_actual(mut self) -> ObservedLoadBalancer {
         let owner_tags = OWNER_TAGS.take_from(&mut self.tags);
         let hostname = self.hostname.clone().filter(|name| !name.is_empty());
-        let entry = |ip: String| LoadBalancerIngress { hostname: hostname.clone(), ..Actual::ip(&ip) };
-        Actual {
+        let entry = |ip: String| LoadBalancerIngress { hostname: hostname.clone(), ..ObservedLoadBalancer::ip(&ip) };
+        ObservedLoadBalancer {
             id: self.id.to_string(),
             ingress: self.ipv4.clone().into_iter().chain(self.ipv6_address()).map(entry).collect(),
             name: self.label.unwrap_or_default(),
             owner_tags,
             labels: self.tags.into_iter().map(|tag| (tag, String::new())).collect(),
             legacy_owner: self.ipv4,
-            ..Actual::default()
+            ..ObservedLoadBalancer::default()
         }
     }
 
@@ -209,8 +209,12 @@ impl NodeBalancer {
         }
     }
 
-    /// Builds the parts from the configurations and their backends.
-    pub(crate) fn tree(&self, configs: Vec<(Config, Vec<Backend>)>, firewall_id: Option<u64>) -> Result<Tree> {
+    /// Builds the resources from the configurations and their backends.
+    pub(crate) fn graph(
+        &self,
+        configs: Vec<(Config, Vec<Backend>)>,
+        firewall_id: Option<u64>,
+    ) -> Result<ResourceGraph> {
         let ips = |backends: &[Backend]| -> Targets {
             let sockets = backends.iter().filter_map(Backend::socket);
             sockets.map(|it| it.ip().to_string()).collect()
@@ -218,7 +222,7 @@ impl NodeBalancer {
         let none = Targets::default();
         let targets = configs.iter().fold(none, |all, (_, backends)| all.with(&ips(backends)));
         let settings = Attributes::observed(&self.settings(firewall_id))?;
-        let mut tree = Tree::default().balancer(settings);
+        let mut graph = ResourceGraph::default().balancer(settings);
         for (mut config, backends) in configs {
             let mut ports: Vec<u16> = backends.iter().filter_map(|it| Some(it.socket()?.port())).collect();
             ports.dedup();
@@ -228,8 +232,8 @@ impl NodeBalancer {
             config.check_body = config.check_body.filter(|it| !it.is_empty());
             let fingerprint = config.ssl_fingerprint.map(|it| it.replace(':', "").to_lowercase());
             config.ssl_fingerprint = fingerprint.filter(|it| !it.is_empty());
-            tree = tree.listener(config.port, config.transport(), POOL, Attributes::observed(&config)?);
+            graph = graph.listener(config.port, config.transport(), POOL, Attributes::observed(&config)?);
         }
-        Ok(tree.pool(POOL, Attributes::default(), Some(targets)))
+        Ok(graph.pool(POOL, Attributes::default(), Some(targets)))
     }
 }

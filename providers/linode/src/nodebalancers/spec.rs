@@ -6,7 +6,7 @@ use cloud_provider::{AddressType, Node, Service};
 use ipnet::IpNet;
 use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::load_balancers::{ServicePort, service_ports};
-use provider_kit::source_ranges::{allows_all, stated_source_ranges};
+use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 use serde::Deserialize;
 
 use super::object::Config as PortConfig;
@@ -82,77 +82,77 @@ struct Defaults {
 }
 
 /// Warns of unknown annotations. `port-<number>` has no declaration.
-fn warn_of_unknown(service: &Service, asked: &mut Annotations<'_>) {
+fn warn_of_unknown(service: &Service, annotations: &mut Annotations<'_>) {
     let of_port = format!("{}port-", key::PREFIX);
     let annotations = service.metadata.annotations.iter().flatten().filter(|(key, _)| !key.starts_with(&of_port));
     let mut view = Service::default();
     view.metadata.annotations = Some(annotations.map(|(key, value)| (key.clone(), value.clone())).collect());
     let mut declared = Annotations::of(&view);
     declared.unknown(key::PREFIX, key::ALL);
-    declared.warnings().iter().for_each(|warning| asked.warning(warning));
+    declared.warnings().iter().for_each(|warning| annotations.warning(warning));
 }
 
 impl Spec {
     /// Parses a Service's annotations and ports.
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
-        let mut asked = Annotations::of(service);
-        warn_of_unknown(service, &mut asked);
-        let defaults = Defaults::of(&mut asked);
+        let mut annotations = Annotations::of(service);
+        warn_of_unknown(service, &mut annotations);
+        let defaults = Defaults::of(&mut annotations);
         let ports = service_ports(service, &["TCP", "UDP"]).unwrap_or_else(|error| {
-            asked.mistake(error.to_string());
+            annotations.mistake(error.to_string());
             Vec::new()
         });
-        let ports = ports.iter().map(|port| defaults.port(service, *port, &mut asked)).collect();
-        let firewall_id = asked.get(&key::FIREWALL_ID);
-        let acl = asked.get(&key::FIREWALL_ACL).or_else(|| source_ranges(service, &mut asked));
+        let ports = ports.iter().map(|port| defaults.port(service, *port, &mut annotations)).collect();
+        let firewall_id = annotations.get(&key::FIREWALL_ID);
+        let acl = annotations.get(&key::FIREWALL_ACL).or_else(|| source_ranges(service, &mut annotations));
         let backend = Subnet {
-            id: asked.get(&key::BACKEND_SUBNET_ID),
-            vpc: asked.get(&key::BACKEND_VPC),
-            label: asked.get(&key::BACKEND_SUBNET),
-            range: asked.get(&key::BACKEND_RANGE),
+            id: annotations.get(&key::BACKEND_SUBNET_ID),
+            vpc: annotations.get(&key::BACKEND_VPC),
+            label: annotations.get(&key::BACKEND_SUBNET),
+            range: annotations.get(&key::BACKEND_RANGE),
         };
         if let (Some(range), Some(all)) = (backend.range, config.backend_range)
             && !all.contains(&range)
         {
             let annotation = key::BACKEND_RANGE.key();
-            asked.mistake(format!(
+            annotations.mistake(format!(
                 "annotation {annotation}: {range} is not in --nodebalancer-backend-ipv4-subnet={all}"
             ));
         }
         let frontend = Subnet {
-            id: asked.get(&key::FRONTEND_SUBNET_ID),
-            vpc: asked.get(&key::FRONTEND_VPC),
-            label: asked.get(&key::FRONTEND_SUBNET),
-            range: asked.get(&key::FRONTEND_V4),
+            id: annotations.get(&key::FRONTEND_SUBNET_ID),
+            vpc: annotations.get(&key::FRONTEND_VPC),
+            label: annotations.get(&key::FRONTEND_SUBNET),
+            range: annotations.get(&key::FRONTEND_V4),
         };
-        let frontend_v6 = asked.get(&key::FRONTEND_V6);
+        let frontend_v6 = annotations.get(&key::FRONTEND_V6);
         let [id, vpc, label] = [key::FRONTEND_SUBNET_ID.key(), key::FRONTEND_VPC.key(), key::FRONTEND_SUBNET.key()];
         if frontend.id.is_none() && frontend.vpc.is_some() != frontend.label.is_some() {
-            asked.mistake(format!("annotations {vpc} and {label}: only one is set; set both or neither"));
+            annotations.mistake(format!("annotations {vpc} and {label}: only one is set; set both or neither"));
         }
         if !frontend.is_named() && (frontend.range.is_some() || frontend_v6.is_some()) {
-            asked.mistake(format!("a frontend range needs annotation {id}, or {vpc} and {label}"));
+            annotations.mistake(format!("a frontend range needs annotation {id}, or {vpc} and {label}"));
         }
         let spec = Self {
-            kind: asked.get(&key::TYPE).unwrap_or(config.kind),
-            throttle: asked.get(&key::THROTTLE_LIMIT).unwrap_or_default(),
-            tags: asked.get(&key::TAGS).unwrap_or_default(),
+            kind: annotations.get(&key::TYPE).unwrap_or(config.kind),
+            throttle: annotations.get(&key::THROTTLE_LIMIT).unwrap_or_default(),
+            tags: annotations.get(&key::TAGS).unwrap_or_default(),
             ports,
-            preserve: asked.get(&key::PRESERVE).unwrap_or_default(),
-            reserved_ip: asked.get(&key::RESERVED_IP),
-            releases_ip: asked.get(&key::RETAIN_IP) == Some(false),
-            hostname_only: asked.get(&key::HOSTNAME_ONLY).unwrap_or(config.hostname_only),
-            ipv6_ingress: asked.get(&key::IPV6_INGRESS).unwrap_or(config.ipv6_ingress),
-            ipv6_backends: asked.get(&key::IPV6_BACKENDS).unwrap_or(config.ipv6_backends),
+            preserve: annotations.get(&key::PRESERVE).unwrap_or_default(),
+            reserved_ip: annotations.get(&key::RESERVED_IP),
+            releases_ip: annotations.get(&key::RETAIN_IP) == Some(false),
+            hostname_only: annotations.get(&key::HOSTNAME_ONLY).unwrap_or(config.hostname_only),
+            ipv6_ingress: annotations.get(&key::IPV6_INGRESS).unwrap_or(config.ipv6_ingress),
+            ipv6_backends: annotations.get(&key::IPV6_BACKENDS).unwrap_or(config.ipv6_backends),
             firewall_id,
             acl: acl.filter(|_| firewall_id.is_none()),
             backend,
             frontend,
             frontend_v6,
-            warnings: asked.warnings().to_vec(),
+            warnings: annotations.warnings().to_vec(),
         };
         let follows = !spec.uses_vpc(config);
-        asked.parsed(spec).targets_follow_labels(follows)
+        annotations.parsed(spec).targets_follow_labels(follows)
     }
 
     /// Returns `true` if backends are addresses in a VPC.
@@ -180,48 +180,49 @@ impl Subnet {
 }
 
 /// Returns `spec.loadBalancerSourceRanges` as an ACL.
-fn source_ranges(service: &Service, asked: &mut Annotations<'_>) -> Option<Acl> {
-    match stated_source_ranges(service) {
+fn source_ranges(service: &Service, annotations: &mut Annotations<'_>) -> Option<Acl> {
+    match configured_source_ranges(service) {
         Ok(ranges) if ranges.is_empty() || allows_all(&ranges) => None,
         Ok(ranges) => Some(Acl { allows: true, ranges: ranges.into_iter().collect() }),
         Err(error) => {
-            asked.mistake(error.to_string());
+            annotations.mistake(error.to_string());
             None
         }
     }
 }
 
 impl Defaults {
-    fn of(asked: &mut Annotations<'_>) -> Self {
-        let (check, check_body) = (asked.get(&key::CHECK), asked.get(&key::CHECK_BODY).filter(|it| !it.is_empty()));
+    fn of(annotations: &mut Annotations<'_>) -> Self {
+        let (check, check_body) =
+            (annotations.get(&key::CHECK), annotations.get(&key::CHECK_BODY).filter(|it| !it.is_empty()));
         if check.as_deref() == Some("http_body") && check_body.is_none() {
             let [body, check] = [key::CHECK_BODY.key(), key::CHECK.key()];
-            asked.mistake(format!("annotation {body} is required with annotation {check}: http_body"));
+            annotations.mistake(format!("annotation {body} is required with annotation {check}: http_body"));
         }
         Self {
-            protocol: asked.get(&key::PROTOCOL),
-            proxy_protocol: asked.get(&key::PROXY_PROTOCOL),
-            algorithm: asked.get(&key::ALGORITHM),
-            stickiness: asked.get(&key::STICKY),
-            udp_check_port: asked.get(&key::UDP_CHECK_PORT),
-            check_path: asked
+            protocol: annotations.get(&key::PROTOCOL),
+            proxy_protocol: annotations.get(&key::PROXY_PROTOCOL),
+            algorithm: annotations.get(&key::ALGORITHM),
+            stickiness: annotations.get(&key::STICKY),
+            udp_check_port: annotations.get(&key::UDP_CHECK_PORT),
+            check_path: annotations
                 .get(&key::CHECK_PATH)
                 .filter(|_| check.as_deref().is_some_and(|it| it.starts_with("http"))),
             check_body: check_body.filter(|_| check.as_deref() == Some("http_body")),
             check,
-            interval: asked.get(&key::CHECK_INTERVAL),
-            timeout: asked.get(&key::CHECK_TIMEOUT),
-            attempts: asked.get(&key::CHECK_ATTEMPTS),
-            passive: asked.get(&key::CHECK_PASSIVE).unwrap_or(true),
+            interval: annotations.get(&key::CHECK_INTERVAL),
+            timeout: annotations.get(&key::CHECK_TIMEOUT),
+            attempts: annotations.get(&key::CHECK_ATTEMPTS),
+            passive: annotations.get(&key::CHECK_PASSIVE).unwrap_or(true),
         }
     }
 
-    fn port(&self, service: &Service, port: ServicePort, asked: &mut Annotations<'_>) -> Port {
+    fn port(&self, service: &Service, port: ServicePort, annotations: &mut Annotations<'_>) -> Port {
         let annotation = format!("{}port-{}", key::PREFIX, port.number);
         let text = service.metadata.annotations.as_ref().and_then(|all| all.get(&annotation));
         let own = text.map_or_else(|| Ok(PortText::default()), |text| serde_json::from_str(text));
         let own: PortText = own.unwrap_or_else(|error| {
-            asked.mistake(format!("annotation {annotation}: {error}; it must be a JSON object of texts"));
+            annotations.mistake(format!("annotation {annotation}: {error}; it must be a JSON object of texts"));
             PortText::default()
         });
         let mut choose = |member: &str, value: &Option<String>, choices: &[&str]| {
@@ -229,7 +230,7 @@ impl Defaults {
             let choice = one_of(value, choices);
             if choice.is_none() {
                 let accepted = choices.join(", ");
-                asked.mistake(format!("port {}: {member} {value:?} is not one of {accepted}", port.number));
+                annotations.mistake(format!("port {}: {member} {value:?} is not one of {accepted}", port.number));
             }
             choice
         };
@@ -262,7 +263,7 @@ impl Defaults {
             (udp_check == Some(None), "udp-check-port is not a whole number from 1 to 65535"),
         ] {
             if is_wrong {
-                asked.mistake(format!("annotation {annotation}: {text}"));
+                annotations.mistake(format!("annotation {annotation}: {text}"));
             }
         }
         let check =

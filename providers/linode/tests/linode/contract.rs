@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{Caches, CloudProvider, Instances, Route, Want, WantMetadata};
+use cloud_provider::{Caches, CloudProvider, Instances, LookupRequest, MetadataLevel, Route};
 use linode_fake::{ACCOUNT, Port};
 use provider_kit::transport::{Call, Transport};
 use serde_json::{Value, json};
@@ -61,10 +61,10 @@ async fn load_balancers(harness: &Harness, provider: &provider_linode::Linode) {
 }
 
 async fn nodes_and_routes(harness: &Harness, provider: &provider_linode::Linode) {
-    let want = Want { existence: true, shutdown: true, metadata: WantMetadata::Full, fresh: true };
+    let request = LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
     let instances: &dyn Instances = provider.instances().unwrap();
     let nodes = harness.cluster.nodes();
-    let found = instances.lookup(&nodes, want).await;
+    let found = instances.lookup(&nodes, request).await;
     assert!(found.iter().all(Result::is_ok), "{found:?}");
     for generation in ["legacy_config", "linode"] {
         harness.fake.lock().linodes.iter_mut().for_each(|it| it["interface_generation"] = generation.into());

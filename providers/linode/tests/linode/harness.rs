@@ -73,7 +73,7 @@ impl Harness {
         let context = Context { cluster_cidrs, shutdown: self.shutdown.clone(), ..self.cluster.context(cluster()) };
         provider.initialize(&context).await.unwrap();
         provider.set_caches(Arc::new(self.cluster.clone()));
-        self.fake.gate().forget_requests();
+        self.fake.fault_injector().forget_requests();
         provider
     }
 
@@ -121,7 +121,7 @@ impl Harness {
         cluster: &'a Cluster,
     ) -> LoadBalancerRequest<'a> {
         self.cluster.set_services([service.clone()]);
-        LoadBalancerRequest { cluster, service, nodes, observer: &() }
+        LoadBalancerRequest { cluster, service, nodes, callbacks: &() }
     }
 
     /// Syncs a Service, which gets the status that follows.
@@ -148,7 +148,7 @@ impl Harness {
 
     /// Requests that changed something, by route.
     pub(crate) fn changes(&self) -> Vec<String> {
-        self.fake.gate().changes().into_iter().map(|(route, _)| route).collect()
+        self.fake.fault_injector().changes().into_iter().map(|(route, _)| route).collect()
     }
 }
 

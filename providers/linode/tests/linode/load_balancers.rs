@@ -119,7 +119,7 @@ async fn certificate_is_sent_and_compared_by_its_fingerprint() {
         (&config(&configs, 443)["protocol"], &config(&configs, 443)["stickiness"]),
         (&json!("https"), &json!("table"))
     );
-    harness.fake.gate().forget_requests();
+    harness.fake.fault_injector().forget_requests();
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
     assert_eq!(harness.changes(), [""; 0]);
@@ -241,7 +241,7 @@ async fn backends_in_a_vpc_name_their_subnet() {
     let error = harness.ensure(&provider, &mut service(&[("backend-ipv4-range", "10.9.0.0/30")])).await.unwrap_err();
     assert!(error.to_string().contains("--nodebalancer-backend-ipv4-subnet=10.100.0.0/16"), "{error}");
     harness.ensure(&provider, &mut service(&[("backend-subnet-name", "backends")])).await.unwrap();
-    let bodies = harness.fake.gate().bodies("POST /nodebalancers");
+    let bodies = harness.fake.fault_injector().bodies("POST /nodebalancers");
     assert_eq!(bodies[0]["vpcs"], json!([{"subnet_id": 71}]));
     assert_eq!(bodies[0]["configs"][0]["nodes"][0]["subnet_id"], 71);
 
@@ -249,7 +249,7 @@ async fn backends_in_a_vpc_name_their_subnet() {
     let provider = harness.started().await;
     let mut service = service(&[("frontend-subnet-id", "9"), ("frontend-ipv4-range", "10.7.0.0/28")]);
     harness.ensure(&provider, &mut service).await.unwrap();
-    let bodies = harness.fake.gate().bodies("POST /nodebalancers");
+    let bodies = harness.fake.fault_injector().bodies("POST /nodebalancers");
     assert_eq!(bodies[0]["vpcs"], json!([{ "subnet_id": SUBNET }]));
     assert_eq!(bodies[0]["frontend_vpcs"], json!([{"subnet_id": 9, "ipv4_range": "10.7.0.0/28"}]));
 }

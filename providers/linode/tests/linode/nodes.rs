@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, CloudProvider, InstanceMetadata, InstanceState, Node, NodeAddress, Result, Route, Want, WantMetadata,
+    AddressType, CloudProvider, InstanceMetadata, InstanceState, LookupRequest, MetadataLevel, Node, NodeAddress,
+    Result, Route,
 };
 use linode_fake::Fault;
 use serde_json::json;
 
 use crate::harness::{Harness, cluster};
 
-const EVERYTHING: Want = Want { existence: true, shutdown: true, metadata: WantMetadata::Full, fresh: true };
+const EVERYTHING: LookupRequest =
+    LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
 
 async fn state(harness: &Harness, node: Node) -> Result<InstanceState> {
     let provider = harness.started().await;
@@ -134,11 +136,11 @@ async fn node_without_a_free_range_gets_an_event() {
 async fn program_stops_when_the_token_is_not_valid_any_more() {
     let harness = Harness::new().set("--enable-token-health-checker", "true");
     let _provider = harness.started().await;
-    harness.fake.gate().fail(Fault::status("GET /profile", 500).times(20));
+    harness.fake.fault_injector().fail(Fault::status("GET /profile", 500).times(20));
     tokio::time::sleep(Duration::from_secs(310)).await;
     assert!(!harness.shutdown.is_cancelled(), "another error is a warning");
-    harness.fake.gate().clear_faults();
-    harness.fake.gate().fail(Fault::refused_as("GET /profile", 401, "", "Invalid Token"));
+    harness.fake.fault_injector().clear_faults();
+    harness.fake.fault_injector().fail(Fault::refused_as("GET /profile", 401, "", "Invalid Token"));
     tokio::time::sleep(Duration::from_secs(310)).await;
     assert!(harness.shutdown.is_cancelled());
 }

@@ -214,14 +214,14 @@ impl CloudProfile for LinodeCloud {
     }
 
     fn fail(&self, fault: Fault) {
-        self.fake.gate().fail(fault);
+        self.fake.fault_injector().fail(fault);
     }
     fn clear_faults(&self) {
-        self.fake.gate().clear_faults();
+        self.fake.fault_injector().clear_faults();
     }
     fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.fake.gate().longest_padding();
-        self.fake.gate().forget_requests();
+        let longest = self.fake.fault_injector().longest_padding();
+        self.fake.fault_injector().forget_requests();
         Some(longest)
     }
     fn quota_fault(&self) -> Option<Fault> {

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use cloud_provider::{Error, Result, SyncObserver};
+use cloud_provider::{Error, Result, SyncCallbacks};
 use provider_kit::key_pair::KeyPair;
-use provider_kit::load_balancers::{Actual, Applied, Attributes, Change, Difference, Machines, Operation, POOL, Part};
+use provider_kit::load_balancers::{
+    Applied, Attributes, Change, Difference, Machines, ObservedLoadBalancer, Operation, POOL, ResourceKey,
+};
 use provider_kit::transport::Call;
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::objects::{
-    CERTIFICATE, LABEL_KEPT, MANAGED, Member, PRESERVED, Settings, UPLOADED, access_list_part, certificate_part,
+    CERTIFICATE, LABEL_KEEP_ON_DELETE, MANAGED, Member, PRESERVED, Settings, UPLOADED, access_list_resource,
+    certificate_resource,
 };
 use super::spec::Spec;
 use super::{ALL, MycloudLoadBalancers, ONE};
@@ -22,7 +25,7 @@ const REMOVE: &str = "/v1/loadbalancers/{id}/groups/{group}/members:batchRemove"
 /// The most members of one request.
 const BATCH: usize = 100;
 
-/// The paths of parts of one kind.
+/// The paths of resources of one kind.
 struct Collection {
     all: &'static str,
     one: &'static str,
@@ -31,13 +34,13 @@ struct Collection {
 }
 
 impl Collection {
-    fn of(part: &Part) -> Self {
-        let (all, one, is_inside) = match part {
-            Part::Pool(_) => ("/v1/loadbalancers/{id}/groups", "/v1/loadbalancers/{id}/groups/{group}", true),
-            Part::Listener(_) => {
+    fn of(resource: &ResourceKey) -> Self {
+        let (all, one, is_inside) = match resource {
+            ResourceKey::Pool(_) => ("/v1/loadbalancers/{id}/groups", "/v1/loadbalancers/{id}/groups/{group}", true),
+            ResourceKey::Listener(_) => {
                 ("/v1/loadbalancers/{id}/listeners", "/v1/loadbalancers/{id}/listeners/{listener}", true)
             }
-            _ if part.is_of_kind(CERTIFICATE) => ("/v1/certificates", "/v1/certificates/{id}", false),
+            _ if resource.is_of_kind(CERTIFICATE) => ("/v1/certificates", "/v1/certificates/{id}", false),
             _ => ("/v1/access-lists", "/v1/access-lists/{id}", false),
         };
         Self { all, one, is_inside }
@@ -45,13 +48,13 @@ impl Collection {
 }
 
 /// The change of one load balancer that is under way.
-struct Session<'a> {
+struct ChangeRun<'a> {
     cloud: &'a MycloudLoadBalancers,
     change: Change<'a>,
     spec: &'a Spec,
-    actual: &'a Actual,
-    /// IDs of what was created, by part.
-    ids: BTreeMap<Part, String>,
+    actual: &'a ObservedLoadBalancer,
+    /// IDs of what was created, by resource.
+    ids: BTreeMap<ResourceKey, String>,
     tasks: Vec<String>,
     /// The earliest time at which a draining member can be removed.
     drained_at: Option<Instant>,
@@ -60,24 +63,27 @@ struct Session<'a> {
 impl MycloudLoadBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
         let Some(actual) = change.actual else { return self.create(change, spec).await };
-        if change.operations.iter().any(|it| it.deletes(|part| *part == Part::Balancer)) {
-            return self.remove(actual, change.observer).await;
+        if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
+            return self.remove(actual, change.callbacks).await;
         }
         let differences = change.operations.iter().flat_map(Operation::changes);
         if differences.into_iter().any(|it| Settings::FIXED.contains(&&*it.key)) {
-            self.remove(actual, change.observer).await?;
+            self.remove(actual, change.callbacks).await?;
             return Err(Error::conflict(format!("{} was deleted to be created again", actual.place())));
         }
         let (ids, tasks) = (BTreeMap::new(), Vec::new());
-        let mut session = Session { cloud: self, change, spec, actual, ids, tasks, drained_at: None };
+        let mut session = ChangeRun { cloud: self, change, spec, actual, ids, tasks, drained_at: None };
         let is_left = change.operations.contains(&Operation::Untag);
         if is_left {
-            // The parts are deleted first. The owner labels are removed last, because the parts are found by means of
-            // them.
-            for part in
-                actual.tree.iter().flat_map(|tree| tree.parts.keys().rev()).filter(|part| **part != Part::Balancer)
+            // The resources are deleted first. The owner labels are removed last, because the resources are found by
+            // means of them.
+            for resource in actual
+                .graph
+                .iter()
+                .flat_map(|graph| graph.resources.keys().rev())
+                .filter(|resource| **resource != ResourceKey::Balancer)
             {
-                session.delete(part).await?;
+                session.delete(resource).await?;
             }
         }
         session.settings(is_left).await?;
@@ -85,13 +91,13 @@ impl MycloudLoadBalancers {
             session.carry_out(operation).await?;
         }
         let (tasks, drained_at) = (session.tasks, session.drained_at);
-        self.api.finish(&tasks, change.observer).await?;
+        self.api.finish(&tasks, change.callbacks).await?;
         if let Some(time) = drained_at {
             let left = time.saturating_duration_since(Instant::now());
             return Err(Error::retry_in(format!("members of {} are drained for {left:?} more", actual.place()), left));
         }
         Ok(match self.by_id(&actual.id).await? {
-            _ if is_left => Applied::Kept,
+            _ if is_left => Applied::Protected,
             Some(shown) => Applied::all(change, shown),
             None => Applied::Gone,
         })
@@ -102,21 +108,21 @@ impl MycloudLoadBalancers {
         let mut body = json!(spec.settings);
         body["name"] = change.identity.name.as_str().into();
         body["labels"] = json!(change.identity.owner_tags().among(spec.labels.clone()));
-        let (task, resource) = self.api.change(Call::post(ALL, &[]).json(&body), Some(change.identity.uid())).await?;
-        self.api.finish(&[task], change.observer).await?;
-        let shown = self.by_id(resource["id"].as_str().unwrap_or_default()).await?;
+        let (task, created) = self.api.change(Call::post(ALL, &[]).json(&body), Some(change.identity.uid())).await?;
+        self.api.finish(&[task], change.callbacks).await?;
+        let shown = self.by_id(created["id"].as_str().unwrap_or_default()).await?;
         let shown = shown.ok_or_else(|| Error::other("the load balancer that was just created does not exist"))?;
         Ok(Applied::PlanAgain(Box::new(shown)))
     }
 
     /// Deletes the load balancer with everything that belongs to it. The program itself set the protection, and removes
     /// it.
-    async fn remove(&self, actual: &Actual, observer: &dyn SyncObserver) -> Result<Applied> {
-        let delete = || self.api.run(Call::delete(ONE, &[&actual.id]).query("cascade", true), observer);
+    async fn remove(&self, actual: &ObservedLoadBalancer, callbacks: &dyn SyncCallbacks) -> Result<Applied> {
+        let delete = || self.api.run(Call::delete(ONE, &[&actual.id]).query("cascade", true), callbacks);
         let outcome = match delete().await {
             Err(error) if error.is_protected() => {
                 let body = json!({"delete_protection": false});
-                self.api.run(Call::patch(ONE, &[&actual.id]).json(&body), observer).await?;
+                self.api.run(Call::patch(ONE, &[&actual.id]).json(&body), callbacks).await?;
                 delete().await
             }
             outcome => outcome,
@@ -128,24 +134,24 @@ impl MycloudLoadBalancers {
     }
 }
 
-impl Session<'_> {
+impl ChangeRun<'_> {
     async fn send(&mut self, call: Call) -> Result<Value> {
-        let (task, resource) = self.cloud.api.change(call, None).await?;
+        let (task, created) = self.cloud.api.change(call, None).await?;
         self.tasks.push(task);
-        Ok(resource)
+        Ok(created)
     }
 
-    /// Returns the ID of a part that exists, or was just created.
-    fn id(&self, part: &Part) -> Result<String> {
-        let seen = || self.actual.tree.as_ref()?.parts.get(part)?.text("id").map(str::to_owned);
-        let missing = || Error::conflict(format!("{part} of {} has changed meanwhile", self.actual.place()));
-        self.ids.get(part).cloned().or_else(seen).ok_or_else(missing)
+    /// Returns the ID of a resource that exists, or was just created.
+    fn id(&self, resource: &ResourceKey) -> Result<String> {
+        let seen = || self.actual.graph.as_ref()?.resources.get(resource)?.text("id").map(str::to_owned);
+        let missing = || Error::conflict(format!("{resource} of {} has changed meanwhile", self.actual.place()));
+        self.ids.get(resource).cloned().or_else(seen).ok_or_else(missing)
     }
 
     /// Writes labels and settings of the load balancer itself.
     async fn settings(&mut self, is_left: bool) -> Result<()> {
         let is_own = |it: &&Operation| {
-            matches!(it, Operation::Tag | Operation::Untag) || it.updates(|part| *part == Part::Balancer)
+            matches!(it, Operation::Tag | Operation::Untag) || it.updates(|resource| *resource == ResourceKey::Balancer)
         };
         let operations: Vec<_> = self.change.operations.iter().filter(is_own).collect();
         if operations.is_empty() {
@@ -153,15 +159,15 @@ impl Session<'_> {
         }
         let (identity, mut labels) = (self.change.identity, self.actual.labels.clone());
         if is_left {
-            labels.retain(|label, _| !self.spec.labels.contains_key(label) && label != LABEL_KEPT);
+            labels.retain(|label, _| !self.spec.labels.contains_key(label) && label != LABEL_KEEP_ON_DELETE);
         } else {
-            let is_preserved = labels.get(LABEL_KEPT).is_some_and(|value| value == PRESERVED);
-            labels.retain(|label, _| label != LABEL_KEPT || !is_preserved);
+            let is_preserved = labels.get(LABEL_KEEP_ON_DELETE).is_some_and(|value| value == PRESERVED);
+            labels.retain(|label, _| label != LABEL_KEEP_ON_DELETE || !is_preserved);
             labels.extend(self.spec.labels.clone());
             labels = identity.owner_tags().among(labels);
             let is_free = self.actual.owner_tags.service.is_none() && self.actual.legacy_owner.is_none();
             if self.actual.adopted && !is_preserved || is_free {
-                labels.insert(LABEL_KEPT.to_owned(), "adopted".to_owned());
+                labels.insert(LABEL_KEEP_ON_DELETE.to_owned(), "adopted".to_owned());
             }
         }
         let changes = operations.into_iter().flat_map(Operation::changes);
@@ -173,25 +179,25 @@ impl Session<'_> {
 
     async fn carry_out(&mut self, operation: &Operation) -> Result<()> {
         match operation {
-            Operation::Create { part, attributes } => self.create(part, attributes).await,
-            Operation::Update { part, changes, .. } => self.update(part, changes).await,
-            Operation::Delete { part } => self.delete(part).await,
+            Operation::Create { resource, attributes } => self.create(resource, attributes).await,
+            Operation::Update { resource, changes, .. } => self.update(resource, changes).await,
+            Operation::Delete { resource } => self.delete(resource).await,
             Operation::AddTargets { pool, .. } => self.add_members(pool).await,
             Operation::RemoveTargets { pool, .. } => self.remove_members(pool).await,
             Operation::Tag | Operation::Untag => Ok(()),
         }
     }
 
-    async fn create(&mut self, part: &Part, attributes: &Attributes) -> Result<()> {
+    async fn create(&mut self, resource: &ResourceKey, attributes: &Attributes) -> Result<()> {
         let (mut body, mut hidden) = (attributes.nested(), None);
         body["owner"] = self.cloud.api.config.owner().into();
-        match part {
-            Part::Pool(name) => body["name"] = name.as_str().into(),
-            Part::Listener(port) => {
+        match resource {
+            ResourceKey::Pool(name) => body["name"] = name.as_str().into(),
+            ResourceKey::Listener(port) => {
                 body["port"] = port.number.into();
                 self.resolve(&mut body)?;
             }
-            Part::CreatedBefore(it) if part.is_of_kind(CERTIFICATE) => {
+            ResourceKey::CreatedBefore(it) if resource.is_of_kind(CERTIFICATE) => {
                 let pair = self.key_pair(&it.name).await?;
                 body["name"] = it.name.as_str().into();
                 body["certificate"] = pair.certificate.into();
@@ -200,13 +206,13 @@ impl Session<'_> {
             }
             _ => body["name"] = self.actual.name.as_str().into(),
         }
-        let (lb, collection) = (&*self.actual.id, Collection::of(part));
+        let (lb, collection) = (&*self.actual.id, Collection::of(resource));
         if !collection.is_inside {
             body["loadbalancer_id"] = lb.into();
         }
         let call = Call::post(collection.all, &[lb][..usize::from(collection.is_inside)]).json(&body);
-        let resource = self.send(hidden.into_iter().fold(call, Call::hide)).await?;
-        self.ids.insert(part.clone(), resource["id"].as_str().unwrap_or_default().to_owned());
+        let created = self.send(hidden.into_iter().fold(call, Call::hide)).await?;
+        self.ids.insert(resource.clone(), created["id"].as_str().unwrap_or_default().to_owned());
         Ok(())
     }
 
@@ -221,30 +227,30 @@ impl Session<'_> {
         Err(Error::conflict(format!("the Secret with certificate {wanted} has changed meanwhile")))
     }
 
-    async fn update(&mut self, part: &Part, changes: &[Difference]) -> Result<()> {
-        if *part == Part::Balancer {
+    async fn update(&mut self, resource: &ResourceKey, changes: &[Difference]) -> Result<()> {
+        if *resource == ResourceKey::Balancer {
             return Ok(());
         }
         let settings = changes.iter().fold(Attributes::default(), |all, it| all.set(it.key.clone(), &it.to));
         let mut body = settings.nested();
-        if matches!(part, Part::Listener(_)) {
+        if matches!(resource, ResourceKey::Listener(_)) {
             self.resolve(&mut body)?;
         }
-        let call = self.one(part, Call::patch)?.json(&body);
+        let call = self.one(resource, Call::patch)?.json(&body);
         self.send(call).await.map(drop)
     }
 
-    async fn delete(&mut self, part: &Part) -> Result<()> {
-        let call = self.one(part, Call::delete)?;
+    async fn delete(&mut self, resource: &ResourceKey) -> Result<()> {
+        let call = self.one(resource, Call::delete)?;
         match self.send(call).await {
             Err(error) if error.is_not_found() => Ok(()),
             outcome => outcome.map(drop),
         }
     }
 
-    /// Returns a call to a part that exists.
-    fn one(&self, part: &Part, call: fn(&'static str, &[&str]) -> Call) -> Result<Call> {
-        let (collection, id) = (Collection::of(part), self.id(part)?);
+    /// Returns a call to a resource that exists.
+    fn one(&self, resource: &ResourceKey, call: fn(&'static str, &[&str]) -> Call) -> Result<Call> {
+        let (collection, id) = (Collection::of(resource), self.id(resource)?);
         let ids = [&*self.actual.id, &*id];
         Ok(call(collection.one, &ids[usize::from(!collection.is_inside)..]))
     }
@@ -254,14 +260,14 @@ impl Session<'_> {
     fn resolve(&self, listener: &mut Value) -> Result<()> {
         let pool = listener.as_object_mut().and_then(|listener| listener.remove(POOL));
         if let Some(name) = pool.as_ref().and_then(Value::as_str) {
-            listener["group_id"] = self.id(&Part::Pool(name.to_owned()))?.into();
+            listener["group_id"] = self.id(&ResourceKey::Pool(name.to_owned()))?.into();
         }
         if listener["acl"]["id"] == MANAGED {
-            listener["acl"]["id"] = self.id(&access_list_part())?.into();
+            listener["acl"]["id"] = self.id(&access_list_resource())?.into();
         }
         for id in listener["certificate_ids"].as_array_mut().into_iter().flatten() {
             if let Some(name) = id.as_str().and_then(|id| id.strip_prefix(UPLOADED)) {
-                *id = self.id(&certificate_part(name))?.into();
+                *id = self.id(&certificate_resource(name))?.into();
             }
         }
         Ok(())
@@ -279,7 +285,7 @@ impl Session<'_> {
 
     /// Adds members. An existing member with another weight gets the new weight.
     async fn add_members(&mut self, pool: &str) -> Result<()> {
-        let group = self.id(&Part::Pool(pool.to_owned()))?;
+        let group = self.id(&ResourceKey::Pool(pool.to_owned()))?;
         let (added, removed) = (self.members(pool, true), self.members(pool, false));
         let is_there = |member: &Member| removed.iter().any(|it| it.is_same(member));
         let (known, new): (Vec<_>, Vec<_>) = added.into_iter().partition(is_there);
@@ -302,7 +308,7 @@ impl Session<'_> {
     /// Removes members. A member first gets the weight 0, so that it gets no new connections, and is removed after the
     /// drain timeout.
     async fn remove_members(&mut self, pool: &str) -> Result<()> {
-        let group = self.id(&Part::Pool(pool.to_owned()))?;
+        let group = self.id(&ResourceKey::Pool(pool.to_owned()))?;
         let (added, mut removed) = (self.members(pool, true), self.members(pool, false));
         removed.retain(|member| !added.iter().any(|it| it.is_same(member)));
         let now = Instant::now();

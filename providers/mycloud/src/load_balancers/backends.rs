@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cloud_provider::{AddressType, Node};
-use provider_kit::events::Notes;
+use provider_kit::events::PendingEvents;
 use provider_kit::inventory::MachineSource;
 use provider_kit::load_balancers::Targets;
 
@@ -32,13 +32,18 @@ pub(super) fn targets(backends: &[Backend], port: u16) -> Targets {
     backends.iter().map(|backend| backend.target(port)).collect()
 }
 
-/// Returns the backends, and adds events to `notes`. `None` if the present backends are to stay.
-pub(super) fn backends(nodes: &[Arc<Node>], spec: &Spec, api: &Api, notes: &mut Notes) -> Option<Vec<Backend>> {
+/// Returns the backends, and adds events to `pending_events`. `None` if the present backends are to stay.
+pub(super) fn backends(
+    nodes: &[Arc<Node>],
+    spec: &Spec,
+    api: &Api,
+    pending_events: &mut PendingEvents,
+) -> Option<Vec<Backend>> {
     let mut selected: Vec<&Arc<Node>> = nodes.iter().filter(|node| is_selected(node, spec, api)).collect();
     if selected.is_empty() && !nodes.is_empty() {
         let policy = api.config.word(&EMPTY_BACKEND_POLICY);
         let text = format!("no Node is selected as a backend: annotate Nodes with {}; policy: {policy}", ingress(api));
-        notes.warn("NoIngressNodes", text);
+        pending_events.warn("NoIngressNodes", text);
         match policy {
             "all" => selected = nodes.iter().collect(),
             "keep" => return None,
@@ -46,7 +51,8 @@ pub(super) fn backends(nodes: &[Arc<Node>], spec: &Spec, api: &Api, notes: &mut 
         }
     }
     let is_any_selected = !selected.is_empty();
-    let backends: Vec<Backend> = selected.into_iter().filter_map(|node| backend(node, spec, api, notes)).collect();
+    let backends: Vec<Backend> =
+        selected.into_iter().filter_map(|node| backend(node, spec, api, pending_events)).collect();
     // If no selected Node has a known machine yet, the present backends stay, so that the load balancer is not emptied.
     (!is_any_selected || !backends.is_empty()).then_some(backends)
 }
@@ -68,12 +74,16 @@ fn is_selected(node: &Node, spec: &Spec, api: &Api) -> bool {
     }
 }
 
-fn backend(node: &Arc<Node>, spec: &Spec, api: &Api, notes: &mut Notes) -> Option<Backend> {
+fn backend(node: &Arc<Node>, spec: &Spec, api: &Api, pending_events: &mut PendingEvents) -> Option<Backend> {
     let id = node.provider_id()?;
     let instance_id = match api.machine_id(id) {
         Ok(id) => id.to_owned(),
         Err(error) => {
-            notes.warn_node(node, "InvalidProviderID", format!("the Node is no backend of load balancers: {error}"));
+            pending_events.warn_node(
+                node,
+                "InvalidProviderID",
+                format!("the Node is no backend of load balancers: {error}"),
+            );
             return None;
         }
     };
@@ -88,7 +98,7 @@ fn backend(node: &Arc<Node>, spec: &Spec, api: &Api, notes: &mut Notes) -> Optio
         Some((text, None)) => {
             let text =
                 format!("annotation {weight}: {text:?} is not a number from 0 to 256; it has the default weight");
-            notes.warn_node(node, "InvalidWeight", text);
+            pending_events.warn_node(node, "InvalidWeight", text);
             spec.weight
         }
     };

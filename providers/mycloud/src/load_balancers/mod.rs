@@ -8,24 +8,24 @@ mod spec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use cloud_provider::{About, Cluster, LoadBalancerIngress, LoadBalancerStatus, Result, Service, async_trait};
+use cloud_provider::{Cluster, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Result, Service, async_trait};
 use futures::future::try_join_all;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
-use provider_kit::events::{Notes, Notices};
-use provider_kit::inventory::Urgency;
+use provider_kit::events::{EventDeduplicator, PendingEvents};
+use provider_kit::inventory::SharedPriority;
 use provider_kit::key_pair::KeyPair;
 use provider_kit::load_balancers::{
-    Actual, Adoption, Applied, Attributes, Balancers, Change, Desire, Identity, LoadBalancerCloud, Names, Naming,
-    Options, OwnerTags, Published, Query, Recovery, Scope, Tree,
+    Adoption, Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud, LoadBalancerEngine,
+    NameUniqueness, Naming, ObservedLoadBalancer, Options, OwnerTags, Published, Query, Recovery, ResourceGraph, Scope,
 };
-use provider_kit::paging::Reading;
+use provider_kit::paging::ListResult;
 use provider_kit::transport::Call;
 use tokio::time::Instant;
 
 use self::objects::{
-    AccessList, Certificate, LABEL_CLUSTER, LABEL_KEPT, LABEL_SERVICE, LABEL_UID, LoadBalancer, PRESERVED, Settings,
-    access_list_part, certificate_part, group_name, label_setting, uploaded,
+    AccessList, Certificate, LABEL_CLUSTER, LABEL_KEEP_ON_DELETE, LABEL_SERVICE, LABEL_UID, LoadBalancer, PRESERVED,
+    Settings, access_list_resource, certificate_resource, group_name, label_setting, uploaded,
 };
 use self::spec::Spec;
 use crate::annotations as key;
@@ -33,51 +33,54 @@ use crate::api::Api;
 
 const ALL: &str = "/v1/loadbalancers";
 const ONE: &str = "/v1/loadbalancers/{id}";
-/// The parts that are read with a load balancer: all of them.
+/// The resources that are read with a load balancer: all of them.
 const EXPAND: &str = "listeners,groups,members,access_lists,certificates";
 
 /// The load balancers of a region.
 pub(crate) struct MycloudLoadBalancers {
     api: Api,
     cluster: ClusterView,
-    notices: Notices,
+    deduplicator: EventDeduplicator,
     /// The time when the drain of a member began, by group and member.
     draining: Mutex<BTreeMap<(String, String), Instant>>,
 }
 
-pub(crate) fn load_balancers(api: &Api, cluster: &ClusterView) -> Balancers {
-    let notices = Notices::new(cluster.events().clone());
+pub(crate) fn load_balancers(api: &Api, cluster: &ClusterView) -> LoadBalancerEngine {
+    let deduplicator = EventDeduplicator::new(cluster.events().clone());
     let (api, cluster) = (api.clone(), cluster.clone());
     let machines = Arc::new(api.clone());
-    let cloud = MycloudLoadBalancers { api, cluster, notices, draining: Mutex::default() };
+    let cloud = MycloudLoadBalancers { api, cluster, deduplicator, draining: Mutex::default() };
     let options = Options { targets_follow_addresses: true, price: &["spec", "bandwidth_mbps"], ..Options::default() };
-    Balancers::of(cloud, machines, options)
+    LoadBalancerEngine::of(cloud, machines, options)
 }
 
 impl MycloudLoadBalancers {
-    async fn some(&self, parameter: &str, value: &str) -> Result<Vec<Actual>> {
+    async fn some(&self, parameter: &str, value: &str) -> Result<Vec<ObservedLoadBalancer>> {
         Ok(self.list(Some((parameter, value)), |actual| actual).await?.complete()?.into_items())
     }
 
     async fn list(
         &self,
         filter: Option<(&str, &str)>,
-        keep: impl Fn(Actual) -> Actual + Send + Sync,
-    ) -> Result<Reading<Actual>> {
+        keep: impl Fn(ObservedLoadBalancer) -> ObservedLoadBalancer + Send + Sync,
+    ) -> Result<ListResult<ObservedLoadBalancer>> {
         let call = self.api.call(Call::get(ALL, &[])).query("expand", EXPAND);
         let call = filter.iter().fold(call, |call, (parameter, value)| call.query(parameter, value));
         let keep = |shown: LoadBalancer| keep(shown.into_actual(&self.api.config));
-        self.api.http.list(call, "items", &Urgency::default(), keep, |actual: &Actual| actual.id.clone()).await
+        self.api
+            .http
+            .list(call, "items", &SharedPriority::default(), keep, |actual: &ObservedLoadBalancer| actual.id.clone())
+            .await
     }
 
-    async fn by_id(&self, id: &str) -> Result<Option<Actual>> {
+    async fn by_id(&self, id: &str) -> Result<Option<ObservedLoadBalancer>> {
         let call = self.api.call(Call::get(ONE, &[id])).query("expand", EXPAND);
         let found: Option<LoadBalancer> = self.api.http.find(call).await?;
         Ok(found.map(|shown| shown.into_actual(&self.api.config)))
     }
 
     /// Reads what may be the Service's: by the ID that the user chose, by its labels, and only then by name.
-    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
         let mut found = self.some("label", &format!("{LABEL_UID}={}", identity.uid())).await?;
         if let Some(id) = identity.requested_id.as_ref().filter(|id| !found.iter().any(|it| it.id == **id))
             && let Some(mut chosen) = self.by_id(id).await?
@@ -105,7 +108,7 @@ impl MycloudLoadBalancers {
         Ok((pair.digest().chars().take(16).collect(), pair))
     }
 
-    fn report_collision(&self, identity: &Identity<'_>, other: &Actual) {
+    fn report_collision(&self, identity: &Identity<'_>, other: &ObservedLoadBalancer) {
         let full = spec::full_name(identity.service);
         if let Some(owner) = other.labels.get(LABEL_SERVICE).filter(|owner| **owner != full) {
             let cluster = other.labels.get(LABEL_CLUSTER).map_or("", String::as_str);
@@ -113,7 +116,7 @@ impl MycloudLoadBalancers {
                 "{} has the name of this one, and belongs to Service {owner} of cluster {cluster:?}",
                 other.place()
             );
-            self.notices.warn(true, About::Service(identity.service), "LoadBalancerNameCollision", &text);
+            self.deduplicator.warn(true, EventSubject::Service(identity.service), "LoadBalancerNameCollision", &text);
         }
     }
 }
@@ -123,8 +126,8 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
     type Spec = Spec;
 
     /// Returns `NotUnique`: two Services may have one name, as `b-c/d` and `b/c-d` have.
-    fn names(&self) -> Names {
-        Names::NotUnique
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::NotUnique
     }
 
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
@@ -142,51 +145,51 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
         Spec::of(service, &self.api.config)
     }
 
-    async fn desired(&self, desire: &Desire<'_, Spec>) -> Result<Tree> {
-        let (spec, mut notes) = (desire.spec, Notes::default());
-        let backends = backends::backends(desire.request.nodes, spec, &self.api, &mut notes);
-        self.notices.tell(desire.request.service, "backends", &notes);
-        let mut tree = Tree::default();
-        if desire.scope == Scope::Everything {
+    async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
+        let (spec, mut pending_events) = (input.spec, PendingEvents::default());
+        let backends = backends::backends(input.request.nodes, spec, &self.api, &mut pending_events);
+        self.deduplicator.record_new(input.request.service, "backends", &pending_events);
+        let mut graph = ResourceGraph::default();
+        if input.scope == Scope::Everything {
             let settings = Attributes::desired(&spec.settings)?;
             let settings =
                 spec.labels.iter().fold(settings, |all, (label, value)| all.set(label_setting(label), value));
             // A label that the Service no longer has is removed.
-            let kept = spec.labels.get(LABEL_KEPT);
-            tree = tree.balancer(settings.set(label_setting(LABEL_KEPT), kept));
+            let kept = spec.labels.get(LABEL_KEEP_ON_DELETE);
+            graph = graph.balancer(settings.set(label_setting(LABEL_KEEP_ON_DELETE), kept));
             if !spec.ranges.is_empty() {
                 let list = AccessList { entries: spec.ranges.clone(), ..AccessList::default() };
-                tree = tree.part(access_list_part(), Attributes::desired(&list)?);
+                graph = graph.resource(access_list_resource(), Attributes::desired(&list)?);
             }
         }
         for it in &spec.ports {
             let name = group_name(it.port.number, it.port.protocol);
             let targets = backends.as_ref().map(|backends| backends::targets(backends, it.port.node_port));
-            tree = tree.pool(&name, Attributes::desired(&it.group)?, targets);
-            if desire.scope == Scope::Everything {
+            graph = graph.pool(&name, Attributes::desired(&it.group)?, targets);
+            if input.scope == Scope::Everything {
                 let mut listener = it.listener.clone();
                 if let Some(secret) = &it.secret {
-                    let (name, _) = self.upload(desire.request.service, secret).await?;
+                    let (name, _) = self.upload(input.request.service, secret).await?;
                     listener.certificate_ids = Some(vec![uploaded(&name)]);
-                    tree = tree.part(certificate_part(&name), Attributes::desired(&Certificate::default())?);
+                    graph = graph.resource(certificate_resource(&name), Attributes::desired(&Certificate::default())?);
                 }
                 let settings = Attributes::desired(&listener)?;
-                tree = tree.listener(it.port.number, it.port.protocol, &name, settings);
+                graph = graph.listener(it.port.number, it.port.protocol, &name, settings);
             }
         }
-        Ok(tree)
+        Ok(graph)
     }
 
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
             Query::All(sets) => {
                 let label = format!("{LABEL_CLUSTER}={}", self.api.config.cluster_id);
                 self.list(Some(("label", &*label)), |actual| actual.sharing(sets)).await
             }
-            Query::Owner(identity) => self.find(identity).await.map(Reading::of),
+            Query::Owner(identity) => self.find(identity).await.map(ListResult::of),
             Query::Ids(ids, _) => {
                 let found = try_join_all(ids.iter().map(|id| self.by_id(id))).await?;
-                Ok(Reading::of(found.into_iter().flatten().collect()))
+                Ok(ListResult::of(found.into_iter().flatten().collect()))
             }
         }
     }
@@ -196,10 +199,16 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
     }
 
     /// Refuses settings that only another load balancer can have, unless the user allows a replacement.
-    fn fit(&self, mut desired: Tree, observed: &Actual, _: &Identity<'_>, spec: &Spec) -> Result<Tree> {
-        let seen = observed.tree.as_ref().and_then(Tree::balancer_attributes);
+    fn fit(
+        &self,
+        mut desired: ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        _: &Identity<'_>,
+        spec: &Spec,
+    ) -> Result<ResourceGraph> {
+        let seen = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
         let (Some(wanted), Some(seen)) = (desired.balancer_attributes().cloned(), seen) else { return Ok(desired) };
-        let kept = label_setting(LABEL_KEPT);
+        let kept = label_setting(LABEL_KEEP_ON_DELETE);
         if observed.adopted && seen.text(&kept) != Some(PRESERVED) {
             let fitted = Settings::FIXED.iter().fold(wanted, |wanted, field| wanted.set(*field, seen.get(field)));
             desired = desired.balancer(fitted.set(kept.clone(), seen.get(&kept)));
@@ -215,37 +224,37 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
     }
 
     /// Replaces a load balancer that never worked: it has no address to lose.
-    fn recovery(&self, observed: &Actual, service: &Service) -> Recovery {
+    fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {
         let is_unused = observed.ingress.is_empty() && provider_kit::status::shown(service).is_empty();
         if is_unused { Recovery::Replace } else { Recovery::Never }
     }
 
     /// Adopts load balancers without an owner if the user permits it, and those of an earlier Service of the same name.
-    fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption {
+    fn adopts(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
         let is_free = !observed.labels.contains_key(LABEL_CLUSTER);
         let is_same = observed.labels.get(LABEL_SERVICE) == Some(&spec::full_name(identity.service));
         let is_left_behind = is_same && observed.legacy_owner.is_some();
         match key::ADOPT.text_on(identity.service) {
-            _ if is_left_behind => Adoption::Adopted,
-            Some("true") if is_free => Adoption::Adopted,
-            _ if is_free => Adoption::RefusedUnless(format!("or set annotation {}: \"true\"", key::ADOPT.key())),
-            _ => Adoption::Refused,
+            _ if is_left_behind => Adoption::Adopt,
+            Some("true") if is_free => Adoption::Adopt,
+            _ if is_free => Adoption::RefuseUnless(format!("or set annotation {}: \"true\"", key::ADOPT.key())),
+            _ => Adoption::Refuse,
         }
     }
 
-    fn published(&self, observed: &Actual, _: &Service, spec: &Spec) -> Published {
+    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &Spec) -> Published {
         let is_proxy = spec.ports.iter().any(|it| it.listener.is_proxy());
         let mode = if is_proxy { "Proxy" } else { "VIP" };
         let shown = |it: &LoadBalancerIngress| LoadBalancerIngress { ip_mode: Some(mode.to_owned()), ..it.clone() };
         let ingress: Vec<_> = match &spec.hostname {
-            Some(name) => vec![Actual::host(name)],
+            Some(name) => vec![ObservedLoadBalancer::host(name)],
             None => observed.ingress.iter().map(shown).collect(),
         };
         let status = LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) };
         Published { status, annotations: vec![(key::ID.key(), Some(observed.id.clone()))] }
     }
 
-    fn owner_name(&self, observed: &Actual) -> Option<(String, String)> {
+    fn owner_name(&self, observed: &ObservedLoadBalancer) -> Option<(String, String)> {
         let (namespace, name) = observed.labels.get(LABEL_SERVICE)?.split_once('/')?;
         Some((namespace.to_owned(), name.to_owned()))
     }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use cloud_provider::Result;
-use provider_kit::load_balancers::{Actual, Attributes, Field, OwnerTags, Part, Port, Resource, State, Targets, Tree};
+use provider_kit::load_balancers::{
+    Attributes, Field, ObservedLoadBalancer, OwnerTags, Port, Resource, ResourceGraph, ResourceKey, State, Targets,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::annotations as key;
@@ -16,12 +18,12 @@ pub(super) const LABEL_SERVICE: &str = "kubernetes.io/service";
 pub(super) const LABEL_UID: &str = "kubernetes.io/service-uid";
 pub(super) const LABEL_MANAGED_BY: &str = "kubernetes.io/managed-by";
 /// Label of a load balancer that is not deleted with its Service: it was taken over, or is to be preserved.
-pub(super) const LABEL_KEPT: &str = "kubernetes.io/kept";
+pub(super) const LABEL_KEEP_ON_DELETE: &str = "kubernetes.io/kept";
 /// The value of that label on a load balancer that is to be preserved.
 pub(super) const PRESERVED: &str = "preserved";
-/// The kind of the part for a managed access list.
+/// The kind of the resource for a managed access list.
 pub(super) const ACCESS_LIST: &str = "access list";
-/// The kind of the part for an uploaded certificate.
+/// The kind of the resource for an uploaded certificate.
 pub(super) const CERTIFICATE: &str = "certificate";
 /// The prefix of the placeholder for the ID of an uploaded certificate.
 pub(super) const UPLOADED: &str = "uploaded ";
@@ -118,15 +120,15 @@ impl Resource for Listener {
         Field::update("request_timeout").filled_by(&key::LISTENER_REQUEST_TIMEOUT),
         Field::update("sticky.mode").filled_by(&key::LISTENER_STICKY),
         Field::update("sticky.timeout").filled_by(&key::LISTENER_STICKY_TIMEOUT),
-        Field::update("sticky.cookie_name").filled_by(&key::LISTENER_COOKIE_NAME).clears(),
+        Field::update("sticky.cookie_name").filled_by(&key::LISTENER_COOKIE_NAME).null_removes(),
         Field::update("proxy_protocol").filled_by(&key::LISTENER_PROXY_PROTOCOL),
         Field::update("xff").filled_by(&key::LISTENER_XFF),
         Field::update("http2").filled_by(&key::LISTENER_HTTP2),
         Field::update("tls_policy").filled_by(&key::LISTENER_TLS_POLICY),
         Field::update("certificate_ids").filled_by(&key::LISTENER_CERTIFICATES),
-        Field::update("redirect_port").filled_by(&key::LISTENER_REDIRECT).clears(),
+        Field::update("redirect_port").filled_by(&key::LISTENER_REDIRECT).null_removes(),
         Field::update("acl.type").setting(&key::ACL_TYPE),
-        Field::update("acl.id").setting(&key::ACL_ID).clears(),
+        Field::update("acl.id").setting(&key::ACL_ID).null_removes(),
     ];
 }
 
@@ -168,7 +170,7 @@ impl Resource for Group {
         Field::update("health_check.port").setting(&key::HEALTH_CHECK_PORT),
         Field::update("health_check.path").filled_by(&key::HEALTH_CHECK_PATH),
         Field::update("health_check.host").filled_by(&key::HEALTH_CHECK_HOST),
-        Field::update("health_check.codes").filled_by(&key::HEALTH_CHECK_CODES).set(),
+        Field::update("health_check.codes").filled_by(&key::HEALTH_CHECK_CODES).unordered_list(),
         Field::update("health_check.interval").filled_by(&key::HEALTH_CHECK_INTERVAL),
         Field::update("health_check.timeout").filled_by(&key::HEALTH_CHECK_TIMEOUT),
         Field::update("health_check.healthy_threshold").filled_by(&key::HEALTHY_THRESHOLD),
@@ -215,7 +217,7 @@ pub(crate) struct AccessList {
 }
 
 impl Resource for AccessList {
-    const FIELDS: &'static [Field] = &[Field::observed("id"), Field::update("entries").set()];
+    const FIELDS: &'static [Field] = &[Field::observed("id"), Field::update("entries").unordered_list()];
 }
 
 /// A certificate that was uploaded for a load balancer.
@@ -266,14 +268,14 @@ pub(super) fn label_setting(label: &str) -> String {
     format!("label {label}")
 }
 
-/// Returns the part for the managed access list.
-pub(super) fn access_list_part() -> Part {
-    Part::created_before(0, ACCESS_LIST, MANAGED)
+/// Returns the resource for the managed access list.
+pub(super) fn access_list_resource() -> ResourceKey {
+    ResourceKey::created_before(0, ACCESS_LIST, MANAGED)
 }
 
-/// Returns the part for an uploaded certificate of this name.
-pub(super) fn certificate_part(name: &str) -> Part {
-    Part::created_before(1, CERTIFICATE, name)
+/// Returns the resource for an uploaded certificate of this name.
+pub(super) fn certificate_resource(name: &str) -> ResourceKey {
+    ResourceKey::created_before(1, CERTIFICATE, name)
 }
 
 /// Returns the placeholder for the ID of an uploaded certificate of this name.
@@ -288,53 +290,53 @@ pub(super) fn group_name(port: u16, protocol: &str) -> String {
 
 impl LoadBalancer {
     /// Converts the load balancer to the form that the kit compares.
-    pub(super) fn into_actual(mut self, config: &Config) -> Actual {
+    pub(super) fn into_actual(mut self, config: &Config) -> ObservedLoadBalancer {
         self.settings.ip = self.vips.first().map(|vip| vip.address.clone());
         let mut labels = self.labels.clone();
         let owner_tags = OwnerTags::take_from(&mut labels);
         let is_of_cluster = labels.get(LABEL_CLUSTER) == Some(&config.cluster_id);
-        Actual {
+        ObservedLoadBalancer {
             owner_tags,
             legacy_owner: labels.get(LABEL_UID).filter(|_| is_of_cluster).cloned(),
-            adopted: labels.contains_key(LABEL_KEPT),
+            adopted: labels.contains_key(LABEL_KEEP_ON_DELETE),
             labels,
             state: match &*self.status {
                 "ACTIVE" => State::Ready,
                 "ERROR" => State::Failed("its status is ERROR".to_owned()),
                 _ => State::Busy,
             },
-            ingress: self.vips.iter().map(|vip| Actual::ip(&vip.address)).collect(),
+            ingress: self.vips.iter().map(|vip| ObservedLoadBalancer::ip(&vip.address)).collect(),
             foreign: self.foreign(config),
-            tree: self.tree(config).ok(),
+            graph: self.graph(config).ok(),
             id: self.id,
             name: self.name,
-            ..Actual::default()
+            ..ObservedLoadBalancer::default()
         }
     }
 
     /// Returns the listeners that others created, which stay.
-    fn foreign(&self, config: &Config) -> BTreeMap<Part, String> {
+    fn foreign(&self, config: &Config) -> BTreeMap<ResourceKey, String> {
         let of_others = self.listeners.iter().filter(|listener| listener.owner != config.owner());
-        of_others.map(|it| (Part::Listener(it.port()), format!("a listener of {:?}", it.owner))).collect()
+        of_others.map(|it| (ResourceKey::Listener(it.port()), format!("a listener of {:?}", it.owner))).collect()
     }
 
-    fn tree(&self, config: &Config) -> Result<Tree> {
+    fn graph(&self, config: &Config) -> Result<ResourceGraph> {
         let owner = config.owner();
         let settings = self.labels.iter().fold(Attributes::observed(&self.settings)?, |settings, (label, value)| {
             settings.set(label_setting(label), value)
         });
-        let mut tree = Tree::default().balancer(settings);
+        let mut graph = ResourceGraph::default().balancer(settings);
         let managed = self.access_lists.iter().find(|list| list.owner == owner);
         if let Some(list) = managed {
-            tree = tree.part(access_list_part(), Attributes::observed(list)?);
+            graph = graph.resource(access_list_resource(), Attributes::observed(list)?);
         }
         let uploads: Vec<_> = self.certificates.iter().filter(|it| it.owner == owner).collect();
         for certificate in &uploads {
-            tree = tree.part(certificate_part(&certificate.name), Attributes::observed(*certificate)?);
+            graph = graph.resource(certificate_resource(&certificate.name), Attributes::observed(*certificate)?);
         }
         for group in self.groups.iter().filter(|group| group.owner == owner) {
             let members: Targets = group.members.iter().map(Member::target).collect();
-            tree = tree.pool(&group.name, Attributes::observed(group)?, Some(members));
+            graph = graph.pool(&group.name, Attributes::observed(group)?, Some(members));
         }
         for listener in self.listeners.iter().filter(|listener| listener.owner == owner) {
             let mut listener = listener.clone();
@@ -349,9 +351,9 @@ impl LoadBalancer {
             let group = self.groups.iter().find(|group| group.id.as_ref() == Some(&listener.group_id));
             let group = group.map(|group| &*group.name).unwrap_or_default();
             let Port { number, protocol } = listener.port();
-            tree = tree.listener(number, protocol, group, Attributes::observed(&listener)?);
+            graph = graph.listener(number, protocol, group, Attributes::observed(&listener)?);
         }
-        Ok(tree)
+        Ok(graph)
     }
 }
 
@@ -376,11 +378,11 @@ mod tests {
     #[test]
     fn every_field_has_a_rule_and_every_rule_has_a_field() {
         let unknown = [
-            Settings::unknown_fields(&Settings::default()),
-            Listener::unknown_fields(&Listener::default()),
-            Group::unknown_fields(&Group::default()),
-            AccessList::unknown_fields(&AccessList::default()),
-            Certificate::unknown_fields(&Certificate::default()),
+            Settings::undeclared_fields(&Settings::default()),
+            Listener::undeclared_fields(&Listener::default()),
+            Group::undeclared_fields(&Group::default()),
+            AccessList::undeclared_fields(&AccessList::default()),
+            Certificate::undeclared_fields(&Certificate::default()),
         ];
         assert!(unknown.iter().all(|it| it.as_ref().is_ok_and(Vec::is_empty)), "{unknown:?}");
     }

@@ -7,11 +7,11 @@ use cloud_provider::{Error, Service};
 use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::health_check::HealthCheck;
 use provider_kit::load_balancers::{ServicePort, filled, service_ports};
-use provider_kit::source_ranges::{allows_all, stated_source_ranges};
+use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 
 use super::objects::{
-    Acl, Group, LABEL_CLUSTER, LABEL_KEPT, LABEL_MANAGED_BY, LABEL_SERVICE, LABEL_UID, Listener, MANAGED, PRESERVED,
-    Settings,
+    Acl, Group, LABEL_CLUSTER, LABEL_KEEP_ON_DELETE, LABEL_MANAGED_BY, LABEL_SERVICE, LABEL_UID, Listener, MANAGED,
+    PRESERVED, Settings,
 };
 use crate::annotations as key;
 use crate::config::Config;
@@ -110,7 +110,7 @@ fn family(service: &Service) -> &'static str {
 
 /// Returns the entries of the managed access list, in order.
 fn ranges(service: &Service, read: &mut Annotations<'_>) -> Vec<String> {
-    let ranges = stated_source_ranges(service).unwrap_or_else(|error| {
+    let ranges = configured_source_ranges(service).unwrap_or_else(|error| {
         read.mistake(error.to_string());
         BTreeSet::new()
     });
@@ -148,7 +148,7 @@ fn labels(service: &Service, config: &Config, read: &mut Annotations<'_>) -> BTr
     labels.insert(LABEL_UID.to_owned(), service.metadata.uid.clone().unwrap_or_default());
     labels.insert(LABEL_MANAGED_BY.to_owned(), "cloud-controller-manager".to_owned());
     if read.get(&key::PRESERVE) == Some(true) {
-        labels.insert(LABEL_KEPT.to_owned(), PRESERVED.to_owned());
+        labels.insert(LABEL_KEEP_ON_DELETE.to_owned(), PRESERVED.to_owned());
     }
     labels
 }

@@ -50,7 +50,7 @@ impl Harness {
         let harness = Self { cloud, cluster: ScriptedCluster::default(), provider };
         harness.provider.initialize(&harness.context()).await.unwrap();
         harness.provider.set_caches(Arc::new(harness.cluster.clone()));
-        harness.cloud.0.gate().forget_requests();
+        harness.cloud.0.fault_injector().forget_requests();
         harness
     }
 
@@ -91,10 +91,10 @@ impl Harness {
     /// Syncs a Service, which gets the annotations and the status that follow.
     pub(crate) async fn ensure(&self, service: &mut Service) -> Result<LoadBalancerStatus> {
         self.cluster.set_services([service.clone()]);
-        let (nodes, observer) = (self.cluster.nodes(), RecordedAnnotations::default());
-        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &nodes, observer: &observer };
+        let (nodes, callbacks) = (self.cluster.nodes(), RecordedAnnotations::default());
+        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &nodes, callbacks: &callbacks };
         let outcome = self.provider.load_balancers().unwrap().ensure(request).await;
-        observer.apply_to(service);
+        callbacks.apply_to(service);
         let status = outcome?.unwrap_or_default();
         service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
         Ok(status)
@@ -102,12 +102,12 @@ impl Harness {
 
     pub(crate) async fn update_targets(&self, service: &Service) -> Result<()> {
         let nodes = self.cluster.nodes();
-        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &nodes, observer: &() };
+        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &nodes, callbacks: &() };
         self.provider.load_balancers().unwrap().update_targets(request).await
     }
 
     pub(crate) async fn delete(&self, service: &Service) -> Result<()> {
-        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &[], observer: &() };
+        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &[], callbacks: &() };
         self.provider.load_balancers().unwrap().delete(request).await
     }
 
@@ -137,8 +137,8 @@ impl Harness {
 
     /// Returns the changes that were requested since the last call.
     pub(crate) fn changes(&self) -> Vec<String> {
-        let changes = self.cloud.0.gate().changes().into_iter().map(|(route, _)| route).collect();
-        self.cloud.0.gate().forget_requests();
+        let changes = self.cloud.0.fault_injector().changes().into_iter().map(|(route, _)| route).collect();
+        self.cloud.0.fault_injector().forget_requests();
         changes
     }
 }

@@ -145,7 +145,11 @@ async fn status_shows_addresses_host_name_and_mode() {
 async fn failed_task_is_reported_with_code_and_message() {
     let harness = Harness::new("").await;
     let mut service = service(&[]);
-    harness.cloud.0.gate().fail(Fault::ends_in_error("POST /loadbalancers/{id}/listeners", "QuotaExceeded").times(1));
+    harness
+        .cloud
+        .0
+        .fault_injector()
+        .fail(Fault::ends_in_error("POST /loadbalancers/{id}/listeners", "QuotaExceeded").times(1));
     let error = harness.ensure(&mut service).await.unwrap_err();
     assert!(error.is_quota() && error.to_string().contains("failed: on purpose (QuotaExceeded)"), "{error}");
     harness.ensure(&mut service).await.unwrap();
@@ -163,7 +167,7 @@ async fn creation_that_takes_long_is_tried_again_later() {
     harness.cloud.0.lock().task_time = Duration::ZERO;
     tokio::time::sleep(Duration::from_secs(60)).await;
     harness.ensure(&mut service).await.unwrap();
-    assert_eq!(harness.cloud.0.gate().count("POST /loadbalancers"), 1);
+    assert_eq!(harness.cloud.0.fault_injector().count("POST /loadbalancers"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,7 +175,7 @@ async fn requests_keep_to_the_limit_of_the_configuration() {
     let harness = Harness::new("[Global]\nqps = 1\nburst = 2\n").await;
     let begun = Instant::now();
     harness.ensure(&mut service(&[])).await.unwrap();
-    let (sent, seconds) = (harness.cloud.0.gate().requests().len() as u64, begun.elapsed().as_secs());
+    let (sent, seconds) = (harness.cloud.0.fault_injector().requests().len() as u64, begun.elapsed().as_secs());
     assert!(sent > 8 && seconds + 3 >= sent, "{sent} requests in {seconds} s");
 }
 

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{CloudProvider, InstanceState, Node, Result, Route, Want, WantMetadata};
+use cloud_provider::{CloudProvider, InstanceState, LookupRequest, MetadataLevel, Node, Result, Route};
 
 use crate::fake::ACCOUNT;
 use crate::harness::{Harness, cluster};
 
 async fn look_up(harness: &Harness, name: &str, provider_id: &str) -> Result<InstanceState> {
     let node = Node { name: name.into(), uid: "u".into(), provider_id: provider_id.into(), ..Node::default() };
-    let want = Want { existence: true, shutdown: true, metadata: WantMetadata::Full, fresh: true };
-    harness.provider.instances().unwrap().lookup(&[Arc::new(node)], want).await.remove(0)
+    let request = LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
+    harness.provider.instances().unwrap().lookup(&[Arc::new(node)], request).await.remove(0)
 }
 
 async fn addresses(families: &str) -> Vec<String> {

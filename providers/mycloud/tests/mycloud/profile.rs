@@ -238,14 +238,14 @@ impl CloudProfile for MycloudCloud {
     }
 
     fn fail(&self, fault: Fault) {
-        self.0.gate().fail(fault);
+        self.0.fault_injector().fail(fault);
     }
     fn clear_faults(&self) {
-        self.0.gate().clear_faults();
+        self.0.fault_injector().clear_faults();
     }
     fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.0.gate().longest_padding();
-        self.0.gate().forget_requests();
+        let longest = self.0.fault_injector().longest_padding();
+        self.0.fault_injector().forget_requests();
         Some(longest)
     }
     fn quota_fault(&self) -> Option<Fault> {

@@ -10,7 +10,7 @@ use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::octavia::{merge, sorted_tags, unsupported};
 use crate::ports::NewPort;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, made, object, one};
+use crate::requests::{Answer, ApiRequest, made, object, one};
 use crate::{listeners, pages, pools, shown};
 
 /// Query parameters that filter lists.
@@ -34,17 +34,17 @@ const FILTERS: &[&str] = &[
     "updated_at",
 ];
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    pages::list(model, asked, Kind::Balancer, FILTERS, shown::balancer)
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    pages::list(model, request, Kind::Balancer, FILTERS, shown::balancer)
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    let balancer = model.one(Kind::Balancer, &asked.project, asked.id())?;
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    let balancer = model.one(Kind::Balancer, &request.project, request.id())?;
     one(Kind::Balancer, shown::balancer(model, balancer))
 }
 
-pub(crate) fn status(model: &mut Model, asked: &Asked) -> Answer {
-    let balancer = model.one(Kind::Balancer, &asked.project, asked.id())?;
+pub(crate) fn status(model: &mut Model, request: &ApiRequest) -> Answer {
+    let balancer = model.one(Kind::Balancer, &request.project, request.id())?;
     Ok(Reply::new(200, shown::statuses(model, balancer)))
 }
 
@@ -167,28 +167,28 @@ impl Model {
     }
 }
 
-pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let wanted = object(asked, Kind::Balancer)?;
+pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
+    let wanted = object(request, Kind::Balancer)?;
     check(model, wanted)?;
-    let id = model.add_balancer(&asked.project, wanted)?;
-    if let Err(refusal) = create_parts(model, asked, &id, wanted) {
+    let id = model.add_balancer(&request.project, wanted)?;
+    if let Err(refusal) = create_parts(model, request, &id, wanted) {
         // If any part of the request is refused, no object is created.
         model.drop_balancer(&id);
         return Err(refusal);
     }
-    model.begin(&id, "PENDING_CREATE", &asked.effects);
-    let balancer = model.one(Kind::Balancer, &asked.project, &id)?;
+    model.begin(&id, "PENDING_CREATE", &request.effects);
+    let balancer = model.one(Kind::Balancer, &request.project, &id)?;
     let is_tree = wanted.contains_key("listeners") || wanted.contains_key("pools");
     let shown = if is_tree { shown::whole(model, balancer) } else { shown::balancer(model, balancer) };
     made(Kind::Balancer, shown)
 }
 
-fn create_parts(model: &mut Model, asked: &Asked, id: &str, wanted: &Object) -> Result<(), Refusal> {
+fn create_parts(model: &mut Model, request: &ApiRequest, id: &str, wanted: &Object) -> Result<(), Refusal> {
     for pool in items(wanted, "pools").iter().filter_map(Value::as_object) {
-        pools::add(model, &asked.project, id, pool)?;
+        pools::add(model, &request.project, id, pool)?;
     }
     for listener in items(wanted, "listeners").iter().filter_map(Value::as_object) {
-        listeners::add(model, &asked.project, id, listener)?;
+        listeners::add(model, &request.project, id, listener)?;
     }
     Ok(())
 }
@@ -198,32 +198,32 @@ fn wrong_state(id: &str, balancer: &Object) -> Refusal {
     Refusal::conflict(format!("Invalid state {state} of loadbalancer resource {id}"))
 }
 
-pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = object(asked, Kind::Balancer)?;
+pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
+    let change = object(request, Kind::Balancer)?;
     model.check_attributes(change, "load_balancer.loadbalancer", attributes::BALANCER, true)?;
     let updated = model.clock.local();
-    let id = asked.id();
-    let balancer = model.owned(Kind::Balancer, &asked.project, id)?;
+    let id = request.id();
+    let balancer = model.owned(Kind::Balancer, &request.project, id)?;
     if text(balancer, "provisioning_status") != "ACTIVE" {
         return Err(wrong_state(id, balancer));
     }
     merge(balancer, change, &updated);
-    model.begin(id, "PENDING_UPDATE", &asked.effects);
-    get(model, asked)
+    model.begin(id, "PENDING_UPDATE", &request.effects);
+    get(model, request)
 }
 
-pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
-    let id = asked.id();
-    let balancer = model.owned(Kind::Balancer, &asked.project, id)?;
+pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
+    let id = request.id();
+    let balancer = model.owned(Kind::Balancer, &request.project, id)?;
     if !["ACTIVE", "ERROR"].contains(&text(balancer, "provisioning_status")) {
         return Err(wrong_state(id, balancer));
     }
-    let is_cascade = asked.query("cascade").is_some_and(|it| it.eq_ignore_ascii_case("true"));
+    let is_cascade = request.query("cascade").is_some_and(|it| it.eq_ignore_ascii_case("true"));
     let has_parts = model.parts(Kind::Listener, id).next().is_some() || model.parts(Kind::Pool, id).next().is_some();
     if has_parts && !is_cascade {
         let message = format!("Validation failure: Cannot delete Load Balancer {id} - it has children");
         return Err(Refusal::invalid(message));
     }
-    model.begin(id, "PENDING_DELETE", &asked.effects);
+    model.begin(id, "PENDING_DELETE", &request.effects);
     Ok(Reply::empty(204))
 }

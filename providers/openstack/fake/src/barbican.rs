@@ -4,17 +4,17 @@ use fake_cloud::Reply;
 use serde_json::Value;
 
 use crate::model::{Kind, Model};
-use crate::requests::{Answer, Asked};
+use crate::requests::{Answer, ApiRequest};
 
-fn get(model: &Model, asked: &Asked, kind: Kind) -> Answer {
-    let found = model.one(kind, &asked.project, asked.id())?;
+fn get(model: &Model, request: &ApiRequest, kind: Kind) -> Answer {
+    let found = model.one(kind, &request.project, request.id())?;
     Ok(Reply::new(200, Value::Object(found.clone())))
 }
 
-pub(crate) fn secret(model: &mut Model, asked: &Asked) -> Answer {
-    get(model, asked, Kind::Secret)
+pub(crate) fn secret(model: &mut Model, request: &ApiRequest) -> Answer {
+    get(model, request, Kind::Secret)
 }
 
-pub(crate) fn container(model: &mut Model, asked: &Asked) -> Answer {
-    get(model, asked, Kind::Container)
+pub(crate) fn container(model: &mut Model, request: &ApiRequest) -> Answer {
+    get(model, request, Kind::Container)
 }

@@ -8,14 +8,14 @@ use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::pages;
 use crate::ports::check_changes;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, expect_revision, made, object, one};
+use crate::requests::{Answer, ApiRequest, expect_revision, made, object, one};
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    pages::list(model, asked, Kind::FloatingIp, attributes::FLOATING_IP, |_, it| it.clone())
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    pages::list(model, request, Kind::FloatingIp, attributes::FLOATING_IP, |_, it| it.clone())
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    one(Kind::FloatingIp, model.one(Kind::FloatingIp, &asked.project, asked.id())?.clone())
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    one(Kind::FloatingIp, model.one(Kind::FloatingIp, &request.project, request.id())?.clone())
 }
 
 /// Puts a floating IP on a port; null takes it off.
@@ -77,8 +77,8 @@ fn subnet(model: &Model, network: &str, wanted: Option<&str>) -> Result<String, 
     })
 }
 
-pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let wanted = object(asked, Kind::FloatingIp)?;
+pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
+    let wanted = object(request, Kind::FloatingIp)?;
     let known = [
         "floating_network_id",
         "port_id",
@@ -91,7 +91,7 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
     ];
     check_changes(wanted, &known)?;
     let subnet = subnet(model, text(wanted, "floating_network_id"), wanted.get("subnet_id").and_then(Value::as_str))?;
-    model.has_room(Kind::FloatingIp, &asked.project)?;
+    model.has_room(Kind::FloatingIp, &request.project)?;
     let chosen = wanted.get("floating_ip_address").and_then(Value::as_str);
     let address = match chosen {
         Some(_) if !model.options.admin => {
@@ -110,13 +110,13 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
         None => model.free_address(&subnet)?,
     };
     let floating = model.new_floating_ip(
-        &asked.project,
+        &request.project,
         text(wanted, "floating_network_id"),
         &address,
         text(wanted, "description"),
     );
     let mut floating = floating;
-    attach(model, &asked.project, &mut floating, wanted.get("port_id").unwrap_or(&Value::Null))?;
+    attach(model, &request.project, &mut floating, wanted.get("port_id").unwrap_or(&Value::Null))?;
     model.insert(Kind::FloatingIp, floating.clone());
     made(Kind::FloatingIp, floating)
 }
@@ -135,25 +135,25 @@ impl Model {
     }
 }
 
-pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = object(asked, Kind::FloatingIp)?;
+pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
+    let change = object(request, Kind::FloatingIp)?;
     check_changes(change, attributes::FLOATING_IP_CHANGES)?;
-    let mut floating = model.owned(Kind::FloatingIp, &asked.project, asked.id())?.clone();
-    expect_revision(asked, &floating)?;
+    let mut floating = model.owned(Kind::FloatingIp, &request.project, request.id())?.clone();
+    expect_revision(request, &floating)?;
     if let Some(description) = change.get("description") {
         set(&mut floating, "description", description.clone());
     }
     if let Some(port) = change.get("port_id") {
-        attach(model, &asked.project, &mut floating, port)?;
+        attach(model, &request.project, &mut floating, port)?;
     }
     Model::touched(&model.clock.clone(), &mut floating);
     model.insert(Kind::FloatingIp, floating.clone());
     one(Kind::FloatingIp, floating)
 }
 
-pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
-    let floating = model.owned(Kind::FloatingIp, &asked.project, asked.id())?;
-    expect_revision(asked, &floating.clone())?;
-    model.remove(Kind::FloatingIp, asked.id());
+pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
+    let floating = model.owned(Kind::FloatingIp, &request.project, request.id())?;
+    expect_revision(request, &floating.clone())?;
+    model.remove(Kind::FloatingIp, request.id());
     Ok(Reply::empty(204))
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::model::Model;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked};
+use crate::requests::{Answer, ApiRequest};
 use crate::{
     APPLICATION_CREDENTIAL, APPLICATION_SECRET, DOMAIN, PASSWORD, PROJECT, PROJECT_ID, REGION, TRUST, USER, USER_ID,
 };
@@ -84,7 +84,7 @@ fn is_user(user: &Value) -> bool {
 }
 
 /// Verifies the credential, and returns the project that it implies.
-fn prove(model: &Model, asked: &Asked, identity: &Value) -> Result<Option<String>, Refusal> {
+fn prove(model: &Model, request: &ApiRequest, identity: &Value) -> Result<Option<String>, Refusal> {
     let known = &model.identity;
     let is_proven = match identity["methods"][0].as_str() {
         Some("password") => {
@@ -102,17 +102,17 @@ fn prove(model: &Model, asked: &Asked, identity: &Value) -> Result<Option<String
         }
         Some("token") => {
             let token = identity["token"]["id"].as_str().unwrap_or_default();
-            return known.project_of(token, asked.now).map(Some).ok_or_else(Refusal::unauthorized);
+            return known.project_of(token, request.now).map(Some).ok_or_else(Refusal::unauthorized);
         }
         _ => false,
     };
     if is_proven { Ok(None) } else { Err(Refusal::unauthorized()) }
 }
 
-pub(crate) fn authenticate(model: &mut Model, asked: &Asked) -> Answer {
-    let auth = &asked.body["auth"];
+pub(crate) fn authenticate(model: &mut Model, request: &ApiRequest) -> Answer {
+    let auth = &request.body["auth"];
     let (identity, scope) = (&auth["identity"], &auth["scope"]);
-    let own = prove(model, asked, identity)?;
+    let own = prove(model, request, identity)?;
     let is_application = identity["methods"][0] == "application_credential";
     let project = match scope {
         Value::Null => own,
@@ -127,7 +127,7 @@ pub(crate) fn authenticate(model: &mut Model, asked: &Asked) -> Answer {
     model.identity.made += 1;
     let name = format!("gAAAAAB-fake-token-{:08x}", model.identity.made);
     let project = model.identity.confused.clone().or(project);
-    let token = Token { project, ends: asked.now + model.options.token_life };
+    let token = Token { project, ends: request.now + model.options.token_life };
     let body = described(model, token.project.as_deref(), &identity["methods"], model.options.token_life);
     model.identity.tokens.insert(name.clone(), token);
     Ok(Reply { headers: vec![("x-subject-token", name)], ..Reply::new(201, body) })
@@ -173,20 +173,20 @@ fn services(model: &Model) -> Value {
     services.into()
 }
 
-pub(crate) fn versions(model: &mut Model, _: &Asked) -> Answer {
+pub(crate) fn versions(model: &mut Model, _: &ApiRequest) -> Answer {
     let href = format!("{}/identity/v3/", model.options.endpoint);
     let version = json!({"id": "v3.14", "status": "stable", "links": [{"rel": "self", "href": href}]});
     Ok(Reply::new(300, json!({"versions": {"values": [version]}})))
 }
 
-pub(crate) fn validate(model: &mut Model, asked: &Asked) -> Answer {
-    let subject = asked.header("x-subject-token").unwrap_or_default();
-    let project = model.identity.project_of(subject, asked.now);
+pub(crate) fn validate(model: &mut Model, request: &ApiRequest) -> Answer {
+    let subject = request.header("x-subject-token").unwrap_or_default();
+    let project = model.identity.project_of(subject, request.now);
     let project = project.ok_or_else(|| Refusal::new(404, "", "Could not find token: ."))?;
-    let left = model.identity.tokens.get(subject).map(|it| it.ends - asked.now).unwrap_or_default();
+    let left = model.identity.tokens.get(subject).map(|it| it.ends - request.now).unwrap_or_default();
     Ok(Reply::new(200, described(model, Some(&project), &json!(["password"]), left)))
 }
 
-pub(crate) fn catalogue(model: &mut Model, _: &Asked) -> Answer {
+pub(crate) fn catalogue(model: &mut Model, _: &ApiRequest) -> Answer {
     Ok(Reply::new(200, json!({"catalog": services(model)})))
 }

@@ -1,6 +1,6 @@
 //! A stateful fake of OpenStack's APIs, for tests: Keystone, Nova, Neutron, Octavia and Barbican as one axum router
-//! over one small model, with controls for tests. A [`Gate`] injects faults and counts requests. Shapes, states and
-//! messages are those of release 2026.2.
+//! over one small model, with controls for tests. A [`FaultInjector`] injects faults and counts requests. Shapes,
+//! states and messages are those of release 2026.2.
 //!
 //! ```
 //! use openstack_fake::{Fake, Fault};
@@ -19,13 +19,13 @@
 //! Routes are named by method and path template without these: `GET /servers/{id}`, `PUT /lbaas/loadbalancers/{id}`,
 //! `POST /auth/tokens`.
 
+mod admission;
 mod attributes;
 mod balancers;
 mod barbican;
+mod controls;
 mod floating_ips;
-mod gate;
 mod keystone;
-mod levers;
 mod listeners;
 mod members;
 mod model;
@@ -45,8 +45,8 @@ mod shown;
 
 use std::time::Duration;
 
-pub use fake_cloud::{Fault, FaultKind, Gate, Port, Recorded, Refused, Served};
-pub use levers::{Network, Server};
+pub use controls::{Network, Server};
+pub use fake_cloud::{Fault, FaultInjector, FaultKind, Port, Recorded, Refused, Served};
 use model::Model;
 
 /// Endpoint of all services, unless [`Options::endpoint`] is set.

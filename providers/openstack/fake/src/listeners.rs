@@ -9,7 +9,7 @@ use crate::attributes;
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::octavia::{balancer_of, delete_part, merge, set_state, sorted_tags, unsupported};
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, made, object, one};
+use crate::requests::{Answer, ApiRequest, made, object, one};
 use crate::{pages, pools, shown};
 
 const FILTERS: &[&str] = &[
@@ -31,12 +31,12 @@ const PROTOCOLS: [&str; 7] = ["TCP", "HTTP", "HTTPS", "TERMINATED_HTTPS", "UDP",
 /// Protocols of which only one may use a port.
 const STREAMS: [&str; 5] = ["TCP", "HTTP", "HTTPS", "TERMINATED_HTTPS", "PROMETHEUS"];
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    pages::list(model, asked, Kind::Listener, FILTERS, shown::listener)
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    pages::list(model, request, Kind::Listener, FILTERS, shown::listener)
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    let listener = model.one(Kind::Listener, &asked.project, asked.id())?;
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    let listener = model.one(Kind::Listener, &request.project, request.id())?;
     one(Kind::Listener, shown::listener(model, listener))
 }
 
@@ -150,35 +150,35 @@ pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Obj
     Ok(id)
 }
 
-pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let wanted = object(asked, Kind::Listener)?;
+pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
+    let wanted = object(request, Kind::Listener)?;
     let balancer = text(wanted, "loadbalancer_id").to_owned();
     model.check_attributes(wanted, "listener_.listener", attributes::LISTENER, false)?;
-    model.may_change(&balancer, &asked.project)?;
-    let id = add(model, &asked.project, &balancer, wanted)?;
-    model.begin(&balancer, "PENDING_UPDATE", &asked.effects);
-    let listener = model.one(Kind::Listener, &asked.project, &id)?;
+    model.may_change(&balancer, &request.project)?;
+    let id = add(model, &request.project, &balancer, wanted)?;
+    model.begin(&balancer, "PENDING_UPDATE", &request.effects);
+    let listener = model.one(Kind::Listener, &request.project, &id)?;
     made(Kind::Listener, shown::listener(model, listener))
 }
 
-pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = object(asked, Kind::Listener)?;
+pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
+    let change = object(request, Kind::Listener)?;
     model.check_attributes(change, "listener_.listener", attributes::LISTENER, true)?;
-    let found = model.one(Kind::Listener, &asked.project, asked.id())?;
+    let found = model.one(Kind::Listener, &request.project, request.id())?;
     let (balancer, protocol) = (balancer_of(found), text(found, "protocol").to_owned());
     check_options(model, &balancer, &protocol, change)?;
-    model.may_change(&balancer, &asked.project)?;
+    model.may_change(&balancer, &request.project)?;
     let updated = model.clock.local();
-    let listener = model.owned(Kind::Listener, &asked.project, asked.id())?;
+    let listener = model.owned(Kind::Listener, &request.project, request.id())?;
     merge(listener, change, &updated);
     if listener["insert_headers"].is_null() {
         set(listener, "insert_headers", json!({}));
     }
     set_state(listener, "PENDING_UPDATE");
-    model.begin(&balancer, "PENDING_UPDATE", &asked.effects);
-    get(model, asked)
+    model.begin(&balancer, "PENDING_UPDATE", &request.effects);
+    get(model, request)
 }
 
-pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
-    delete_part(model, asked, Kind::Listener)
+pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
+    delete_part(model, request, Kind::Listener)
 }

@@ -9,12 +9,12 @@ use crate::attributes;
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::octavia::{balancer_of, merge, set_state, sorted_tags};
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked};
+use crate::requests::{Answer, ApiRequest};
 
 /// Returns the pool of a request about members. For these, Octavia words the error about a missing pool differently.
-fn pool<'a>(model: &'a Model, asked: &Asked) -> Result<&'a Object, Refusal> {
-    let missing = |_| Refusal::new(404, "Bad Request", format!("Pool {} not found.", asked.id()));
-    model.one(Kind::Pool, &asked.project, asked.id()).map_err(missing)
+fn pool<'a>(model: &'a Model, request: &ApiRequest) -> Result<&'a Object, Refusal> {
+    let missing = |_| Refusal::new(404, "Bad Request", format!("Pool {} not found.", request.id()));
+    model.one(Kind::Pool, &request.project, request.id()).map_err(missing)
 }
 
 fn missing(id: &str) -> Refusal {
@@ -72,47 +72,51 @@ pub(crate) fn add(model: &mut Model, project: &str, pool: &str, wanted: &Object)
     Ok(member)
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    pool(model, asked)?;
-    let members = model.members.get(asked.id()).cloned().unwrap_or_default();
-    crate::pages::page_of(model, asked, "members", None, members)
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    pool(model, request)?;
+    let members = model.members.get(request.id()).cloned().unwrap_or_default();
+    crate::pages::page_of(model, request, "members", None, members)
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    pool(model, asked)?;
-    let id = asked.nth_id(1);
-    let found = model.members.get(asked.id()).into_iter().flatten().find(|it| text(it, "id") == id);
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    pool(model, request)?;
+    let id = request.nth_id(1);
+    let found = model.members.get(request.id()).into_iter().flatten().find(|it| text(it, "id") == id);
     let member = found.ok_or_else(|| missing(id))?;
     Ok(Reply::new(200, json!({"member": member})))
 }
 
 /// Starts an operation of the worker on this request's pool.
-fn begin(model: &mut Model, asked: &Asked, balancer: &str) {
-    if let Some(pool) = model.get_mut(Kind::Pool, asked.id()) {
+fn begin(model: &mut Model, request: &ApiRequest, balancer: &str) {
+    if let Some(pool) = model.get_mut(Kind::Pool, request.id()) {
         set_state(pool, "PENDING_UPDATE");
     }
-    model.begin(balancer, "PENDING_UPDATE", &asked.effects);
+    model.begin(balancer, "PENDING_UPDATE", &request.effects);
 }
 
-fn wanted(asked: &Asked) -> Result<&Object, Refusal> {
-    asked.body.get("member").and_then(Value::as_object).ok_or_else(|| Refusal::invalid("Missing argument: \"member_\""))
+fn wanted(request: &ApiRequest) -> Result<&Object, Refusal> {
+    request
+        .body
+        .get("member")
+        .and_then(Value::as_object)
+        .ok_or_else(|| Refusal::invalid("Missing argument: \"member_\""))
 }
 
-pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let balancer = balancer_of(pool(model, asked)?);
-    model.may_change_pool(&balancer, asked.id(), &asked.project)?;
-    let member = add(model, &asked.project, asked.id(), wanted(asked)?)?;
-    begin(model, asked, &balancer);
+pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
+    let balancer = balancer_of(pool(model, request)?);
+    model.may_change_pool(&balancer, request.id(), &request.project)?;
+    let member = add(model, &request.project, request.id(), wanted(request)?)?;
+    begin(model, request, &balancer);
     Ok(Reply::new(201, json!({"member": member})))
 }
 
 /// Replaces all members, or only adds some; those with the same address and port stay.
-pub(crate) fn replace(model: &mut Model, asked: &Asked) -> Answer {
-    let balancer = balancer_of(pool(model, asked)?);
+pub(crate) fn replace(model: &mut Model, request: &ApiRequest) -> Answer {
+    let balancer = balancer_of(pool(model, request)?);
     if !model.options.bulk {
         return Err(Refusal::new(501, "", "Provider does not support a requested action: batch member update"));
     }
-    let wanted: Vec<&Object> = asked
+    let wanted: Vec<&Object> = request
         .body
         .get("members")
         .and_then(Value::as_array)
@@ -121,14 +125,14 @@ pub(crate) fn replace(model: &mut Model, asked: &Asked) -> Answer {
         .filter_map(Value::as_object)
         .collect();
     wanted.iter().try_for_each(|it| check(model, it))?;
-    model.may_change_pool(&balancer, asked.id(), &asked.project)?;
+    model.may_change_pool(&balancer, request.id(), &request.project)?;
     let mut keys = std::collections::BTreeSet::new();
     if let Some((address, port)) = wanted.iter().map(|it| key(it)).find(|it| !keys.insert(it.clone())) {
         return Err(taken(&address, port));
     }
-    let is_additive = asked.query("additive_only").is_some_and(|it| it.eq_ignore_ascii_case("true"));
+    let is_additive = request.query("additive_only").is_some_and(|it| it.eq_ignore_ascii_case("true"));
     let updated = model.clock.local();
-    let members = model.members.entry(asked.id().to_owned()).or_default();
+    let members = model.members.entry(request.id().to_owned()).or_default();
     let by_key: std::collections::BTreeMap<_, _> = wanted.iter().map(|it| (key(it), *it)).collect();
     let mut known = std::collections::BTreeSet::new();
     for member in members.iter_mut() {
@@ -148,39 +152,39 @@ pub(crate) fn replace(model: &mut Model, asked: &Asked) -> Answer {
         }
     }
     for new in wanted.into_iter().filter(|it| !known.contains(&key(it))) {
-        add(model, &asked.project, asked.id(), new)?;
+        add(model, &request.project, request.id(), new)?;
     }
-    begin(model, asked, &balancer);
+    begin(model, request, &balancer);
     Ok(Reply::empty(202))
 }
 
 /// Returns the member that the path names.
-fn member_mut<'a>(model: &'a mut Model, asked: &Asked) -> Result<&'a mut Object, Refusal> {
-    let id = asked.nth_id(1);
-    let found = model.members.get_mut(asked.id()).into_iter().flatten().find(|it| text(it, "id") == id);
+fn member_mut<'a>(model: &'a mut Model, request: &ApiRequest) -> Result<&'a mut Object, Refusal> {
+    let id = request.nth_id(1);
+    let found = model.members.get_mut(request.id()).into_iter().flatten().find(|it| text(it, "id") == id);
     found.ok_or_else(|| missing(id))
 }
 
-pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let balancer = balancer_of(pool(model, asked)?);
-    let change = wanted(asked)?;
+pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
+    let balancer = balancer_of(pool(model, request)?);
+    let change = wanted(request)?;
     model.check_attributes(change, "member_.member", attributes::MEMBER, true)?;
-    member_mut(model, asked)?;
-    model.may_change_pool(&balancer, asked.id(), &asked.project)?;
+    member_mut(model, request)?;
+    model.may_change_pool(&balancer, request.id(), &request.project)?;
     let updated = model.clock.local();
-    let member = member_mut(model, asked)?;
+    let member = member_mut(model, request)?;
     merge(member, change, &updated);
     set_state(member, "PENDING_UPDATE");
     let member = member.clone();
-    begin(model, asked, &balancer);
+    begin(model, request, &balancer);
     Ok(Reply::new(200, json!({"member": member})))
 }
 
-pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
-    let balancer = balancer_of(pool(model, asked)?);
-    member_mut(model, asked)?;
-    model.may_change_pool(&balancer, asked.id(), &asked.project)?;
-    set_state(member_mut(model, asked)?, "PENDING_DELETE");
-    begin(model, asked, &balancer);
+pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
+    let balancer = balancer_of(pool(model, request)?);
+    member_mut(model, request)?;
+    model.may_change_pool(&balancer, request.id(), &request.project)?;
+    set_state(member_mut(model, request)?, "PENDING_DELETE");
+    begin(model, request, &balancer);
     Ok(Reply::empty(204))
 }

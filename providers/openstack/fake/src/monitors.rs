@@ -7,7 +7,7 @@ use crate::attributes;
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::octavia::{balancer_of, merge, set_state, sorted_tags, unsupported};
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, made, object, one};
+use crate::requests::{Answer, ApiRequest, made, object, one};
 use crate::{pages, shown};
 
 const FILTERS: &[&str] =
@@ -18,8 +18,8 @@ fn is_http(kind: &str) -> bool {
     ["HTTP", "HTTPS"].contains(&kind)
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    pages::list(model, asked, Kind::Monitor, FILTERS, |_, it| plain(it))
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    pages::list(model, request, Kind::Monitor, FILTERS, |_, it| plain(it))
 }
 
 /// Returns a monitor without its load balancer, which Octavia does not show.
@@ -29,8 +29,8 @@ fn plain(monitor: &Object) -> Object {
     shown
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    one(Kind::Monitor, plain(model.one(Kind::Monitor, &asked.project, asked.id())?))
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    one(Kind::Monitor, plain(model.one(Kind::Monitor, &request.project, request.id())?))
 }
 
 fn check(model: &Model, balancer: &str, pool: &str, kind: &str, wanted: &Object) -> Result<(), Refusal> {
@@ -109,49 +109,49 @@ pub(crate) fn add(
 }
 
 /// Starts an operation of the worker on a monitor of this pool.
-fn begin(model: &mut Model, asked: &Asked, balancer: &str, pool: &str) {
+fn begin(model: &mut Model, request: &ApiRequest, balancer: &str, pool: &str) {
     if let Some(pool) = model.get_mut(Kind::Pool, pool) {
         set_state(pool, "PENDING_UPDATE");
     }
-    model.begin(balancer, "PENDING_UPDATE", &asked.effects);
+    model.begin(balancer, "PENDING_UPDATE", &request.effects);
 }
 
 fn pool_of(monitor: &Object) -> String {
     items(monitor, "pools").first().and_then(|it| it["id"].as_str()).unwrap_or_default().to_owned()
 }
 
-pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let wanted = object(asked, Kind::Monitor)?;
+pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
+    let wanted = object(request, Kind::Monitor)?;
     let pool = text(wanted, "pool_id");
-    let balancer = balancer_of(model.one(Kind::Pool, &asked.project, pool)?);
-    model.may_change_pool(&balancer, pool, &asked.project)?;
-    let id = add(model, &asked.project, &balancer, pool, wanted)?;
-    begin(model, asked, &balancer, pool);
-    made(Kind::Monitor, plain(model.one(Kind::Monitor, &asked.project, &id)?))
+    let balancer = balancer_of(model.one(Kind::Pool, &request.project, pool)?);
+    model.may_change_pool(&balancer, pool, &request.project)?;
+    let id = add(model, &request.project, &balancer, pool, wanted)?;
+    begin(model, request, &balancer, pool);
+    made(Kind::Monitor, plain(model.one(Kind::Monitor, &request.project, &id)?))
 }
 
-pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = object(asked, Kind::Monitor)?;
+pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
+    let change = object(request, Kind::Monitor)?;
     model.check_attributes(change, "health_monitor_.healthmonitor", attributes::MONITOR, true)?;
-    let found = model.one(Kind::Monitor, &asked.project, asked.id())?;
+    let found = model.one(Kind::Monitor, &request.project, request.id())?;
     let (balancer, pool) = (balancer_of(found), pool_of(found));
     check(model, &balancer, &pool, text(found, "type"), change)?;
-    model.may_change_pool(&balancer, &pool, &asked.project)?;
+    model.may_change_pool(&balancer, &pool, &request.project)?;
     let updated = model.clock.local();
-    let monitor = model.owned(Kind::Monitor, &asked.project, asked.id())?;
+    let monitor = model.owned(Kind::Monitor, &request.project, request.id())?;
     merge(monitor, change, &updated);
     set_state(monitor, "PENDING_UPDATE");
-    begin(model, asked, &balancer, &pool);
-    get(model, asked)
+    begin(model, request, &balancer, &pool);
+    get(model, request)
 }
 
-pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
-    let found = model.one(Kind::Monitor, &asked.project, asked.id())?;
+pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
+    let found = model.one(Kind::Monitor, &request.project, request.id())?;
     let (balancer, pool) = (balancer_of(found), pool_of(found));
-    model.may_change_pool(&balancer, &pool, &asked.project)?;
-    let monitor = model.owned(Kind::Monitor, &asked.project, asked.id())?;
+    model.may_change_pool(&balancer, &pool, &request.project)?;
+    let monitor = model.owned(Kind::Monitor, &request.project, request.id())?;
     set_state(monitor, "PENDING_DELETE");
     set(monitor, "operating_status", "OFFLINE");
-    begin(model, asked, &balancer, &pool);
+    begin(model, request, &balancer, &pool);
     Ok(Reply::empty(204))
 }

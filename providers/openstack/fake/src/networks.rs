@@ -10,7 +10,7 @@ use crate::attributes;
 use crate::model::{Kind, Model, Object, text};
 use crate::pages;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, one};
+use crate::requests::{Answer, ApiRequest, one};
 
 impl Model {
     /// Returns the range of a subnet.
@@ -59,13 +59,13 @@ impl Model {
     }
 }
 
-pub(crate) fn versions(model: &mut Model, _: &Asked) -> Answer {
+pub(crate) fn versions(model: &mut Model, _: &ApiRequest) -> Answer {
     let href = format!("{}/network/v2.0/", model.options.endpoint);
     let version = json!({"id": "v2.0", "status": "CURRENT", "links": [{"rel": "self", "href": href}]});
     Ok(Reply::new(200, json!({"versions": [version]})))
 }
 
-pub(crate) fn extensions(model: &mut Model, _: &Asked) -> Answer {
+pub(crate) fn extensions(model: &mut Model, _: &ApiRequest) -> Answer {
     let options = &model.options;
     let some = [
         (options.routes, "extraroute"),
@@ -93,19 +93,19 @@ fn shown(model: &Model, network: &Object) -> Object {
     shown
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    pages::list(model, asked, Kind::Network, attributes::NETWORK, shown)
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    pages::list(model, request, Kind::Network, attributes::NETWORK, shown)
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    let network = model.one(Kind::Network, &asked.project, asked.id())?;
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    let network = model.one(Kind::Network, &request.project, request.id())?;
     one(Kind::Network, shown(model, network))
 }
 
-pub(crate) fn list_subnets(model: &mut Model, asked: &Asked) -> Answer {
-    pages::list(model, asked, Kind::Subnet, attributes::SUBNET, |_, it| it.clone())
+pub(crate) fn list_subnets(model: &mut Model, request: &ApiRequest) -> Answer {
+    pages::list(model, request, Kind::Subnet, attributes::SUBNET, |_, it| it.clone())
 }
 
-pub(crate) fn get_subnet(model: &mut Model, asked: &Asked) -> Answer {
-    one(Kind::Subnet, model.one(Kind::Subnet, &asked.project, asked.id())?.clone())
+pub(crate) fn get_subnet(model: &mut Model, request: &ApiRequest) -> Answer {
+    one(Kind::Subnet, model.one(Kind::Subnet, &request.project, request.id())?.clone())
 }

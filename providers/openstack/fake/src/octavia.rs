@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::attributes::Attribute;
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, LONGEST, too_long};
+use crate::requests::{Answer, ApiRequest, LONGEST, too_long};
 
 /// The kinds of objects that are part of a load balancer.
 const PARTS: [Kind; 3] = [Kind::Listener, Kind::Pool, Kind::Monitor];
@@ -25,11 +25,11 @@ pub(crate) fn is_of(object: &Object, balancer: &str) -> bool {
 }
 
 /// Deletes a listener or pool, during which its load balancer is busy.
-pub(crate) fn delete_part(model: &mut Model, asked: &Asked, kind: Kind) -> Answer {
-    let balancer = balancer_of(model.one(kind, &asked.project, asked.id())?);
-    model.may_change(&balancer, &asked.project)?;
-    set_state(model.owned(kind, &asked.project, asked.id())?, "PENDING_DELETE");
-    model.begin(&balancer, "PENDING_UPDATE", &asked.effects);
+pub(crate) fn delete_part(model: &mut Model, request: &ApiRequest, kind: Kind) -> Answer {
+    let balancer = balancer_of(model.one(kind, &request.project, request.id())?);
+    model.may_change(&balancer, &request.project)?;
+    set_state(model.owned(kind, &request.project, request.id())?, "PENDING_DELETE");
+    model.begin(&balancer, "PENDING_UPDATE", &request.effects);
     Ok(Reply::empty(204))
 }
 
@@ -209,12 +209,12 @@ pub(crate) fn merge(object: &mut Object, change: &Object, updated: &str) {
     set(object, "updated_at", updated);
 }
 
-pub(crate) fn providers(model: &mut Model, _: &Asked) -> Answer {
+pub(crate) fn providers(model: &mut Model, _: &ApiRequest) -> Answer {
     let providers = model.options.providers.iter().map(|name| json!({"name": name, "description": ""}));
     Ok(Reply::new(200, json!({"providers": providers.collect::<Vec<_>>()})))
 }
 
-pub(crate) fn versions(model: &mut Model, _: &Asked) -> Answer {
+pub(crate) fn versions(model: &mut Model, _: &ApiRequest) -> Answer {
     let last = model.options.octavia;
     let href = format!("{}/load-balancer/v2", model.options.endpoint);
     let versions = (0..=last).map(|minor| {

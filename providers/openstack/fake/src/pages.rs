@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::model::{Kind, Model, Object, text};
 use crate::refusal::{Refusal, Service};
-use crate::requests::{Answer, Asked};
+use crate::requests::{Answer, ApiRequest};
 
 /// Parameters that select nothing.
 const MANNERS: [&str; 6] = ["limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"];
@@ -53,12 +53,12 @@ fn is_selected(object: &Object, query: &[(String, String)]) -> bool {
 }
 
 /// Parameters must be names of attributes.
-fn check(asked: &Asked, attributes: &[&str]) -> Result<(), Refusal> {
-    for (key, _) in &asked.query {
+fn check(request: &ApiRequest, attributes: &[&str]) -> Result<(), Refusal> {
+    for (key, _) in &request.query {
         let is_known = MANNERS.contains(&key.as_str())
             || attributes.contains(&key.as_str())
             || ["tags", "tags-any", "not-tags", "not-tags-any"].contains(&key.as_str());
-        match asked.service {
+        match request.service {
             _ if is_known => {}
             Service::Network => return Err(Refusal::bad(format!("['{key}'] is invalid attribute for filtering"))),
             _ => return Err(Refusal::invalid("One or more arguments are either duplicate or invalid")),
@@ -67,9 +67,9 @@ fn check(asked: &Asked, attributes: &[&str]) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn limit(model: &Model, asked: &Asked) -> Result<usize, Refusal> {
+fn limit(model: &Model, request: &ApiRequest) -> Result<usize, Refusal> {
     let most = model.options.page_size;
-    match asked.query("limit").map(|text| (text, text.parse::<usize>())) {
+    match request.query("limit").map(|text| (text, text.parse::<usize>())) {
         None | Some((_, Ok(0))) => Ok(most),
         Some((_, Ok(limit))) => Ok(limit.min(most)),
         Some((text, Err(_))) => {
@@ -81,11 +81,13 @@ fn limit(model: &Model, asked: &Asked) -> Result<usize, Refusal> {
 }
 
 /// Returns the link to the page after the one that ends with `marker`.
-fn link(model: &Model, asked: &Asked, limit: usize, marker: &str) -> Value {
-    let (endpoint, path) = (&model.options.endpoint, &asked.path);
+fn link(model: &Model, request: &ApiRequest, limit: usize, marker: &str) -> Value {
+    let (endpoint, path) = (&model.options.endpoint, &request.path);
     // Octavia's links drop the query parameters.
-    let kept =
-        asked.query.iter().filter(|(key, _)| asked.service != Service::Balancer && key != "marker" && key != "limit");
+    let kept = request
+        .query
+        .iter()
+        .filter(|(key, _)| request.service != Service::Balancer && key != "marker" && key != "limit");
     let kept: String = kept.map(|(key, value)| format!("{key}={}&", encoded(value))).collect();
     json!({"rel": "next", "href": format!("{endpoint}{path}?{kept}limit={limit}&marker={marker}")})
 }
@@ -96,47 +98,47 @@ fn encoded(value: &str) -> String {
 }
 
 /// Returns the requested page of the objects, in this order.
-pub(crate) fn page(model: &Model, asked: &Asked, kind: Kind, items: Vec<Object>) -> Answer {
-    page_of(model, asked, kind.words().1, Some(kind), items)
+pub(crate) fn page(model: &Model, request: &ApiRequest, kind: Kind, items: Vec<Object>) -> Answer {
+    page_of(model, request, kind.words().1, Some(kind), items)
 }
 
 /// Returns a page like [`page`], under the key `collection`.
 pub(crate) fn page_of(
     model: &Model,
-    asked: &Asked,
+    request: &ApiRequest,
     collection: &str,
     kind: Option<Kind>,
     items: Vec<Object>,
 ) -> Answer {
-    let limit = limit(model, asked)?;
-    let is_without_end = asked.effects.has(&FaultKind::EmptyPages);
-    let start = match asked.query("marker").filter(|_| !is_without_end) {
+    let limit = limit(model, request)?;
+    let is_without_end = request.effects.has(&FaultKind::EmptyPages);
+    let start = match request.query("marker").filter(|_| !is_without_end) {
         None => 0,
         Some(marker) => match items.iter().position(|it| text(it, "id") == marker) {
             Some(at) => at + 1,
-            None => return Err(no_marker(asked.service, kind, marker)),
+            None => return Err(no_marker(request.service, kind, marker)),
         },
     };
-    let mut page = Page::starting(items, start, limit, &asked.effects);
-    if asked.query("limit").is_some() || asked.service == Service::Compute {
-        page = page.full_is_followed(limit, &asked.effects);
+    let mut page = Page::starting(items, start, limit, &request.effects);
+    if request.query("limit").is_some() || request.service == Service::Compute {
+        page = page.full_is_followed(limit, &request.effects);
     }
     let marker = match page.next {
         Next::Nothing => None,
         // Each page names another one than the page before.
-        Next::Following if is_without_end => Some(format!("{}x", asked.query("marker").unwrap_or_default())),
+        Next::Following if is_without_end => Some(format!("{}x", request.query("marker").unwrap_or_default())),
         Next::Following => page.items.last().map(|it| text(it, "id").to_owned()),
-        Next::Itself => Some(asked.query("marker").unwrap_or_default().to_owned()),
+        Next::Itself => Some(request.query("marker").unwrap_or_default().to_owned()),
     };
-    let links: Vec<Value> = marker.iter().map(|marker| link(model, asked, limit, marker)).collect();
-    let fields: Vec<&str> = asked.all("fields").collect();
+    let links: Vec<Value> = marker.iter().map(|marker| link(model, request, limit, marker)).collect();
+    let fields: Vec<&str> = request.all("fields").collect();
     let shown = |mut item: Object| {
         item.retain(|key, _| fields.is_empty() || fields.contains(&key.as_str()));
         Value::Object(item)
     };
     let mut body = Map::new();
     body.insert(collection.to_owned(), page.items.into_iter().map(shown).collect());
-    if !links.is_empty() || asked.service == Service::Balancer {
+    if !links.is_empty() || request.service == Service::Balancer {
         body.insert(format!("{collection}_links"), links.into());
     }
     Ok(Reply::new(200, body.into()))
@@ -153,13 +155,13 @@ fn no_marker(service: Service, kind: Option<Kind>, marker: &str) -> Refusal {
 /// Returns the page of what the project sees, as `render` shows it, by the filters of Neutron and Octavia.
 pub(crate) fn list(
     model: &Model,
-    asked: &Asked,
+    request: &ApiRequest,
     kind: Kind,
     attributes: &[&str],
     render: impl Fn(&Model, &Object) -> Object,
 ) -> Answer {
-    check(asked, attributes)?;
-    let seen = model.all(kind).filter(|it| model.is_visible(kind, it, &asked.project));
-    let shown = seen.map(|it| render(model, it)).filter(|it| is_selected(it, &asked.query));
-    page(model, asked, kind, shown.collect())
+    check(request, attributes)?;
+    let seen = model.all(kind).filter(|it| model.is_visible(kind, it, &request.project));
+    let shown = seen.map(|it| render(model, it)).filter(|it| is_selected(it, &request.query));
+    page(model, request, kind, shown.collect())
 }

@@ -6,7 +6,7 @@ use crate::attributes;
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::octavia::{balancer_of, delete_part, merge, set_state, sorted_tags, unsupported};
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, made, object, one};
+use crate::requests::{Answer, ApiRequest, made, object, one};
 use crate::{members, monitors, pages, shown};
 
 const FILTERS: &[&str] = &[
@@ -25,12 +25,12 @@ const FILTERS: &[&str] = &[
 ];
 const ALGORITHMS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    pages::list(model, asked, Kind::Pool, FILTERS, shown::pool)
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    pages::list(model, request, Kind::Pool, FILTERS, shown::pool)
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    let pool = model.one(Kind::Pool, &asked.project, asked.id())?;
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    let pool = model.one(Kind::Pool, &request.project, request.id())?;
     one(Kind::Pool, shown::pool(model, pool))
 }
 
@@ -105,14 +105,14 @@ fn fits(listener: &str, pool: &str) -> bool {
     }
 }
 
-pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let wanted = object(asked, Kind::Pool)?;
+pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
+    let wanted = object(request, Kind::Pool)?;
     model.check_attributes(wanted, "pool_.pool", attributes::POOL, false)?;
     let listener = text(wanted, "listener_id").to_owned();
     let balancer = match listener.as_str() {
         "" => text(wanted, "loadbalancer_id").to_owned(),
         id => {
-            let found = model.one(Kind::Listener, &asked.project, id)?;
+            let found = model.one(Kind::Listener, &request.project, id)?;
             let (theirs, ours) = (text(found, "protocol"), text(wanted, "protocol"));
             if !fits(theirs, ours) {
                 let message = format!(
@@ -126,27 +126,27 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
             balancer_of(found)
         }
     };
-    model.may_change(&balancer, &asked.project)?;
-    let id = add(model, &asked.project, &balancer, wanted)?;
+    model.may_change(&balancer, &request.project)?;
+    let id = add(model, &request.project, &balancer, wanted)?;
     if let Some(listener) = model.get_mut(Kind::Listener, &listener) {
         set(listener, "default_pool_id", id.clone());
         set_state(listener, "PENDING_UPDATE");
     }
-    model.begin(&balancer, "PENDING_UPDATE", &asked.effects);
-    let pool = model.one(Kind::Pool, &asked.project, &id)?;
+    model.begin(&balancer, "PENDING_UPDATE", &request.effects);
+    let pool = model.one(Kind::Pool, &request.project, &id)?;
     made(Kind::Pool, shown::pool(model, pool))
 }
 
-pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = object(asked, Kind::Pool)?;
+pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
+    let change = object(request, Kind::Pool)?;
     model.check_attributes(change, "pool_.pool", attributes::POOL, true)?;
-    let balancer = balancer_of(model.one(Kind::Pool, &asked.project, asked.id())?);
+    let balancer = balancer_of(model.one(Kind::Pool, &request.project, request.id())?);
     if let Some(algorithm) = change.get("lb_algorithm").and_then(Value::as_str) {
         check_algorithm(model, &balancer, algorithm)?;
     }
-    model.may_change(&balancer, &asked.project)?;
+    model.may_change(&balancer, &request.project)?;
     let updated = model.clock.local();
-    let pool = model.owned(Kind::Pool, &asked.project, asked.id())?;
+    let pool = model.owned(Kind::Pool, &request.project, request.id())?;
     let before = pool["session_persistence"].clone();
     merge(pool, change, &updated);
     if pool["session_persistence"].as_object().is_some_and(serde_json::Map::is_empty) {
@@ -155,10 +155,10 @@ pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
     let kept = persistence(&pool["session_persistence"]);
     set(pool, "session_persistence", kept);
     set_state(pool, "PENDING_UPDATE");
-    model.begin(&balancer, "PENDING_UPDATE", &asked.effects);
-    get(model, asked)
+    model.begin(&balancer, "PENDING_UPDATE", &request.effects);
+    get(model, request)
 }
 
-pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
-    delete_part(model, asked, Kind::Pool)
+pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
+    delete_part(model, request, Kind::Pool)
 }

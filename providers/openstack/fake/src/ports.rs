@@ -7,7 +7,7 @@ use crate::attributes;
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::pages;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, expect_revision, object, one};
+use crate::requests::{Answer, ApiRequest, expect_revision, object, one};
 
 /// Attributes of a new port.
 pub(crate) struct NewPort<'a> {
@@ -82,12 +82,12 @@ impl Model {
     }
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    pages::list(model, asked, Kind::Port, attributes::PORT, |_, it| it.clone())
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    pages::list(model, request, Kind::Port, attributes::PORT, |_, it| it.clone())
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    one(Kind::Port, model.one(Kind::Port, &asked.project, asked.id())?.clone())
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    one(Kind::Port, model.one(Kind::Port, &request.project, request.id())?.clone())
 }
 
 /// Checks that a change contains only changeable attributes.
@@ -98,17 +98,17 @@ pub(crate) fn check_changes(change: &Object, known: &[&str]) -> Result<(), Refus
     }
 }
 
-pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = object(asked, Kind::Port)?;
+pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
+    let change = object(request, Kind::Port)?;
     check_changes(change, attributes::PORT_CHANGES)?;
     for group in items(change, "security_groups").iter().filter_map(Value::as_str) {
-        model.one(Kind::SecurityGroup, &asked.project, group)?;
+        model.one(Kind::SecurityGroup, &request.project, group)?;
     }
     if change.contains_key("allowed_address_pairs") && !model.options.address_pairs {
         return Err(Refusal::bad("Unrecognized attribute(s) 'allowed_address_pairs'"));
     }
     let clock = model.clock;
-    let port = model.owned(Kind::Port, &asked.project, asked.id())?;
+    let port = model.owned(Kind::Port, &request.project, request.id())?;
     let secured = change.get("port_security_enabled").or_else(|| port.get("port_security_enabled"));
     let has_rules = !items(change, "security_groups").is_empty() || !items(change, "allowed_address_pairs").is_empty();
     if secured == Some(&Value::Bool(false)) && has_rules {
@@ -129,17 +129,17 @@ pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
         after.insert(key.clone(), value);
     }
     if after != before {
-        expect_revision(asked, &before)?;
+        expect_revision(request, &before)?;
         Model::touched(&clock, &mut after);
         port.clone_from(&after);
     }
     one(Kind::Port, after)
 }
 
-pub(crate) fn remove_tag(model: &mut Model, asked: &Asked) -> Answer {
+pub(crate) fn remove_tag(model: &mut Model, request: &ApiRequest) -> Answer {
     let clock = model.clock;
-    let tag = asked.nth_id(1);
-    let port = model.owned(Kind::Port, &asked.project, asked.id())?;
+    let tag = request.nth_id(1);
+    let port = model.owned(Kind::Port, &request.project, request.id())?;
     let mut tags = items(port, "tags").to_vec();
     let Some(at) = tags.iter().position(|it| it == tag) else {
         return Err(Refusal::new(404, "TagNotFound", format!("Tag {tag} could not be found.")));

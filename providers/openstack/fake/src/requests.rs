@@ -10,16 +10,16 @@ use crate::refusal::{Refusal, Service};
 pub(crate) type Answer = Result<Reply, Refusal>;
 
 /// A request that passed the gate.
-pub(crate) type Asked = fake_cloud::Asked<Service>;
+pub(crate) type ApiRequest = fake_cloud::ApiRequest<Service>;
 
 /// Returns the object under the body's only key.
-pub(crate) fn object(asked: &Asked, kind: Kind) -> Result<&Object, Refusal> {
+pub(crate) fn object(request: &ApiRequest, kind: Kind) -> Result<&Object, Refusal> {
     let key = kind.words().0;
-    let object = asked.body.get(key).and_then(Value::as_object).ok_or_else(|| match asked.service {
+    let object = request.body.get(key).and_then(Value::as_object).ok_or_else(|| match request.service {
         Service::Network => Refusal::bad(format!("Unable to find '{key}' in request body")),
         _ => Refusal::invalid(format!("Missing argument: \"{key}_\"")),
     })?;
-    match too_long(object).filter(|_| asked.service == Service::Network) {
+    match too_long(object).filter(|_| request.service == Service::Network) {
         None => Ok(object),
         Some(key) => {
             let (value, limit) = (text(object, key), format!("exceeds maximum length of {LONGEST}"));
@@ -37,8 +37,8 @@ pub(crate) fn too_long(object: &Object) -> Option<&'static str> {
 }
 
 /// Checks that `If-Match: revision_number=<n>`, if present, names the object's revision.
-pub(crate) fn expect_revision(asked: &Asked, object: &Object) -> Result<(), Refusal> {
-    let wanted = asked.header("if-match").and_then(|it| it.trim().strip_prefix("revision_number="));
+pub(crate) fn expect_revision(request: &ApiRequest, object: &Object) -> Result<(), Refusal> {
+    let wanted = request.header("if-match").and_then(|it| it.trim().strip_prefix("revision_number="));
     let Some(wanted) = wanted else { return Ok(()) };
     let actual = object.get("revision_number").and_then(Value::as_u64).unwrap_or_default();
     if wanted.trim_matches('"').parse() == Ok(actual) {

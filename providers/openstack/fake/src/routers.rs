@@ -9,14 +9,14 @@ use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::pages;
 use crate::ports::check_changes;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, expect_revision, object, one};
+use crate::requests::{Answer, ApiRequest, expect_revision, object, one};
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    pages::list(model, asked, Kind::Router, attributes::ROUTER, |_, it| it.clone())
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    pages::list(model, request, Kind::Router, attributes::ROUTER, |_, it| it.clone())
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    one(Kind::Router, model.one(Kind::Router, &asked.project, asked.id())?.clone())
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    one(Kind::Router, model.one(Kind::Router, &request.project, request.id())?.clone())
 }
 
 /// Checks that each next hop is in a subnet of the router.
@@ -44,13 +44,13 @@ fn check(model: &Model, router: &str, routes: &[Value]) -> Result<(), Refusal> {
 }
 
 /// Sets the routes of a router, if they changed. Additions and removals are not conditional on a revision.
-fn store(model: &mut Model, asked: &Asked, routes: Vec<Value>, is_atomic: bool) -> Result<Object, Refusal> {
-    check(model, asked.id(), &routes)?;
+fn store(model: &mut Model, request: &ApiRequest, routes: Vec<Value>, is_atomic: bool) -> Result<Object, Refusal> {
+    check(model, request.id(), &routes)?;
     let clock = model.clock;
-    let router = model.owned(Kind::Router, &asked.project, asked.id())?;
+    let router = model.owned(Kind::Router, &request.project, request.id())?;
     if items(router, "routes") != routes {
         if !is_atomic {
-            expect_revision(asked, router)?;
+            expect_revision(request, router)?;
         }
         set(router, "routes", routes);
         Model::touched(&clock, router);
@@ -58,26 +58,26 @@ fn store(model: &mut Model, asked: &Asked, routes: Vec<Value>, is_atomic: bool) 
     Ok(router.clone())
 }
 
-pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = object(asked, Kind::Router)?;
+pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
+    let change = object(request, Kind::Router)?;
     check_changes(change, attributes::ROUTER_CHANGES)?;
     let routes = items(change, "routes").to_vec();
-    model.owned(Kind::Router, &asked.project, asked.id())?;
-    one(Kind::Router, store(model, asked, routes, false)?)
+    model.owned(Kind::Router, &request.project, request.id())?;
+    one(Kind::Router, store(model, request, routes, false)?)
 }
 
-fn atomic(model: &mut Model, asked: &Asked, merge: impl Fn(&mut Vec<Value>, &[Value])) -> Answer {
+fn atomic(model: &mut Model, request: &ApiRequest, merge: impl Fn(&mut Vec<Value>, &[Value])) -> Answer {
     if !model.options.atomic_routes {
         return Err(Refusal::new(404, "HTTPNotFound", "The resource could not be found."));
     }
-    let wanted = items(object(asked, Kind::Router)?, "routes");
-    let mut routes = items(model.owned(Kind::Router, &asked.project, asked.id())?, "routes").to_vec();
+    let wanted = items(object(request, Kind::Router)?, "routes");
+    let mut routes = items(model.owned(Kind::Router, &request.project, request.id())?, "routes").to_vec();
     merge(&mut routes, wanted);
-    one(Kind::Router, store(model, asked, routes, true)?)
+    one(Kind::Router, store(model, request, routes, true)?)
 }
 
-pub(crate) fn add_routes(model: &mut Model, asked: &Asked) -> Answer {
-    atomic(model, asked, |routes, wanted| {
+pub(crate) fn add_routes(model: &mut Model, request: &ApiRequest) -> Answer {
+    atomic(model, request, |routes, wanted| {
         for route in wanted {
             if !routes.contains(route) {
                 routes.push(route.clone());
@@ -86,6 +86,6 @@ pub(crate) fn add_routes(model: &mut Model, asked: &Asked) -> Answer {
     })
 }
 
-pub(crate) fn remove_routes(model: &mut Model, asked: &Asked) -> Answer {
-    atomic(model, asked, |routes, wanted| routes.retain(|it| !wanted.contains(it)))
+pub(crate) fn remove_routes(model: &mut Model, request: &ApiRequest) -> Answer {
+    atomic(model, request, |routes, wanted| routes.retain(|it| !wanted.contains(it)))
 }

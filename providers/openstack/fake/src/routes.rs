@@ -5,10 +5,10 @@ use tokio::time::Instant;
 
 use crate::model::Model;
 use crate::refusal::{Refusal, Service};
-use crate::requests::Asked;
+use crate::requests::ApiRequest;
 use crate::{
-    balancers, barbican, floating_ips, gate, keystone, listeners, members, monitors, networks, octavia, pools, ports,
-    routers, security_groups, servers,
+    admission, balancers, barbican, floating_ips, keystone, listeners, members, monitors, networks, octavia, pools,
+    ports, routers, security_groups, servers,
 };
 
 type Route = fake_cloud::Route<Model>;
@@ -115,17 +115,17 @@ impl Cloud for Model {
         self.clock.start(now);
         self.finish_work();
     }
-    fn admit(&mut self, asked: &mut Asked) -> Result<(), Refusal> {
-        gate::admit(self, asked)
+    fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refusal> {
+        admission::admit(self, request)
     }
-    fn refusal(asked: &Asked, refused: Refused) -> Refusal {
-        Refusal::of(asked.service, refused)
+    fn refusal(request: &ApiRequest, refused: Refused) -> Refusal {
+        Refusal::of(request.service, refused)
     }
-    fn words(asked: &Asked, refusal: Refusal) -> Reply {
-        Reply::new(refusal.status, refusal.body(asked.service))
+    fn render_refusal(request: &ApiRequest, refusal: Refusal) -> Reply {
+        Reply::new(refusal.status, refusal.body(request.service))
     }
-    fn unknown(asked: &Asked) -> Refusal {
-        match asked.service {
+    fn unknown(request: &ApiRequest) -> Refusal {
+        match request.service {
             Service::Balancer => Refusal::new(404, "Not Found", ""),
             _ => Refusal::new(404, "HTTPNotFound", "The resource could not be found."),
         }

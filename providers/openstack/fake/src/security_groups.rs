@@ -9,7 +9,7 @@ use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::pages;
 use crate::ports::check_changes;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, made, object, one};
+use crate::requests::{Answer, ApiRequest, made, object, one};
 
 /// Attributes that identify a rule.
 const IDENTITY: [&str; 9] = [
@@ -88,26 +88,26 @@ fn shown(model: &Model, group: &Object) -> Object {
     shown
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    pages::list(model, asked, Kind::SecurityGroup, attributes::SECURITY_GROUP, shown)
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
+    pages::list(model, request, Kind::SecurityGroup, attributes::SECURITY_GROUP, shown)
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    let group = model.one(Kind::SecurityGroup, &asked.project, asked.id())?;
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    let group = model.one(Kind::SecurityGroup, &request.project, request.id())?;
     one(Kind::SecurityGroup, shown(model, group))
 }
 
-pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let wanted = object(asked, Kind::SecurityGroup)?;
+pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
+    let wanted = object(request, Kind::SecurityGroup)?;
     check_changes(wanted, &["name", "description", "project_id", "tenant_id", "stateful", "tags"])?;
-    model.has_room(Kind::SecurityGroup, &asked.project)?;
-    let group = model.add_security_group(&asked.project, text(wanted, "name"), text(wanted, "description"));
+    model.has_room(Kind::SecurityGroup, &request.project)?;
+    let group = model.add_security_group(&request.project, text(wanted, "name"), text(wanted, "description"));
     made(Kind::SecurityGroup, shown(model, &group))
 }
 
-pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
-    let id = asked.id();
-    model.owned(Kind::SecurityGroup, &asked.project, id)?;
+pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
+    let id = request.id();
+    model.owned(Kind::SecurityGroup, &request.project, id)?;
     if model.all(Kind::Port).any(|port| items(port, "security_groups").iter().any(|it| it == id)) {
         return Err(Refusal::new(409, "SecurityGroupInUse", format!("Security Group {id} in use.")));
     }
@@ -116,18 +116,18 @@ pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
     Ok(Reply::empty(204))
 }
 
-pub(crate) fn list_rules(model: &mut Model, asked: &Asked) -> Answer {
-    pages::list(model, asked, Kind::Rule, attributes::RULE, |_, it| it.clone())
+pub(crate) fn list_rules(model: &mut Model, request: &ApiRequest) -> Answer {
+    pages::list(model, request, Kind::Rule, attributes::RULE, |_, it| it.clone())
 }
 
-pub(crate) fn get_rule(model: &mut Model, asked: &Asked) -> Answer {
-    one(Kind::Rule, model.one(Kind::Rule, &asked.project, asked.id())?.clone())
+pub(crate) fn get_rule(model: &mut Model, request: &ApiRequest) -> Answer {
+    one(Kind::Rule, model.one(Kind::Rule, &request.project, request.id())?.clone())
 }
 
-fn checked(model: &mut Model, asked: &Asked, wanted: &Object) -> Result<Object, Refusal> {
+fn checked(model: &mut Model, request: &ApiRequest, wanted: &Object) -> Result<Object, Refusal> {
     let known: Vec<&str> = IDENTITY.into_iter().chain(["description", "project_id"]).collect();
     check_changes(wanted, &known)?;
-    model.one(Kind::SecurityGroup, &asked.project, text(wanted, "security_group_id"))?;
+    model.one(Kind::SecurityGroup, &request.project, text(wanted, "security_group_id"))?;
     if let Some(prefix) = wanted.get("remote_ip_prefix").and_then(Value::as_str) {
         let range = prefix.parse::<IpNet>();
         let range = range
@@ -138,8 +138,8 @@ fn checked(model: &mut Model, asked: &Asked, wanted: &Object) -> Result<Object, 
             return Err(Refusal::new(400, "SecurityGroupRuleParameterConflict", message));
         }
     }
-    model.has_room(Kind::Rule, &asked.project)?;
-    let rule = model.new_rule(&asked.project, wanted);
+    model.has_room(Kind::Rule, &request.project)?;
+    let rule = model.new_rule(&request.project, wanted);
     match model.all(Kind::Rule).find(|it| IDENTITY.into_iter().all(|key| it.get(key) == rule.get(key))) {
         None => Ok(rule),
         Some(there) => {
@@ -150,21 +150,21 @@ fn checked(model: &mut Model, asked: &Asked, wanted: &Object) -> Result<Object, 
 }
 
 /// Creates a rule, or several rules atomically.
-pub(crate) fn create_rules(model: &mut Model, asked: &Asked) -> Answer {
+pub(crate) fn create_rules(model: &mut Model, request: &ApiRequest) -> Answer {
     let (one, many) = Kind::Rule.words();
-    let Some(wanted) = asked.body.get(many).and_then(Value::as_array) else {
-        let rule = checked(model, asked, object(asked, Kind::Rule)?)?;
+    let Some(wanted) = request.body.get(many).and_then(Value::as_array) else {
+        let rule = checked(model, request, object(request, Kind::Rule)?)?;
         model.insert(Kind::Rule, rule.clone());
         return Ok(Reply::new(201, json!({one: rule})));
     };
     let wanted = wanted.iter().filter_map(Value::as_object);
-    let rules = wanted.map(|wanted| checked(model, asked, wanted)).collect::<Result<Vec<_>, _>>()?;
+    let rules = wanted.map(|wanted| checked(model, request, wanted)).collect::<Result<Vec<_>, _>>()?;
     rules.iter().for_each(|rule| model.insert(Kind::Rule, rule.clone()));
     Ok(Reply::new(201, json!({many: rules})))
 }
 
-pub(crate) fn delete_rule(model: &mut Model, asked: &Asked) -> Answer {
-    model.owned(Kind::Rule, &asked.project, asked.id())?;
-    model.remove(Kind::Rule, asked.id());
+pub(crate) fn delete_rule(model: &mut Model, request: &ApiRequest) -> Answer {
+    model.owned(Kind::Rule, &request.project, request.id())?;
+    model.remove(Kind::Rule, request.id());
     Ok(Reply::empty(204))
 }

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::pages;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, one};
+use crate::requests::{Answer, ApiRequest, one};
 
-pub(crate) fn version(model: &mut Model, _: &Asked) -> Answer {
+pub(crate) fn version(model: &mut Model, _: &ApiRequest) -> Answer {
     let highest = format!("2.{}", model.options.microversion);
     Ok(Reply::new(
         200,
@@ -20,8 +20,8 @@ pub(crate) fn version(model: &mut Model, _: &Asked) -> Answer {
 }
 
 /// Returns the minor number of the requested microversion.
-fn minor(asked: &Asked) -> u32 {
-    let wanted = asked.header("openstack-api-version").and_then(|it| it.trim().strip_prefix("compute 2."));
+fn minor(request: &ApiRequest) -> u32 {
+    let wanted = request.header("openstack-api-version").and_then(|it| it.trim().strip_prefix("compute 2."));
     wanted.and_then(|it| it.parse().ok()).unwrap_or(1)
 }
 
@@ -73,8 +73,8 @@ struct Around<'a> {
 }
 
 impl<'a> Around<'a> {
-    fn of(model: &'a Model, asked: &Asked) -> Self {
-        Self { ports: ports_by_device(model), floating: floating_by_port(model), minor: minor(asked) }
+    fn of(model: &'a Model, request: &ApiRequest) -> Self {
+        Self { ports: ports_by_device(model), floating: floating_by_port(model), minor: minor(request) }
     }
 
     fn shown(&self, model: &Model, server: &Object) -> Object {
@@ -109,9 +109,9 @@ impl<'a> Around<'a> {
     }
 }
 
-pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
     // Matched as by MySQL, which ignores case.
-    let name = match asked.query("name").map(|text| (text, Regex::new(&format!("(?i){text}")))) {
+    let name = match request.query("name").map(|text| (text, Regex::new(&format!("(?i){text}")))) {
         None => None,
         Some((_, Ok(name))) => Some(name),
         Some((text, Err(_))) => {
@@ -120,38 +120,38 @@ pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
         }
     };
     let model: &Model = model;
-    let around = Around::of(model, asked);
+    let around = Around::of(model, request);
     // The newest is first.
-    let seen = model.all(Kind::Server).rev().filter(|it| model.is_visible(Kind::Server, it, &asked.project));
+    let seen = model.all(Kind::Server).rev().filter(|it| model.is_visible(Kind::Server, it, &request.project));
     let wanted = seen.filter(|it| {
         name.as_ref().is_none_or(|name| name.is_match(text(it, "name")))
-            && asked.query("status").is_none_or(|status| text(it, "status").eq_ignore_ascii_case(status))
+            && request.query("status").is_none_or(|status| text(it, "status").eq_ignore_ascii_case(status))
     });
-    pages::page(model, asked, Kind::Server, wanted.map(|it| around.shown(model, it)).collect())
+    pages::page(model, request, Kind::Server, wanted.map(|it| around.shown(model, it)).collect())
 }
 
-pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    let server = model.one(Kind::Server, &asked.project, asked.id())?;
-    one(Kind::Server, Around::of(model, asked).shown(model, server))
+pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
+    let server = model.one(Kind::Server, &request.project, request.id())?;
+    one(Kind::Server, Around::of(model, request).shown(model, server))
 }
 
 /// Lists servers with names and IDs only.
-pub(crate) fn names(model: &mut Model, asked: &Asked) -> Answer {
-    short(model, asked, Kind::Server)
+pub(crate) fn names(model: &mut Model, request: &ApiRequest) -> Answer {
+    short(model, request, Kind::Server)
 }
 
 /// Lists flavors with names and IDs only.
-pub(crate) fn flavors(model: &mut Model, asked: &Asked) -> Answer {
-    short(model, asked, Kind::Flavor)
+pub(crate) fn flavors(model: &mut Model, request: &ApiRequest) -> Answer {
+    short(model, request, Kind::Flavor)
 }
 
-fn short(model: &Model, asked: &Asked, kind: Kind) -> Answer {
-    let seen = model.all(kind).filter(|it| model.is_visible(kind, it, &asked.project));
+fn short(model: &Model, request: &ApiRequest, kind: Kind) -> Answer {
+    let seen = model.all(kind).filter(|it| model.is_visible(kind, it, &request.project));
     let mut all: Vec<Object> = seen.cloned().collect();
     all.iter_mut().for_each(|it| it.retain(|key, _| ["id", "name", "links"].contains(&key.as_str())));
-    pages::page(model, asked, kind, all)
+    pages::page(model, request, kind, all)
 }
 
-pub(crate) fn flavor(model: &mut Model, asked: &Asked) -> Answer {
-    one(Kind::Flavor, model.one(Kind::Flavor, &asked.project, asked.id())?.clone())
+pub(crate) fn flavor(model: &mut Model, request: &ApiRequest) -> Answer {
+    one(Kind::Flavor, model.one(Kind::Flavor, &request.project, request.id())?.clone())
 }

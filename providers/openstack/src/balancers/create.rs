@@ -3,26 +3,26 @@
 
 use std::collections::BTreeMap;
 
-use provider_kit::load_balancers::{Attributes, Identity, Operation, POOL, Port, Tree};
+use provider_kit::load_balancers::{Attributes, Identity, Operation, POOL, Port, ResourceGraph};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::octavia::{BALANCER_SETTINGS, BALANCERS, MONITOR_SETTINGS, MONITOR_TYPE, Members, POOL_SETTINGS, TAGS};
 use super::read::{Pool, Whole};
-use super::requests::{Names, listener, pool};
+use super::requests::{ObjectNames, listener, pool};
 use super::tags::{cut, full_name, owner_tag};
 
 /// An object with a nested object or list in one more field.
 #[derive(Serialize)]
-struct With<T> {
+struct NestedObject<T> {
     #[serde(flatten)]
     object: Value,
     #[serde(flatten)]
     inside: BTreeMap<&'static str, T>,
 }
 
-impl<T> With<T> {
+impl<T> NestedObject<T> {
     fn new(object: &Attributes, field: &'static str, inside: Option<T>) -> Self {
         Self { object: object.nested(), inside: inside.into_iter().map(|it| (field, it)).collect() }
     }
@@ -32,40 +32,40 @@ impl<T> With<T> {
 pub(super) fn body(
     identity: &Identity<'_>,
     operations: &[Operation],
-    names: Names<'_>,
+    names: ObjectNames<'_>,
     is_serial: bool,
 ) -> impl Serialize {
-    let tree = Tree::default().after(operations);
+    let graph = ResourceGraph::default().after(operations);
     let (namespace, name) = full_name(identity.service);
     let cluster = &identity.cluster.name;
-    let mut settings = tree.balancer_attributes().cloned().unwrap_or_default().only(&BALANCER_SETTINGS);
+    let mut settings = graph.balancer_attributes().cloned().unwrap_or_default().only(&BALANCER_SETTINGS);
     settings = settings
         .set("name", &identity.name)
         .set("description", cut(format!("Kubernetes external service {namespace}/{name} from cluster {cluster}")));
     if names.tags {
-        settings = settings.set(TAGS, [names.sign, &owner_tag(identity)]);
+        settings = settings.set(TAGS, [names.legacy_owner_tag, &owner_tag(identity)]);
     }
     let whole_pool = |name: &str| {
-        let settings = tree.pool_attributes(name).cloned().unwrap_or_default();
+        let settings = graph.pool_attributes(name).cloned().unwrap_or_default();
         let mut object = pool(names, name, &settings, &[&POOL_SETTINGS[..], &MONITOR_SETTINGS].concat());
         if settings.get(MONITOR_TYPE).is_some() {
             object = object.set("healthmonitor.name", names.of_pool("monitor", name));
         }
-        With::new(&object, "members", Some(Members { targets: tree.targets_of(name), settings }))
+        NestedObject::new(&object, "members", Some(Members { targets: graph.targets_of(name), settings }))
     };
     let with_pool = |(port, settings): (&Port, &Attributes)| {
         let pool = whole_pool(settings.text(POOL).unwrap_or_default());
-        With::new(&listener(names, port, settings), "default_pool", Some(pool))
+        NestedObject::new(&listener(names, port, settings), "default_pool", Some(pool))
     };
-    let listeners: Vec<_> = tree.listeners().filter(|_| !is_serial).map(with_pool).collect();
+    let listeners: Vec<_> = graph.listeners().filter(|_| !is_serial).map(with_pool).collect();
     let listeners = Some(listeners).filter(|all| !all.is_empty());
-    BALANCERS.body(With::new(&settings, "listeners", listeners))
+    BALANCERS.body(NestedObject::new(&settings, "listeners", listeners))
 }
 
 /// The answer to a creation: the load balancer with all objects and their IDs. The answer contains each pool twice, at
 /// the load balancer and at its listener; one of them is skipped.
 #[derive(Deserialize)]
-pub(super) struct Made {
+pub(super) struct CreatedResponse {
     #[serde(default)]
     listeners: Vec<Listener>,
     #[serde(default)]
@@ -82,8 +82,8 @@ struct Listener {
     object: Value,
 }
 
-impl From<Made> for Whole {
-    fn from(made: Made) -> Self {
+impl From<CreatedResponse> for Whole {
+    fn from(made: CreatedResponse) -> Self {
         let listeners = made.listeners.into_iter().map(|it| it.object).collect();
         Self { balancer: made.object, listeners, pools: made.pools, floating: None }
     }

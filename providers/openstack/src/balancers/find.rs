@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use cloud_provider::{About, Error, Listing, Result, Service};
+use cloud_provider::{Error, EventSubject, Listing, Result, Service};
 use futures::future::try_join_all;
-use provider_kit::load_balancers::{Actual, Identity, Part, TargetSets, Tree};
-use provider_kit::paging::Reading;
+use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, ResourceGraph, ResourceKey, TargetSets};
+use provider_kit::paging::ListResult;
 use serde_json::Value;
 
 use super::octavia::{BALANCERS, ID, Kind, LISTENERS, MEMBERS, MONITORS, Member, Members, POOLS, id, ids, state, text};
 use super::project::{MEMBERS_AT_ONCE, Project};
-use super::published::{requested_id, was_made};
+use super::published::{had_load_balancer, requested_id};
 use super::read::{Pool, Whole, cheap};
-use super::security_group::Parts;
-use super::tags::{View, balancer_id, cluster_of, legacy_name, owner_tag, service_of};
+use super::security_group::ResourceList;
+use super::tags::{Share, balancer_id, cluster_of, legacy_name, owner_tag, service_of};
 use super::{floating_ip, security_group};
 use crate::annotations as key;
 
@@ -24,7 +24,7 @@ const FEW: usize = 4;
 
 impl Project {
     /// Reads the listeners and pools of a load balancer, without health monitors and members.
-    async fn parts(&self, balancer: Value) -> Result<Whole> {
+    async fn resources(&self, balancer: Value) -> Result<Whole> {
         let of_it = |kind: &Kind| kind.list("").query("loadbalancer_id", text(&balancer, ID));
         let listeners = self.objects(&LISTENERS, of_it(&LISTENERS)).await?;
         let pools = self.objects(&POOLS, of_it(&POOLS)).await?.into_iter().map(Pool::from).collect();
@@ -32,8 +32,8 @@ impl Project {
     }
 
     /// Reads the listeners and pools of a load balancer, with health monitors.
-    pub(super) async fn monitored_parts(&self, balancer: Value) -> Result<Whole> {
-        let mut whole = self.parts(balancer).await?;
+    pub(super) async fn monitored_resources(&self, balancer: Value) -> Result<Whole> {
+        let mut whole = self.resources(balancer).await?;
         let monitors = whole.pools.iter_mut().map(async |Pool { object, .. }| {
             let Some(id) = object.get("healthmonitor_id").and_then(Value::as_str) else { return Ok(()) };
             if let Some(found) = self.services.balancer.find(MONITORS.get(id)).await? {
@@ -72,20 +72,21 @@ impl Project {
     async fn whole(
         &self,
         balancer: Value,
-        view: View,
+        view: Share,
         service: Option<&Service>,
         leaves: bool,
-    ) -> Result<Option<Actual>> {
+    ) -> Result<Option<ObservedLoadBalancer>> {
         let floating = match text(&balancer, "vip_port_id") {
             "" => None,
             port => floating_ip::of_port(&self.services, port).await?,
         };
         let group = match service.map(security_group::name).or_else(|| group_name(&view)) {
             Some(name) => self.groups.of_service(&name).await?,
-            None if view.sign.is_some() => group_of(&view, &self.groups.all().await?),
+            None if view.legacy_owner_tag.is_some() => group_of(&view, &self.groups.all().await?),
             None => Vec::new(),
         };
-        let mut whole = if leaves { self.parts(balancer).await? } else { self.monitored_parts(balancer).await? };
+        let mut whole =
+            if leaves { self.resources(balancer).await? } else { self.monitored_resources(balancer).await? };
         if !leaves {
             whole.pools = self.with_members(whole.pools, &TargetSets::default()).await?;
         }
@@ -93,17 +94,17 @@ impl Project {
     }
 
     /// Reads the views with these IDs, with all that belongs to them.
-    pub(super) async fn by_ids(&self, ids: &[String]) -> Result<Vec<Actual>> {
+    pub(super) async fn by_ids(&self, ids: &[String]) -> Result<Vec<ObservedLoadBalancer>> {
         let read = ids.iter().map(async |id| {
             let Some(balancer) = self.balancer(balancer_id(id)).await? else { return Ok(None) };
-            let view = View::with_id(&balancer, id);
+            let view = Share::with_id(&balancer, id);
             self.whole(balancer, view, None, false).await
         });
         Ok(try_join_all(read).await?.into_iter().flatten().collect())
     }
 
     /// Reads the states of the views with these IDs.
-    pub(super) async fn states(&self, views: &[String]) -> Result<Vec<Actual>> {
+    pub(super) async fn states(&self, views: &[String]) -> Result<Vec<ObservedLoadBalancer>> {
         let mut ids: Vec<&str> = views.iter().map(|id| balancer_id(id)).collect();
         ids.dedup();
         let found: Vec<Value> = match ids.len() {
@@ -111,41 +112,41 @@ impl Project {
             _ => self.objects(&BALANCERS, self.services.in_project(BALANCERS.list("")).await?).await?,
         };
         let of = |id: &String| found.iter().find(|it| text(it, ID) == balancer_id(id));
-        let seen = views.iter().filter_map(|id| of(id).and_then(|it| cheap(View::with_id(it, id), it)));
+        let seen = views.iter().filter_map(|id| of(id).and_then(|it| cheap(Share::with_id(it, id), it)));
         // The floating IP is not read for a state.
-        Ok(seen.map(|actual| Actual { ingress: Vec::new(), ..actual }).collect())
+        Ok(seen.map(|actual| ObservedLoadBalancer { ingress: Vec::new(), ..actual }).collect())
     }
 
     /// Reads all load balancers of Services, with a few lists and the members of each pool.
-    pub(super) async fn everything(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
+    pub(super) async fn everything(&self, sets: &TargetSets) -> Result<ListResult<ObservedLoadBalancer>> {
         let call = self.services.in_project(BALANCERS.list("")).await?;
         let read = self.services.list(&self.services.balancer, call, BALANCERS.names, |it: Value| it, id);
-        let read = read.await?.filter(|it| !View::all(it).is_empty() && state(it).is_some());
+        let read = read.await?.filter(|it| !Share::all(it).is_empty() && state(it).is_some());
         let pages = read.pages();
-        let (balancers, flaw) = match read {
-            Reading::Complete { listing, .. } => (listing.into_items(), None),
-            Reading::Flawed { items, flaw, .. } => (items, Some(flaw)),
+        let (balancers, reason) = match read {
+            ListResult::Complete { listing, .. } => (listing.into_items(), None),
+            ListResult::Partial { items, reason, .. } => (items, Some(reason)),
         };
         let mut seen = Vec::new();
         if !balancers.is_empty() {
             let groups = self.groups.all().await?;
-            for whole in self.parts_of(balancers, sets).await? {
-                for view in View::all(&whole.balancer) {
+            for whole in self.resources_of(balancers, sets).await? {
+                for view in Share::all(&whole.balancer) {
                     let group = group_of(&view, &groups);
                     seen.extend(whole.seen(view, group).map(|actual| actual.sharing(sets)));
                 }
             }
         }
-        if let Some(flaw) = flaw {
-            return Ok(Reading::Flawed { items: seen, pages, flaw });
+        if let Some(reason) = reason {
+            return Ok(ListResult::Partial { items: seen, pages, reason });
         }
         let mut listing = Listing::new();
-        listing.page(seen, false);
-        Ok(Reading::Complete { listing: listing.finish()?, pages })
+        listing.add_page(seen, false);
+        Ok(ListResult::Complete { listing: listing.finish()?, pages })
     }
 
     /// Reads the listeners and pools of these load balancers.
-    async fn parts_of(&self, balancers: Vec<Value>, sets: &TargetSets) -> Result<Vec<Whole>> {
+    async fn resources_of(&self, balancers: Vec<Value>, sets: &TargetSets) -> Result<Vec<Whole>> {
         let listeners = self.objects(&LISTENERS, LISTENERS.list("")).await?;
         let mut pools = self.objects(&POOLS, POOLS.list("")).await?;
         let monitors = self.objects(&MONITORS, MONITORS.list("")).await?;
@@ -172,7 +173,7 @@ impl Project {
     }
 
     /// Reads the load balancers that a Service has, or is to share; or what is left of one.
-    pub(super) async fn of_service(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
+    pub(super) async fn of_service(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
         let (service, leaves) = (identity.service, identity.is_leaving());
         // Tagged ones first, for there can be two: one that the Service has, and one that it moves to.
         let mut found = self.tagged(identity).await?;
@@ -189,7 +190,7 @@ impl Project {
                 Err(err) => return Err(err),
             }
         }
-        if !found.iter().flat_map(View::all).any(|view| view.is_of(identity)) {
+        if !found.iter().flat_map(Share::all).any(|view| view.is_of(identity)) {
             let named = self.called(identity).await?;
             found.extend(named.into_iter().filter(|it| requested != Some(text(it, ID))));
         }
@@ -205,7 +206,7 @@ impl Project {
         let mut seen = Vec::new();
         for balancer in found {
             let is_requested = requested_id(service) == Some(text(&balancer, ID));
-            if let Some(view) = View::of(&balancer, identity, is_requested) {
+            if let Some(view) = Share::of(&balancer, identity, is_requested) {
                 seen.extend(self.whole(balancer, view, Some(service), leaves).await?);
             }
         }
@@ -224,15 +225,15 @@ impl Project {
         // If the credential is another project's, a refusal (403) proves nothing about a load balancer that the Service
         // had.
         let is_final = match leaves {
-            true => err.is_unauthorized() && was_made(service),
-            false => err.is_unauthorized() || !was_made(service),
+            true => err.is_unauthorized() && had_load_balancer(service),
+            false => err.is_unauthorized() || !had_load_balancer(service),
         };
         if has_none && is_final {
             return Err(err);
         }
         if !has_none && !leaves {
             let text = format!("{err}; the Service keeps the load balancer that it has");
-            self.notices.warn(true, About::Service(service), "QuestionableAnnotation", &text);
+            self.deduplicator.warn(true, EventSubject::Service(service), "QuestionableAnnotation", &text);
         }
         Ok(())
     }
@@ -253,26 +254,33 @@ impl Project {
     }
 
     /// Reads what outlived its load balancer.
-    async fn left_over(&self, identity: &Identity<'_>) -> Result<Option<Actual>> {
-        let (mut tree, mut id) = (Tree::default(), None);
-        for (part, settings, targets) in self.groups.of_service(&security_group::name(identity.service)).await? {
+    async fn left_over(&self, identity: &Identity<'_>) -> Result<Option<ObservedLoadBalancer>> {
+        let (mut graph, mut id) = (ResourceGraph::default(), None);
+        for (resource, settings, targets) in self.groups.of_service(&security_group::name(identity.service)).await? {
             id = id.or_else(|| settings.text(ID).map(str::to_owned));
-            if let (Part::Pool(name), Some(targets)) = (&part, targets) {
-                tree.targets.insert(name.clone(), targets);
+            if let (ResourceKey::Pool(name), Some(targets)) = (&resource, targets) {
+                graph.targets.insert(name.clone(), targets);
             }
-            tree = tree.part(part, settings);
+            graph = graph.resource(resource, settings);
         }
         // A Service that gets another load balancer gets it back.
         if identity.is_leaving() {
             for floating in floating_ip::left_over(&self.services, identity.cluster, identity.service).await? {
-                let (part, settings) = floating.part();
+                let (resource, settings) = floating.resource();
                 id = id.or(Some(floating.id));
-                tree = tree.part(part, settings);
+                graph = graph.resource(resource, settings);
             }
         }
         let (name, legacy_owner, owner_tags) =
             (identity.name.clone(), identity.legacy_owner.clone(), identity.owner_tags());
-        Ok(id.map(|id| Actual { id, name, legacy_owner, owner_tags, tree: Some(tree), ..Actual::default() }))
+        Ok(id.map(|id| ObservedLoadBalancer {
+            id,
+            name,
+            legacy_owner,
+            owner_tags,
+            graph: Some(graph),
+            ..ObservedLoadBalancer::default()
+        }))
     }
 }
 
@@ -284,8 +292,8 @@ fn unknown(id: &str) -> Error {
 }
 
 /// Returns the name of the security group of a view's Service, if all of it is known.
-fn group_name(view: &View) -> Option<String> {
-    let (namespace, name) = service_of(view.sign.as_deref()?)?;
+fn group_name(view: &Share) -> Option<String> {
+    let (namespace, name) = service_of(view.legacy_owner_tag.as_deref()?)?;
     let mut service = Service::default();
     service.metadata.uid = Some(view.owner_tags.service.clone()?);
     (service.metadata.namespace, service.metadata.name) = (Some(namespace.to_owned()), Some(name.to_owned()));
@@ -293,19 +301,23 @@ fn group_name(view: &View) -> Option<String> {
 }
 
 /// Returns the security group of a view's Service, whose UID is not known without an owner tag.
-fn group_of(view: &View, groups: &BTreeMap<String, Parts>) -> Parts {
+fn group_of(view: &Share, groups: &BTreeMap<String, ResourceList>) -> ResourceList {
     if view.owner_tags.service.is_some() {
         return group_name(view).and_then(|name| groups.get(&name)).cloned().unwrap_or_default();
     }
-    let sign = view.sign.as_deref();
-    let Some(((namespace, name), cluster)) = sign.and_then(|sign| service_of(sign).zip(cluster_of(sign))) else {
+    let legacy_owner_tag = view.legacy_owner_tag.as_deref();
+    let Some(((namespace, name), cluster)) =
+        legacy_owner_tag.and_then(|legacy_owner_tag| service_of(legacy_owner_tag).zip(cluster_of(legacy_owner_tag)))
+    else {
         return Vec::new();
     };
     // Other clusters have Services of the same name: the group so described is this one's, or the only one.
     let (end, described) = (format!("-{namespace}-{name}"), security_group::described(cluster, namespace, name));
-    let is_described =
-        |parts: &&Parts| parts.iter().any(|(_, settings, _)| settings.text("description") == Some(&described));
-    let named: Vec<&Parts> = groups.iter().filter(|(group, _)| group.ends_with(&end)).map(|(_, parts)| parts).collect();
+    let is_described = |resources: &&ResourceList| {
+        resources.iter().any(|(_, settings, _)| settings.text("description") == Some(&described))
+    };
+    let named: Vec<&ResourceList> =
+        groups.iter().filter(|(group, _)| group.ends_with(&end)).map(|(_, resources)| resources).collect();
     let sole = (named.len() == 1).then(|| named[0]);
     named.into_iter().find(is_described).or(sole).cloned().unwrap_or_default()
 }

@@ -1,15 +1,15 @@
 //! The floating IP on a load balancer: created, adopted, kept and released.
 
 use cloud_provider::{Cluster, Error, LoadBalancerRequest, Result, Service};
-use provider_kit::load_balancers::{Actual, Attributes, Identity, Operation, Part};
+use provider_kit::load_balancers::{Attributes, Identity, ObservedLoadBalancer, Operation, ResourceKey};
 use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::project::Project;
-use super::published::{addresses, is_made};
+use super::published::{addresses, has_or_requests_load_balancer};
 use super::spec::{FloatingSubnet, ServiceSpec};
-use super::tags::{View, cut, full_name, legacy_tag};
+use super::tags::{Share, cut, full_name, legacy_tag};
 use crate::annotations as key;
 use crate::services::{Services, based_on};
 
@@ -37,16 +37,16 @@ impl FloatingIp {
     }
 
     /// Returns the floating IP as a part of its load balancer.
-    pub(super) fn part(&self) -> (Part, Attributes) {
+    pub(super) fn resource(&self) -> (ResourceKey, Attributes) {
         let settings = Attributes::default().set("id", &self.id).set("address", &self.address);
-        (part(), settings.set("network", &self.network).set("ours", self.is_ours()))
+        (resource(), settings.set("network", &self.network).set("ours", self.is_ours()))
     }
 }
 
-/// Returns the part for a floating IP. The desired state has no settings for it, so an existing floating IP is never
-/// replaced.
-pub(super) fn part() -> Part {
-    Part::created_after("floating ip", "floating ip")
+/// Returns the resource for a floating IP. The desired state has no settings for it, so an existing floating IP is
+/// never replaced.
+pub(super) fn resource() -> ResourceKey {
+    ResourceKey::created_after("floating ip", "floating ip")
 }
 
 fn description(cluster: &Cluster, service: &Service) -> String {
@@ -100,7 +100,7 @@ fn is_kept(service: &Service) -> bool {
     key::annotations_of(service).get(&key::KEEP_FLOATINGIP).unwrap_or_default()
 }
 
-fn taken(address: &str, port: &str) -> Error {
+fn in_use_error(address: &str, port: &str) -> Error {
     Error::invalid(format!("floating IP {address} (spec.loadBalancerIP) is not available: it leads to port {port}"))
 }
 
@@ -115,14 +115,16 @@ pub(super) async fn check_named(
     spec: &ServiceSpec,
 ) -> Result<()> {
     let LoadBalancerRequest { cluster, service, .. } = *request;
-    let Some(address) = spec.address.as_ref().filter(|_| !is_made(service)) else { return Ok(()) };
+    let Some(address) = spec.address.as_ref().filter(|_| !has_or_requests_load_balancer(service)) else {
+        return Ok(());
+    };
     let found = first(&project.services, "floating_ip_address", address).await?;
     let Some(FloatingIp { port: Some(port), .. }) = found else { return Ok(()) };
     // An interrupted sync may have associated the floating IP with the Service's own load balancer.
     let own = legacy_tag(cluster, service);
     let found = project.found_by("vip_port_id", port.clone()).await?;
-    let is_own = found.iter().flat_map(View::all).any(|view| view.sign.as_ref() == Some(&own));
-    if is_own { Ok(()) } else { Err(taken(address, &port)) }
+    let is_own = found.iter().flat_map(Share::all).any(|view| view.legacy_owner_tag.as_ref() == Some(&own));
+    if is_own { Ok(()) } else { Err(in_use_error(address, &port)) }
 }
 
 async fn create(services: &Services, fields: &Value) -> Result<FloatingIp> {
@@ -145,7 +147,7 @@ pub(super) async fn apply(
     project: &Project,
     operation: &Operation,
     identity: &Identity<'_>,
-    actual: &Actual,
+    actual: &ObservedLoadBalancer,
     port: &str,
     goes: bool,
     spec: &Result<ServiceSpec>,
@@ -154,7 +156,7 @@ pub(super) async fn apply(
     match operation {
         Operation::Create { .. } => {
             let spec = spec.as_ref().map_err(Clone::clone)?;
-            Ok(Some(give(project, identity, actual, port, spec).await?.part().1))
+            Ok(Some(obtain(project, identity, actual, port, spec).await?.resource().1))
         }
         Operation::Delete { .. } => {
             // The one on the load balancer, or what is left if that no longer exists.
@@ -176,10 +178,10 @@ pub(super) async fn apply(
 
 /// Returns a floating IP for the load balancer, the first of these: the one on its port; the one in
 /// `spec.loadBalancerIP`; an unused one that was created for this Service; a new one.
-async fn give(
+async fn obtain(
     project: &Project,
     identity: &Identity<'_>,
-    actual: &Actual,
+    actual: &ObservedLoadBalancer,
     port: &str,
     spec: &ServiceSpec,
 ) -> Result<FloatingIp> {
@@ -202,14 +204,14 @@ async fn give(
         None => unused(services, identity.cluster, service).await?.into_iter().next(),
     };
     match free {
-        Some(FloatingIp { port: Some(other), address, .. }) => return Err(taken(&address, &other)),
+        Some(FloatingIp { port: Some(other), address, .. }) => return Err(in_use_error(&address, &other)),
         Some(free) => return lead(services, &free, Some(port)).await,
         None => {}
     }
     let none = || Error::invalid("there is no external network to get a floating IP from; set floating-network-id");
     let network = match spec.floating.network.clone() {
         Some(network) => network,
-        None => project.places.external_network().await?.ok_or_else(none)?,
+        None => project.networks.external_network().await?.ok_or_else(none)?,
     };
     let mut fields = json!({
         "floating_network_id": network, "port_id": port, "description": description(identity.cluster, service),
@@ -236,7 +238,7 @@ async fn any_of(
     mut fields: Value,
 ) -> Result<FloatingIp> {
     let mut last = Error::other("no subnet was tried");
-    for subnet in project.places.floating_subnets(network, name, tags).await? {
+    for subnet in project.networks.floating_subnets(network, name, tags).await? {
         fields["subnet_id"] = json!(subnet.id);
         match create(&project.services, &fields).await {
             Err(err) if err.is_quota() || err.is_invalid() || err.is_conflict() || err.is_not_found() => {

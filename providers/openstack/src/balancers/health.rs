@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cloud_provider::{Result, TargetHealth};
-use provider_kit::load_balancers::Actual;
+use provider_kit::load_balancers::ObservedLoadBalancer;
 use provider_kit::transport::Call;
 use serde_json::Value;
 
@@ -11,11 +11,14 @@ use super::project::Project;
 use super::tags::balancer_id;
 
 /// Reads the health of a load balancer's members. A member without a health monitor is not checked, and has no entry.
-pub(super) async fn targets(project: &Project, observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+pub(super) async fn targets(
+    project: &Project,
+    observed: &ObservedLoadBalancer,
+) -> Result<Option<BTreeMap<String, TargetHealth>>> {
     let call = Call::get("/lbaas/loadbalancers/{id}/status", &[balancer_id(&observed.id)]).inside("statuses");
     let states: Option<Value> = project.services.balancer.find(call).await?;
     let Some(states) = states else { return Ok(None) };
-    let known = observed.tree.iter().flat_map(|tree| &tree.targets).flat_map(|(_, targets)| targets.iter());
+    let known = observed.graph.iter().flat_map(|graph| &graph.targets).flat_map(|(_, targets)| targets.iter());
     Ok(Some(known.filter_map(|target| Some((target.to_owned(), health(target, &states)?))).collect()))
 }
 

@@ -3,11 +3,11 @@
 mod apply;
 mod create;
 mod find;
-mod fitted;
+mod fit;
 mod floating_ip;
 mod health;
+mod networks;
 mod octavia;
-mod places;
 mod project;
 mod published;
 mod read;
@@ -22,14 +22,14 @@ mod wanted;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{About, Cluster, Error, Node, Result, Service, TargetHealth, async_trait};
+use cloud_provider::{Cluster, Error, EventSubject, Node, Result, Service, TargetHealth, async_trait};
 use provider_kit::annotations::Parsed;
 use provider_kit::events::EventWriter;
 use provider_kit::load_balancers::{
-    Actual, Adoption, Applied, Balancers, Change, Desire, Detail, Identity, LoadBalancerCloud, Machines, Names, Naming,
-    Notice, Options, Published, Query, Recovery, Targets, Tree,
+    Adoption, Applied, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine, Machines,
+    NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, Published, Query, Recovery, ResourceGraph, Targets,
 };
-use provider_kit::paging::Reading;
+use provider_kit::paging::ListResult;
 use provider_kit::transport::Call;
 use serde_json::Value;
 
@@ -52,16 +52,16 @@ pub(crate) fn balancers(
     config: Arc<config::Balancers>,
     ports: Ports,
     events: EventWriter,
-) -> Balancers {
+) -> LoadBalancerEngine {
     let options = Options {
         polling: polling(config.wait_steps),
         targets_follow_addresses: true,
         annotates_id: true,
-        outlives: security_group::has_part,
+        outlives: security_group::has_resource,
         price: &["provider", "flavor_id", "availability_zone"],
     };
     let cloud = OctaviaLoadBalancers(Project::new(services.clone(), config, ports, events));
-    Balancers::of(cloud, Arc::new(NovaServers(services.clone())), options)
+    LoadBalancerEngine::of(cloud, Arc::new(NovaServers(services.clone())), options)
 }
 
 #[async_trait]
@@ -69,8 +69,8 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
     /// The spec, or all mistakes in it.
     type Spec = Result<ServiceSpec>;
 
-    fn names(&self) -> Names {
-        Names::NotUnique
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::NotUnique
     }
 
     fn spec(&self, service: &Service) -> Parsed<Self::Spec> {
@@ -92,25 +92,31 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
         }
     }
 
-    async fn desired(&self, desire: &Desire<'_, Self::Spec>) -> Result<Tree> {
-        let spec = desire.spec.as_ref().map_err(Clone::clone)?;
-        wanted::wanted_tree(&self.0, desire.request, spec, desire.scope).await
+    async fn desired(&self, input: &DesiredStateInput<'_, Self::Spec>) -> Result<ResourceGraph> {
+        let spec = input.spec.as_ref().map_err(Clone::clone)?;
+        wanted::wanted_graph(&self.0, input.request, spec, input.scope).await
     }
 
-    fn fit(&self, desired: Tree, observed: &Actual, _: &Identity<'_>, spec: &Self::Spec) -> Result<Tree> {
-        fitted::fitted(desired, observed, spec.as_ref().map_err(Clone::clone)?)
+    fn fit(
+        &self,
+        desired: ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        _: &Identity<'_>,
+        spec: &Self::Spec,
+    ) -> Result<ResourceGraph> {
+        fit::fit_to_observed(desired, observed, spec.as_ref().map_err(Clone::clone)?)
     }
 
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
             Query::All(sets) => self.0.everything(sets).await,
-            Query::Owner(identity) => self.0.of_service(identity).await.map(Reading::of),
-            Query::Ids(ids, Detail::Whole) => self.0.by_ids(ids).await.map(Reading::of),
-            Query::Ids(ids, Detail::State) => self.0.states(ids).await.map(Reading::of),
+            Query::Owner(identity) => self.0.of_service(identity).await.map(ListResult::of),
+            Query::Ids(ids, Detail::Whole) => self.0.by_ids(ids).await.map(ListResult::of),
+            Query::Ids(ids, Detail::State) => self.0.states(ids).await.map(ListResult::of),
         }
     }
 
-    async fn target_health(&self, observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         health::targets(&self.0, observed).await
     }
 
@@ -120,28 +126,28 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
 
     /// Adopts the load balancer in the Service's annotation, and a load balancer that was created for the Service and
     /// is now used only by other Services.
-    fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption {
+    fn adopts(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
         let is_requested = requested_id(identity.service) == Some(balancer_id(&observed.id));
         let is_free = is_requested || (!observed.id.contains('/') && observed.name.starts_with(LEGACY));
-        if is_free && !identity.is_leaving() { Adoption::Adopted } else { Adoption::Refused }
+        if is_free && !identity.is_leaving() { Adoption::Adopt } else { Adoption::Refuse }
     }
 
-    fn published(&self, observed: &Actual, service: &Service, _: &Self::Spec) -> Published {
+    fn published(&self, observed: &ObservedLoadBalancer, service: &Service, _: &Self::Spec) -> Published {
         let status = published::status(observed, service, &self.0.config);
         Published { status, annotations: published::annotations(observed) }
     }
 
-    fn lock(&self, observed: &Actual) -> Option<String> {
+    fn lock(&self, observed: &ObservedLoadBalancer) -> Option<String> {
         Some(balancer_id(&observed.id).to_owned())
     }
 
-    fn owner_name(&self, observed: &Actual) -> Option<(String, String)> {
+    fn owner_name(&self, observed: &ObservedLoadBalancer) -> Option<(String, String)> {
         let (namespace, name) = service_of(observed.legacy_owner.as_deref()?)?;
         Some((namespace.to_owned(), name.to_owned()))
     }
 
     /// Replaces only a load balancer whose address was never published.
-    fn recovery(&self, observed: &Actual, service: &Service) -> Recovery {
+    fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {
         if !observed.id.contains('/') && !is_published(service) {
             return Recovery::Replace;
         }
@@ -150,12 +156,12 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
 
     fn report(&self, notice: Notice<'_>) {
         let Notice::Moved { service, from, to } = notice else { return };
-        let place = |it: &Actual| {
+        let place = |it: &ObservedLoadBalancer| {
             let address = it.ingress.iter().find_map(|it| it.ip.as_deref()).unwrap_or("no address");
             format!("load balancer {} ({address})", balancer_id(&it.id))
         };
         let text = format!("the Service has moved to {}; {} is deleted or released", place(to), place(from));
-        self.0.notices.warn(true, About::Service(service), "LoadBalancerMoved", &text);
+        self.0.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerMoved", &text);
     }
 }
 

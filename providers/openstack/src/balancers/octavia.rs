@@ -248,7 +248,7 @@ impl<'a> FromIterator<Member<'a>> for Members {
             0 | 1 => settings.set(key, values.pop()),
             _ => settings.set(key, values),
         });
-        Self { targets, settings: settings.to_make() }
+        Self { targets, settings: settings.for_creation() }
     }
 }
 

@@ -4,8 +4,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Error, Result, SyncObserver};
-use provider_kit::events::{EventWriter, Notices};
+use cloud_provider::{Error, Result, SyncCallbacks};
+use provider_kit::events::{EventDeduplicator, EventWriter};
 use provider_kit::load_balancers::State;
 use provider_kit::operation::{Polling, until_done};
 use provider_kit::transport::Call;
@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::networks::NetworkCatalog;
 use super::octavia::{BALANCERS, Kind, id, state};
-use super::places::Places;
 use super::security_group::Groups;
 use crate::config::Balancers;
 use crate::ports::Ports;
@@ -25,15 +25,15 @@ use crate::services::Services;
 pub(super) const MEMBERS_AT_ONCE: u32 = 10_000;
 
 /// Longest wait for a load balancer, in seconds.
-const MOST_PATIENT: f64 = 86_400.0;
+const MAX_WAIT: f64 = 86_400.0;
 
 pub(super) struct Project {
     pub(super) services: Services,
     pub(super) config: Arc<Balancers>,
-    pub(super) places: Places,
+    pub(super) networks: NetworkCatalog,
     pub(super) ports: Ports,
     pub(super) groups: Groups,
-    pub(super) notices: Notices,
+    pub(super) deduplicator: EventDeduplicator,
     pub(super) polling: Polling,
     members_under_way: Semaphore,
 }
@@ -41,9 +41,9 @@ pub(super) struct Project {
 impl Project {
     pub(super) fn new(services: Services, config: Arc<Balancers>, ports: Ports, events: EventWriter) -> Self {
         Self {
-            places: Places::new(services.clone()),
+            networks: NetworkCatalog::new(services.clone()),
             groups: Groups::new(ports.clone()),
-            notices: Notices::new(events),
+            deduplicator: EventDeduplicator::new(events),
             polling: polling(config.wait_steps),
             members_under_way: Semaphore::new(MEMBERS_AT_ONCE as usize),
             services,
@@ -59,8 +59,8 @@ impl Project {
     }
 
     /// Waits within a change until Octavia takes another request for it.
-    pub(super) async fn settled(&self, id: &str, observer: &dyn SyncObserver) -> Result<()> {
-        observer.waits();
+    pub(super) async fn settled(&self, id: &str, callbacks: &dyn SyncCallbacks) -> Result<()> {
+        callbacks.release_permit();
         let place = format!("load balancer {id}");
         let settled = until_done(&place, self.polling, || async {
             match self.balancer(id).await?.as_ref().and_then(state) {
@@ -70,7 +70,7 @@ impl Project {
             }
         });
         let settled = settled.await;
-        observer.goes_on().await;
+        callbacks.reacquire_permit().await;
         settled
     }
 
@@ -104,12 +104,12 @@ impl Project {
 }
 
 /// Returns polling with the same total duration as `steps` polls of the Go cloud-controller-manager, whose pauses start
-/// at one second and grow by a fifth each; at most [`MOST_PATIENT`], because a hundred steps would take years.
+/// at one second and grow by a fifth each; at most [`MAX_WAIT`], because a hundred steps would take years.
 pub(super) fn polling(steps: u32) -> Polling {
     let pauses = steps - u32::from(steps > 1);
-    let limit = (0..pauses).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>().min(MOST_PATIENT).floor();
+    let limit = (0..pauses).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>().min(MAX_WAIT).floor();
     let (first, longest) = (Duration::from_millis(500), Duration::from_secs(20));
-    Polling { first, growth: 1.2, longest, limit: Duration::from_secs_f64(limit), ..Polling::default() }
+    Polling { first, growth: 1.2, max_interval, timeout: Duration::from_secs_f64(limit), ..Polling::default() }
 }
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_load_balancer_is_waited_for_as_long_as_so_many_polls_took_and_never_longer_than_a_day() {
-        let limits = [0, 1, 23, 50, 300, 10_000].map(|steps| polling(steps).limit.as_secs());
+        let limits = [0, 1, 23, 50, 300, 10_000].map(|steps| polling(steps).timeout.as_secs());
         assert_eq!(limits, [0, 1, 271, 37_913, 86_400, 86_400]);
     }
 }

@@ -1,7 +1,7 @@
 //! The published state of a load balancer: status and annotations of its Service, written and read back.
 
 use cloud_provider::{LoadBalancerStatus, Service};
-use provider_kit::load_balancers::Actual;
+use provider_kit::load_balancers::ObservedLoadBalancer;
 use provider_kit::status::{Status, shown};
 
 use super::spec::families;
@@ -9,7 +9,7 @@ use crate::annotations::{self as key, ProxyProtocol, text};
 use crate::config::Balancers;
 
 /// Returns the status of a Service. Mistakes in its annotations are reported where the load balancer is changed.
-pub(super) fn status(actual: &Actual, service: &Service, config: &Balancers) -> LoadBalancerStatus {
+pub(super) fn status(actual: &ObservedLoadBalancer, service: &Service, config: &Balancers) -> LoadBalancerStatus {
     let mut annotations = key::annotations_of(service);
     let hostname = text(&mut annotations, &key::HOSTNAME);
     let is_proxied = annotations.get(&key::PROXY_PROTOCOL).is_some_and(|it| it != ProxyProtocol::Off);
@@ -24,12 +24,12 @@ pub(super) fn status(actual: &Actual, service: &Service, config: &Balancers) -> 
 }
 
 /// Returns the annotations that users and the Go cloud-controller-manager read.
-pub(super) fn annotations(actual: &Actual) -> Vec<(&'static str, Option<String>)> {
+pub(super) fn annotations(actual: &ObservedLoadBalancer) -> Vec<(&'static str, Option<String>)> {
     // While only the security group exists, there is no load balancer whose ID could be shown.
-    if actual.tree.as_ref().is_some_and(|tree| tree.balancer_attributes().is_none()) {
+    if actual.graph.as_ref().is_some_and(|graph| graph.balancer_attributes().is_none()) {
         return Vec::new();
     }
-    // The ID of a `View` may have a suffix; the annotation has the load balancer's own ID.
+    // The ID of a `Share` may have a suffix; the annotation has the load balancer's own ID.
     let id = actual.id.split('/').next().filter(|id| !id.is_empty());
     let address = ingress(actual).next();
     vec![
@@ -39,14 +39,14 @@ pub(super) fn annotations(actual: &Actual) -> Vec<(&'static str, Option<String>)
 }
 
 /// Returns the floating IP's address, or the VIP; and then the second VIP.
-fn ingress(actual: &Actual) -> impl Iterator<Item = &str> {
+fn ingress(actual: &ObservedLoadBalancer) -> impl Iterator<Item = &str> {
     actual.ingress.iter().filter_map(|it| it.ip.as_deref()).filter(|address| !address.is_empty())
 }
 
 /// Replaces the first address of the status by this one.
-pub(super) fn lead_by(actual: &mut Actual, address: &str) {
+pub(super) fn lead_by(actual: &mut ObservedLoadBalancer, address: &str) {
     let first = ..actual.ingress.len().min(1);
-    actual.ingress.splice(first, [Actual::ip(address)]);
+    actual.ingress.splice(first, [ObservedLoadBalancer::ip(address)]);
 }
 
 /// Returns the ID of the load balancer that the Service names.
@@ -61,12 +61,12 @@ pub(super) fn is_published(service: &Service) -> bool {
 
 /// Returns `true` if the Service still has both annotations, address and ID, that the controller wrote for an earlier
 /// load balancer. A user sets only the ID.
-pub(super) fn was_made(service: &Service) -> bool {
+pub(super) fn had_load_balancer(service: &Service) -> bool {
     is_published(service) || key::LOAD_BALANCER_ADDRESS.text_on(service).is_some()
 }
 
 /// Returns `true` if the Service has or had a load balancer, or names one.
-pub(super) fn is_made(service: &Service) -> bool {
+pub(super) fn has_or_requests_load_balancer(service: &Service) -> bool {
     is_published(service) || key::LOAD_BALANCER_ID.text_on(service).is_some()
 }
 
@@ -78,7 +78,7 @@ pub(super) fn addresses(service: &Service) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use provider_kit::load_balancers::Tree;
+    use provider_kit::load_balancers::ResourceGraph;
     use serde_json::{Value, json};
 
     use super::super::wanted::tests::configured;
@@ -88,7 +88,11 @@ mod tests {
         let service: Service = serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap();
         let suffix = suffix.map(|it| format!("enable-ingress-hostname\ningress-hostname-suffix={it}"));
         let config = configured(suffix.as_deref().unwrap_or_default());
-        let actual = Actual { id: "lb/x".into(), ingress: vec![Actual::ip("203.0.113.9")], ..Actual::default() };
+        let actual = ObservedLoadBalancer {
+            id: "lb/x".into(),
+            ingress: vec![ObservedLoadBalancer::ip("203.0.113.9")],
+            ..ObservedLoadBalancer::default()
+        };
         serde_json::to_value(status(&actual, &service, &config)).unwrap()["ingress"].clone()
     }
 
@@ -107,8 +111,9 @@ mod tests {
 
     #[test]
     fn the_second_vip_is_shown_to_those_who_ask_for_both_families_and_never_in_the_annotation() {
-        let ingress = ["10.6.0.9", "fd00::9"].map(Actual::ip);
-        let mut actual = Actual { id: "lb".into(), ingress: ingress.into(), ..Actual::default() };
+        let ingress = ["10.6.0.9", "fd00::9"].map(ObservedLoadBalancer::ip);
+        let mut actual =
+            ObservedLoadBalancer { id: "lb".into(), ingress: ingress.into(), ..ObservedLoadBalancer::default() };
         lead_by(&mut actual, "203.0.113.9");
         let config = super::super::wanted::tests::config();
         for (families, expected) in [(vec!["IPv4"], 1), (vec!["IPv4", "IPv6"], 2)] {
@@ -119,18 +124,26 @@ mod tests {
             assert!(shown.iter().all(|it| it.ip_mode.as_deref() == Some("VIP")));
         }
         assert_eq!(annotations(&actual)[1].1.as_deref(), Some("203.0.113.9"));
-        let mut none = Actual::default();
+        let mut none = ObservedLoadBalancer::default();
         lead_by(&mut none, "203.0.113.9");
-        assert_eq!(none.ingress, [Actual::ip("203.0.113.9")]);
+        assert_eq!(none.ingress, [ObservedLoadBalancer::ip("203.0.113.9")]);
     }
 
     #[test]
     fn id_and_address_are_written_down_and_nothing_where_there_is_none() {
         let (id, address) = (key::LOAD_BALANCER_ID.key(), key::LOAD_BALANCER_ADDRESS.key());
-        let actual = Actual { id: "lb-1/tag".into(), ingress: vec![Actual::ip("192.0.2.7")], ..Actual::default() };
+        let actual = ObservedLoadBalancer {
+            id: "lb-1/tag".into(),
+            ingress: vec![ObservedLoadBalancer::ip("192.0.2.7")],
+            ..ObservedLoadBalancer::default()
+        };
         assert_eq!(annotations(&actual), [(id, Some("lb-1".into())), (address, Some("192.0.2.7".into()))]);
-        assert_eq!(annotations(&Actual::default()), [(id, None), (address, None)]);
-        let group = Actual { id: "sg-1".into(), tree: Some(Tree::default()), ..Actual::default() };
+        assert_eq!(annotations(&ObservedLoadBalancer::default()), [(id, None), (address, None)]);
+        let group = ObservedLoadBalancer {
+            id: "sg-1".into(),
+            graph: Some(ResourceGraph::default()),
+            ..ObservedLoadBalancer::default()
+        };
         assert_eq!(annotations(&group), [], "not the id of what stands before it");
     }
 }

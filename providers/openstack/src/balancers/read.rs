@@ -1,8 +1,10 @@
-//! Conversion from the objects of Octavia and Neutron to a tree.
+//! Conversion from the objects of Octavia and Neutron to a resource graph.
 
 use std::collections::BTreeMap;
 
-use provider_kit::load_balancers::{Actual, Attributes, OwnerTags, POOL, Part, Port, State, Tree};
+use provider_kit::load_balancers::{
+    Attributes, ObservedLoadBalancer, OwnerTags, POOL, Port, ResourceGraph, ResourceKey, State,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -12,8 +14,8 @@ use super::octavia::{
     TAGGED, TAGS, ids, state, text, texts,
 };
 use super::published::lead_by;
-use super::security_group::Parts;
-use super::tags::{LEGACY, View, cut};
+use super::security_group::ResourceList;
+use super::tags::{LEGACY, Share, cut};
 
 /// Owner in messages of an object without a tag or name of a Service.
 const UNKNOWN: &str = "not made for this Service";
@@ -44,35 +46,45 @@ impl From<Value> for Pool {
 }
 
 /// Converts a view of a load balancer without its listeners and pools.
-pub(super) fn cheap(view: View, balancer: &Value) -> Option<Actual> {
+pub(super) fn cheap(view: Share, balancer: &Value) -> Option<ObservedLoadBalancer> {
     let state = state(balancer)?;
     let more = balancer.get(ADDITIONAL_VIPS).and_then(Value::as_array).into_iter().flatten();
     let addresses = std::iter::once(text(balancer, "vip_address")).chain(more.map(|vip| text(vip, "ip_address")));
-    let ingress = addresses.filter(|it| !it.is_empty()).map(Actual::ip).collect();
-    let View { id, name, sign: legacy_owner, owner_tags, .. } = view;
+    let ingress = addresses.filter(|it| !it.is_empty()).map(ObservedLoadBalancer::ip).collect();
+    let Share { id, name, legacy_owner_tag: legacy_owner, owner_tags, .. } = view;
     let cloud = (text(balancer, "name").to_owned(), text(balancer, ID).to_owned());
-    let shown_as = (cloud.0 != name || cloud.1 != id).then_some(cloud);
+    let cloud_name_and_id = (cloud.0 != name || cloud.1 != id).then_some(cloud);
     // Octavia's times are in UTC, without a zone.
     let created = format!("{}Z", text(balancer, "created_at").trim_end_matches('Z')).parse().ok();
-    Some(Actual { id, name, shown_as, owner_tags, legacy_owner, state, ingress, created, ..Actual::default() })
+    Some(ObservedLoadBalancer {
+        id,
+        name,
+        cloud_name_and_id,
+        owner_tags,
+        legacy_owner,
+        state,
+        ingress,
+        created,
+        ..ObservedLoadBalancer::default()
+    })
 }
 
 impl Whole {
     /// Converts a view of it. `group`: the Service's security group.
-    pub(super) fn seen(&self, view: View, group: Parts) -> Option<Actual> {
-        let tree = Tree::default().balancer(Attributes::at(&BALANCER_SETTINGS, &self.balancer));
-        let mut seen = Seen { whole: self, view: &view, tree, foreign: BTreeMap::new() };
+    pub(super) fn seen(&self, view: Share, group: ResourceList) -> Option<ObservedLoadBalancer> {
+        let graph = ResourceGraph::default().balancer(Attributes::at(&BALANCER_SETTINGS, &self.balancer));
+        let mut seen = Seen { whole: self, view: &view, graph, foreign: BTreeMap::new() };
         seen.users();
         self.listeners.iter().for_each(|listener| seen.listener(listener));
         self.unused_pools().for_each(|pool| seen.unused_pool(pool));
-        for (part, attributes, targets) in group {
-            if let (Part::Pool(name), Some(targets)) = (&part, targets) {
-                seen.tree.targets.insert(name.clone(), targets);
+        for (resource, attributes, targets) in group {
+            if let (ResourceKey::Pool(name), Some(targets)) = (&resource, targets) {
+                seen.graph.targets.insert(name.clone(), targets);
             }
-            seen.tree.parts.insert(part, attributes);
+            seen.graph.resources.insert(resource, attributes);
         }
-        let (tree, foreign, sharers) = (seen.tree, seen.foreign, self.sharers(&view));
-        let mut actual = Actual { tree: Some(tree), foreign, sharers, ..cheap(view, &self.balancer)? };
+        let (graph, foreign, sharers) = (seen.graph, seen.foreign, self.sharers(&view));
+        let mut actual = ObservedLoadBalancer { graph: Some(graph), foreign, sharers, ..cheap(view, &self.balancer)? };
         if let Some(floating) = &self.floating {
             lead_by(&mut actual, &floating.address);
         }
@@ -92,18 +104,19 @@ impl Whole {
 
     /// Returns the owner tags of the other Services that share a load balancer in ERROR, which cannot be left; `None`
     /// if any of its objects may not belong to a tagged Service, or if it was not created for a Service.
-    fn sharers(&self, view: &View) -> Option<Vec<OwnerTags>> {
+    fn sharers(&self, view: &Share) -> Option<Vec<OwnerTags>> {
         let is_failed = matches!(state(&self.balancer), Some(State::Failed(_)));
         if !is_failed || !text(&self.balancer, "name").starts_with(LEGACY) {
             return None;
         }
-        let all = View::all(&self.balancer);
-        let signs: Vec<&str> = all.iter().filter_map(|it| it.sign.as_deref()).collect();
+        let all = Share::all(&self.balancer);
+        let legacy_owner_tags: Vec<&str> = all.iter().filter_map(|it| it.legacy_owner_tag.as_deref()).collect();
         let has_user = |listener: &Value| {
             let mut tags = texts(listener, TAGS).filter(|tag| tag.starts_with(LEGACY)).peekable();
-            tags.peek().is_some() && tags.all(|tag| signs.contains(&tag))
+            tags.peek().is_some() && tags.all(|tag| legacy_owner_tags.contains(&tag))
         };
-        let is_left = |pool: &Value| signs.iter().any(|sign| is_pool_of(pool, sign));
+        let is_left =
+            |pool: &Value| legacy_owner_tags.iter().any(|legacy_owner_tag| is_pool_of(pool, legacy_owner_tag));
         if !self.listeners.iter().all(has_user) || !self.unused_pools().all(is_left) {
             return None;
         }
@@ -115,9 +128,9 @@ impl Whole {
 /// A view while it is converted.
 struct Seen<'a> {
     whole: &'a Whole,
-    view: &'a View,
-    tree: Tree,
-    foreign: BTreeMap<Part, String>,
+    view: &'a Share,
+    graph: ResourceGraph,
+    foreign: BTreeMap<ResourceKey, String>,
 }
 
 impl Seen<'_> {
@@ -125,23 +138,26 @@ impl Seen<'_> {
     fn users(&mut self) {
         let Self { whole: Whole { balancer, floating, .. }, view, .. } = *self;
         let others =
-            view.others.iter().map(|other| (Part::created_before(0, "user", other), format!("used by {other}")));
+            view.others.iter().map(|other| (ResourceKey::created_before(0, "user", other), format!("used by {other}")));
         self.foreign.extend(others);
         let name = text(balancer, "name");
         if !view.is_owner && !name.starts_with(LEGACY) {
-            self.foreign.insert(Part::created_before(0, "user", name), "not made for a Service".to_owned());
+            self.foreign.insert(ResourceKey::created_before(0, "user", name), "not made for a Service".to_owned());
         }
-        let Some((part, settings)) = floating.as_ref().map(FloatingIp::part) else { return };
+        let Some((resource, settings)) = floating.as_ref().map(FloatingIp::resource) else { return };
         if view.is_owner || self.foreign.is_empty() {
-            self.tree.parts.insert(part, settings);
+            self.graph.resources.insert(resource, settings);
         } else {
-            self.foreign.insert(part, format!("of {name}"));
+            self.foreign.insert(resource, format!("of {name}"));
         }
     }
 
     /// Returns `true` if a tag belongs to this view; during a rename, the view has two tags.
     fn is_ours(&self, tag: &str) -> bool {
-        self.view.sign.as_deref().is_some_and(|sign| tag == sign || tag == self.view.name)
+        self.view
+            .legacy_owner_tag
+            .as_deref()
+            .is_some_and(|legacy_owner_tag| tag == legacy_owner_tag || tag == self.view.name)
     }
 
     /// Returns the owner of a listener; `None` if that is this view.
@@ -165,7 +181,7 @@ impl Seen<'_> {
         };
         let port = Port { number: number.unwrap_or_default(), protocol: transport.into() };
         if let Some(owner) = self.owner(listener) {
-            self.foreign.insert(Part::Listener(port), owner);
+            self.foreign.insert(ResourceKey::Listener(port), owner);
             return;
         }
         let mut settings = Attributes::at(&[&[ID][..], &LISTENER_SETTINGS].concat(), listener);
@@ -177,28 +193,28 @@ impl Seen<'_> {
             name = format!("{port} {}", text(object, "protocol"));
             let places = [&[ID, MONITOR_ID][..], &POOL_SETTINGS, &MONITOR_SETTINGS].concat();
             let settings = Attributes::at(&places, object).overlaid_with(&members.settings);
-            self.tree.targets.insert(name.clone(), members.targets.clone());
-            self.tree.parts.insert(Part::Pool(name.clone()), settings);
+            self.graph.targets.insert(name.clone(), members.targets.clone());
+            self.graph.resources.insert(ResourceKey::Pool(name.clone()), settings);
         }
-        self.tree.parts.insert(Part::Listener(port), settings.set(POOL, name));
+        self.graph.resources.insert(ResourceKey::Listener(port), settings.set(POOL, name));
     }
 
     /// Adds a pool without a listener: the Service's own one after an interrupted change, or one of another owner.
     fn unused_pool(&mut self, pool: &Value) {
-        let part = Part::Pool(format!("unused {}", text(pool, ID)));
+        let resource = ResourceKey::Pool(format!("unused {}", text(pool, ID)));
         // During a rename, parts of the Service have the old or the new name.
-        let is_of = |sign: &str| is_pool_of(pool, sign) || is_pool_of(pool, &self.view.name);
-        if self.view.sign.as_deref().is_some_and(is_of) {
-            self.tree.parts.insert(part, Attributes::at(&[ID], pool));
+        let is_of = |legacy_owner_tag: &str| is_pool_of(pool, legacy_owner_tag) || is_pool_of(pool, &self.view.name);
+        if self.view.legacy_owner_tag.as_deref().is_some_and(is_of) {
+            self.graph.resources.insert(resource, Attributes::at(&[ID], pool));
         } else if !self.view.others.iter().any(|other| is_pool_of(pool, other)) {
-            self.foreign.insert(part, UNKNOWN.to_owned());
+            self.foreign.insert(resource, UNKNOWN.to_owned());
         }
     }
 }
 
 /// Returns `true` if a pool is named for the Service with this legacy owner tag.
-pub(super) fn is_pool_of(pool: &Value, sign: &str) -> bool {
+pub(super) fn is_pool_of(pool: &Value, legacy_owner_tag: &str) -> bool {
     let name = text(pool, "name");
     let place = name.strip_prefix("pool_").and_then(|it| it.split('_').next()).unwrap_or_default();
-    name == cut(format!("pool_{place}_{sign}"))
+    name == cut(format!("pool_{place}_{legacy_owner_tag}"))
 }

@@ -1,14 +1,14 @@
 //! Adds and removes tags of a load balancer, and renames it if it was created for the cluster's former name.
 
-use cloud_provider::{About, Error, Result};
-use provider_kit::load_balancers::{Actual, Applied, Change, Part, State};
+use cloud_provider::{Error, EventSubject, Result};
+use provider_kit::load_balancers::{Applied, Change, ObservedLoadBalancer, ResourceKey, State};
 use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
 
 use super::octavia::{BALANCERS, ID, LISTENERS, MONITORS, POOLS, TAGS, text, texts};
 use super::project::Project;
 use super::read::is_pool_of;
-use super::tags::{View, balancer_id, cluster_of, renamed, with_ours, without};
+use super::tags::{Share, balancer_id, cluster_of, renamed, with_ours, without};
 use crate::keys::MAX_SHARED_LB;
 
 /// Adds the tags of the Service. The tags of others stay: they are read right before.
@@ -19,15 +19,15 @@ pub(super) async fn tag(project: &Project, change: Change<'_>) -> Result<Applied
     let (identity, Some(actual)) = (change.identity, change.actual) else { return Ok(Applied::Gone) };
     let id = balancer_id(&actual.id);
     let Some(balancer) = project.balancer(id).await? else { return Ok(Applied::Gone) };
-    let (sign, has_tags) =
+    let (legacy_owner_tag, has_tags) =
         (identity.legacy_owner.as_deref().unwrap_or_default(), project.services.octavia().await?.tags);
     check_share(project, actual, &balancer, has_tags)?;
     let mut changes = Map::new();
-    let before = actual.legacy_owner.as_deref().filter(|it| *it != sign);
+    let before = actual.legacy_owner.as_deref().filter(|it| *it != legacy_owner_tag);
     if let (Some(before), Some(from)) = (before, before.and_then(cluster_of)) {
         let text = format!("load balancer {id} is renamed from cluster {from:?} to {:?}", identity.cluster.name);
-        project.notices.warn(true, About::Service(identity.service), "LoadBalancerRename", &text);
-        rename_parts(project, &balancer, before, from, change, has_tags).await?;
+        project.deduplicator.warn(true, EventSubject::Service(identity.service), "LoadBalancerRename", &text);
+        rename_resources(project, &balancer, before, from, change, has_tags).await?;
         if balancer["name"] == before {
             changes.insert("name".to_owned(), renamed(before, from, &identity.cluster.name).into());
         }
@@ -39,14 +39,14 @@ pub(super) async fn tag(project: &Project, change: Change<'_>) -> Result<Applied
     }
     let mut outcome = change.outcome(1).unwrap_or_else(|| actual.clone());
     if actual.id != id {
-        outcome.id = format!("{id}/{sign}");
+        outcome.id = format!("{id}/{legacy_owner_tag}");
     }
     let put = put(project, id, changes, outcome).await?;
     match put {
         // Listeners and pools that an interrupted rename had already renamed were not recognized as the Service's in
         // this plan.
         Applied::Shown(_, outcome) if before.is_some() => {
-            Ok(Applied::PlanAgain(Box::new(Actual { state: State::Busy, tree: None, ..*outcome })))
+            Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { state: State::Busy, graph: None, ..*outcome })))
         }
         put => Ok(put),
     }
@@ -60,10 +60,10 @@ pub(super) async fn tag(project: &Project, change: Change<'_>) -> Result<Applied
 pub(super) async fn untag(project: &Project, change: Change<'_>) -> Result<Applied> {
     let (identity, Some(actual)) = (change.identity, change.actual) else { return Ok(Applied::Gone) };
     let mut outcome = change.outcome(1).unwrap_or_else(|| actual.clone());
-    if let Some(tree) = &mut outcome.tree {
-        let before = tree.parts.len();
-        tree.parts.retain(|part, _| !matches!(part, Part::CreatedBefore(_)));
-        if tree.parts.len() < before {
+    if let Some(graph) = &mut outcome.graph {
+        let before = graph.resources.len();
+        graph.resources.retain(|resource, _| !matches!(resource, ResourceKey::CreatedBefore(_)));
+        if graph.resources.len() < before {
             project.groups.remove(identity).await?;
         }
     }
@@ -80,26 +80,31 @@ pub(super) async fn untag(project: &Project, change: Change<'_>) -> Result<Appli
         let address = actual.ingress.iter().find_map(|it| it.ip.as_deref());
         let floating = address.filter(|address| text(&balancer, "vip_address") != *address);
         let text = kept(actual, floating);
-        project.notices.warn(true, About::Service(identity.service), "LoadBalancerKept", &text);
+        project.deduplicator.warn(true, EventSubject::Service(identity.service), "LoadBalancerKept", &text);
     }
     Ok(applied)
 }
 
-async fn put(project: &Project, id: &str, changes: Map<String, Value>, outcome: Actual) -> Result<Applied> {
+async fn put(
+    project: &Project,
+    id: &str,
+    changes: Map<String, Value>,
+    outcome: ObservedLoadBalancer,
+) -> Result<Applied> {
     let mut state = outcome.state.clone();
     if !changes.is_empty() {
         let call = Call::put(BALANCERS.one, &[id]).json(&BALANCERS.body(changes));
         project.services.balancer.send(call).await?;
         state = State::Busy;
     }
-    Ok(Applied::Shown(1, Box::new(Actual { state, ..outcome })))
+    Ok(Applied::Shown(1, Box::new(ObservedLoadBalancer { state, ..outcome })))
 }
 
 /// Checks that one more Service may use the load balancer.
-fn check_share(project: &Project, actual: &Actual, balancer: &Value, has_tags: bool) -> Result<()> {
-    let View { is_owner, sign, others, .. } = View::with_id(balancer, &actual.id);
+fn check_share(project: &Project, actual: &ObservedLoadBalancer, balancer: &Value, has_tags: bool) -> Result<()> {
+    let Share { is_owner, legacy_owner_tag, others, .. } = Share::with_id(balancer, &actual.id);
     let (place, most) = (actual.place(), usize::from(project.config.get(&MAX_SHARED_LB).unwrap_or_default()));
-    if is_owner || sign.is_some() {
+    if is_owner || legacy_owner_tag.is_some() {
         return Ok(());
     }
     if !has_tags {
@@ -118,20 +123,20 @@ fn check_share(project: &Project, actual: &Actual, balancer: &Value, has_tags: b
 
 /// Renames the health monitor, the pool and then the listener of each port; the load balancer is renamed last. So an
 /// interrupted rename is found by the old name of the listener or of the load balancer, and continues.
-async fn rename_parts(
+async fn rename_resources(
     project: &Project,
     balancer: &Value,
-    sign: &str,
+    legacy_owner_tag: &str,
     from: &str,
     change: Change<'_>,
     has_tags: bool,
 ) -> Result<()> {
     let (id, to) = (text(balancer, ID), &*change.identity.cluster.name);
-    let whole = project.monitored_parts(balancer.clone()).await?;
+    let whole = project.monitored_resources(balancer.clone()).await?;
     let is_ours = |listener: &&Value| {
         let mut tags = texts(listener, TAGS).peekable();
         let is_tagged = tags.peek().is_some();
-        if is_tagged { tags.any(|tag| tag == sign) } else { text(balancer, "name") == sign }
+        if is_tagged { tags.any(|tag| tag == legacy_owner_tag) } else { text(balancer, "name") == legacy_owner_tag }
     };
     let is_named = |listener: &&Value| text(listener, "name").starts_with("listener_");
     let mut objects = Vec::new();
@@ -143,30 +148,30 @@ async fn rename_parts(
         objects.push((LISTENERS, listener));
     }
     // A pool that is left of an interrupted change would have another owner under another name.
-    objects.extend(whole.unused_pools().filter(|pool| is_pool_of(pool, sign)).map(|pool| (POOLS, pool)));
+    objects.extend(whole.unused_pools().filter(|pool| is_pool_of(pool, legacy_owner_tag)).map(|pool| (POOLS, pool)));
     for (kind, object) in objects {
         let name = renamed(text(object, "name"), from, to);
         let mut changes = json!({ "name": name });
         if kind == LISTENERS && has_tags {
-            let others = texts(object, TAGS).filter(|tag| *tag != sign).map(str::to_owned);
-            let tags: Vec<_> = others.chain([renamed(sign, from, to)]).collect();
+            let others = texts(object, TAGS).filter(|tag| *tag != legacy_owner_tag).map(str::to_owned);
+            let tags: Vec<_> = others.chain([renamed(legacy_owner_tag, from, to)]).collect();
             changes[TAGS] = json!(tags);
         } else if text(object, "name") == name {
             continue;
         }
         let call = Call::put(kind.one, &[text(object, ID)]).json(&kind.body(changes));
         project.services.balancer.send(call).await?;
-        project.settled(id, change.observer).await?;
+        project.settled(id, change.callbacks).await?;
     }
     Ok(())
 }
 
 /// Returns the event about a load balancer that outlives the Service for which it was created.
-fn kept(actual: &Actual, floating: Option<&str>) -> String {
-    let whose = actual.foreign.iter().filter_map(|(part, whose)| match part {
-        Part::CreatedAfter(_) => None,
-        Part::CreatedBefore(_) => Some(whose.clone()),
-        part => Some(format!("{part} is {whose}")),
+fn kept(actual: &ObservedLoadBalancer, floating: Option<&str>) -> String {
+    let whose = actual.foreign.iter().filter_map(|(resource, whose)| match resource {
+        ResourceKey::CreatedAfter(_) => None,
+        ResourceKey::CreatedBefore(_) => Some(whose.clone()),
+        resource => Some(format!("{resource} is {whose}")),
     });
     let whose: Vec<String> = whose.collect();
     let floating = floating.map(|address| format!(", and so does floating IP {address}")).unwrap_or_default();

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use cloud_provider::{About, Error, Result, Service};
+use cloud_provider::{Error, EventSubject, Result, Service};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Difference, Operation, POOL, Part, Port, State, Targets, Tree,
+    Applied, Attributes, Change, Difference, Operation, POOL, Port, ResourceGraph, ResourceKey, State, Targets,
 };
 use provider_kit::transport::Call;
 use serde::Deserialize;
@@ -22,34 +22,34 @@ use crate::keys::PROVIDER_REQUIRES_SERIAL_API_CALLS;
 const POOL_ID: &str = "default_pool_id";
 
 /// Applies the first operation on a listener or pool, or the first request of an operation that needs several.
-/// *Conflict* if the part has changed meanwhile. Answers may be long: a pool is returned with the IDs of all its
+/// *Conflict* if the resource has changed meanwhile. Answers may be long: a pool is returned with the IDs of all its
 /// members.
 ///
 /// # Errors
 /// Octavia's answer.
-pub(super) async fn change_parts(project: &Project, change: Change<'_>) -> Result<Applied> {
-    let actual = change.actual.ok_or_else(|| Error::other("a part without a load balancer"))?;
-    let names = Names::of_change(project, &change).await?;
-    let (id, tree) = (balancer_id(&actual.id), actual.tree.clone().unwrap_or_default());
-    let step = Subject { project, change, names, id, tree }.step().await?;
-    let (done, is_sent, tree) = step.ok_or_else(|| Error::conflict(format!("{} has changed", actual.place())))?;
+pub(super) async fn change_resources(project: &Project, change: Change<'_>) -> Result<Applied> {
+    let actual = change.actual.ok_or_else(|| Error::other("a resource without a load balancer"))?;
+    let names = ObjectNames::of_change(project, &change).await?;
+    let (id, graph) = (balancer_id(&actual.id), actual.graph.clone().unwrap_or_default());
+    let step = Subject { project, change, names, id, graph }.step().await?;
+    let (done, is_sent, graph) = step.ok_or_else(|| Error::conflict(format!("{} has changed", actual.place())))?;
     let mut outcome = Box::new(change.outcome(done).unwrap_or_else(|| actual.clone()));
-    outcome.tree = Some(tree);
+    outcome.graph = Some(graph);
     outcome.state = if is_sent { State::Busy } else { State::Ready };
     Ok(if done == 0 { Applied::PlanAgain(outcome) } else { Applied::Shown(done, outcome) })
 }
 
 /// The number of operations that are done, 0 if the first one takes another request; `true` if a request was sent; the load
-/// balancer's tree then.
-type Step = Option<(usize, bool, Tree)>;
+/// balancer's resource graph then.
+type Step = Option<(usize, bool, ResourceGraph)>;
 
 /// The load balancer that changes.
 struct Subject<'a> {
     project: &'a Project,
     change: Change<'a>,
-    names: Names<'a>,
+    names: ObjectNames<'a>,
     id: &'a str,
-    tree: Tree,
+    graph: ResourceGraph,
 }
 
 /// A created object, as far as it is read.
@@ -60,27 +60,27 @@ struct Created {
 
 /// The names of new listeners, pools and monitors.
 #[derive(Clone, Copy)]
-pub(super) struct Names<'a> {
+pub(super) struct ObjectNames<'a> {
     pub(super) service: &'a Service,
-    pub(super) sign: &'a str,
+    pub(super) legacy_owner_tag: &'a str,
     /// If set, Octavia has tags.
     pub(super) tags: bool,
 }
 
-impl<'a> Names<'a> {
+impl<'a> ObjectNames<'a> {
     /// Returns the names for a change.
     ///
     /// # Errors
     /// Octavia's answer.
     pub(super) async fn of_change(project: &Project, change: &Change<'a>) -> Result<Self> {
-        let sign = change.identity.legacy_owner.as_deref().unwrap_or_default();
-        Ok(Self { service: change.identity.service, sign, tags: project.services.octavia().await?.tags })
+        let legacy_owner_tag = change.identity.legacy_owner.as_deref().unwrap_or_default();
+        Ok(Self { service: change.identity.service, legacy_owner_tag, tags: project.services.octavia().await?.tags })
     }
 
     /// Returns `listener_0_<legacy owner tag>`, with the position of the port in the Service.
     pub(super) fn of(&self, kind: &str, port: &Port) -> String {
         let place = self.port(port).map_or(0, |(place, _)| place);
-        cut(format!("{kind}_{place}_{}", self.sign))
+        cut(format!("{kind}_{place}_{}", self.legacy_owner_tag))
     }
 
     /// Returns the position of a port in the Service, and its node port.
@@ -95,13 +95,13 @@ impl<'a> Names<'a> {
 
     /// Returns the members of a pool. In a sync that changes only targets, the settings of members are unknown if the
     /// pool is empty or its members differ; then the node port comes from the Service.
-    fn members(&self, pool: &str, tree: &Tree) -> Members {
-        let mut settings = tree.pool_attributes(pool).cloned().unwrap_or_default();
+    fn members(&self, pool: &str, graph: &ResourceGraph) -> Members {
+        let mut settings = graph.pool_attributes(pool).cloned().unwrap_or_default();
         if settings.number::<u16>(MEMBER_PORT).is_none() {
             let node_port = self.port(&port_of(pool)).and_then(|(_, node_port)| node_port);
             settings = Attributes::default().set(MEMBER_PORT, node_port);
         }
-        Members { targets: tree.targets_of(pool), settings }
+        Members { targets: graph.targets_of(pool), settings }
     }
 
     pub(super) fn of_pool(&self, kind: &str, pool: &str) -> String {
@@ -120,38 +120,40 @@ impl Subject<'_> {
     async fn step(&self) -> Result<Step> {
         let operations = self.change.operations;
         match &operations[0] {
-            Operation::Create { part: Part::Pool(name), attributes } => {
+            Operation::Create { resource: ResourceKey::Pool(name), attributes } => {
                 let object = pool(self.names, name, attributes, &POOL_SETTINGS).set("loadbalancer_id", self.id);
                 let id = self.create(&POOLS, object.nested()).await?;
                 // Its health monitor and its members follow.
                 let settings = attributes.clone().only(&POOL_SETTINGS).set(ID, id);
-                Ok(Some((0, true, self.tree.clone().pool(name, settings, Some(Targets::default())))))
+                Ok(Some((0, true, self.graph.clone().pool(name, settings, Some(Targets::default())))))
             }
-            Operation::Update { part: Part::Pool(name), attributes, .. } => self.change_pool(name, attributes).await,
+            Operation::Update { resource: ResourceKey::Pool(name), attributes, .. } => {
+                self.change_pool(name, attributes).await
+            }
             Operation::AddTargets { pool, .. } | Operation::RemoveTargets { pool, .. } => {
-                let Some(settings) = self.tree.pool_attributes(pool) else { return Ok(None) };
+                let Some(settings) = self.graph.pool_attributes(pool) else { return Ok(None) };
                 self.change_pool(pool, settings).await
             }
-            Operation::Create { part: part @ Part::Listener(port), attributes } => {
+            Operation::Create { resource: resource @ ResourceKey::Listener(port), attributes } => {
                 let object = listener(self.names, port, attributes).set("loadbalancer_id", self.id);
                 let id = self.create(&LISTENERS, object.set(POOL_ID, self.pool_id(attributes)).nested()).await?;
                 let settings = with_tags(attributes, self.names).set(ID, id);
-                Ok(Some((1, true, self.tree.clone().part(part.clone(), settings))))
+                Ok(Some((1, true, self.graph.clone().resource(resource.clone(), settings))))
             }
-            Operation::Update { part: part @ Part::Listener(_), attributes, changes } => {
+            Operation::Update { resource: resource @ ResourceKey::Listener(_), attributes, changes } => {
                 let settings = with_tags(attributes, self.names);
                 let object = settings.clone().set(POOL_ID, self.pool_id(&settings));
                 self.update(&LISTENERS, settings.text(ID).unwrap_or_default(), listener_changes(&object, changes))
                     .await?;
-                Ok(Some((1, true, self.tree.clone().part(part.clone(), settings))))
+                Ok(Some((1, true, self.graph.clone().resource(resource.clone(), settings))))
             }
-            Operation::Delete { part: part @ (Part::Listener(_) | Part::Pool(_)) } => {
-                let kind = if matches!(part, Part::Pool(_)) { POOLS } else { LISTENERS };
-                let id = self.tree.parts.get(part).and_then(|it| it.text(ID));
+            Operation::Delete { resource: resource @ (ResourceKey::Listener(_) | ResourceKey::Pool(_)) } => {
+                let kind = if matches!(resource, ResourceKey::Pool(_)) { POOLS } else { LISTENERS };
+                let id = self.graph.resources.get(resource).and_then(|it| it.text(ID));
                 if let Some(id) = id {
                     self.remove(&kind, id).await?;
                 }
-                Ok(Some((1, id.is_some(), self.tree.after(&operations[..1]))))
+                Ok(Some((1, id.is_some(), self.graph.after(&operations[..1]))))
             }
             _ => Ok(None),
         }
@@ -159,7 +161,7 @@ impl Subject<'_> {
 
     /// Changes the pool itself, its monitor or its members: the first that differs.
     async fn change_pool(&self, name: &str, wanted: &Attributes) -> Result<Step> {
-        let Some(actual) = self.tree.pool_attributes(name) else { return Ok(None) };
+        let Some(actual) = self.graph.pool_attributes(name) else { return Ok(None) };
         let id = actual.text(ID).unwrap_or_default();
         let own = differing(wanted, actual, &POOL_SETTINGS);
         let of_monitor = differing(wanted, actual, &MONITOR_SETTINGS);
@@ -174,24 +176,24 @@ impl Subject<'_> {
             return self.change_monitor(name, wanted, &of_monitor, done).await;
         }
         // Only updates have settings; the targets are the result of all operations on this pool.
-        let is_it = |part: &Part| matches!(part, Part::Pool(pool) if pool == name);
+        let is_it = |resource: &ResourceKey| matches!(resource, ResourceKey::Pool(pool) if pool == name);
         let is_about_it = |it: &&Operation| it.targets_of() == Some(name) || it.updates(is_it);
         let operations = self.change.operations;
         let count = operations.iter().take_while(is_about_it).count();
         let moves: Vec<_> = operations[..count].iter().filter(|it| it.targets_of().is_some()).cloned().collect();
-        let tree = self.with_settings(name, wanted, &of_members).after(&moves);
+        let graph = self.with_settings(name, wanted, &of_members).after(&moves);
         let is_sent = !(of_members.is_empty() && moves.is_empty());
         if is_sent {
-            self.replace_members(id, &self.names.members(name, &tree)).await?;
+            self.replace_members(id, &self.names.members(name, &graph)).await?;
         }
-        Ok(Some((count.max(1), is_sent, tree)))
+        Ok(Some((count.max(1), is_sent, graph)))
     }
 
-    /// Returns the tree once some settings of a pool are as wanted.
-    fn with_settings(&self, pool: &str, wanted: &Attributes, settings: &[&'static str]) -> Tree {
+    /// Returns the resource graph once some settings of a pool are as wanted.
+    fn with_settings(&self, pool: &str, wanted: &Attributes, settings: &[&'static str]) -> ResourceGraph {
         let changed = settings.iter().fold(Attributes::default(), |all, key| all.set(*key, wanted.get(key)));
-        let actual = self.tree.pool_attributes(pool).cloned().unwrap_or_default();
-        self.tree.clone().part(Part::Pool(pool.to_owned()), actual.overlaid_with(&changed))
+        let actual = self.graph.pool_attributes(pool).cloned().unwrap_or_default();
+        self.graph.clone().resource(ResourceKey::Pool(pool.to_owned()), actual.overlaid_with(&changed))
     }
 
     /// Changes the monitor; for another type it is deleted and created again.
@@ -202,7 +204,7 @@ impl Subject<'_> {
         differing: &[&'static str],
         done: usize,
     ) -> Result<Step> {
-        let Some(actual) = self.tree.pool_attributes(pool) else { return Ok(None) };
+        let Some(actual) = self.graph.pool_attributes(pool) else { return Ok(None) };
         let after = self.with_settings(pool, wanted, differing);
         let body = |settings: Attributes| settings.nested()[MONITORS.name].take();
         let Some(id) = actual.text(MONITOR_ID) else {
@@ -211,7 +213,7 @@ impl Subject<'_> {
             let object = body(settings.set("healthmonitor.pool_id", actual.text(ID)));
             let id = self.create(&MONITORS, object).await?;
             let settings = after.pool_attributes(pool).cloned().unwrap_or_default().set(MONITOR_ID, id);
-            return Ok(Some((done, true, after.part(Part::Pool(pool.to_owned()), settings))));
+            return Ok(Some((done, true, after.resource(ResourceKey::Pool(pool.to_owned()), settings))));
         };
         if wanted.get(MONITOR_TYPE) == actual.get(MONITOR_TYPE) {
             self.update(&MONITORS, id, body(wanted.clone().only(differing))).await?;
@@ -224,7 +226,7 @@ impl Subject<'_> {
     }
 
     fn pool_id(&self, listener: &Attributes) -> Option<&str> {
-        self.tree.pool_attributes(listener.text(POOL)?)?.text(ID)
+        self.graph.pool_attributes(listener.text(POOL)?)?.text(ID)
     }
 
     async fn create(&self, kind: &Kind, object: Value) -> Result<String> {
@@ -249,8 +251,8 @@ impl Subject<'_> {
         match self.update(&POOLS, id, changes).await {
             Err(err) if err.is_invalid() && has_method => {
                 let text = format!("the method of load balancing cannot be changed: {err}");
-                let about = About::Service(self.change.identity.service);
-                self.project.notices.warn(true, about, "LoadBalancerLbMethodUnknown", &text);
+                let about = EventSubject::Service(self.change.identity.service);
+                self.project.deduplicator.warn(true, about, "LoadBalancerLbMethodUnknown", &text);
                 match persistence {
                     Some(persistence) => self.update(&POOLS, id, json!({ "session_persistence": persistence })).await,
                     None => Ok(()),
@@ -271,7 +273,7 @@ impl Subject<'_> {
 
     /// Changes members one by one, for providers that take no more than one change at a time.
     async fn members_one_by_one(&self, pool: &str, wanted: &Members) -> Result<()> {
-        let (project, http, observer) = (self.project, &self.project.services.balancer, self.change.observer);
+        let (project, http, callbacks) = (self.project, &self.project.services.balancer, self.change.callbacks);
         let mut present = project.all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member<'_>| it.id.clone()).await?;
         for member in wanted.iter() {
             let is_it = |it: &Member<'_>| (&it.address, it.protocol_port) == (&member.address, member.protocol_port);
@@ -285,11 +287,11 @@ impl Subject<'_> {
                 }
             };
             http.send(call).await?;
-            project.settled(self.id, observer).await?;
+            project.settled(self.id, callbacks).await?;
         }
         for obsolete in present {
             http.remove(Call::delete(MEMBERS.one, &[pool, &obsolete.id])).await?;
-            project.settled(self.id, observer).await?;
+            project.settled(self.id, callbacks).await?;
         }
         Ok(())
     }
@@ -323,25 +325,25 @@ fn listener_changes(object: &Attributes, changes: &[Difference]) -> Value {
 }
 
 /// Adds the Service's legacy owner tag to the tags of a listener that is tagged.
-fn with_tags(attributes: &Attributes, names: Names<'_>) -> Attributes {
+fn with_tags(attributes: &Attributes, names: ObjectNames<'_>) -> Attributes {
     if attributes.get(TAGGED).is_none() {
         return attributes.clone();
     }
     let mut tags = attributes.get(TAGS).and_then(Value::as_array).cloned().unwrap_or_default();
-    if !tags.iter().any(|tag| tag == names.sign) {
-        tags.push(names.sign.into());
+    if !tags.iter().any(|tag| tag == names.legacy_owner_tag) {
+        tags.push(names.legacy_owner_tag.into());
     }
     attributes.clone().set(TAGS, tags)
 }
 
 /// Returns a new listener without its pool.
-pub(super) fn listener(names: Names<'_>, port: &Port, attributes: &Attributes) -> Attributes {
+pub(super) fn listener(names: ObjectNames<'_>, port: &Port, attributes: &Attributes) -> Attributes {
     let settings = with_tags(attributes, names).only(&LISTENER_SETTINGS);
     settings.set("name", names.of("listener", port)).set("protocol_port", port.number)
 }
 
 /// Returns a new pool with these of its settings.
-pub(super) fn pool(names: Names<'_>, name: &str, attributes: &Attributes, settings: &[&str]) -> Attributes {
+pub(super) fn pool(names: ObjectNames<'_>, name: &str, attributes: &Attributes, settings: &[&str]) -> Attributes {
     let settings = attributes.clone().only(settings);
     settings.set("name", names.of_pool("pool", name)).set("protocol", name.rsplit(' ').next())
 }

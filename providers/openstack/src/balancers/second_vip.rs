@@ -2,14 +2,14 @@
 //! created, and never changed.
 
 use cloud_provider::{Result, Service};
-use provider_kit::events::Notes;
+use provider_kit::events::PendingEvents;
 use provider_kit::load_balancers::Attributes;
 use provider_kit::status::shown;
 
 use super::octavia::{ADDITIONAL_VIPS, text};
 use super::project::Project;
-use super::published::{is_made, is_published};
-use super::spec::{ServiceSpec, Vip, has};
+use super::published::{has_or_requests_load_balancer, is_published};
+use super::spec::{ServiceSpec, VipPlacement, has};
 use crate::features::Features;
 
 /// Reason why a Service with UDP or SCTP ports gets no second VIP.
@@ -21,9 +21,9 @@ pub(super) async fn second_subnet(
     project: &Project,
     spec: &ServiceSpec,
     features: &Features,
-    vip: &Vip,
+    vip: &VipPlacement,
     service: &Service,
-    notes: &mut Notes,
+    pending_events: &mut PendingEvents,
 ) -> Result<Option<String>> {
     let Some(second) = spec.second else { return Ok(None) };
     let mut subnet = None;
@@ -34,7 +34,7 @@ pub(super) async fn second_subnet(
     } else if spec.ports.iter().any(|port| port.protocol != "TCP") {
         Some(DATAGRAMS)
     } else {
-        subnet = project.places.beside(vip, second, is_made(service)).await?;
+        subnet = project.networks.beside(vip, second, has_or_requests_load_balancer(service)).await?;
         match &subnet {
             None => Some("the VIP's network has no subnet of that family that this project sees"),
             Some(_) if is_published(service) => {
@@ -48,13 +48,13 @@ pub(super) async fn second_subnet(
     if let Some(why) = why_not.filter(|why| if is_shown { *why == DATAGRAMS } else { spec.needs_both }) {
         let family = if spec.is_ipv6() { "IPv4" } else { "IPv6" };
         let text = format!("the Service is not, or not on all ports, reachable by {family}: {why}");
-        notes.warn("LoadBalancerDualStackSkipped", text);
+        pending_events.warn("LoadBalancerDualStackSkipped", text);
     }
     Ok(subnet)
 }
 
 /// Returns `true` if a load balancer has a VIP of the Service's second family.
-pub(super) fn is_there(balancer: &Attributes, spec: &ServiceSpec) -> bool {
+pub(super) fn has_second_vip(balancer: &Attributes, spec: &ServiceSpec) -> bool {
     let vips = balancer.get(ADDITIONAL_VIPS).and_then(|vips| vips.as_array()).into_iter().flatten();
     spec.second.is_some_and(|second| vips.into_iter().any(|vip| has(second, text(vip, "ip_address"))))
 }

@@ -8,7 +8,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use ipnet::IpNet;
 use provider_kit::coalescer::Coalescer;
 use provider_kit::firewall::{Direction, Family, Peer, Ports, Protocol, Rule, difference};
-use provider_kit::load_balancers::{Attributes, Identity, Operation, Part, Targets, in_order};
+use provider_kit::load_balancers::{Attributes, Identity, Operation, ResourceKey, Targets, sorted_set};
 use provider_kit::transport::{Call, Transport};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -26,8 +26,8 @@ const AT_ONCE: usize = 8;
 /// Age at which ports are read again.
 const PORTS_AGE: Duration = Duration::from_secs(10);
 
-/// The parts of a security group, with the targets of its pool.
-pub(super) type Parts = Vec<(Part, Attributes, Option<Targets>)>;
+/// The resources of a security group, with the targets of its pool.
+pub(super) type ResourceList = Vec<(ResourceKey, Attributes, Option<Targets>)>;
 
 /// Returns the name of a Service's security group.
 pub(super) fn name(service: &Service) -> String {
@@ -35,9 +35,9 @@ pub(super) fn name(service: &Service) -> String {
     cut(format!("{PREFIX}{}-{namespace}-{name}", service.metadata.uid.as_deref().unwrap_or_default()))
 }
 
-/// Returns the part that is the security group, which is created before its load balancer.
-pub(super) fn part(name: &str) -> Part {
-    Part::created_before(0, "security group", name)
+/// Returns the resource that is the security group, which is created before its load balancer.
+pub(super) fn resource(name: &str) -> ResourceKey {
+    ResourceKey::created_before(0, "security group", name)
 }
 
 /// Returns the pool whose targets are the ports that carry the group.
@@ -45,14 +45,15 @@ pub(super) fn pool_name(name: &str) -> String {
     format!("{PORTS}{name}")
 }
 
-/// Returns `true` if a part is a security group, or the pool of the ports that carry one.
-pub(super) fn has_part(part: &Part) -> bool {
-    matches!(part, Part::CreatedBefore(_)) || matches!(part, Part::Pool(pool) if pool.starts_with(PORTS))
+/// Returns `true` if a resource is a security group, or the pool of the ports that carry one.
+pub(super) fn has_resource(resource: &ResourceKey) -> bool {
+    matches!(resource, ResourceKey::CreatedBefore(_))
+        || matches!(resource, ResourceKey::Pool(pool) if pool.starts_with(PORTS))
 }
 
 /// Returns `true` if an operation changes a security group, or the ports that carry one.
 pub(super) fn is_meant_by(operation: &Operation) -> bool {
-    operation.part().is_some_and(has_part) || operation.targets_of().is_some_and(|pool| pool.starts_with(PORTS))
+    operation.resource().is_some_and(has_resource) || operation.targets_of().is_some_and(|pool| pool.starts_with(PORTS))
 }
 
 /// Returns the rules of a Service: they admit traffic to its node ports from the subnets of the members. With `ovn`,
@@ -115,7 +116,7 @@ impl GroupRule {
         let group = self.remote_group_id.as_ref().or(self.remote_address_group_id.as_ref());
         match (self.remote_ip_prefix.as_deref().map(str::parse), group) {
             (Some(Ok(network)), _) => Rule::network(direction, protocol, ports, network),
-            (None, None) => Rule::everybody(direction, protocol, ports, family),
+            (None, None) => Rule::anywhere(direction, protocol, ports, family),
             (_, group) => Rule::group(direction, protocol, ports, family, group.map_or("", String::as_str)),
         }
     }
@@ -213,21 +214,21 @@ impl Groups {
         stream::iter(changes).buffer_unordered(AT_ONCE).try_collect::<()>().await
     }
 
-    /// Returns the parts of the group of this name; none if it does not exist.
+    /// Returns the resources of the group of this name; none if it does not exist.
     ///
     /// # Errors
     /// Neutron's answer.
-    pub(super) async fn of_service(&self, name: &str) -> Result<Parts> {
+    pub(super) async fn of_service(&self, name: &str) -> Result<ResourceList> {
         let Some(group) = self.named(name).await?.into_iter().next() else { return Ok(Vec::new()) };
         let carrying = self.ports.carrying(&group.id).await?;
         Ok(shown(&group, carrying.iter().map(|port| &*port.id).collect()))
     }
 
-    /// Returns the parts of all groups of Services, by their names.
+    /// Returns the resources of all groups of Services, by their names.
     ///
     /// # Errors
     /// Neutron's answer.
-    pub(super) async fn all(&self) -> Result<BTreeMap<String, Parts>> {
+    pub(super) async fn all(&self) -> Result<BTreeMap<String, ResourceList>> {
         let mut all = self.list(Call::get("/security-groups", &[])).await?;
         all.retain(|group| group.name.starts_with(PREFIX));
         if all.is_empty() {
@@ -241,16 +242,16 @@ impl Groups {
         Ok(shown.collect())
     }
 
-    /// Applies one operation whose part is a security group, or the pool of its ports. Returns the attributes of the group
-    /// afterwards, for operations that create or change it.
+    /// Applies one operation whose resource is a security group, or the pool of its ports. Returns the attributes of
+    /// the group afterwards, for operations that create or change it.
     ///
     /// # Errors
     /// Neutron's error; *conflict* if another client changed the group meanwhile.
     pub(super) async fn apply(&self, operation: &Operation, identity: &Identity<'_>) -> Result<Option<Attributes>> {
         let name = name(identity.service);
         match operation {
-            Operation::Create { part: Part::CreatedBefore(_), attributes }
-            | Operation::Update { part: Part::CreatedBefore(_), attributes, .. } => {
+            Operation::Create { resource: ResourceKey::CreatedBefore(_), attributes }
+            | Operation::Update { resource: ResourceKey::CreatedBefore(_), attributes, .. } => {
                 let group = match self.the_one(&name).await? {
                     Some(group) => group,
                     None => {
@@ -267,11 +268,13 @@ impl Groups {
                 return Ok(Some(attributes.clone().set("id", &group.id)));
             }
             // Only the group with the Service's own name is deleted.
-            Operation::Delete { part: gone } if *gone == part(&name) || *gone == Part::Pool(pool_name(&name)) => {
+            Operation::Delete { resource: gone }
+                if *gone == resource(&name) || *gone == ResourceKey::Pool(pool_name(&name)) =>
+            {
                 for Group { id, .. } in self.named(&name).await? {
                     let carrying = self.ports.carrying(&id).await?;
                     self.change_ports(&id, carrying.into_iter().map(|port| port.id.into()), false).await?;
-                    if matches!(gone, Part::CreatedBefore(_)) {
+                    if matches!(gone, ResourceKey::CreatedBefore(_)) {
                         self.http().remove(Call::delete("/security-groups/{id}", &[&id])).await?;
                     }
                 }
@@ -293,7 +296,7 @@ impl Groups {
     /// # Errors
     /// Neutron's answer.
     pub(super) async fn remove(&self, identity: &Identity<'_>) -> Result<()> {
-        self.apply(&Operation::Delete { part: part(&name(identity.service)) }, identity).await.map(drop)
+        self.apply(&Operation::Delete { resource: resource(&name(identity.service)) }, identity).await.map(drop)
     }
 }
 
@@ -326,16 +329,16 @@ fn changed(port: &Port, changes: &[Change]) -> Option<Value> {
     (!is_same).then(|| json!({ "security_groups": groups }))
 }
 
-fn shown(group: &Group, ports: Targets) -> Parts {
+fn shown(group: &Group, ports: Targets) -> ResourceList {
     let rules: Vec<_> = group.security_group_rules.iter().map(GroupRule::rule).collect();
     let settings = Attributes::default().set("id", &group.id).set("description", &group.description);
-    let pool = Part::Pool(pool_name(&group.name));
-    vec![(part(&group.name), with_rules(settings, &rules), None), (pool, Attributes::default(), Some(ports))]
+    let pool = ResourceKey::Pool(pool_name(&group.name));
+    vec![(resource(&group.name), with_rules(settings, &rules), None), (pool, Attributes::default(), Some(ports))]
 }
 
-/// Sets the rules of a group's part.
+/// Sets the rules of a group's resource.
 pub(super) fn with_rules(settings: Attributes, rules: &[Rule]) -> Attributes {
-    settings.set(RULES, in_order(json!(rules)))
+    settings.set(RULES, sorted_set(json!(rules)))
 }
 
 fn rules_in(settings: &Attributes) -> Vec<Rule> {
@@ -344,7 +347,7 @@ fn rules_in(settings: &Attributes) -> Vec<Rule> {
 }
 
 /// Returns the wanted settings of a group, with its present rules if they admit the same traffic.
-pub(super) fn fitted(wanted: &Attributes, present: &Attributes) -> Attributes {
+pub(super) fn fit_to_observed(wanted: &Attributes, present: &Attributes) -> Attributes {
     let rules: Vec<_> = rules_in(present).into_iter().map(|rule| ((), rule)).collect();
     let is_same = wanted.get(RULES).is_some() && difference(None, &rules_in(wanted), &rules).is_empty();
     if is_same { wanted.clone().set(RULES, present.get(RULES)) } else { wanted.clone() }

@@ -9,7 +9,7 @@ use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::declared::Defaults;
 use provider_kit::gcfg::Key;
 use provider_kit::load_balancers::{Attributes, ServicePort, each_port};
-use provider_kit::source_ranges::stated_source_ranges;
+use provider_kit::source_ranges::configured_source_ranges;
 
 use crate::annotations::{self as key, ProxyProtocol, text};
 use crate::config::Balancers;
@@ -22,10 +22,10 @@ pub(super) struct ServiceSpec {
     /// Value of `spec.loadBalancerIP` of the Service.
     pub(super) address: Option<String>,
     /// Network, subnet and port of the VIP, for a new load balancer.
-    pub(super) vip: Vip,
+    pub(super) vip: VipPlacement,
     /// Subnet of members; `None`: the VIP's.
     pub(super) member_subnet: Option<String>,
-    pub(super) floating: Floating,
+    pub(super) floating: FloatingIpSource,
     /// Family of the VIP and of its members.
     pub(super) family: AddressFamily,
     /// Second family, if the Service has one.
@@ -63,7 +63,7 @@ pub(super) struct ServiceSpec {
 
 /// Network, subnet and port of a VIP. Used only when the load balancer is created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Vip {
+pub(super) struct VipPlacement {
     pub(super) subnet: Option<String>,
     pub(super) network: Option<String>,
     /// ID of a Neutron port for the VIP; if set, network and subnet are ignored.
@@ -72,7 +72,7 @@ pub(super) struct Vip {
 
 /// Source of a floating IP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Floating {
+pub(super) struct FloatingIpSource {
     /// Network of floating IPs; `None`: it is looked up.
     pub(super) network: Option<String>,
     pub(super) subnet: FloatingSubnet,
@@ -245,12 +245,12 @@ fn class(read: &mut Annotations<'_>, config: &Balancers) -> Option<Defaults> {
 
 /// Returns network, subnet and port of the VIP. For an external load balancer, the class takes precedence over
 /// annotations.
-fn vip(read: &mut Annotations<'_>, subnet: Option<String>, class: &Defaults, internal: bool) -> Vip {
+fn vip(read: &mut Annotations<'_>, subnet: Option<String>, class: &Defaults, internal: bool) -> VipPlacement {
     let network = text(read, &key::NETWORK_ID);
     match text(read, &key::PORT_ID) {
-        Some(port) => Vip { port: Some(port), ..Vip::default() },
-        None if internal => Vip { subnet, network, port: None },
-        None => Vip {
+        Some(port) => VipPlacement { port: Some(port), ..VipPlacement::default() },
+        None if internal => VipPlacement { subnet, network, port: None },
+        None => VipPlacement {
             subnet: class.get(&keys::CLASS_SUBNET_ID).or(subnet),
             network: class.get(&keys::CLASS_NETWORK_ID).or(network),
             port: None,
@@ -260,7 +260,7 @@ fn vip(read: &mut Annotations<'_>, subnet: Option<String>, class: &Defaults, int
 
 /// Returns the source of the floating IP. The class takes precedence over annotations, and annotations over the
 /// configuration.
-fn floating(read: &mut Annotations<'_>, class: &Defaults, config: &Balancers) -> Floating {
+fn floating(read: &mut Annotations<'_>, class: &Defaults, config: &Balancers) -> FloatingIpSource {
     let network = text(read, &key::FLOATING_NETWORK_ID);
     let annotated = [&key::FLOATING_SUBNET_ID, &key::FLOATING_SUBNET, &key::FLOATING_SUBNET_TAGS];
     let is_annotated = annotated.iter().any(|annotation| read.is_set(annotation));
@@ -274,7 +274,7 @@ fn floating(read: &mut Annotations<'_>, class: &Defaults, config: &Balancers) ->
         ),
         subnet => subnet,
     };
-    Floating { network: class.get(&keys::CLASS_FLOATING_NETWORK_ID).or(network), subnet }
+    FloatingIpSource { network: class.get(&keys::CLASS_FLOATING_NETWORK_ID).or(network), subnet }
 }
 
 fn subnet_of(id_name_and_tags: [Option<String>; 3]) -> FloatingSubnet {
@@ -308,7 +308,7 @@ fn ranges(
     family: AddressFamily,
     second: Option<AddressFamily>,
 ) -> (BTreeSet<IpNet>, bool) {
-    let mut ranges = stated_source_ranges(service).unwrap_or_else(|err| {
+    let mut ranges = configured_source_ranges(service).unwrap_or_else(|err| {
         read.mistake(err.to_string());
         BTreeSet::new()
     });

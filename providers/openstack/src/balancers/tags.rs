@@ -1,9 +1,9 @@
-//! Owners of a load balancer and its resources: names, tags, and the [`View`]s of a load balancer that several Services
-//! share.
+//! Owners of a load balancer and its resources: names, tags, and the [`Share`]s of a load balancer that several
+//! Services share.
 //!
 //! Each Service that uses a load balancer has its tag on it, `kube_service_<cluster>_<namespace>_<name>`. The kit knows
 //! only load balancers of one Service, so a load balancer is shown to the kit once for each Service that uses it: as a
-//! [`View`]. In addition to that legacy owner tag, there is an owner tag of this program, `ccm-rs:<cluster>:<Service's
+//! [`Share`]. In addition to that legacy owner tag, there is an owner tag of this program, `ccm-rs:<cluster>:<Service's
 //! UID>:<the legacy owner tag>`. Without tags (API before 2.5), or on a load balancer that has none yet, its name is
 //! read as a legacy owner tag.
 
@@ -12,7 +12,7 @@ use provider_kit::load_balancers::{Identity, OwnerTags};
 use serde_json::Value;
 
 use super::octavia::{text, texts};
-use super::published::was_made;
+use super::published::had_load_balancer;
 
 /// Prefix of the names and tags of the Go cloud-controller-manager.
 pub(super) const LEGACY: &str = "kube_service_";
@@ -82,14 +82,14 @@ pub(super) fn belongs_to(tag: &str, legacy: &str) -> bool {
 
 /// The share of one Service in a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct View {
+pub(super) struct Share {
     /// ID of the view: the load balancer's ID for the Service that it was created for; for any other Service, the ID
     /// followed by the Service's legacy owner tag.
     pub(super) id: String,
     /// The name under which the engine knows it.
     pub(super) name: String,
     /// The legacy owner tag of the Service that it belongs to.
-    pub(super) sign: Option<String>,
+    pub(super) legacy_owner_tag: Option<String>,
     /// Owner tags of the Service.
     pub(super) owner_tags: OwnerTags,
     /// If set, the load balancer was created for this Service.
@@ -98,28 +98,34 @@ pub(super) struct View {
     pub(super) others: Vec<String>,
 }
 
-impl View {
+impl Share {
     /// Returns all views of a load balancer: one for each Service that it is tagged for.
     pub(super) fn all(balancer: &Value) -> Vec<Self> {
         let (id, name) = (text(balancer, "id"), text(balancer, "name"));
-        let mut signs: Vec<&str> = texts(balancer, "tags").filter(|tag| tag.starts_with(LEGACY)).collect();
-        if signs.is_empty() {
-            signs.extend(name.starts_with(LEGACY).then_some(name));
+        let mut legacy_owner_tags: Vec<&str> = texts(balancer, "tags").filter(|tag| tag.starts_with(LEGACY)).collect();
+        if legacy_owner_tags.is_empty() {
+            legacy_owner_tags.extend(name.starts_with(LEGACY).then_some(name));
         }
-        let view = |sign: &&str| {
-            let owner = texts(balancer, "tags").filter(|tag| belongs_to(tag, sign)).find_map(read_owner_tag);
+        let view = |legacy_owner_tag: &&str| {
+            let owner =
+                texts(balancer, "tags").filter(|tag| belongs_to(tag, legacy_owner_tag)).find_map(read_owner_tag);
             let owner_tags = owner.map(|(owner_tags, _)| owner_tags).unwrap_or_default();
-            let is_owner = *sign == name || owner_tags.service.as_deref().is_some_and(|uid| name == legacy_name(uid));
+            let is_owner =
+                *legacy_owner_tag == name || owner_tags.service.as_deref().is_some_and(|uid| name == legacy_name(uid));
             Self {
-                id: if is_owner { id.to_owned() } else { format!("{id}/{sign}") },
-                name: (*sign).to_owned(),
-                sign: Some((*sign).to_owned()),
+                id: if is_owner { id.to_owned() } else { format!("{id}/{legacy_owner_tag}") },
+                name: (*legacy_owner_tag).to_owned(),
+                legacy_owner_tag: Some((*legacy_owner_tag).to_owned()),
                 owner_tags,
                 is_owner,
-                others: signs.iter().filter(|other| *other != sign).map(|it| (*it).to_owned()).collect(),
+                others: legacy_owner_tags
+                    .iter()
+                    .filter(|other| *other != legacy_owner_tag)
+                    .map(|it| (*it).to_owned())
+                    .collect(),
             }
         };
-        signs.iter().map(view).collect()
+        legacy_owner_tags.iter().map(view).collect()
     }
 
     /// Returns the Service's view of a load balancer; `None` if the Service neither uses the load balancer nor requests
@@ -127,32 +133,37 @@ impl View {
     pub(super) fn of(balancer: &Value, identity: &Identity<'_>, is_requested: bool) -> Option<Self> {
         let all = Self::all(balancer);
         let (id, name) = (text(balancer, "id"), text(balancer, "name"));
-        let sign = identity.legacy_owner.as_deref().unwrap_or_default();
+        let legacy_owner_tag = identity.legacy_owner.as_deref().unwrap_or_default();
         let is_renamed = |view: &&Self| {
-            let ours = service_of(sign);
+            let ours = service_of(legacy_owner_tag);
             // If this Service never had the load balancer, the tag belongs to a Service of the same name in another
             // cluster.
-            let had_it = was_made(identity.service);
-            is_requested && had_it && ours.is_some() && view.sign.as_deref().and_then(service_of) == ours
+            let had_it = had_load_balancer(identity.service);
+            is_requested && had_it && ours.is_some() && view.legacy_owner_tag.as_deref().and_then(service_of) == ours
         };
         let found = all.iter().find(|view| view.is_of(identity)).or_else(|| all.iter().find(is_renamed));
         if let Some(view) = found {
             return Some(Self { name: identity.name.clone(), ..view.clone() });
         }
         if all.is_empty() && name == legacy_name(identity.uid()) {
-            let sign = Some(sign.to_owned());
-            return Some(Self { name: identity.name.clone(), sign, is_owner: true, ..Self::untagged(balancer, id) });
+            let legacy_owner_tag = Some(legacy_owner_tag.to_owned());
+            return Some(Self {
+                name: identity.name.clone(),
+                legacy_owner_tag,
+                is_owner: true,
+                ..Self::untagged(balancer, id)
+            });
         }
         // A Service that is deleted has no share in it any more.
-        let is_to_have_one = !identity.is_leaving() && (is_requested || name == sign);
-        let id = if name == sign { id.to_owned() } else { format!("{id}/{sign}") };
+        let is_to_have_one = !identity.is_leaving() && (is_requested || name == legacy_owner_tag);
+        let id = if name == legacy_owner_tag { id.to_owned() } else { format!("{id}/{legacy_owner_tag}") };
         is_to_have_one.then(|| Self::untagged(balancer, &id))
     }
 
     /// Returns `true` if the load balancer is tagged for this Service.
     pub(super) fn is_of(&self, identity: &Identity<'_>) -> bool {
         self.owner_tags.service.as_deref() == Some(identity.uid())
-            || (self.sign.is_some() && self.sign == identity.legacy_owner)
+            || (self.legacy_owner_tag.is_some() && self.legacy_owner_tag == identity.legacy_owner)
     }
 
     /// Returns the view with this ID.
@@ -163,14 +174,14 @@ impl View {
 
     /// Returns the view of a Service whose tag is not on the load balancer yet, or no longer.
     fn untagged(balancer: &Value, id: &str) -> Self {
-        let name = id.split_once('/').map_or(text(balancer, "name"), |(_, sign)| sign);
-        let others: Vec<String> = Self::all(balancer).into_iter().filter_map(|view| view.sign).collect();
+        let name = id.split_once('/').map_or(text(balancer, "name"), |(_, legacy_owner_tag)| legacy_owner_tag);
+        let others: Vec<String> = Self::all(balancer).into_iter().filter_map(|view| view.legacy_owner_tag).collect();
         // A load balancer with a legacy name and without tags belongs to the Service whose annotation has its ID.
         let is_legacy = !id.contains('/') && others.is_empty();
         Self {
             id: id.to_owned(),
             name: name.to_owned(),
-            sign: None,
+            legacy_owner_tag: None,
             owner_tags: OwnerTags::default(),
             is_owner: name == text(balancer, "name") && (is_legacy || name.starts_with(LEGACY)),
             others,
@@ -251,20 +262,20 @@ mod tests {
         let balancer = json!({"id": "lb", "name": "kube_service_c_ns_a", "tags": [
             "ccm-rs:5c1d:uid-b:kube_service_c_ns_b", "kube_service_c_ns_a", "kube_service_c_ns_b", "mine",
         ]});
-        let views = View::all(&balancer);
+        let views = Share::all(&balancer);
         let told: Vec<_> = views.iter().map(|it| (&*it.id, it.is_owner, it.owner_tags.service.as_deref())).collect();
         assert_eq!(told, [("lb", true, None), ("lb/kube_service_c_ns_b", false, Some("uid-b"))]);
         assert_eq!(views[1].others, ["kube_service_c_ns_a"]);
         let untagged = json!({"id": "lb", "name": "kube_service_c_ns_a"});
-        assert!(View::all(&untagged)[0].is_owner && View::all(&json!({"id": "lb", "name": "by hand"})).is_empty());
+        assert!(Share::all(&untagged)[0].is_owner && Share::all(&json!({"id": "lb", "name": "by hand"})).is_empty());
     }
 
     #[test]
     fn a_mark_that_was_cut_still_belongs_to_its_tag() {
-        let sign = cut(format!("{LEGACY}{}_ns_n", "c".repeat(230)));
-        let mark = cut(format!("{OWNER}5c1d:uid:{sign}"));
+        let legacy_owner_tag = cut(format!("{LEGACY}{}_ns_n", "c".repeat(230)));
+        let mark = cut(format!("{OWNER}5c1d:uid:{legacy_owner_tag}"));
         assert_eq!(mark.len(), 255);
-        assert!(belongs_to(&mark, &sign) && !belongs_to(&mark, "kube_service_c_ns_n"));
-        assert!(without(vec![mark, sign.clone(), "mine".to_owned()], Some(&sign)) == ["mine"]);
+        assert!(belongs_to(&mark, &legacy_owner_tag) && !belongs_to(&mark, "kube_service_c_ns_n"));
+        assert!(without(vec![mark, legacy_owner_tag.clone(), "mine".to_owned()], Some(&legacy_owner_tag)) == ["mine"]);
     }
 }

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{About, Error, LoadBalancerRequest, Node, Result, Service};
-use provider_kit::events::Notes;
+use cloud_provider::{Error, EventSubject, LoadBalancerRequest, Node, Result, Service};
+use provider_kit::events::PendingEvents;
 use provider_kit::firewall::Rule;
-use provider_kit::load_balancers::{Attributes, Scope, ServicePort, Targets, Tree, in_order};
+use provider_kit::load_balancers::{Attributes, ResourceGraph, Scope, ServicePort, Targets, sorted_set};
 use provider_kit::transport::Call;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
+use super::networks::member_ports;
 use super::octavia::{ADDITIONAL_VIPS, ALLOWED_CIDRS, BALANCER_SETTINGS, TAGGED};
-use super::places::member_ports;
 use super::project::Project;
-use super::published::is_made;
-use super::spec::{ServiceSpec, Vip};
+use super::published::has_or_requests_load_balancer;
+use super::spec::{ServiceSpec, VipPlacement};
 use super::tags::full_name;
 use super::{floating_ip, second_vip, security_group};
 use crate::annotations as key;
@@ -32,7 +32,7 @@ const FEW: usize = 3;
 /// Facts that were looked up in the cloud.
 pub(super) struct Facts {
     pub(super) features: Features,
-    pub(super) vip: Vip,
+    pub(super) vip: VipPlacement,
     /// The subnet of the second VIP, if the load balancer gets one when it is created.
     pub(super) second_subnet: Option<String>,
     pub(super) member_subnet: Option<String>,
@@ -53,27 +53,27 @@ pub(super) struct Group {
     pub(super) ports: Targets,
 }
 
-/// Returns the desired tree.
-pub(super) fn wanted(spec: &ServiceSpec, config: &Balancers, facts: Facts) -> Tree {
-    let mut tree = Tree::default().balancer(balancer(spec, config, &facts));
+/// Returns the desired resource graph.
+pub(super) fn wanted(spec: &ServiceSpec, config: &Balancers, facts: Facts) -> ResourceGraph {
+    let mut graph = ResourceGraph::default().balancer(balancer(spec, config, &facts));
     for port in &spec.ports {
         // The name of a pool contains the settings that Octavia cannot change, so that a change of them creates a new
         // pool.
         let name = format!("{}/{} {}", port.number, port.protocol, spec.pool_protocol(port));
         // A port for which the Service allocates no node port has no members.
         let targets = if port.node_port == 0 { Targets::default() } else { facts.targets.clone() };
-        tree = tree.pool(&name, pool(spec, &facts, port), Some(targets));
-        tree = tree.listener(port.number, port.protocol, &name, listener(spec, &facts, port));
+        graph = graph.pool(&name, pool(spec, &facts, port), Some(targets));
+        graph = graph.listener(port.number, port.protocol, &name, listener(spec, &facts, port));
     }
     if let Some(Group { name, rules, ports }) = facts.group {
         let settings = rules.map(|rules| security_group::with_rules(Attributes::default(), &rules));
-        tree = tree.part(security_group::part(&name), settings.unwrap_or_default());
-        tree = tree.pool(&security_group::pool_name(&name), Attributes::default(), Some(ports));
+        graph = graph.resource(security_group::resource(&name), settings.unwrap_or_default());
+        graph = graph.pool(&security_group::pool_name(&name), Attributes::default(), Some(ports));
     }
     if facts.has_floating_network && !spec.internal && !spec.is_ipv6() {
-        tree = tree.part(floating_ip::part(), Attributes::default());
+        graph = graph.resource(floating_ip::resource(), Attributes::default());
     }
-    tree
+    graph
 }
 
 fn balancer(spec: &ServiceSpec, config: &Balancers, facts: &Facts) -> Attributes {
@@ -90,7 +90,7 @@ fn balancer(spec: &ServiceSpec, config: &Balancers, facts: &Facts) -> Attributes
         .set("flavor_id", spec.flavor.as_ref().filter(|_| features.flavors))
         .set("availability_zone", spec.availability_zone.as_ref().filter(|_| features.availability_zones))
         .set(ADDITIONAL_VIPS, second);
-    settings.to_make().fixed(&BALANCER_SETTINGS)
+    settings.for_creation().fixed(&BALANCER_SETTINGS)
 }
 
 fn listener(spec: &ServiceSpec, facts: &Facts, port: &ServicePort) -> Attributes {
@@ -104,7 +104,7 @@ fn listener(spec: &ServiceSpec, facts: &Facts, port: &ServicePort) -> Attributes
         .set("insert_headers.X-Forwarded-For", (spec.x_forwarded_for && is_tcp).then_some("true"))
         .set("default_tls_container_ref", spec.tls_container.as_ref().filter(|_| is_tcp));
     if features.allowed_cidrs {
-        settings = settings.set(ALLOWED_CIDRS, in_order(json!(spec.allowed(second_subnet.is_some()))));
+        settings = settings.set(ALLOWED_CIDRS, sorted_set(json!(spec.allowed(second_subnet.is_some()))));
     }
     if features.tags { settings.set(TAGGED, true) } else { settings }
 }
@@ -135,19 +135,19 @@ fn pool(spec: &ServiceSpec, facts: &Facts, port: &ServicePort) -> Attributes {
     facts.member_subnet.iter().fold(settings, |settings, subnet| settings.set("members.subnet_id", subnet))
 }
 
-/// Looks up the facts, and returns the desired tree.
+/// Looks up the facts, and returns the desired resource graph.
 ///
 /// # Errors
 /// *Invalid*, naming the annotation or key, for what the user must change; else the cloud's answer.
-pub(super) async fn wanted_tree(
+pub(super) async fn wanted_graph(
     project: &Project,
     request: &LoadBalancerRequest<'_>,
     spec: &ServiceSpec,
     scope: Scope,
-) -> Result<Tree> {
+) -> Result<ResourceGraph> {
     let LoadBalancerRequest { service, nodes, .. } = *request;
-    let mut notes = Notes::default();
-    if nodes.is_empty() && !is_made(service) {
+    let mut pending_events = PendingEvents::default();
+    if nodes.is_empty() && !has_or_requests_load_balancer(service) {
         return Err(Error::other("no load balancer is created before there is a Node to send traffic to"));
     }
     let is_whole = scope == Scope::Everything;
@@ -155,18 +155,20 @@ pub(super) async fn wanted_tree(
         check_tls(project, spec).await?;
     }
     let features = project.services.octavia().await?;
-    let has_floating_network = is_whole && has_floating_network(project, spec, &mut notes).await?;
+    let has_floating_network = is_whole && has_floating_network(project, spec, &mut pending_events).await?;
     if has_floating_network {
         floating_ip::check_named(project, request, spec).await?;
     }
     let (mut vip, mut member_subnet) = (spec.vip.clone(), spec.member_subnet.clone());
     if vip.subnet.is_none() && vip.network.is_none() && (vip.port.is_none() || member_subnet.is_none()) {
-        let found = project.places.of_nodes(&project.ports, spec, nodes).await?;
+        let found = project.networks.of_nodes(&project.ports, spec, nodes).await?;
         member_subnet = member_subnet.or_else(|| found.clone());
         vip.subnet = found.filter(|_| vip.port.is_none());
     }
     let second_subnet = match scope {
-        Scope::Everything => second_vip::second_subnet(project, spec, &features, &vip, service, &mut notes).await?,
+        Scope::Everything => {
+            second_vip::second_subnet(project, spec, &features, &vip, service, &mut pending_events).await?
+        }
         Scope::Targets => None,
     };
     let mut members = nodes.to_vec();
@@ -174,8 +176,8 @@ pub(super) async fn wanted_tree(
     let group = group(project, spec, service, &members, &vip, member_subnet.as_deref()).await?;
     let targets = targets(project, spec, service, &members);
     if is_whole {
-        note(project, spec, &features, &mut notes);
-        project.notices.tell(service, "", &notes);
+        note(project, spec, &features, &mut pending_events);
+        project.deduplicator.record_new(service, "", &pending_events);
     }
     let facts = Facts { features, vip, second_subnet, member_subnet, targets, group, has_floating_network };
     Ok(wanted(spec, &project.config, facts))
@@ -194,8 +196,8 @@ fn targets(project: &Project, spec: &ServiceSpec, service: &Service, members: &[
     let targets = by_address.iter().map(|(at, node)| format!("{node} {at}")).collect();
     let mut without: Vec<&str> = without.into_iter().map(|(node, _)| node).collect();
     without.sort_unstable();
-    let (about, names) = (About::Service(service), without.join(", "));
-    if !without.is_empty() && project.notices.is_first(about, "no address as a member", &names) {
+    let (about, names) = (EventSubject::Service(service), without.join(", "));
+    if !without.is_empty() && project.deduplicator.is_first(about, "no address as a member", &names) {
         let (namespace, service) = full_name(service);
         tracing::warn!(namespace, service, "{}", left_out(&without));
     }
@@ -203,26 +205,30 @@ fn targets(project: &Project, spec: &ServiceSpec, service: &Service, members: &[
 }
 
 /// Returns `true` if a floating IP is wanted, and there is a network for it.
-async fn has_floating_network(project: &Project, spec: &ServiceSpec, notes: &mut Notes) -> Result<bool> {
+async fn has_floating_network(
+    project: &Project,
+    spec: &ServiceSpec,
+    pending_events: &mut PendingEvents,
+) -> Result<bool> {
     if spec.internal {
         return Ok(false);
     }
     if spec.is_ipv6() {
         let text = "the load balancer is reached by IPv6: it gets no floating IP, and is published by its VIP";
-        notes.warn("LoadBalancerFloatingIPSkipped", text);
+        pending_events.warn("LoadBalancerFloatingIPSkipped", text);
         return Ok(false);
     }
     let network = match &spec.floating.network {
         Some(network) => Some(network.clone()),
-        None => project.places.external_network().await?,
+        None => project.networks.external_network().await?,
     };
     if let Some(network) = network {
-        return project.places.check_floating(&network, &spec.floating.subnet).await.map(|()| true);
+        return project.networks.check_floating(&network, &spec.floating.subnet).await.map(|()| true);
     }
     let text = "no external network with IPv4 was found; set floating-network-id";
-    notes.warn("LoadBalancerExternalNetworkSearchFailed", text);
+    pending_events.warn("LoadBalancerExternalNetworkSearchFailed", text);
     let text = "there is no network for a floating IP: a new load balancer is internal, and published by its VIP";
-    notes.warn("LoadBalancerForcedInternal", text);
+    pending_events.warn("LoadBalancerForcedInternal", text);
     Ok(false)
 }
 
@@ -232,15 +238,15 @@ async fn group(
     spec: &ServiceSpec,
     service: &Service,
     members: &[Arc<Node>],
-    vip: &Vip,
+    vip: &VipPlacement,
     member_subnet: Option<&str>,
 ) -> Result<Option<Group>> {
     if !project.config.flag(&keys::MANAGE_SECURITY_GROUPS) {
         return Ok(None);
     }
     let mut subnets = match (member_subnet, &vip.network) {
-        (Some(id), _) => vec![project.places.subnet(id, "member-subnet-id or subnet-id").await?],
-        (None, Some(network)) => project.places.subnets_of(network).await?,
+        (Some(id), _) => vec![project.networks.subnet(id, "member-subnet-id or subnet-id").await?],
+        (None, Some(network)) => project.networks.subnets_of(network).await?,
         // Without Nodes no subnet is known.
         (None, None) => Vec::new(),
     };
@@ -276,21 +282,21 @@ async fn check_tls(project: &Project, spec: &ServiceSpec) -> Result<()> {
 }
 
 /// Notes settings that have no effect.
-fn note(project: &Project, spec: &ServiceSpec, features: &Features, notes: &mut Notes) {
+fn note(project: &Project, spec: &ServiceSpec, features: &Features, pending_events: &mut PendingEvents) {
     let by_group = project.config.flag(&keys::MANAGE_SECURITY_GROUPS) && project.config.provider() == OVN;
     if spec.is_restricted && !features.allowed_cidrs && !by_group {
         let text = "source ranges have no effect, because Octavia lacks them: anybody can reach the load balancer";
-        notes.warn("LoadBalancerSourceRangesIgnored", text);
+        pending_events.warn("LoadBalancerSourceRangesIgnored", text);
     }
     if spec.availability_zone.is_some() && !features.availability_zones {
         let text =
             "the availability zone has no effect: Octavia has them from version 2.14 on, and not with provider ovn";
-        notes.warn("LoadBalancerAvailabilityZonesIgnored", text);
+        pending_events.warn("LoadBalancerAvailabilityZonesIgnored", text);
     }
     if let Some(text) = spec.unknown_method_warning() {
-        notes.warn("LoadBalancerLbMethodUnknown", text);
+        pending_events.warn("LoadBalancerLbMethodUnknown", text);
     }
-    spec.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));
+    spec.warnings.iter().for_each(|text| pending_events.warn("QuestionableAnnotation", text));
 }
 
 /// Returns the text about Nodes that are no members, whose length does not grow with their number.

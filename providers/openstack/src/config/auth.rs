@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cloud_provider::Environment;
 use provider_kit::declared::Value;
-use provider_kit::gcfg::{Key, Settings};
+use provider_kit::gcfg::{GitConfigSettings, Key};
 use provider_kit::transport::has_valid_port;
 use secrecy::SecretString;
 
@@ -18,14 +18,14 @@ const APPLICATION: [&Key<String>; 3] =
 
 /// `[Global]`, while it is read.
 pub(super) struct Global<'a> {
-    file: &'a mut Settings,
+    file: &'a mut GitConfigSettings,
     clouds: Clouds,
     /// If set, the cloud is never called, and nothing is missing.
     is_offline: bool,
 }
 
 impl<'a> Global<'a> {
-    pub(super) fn of(file: &'a mut Settings, environment: &Environment) -> Self {
+    pub(super) fn of(file: &'a mut GitConfigSettings, environment: &Environment) -> Self {
         let set = |name| environment.get(name).filter(|value| !value.is_empty());
         let is_offline = environment.is_offline();
         let (named, cloud) = (file.get(&CLOUDS_FILE), file.get(&CLOUD));

@@ -6,7 +6,7 @@ use cloud_provider::{ConfigFile, Error, Result, Setup};
 use ipnet::IpNet;
 use provider_kit::declared::Declared;
 use provider_kit::declared::forms::items;
-use provider_kit::gcfg::Settings;
+use provider_kit::gcfg::GitConfigSettings;
 use provider_kit::variables::Variables;
 
 use super::auth::Global;
@@ -26,7 +26,8 @@ impl Config {
             || Error::invalid("--cloud-config is missing: the file cloud.conf with auth-url and a credential");
         let none = ConfigFile { path: "no configuration file".to_owned(), text: String::new() };
         let given = setup.config.as_ref();
-        let mut file = Settings::of(given.or(setup.environment.is_offline().then_some(&none)).ok_or_else(missing)?);
+        let mut file =
+            GitConfigSettings::of(given.or(setup.environment.is_offline().then_some(&none)).ok_or_else(missing)?);
         let mut variables = Variables::of(&setup.environment);
         let mut global = Global::of(&mut file, &setup.environment);
         let (auth, region, interface, tls) = (global.auth(), global.region(), global.interface(), global.tls());
@@ -55,7 +56,7 @@ impl Config {
     }
 }
 
-fn networking(file: &mut Settings) -> Networking {
+fn networking(file: &mut GitConfigSettings) -> Networking {
     let text = file.get(&ADDRESS_SORT_ORDER).unwrap_or_default();
     let mut sort_order = Vec::new();
     for item in items(&text) {
@@ -74,7 +75,7 @@ fn networking(file: &mut Settings) -> Networking {
     }
 }
 
-fn balancers(file: &mut Settings, wait_steps: u32) -> Option<Balancers> {
+fn balancers(file: &mut GitConfigSettings, wait_steps: u32) -> Option<Balancers> {
     let is_text = |it: &&&dyn Declared| FLAGS.iter().all(|flag| flag.key() != it.row().key);
     let texts: Vec<_> = LOAD_BALANCER.iter().filter(is_text).copied().collect();
     let settings = file.defaults("", &texts);

@@ -177,7 +177,7 @@ impl RouteCloud for RouterRoutes {
     }
 
     /// Changes the port before the router: thus a listed route is complete, and an interrupted change is repeated.
-    async fn prepare(&self, change: Change, route: &CloudRoute) -> Result<bool> {
+    async fn change_auxiliaries(&self, change: Change, route: &CloudRoute) -> Result<bool> {
         let Some(port) = self.port_at(route.next_hop()?, change).await? else { return Ok(false) };
         match self.ports.change(port, |port| pairs(port, change, route)).await {
             Err(error) if error.is_not_found() && change == Change::Remove => Ok(false),

@@ -51,7 +51,7 @@ fn world(options: Options, servers: usize) -> World {
 /// Returns a cluster of these Nodes.
 fn view(nodes: Vec<Arc<Node>>) -> ClusterView {
     let cluster = ClusterView::new(crate::EVENT_SOURCE);
-    cluster.learn_ranges(&["10.244.0.0/16".to_owned()]);
+    cluster.set_pod_cidrs(&["10.244.0.0/16".to_owned()]);
     cluster.set_caches(Arc::new(Known(nodes)));
     cluster
 }

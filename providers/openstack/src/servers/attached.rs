@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use cloud_provider::Result;
-use provider_kit::inventory::Urgency;
+use provider_kit::inventory::SharedPriority;
 use provider_kit::transport::{Call, Priority};
 
 use crate::ports::{Port, Ports, VALUES_AT_ONCE};
@@ -22,8 +22,12 @@ pub(super) struct Attached {
 pub(super) type Attachments = HashMap<Box<str>, Attached>;
 
 /// Reads the addresses of all servers of the project.
-pub(super) async fn of_all(services: &Services, ports: &Ports, urgency: &Urgency) -> Result<Attachments> {
-    let ports = ports.read_all(urgency).await?;
+pub(super) async fn of_all(
+    services: &Services,
+    ports: &Ports,
+    shared_priority: &SharedPriority,
+) -> Result<Attachments> {
+    let ports = ports.read_all(shared_priority).await?;
     attachments(services, &ports, &ports).await
 }
 

@@ -60,11 +60,11 @@ impl Flavor {
     async fn find(&self, services: &Services, priority: Priority) -> Result<Box<str>> {
         let Self { original_name, id } = self;
         if let Some(id) = id {
-            let call = Call::get("/flavors/{id}", &[id]).inside("flavor").priority(priority);
+            let call = Call::get("/flavors/{id}", &[id]).inside("flavor").with_priority(priority);
             let found: Option<Named> = services.compute.find(call).await?;
             return Ok(found.map(|it| it.name).filter(|name| is_value(name)).unwrap_or_else(|| id.clone()));
         }
-        let call = Call::get("/flavors", &[]).priority(priority);
+        let call = Call::get("/flavors", &[]).with_priority(priority);
         let name = original_name.as_deref().unwrap_or_default();
         let all = services.texts(&services.compute, call, "flavors", ["id", "name"]).await?;
         let named = all.into_iter().find(|[_, its]| its == name);

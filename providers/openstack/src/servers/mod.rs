@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use cloud_provider::{Error, InstanceMetadata, Node, NodeAddress, Result, async_trait};
 use futures::try_join;
-use provider_kit::inventory::{Inventory, Machine, MachineSource, Urgency, system_uuids};
+use provider_kit::inventory::{Inventory, Machine, MachineSource, SharedPriority, system_uuids};
 use provider_kit::labels::value_from;
-use provider_kit::paging::Reading;
+use provider_kit::paging::ListResult;
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 
@@ -144,7 +144,7 @@ impl Source {
     }
 
     async fn read(&self, id: &str, priority: Priority) -> Result<Option<Wire>> {
-        self.services.compute.find(Call::get("/servers/{id}", &[id]).inside("server").priority(priority)).await
+        self.services.compute.find(Call::get("/servers/{id}", &[id]).inside("server").with_priority(priority)).await
     }
 }
 
@@ -153,14 +153,14 @@ impl MachineSource for Source {
     type Machine = Server;
 
     /// Reads ports before servers, so that only the needed fields of each page of servers are kept.
-    async fn list(&self, urgency: &Urgency) -> Result<Reading<Server>> {
-        let attached = of_all(&self.services, &self.ports, urgency).await?;
+    async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Server>> {
+        let attached = of_all(&self.services, &self.ports, shared_priority).await?;
         let keep = |wire: Wire| self.server(wire, &attached);
         let call = Call::get("/servers/detail", &[]).query("limit", PAGE_SIZE);
         let id = |server: &Server| server.id.clone();
-        let reading = self.services.compute.list(call, "servers", urgency, keep, id).await?;
+        let reading = self.services.compute.list(call, "servers", shared_priority, keep, id).await?;
         let flavors = reading.items().iter().map(|server| &server.flavor);
-        self.flavors.learn(&self.services, flavors, urgency.now()).await?;
+        self.flavors.learn(&self.services, flavors, shared_priority.now()).await?;
         Ok(reading)
     }
 
@@ -179,7 +179,7 @@ impl MachineSource for Source {
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Server>> {
-        let call = Call::get("/servers/detail", &[]).query("name", exactly(name)).priority(priority);
+        let call = Call::get("/servers/detail", &[]).query("name", exactly(name)).with_priority(priority);
         let found = self.services.all(&self.services.compute, call, "servers", |it: &Wire| it.id.clone()).await?;
         let mut servers = Vec::new();
         for wire in found.into_iter().filter(|it| it.name.eq_ignore_ascii_case(name)) {
@@ -206,7 +206,7 @@ impl MachineSource for Source {
         system_uuids(node)
     }
 
-    fn is_of(&self, server: &Server, node: &Node) -> bool {
+    fn confirms_guess(&self, server: &Server, node: &Node) -> bool {
         let names = node.addresses.iter().map(|it| &*it.address).chain([&*node.name]);
         let mut names = names.chain(node.requested_ip().into_iter().flat_map(|ips| ips.split(',').map(str::trim)));
         names.any(|name| {

@@ -1,14 +1,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{AddressType, InstanceState, Instances, NodeAddress, Want};
+use cloud_provider::{AddressType, InstanceState, Instances, LookupRequest, NodeAddress};
 use openstack_fake::{Fake, Fault, FaultKind, Options, Refused};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::tests::services;
 
-const FRESH: Want = Want::EXISTENCE.and_shutdown().fresh();
+const FRESH: LookupRequest = LookupRequest::EXISTENCE.and_shutdown().fresh();
 
 /// Returns the fake's servers, as this configuration has them.
 fn servers_of(fake: &Fake, more: &str) -> Servers {
@@ -24,12 +24,12 @@ fn with_id(name: &str, id: &str) -> Arc<Node> {
     Arc::new(Node { provider_id: id.into(), ..Node::clone(&named(name)) })
 }
 
-async fn state(servers: &Servers, node: Arc<Node>, want: Want) -> Result<InstanceState> {
-    cloud_provider::single(servers.lookup(&[node], want).await)
+async fn state(servers: &Servers, node: Arc<Node>, request: LookupRequest) -> Result<InstanceState> {
+    cloud_provider::single_answer(servers.lookup(&[node], request).await)
 }
 
 async fn metadata(servers: &Servers, node: Arc<Node>) -> InstanceMetadata {
-    match state(servers, node, Want::METADATA).await {
+    match state(servers, node, LookupRequest::METADATA).await {
         Ok(InstanceState::Present { metadata: Some(metadata), .. }) => *metadata,
         other => panic!("{other:?}"),
     }
@@ -331,7 +331,7 @@ async fn what_a_trunk_carries_and_cannot_be_read_takes_no_address_from_a_node() 
     fake.change_port(&server.port, |port| drop(port.insert("trunk_details".into(), trunk)));
     let servers = servers_of(&fake, "");
     fake.fail(Fault::status("GET /networks", 500));
-    assert!(state(&servers, named("worker-1"), Want::ADDRESSES).await.is_err());
+    assert!(state(&servers, named("worker-1"), LookupRequest::ADDRESSES).await.is_err());
     assert!(servers.snapshot(Priority::Refresh).await.is_err());
     fake.clear_faults();
     assert_eq!(metadata(&servers, named("worker-1")).await.node_addresses.len(), 2);
@@ -360,10 +360,10 @@ async fn half_a_list_of_ports_takes_no_address_from_a_node() {
     let servers = servers_of(&fake, "");
     for fault in [FaultKind::EndlessList, FaultKind::Status(500)] {
         fake.fail(Fault::new("GET /ports", fault));
-        assert!(servers.lookup(&nodes, Want::ADDRESSES.fresh()).await.iter().all(Result::is_err));
+        assert!(servers.lookup(&nodes, LookupRequest::ADDRESSES.fresh()).await.iter().all(Result::is_err));
         fake.clear_faults();
     }
-    assert!(servers.lookup(&nodes, Want::ADDRESSES.fresh()).await.iter().all(Result::is_ok));
+    assert!(servers.lookup(&nodes, LookupRequest::ADDRESSES.fresh()).await.iter().all(Result::is_ok));
 }
 
 #[test]

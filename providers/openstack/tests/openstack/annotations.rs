@@ -18,10 +18,10 @@ fn service(key: &str, value: &str) -> Service {
 /// Returns the value, and `true` if there was a warning. No value is an error.
 fn read<T>(annotation: &Annotation<T>, value: Option<&str>) -> (Option<T>, bool) {
     let service = value.map_or_else(Service::default, |value| service(annotation.key(), value));
-    let mut asked = annotations_of(&service);
-    let value = asked.get(annotation);
-    let warned = !asked.warnings().is_empty();
-    asked.finish().unwrap();
+    let mut variables = annotations_of(&service);
+    let value = variables.get(annotation);
+    let warned = !variables.warnings().is_empty();
+    variables.finish().unwrap();
     (value, warned)
 }
 
@@ -115,10 +115,10 @@ fn a_text_is_taken_as_it_stands_and_an_empty_one_cancels_what_the_configuration_
             let service = value.map_or_else(Service::default, |value| service(key, value));
             let defaults = fallback.zip(configured);
             let defaults = defaults.map_or_else(Defaults::default, |(key, text)| Defaults::default().set(key, text));
-            let mut asked = Annotations::of(&service).over(&defaults);
-            let text = text(&mut asked, annotation);
-            assert!(asked.warnings().is_empty(), "{key}");
-            asked.finish().unwrap();
+            let mut variables = Annotations::of(&service).over(&defaults);
+            let text = text(&mut variables, annotation);
+            assert!(variables.warnings().is_empty(), "{key}");
+            variables.finish().unwrap();
             text
         };
         assert_eq!(read(Some(" a, !b "), None).as_deref(), Some(" a, !b "), "{key}");

@@ -8,8 +8,8 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::admission::{Answer, Refusal};
 use super::faults::Fault;
-use super::gate::{Answer, Refusal};
 use super::machines::{Machine, MachineChange, NewMachine};
 use super::routes::NewRoute;
 use super::volumes::Volume;
@@ -71,14 +71,14 @@ pub(super) fn router(cloud: &Cloud) -> Router {
         .with_state(cloud.clone())
 }
 
-type Of = State<Cloud>;
+type CloudState = State<Cloud>;
 
 fn or_not_found(machine: Option<Machine>, id: &str) -> Answer {
     let refusal = || Refusal::not_found("machine with id or name", id, "any");
     machine.map(|machine| Json(machine).into_response()).ok_or_else(refusal)
 }
 
-async fn machines(State(cloud): Of) -> Json<Vec<Machine>> {
+async fn machines(State(cloud): CloudState) -> Json<Vec<Machine>> {
     Json(cloud.machines())
 }
 
@@ -90,7 +90,7 @@ enum Addition {
     One(NewMachine),
 }
 
-async fn add_machines(State(cloud): Of, Json(addition): Json<Addition>) -> Response {
+async fn add_machines(State(cloud): CloudState, Json(addition): Json<Addition>) -> Response {
     match addition {
         Addition::One(machine) => (StatusCode::CREATED, Json(cloud.add_machine(machine))).into_response(),
         Addition::Many { count, prefix } => {
@@ -100,21 +100,21 @@ async fn add_machines(State(cloud): Of, Json(addition): Json<Addition>) -> Respo
     }
 }
 
-async fn machine(State(cloud): Of, Path(id): Path<String>) -> Answer {
+async fn machine(State(cloud): CloudState, Path(id): Path<String>) -> Answer {
     or_not_found(cloud.machine(&id), &id)
 }
 
-async fn change_machine(State(cloud): Of, Path(id): Path<String>, Json(change): Json<MachineChange>) -> Answer {
+async fn change_machine(State(cloud): CloudState, Path(id): Path<String>, Json(change): Json<MachineChange>) -> Answer {
     or_not_found(cloud.change_machine(&id, change), &id)
 }
 
-async fn terminate(State(cloud): Of, Path(id): Path<String>) -> Answer {
+async fn terminate(State(cloud): CloudState, Path(id): Path<String>) -> Answer {
     let machine = cloud.machine(&id);
     cloud.terminate(&id);
     or_not_found(machine, &id)
 }
 
-async fn act(State(cloud): Of, Path((id, action)): Path<(String, String)>) -> Answer {
+async fn act(State(cloud): CloudState, Path((id, action)): Path<(String, String)>) -> Answer {
     let machine = cloud.machine(&id);
     match action.as_str() {
         "start" => cloud.start(&id),
@@ -127,16 +127,16 @@ async fn act(State(cloud): Of, Path((id, action)): Path<(String, String)>) -> An
     or_not_found(cloud.machine(&id).or(machine), &id)
 }
 
-async fn load_balancers(State(cloud): Of) -> Response {
+async fn load_balancers(State(cloud): CloudState) -> Response {
     Json(cloud.load_balancers()).into_response()
 }
 
-async fn add_load_balancer(State(cloud): Of, Json(spec): Json<LoadBalancerSpec>) -> Response {
+async fn add_load_balancer(State(cloud): CloudState, Json(spec): Json<LoadBalancerSpec>) -> Response {
     (StatusCode::CREATED, Json(cloud.add_load_balancer(spec))).into_response()
 }
 
 async fn edit_load_balancer(
-    State(cloud): Of,
+    State(cloud): CloudState,
     Path(id): Path<String>,
     Json(change): Json<LoadBalancerChange>,
 ) -> Answer {
@@ -144,7 +144,7 @@ async fn edit_load_balancer(
     changed.ok_or_else(|| Refusal::not_found("load balancer with id or name", &id, "any"))
 }
 
-async fn remove_load_balancer(State(cloud): Of, Path(id): Path<String>) -> StatusCode {
+async fn remove_load_balancer(State(cloud): CloudState, Path(id): Path<String>) -> StatusCode {
     if cloud.remove_load_balancer(&id) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
 }
 
@@ -154,23 +154,23 @@ struct RouteChange {
     protected: bool,
 }
 
-async fn edit_route(State(cloud): Of, Path(id): Path<String>, Json(change): Json<RouteChange>) -> StatusCode {
+async fn edit_route(State(cloud): CloudState, Path(id): Path<String>, Json(change): Json<RouteChange>) -> StatusCode {
     if cloud.protect_route(&id, change.protected) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
 }
 
-async fn routes(State(cloud): Of) -> Response {
+async fn routes(State(cloud): CloudState) -> Response {
     Json(cloud.routes()).into_response()
 }
 
-async fn remove_route(State(cloud): Of, Path(id): Path<String>) -> StatusCode {
+async fn remove_route(State(cloud): CloudState, Path(id): Path<String>) -> StatusCode {
     if cloud.remove_route(&id) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
 }
 
-async fn add_route(State(cloud): Of, Json(route): Json<NewRoute>) -> Response {
+async fn add_route(State(cloud): CloudState, Json(route): Json<NewRoute>) -> Response {
     (StatusCode::CREATED, Json(cloud.add_route(route))).into_response()
 }
 
-async fn add_volume(State(cloud): Of, Json(volume): Json<Volume>) -> StatusCode {
+async fn add_volume(State(cloud): CloudState, Json(volume): Json<Volume>) -> StatusCode {
     cloud.add_volume(volume);
     StatusCode::CREATED
 }
@@ -181,7 +181,7 @@ struct TokenFor {
 }
 
 async fn add_token(
-    State(cloud): Of,
+    State(cloud): CloudState,
     Path(token): Path<String>,
     Json(TokenFor { project }): Json<TokenFor>,
 ) -> StatusCode {
@@ -189,43 +189,43 @@ async fn add_token(
     StatusCode::NO_CONTENT
 }
 
-async fn revoke_token(State(cloud): Of, Path(token): Path<String>) -> StatusCode {
+async fn revoke_token(State(cloud): CloudState, Path(token): Path<String>) -> StatusCode {
     if cloud.revoke_token(&token) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
 }
 
-async fn faults(State(cloud): Of) -> Json<Vec<Fault>> {
+async fn faults(State(cloud): CloudState) -> Json<Vec<Fault>> {
     Json(cloud.faults())
 }
 
-async fn inject(State(cloud): Of, Json(fault): Json<Fault>) -> Response {
+async fn inject(State(cloud): CloudState, Json(fault): Json<Fault>) -> Response {
     cloud.inject(fault.clone());
     (StatusCode::CREATED, Json(fault)).into_response()
 }
 
-async fn clear_faults(State(cloud): Of) -> StatusCode {
+async fn clear_faults(State(cloud): CloudState) -> StatusCode {
     cloud.clear_faults();
     StatusCode::NO_CONTENT
 }
 
-async fn requests(State(cloud): Of) -> Response {
+async fn requests(State(cloud): CloudState) -> Response {
     Json(cloud.requests()).into_response()
 }
 
-async fn reset_requests(State(cloud): Of) -> StatusCode {
+async fn reset_requests(State(cloud): CloudState) -> StatusCode {
     cloud.reset_requests();
     StatusCode::NO_CONTENT
 }
 
-async fn options(State(cloud): Of) -> Json<Options> {
+async fn options(State(cloud): CloudState) -> Json<Options> {
     Json(cloud.options())
 }
 
-async fn set_options(State(cloud): Of, Json(options): Json<Options>) -> Json<Options> {
+async fn set_options(State(cloud): CloudState, Json(options): Json<Options>) -> Json<Options> {
     cloud.set_options(options);
     Json(options)
 }
 
-async fn reset(State(cloud): Of) -> StatusCode {
+async fn reset(State(cloud): CloudState) -> StatusCode {
     cloud.reset(Options::default());
     StatusCode::NO_CONTENT
 }

@@ -11,8 +11,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Cloud;
+use super::admission::{self, Answer, Project, Refusal};
 use super::faults::ListEffects;
-use super::gate::{self, Answer, Project, Refusal};
 use super::listing::{self, Listed, Query};
 use super::load_balancers::{LoadBalancerSpec, StoredLoadBalancer};
 use super::machines::{Machine, MachineState};
@@ -32,13 +32,13 @@ pub(super) fn router(cloud: &Cloud) -> Router {
         .route("/v1/volumes", get(list_volumes))
         .route("/v1/volumes/{id}", get(volume))
         .route("/v1/operations/{id}", get(operation))
-        .route_layer(middleware::from_fn_with_state(cloud.clone(), gate::pass))
+        .route_layer(middleware::from_fn_with_state(cloud.clone(), admission::pass))
         .with_state(cloud.clone())
 }
 
-type Ours = Extension<Project>;
-type Wrong = Extension<ListEffects>;
-type Asked = UrlQuery<Query>;
+type RequestProject = Extension<Project>;
+type InjectedFaults = Extension<ListEffects>;
+type ListQuery = UrlQuery<Query>;
 type Of = State<Cloud>;
 
 impl Listed for Machine {
@@ -67,39 +67,47 @@ fn find<'m, T: Listed>(
     object.ok_or_else(|| Refusal::not_found(what, id, project))
 }
 
-async fn token(Extension(Project(project)): Ours) -> Response {
+async fn token(Extension(Project(project)): RequestProject) -> Response {
     Json(json!({ "project": project })).into_response()
 }
 
 async fn list_machines(
     State(cloud): Of,
-    Extension(Project(project)): Ours,
-    Extension(wrong): Wrong,
-    UrlQuery(query): Asked,
+    Extension(Project(project)): RequestProject,
+    Extension(wrong): InjectedFaults,
+    UrlQuery(query): ListQuery,
 ) -> Response {
     listing::page("machines", &project, cloud.model().machines.values(), &query, wrong, |machine| machine)
 }
 
-async fn machine(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+async fn machine(State(cloud): Of, Extension(Project(project)): RequestProject, Path(id): Path<String>) -> Answer {
     Ok(Json(find(&cloud.model().machines, "machine", &id, &project)?).into_response())
 }
 
 async fn list_load_balancers(
     State(cloud): Of,
-    Extension(Project(project)): Ours,
-    Extension(wrong): Wrong,
-    UrlQuery(query): Asked,
+    Extension(Project(project)): RequestProject,
+    Extension(wrong): InjectedFaults,
+    UrlQuery(query): ListQuery,
 ) -> Response {
     let model = cloud.model();
     listing::page("load_balancers", &project, model.load_balancers.values(), &query, wrong, StoredLoadBalancer::show)
 }
 
-async fn load_balancer(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+async fn load_balancer(
+    State(cloud): Of,
+    Extension(Project(project)): RequestProject,
+    Path(id): Path<String>,
+) -> Answer {
     Ok(Json(find(&cloud.model().load_balancers, "load balancer", &id, &project)?.show()).into_response())
 }
 
 /// Returns the targets, each with the result of its health check: machines that run answer.
-async fn target_health(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+async fn target_health(
+    State(cloud): Of,
+    Extension(Project(project)): RequestProject,
+    Path(id): Path<String>,
+) -> Answer {
     let model = cloud.model();
     let targets = &find(&model.load_balancers, "load balancer", &id, &project)?.spec.targets;
     let health = |target: &String| {
@@ -148,7 +156,7 @@ fn check_quota(model: &Model, project: &str) -> Result<(), Refusal> {
 
 async fn create_load_balancer(
     State(cloud): Of,
-    Extension(Project(project)): Ours,
+    Extension(Project(project)): RequestProject,
     Json(spec): Json<LoadBalancerSpec>,
 ) -> Answer {
     let mut model = cloud.model();
@@ -159,7 +167,7 @@ async fn create_load_balancer(
 
 async fn change_load_balancer(
     State(cloud): Of,
-    Extension(Project(project)): Ours,
+    Extension(Project(project)): RequestProject,
     Path(id): Path<String>,
     Json(spec): Json<LoadBalancerSpec>,
 ) -> Answer {
@@ -174,7 +182,11 @@ async fn change_load_balancer(
     Ok((StatusCode::ACCEPTED, Json(model.change_load_balancer(&project, &id, spec))).into_response())
 }
 
-async fn delete_load_balancer(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+async fn delete_load_balancer(
+    State(cloud): Of,
+    Extension(Project(project)): RequestProject,
+    Path(id): Path<String>,
+) -> Answer {
     let mut model = cloud.model();
     if find(&model.load_balancers, "load balancer", &id, &project)?.is_protected {
         return Err(Refusal::protected("load balancer", &id));
@@ -185,20 +197,24 @@ async fn delete_load_balancer(State(cloud): Of, Extension(Project(project)): Our
 
 async fn list_routes(
     State(cloud): Of,
-    Extension(Project(project)): Ours,
-    Extension(wrong): Wrong,
-    UrlQuery(query): Asked,
+    Extension(Project(project)): RequestProject,
+    Extension(wrong): InjectedFaults,
+    UrlQuery(query): ListQuery,
 ) -> Response {
     let model = cloud.model();
     listing::page("routes", &project, model.routes.values(), &query, wrong, |route| model.show_route(route))
 }
 
-async fn route(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+async fn route(State(cloud): Of, Extension(Project(project)): RequestProject, Path(id): Path<String>) -> Answer {
     let model = cloud.model();
     Ok(Json(model.show_route(find(&model.routes, "route", &id, &project)?)).into_response())
 }
 
-async fn create_route(State(cloud): Of, Extension(Project(project)): Ours, Json(route): Json<NewRoute>) -> Answer {
+async fn create_route(
+    State(cloud): Of,
+    Extension(Project(project)): RequestProject,
+    Json(route): Json<NewRoute>,
+) -> Answer {
     let mut model = cloud.model();
     find(&model.machines, "machine", &route.machine, &project)?;
     let mut routes = model.routes.values().map(|stored| &stored.object);
@@ -209,7 +225,7 @@ async fn create_route(State(cloud): Of, Extension(Project(project)): Ours, Json(
     Ok((StatusCode::CREATED, Json(model.add_route(&project, route))).into_response())
 }
 
-async fn delete_route(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+async fn delete_route(State(cloud): Of, Extension(Project(project)): RequestProject, Path(id): Path<String>) -> Answer {
     let mut model = cloud.model();
     if find(&model.routes, "route", &id, &project)?.is_protected {
         return Err(Refusal::protected("route", &id));
@@ -220,18 +236,18 @@ async fn delete_route(State(cloud): Of, Extension(Project(project)): Ours, Path(
 
 async fn list_volumes(
     State(cloud): Of,
-    Extension(Project(project)): Ours,
-    Extension(wrong): Wrong,
-    UrlQuery(query): Asked,
+    Extension(Project(project)): RequestProject,
+    Extension(wrong): InjectedFaults,
+    UrlQuery(query): ListQuery,
 ) -> Response {
     listing::page("volumes", &project, cloud.model().volumes.values(), &query, wrong, |volume| volume)
 }
 
-async fn volume(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+async fn volume(State(cloud): Of, Extension(Project(project)): RequestProject, Path(id): Path<String>) -> Answer {
     Ok(Json(find(&cloud.model().volumes, "volume", &id, &project)?).into_response())
 }
 
-async fn operation(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+async fn operation(State(cloud): Of, Extension(Project(project)): RequestProject, Path(id): Path<String>) -> Answer {
     let model = cloud.model();
     let operation = model.operations.get(&id).filter(|operation| operation.project == project);
     let operation = operation.ok_or_else(|| Refusal::not_found("operation", &id, &project))?;

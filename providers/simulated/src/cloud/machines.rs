@@ -117,7 +117,7 @@ impl Model {
             zone,
             machine_type: or(new.machine_type, "small"),
             state: new.state,
-            addresses: if new.addresses.is_empty() { made_up_addresses(number) } else { new.addresses },
+            addresses: if new.addresses.is_empty() { generated_addresses(number) } else { new.addresses },
             labels: new.labels,
             id: id.clone(),
         };
@@ -158,7 +158,7 @@ impl Model {
 
 /// Returns generated addresses: an internal one in 10.0.0.0/8, and an external one in 198.18.0.0/15, which is reserved
 /// for benchmarks.
-fn made_up_addresses(number: u32) -> Vec<NodeAddress> {
+fn generated_addresses(number: u32) -> Vec<NodeAddress> {
     let [_, a, b, c] = number.to_be_bytes();
     vec![
         NodeAddress::new(AddressType::InternalIP, &format!("10.{a}.{b}.{c}")),

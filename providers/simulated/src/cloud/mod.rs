@@ -3,9 +3,9 @@
 //! [`Cloud`] is a handle; clones share the model. Its methods can do everything that `/admin` can over HTTP.
 
 mod admin;
+mod admission;
 mod api;
 mod faults;
-mod gate;
 mod listing;
 mod load_balancers;
 mod machines;
@@ -190,7 +190,7 @@ impl Cloud {
 
     /// Removes machines, by ID or name, all at the same moment, and returns them for [`restore`](Self::restore).
     /// Simulates an outage of the cloud's inventory that ends later.
-    pub fn take_away(&self, ids_or_names: &[String]) -> Vec<Machine> {
+    pub fn remove_temporarily(&self, ids_or_names: &[String]) -> Vec<Machine> {
         self.model().take_machines(ids_or_names)
     }
 

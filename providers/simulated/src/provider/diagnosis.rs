@@ -14,7 +14,7 @@ const READS: [(&str, &str); 3] =
 impl Simulated {
     /// Checks endpoint, token and project in this order, with reads only. After a failed check, the checks that depend
     /// on it are left out.
-    pub(super) async fn look_at_itself(&self) -> Vec<Finding> {
+    pub(super) async fn diagnose(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let credential = "put a valid one into `token`, or into the file of `tokenFile`";
         let answer = self.http.read::<Value>(Call::get("/v1/token", &[])).await;

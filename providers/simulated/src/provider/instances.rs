@@ -1,8 +1,8 @@
 //! Machines as a source for the inventory of `provider_kit::inventory`, which caches them and decides about absences.
 
 use cloud_provider::{InstanceMetadata, Node, NodeAddress, Result, StringMap, async_trait};
-use provider_kit::inventory::{Machine, MachineSource, Urgency};
-use provider_kit::paging::Reading;
+use provider_kit::inventory::{Machine, MachineSource, SharedPriority};
+use provider_kit::paging::ListResult;
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 
@@ -39,9 +39,9 @@ impl Machine for KeptMachine {
 impl MachineSource for Api {
     type Machine = KeptMachine;
 
-    async fn list(&self, urgency: &Urgency) -> Result<Reading<KeptMachine>> {
+    async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<KeptMachine>> {
         let id = |machine: &KeptMachine| machine.id.clone();
-        self.http.list(Call::get("/v1/machines", &[]), "machines", urgency, |machine| machine, id).await
+        self.http.list(Call::get("/v1/machines", &[]), "machines", shared_priority, |machine| machine, id).await
     }
 
     fn lists_prove_absence(&self) -> bool {
@@ -49,12 +49,12 @@ impl MachineSource for Api {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<KeptMachine>> {
-        self.http.find(Call::get("/v1/machines/{id}", &[id]).priority(priority)).await
+        self.http.find(Call::get("/v1/machines/{id}", &[id]).with_priority(priority)).await
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<KeptMachine>> {
         let call = Call::get("/v1/machines", &[]).list().query("name", name).inside("machines");
-        self.http.read(call.priority(priority)).await
+        self.http.read(call.with_priority(priority)).await
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {

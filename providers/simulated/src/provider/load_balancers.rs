@@ -7,13 +7,13 @@ use cloud_provider::{Cluster, Error, Result, Service, TargetHealth, async_trait}
 use provider_kit::annotations::{Annotation, Annotations, Parsed};
 use provider_kit::declared::Kind;
 use provider_kit::health_check::HealthCheck;
-use provider_kit::inventory::Urgency;
+use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
-    Actual, Applied, Balancers, Change, Desire, Detail, Field, Identity, LoadBalancerCloud, Names, Naming, Object,
-    ObjectApi, Options, OwnerTags, Paths, Query, Resource, State, Targets, Tree, WholeObjects, machine_ids,
-    service_ports,
+    Applied, Change, DesiredStateInput, Detail, Field, Identity, LoadBalancerCloud, LoadBalancerEngine, NameUniqueness,
+    Naming, Object, ObjectApi, ObservedLoadBalancer, Options, OwnerTags, Paths, Query, Resource, ResourceGraph, State,
+    Targets, WholeObjects, machine_ids, service_ports,
 };
-use provider_kit::paging::Reading;
+use provider_kit::paging::ListResult;
 use provider_kit::source_ranges::{allows_all, source_ranges};
 use provider_kit::transport::{Call, Transport};
 use serde::{Deserialize, Serialize};
@@ -56,9 +56,9 @@ pub(super) struct LoadBalancer {
 impl Resource for LoadBalancer {
     const FIELDS: &'static [Field] = &[
         Field::update("tier").setting(&TIER),
-        Field::update("source_ranges").set(),
+        Field::update("source_ranges").unordered_list(),
         Field::create_only("address"),
-        Field::update("health_check").clears(),
+        Field::update("health_check").null_removes(),
         Field::update("sticky"),
         Field::listeners("listeners", "port", "protocol"),
     ];
@@ -67,21 +67,21 @@ impl Resource for LoadBalancer {
 impl Object for LoadBalancer {
     const PATHS: Paths = Paths { collection: "/v1/load-balancers", item: "/v1/load-balancers/{id}", envelope: None };
 
-    fn head(&self) -> Actual {
+    fn head(&self) -> ObservedLoadBalancer {
         let mut labels = self.labels.clone();
-        Actual {
+        ObservedLoadBalancer {
             id: self.id.clone(),
             name: self.name.clone(),
             owner_tags: OwnerTags::take_from(&mut labels),
             legacy_owner: labels.get(LEGACY_OWNER).cloned(),
             labels,
             state: if self.status == Some(Status::Active) { State::Ready } else { State::Busy },
-            ingress: self.ip.iter().map(|ip| Actual::ip(ip)).collect(),
-            ..Actual::default()
+            ingress: self.ip.iter().map(|ip| ObservedLoadBalancer::ip(ip)).collect(),
+            ..ObservedLoadBalancer::default()
         }
     }
 
-    fn set_owner(&mut self, head: &Actual) {
+    fn set_owner(&mut self, head: &ObservedLoadBalancer) {
         self.name.clone_from(&head.name);
         self.labels = head.owner_tags.clone().among(head.labels.clone());
     }
@@ -99,26 +99,29 @@ impl ObjectApi for Api {
         &self.http
     }
 
-    async fn list(&self, keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync)) -> Result<Reading<Actual>> {
-        let id = |actual: &Actual| actual.id.clone();
+    async fn list(
+        &self,
+        keep: &(dyn Fn(LoadBalancer) -> ObservedLoadBalancer + Send + Sync),
+    ) -> Result<ListResult<ObservedLoadBalancer>> {
+        let id = |actual: &ObservedLoadBalancer| actual.id.clone();
         let call = Call::get(LoadBalancer::PATHS.collection, &[]);
-        self.http.list(call, "load_balancers", &Urgency::default(), keep, id).await
+        self.http.list(call, "load_balancers", &SharedPriority::default(), keep, id).await
     }
 
     async fn candidates(
         &self,
         identity: &Identity<'_>,
-        keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync),
-    ) -> Result<Reading<Actual>> {
-        Ok(Reading::of(self.some("name", &identity.name, keep).await?))
+        keep: &(dyn Fn(LoadBalancer) -> ObservedLoadBalancer + Send + Sync),
+    ) -> Result<ListResult<ObservedLoadBalancer>> {
+        Ok(ListResult::of(self.some("name", &identity.name, keep).await?))
     }
 
     async fn by_ids(
         &self,
         ids: &[String],
         detail: Detail,
-        keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync),
-    ) -> Result<Vec<Actual>> {
+        keep: &(dyn Fn(LoadBalancer) -> ObservedLoadBalancer + Send + Sync),
+    ) -> Result<Vec<ObservedLoadBalancer>> {
         if let ([id], Detail::Whole) = (ids, detail) {
             let found: Option<LoadBalancer> = self.http.find(Call::get(LoadBalancer::PATHS.item, &[id])).await?;
             return Ok(found.into_iter().map(keep).collect());
@@ -136,8 +139,8 @@ impl Api {
         &self,
         parameter: &str,
         value: &str,
-        keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync),
-    ) -> Result<Vec<Actual>> {
+        keep: &(dyn Fn(LoadBalancer) -> ObservedLoadBalancer + Send + Sync),
+    ) -> Result<Vec<ObservedLoadBalancer>> {
         let call = Call::get(LoadBalancer::PATHS.collection, &[]).query(parameter, value).list();
         let found: Vec<LoadBalancer> = self.http.read(call.inside("load_balancers")).await?;
         Ok(found.into_iter().map(keep).collect())
@@ -163,19 +166,19 @@ struct Cloud {
 }
 
 /// Returns the load balancers of the cloud.
-pub(super) fn load_balancers(api: &Api) -> Balancers {
+pub(super) fn load_balancers(api: &Api) -> LoadBalancerEngine {
     let machines = Arc::new(api.clone());
     let objects = WholeObjects::new(api.clone(), Arc::clone(&machines) as _);
     let cloud = Cloud { objects, api: api.clone() };
-    Balancers::of(cloud, machines, Options { price: &["tier"], ..Options::default() })
+    LoadBalancerEngine::of(cloud, machines, Options { price: &["tier"], ..Options::default() })
 }
 
 #[async_trait]
 impl LoadBalancerCloud for Cloud {
     type Spec = LoadBalancer;
 
-    fn names(&self) -> Names {
-        Names::Unique
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::Unique
     }
 
     fn spec(&self, service: &Service) -> Parsed<LoadBalancer> {
@@ -203,11 +206,11 @@ impl LoadBalancerCloud for Cloud {
         annotations.parsed(load_balancer)
     }
 
-    async fn desired(&self, desire: &Desire<'_, LoadBalancer>) -> Result<Tree> {
-        self.objects.desired(desire.spec, machine_ids(desire.request.nodes, &IDS))
+    async fn desired(&self, input: &DesiredStateInput<'_, LoadBalancer>) -> Result<ResourceGraph> {
+        self.objects.desired(input.spec, machine_ids(input.request.nodes, &IDS))
     }
 
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         self.objects.read(query).await
     }
 
@@ -215,7 +218,7 @@ impl LoadBalancerCloud for Cloud {
         self.objects.apply(change).await
     }
 
-    async fn target_health(&self, observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         let call = Call::get("/v1/load-balancers/{id}/targets", &[&observed.id]);
         let checked: Vec<Checked> = self.api.http.read(call.inside("targets")).await?;
         let health = |it: Checked| (it.id, TargetHealth { is_healthy: it.healthy, detail: it.detail });

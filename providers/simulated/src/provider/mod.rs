@@ -21,11 +21,11 @@ use cloud_provider::{
 };
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::Inventory;
-use provider_kit::load_balancers::Balancers;
+use provider_kit::load_balancers::LoadBalancerEngine;
 use provider_kit::paging::Paging;
 use provider_kit::provider_id::ProviderIds;
 use provider_kit::routes::RouteTable;
-use provider_kit::settings::Settings;
+use provider_kit::settings::YamlSettings;
 use provider_kit::transport::{Call, Transport};
 
 use crate::cloud::{PAGE_SIZE, Volume};
@@ -44,7 +44,7 @@ const IDS: ProviderIds = ProviderIds {
 /// # Errors
 /// *Invalid*, with all mistakes in the file.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
-    let mut settings = Settings::yaml(setup)?;
+    let mut settings = YamlSettings::yaml(setup)?;
     let (http, project) = (settings.transport(None), settings.text("project"));
     settings.finish()?;
     Ok(Arc::new(Simulated::new(http.build()?, project)))
@@ -54,7 +54,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
 pub struct Simulated {
     http: Transport,
     instances: Inventory<Api>,
-    balancers: Balancers,
+    balancers: LoadBalancerEngine,
     routes: RouteTable<Api>,
     expected_project: Option<String>,
     cluster: ClusterView,
@@ -71,7 +71,7 @@ impl Simulated {
     /// Returns a provider that sends its requests with `http`. If `project` is set, the token must be for this project.
     #[must_use]
     pub fn new(http: Transport, project: Option<String>) -> Self {
-        let http = http.meaning(|refusal| match &*refusal.code {
+        let http = http.error_mapping(|refusal| match &*refusal.code {
             "protected" => Some(Error::protected),
             "quota_exceeded" => Some(Error::quota),
             _ => None,
@@ -106,7 +106,7 @@ impl CloudProvider for Simulated {
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
-        self.look_at_itself().await
+        self.diagnose().await
     }
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {

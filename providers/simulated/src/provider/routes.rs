@@ -1,7 +1,7 @@
 //! Routes of the cloud's network, which lead to machines; [`provider_kit::routes`] converts them to routes to Nodes.
 
 use cloud_provider::{AddressType, Error, Node, Result, Route, async_trait};
-use provider_kit::inventory::Urgency;
+use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::OwnerTags;
 use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, Target};
 use provider_kit::transport::Call;
@@ -24,8 +24,8 @@ impl RouteCloud for Api {
             },
             owner: Some(route.labels.get(OwnerTags::CLUSTER).cloned().unwrap_or_default()),
         };
-        let (name, urgency) = (|route: &CloudRoute| route.name.clone(), Urgency::default());
-        Ok(self.http.list(Call::get(ALL, &[]), "routes", &urgency, keep, name).await?.complete()?.into_items())
+        let (name, shared_priority) = (|route: &CloudRoute| route.name.clone(), SharedPriority::default());
+        Ok(self.http.list(Call::get(ALL, &[]), "routes", &shared_priority, keep, name).await?.complete()?.into_items())
     }
 
     fn has_owner_tags(&self) -> bool {
@@ -36,7 +36,7 @@ impl RouteCloud for Api {
         IDS.read(provider_id).ok()
     }
 
-    async fn lead(&self, node: &Node, route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
+    async fn next_hop_for(&self, node: &Node, route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
         let missing = || Error::other(format!("node {:?} has no provider id to route to", node.name));
         let id = IDS.read(node.provider_id().ok_or_else(missing)?)?.to_owned();
         let internal = route.target_node_addresses.iter().filter(|it| it.kind == AddressType::InternalIP);

@@ -1,4 +1,4 @@
-//! The cloud's API and its levers, over HTTP.
+//! The cloud's API and its controls, over HTTP.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use cloud_provider::Severity::{Failure, Ok as Well};
 use cloud_provider::{Finding, Severity};
-use provider_kit::transport::Patience;
+use provider_kit::transport::RetryPolicy;
 use provider_simulated::cloud::Fault;
 
 use super::*;
@@ -43,8 +43,8 @@ async fn each_thing_that_can_be_wrong_has_a_finding_of_its_own() {
 #[tokio::test]
 async fn an_endpoint_that_is_not_there_is_told_from_a_name_that_is_not() {
     for (base, remedy) in [("http://cloud.invalid", "dnsPolicy"), ("http://127.0.0.1:1", "firewalls")] {
-        let once = Patience { tries: 1, ..Patience::default() };
-        let provider = Simulated::new(Transport::builder(base).patience(once).build().unwrap(), None);
+        let once = RetryPolicy { max_attempts: 1, ..RetryPolicy::default() };
+        let provider = Simulated::new(Transport::builder(base).retry_policy(once).build().unwrap(), None);
         let findings = provider.diagnose().await;
         assert_eq!((findings.len(), &*findings[0].check, findings[0].severity), (1, "endpoint", Failure));
         assert!(findings[0].remedy.as_ref().unwrap().contains(remedy), "{findings:?}");

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use cloud_provider::{
-    Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, SyncObserver, default_load_balancer_name,
+    Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, SyncCallbacks, default_load_balancer_name,
 };
 use provider_simulated::cloud::{Fault, FaultKind, LoadBalancerChange, LoadBalancerSpec, Options};
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ use super::*;
 #[derive(Default)]
 struct Seen(Mutex<Vec<String>>);
 
-impl SyncObserver for Seen {
-    fn planned(&self, plan: &Plan) {
+impl SyncCallbacks for Seen {
+    fn on_plan(&self, plan: &Plan) {
         self.0.lock().unwrap().extend(plan.steps.iter().map(ToString::to_string));
     }
 }
@@ -67,7 +67,7 @@ impl Scene {
 
     fn request(&self, nodes: usize) -> LoadBalancerRequest<'_> {
         let Self { cluster, service, seen, .. } = self;
-        LoadBalancerRequest { cluster, service, nodes: &self.nodes[..nodes], observer: seen }
+        LoadBalancerRequest { cluster, service, nodes: &self.nodes[..nodes], callbacks: seen }
     }
 
     fn balancers(&self) -> &dyn LoadBalancers {

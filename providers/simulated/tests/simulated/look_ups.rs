@@ -28,7 +28,7 @@ async fn a_node_learns_everything_about_its_machine() {
         labels: [("example.com/rack".to_owned(), "r7".to_owned())].into(),
         ..NewMachine::default()
     });
-    let answers = look_up(&provider(&cloud), &joining(["gpu-1".into()]), Want::METADATA.and_shutdown()).await;
+    let answers = look_up(&provider(&cloud), &joining(["gpu-1".into()]), LookupRequest::METADATA.and_shutdown()).await;
     let Ok(InstanceState::Present { shutdown: Some(false), metadata: Some(metadata) }) = &answers[0] else {
         panic!("{answers:?}");
     };
@@ -59,7 +59,7 @@ async fn a_burst_of_5000_nodes_over_half_a_minute_costs_exactly_the_pages() {
     let provider = provider(&cloud);
     for batch in 0..10 {
         let joined = joining((1..=500).map(|n| format!("w-{}", batch * 500 + n)));
-        assert_eq!(count(&look_up(&provider, &joined, Want::METADATA).await), [500, 0, 0]);
+        assert_eq!(count(&look_up(&provider, &joined, LookupRequest::METADATA).await), [500, 0, 0]);
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
     assert_eq!(requests(&cloud), only(MACHINES, 100));
@@ -103,19 +103,19 @@ async fn a_stale_snapshot_says_nothing_about_a_machine_that_it_does_not_have() {
     let cloud = Cloud::default();
     let ids = cloud.create_machines("w-", 200);
     let provider = provider(&cloud);
-    look_up(&provider, &nodes(&ids), Want::ADDRESSES).await;
+    look_up(&provider, &nodes(&ids), LookupRequest::ADDRESSES).await;
     let later = cloud.create_machines("later-", 3);
     // Young, but before their time.
-    assert_eq!(count(&look_up(&provider, &nodes(&later), Want::EXISTENCE).await), [3, 0, 0]);
+    assert_eq!(count(&look_up(&provider, &nodes(&later), LookupRequest::EXISTENCE).await), [3, 0, 0]);
     // Old, and the cloud does not answer any more.
     tokio::time::sleep(Duration::from_secs(61)).await;
     cloud.inject(Fault::status(500));
-    assert_eq!(count(&look_up(&provider, &nodes(&ids), Want::EXISTENCE).await), [0, 0, 200]);
+    assert_eq!(count(&look_up(&provider, &nodes(&ids), LookupRequest::EXISTENCE).await), [0, 0, 200]);
     // A recent snapshot shows a terminated machine; callers that must be certain request fresh data.
     cloud.clear_faults();
-    look_up(&provider, &nodes(&ids), Want::ADDRESSES).await;
+    look_up(&provider, &nodes(&ids), LookupRequest::ADDRESSES).await;
     cloud.terminate(&ids[0]);
-    assert_eq!(count(&look_up(&provider, &nodes(&ids)[..1], Want::EXISTENCE).await), [1, 0, 0]);
+    assert_eq!(count(&look_up(&provider, &nodes(&ids)[..1], LookupRequest::EXISTENCE).await), [1, 0, 0]);
     assert_eq!(count(&look_up(&provider, &nodes(&ids)[..1], FRESH).await), [0, 1, 0]);
 }
 
@@ -125,8 +125,8 @@ async fn a_name_that_misses_says_where_it_was_looked_for_and_what_comes_closest(
     cloud.create_machines("worker-", 60);
     let provider = provider(&cloud);
     provider.initialize(&context()).await.unwrap();
-    look_up(&provider, &joining((1..=60).map(|n| format!("worker-{n}"))), Want::METADATA).await;
-    let answers = look_up(&provider, &joining(["Worker-7".into()]), Want::METADATA).await;
+    look_up(&provider, &joining((1..=60).map(|n| format!("worker-{n}"))), LookupRequest::METADATA).await;
+    let answers = look_up(&provider, &joining(["Worker-7".into()]), LookupRequest::METADATA).await;
     let Ok(InstanceState::Gone(gone)) = &answers[0] else { panic!("{answers:?}") };
     let expected = "the cloud has no instance named \"Worker-7\"; looked in project \"demo\"; closest: \"worker-7\"";
     assert!(gone.reason().starts_with(expected), "{gone:?}");
@@ -138,7 +138,7 @@ async fn a_machine_that_lists_do_not_show_yet_is_not_gone() {
     let ids = cloud.create_machines("w-", 300);
     let provider = provider(&cloud);
     tokio::time::sleep(Duration::from_secs(6)).await;
-    look_up(&provider, &nodes(&ids), Want::ADDRESSES).await;
+    look_up(&provider, &nodes(&ids), LookupRequest::ADDRESSES).await;
     let new = cloud.create_machines("new-", 1);
     assert_eq!(count(&look_up(&provider, &nodes(&new), FRESH).await), [1, 0, 0]);
 }

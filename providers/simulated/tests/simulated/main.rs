@@ -14,14 +14,14 @@ mod thousand_services;
 use std::sync::Arc;
 
 use cloud_provider::scripted::ScriptedCluster;
-use cloud_provider::{CloudProvider, Cluster, Context, InstanceState, Node, Result, Service, Want};
+use cloud_provider::{CloudProvider, Cluster, Context, InstanceState, LookupRequest, Node, Result, Service};
 use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN};
 use provider_simulated::provider::Simulated;
 
 const MACHINES: &str = "GET /v1/machines";
 const MACHINE: &str = "GET /v1/machines/{id}";
-const FRESH: Want = Want::EXISTENCE.and_shutdown().fresh();
+const FRESH: LookupRequest = LookupRequest::EXISTENCE.and_shutdown().fresh();
 
 fn transport(cloud: &Cloud) -> Transport {
     let builder = Transport::builder("http://simulated").credential(Credential::token(DEFAULT_TOKEN));
@@ -49,8 +49,8 @@ fn joining(names: impl IntoIterator<Item = String>) -> Vec<Arc<Node>> {
     names.into_iter().map(|name| Arc::new(node(name))).collect()
 }
 
-async fn look_up(provider: &Simulated, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
-    let answers = provider.instances().unwrap().lookup(nodes, want).await;
+async fn look_up(provider: &Simulated, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+    let answers = provider.instances().unwrap().lookup(nodes, request).await;
     assert_eq!(answers.len(), nodes.len());
     answers
 }

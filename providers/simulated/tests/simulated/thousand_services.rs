@@ -45,7 +45,7 @@ impl Scene {
         let balancers: &dyn LoadBalancers = self.provider.load_balancers().unwrap();
         let one = async |service| {
             let nodes = &self.nodes[..nodes];
-            let request = LoadBalancerRequest { cluster: &self.cluster, service, nodes, observer: &() };
+            let request = LoadBalancerRequest { cluster: &self.cluster, service, nodes, callbacks: &() };
             match ask {
                 Ask::Ensure => balancers.ensure(request).await.map(drop),
                 Ask::UpdateTargets => balancers.update_targets(request).await,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fake_cloud::{Asked, Cloud, Next, Operations, Page, Refused, Reply, Routes};
+use fake_cloud::{ApiRequest, Cloud, Next, Operations, Page, Refused, Reply, Routes};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -36,73 +36,74 @@ impl Acme {
     }
 
     /// The objects of one collection.
-    fn all(&mut self, asked: &Asked<()>) -> &mut Vec<Value> {
-        if asked.path.starts_with("/v1/servers") { &mut self.servers } else { &mut self.load_balancers }
+    fn all(&mut self, request: &ApiRequest<()>) -> &mut Vec<Value> {
+        if request.path.starts_with("/v1/servers") { &mut self.servers } else { &mut self.load_balancers }
     }
 
-    fn find(&mut self, asked: &Asked<()>) -> Result<&mut Value, Refused> {
-        let found = self.all(asked).iter_mut().find(|it| it["id"] == asked.id() && it["account"] == *asked.project);
+    fn find(&mut self, request: &ApiRequest<()>) -> Result<&mut Value, Refused> {
+        let found =
+            self.all(request).iter_mut().find(|it| it["id"] == request.id() && it["account"] == *request.project);
         found.ok_or_else(|| Refused::new(404, "not_found", "there is no such object"))
     }
 }
 
-fn account(cloud: &mut Acme, _: &Asked<()>) -> Result<Reply, Refused> {
+fn account(cloud: &mut Acme, _: &ApiRequest<()>) -> Result<Reply, Refused> {
     Ok(Reply::new(200, json!({"id": cloud.account})))
 }
 
-fn list(cloud: &mut Acme, asked: &Asked<()>) -> Result<Reply, Refused> {
-    let number = |key: &str| asked.query(key).and_then(|it| it.parse::<usize>().ok());
-    let mut all = cloud.all(asked).clone();
-    all.retain(|it| it["account"] == *asked.project && asked.query("name").is_none_or(|name| it["name"] == name));
-    let page = Page::numbered(all, number("page").unwrap_or(1), number("per_page").unwrap_or(20), &asked.effects);
+fn list(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
+    let number = |key: &str| request.query(key).and_then(|it| it.parse::<usize>().ok());
+    let mut all = cloud.all(request).clone();
+    all.retain(|it| it["account"] == *request.project && request.query("name").is_none_or(|name| it["name"] == name));
+    let page = Page::numbered(all, number("page").unwrap_or(1), number("per_page").unwrap_or(20), &request.effects);
     let next = match page.next {
         Next::Nothing => None,
         Next::Following => Some(page.number + 1),
         Next::Itself => Some(page.number),
     };
-    let collection = asked.path.rsplit('/').next().unwrap_or_default();
+    let collection = request.path.rsplit('/').next().unwrap_or_default();
     let meta = json!({"total": page.total, "next_page": next});
     Ok(Reply::new(200, json!({collection: page.items, "meta": meta})))
 }
 
-fn get(cloud: &mut Acme, asked: &Asked<()>) -> Result<Reply, Refused> {
-    Ok(Reply::new(200, cloud.find(asked)?.clone()))
+fn get(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
+    Ok(Reply::new(200, cloud.find(request)?.clone()))
 }
 
-fn create(cloud: &mut Acme, asked: &Asked<()>) -> Result<Reply, Refused> {
-    check(cloud, asked)?;
+fn create(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
+    check(cloud, request)?;
     let number = cloud.number();
-    let mut created = asked.body.clone();
+    let mut created = request.body.clone();
     created["id"] = format!("lb-{number}").into();
-    created["account"] = (*asked.project).into();
+    created["account"] = (*request.project).into();
     created["status"] = "pending".into();
     created["ip"] = format!("203.0.{}.{}", 113 + number / 256, number % 256).into();
-    cloud.work.begin(&format!("lb-{number}"), Duration::from_millis(1500), &asked.effects);
+    cloud.work.begin(&format!("lb-{number}"), Duration::from_millis(1500), &request.effects);
     cloud.load_balancers.push(created.clone());
     Ok(Reply::new(201, created))
 }
 
-fn replace(cloud: &mut Acme, asked: &Asked<()>) -> Result<Reply, Refused> {
-    check(cloud, asked)?;
-    let found = cloud.find(asked)?;
-    for (key, value) in asked.body.as_object().into_iter().flatten() {
+fn replace(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
+    check(cloud, request)?;
+    let found = cloud.find(request)?;
+    for (key, value) in request.body.as_object().into_iter().flatten() {
         found[key] = value.clone();
     }
     Ok(Reply::new(200, found.clone()))
 }
 
-fn delete(cloud: &mut Acme, asked: &Asked<()>) -> Result<Reply, Refused> {
-    if cloud.find(asked)?["protected"] == true {
+fn delete(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
+    if cloud.find(request)?["protected"] == true {
         return Err(Refused::new(409, "protected", "the load balancer is protected against deletion"));
     }
-    cloud.load_balancers.retain(|it| it["id"] != asked.id());
+    cloud.load_balancers.retain(|it| it["id"] != request.id());
     Ok(Reply::empty(204))
 }
 
 /// Refuses targets that are no servers of the account, as the cloud does.
-fn check(cloud: &Acme, asked: &Asked<()>) -> Result<(), Refused> {
-    let is_server = |id: &Value| cloud.servers.iter().any(|it| it["id"] == *id && it["account"] == *asked.project);
-    match asked.body["targets"].as_array().is_some_and(|targets| targets.iter().all(is_server)) {
+fn check(cloud: &Acme, request: &ApiRequest<()>) -> Result<(), Refused> {
+    let is_server = |id: &Value| cloud.servers.iter().any(|it| it["id"] == *id && it["account"] == *request.project);
+    match request.body["targets"].as_array().is_some_and(|targets| targets.iter().all(is_server)) {
         true => Ok(()),
         false => Err(Refused::new(422, "invalid", "there is no such server")),
     }
@@ -134,17 +135,17 @@ impl Cloud for Acme {
             }
         }
     }
-    fn admit(&mut self, asked: &mut Asked<()>) -> Result<(), Refused> {
-        self.account.clone_into(&mut asked.project);
-        match asked.header("authorization").and_then(|it| it.strip_prefix("Bearer ")) {
+    fn admit(&mut self, request: &mut ApiRequest<()>) -> Result<(), Refused> {
+        self.account.clone_into(&mut request.project);
+        match request.header("authorization").and_then(|it| it.strip_prefix("Bearer ")) {
             Some(TOKEN) => Ok(()),
             _ => Err(Refused::new(401, "unauthorized", "the token is not valid")),
         }
     }
-    fn refusal(_: &Asked<()>, refused: Refused) -> Refused {
+    fn refusal(_: &ApiRequest<()>, refused: Refused) -> Refused {
         refused
     }
-    fn words(_: &Asked<()>, refused: Refused) -> Reply {
+    fn render_refusal(_: &ApiRequest<()>, refused: Refused) -> Reply {
         let error = json!({"error": {"code": refused.code, "message": refused.message}});
         Reply::new(refused.status.unwrap_or(403), error)
     }

@@ -84,7 +84,7 @@ impl Script {
         let lasts = Duration::from_secs(self.dice.u64(1..=200));
         let is_settled = self.confused_until.is_none() && crate::settled::unsettled(harness).is_empty();
         let balancers = is_settled.then(|| harness.cloud.load_balancers());
-        harness.api.forget("services");
+        harness.api.lose_storage("services");
         self.forgotten_until = Some((Instant::now() + lasts, balancers));
         self.note(harness, &format!("the API server forgets all Services for {lasts:?}"));
     }
@@ -101,7 +101,7 @@ impl Script {
                 self.lost.push(format!("lost while its Service was forgotten: {balancer:?} (INV-9)"));
             }
         }
-        harness.api.remember("services");
+        harness.api.restore_storage("services");
         self.note(harness, "the API server shows the Services again");
     }
 

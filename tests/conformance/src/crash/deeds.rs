@@ -106,13 +106,13 @@ pub(super) fn everything_at_once(harness: &Harness) -> Deed<'_> {
 
 /// Hides the objects of this kind in the API server.
 pub(super) fn api_forgets<'a>(harness: &'a Harness, kind: &'a str) -> Deed<'a> {
-    harness.api.forget(kind);
+    harness.api.lose_storage(kind);
     std::future::ready(()).boxed()
 }
 
 /// Shows the objects of this kind in the API server again.
 pub(super) fn api_remembers<'a>(harness: &'a Harness, kind: &'a str) -> Deed<'a> {
-    harness.api.remember(kind);
+    harness.api.restore_storage(kind);
     std::future::ready(()).boxed()
 }
 

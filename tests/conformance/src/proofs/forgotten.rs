@@ -30,18 +30,18 @@ pub fn forgotten_services_and_nodes_keep_their_load_balancers(make: MakeProfile)
         };
 
         // All of them, for a day: an expired watch, an empty list and 404s.
-        harness.api.forget("services");
+        harness.api.lose_storage("services");
         tokio::time::sleep(Duration::from_secs(86_400)).await;
         expect_unchanged("while all Services are forgotten");
-        harness.api.remember("services");
+        harness.api.restore_storage("services");
         tokio::time::sleep(DELAY + MARGIN).await;
         expect_unchanged("when they are shown again");
 
         // The Nodes, for less than the delay.
-        harness.api.forget("nodes");
+        harness.api.lose_storage("nodes");
         tokio::time::sleep(DELAY - MARGIN).await;
         expect_unchanged("while all Nodes are forgotten");
-        harness.api.remember("nodes");
+        harness.api.restore_storage("nodes");
         tokio::time::sleep(DELAY + MARGIN).await;
         expect_unchanged("when they are shown again, too");
 

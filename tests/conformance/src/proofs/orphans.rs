@@ -107,9 +107,9 @@ pub fn orphans_lists_and_deletes_what_deleted_services_left_and_nothing_else(mak
             (report.count(|state| *state == OrphanState::NotTried), report.exit_code()),
             (report.orphans.len(), 1)
         );
-        harness.api.forget("services");
+        harness.api.lose_storage("services");
         let blind = orphans(&harness, true).await;
-        harness.api.remember("services");
+        harness.api.restore_storage("services");
         assert!(blind.exit_code() == 1 && blind.orphans.is_empty(), "{blind:#?}");
         assert_eq!(objects(&harness), before, "nothing is deleted if no Service is listed");
 

@@ -1,7 +1,7 @@
 //! The write of a Node's condition `NetworkUnavailable`.
 
 use anyhow::{Result, ensure};
-use controllers::route::condition::{Verdict, write};
+use controllers::route::condition::{RouteCondition, write};
 use jiff::Timestamp;
 use runtime::api_error::api_error;
 use runtime::node::NodeObject;
@@ -84,9 +84,9 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
         api.refuse(ApiRequest::is_patch, error.kind, None);
     }
 
-    let verdict = if given.routes_created { Verdict::Created } else { Verdict::NotCreated };
+    let condition = if given.routes_created { RouteCondition::Created } else { RouteCondition::NotCreated };
     let nodes = kube::Api::<NodeObject>::all(api.client());
-    let result = write(&nodes, &node, verdict, Timestamp::now()).await;
+    let result = write(&nodes, &node, condition, Timestamp::now()).await;
 
     let requests = api.requests();
     let patched = requests.last().map(|request| Condition::of(request, "")).transpose()?;

@@ -146,7 +146,7 @@ fn updates(cloud: &ScriptedProvider) -> Vec<Update> {
         .iter()
         .filter(|call| call.action == BalancerAction::Update)
         .map(|call| {
-            let mut hosts: Vec<String> = call.hosts().into_iter().map(str::to_owned).collect();
+            let mut hosts: Vec<String> = call.node_names().into_iter().map(str::to_owned).collect();
             hosts.sort_unstable();
             Update { service: call.service.key().into_owned(), hosts }
         })

@@ -192,7 +192,7 @@ fn ensure_hosts(cloud: &ScriptedProvider) -> Vec<Vec<String>> {
         hosts.sort_unstable();
         hosts.into_iter().map(str::to_owned).collect()
     };
-    ensures.map(|call| sorted(call.hosts())).collect()
+    ensures.map(|call| sorted(call.node_names())).collect()
 }
 
 fn ingress(service: Service) -> Vec<LoadBalancerIngress> {

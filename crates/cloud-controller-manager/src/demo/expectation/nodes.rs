@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cloud_provider::names::{LABEL_INSTANCE_TYPE, LABEL_REGION, LABEL_ZONE, TAINT_SHUTDOWN};
 use cloud_provider::{AddressType, ConditionStatus, Node};
 
-use super::super::observed::{Baseline, Observed, Said};
-use super::{EXAMPLES, Verdict};
+use super::super::observed::{Baseline, Observed, ObservedEvent};
+use super::{EXAMPLES, ExpectationVerdict};
 
 /// Number of further passes over the cloud after an explanation, before Nodes count as kept.
 const FURTHER_PASSES: u32 = 2;
@@ -51,65 +51,71 @@ fn state(node: &Node) -> String {
     format!("Node {} with Ready={:?}, {taints}", node.name, node.ready)
 }
 
-pub(super) fn waiting_for_passes(done: u32, of: u32) -> Verdict {
+pub(super) fn waiting_for_passes(done: u32, of: u32) -> ExpectationVerdict {
     let seen = format!("the cloud was asked in {done} of {of} passes");
-    Verdict::Waiting { done: done as usize, of: of as usize, seen }
+    ExpectationVerdict::Waiting { done: done as usize, of: of as usize, seen }
 }
 
-pub(super) fn all(now: &Observed, nodes: usize, good: impl Fn(&Node) -> bool) -> Verdict {
+pub(super) fn all(now: &Observed, nodes: usize, good: impl Fn(&Node) -> bool) -> ExpectationVerdict {
     let done = now.nodes.iter().filter(|node| good(node)).count();
     if done == nodes && now.nodes.len() == nodes {
-        return Verdict::Happened(Vec::new());
+        return ExpectationVerdict::Happened(Vec::new());
     }
     let other = now.nodes.iter().find(|node| !good(node)).map(|node| format!("; {}", state(node)));
     let seen = format!("{done} of {} Nodes are so{}", now.nodes.len(), other.unwrap_or_default());
-    Verdict::Waiting { done, of: nodes, seen }
+    ExpectationVerdict::Waiting { done, of: nodes, seen }
 }
 
-pub(super) fn one(now: &Observed, name: &str, good: impl Fn(&Node) -> bool) -> Verdict {
+pub(super) fn one(now: &Observed, name: &str, good: impl Fn(&Node) -> bool) -> ExpectationVerdict {
     match now.nodes.iter().find(|node| &*node.name == name) {
-        None => Verdict::Broken(format!("no Node {name}")),
-        Some(node) if good(node) => Verdict::Happened(vec![state(node)]),
-        Some(node) => Verdict::Waiting { done: 0, of: 1, seen: state(node) },
+        None => ExpectationVerdict::Broken(format!("no Node {name}")),
+        Some(node) if good(node) => ExpectationVerdict::Happened(vec![state(node)]),
+        Some(node) => ExpectationVerdict::Waiting { done: 0, of: 1, seen: state(node) },
     }
 }
 
-fn event(said: &Said) -> String {
-    format!("{}: {}: {}", said.about, said.reason, said.message)
+fn event_text(event: &ObservedEvent) -> String {
+    format!("{}: {}: {}", event.about, event.reason, event.message)
 }
 
-pub(super) fn deleted(before: &Baseline, now: &Observed, name: &str) -> Verdict {
+pub(super) fn deleted(before: &Baseline, now: &Observed, name: &str) -> ExpectationVerdict {
     if let Some(node) = now.nodes.iter().find(|node| &*node.name == name) {
-        return Verdict::Waiting { done: 0, of: 1, seen: state(node) };
+        return ExpectationVerdict::Waiting { done: 0, of: 1, seen: state(node) };
     }
-    match now.said[before.said..].iter().find(|said| said.reason == "DeletingNode" && said.about == name) {
-        Some(said) => Verdict::Happened(vec![event(said)]),
-        None => Verdict::Waiting { done: 0, of: 1, seen: format!("no Node {name}, but no event either") },
+    match now.events[before.events..].iter().find(|event| event.reason == "DeletingNode" && event.about == name) {
+        Some(event) => ExpectationVerdict::Happened(vec![event_text(event)]),
+        None => ExpectationVerdict::Waiting { done: 0, of: 1, seen: format!("no Node {name}, but no event either") },
     }
 }
 
-pub(super) fn kept(before: &Baseline, now: &Observed, names: &[String], why: &str, refused: Option<&str>) -> Verdict {
-    let waiting = |done, seen| Verdict::Waiting { done, of: 3, seen };
+pub(super) fn kept(
+    before: &Baseline,
+    now: &Observed,
+    names: &[String],
+    why: &str,
+    refused: Option<&str>,
+) -> ExpectationVerdict {
+    let waiting = |done, seen| ExpectationVerdict::Waiting { done, of: 3, seen };
     let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     if let Some(node) = now.nodes.iter().find(|node| names.contains(&*node.name) && is_ready(node)) {
         return waiting(0, state(node));
     }
-    let news = &now.said[before.said..];
-    let held = |said: &&Arc<Said>| {
-        said.reason == "NodeDeletionHeld" && names.contains(said.about.as_str()) && said.message.contains(why)
+    let new_events = &now.events[before.events..];
+    let held = |event: &&Arc<ObservedEvent>| {
+        event.reason == "NodeDeletionHeld" && names.contains(event.about.as_str()) && event.message.contains(why)
     };
-    let Some(first) = news.iter().find(held) else {
+    let Some(first) = new_events.iter().find(held) else {
         return waiting(1, "no such event, and no Node deleted".to_owned());
     };
-    let mut details = vec![event(first)];
+    let mut details = vec![event_text(first)];
     if names.len() > 1 {
-        let told: BTreeSet<&str> = news.iter().filter(held).map(|said| said.about.as_str()).collect();
-        details.push(format!("{} of {} Nodes have such an event so far", told.len(), names.len()));
+        let held_nodes: BTreeSet<&str> = new_events.iter().filter(held).map(|event| event.about.as_str()).collect();
+        details.push(format!("{} of {} Nodes have such an event so far", held_nodes.len(), names.len()));
     }
     if let Some(name) = refused {
         let stuck = now.nodes.iter().any(|node| &*node.name == name && node.is_uninitialized());
-        match news.iter().find(|said| said.reason == "InitializationFailed" && said.about == name) {
-            Some(said) if stuck => details.push(event(said)),
+        match new_events.iter().find(|event| event.reason == "InitializationFailed" && event.about == name) {
+            Some(event) if stuck => details.push(event_text(event)),
             _ => return waiting(1, format!("no event InitializationFailed on an uninitialised Node {name}")),
         }
     }
@@ -117,6 +123,6 @@ pub(super) fn kept(before: &Baseline, now: &Observed, names: &[String], why: &st
         passes if passes < FURTHER_PASSES => {
             waiting(2, format!("the event, and {passes} of {FURTHER_PASSES} further passes"))
         }
-        _ => Verdict::Happened(details),
+        _ => ExpectationVerdict::Happened(details),
     }
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use cloud_provider::{AddressType, ConditionStatus, Node};
 use provider_simulated::cloud::CloudRoute;
 
-use super::super::news::leads_to;
+use super::super::changes::leads_to;
 use super::super::observed::Observed;
-use super::Verdict;
+use super::ExpectationVerdict;
 
 /// Returns the machine's ID, the part of a provider ID that the cloud knows.
 pub(super) fn machine_id(node: &Node) -> Option<&str> {
@@ -16,11 +16,11 @@ pub(super) fn machine_id(node: &Node) -> Option<&str> {
 
 /// Judges whether the cloud has exactly the routes of the Nodes with a provider ID, and whether the Nodes' conditions
 /// report them.
-pub(super) fn routed(now: &Observed, nodes: usize) -> Verdict {
+pub(super) fn routed(now: &Observed, nodes: usize) -> ExpectationVerdict {
     let mut routes: HashMap<&str, &CloudRoute> = HashMap::with_capacity(now.cloud.routes.len());
     for route in &now.cloud.routes {
         if routes.insert(&route.route.destination, route).is_some() {
-            return Verdict::Broken(format!("two routes to {}", route.route.destination));
+            return ExpectationVerdict::Broken(format!("two routes to {}", route.route.destination));
         }
     }
     let (mut done, mut wanted, mut other) = (0, 0, None);
@@ -39,10 +39,10 @@ pub(super) fn routed(now: &Observed, nodes: usize) -> Verdict {
             .map(|(_, route)| format!("{} is left", describe(route)));
     }
     if done == nodes && other.is_none() {
-        return Verdict::Happened(Vec::new());
+        return ExpectationVerdict::Happened(Vec::new());
     }
     let other = other.map(|other| format!("; {other}")).unwrap_or_default();
-    Verdict::Waiting {
+    ExpectationVerdict::Waiting {
         done,
         of: nodes,
         seen: format!("{done} of {nodes} Nodes are so, {} routes{other}", routes.len()),
@@ -72,8 +72,10 @@ fn problem(node: &Node, routes: &HashMap<&str, &CloudRoute>) -> Option<String> {
         }
     }
     match &node.network_unavailable {
-        Some(said) if said.status == ConditionStatus::False && &*said.reason == "RouteCreated" => None,
-        Some(said) => Some(format!("Node {name} says NetworkUnavailable={:?}/{}", said.status, said.reason)),
+        Some(condition) if condition.status == ConditionStatus::False && &*condition.reason == "RouteCreated" => None,
+        Some(condition) => {
+            Some(format!("Node {name} says NetworkUnavailable={:?}/{}", condition.status, condition.reason))
+        }
         None => Some(format!("Node {name} does not say NetworkUnavailable")),
     }
 }
@@ -118,9 +120,9 @@ mod tests {
         Observed { nodes: nodes.into_iter().map(Arc::new).collect(), cloud, ..Observed::default() }
     }
 
-    fn waits_for(verdict: Verdict) -> String {
+    fn waits_for(verdict: ExpectationVerdict) -> String {
         match verdict {
-            Verdict::Waiting { seen, .. } => seen,
+            ExpectationVerdict::Waiting { seen, .. } => seen,
             other => panic!("{other:?}"),
         }
     }
@@ -128,11 +130,11 @@ mod tests {
     #[test]
     fn each_node_has_the_route_of_its_pod_range_and_says_so() {
         let now = seen(vec![node(1), node(2)], vec![route(1), route(2)]);
-        assert_eq!(routed(&now, 2), Verdict::Happened(vec![]));
+        assert_eq!(routed(&now, 2), ExpectationVerdict::Happened(vec![]));
     }
 
     #[test]
-    fn what_is_missing_or_left_or_leads_elsewhere_is_named() {
+    fn missing_leftover_and_misdirected_routes_are_named() {
         let one = |spoil: fn(&mut Node), routes| {
             let mut node = node(1);
             spoil(&mut node);
@@ -154,12 +156,12 @@ mod tests {
     #[test]
     fn a_node_that_the_cloud_does_not_know_yet_needs_no_route() {
         let new = Node { provider_id: "".into(), network_unavailable: None, ..node(3) };
-        assert!(matches!(routed(&seen(vec![node(1), new], vec![route(1)]), 1), Verdict::Happened(_)));
+        assert!(matches!(routed(&seen(vec![node(1), new], vec![route(1)]), 1), ExpectationVerdict::Happened(_)));
     }
 
     #[test]
     fn two_routes_to_one_range_never_heal() {
         let now = seen(vec![node(1)], vec![route(1), CloudRoute { id: "r-9".to_owned(), ..route(1) }]);
-        assert_eq!(routed(&now, 1), Verdict::Broken("two routes to 10.128.1.0/24".to_owned()));
+        assert_eq!(routed(&now, 1), ExpectationVerdict::Broken("two routes to 10.128.1.0/24".to_owned()));
     }
 }

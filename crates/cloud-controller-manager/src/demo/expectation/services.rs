@@ -7,7 +7,7 @@ use cloud_provider::{LoadBalancerIngress, Service, default_load_balancer_name};
 
 use super::super::observed::{Balancer, Observed, listed};
 use super::routes::machine_id;
-use super::{EXAMPLES, Verdict};
+use super::{EXAMPLES, ExpectationVerdict};
 
 /// Returns the expectation of [`balanced`] as text.
 pub(super) fn expected(ports: &[(String, u16)]) -> String {
@@ -21,7 +21,7 @@ pub(super) fn expected(ports: &[(String, u16)]) -> String {
 }
 
 /// Judges whether these Services, and no others, have a load balancer in the expected state.
-pub(super) fn balanced(now: &Observed, ports: &[(String, u16)]) -> Verdict {
+pub(super) fn balanced(now: &Observed, ports: &[(String, u16)]) -> ExpectationVerdict {
     let targets: BTreeSet<&str> = now.nodes.iter().filter_map(|node| machine_id(node)).collect();
     let (mut done, mut other) = (0, None);
     for (name, port) in ports {
@@ -42,10 +42,10 @@ pub(super) fn balanced(now: &Observed, ports: &[(String, u16)]) -> Verdict {
     if let Some(stray) = now.cloud.balancers.iter().find(|balancer| !names.contains(&balancer.name)) {
         other.get_or_insert(format!("the cloud has {} {} too many", stray.id, stray.name));
     }
-    let Some(other) = other else { return Verdict::Happened(Vec::new()) };
+    let Some(other) = other else { return ExpectationVerdict::Happened(Vec::new()) };
     let has = now.cloud.balancers.len();
     let seen = format!("{done} of {} Services are so, {has} load balancers in the cloud; {other}", ports.len());
-    Verdict::Waiting { done, of: ports.len(), seen }
+    ExpectationVerdict::Waiting { done, of: ports.len(), seen }
 }
 
 /// Returns the problem of a Service's load balancer, if there is one.
@@ -84,24 +84,24 @@ fn leftover(service: &Service) -> Option<String> {
 }
 
 /// Judges whether a Service no longer exists.
-pub(super) fn gone(now: &Observed, name: &str) -> Verdict {
+pub(super) fn gone(now: &Observed, name: &str) -> ExpectationVerdict {
     match now.service(name) {
-        None => Verdict::Happened(vec![format!("no Service {name}")]),
-        Some(service) => Verdict::Waiting { done: 0, of: 1, seen: state(now, service) },
+        None => ExpectationVerdict::Happened(vec![format!("no Service {name}")]),
+        Some(service) => ExpectationVerdict::Waiting { done: 0, of: 1, seen: state(now, service) },
     }
 }
 
 /// Judges whether the work on a Service was interrupted: see `Expectation::Interrupted`.
-pub(super) fn interrupted(now: &Observed, name: &str, deleting: bool, in_cloud: bool) -> Verdict {
-    let Some(service) = now.service(name) else { return Verdict::Broken(format!("no Service {name}")) };
+pub(super) fn interrupted(now: &Observed, name: &str, deleting: bool, in_cloud: bool) -> ExpectationVerdict {
+    let Some(service) = now.service(name) else { return ExpectationVerdict::Broken(format!("no Service {name}")) };
     let so = has_finalizer(service)
         && service.metadata.deletion_timestamp.is_some() == deleting
         && now.balancers(service).len() == usize::from(in_cloud)
         && (deleting || addresses(service).next().is_none());
     if so {
-        return Verdict::Happened(vec![state(now, service)]);
+        return ExpectationVerdict::Happened(vec![state(now, service)]);
     }
-    Verdict::Waiting { done: 0, of: 1, seen: state(now, service) }
+    ExpectationVerdict::Waiting { done: 0, of: 1, seen: state(now, service) }
 }
 
 fn state(now: &Observed, service: &Service) -> String {

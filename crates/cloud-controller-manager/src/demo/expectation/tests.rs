@@ -7,7 +7,7 @@ use cloud_provider::{AddressType, ConditionStatus, NodeAddress, Service, Taint, 
 use serde_json::json;
 
 use super::*;
-use crate::demo::observed::{Balancer, CloudState, Said};
+use crate::demo::observed::{Balancer, CloudState, ObservedEvent};
 
 fn new(name: &str) -> Node {
     Node {
@@ -37,15 +37,20 @@ fn seen(nodes: impl IntoIterator<Item = Node>) -> Observed {
     Observed { nodes: nodes.into_iter().map(Arc::new).collect(), ..Observed::default() }
 }
 
-fn say(observed: &mut Observed, node: &str, reason: &str, message: &str) {
+fn add_event(observed: &mut Observed, node: &str, reason: &str, message: &str) {
     let kind = "Node".to_owned();
-    let said =
-        Said { kind, about: node.into(), reason: reason.into(), message: message.into(), passes: observed.passes };
-    observed.said.push(Arc::new(said));
+    let event = ObservedEvent {
+        kind,
+        about: node.into(),
+        reason: reason.into(),
+        message: message.into(),
+        passes: observed.passes,
+    };
+    observed.events.push(Arc::new(event));
 }
 
-fn happened(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Happened(_))
+fn happened(verdict: &ExpectationVerdict) -> bool {
+    matches!(verdict, ExpectationVerdict::Happened(_))
 }
 
 #[test]
@@ -63,7 +68,7 @@ fn a_node_is_initialised_when_everything_is_there() {
         let mut other = initialised("b");
         spoil(&mut other);
         let verdict = expectation.judge(&before, &seen([initialised("a"), other]));
-        assert!(matches!(&verdict, Verdict::Waiting { done: 1, of: 2, .. }), "{verdict:?}");
+        assert!(matches!(&verdict, ExpectationVerdict::Waiting { done: 1, of: 2, .. }), "{verdict:?}");
     }
 }
 
@@ -79,7 +84,7 @@ fn a_node_that_is_replaced_breaks_any_step() {
     let other = Node { uid: "another".into(), ..initialised("b") };
     for expectation in [Expectation::Settled { nodes: 2 }, Expectation::Deleted { node: "a".into() }] {
         let (_, verdict) = judge(&[expectation], &before, &seen([initialised("a"), other.clone()]));
-        assert_eq!(verdict, Verdict::Broken("1 Node(s) deleted or replaced: b".into()));
+        assert_eq!(verdict, ExpectationVerdict::Broken("1 Node(s) deleted or replaced: b".into()));
     }
 }
 
@@ -87,25 +92,28 @@ fn a_node_that_is_replaced_breaks_any_step() {
 fn a_deletion_counts_once_its_event_is_there() {
     let before = Baseline::new(&seen([initialised("a"), initialised("b")]));
     let expectation = Expectation::Deleted { node: "b".into() };
-    assert!(matches!(expectation.judge(&before, &seen([initialised("a"), down("b")])), Verdict::Waiting { .. }));
+    assert!(matches!(
+        expectation.judge(&before, &seen([initialised("a"), down("b")])),
+        ExpectationVerdict::Waiting { .. }
+    ));
     let mut now = seen([initialised("a")]);
-    assert!(matches!(expectation.judge(&before, &now), Verdict::Waiting { .. }));
-    say(&mut now, "b", "DeletingNode", "Deleting node b");
+    assert!(matches!(expectation.judge(&before, &now), ExpectationVerdict::Waiting { .. }));
+    add_event(&mut now, "b", "DeletingNode", "Deleting node b");
     assert!(happened(&expectation.judge(&before, &now)));
 }
 
 #[test]
 fn a_kept_node_needs_its_reason_and_two_further_passes() {
     let mut now = seen([initialised("a"), down("b")]);
-    say(&mut now, "b", "NodeDeletionHeld", "of an earlier step: the lookup in the cloud failed");
+    add_event(&mut now, "b", "NodeDeletionHeld", "of an earlier step: the lookup in the cloud failed");
     let before = Baseline::new(&now);
     let expectation =
         Expectation::Kept { nodes: vec!["b".into()], why: "the lookup in the cloud failed", refused: None };
     now.passes = 9;
     assert!(!happened(&expectation.judge(&before, &now)), "the old event does not count");
-    say(&mut now, "b", "NodeDeletionHeld", "without a machine");
+    add_event(&mut now, "b", "NodeDeletionHeld", "without a machine");
     assert!(!happened(&expectation.judge(&before, &now)), "that is another reason");
-    say(&mut now, "b", "NodeDeletionHeld", "the lookup in the cloud failed");
+    add_event(&mut now, "b", "NodeDeletionHeld", "the lookup in the cloud failed");
     now.passes = 10;
     assert!(!happened(&expectation.judge(&before, &now)), "one further pass");
     now.passes = 11;
@@ -116,10 +124,10 @@ fn a_kept_node_needs_its_reason_and_two_further_passes() {
 fn a_refused_node_must_say_so_and_stay_tainted() {
     let mut now = seen([new("c"), down("b")]);
     let expectation = Expectation::Kept { nodes: vec!["b".into()], why: "", refused: Some("c".into()) };
-    say(&mut now, "b", "NodeDeletionHeld", "why");
+    add_event(&mut now, "b", "NodeDeletionHeld", "why");
     now.passes = 5;
     assert!(!happened(&expectation.judge(&Baseline::default(), &now)));
-    say(&mut now, "c", "InitializationFailed", "401");
+    add_event(&mut now, "c", "InitializationFailed", "401");
     assert!(happened(&expectation.judge(&Baseline::default(), &now)));
     now.nodes[0] = Arc::new(initialised("c"));
     assert!(!happened(&expectation.judge(&Baseline::default(), &now)));
@@ -136,18 +144,18 @@ fn a_shutdown_taint_is_expected_of_a_node_that_is_not_ready() {
     assert!(!happened(&shut_down.judge(&before, &seen([down("a")]))));
     assert!(!happened(&running.judge(&before, &seen([tainted(ConditionStatus::True)]))));
     assert!(happened(&running.judge(&before, &seen([initialised("a")]))));
-    assert!(matches!(running.judge(&before, &seen([])), Verdict::Broken(_)));
+    assert!(matches!(running.judge(&before, &seen([])), ExpectationVerdict::Broken(_)));
 }
 
 #[test]
-fn after_a_refusal_the_cloud_must_have_been_asked_again() {
+fn refusal_holds_only_after_the_cloud_was_read_again() {
     let expectation = Expectation::Initialised { nodes: 2, passes: 2, show: Some("b".into()) };
     let mut now = seen([initialised("a"), initialised("b")]);
     now.passes = 1;
     assert!(!happened(&expectation.judge(&Baseline::default(), &now)));
     now.passes = 2;
     let shown = vec!["b: simulated://m-1, 10.0.0.1, z, t".to_owned()];
-    assert_eq!(expectation.judge(&Baseline::default(), &now), Verdict::Happened(shown));
+    assert_eq!(expectation.judge(&Baseline::default(), &now), ExpectationVerdict::Happened(shown));
 }
 
 /// Returns a Service with a load balancer of this ID and address.
@@ -170,7 +178,7 @@ fn a_load_balancer_that_is_replaced_or_moves_breaks_any_step() {
     assert!(happened(&verdict(&served("lb-1", "198.19.0.1"))));
     assert!(happened(&verdict(&Observed::default())), "gone is another expectation's business");
     for now in [served("lb-2", "198.19.0.1"), served("lb-1", "198.19.0.2")] {
-        let Verdict::Broken(seen) = verdict(&now) else { panic!("{:?}", verdict(&now)) };
+        let ExpectationVerdict::Broken(seen) = verdict(&now) else { panic!("{:?}", verdict(&now)) };
         assert!(seen.starts_with("load balancer replaced: web: lb-1 (198.19.0.1) is now lb-"), "{seen}");
     }
 }
@@ -182,10 +190,10 @@ fn a_step_happens_when_all_of_it_does_and_says_what_is_missing() {
     let before = Baseline::default();
     let (text, verdict) = judge(&[none.clone(), both.clone()], &before, &now);
     assert_eq!(text, "no Service web; 1 Nodes, all ready and untainted");
-    assert_eq!(verdict, Verdict::Happened(vec!["no Service web".to_owned()]));
+    assert_eq!(verdict, ExpectationVerdict::Happened(vec!["no Service web".to_owned()]));
     let (text, verdict) = judge(&[none, both], &before, &seen([]));
     assert_eq!(text, "1 Nodes, all ready and untainted");
-    assert!(matches!(verdict, Verdict::Waiting { .. }));
+    assert!(matches!(verdict, ExpectationVerdict::Waiting { .. }));
 }
 
 fn tally(what: &str, count: u64) -> Tally {
@@ -206,10 +214,10 @@ fn stillness_takes_its_time_and_ends_with_the_first_change() {
     let mut before = Baseline::new(&at(5, 7, 9));
     before.acted = Duration::from_secs(6);
     let verdict = |now: Observed, silent| judge(&[still(silent)], &before, &now).1;
-    assert!(matches!(verdict(at(7, 7, 9), true), Verdict::Waiting { done: 1000, of: 2000, .. }));
+    assert!(matches!(verdict(at(7, 7, 9), true), ExpectationVerdict::Waiting { done: 1000, of: 2000, .. }));
     assert!(happened(&verdict(at(8, 7, 9), true)));
     assert!(happened(&verdict(at(8, 7, 10), false)), "an event is allowed");
-    let broken = |seen: &str| Verdict::Broken(seen.to_owned());
+    let broken = |seen: &str| ExpectationVerdict::Broken(seen.to_owned());
     let written = "changes asked of the cloud: 0; writes to Kubernetes: 1 (1 × patch nodes)";
     assert_eq!(verdict(at(7, 7, 10), true), broken(written));
     let changed = "changes asked of the cloud: 1 (1 × PUT /a); writes to Kubernetes: 0";
@@ -221,5 +229,5 @@ fn one_change_too_many_is_not_forgiven() {
     let before = Baseline::new(&at(0, 7, 0));
     let verdict = |changes| judge(&[Expectation::AtMost { changes: 1 }], &before, &at(1, changes, 0)).1;
     assert!(happened(&verdict(8)));
-    assert_eq!(verdict(9), Verdict::Broken("changes asked of the cloud: 2 (2 × PUT /a)".to_owned()));
+    assert_eq!(verdict(9), ExpectationVerdict::Broken("changes asked of the cloud: 2 (2 × PUT /a)".to_owned()));
 }

@@ -74,11 +74,11 @@ fn a_changed_next_hop_is_replaced_even_outside_the_ranges_if_the_route_is_ours()
     let routes = [route("r", "a", PODS[0], "10.0.0.9"), route("s", "a", PODS[4], "10.0.0.9")];
     let made = plan(&nodes, &routes, &ranges(), nobody_waits);
     assert_eq!(words(&made), ["-r", "-s", "+a 10.244.1.0/24", "+a 172.16.0.0/24"]);
-    assert!(made.deletes.iter().all(|deletion| deletion.cause == Cause::NextHopChanged));
+    assert!(made.deletes.iter().all(|deletion| deletion.cause == DeletionCause::NextHopChanged));
     assert!(!made.creates_wait, "each create waits for the delete of its own destination");
     let gone = plan(&[], &routes, &ranges(), nobody_waits);
     assert_eq!(words(&gone), ["-r"], "outside the ranges nothing is deleted for good (P-32)");
-    assert_eq!(gone.deletes[0].cause, Cause::NotAssigned);
+    assert_eq!(gone.deletes[0].cause, DeletionCause::NotAssigned);
 }
 
 #[test]
@@ -87,17 +87,17 @@ fn a_node_that_waits_gets_no_route_and_no_condition_and_keeps_what_may_be_its_ow
     let of = |routes: &[Route]| plan(&nodes, routes, &ranges(), |_| true);
     let empty = of(&[]);
     assert_eq!(words(&empty), Vec::<String>::new());
-    assert_eq!(empty.records["a"].verdict(), None);
+    assert_eq!(empty.records["a"].condition(), None);
     assert_eq!(words(&of(&[route("r", "", PODS[0], "10.0.0.9")])), Vec::<String>::new());
     assert_eq!(words(&of(&[route("r", "a", PODS[0], "10.0.0.9")])), Vec::<String>::new());
     assert_eq!(words(&of(&[Route { blackhole: true, ..route("r", "", PODS[0], "10.0.0.9") }])), ["-r"]);
     assert_eq!(words(&of(&[route("r", "", PODS[1], "10.0.0.9")])), ["-r"], "not its range");
     let kept = of(&[route("r", "a", PODS[0], "10.0.0.1")]);
-    assert_eq!((words(&kept), kept.records["a"].verdict()), (vec![], Some(Verdict::Created)));
+    assert_eq!((words(&kept), kept.records["a"].condition()), (vec![], Some(RouteCondition::Created)));
 }
 
 #[test]
-fn who_waits() {
+fn uninitialized_or_foreign_node_waits_for_its_routes() {
     struct Acme;
     impl CloudProvider for Acme {
         fn name(&self) -> &'static str {
@@ -129,14 +129,17 @@ fn a_range_listed_twice_is_one_route() {
 
 #[test]
 fn conditions_are_foretold() {
-    let said = |verdict: Verdict| NetworkCondition { status: verdict.status(), reason: verdict.reason().into() };
-    let unchanged =
-        Node { network_unavailable: Some(said(Verdict::Created)), ..(*node("b", &[PODS[1]], "10.0.0.2")).clone() };
+    let shown =
+        |condition: RouteCondition| NetworkCondition { status: condition.status(), reason: condition.reason().into() };
+    let unchanged = Node {
+        network_unavailable: Some(shown(RouteCondition::Created)),
+        ..(*node("b", &[PODS[1]], "10.0.0.2")).clone()
+    };
     let nodes = [node("a", &[PODS[0]], "10.0.0.1"), Arc::new(unchanged), node("c", &[], "10.0.0.3")];
     let routes = [route("r", "c", PODS[2], "10.0.0.3")];
     let made = plan(&nodes, &routes, &ranges(), nobody_waits);
     let foretold: Vec<_> = made.conditions(&nodes).into_iter().map(|(node, v)| (node.name.to_string(), v)).collect();
-    assert_eq!(foretold, [("a".into(), Verdict::Created), ("c".into(), Verdict::NotCreated)]);
+    assert_eq!(foretold, [("a".into(), RouteCondition::Created), ("c".into(), RouteCondition::NotCreated)]);
     assert!(!made.is_empty());
 }
 
@@ -202,15 +205,15 @@ proptest! {
         let second = plan(&nodes, &routes, &ranges(), waits);
         prop_assert!(second.is_empty(), "{:?}", words(&second));
         for node in &nodes {
-            let verdict = second.records.get(&node.name).and_then(Record::verdict);
+            let condition = second.records.get(&node.name).and_then(Record::condition);
             if !node.pod_cidrs.is_empty() && !waits(node) {
-                prop_assert_eq!(verdict, Some(Verdict::Created));
+                prop_assert_eq!(condition, Some(RouteCondition::Created));
             }
         }
     }
 
     #[test]
-    fn without_ownership_the_ranges_decide(
+    fn cluster_cidrs_decide_where_ownership_is_unknown(
         nodes in some_nodes(),
         mut routes in prop::collection::vec(some_route(vec![None], 4), 0..10),
         others in prop::collection::vec(some_route(vec![None], 6), 0..6),

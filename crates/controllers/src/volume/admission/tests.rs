@@ -90,7 +90,7 @@ fn labels_and_terms_that_are_there_stay() {
 }
 
 #[test]
-fn what_needs_nothing_is_let_through_without_asking() {
+fn volume_that_needs_nothing_is_admitted_without_a_look_up() {
     let open = || volume(Value::Null, Value::Null);
     let with = |path: &str, value: Value| {
         let mut review = create(open());
@@ -141,7 +141,7 @@ fn a_cloud_that_fails_stops_no_volume() {
 }
 
 #[test]
-fn what_is_no_review_is_said() {
+fn request_that_is_no_review_is_refused_with_the_reason() {
     let good = create(volume(Value::Null, Value::Null));
     for (path, value) in [
         ("/apiVersion", json!("admission.k8s.io/v1beta1")),
@@ -179,7 +179,7 @@ impl CloudProvider for Acme {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_a_provider_does_the_answer_comes_in_time() {
+async fn answer_comes_in_time_whatever_the_provider_does() {
     let request = create(volume(Value::Null, Value::Null));
     for (hangs, why) in [(true, "acme gave no answer within 8 s"), (false, "acme panicked")] {
         let start = tokio::time::Instant::now();

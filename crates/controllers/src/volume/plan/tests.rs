@@ -47,7 +47,7 @@ fn a_bare_volume_gets_labels_and_affinity() {
 }
 
 #[test]
-fn only_what_is_missing_is_set() {
+fn plan_sets_only_missing_labels() {
     let other = json!([term(&[requires("kubernetes.io/hostname", "In", &["n"])])]);
     let all = json!({LABEL_ZONE: "a", LABEL_REGION: "r"});
     let table = [
@@ -77,7 +77,7 @@ fn a_cloud_that_says_nothing_changes_nothing() {
 }
 
 #[test]
-fn what_a_user_set_otherwise_is_told_and_everything_left_alone() {
+fn conflict_with_a_label_of_the_user_is_reported_and_nothing_changed() {
     let hint = "correct the label or remove it";
     let table = [
         (json!({LABEL_ZONE: "b"}), format!("label {LABEL_ZONE} is \"b\", but the cloud says \"a\": {hint}")),

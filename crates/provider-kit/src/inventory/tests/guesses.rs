@@ -23,7 +23,7 @@ fn acme_with(machines: usize) -> Inventory<Acme> {
 async fn a_node_with_another_name_than_its_machine_is_found_in_either_byte_order() {
     for (text, reads) in [(UUID, 1), (SWAPPED, 2)] {
         let inventory = acme_with(10);
-        let answers = inventory.lookup(&[node(text, "vm")], Want::METADATA).await;
+        let answers = inventory.lookup(&[node(text, "vm")], LookupRequest::METADATA).await;
         assert_eq!(id_of(&answers[0]), format!("acme://{UUID}"));
         assert_eq!(inventory.costs(), (0, 0, reads));
     }
@@ -34,7 +34,7 @@ async fn list_answers_guesses_without_further_requests() {
     let inventory = acme_with(500);
     let mut nodes = joining(0..500);
     nodes.push(node(SWAPPED, "vm"));
-    let answers = inventory.lookup(&nodes, Want::METADATA).await;
+    let answers = inventory.lookup(&nodes, LookupRequest::METADATA).await;
     assert_eq!(id_of(&answers[500]), format!("acme://{UUID}"));
     assert_eq!(inventory.costs(), (1, 11, 0));
 }
@@ -42,10 +42,10 @@ async fn list_answers_guesses_without_further_requests() {
 #[tokio::test(start_paused = true)]
 async fn unconfirmed_guess_is_not_used() {
     let inventory = acme_with(10);
-    let answers = inventory.lookup(&[node(UUID, "another")], Want::METADATA).await;
+    let answers = inventory.lookup(&[node(UUID, "another")], LookupRequest::METADATA).await;
     assert!(gone(&answers[0]).is_some_and(|why| why.contains("no instance named \"n\"")), "{answers:?}");
     inventory.change(|all| all.push(Vm { id: "i-n".into(), name: "n".into(), is_stopped: false }));
-    let answers = inventory.lookup(&[node(UUID, "another")], Want::METADATA).await;
+    let answers = inventory.lookup(&[node(UUID, "another")], LookupRequest::METADATA).await;
     assert_eq!(id_of(&answers[0]), "acme://i-n");
 }
 
@@ -56,7 +56,7 @@ async fn new_machine_of_a_used_name_replaces_the_listed_one() {
     inventory.change(|all| all[7].name = "n".into());
     inventory.snapshot(Priority::Refresh).await.unwrap();
     inventory.change(|all| all[7].id = UUID.into());
-    let answers = inventory.lookup(&[node(UUID, "n")], Want::METADATA).await;
+    let answers = inventory.lookup(&[node(UUID, "n")], LookupRequest::METADATA).await;
     assert_eq!(id_of(&answers[0]), format!("acme://{UUID}"));
 }
 

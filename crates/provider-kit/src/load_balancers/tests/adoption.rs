@@ -23,7 +23,7 @@ fn wants_web(town: &Town, uid: &str) -> Service {
 
 #[tokio::test(start_paused = true)]
 async fn adopted_load_balancer_is_tagged_even_without_another_change() {
-    for legacy_owner in [None, Some("sign-of-a-service-elsewhere")] {
+    for legacy_owner in [None, Some("legacy-of-a-service-elsewhere")] {
         let town = adopting();
         let service = wants_web(&town, "s1");
         let id = town.cloud.add("web", OwnerTags::default(), legacy_owner, with_targets(&["a"]));
@@ -34,7 +34,7 @@ async fn adopted_load_balancer_is_tagged_even_without_another_change() {
         assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), Some("192.0.2.1"), "it keeps its address");
         assert_eq!(town.cloud.requests(), ["find", "Tag"], "read for certain, then tagged");
         let adopted = town.cloud.one(&id);
-        assert_eq!((adopted.owner_tags, adopted.legacy_owner.as_deref()), (town.owner_tags("s1"), Some("sign-s1")));
+        assert_eq!((adopted.owner_tags, adopted.legacy_owner.as_deref()), (town.owner_tags("s1"), Some("legacy-s1")));
         town.balancers.ensure(town.request(&service)).await.unwrap();
         assert!(town.cloud.requests().is_empty());
     }
@@ -66,7 +66,7 @@ async fn load_balancer_created_since_the_list_is_adopted_after_a_conflict() {
 async fn load_balancer_is_not_deleted_before_it_is_tagged() {
     let town = adopting();
     let service = wants_web(&town, "s1");
-    let id = town.cloud.add("web", OwnerTags::default(), Some("sign-dead"), with_targets(&["a"]));
+    let id = town.cloud.add("web", OwnerTags::default(), Some("legacy-dead"), with_targets(&["a"]));
     assert!(town.balancers.get(town.request(&service)).await.unwrap().is_none(), "nothing of it is ours");
     town.balancers.delete(town.request(&service)).await.unwrap();
     let plan = town.balancers.plan(town.request(&service), Goal::Deleted).await.unwrap();
@@ -81,7 +81,7 @@ async fn legacy_owner_tag_of_another_service_is_respected() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     town.service("s2", with_targets(&["a"]));
-    let id = town.cloud.add("web", OwnerTags::default(), Some("sign-s2"), with_targets(&["a"]));
+    let id = town.cloud.add("web", OwnerTags::default(), Some("legacy-s2"), with_targets(&["a"]));
     let err = town.balancers.ensure(town.request(&service)).await.unwrap_err();
     assert!(err.is_invalid() && err.to_string().contains("belongs to Service default/s2"), "{err}");
     assert_eq!(town.cloud.one(&id).owner_tags, OwnerTags::default());
@@ -96,7 +96,7 @@ async fn adoption_needs_the_cache_of_services() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     town.cached.services.lock().unwrap().clear();
-    town.cloud.add("web", OwnerTags::default(), Some("sign-dead"), with_targets(&["a"]));
+    town.cloud.add("web", OwnerTags::default(), Some("legacy-dead"), with_targets(&["a"]));
     assert!(town.balancers.ensure(town.request(&service)).await.unwrap_err().is_invalid());
 }
 
@@ -132,7 +132,7 @@ async fn only_one_of_two_services_adopts_a_load_balancer() {
         let taken = town.cloud.one(&id);
         assert_eq!(
             (taken.owner_tags.service, taken.legacy_owner),
-            (loser.metadata.uid.clone(), Some(format!("sign-{}", loser.metadata.uid.clone().unwrap())))
+            (loser.metadata.uid.clone(), Some(format!("legacy-{}", loser.metadata.uid.clone().unwrap())))
         );
     }
 }
@@ -141,13 +141,13 @@ async fn only_one_of_two_services_adopts_a_load_balancer() {
 async fn wrong_legacy_owner_tag_is_rewritten_with_the_next_change() {
     let town = Town::default();
     let service = wants_web(&town, "s1");
-    let id = town.cloud.add("web", town.owner_tags("s1"), Some("sign-dead"), with_targets(&["a"]));
+    let id = town.cloud.add("web", town.owner_tags("s1"), Some("legacy-dead"), with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.requests(), ["list"], "owned by its owner tags");
     town.want("s1", with_targets(&["b"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.requests()[0], "Tag");
-    assert_eq!(town.cloud.one(&id).legacy_owner.as_deref(), Some("sign-s1"));
+    assert_eq!(town.cloud.one(&id).legacy_owner.as_deref(), Some("legacy-s1"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +157,7 @@ async fn removed_legacy_owner_tag_is_written_again_at_once() {
     let id = town.cloud.add("web", town.owner_tags("s1"), None, with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.requests(), ["list", "Tag"]);
-    assert_eq!(town.cloud.one(&id).legacy_owner.as_deref(), Some("sign-s1"));
+    assert_eq!(town.cloud.one(&id).legacy_owner.as_deref(), Some("legacy-s1"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +165,7 @@ async fn two_load_balancers_with_one_legacy_owner_tag_are_left_alone() {
     let town = Town::default();
     let service = wants_web(&town, "s1");
     for name in ["web", "copy"] {
-        town.cloud.add(name, OwnerTags::default(), Some("sign-s1"), with_targets(&["b"]));
+        town.cloud.add(name, OwnerTags::default(), Some("legacy-s1"), with_targets(&["b"]));
     }
     let err = town.balancers.ensure(town.request(&service)).await.unwrap_err();
     assert!(err.is_invalid() && err.to_string().contains("both carry the legacy owner tag"), "{err}");
@@ -178,7 +178,7 @@ async fn two_load_balancers_with_one_legacy_owner_tag_are_left_alone() {
 async fn adopted_load_balancer_is_released_and_not_deleted() {
     let town = adopting();
     let service = wants_web(&town, "s1");
-    let id = town.cloud.add("web", town.owner_tags("s1"), Some("sign-s1"), with_targets(&["a"]));
+    let id = town.cloud.add("web", town.owner_tags("s1"), Some("legacy-s1"), with_targets(&["a"]));
     town.cloud.state().balancers.get_mut(&id).unwrap().adopted = true;
     let plan = town.balancers.plan(town.request(&service), Goal::Deleted).await.unwrap();
     assert_eq!(
@@ -187,5 +187,5 @@ async fn adopted_load_balancer_is_released_and_not_deleted() {
     );
     town.balancers.delete(town.request(&service)).await.unwrap();
     let left = town.cloud.one(&id);
-    assert_eq!((left.owner_tags, left.tree), (OwnerTags::default(), Some(with_targets(&["a"]))));
+    assert_eq!((left.owner_tags, left.graph), (OwnerTags::default(), Some(with_targets(&["a"]))));
 }

@@ -5,10 +5,10 @@ use cloud_provider::{LoadBalancers, Service};
 use serde_json::json;
 use tokio::time::{Duration, sleep};
 
-use super::super::{Attributes, MAX_AGE, State, Tree};
+use super::super::{Attributes, MAX_AGE, ResourceGraph, State};
 use super::small::{IGNORED, NETWORK, Town, with_targets};
 
-fn in_network(network: &str) -> Tree {
+fn in_network(network: &str) -> ResourceGraph {
     with_targets(&["a", "b"]).balancer(Attributes::default().set(NETWORK, network))
 }
 
@@ -21,7 +21,7 @@ async fn side_effects_of_a_change_are_repaired_in_the_same_call() {
     town.want("s1", in_network("green"));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.requests(), ["Update", "AddTargets"], "both were targets, as far as the first plan knew");
-    assert_eq!(town.cloud.one("lb-1").tree.unwrap().targets_of("main").len(), 2);
+    assert_eq!(town.cloud.one("lb-1").graph.unwrap().targets_of("main").len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +143,8 @@ async fn deletions_that_find_nothing_share_a_control_read() {
 #[tokio::test(start_paused = true)]
 async fn earlier_control_read_verifies_nothing() {
     let town = Town::default();
-    let (first, second) = (leaving(town.service("s1", Tree::default())), leaving(town.service("s2", Tree::default())));
+    let (first, second) =
+        (leaving(town.service("s1", ResourceGraph::default())), leaving(town.service("s2", ResourceGraph::default())));
     let late = async {
         // The first control read starts at 20 ms, and is answered at 70 ms.
         sleep(Duration::from_millis(35)).await;

@@ -1,4 +1,4 @@
-//! A cloud that takes one operation at a time, in the background, and whose lists show no parts: the opposite of a
+//! A cloud that takes one operation at a time, in the background, and whose lists show no resources: the opposite of a
 //! cloud with a single PUT.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,24 +9,25 @@ use cloud_provider::{Error, Node, Result, Service, async_trait};
 use tokio::time::Instant;
 
 use super::super::{
-    Actual, Applied, Attributes, Balancers, Change, Desire, Detail, Identity, LoadBalancerCloud, Machines, Names,
-    Operation, Options, OwnerTags, Part, Port, Published, Query, Recovery, State, Targets, Tree,
+    Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine, Machines,
+    NameUniqueness, ObservedLoadBalancer, Operation, Options, OwnerTags, Port, Published, Query, Recovery,
+    ResourceGraph, ResourceKey, State, Targets,
 };
 use crate::annotations::{Annotations, Parsed};
-use crate::paging::Reading;
+use crate::paging::ListResult;
 
 #[derive(Default)]
 pub(super) struct Model {
-    pub(super) balancers: BTreeMap<String, Actual>,
+    pub(super) balancers: BTreeMap<String, ObservedLoadBalancer>,
     busy_until: BTreeMap<String, Instant>,
-    pub(super) wanted: Tree,
+    pub(super) wanted: ResourceGraph,
     pub(super) reads: Vec<String>,
     pub(super) writes: Vec<String>,
     /// The write after which every request fails, carried out or not, as if the process had ended.
     pub(super) breaks_at: Option<(usize, bool)>,
     pub(super) most_listeners: Option<usize>,
     pub(super) names_are_not_unique: bool,
-    pub(super) foreign: BTreeMap<Part, String>,
+    pub(super) foreign: BTreeMap<ResourceKey, String>,
     /// Load balancers of which the next change is refused, with a conflict.
     pub(super) contested: BTreeSet<String>,
     /// Load balancers that cannot be read.
@@ -56,7 +57,7 @@ pub(super) struct StepByStep(pub(super) Arc<Mutex<Model>>);
 pub(super) const TAKES: Duration = Duration::from_millis(700);
 
 impl Model {
-    fn show(&self, id: &str) -> Option<Actual> {
+    fn show(&self, id: &str) -> Option<ObservedLoadBalancer> {
         let mut shown = self.balancers.get(id)?.clone();
         if self.busy_until.get(id).is_some_and(|until| *until > Instant::now()) {
             shown.state = State::Busy;
@@ -84,12 +85,18 @@ impl Model {
         if is_lost { Err(Error::other("the answer was lost")) } else { Ok(()) }
     }
 
-    pub(super) fn add(&mut self, name: &str, owner_tags: OwnerTags, tree: Tree) -> String {
+    pub(super) fn add(&mut self, name: &str, owner_tags: OwnerTags, graph: ResourceGraph) -> String {
         self.made += 1;
         let id = format!("lb-{}", self.made);
-        let ingress = vec![Actual::ip(&format!("192.0.2.{}", self.made))];
-        let actual =
-            Actual { id: id.clone(), name: name.into(), owner_tags, ingress, tree: Some(tree), ..Actual::default() };
+        let ingress = vec![ObservedLoadBalancer::ip(&format!("192.0.2.{}", self.made))];
+        let actual = ObservedLoadBalancer {
+            id: id.clone(),
+            name: name.into(),
+            owner_tags,
+            ingress,
+            graph: Some(graph),
+            ..ObservedLoadBalancer::default()
+        };
         self.balancers.insert(id.clone(), actual);
         id
     }
@@ -102,11 +109,11 @@ impl StepByStep {
 }
 
 impl StepByStep {
-    pub(super) fn balancers(&self) -> Balancers {
-        Balancers::of(self.clone(), Arc::new(self.clone()), Options::default())
+    pub(super) fn balancers(&self) -> LoadBalancerEngine {
+        LoadBalancerEngine::of(self.clone(), Arc::new(self.clone()), Options::default())
     }
 
-    fn one(&self, id: &str) -> Result<Option<Actual>> {
+    fn one(&self, id: &str) -> Result<Option<ObservedLoadBalancer>> {
         let mut model = self.model();
         model.reads.push(format!("read {id}"));
         if model.unreadable.contains(id) { Err(Error::other("500")) } else { Ok(model.show(id)) }
@@ -129,65 +136,74 @@ impl Machines for StepByStep {
 impl LoadBalancerCloud for StepByStep {
     type Spec = ();
 
-    fn names(&self) -> Names {
-        if self.model().names_are_not_unique { Names::NotUnique } else { Names::Unique }
+    fn name_uniqueness(&self) -> NameUniqueness {
+        if self.model().names_are_not_unique { NameUniqueness::NotUnique } else { NameUniqueness::Unique }
     }
 
     fn spec(&self, service: &Service) -> Parsed<()> {
         Annotations::of(service).parsed(())
     }
 
-    async fn desired(&self, _desire: &Desire<'_, ()>) -> Result<Tree> {
+    async fn desired(&self, _desire: &DesiredStateInput<'_, ()>) -> Result<ResourceGraph> {
         Ok(self.model().wanted.clone())
     }
 
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         let is_short = self.model().is_read_in_short;
         if let Query::Ids(ids, detail) = query
             && !(is_short && detail == Detail::State)
         {
             let read: Vec<_> = ids.iter().map(|id| self.one(id)).collect::<Result<_>>()?;
-            return Ok(Reading::of(read.into_iter().flatten().collect()));
+            return Ok(ListResult::of(read.into_iter().flatten().collect()));
         }
         let mut model = self.model();
-        let found: Vec<Actual> = match query {
+        let found: Vec<ObservedLoadBalancer> = match query {
             Query::All(_) => {
                 model.reads.push("list".into());
                 let heads = model.balancers.keys().filter_map(|id| model.show(id));
-                heads.map(|head| Actual { tree: None, ..head }).collect()
+                heads.map(|head| ObservedLoadBalancer { graph: None, ..head }).collect()
             }
             Query::Owner(identity) => {
                 model.reads.push("find".into());
                 let all = model.balancers.keys().filter_map(|id| model.show(id));
-                let of_it = |it: &Actual| it.name == identity.name || it.owner_tags == identity.owner_tags();
-                all.filter(of_it).map(|head| Actual { tree: None, ..head }).collect()
+                let of_it =
+                    |it: &ObservedLoadBalancer| it.name == identity.name || it.owner_tags == identity.owner_tags();
+                all.filter(of_it).map(|head| ObservedLoadBalancer { graph: None, ..head }).collect()
             }
             Query::Ids(ids, _) => {
                 model.reads.extend(ids.iter().map(|id| format!("look {id}")));
                 let shown = ids.iter().filter_map(|id| model.show(id));
-                shown.map(|it| Actual { id: it.id, state: it.state, ..Actual::default() }).collect()
+                shown
+                    .map(|it| ObservedLoadBalancer { id: it.id, state: it.state, ..ObservedLoadBalancer::default() })
+                    .collect()
             }
         };
-        Ok(Reading::of(found))
+        Ok(ListResult::of(found))
     }
 
-    fn fit(&self, mut wanted: Tree, _actual: &Actual, _identity: &Identity<'_>, (): &()) -> Result<Tree> {
+    fn fit(
+        &self,
+        mut wanted: ResourceGraph,
+        _actual: &ObservedLoadBalancer,
+        _identity: &Identity<'_>,
+        (): &(),
+    ) -> Result<ResourceGraph> {
         for port in &self.model().keeps {
-            wanted.parts.remove(&Part::Pool(format!("pool-{port}")));
-            wanted.parts.remove(&Part::Listener(Port { number: *port, protocol: "TCP".into() }));
+            wanted.resources.remove(&ResourceKey::Pool(format!("pool-{port}")));
+            wanted.resources.remove(&ResourceKey::Listener(Port { number: *port, protocol: "TCP".into() }));
         }
         Ok(wanted)
     }
 
-    fn published(&self, actual: &Actual, _service: &Service, (): &()) -> Published {
+    fn published(&self, actual: &ObservedLoadBalancer, _service: &Service, (): &()) -> Published {
         Published { status: actual.status(), annotations: vec![("example.com/id", Some(actual.id.clone()))] }
     }
 
-    fn lock(&self, _actual: &Actual) -> Option<String> {
+    fn lock(&self, _actual: &ObservedLoadBalancer) -> Option<String> {
         self.model().lock.clone()
     }
 
-    fn recovery(&self, _actual: &Actual, _service: &Service) -> Recovery {
+    fn recovery(&self, _actual: &ObservedLoadBalancer, _service: &Service) -> Recovery {
         if self.model().is_replaced { Recovery::Replace } else { Recovery::Never }
     }
 
@@ -203,9 +219,9 @@ impl LoadBalancerCloud for StepByStep {
         if let Some(id) = &id {
             assert_ne!(model.show(id).map(|it| it.state), Some(State::Busy), "one thing after the other");
         }
-        if let Operation::Create { part: Part::Listener(Port { .. }), .. } = operation
+        if let Operation::Create { resource: ResourceKey::Listener(Port { .. }), .. } = operation
             && let Some(most) = model.most_listeners
-            && change.actual.is_some_and(|actual| actual.known_tree().listeners().count() >= most)
+            && change.actual.is_some_and(|actual| actual.known_graph().listeners().count() >= most)
         {
             return Err(Error::quota("no more listeners"));
         }
@@ -213,11 +229,11 @@ impl LoadBalancerCloud for StepByStep {
         let mut is_whole = true;
         if let (Some(outcome), Operation::AddTargets { pool, targets }) = (&mut outcome, operation)
             && model.adds_singly
-            && let Some(tree) = &mut outcome.tree
+            && let Some(graph) = &mut outcome.graph
         {
             let surplus: Targets = targets.iter().skip(1).collect();
             is_whole = surplus.is_empty();
-            tree.targets.insert(pool.clone(), tree.targets_of(pool).without(&surplus));
+            graph.targets.insert(pool.clone(), graph.targets_of(pool).without(&surplus));
         }
         if !is_applied {
             return Err(Error::other("not sent"));
@@ -230,7 +246,7 @@ impl LoadBalancerCloud for StepByStep {
             }
             (Some(id), Some(outcome)) => {
                 let stored = model.balancers.get_mut(&id).ok_or_else(|| Error::not_found("gone"))?;
-                stored.tree.clone_from(&outcome.tree);
+                stored.graph.clone_from(&outcome.graph);
                 stored.owner_tags.clone_from(&outcome.owner_tags);
                 id
             }
@@ -239,8 +255,8 @@ impl LoadBalancerCloud for StepByStep {
                 if !model.names_are_not_unique && model.balancers.values().any(|it| it.name == name) {
                     return Err(Error::conflict("name taken"));
                 }
-                let tree = outcome.and_then(|outcome| outcome.tree).unwrap_or_default();
-                let id = model.add(&name, change.identity.owner_tags(), tree);
+                let graph = outcome.and_then(|outcome| outcome.graph).unwrap_or_default();
+                let id = model.add(&name, change.identity.owner_tags(), graph);
                 if model.fails > 0 {
                     model.fails -= 1;
                     model.balancers.get_mut(&id).unwrap().state = State::Failed("no compute host".into());
@@ -260,16 +276,16 @@ impl LoadBalancerCloud for StepByStep {
 }
 
 /// Returns a load balancer with two pools and two ports.
-pub(super) fn wish(ports: &[u16], targets: &[&str]) -> Tree {
-    let tree = Tree::default()
-        .part(
-            Part::CreatedBefore(super::super::Auxiliary { rank: 0, kind: "firewall".into(), name: "f".into() }),
+pub(super) fn wish(ports: &[u16], targets: &[&str]) -> ResourceGraph {
+    let graph = ResourceGraph::default()
+        .resource(
+            ResourceKey::CreatedBefore(super::super::Auxiliary { rank: 0, kind: "firewall".into(), name: "f".into() }),
             Attributes::default(),
         )
         .balancer(Attributes::default().set("tier", "basic"));
-    ports.iter().fold(tree, |tree, port| {
+    ports.iter().fold(graph, |graph, port| {
         let pool = format!("pool-{port}");
-        tree.pool(&pool, Attributes::default(), Some(targets.iter().copied().collect())).listener(
+        graph.pool(&pool, Attributes::default(), Some(targets.iter().copied().collect())).listener(
             *port,
             "TCP",
             &pool,

@@ -8,12 +8,12 @@ use cloud_provider::{Cluster, Error, LoadBalancerRequest, LoadBalancers, Node, R
 use serde_json::json;
 
 use super::super::{
-    Actual, Applied, Attributes, Balancers, Change, Desire, LoadBalancerCloud, Machines, Names, Operation, Options,
-    Part, Query, Scope, Targets, Tree,
+    Applied, Attributes, Change, DesiredStateInput, LoadBalancerCloud, LoadBalancerEngine, Machines, NameUniqueness,
+    ObservedLoadBalancer, Operation, Options, Query, ResourceGraph, ResourceKey, Scope, Targets,
 };
 use crate::annotations::{Annotation, Annotations, Parsed};
 use crate::declared::Value;
-use crate::paging::Reading;
+use crate::paging::ListResult;
 
 const PORT: Annotation<u16> = Annotation::new("acme/check-port", u16::KIND, "Where targets are checked.");
 const ONLY: Annotation<u16> = Annotation::new("acme/only", u16::KIND, "The only target.").decides_targets();
@@ -25,7 +25,7 @@ struct Acme(Arc<Model>);
 #[derive(Default)]
 struct Model {
     parsed: AtomicUsize,
-    load_balancer: Mutex<Option<Actual>>,
+    load_balancer: Mutex<Option<ObservedLoadBalancer>>,
     list_is_flawed: Mutex<bool>,
 }
 
@@ -33,8 +33,8 @@ struct Model {
 impl LoadBalancerCloud for Acme {
     type Spec = (Option<u16>, Option<u16>);
 
-    fn names(&self) -> Names {
-        Names::NotUnique
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::NotUnique
     }
 
     fn spec(&self, service: &Service) -> Parsed<Self::Spec> {
@@ -44,30 +44,30 @@ impl LoadBalancerCloud for Acme {
         annotations.parsed(spec)
     }
 
-    async fn desired(&self, desire: &Desire<'_, Self::Spec>) -> Result<Tree> {
-        let (port, only) = desire.spec;
+    async fn desired(&self, input: &DesiredStateInput<'_, Self::Spec>) -> Result<ResourceGraph> {
+        let (port, only) = input.spec;
         let targets: Targets = [only.unwrap_or_default().to_string()].iter().collect();
-        let pool = Tree::default().pool("main", Attributes::default(), Some(targets));
-        Ok(match desire.scope {
+        let pool = ResourceGraph::default().pool("main", Attributes::default(), Some(targets));
+        Ok(match input.scope {
             Scope::Everything => pool.balancer(Attributes::default().set("check_port", port)),
             Scope::Targets => pool,
         })
     }
 
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         let found = Vec::from_iter(self.0.load_balancer.lock().unwrap().clone());
         Ok(match query {
             Query::Owner(_) if *self.0.list_is_flawed.lock().unwrap() => {
-                Reading::Flawed { items: found, pages: 1, flaw: Error::other("a page is missing") }
+                ListResult::Partial { items: found, pages: 1, reason: Error::other("a page is missing") }
             }
-            _ => Reading::of(found),
+            _ => ListResult::of(found),
         })
     }
 
     async fn apply(&self, change: Change<'_>, _spec: &Self::Spec) -> Result<Applied> {
-        let removed = change.operations.iter().any(|it| it.deletes(|part| *part == Part::Balancer));
+        let removed = change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer));
         let outcome = change.outcome_of_all().filter(|_| !removed && !change.operations.contains(&Operation::Untag));
-        let outcome = outcome.map(|outcome| Actual { id: "lb-1".into(), ..outcome });
+        let outcome = outcome.map(|outcome| ObservedLoadBalancer { id: "lb-1".into(), ..outcome });
         self.0.load_balancer.lock().unwrap().clone_from(&outcome);
         Ok(outcome.map_or(Applied::Removed, |outcome| Applied::all(change, outcome)))
     }
@@ -99,8 +99,8 @@ fn cluster() -> Cluster {
 #[tokio::test(start_paused = true)]
 async fn the_service_is_parsed_once_in_a_sync() {
     let (cloud, cluster, service) = (Acme::default(), cluster(), service(&[(PORT.key(), "80")]));
-    let balancers = Balancers::of(cloud.clone(), Arc::new(NoMachines), Options::default());
-    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+    let balancers = LoadBalancerEngine::of(cloud.clone(), Arc::new(NoMachines), Options::default());
+    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
     balancers.ensure(request).await.unwrap();
     assert_eq!(cloud.0.parsed.swap(0, Ordering::Relaxed), 1);
     balancers.update_targets(request).await.unwrap();
@@ -110,19 +110,19 @@ async fn the_service_is_parsed_once_in_a_sync() {
 #[tokio::test(start_paused = true)]
 async fn a_mistake_that_does_not_decide_about_targets_does_not_stop_them() {
     let (cloud, cluster) = (Acme::default(), cluster());
-    let balancers = Balancers::of(cloud.clone(), Arc::new(NoMachines), Options::default());
+    let balancers = LoadBalancerEngine::of(cloud.clone(), Arc::new(NoMachines), Options::default());
     let good = service(&[]);
     balancers
-        .ensure(LoadBalancerRequest { cluster: &cluster, service: &good, nodes: &[], observer: &() })
+        .ensure(LoadBalancerRequest { cluster: &cluster, service: &good, nodes: &[], callbacks: &() })
         .await
         .unwrap();
     let wrong = service(&[(PORT.key(), "http"), (ONLY.key(), "7")]);
-    let request = LoadBalancerRequest { cluster: &cluster, service: &wrong, nodes: &[], observer: &() };
+    let request = LoadBalancerRequest { cluster: &cluster, service: &wrong, nodes: &[], callbacks: &() };
     let refused = balancers.ensure(request).await.unwrap_err();
     assert!(refused.is_invalid() && refused.to_string().contains(PORT.key()), "{refused}");
     balancers.update_targets(request).await.unwrap();
-    let tree = cloud.0.load_balancer.lock().unwrap().clone().unwrap().tree.unwrap();
-    assert_eq!(tree.targets_of("main").iter().collect::<Vec<_>>(), ["7"]);
+    let graph = cloud.0.load_balancer.lock().unwrap().clone().unwrap().graph.unwrap();
+    assert_eq!(graph.targets_of("main").iter().collect::<Vec<_>>(), ["7"]);
     let wrong = service(&[(ONLY.key(), "none")]);
     let request = LoadBalancerRequest { service: &wrong, ..request };
     assert!(balancers.update_targets(request).await.unwrap_err().to_string().contains(ONLY.key()));
@@ -132,8 +132,8 @@ async fn a_mistake_that_does_not_decide_about_targets_does_not_stop_them() {
 async fn partial_list_is_never_taken_for_all_load_balancers_of_a_service() {
     let (cloud, cluster, service) = (Acme::default(), cluster(), service(&[]));
     *cloud.0.list_is_flawed.lock().unwrap() = true;
-    let balancers = Balancers::of(cloud.clone(), Arc::new(NoMachines), Options::default());
-    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+    let balancers = LoadBalancerEngine::of(cloud.clone(), Arc::new(NoMachines), Options::default());
+    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
     let refused = balancers.delete(request).await.unwrap_err();
     assert_eq!(refused.to_string(), "a page is missing");
 }

@@ -6,18 +6,18 @@ use cloud_provider::{Caches, Cluster, Goal, LoadBalancerRequest, LoadBalancers, 
 use k8s_openapi::api::core::v1::ServiceStatus;
 use tokio::time::Instant;
 
-use super::super::{Balancers, OwnerTags, Part, Port, Tree, plan};
+use super::super::{LoadBalancerEngine, OwnerTags, Port, ResourceGraph, ResourceKey, plan};
 use super::cloud::{StepByStep, TAKES, wish};
 
 struct Scene {
     cloud: StepByStep,
-    balancers: Balancers,
+    balancers: LoadBalancerEngine,
     cluster: Cluster,
     service: Service,
 }
 
 impl Scene {
-    fn new(wanted: Tree) -> Self {
+    fn new(wanted: ResourceGraph) -> Self {
         let cloud = StepByStep::default();
         cloud.model().wanted = wanted;
         let balancers = cloud.balancers();
@@ -31,10 +31,10 @@ impl Scene {
     }
 
     fn request(&self) -> LoadBalancerRequest<'_> {
-        LoadBalancerRequest { cluster: &self.cluster, service: &self.service, nodes: &[], observer: &() }
+        LoadBalancerRequest { cluster: &self.cluster, service: &self.service, nodes: &[], callbacks: &() }
     }
 
-    fn want(&self, wanted: Tree) {
+    fn want(&self, wanted: ResourceGraph) {
         self.cloud.model().wanted = wanted;
     }
 
@@ -59,7 +59,7 @@ impl Scene {
         let model = self.cloud.model();
         assert_eq!(model.balancers.len(), 1, "{:?}", model.balancers);
         let actual = model.balancers.values().next().unwrap();
-        assert_eq!(plan(&model.wanted, actual.tree.as_ref().unwrap()), []);
+        assert_eq!(plan(&model.wanted, actual.graph.as_ref().unwrap()), []);
         assert_eq!(actual.owner_tags, owner_tags("s1"));
     }
 }
@@ -173,7 +173,7 @@ async fn published_load_balancer_stays_of_two() {
 async fn foreign_part_stays_and_keeps_its_load_balancer() {
     let scene = Scene::new(wish(&[80], &["a"]));
     scene.ensure().await.unwrap();
-    let theirs = Part::Listener(Port { number: 443, protocol: "TCP".into() });
+    let theirs = ResourceKey::Listener(Port { number: 443, protocol: "TCP".into() });
     scene.cloud.model().foreign.insert(theirs, "Service default/other's".into());
     scene.want(wish(&[80, 443], &["a"]));
     tokio::time::sleep(super::super::MAX_AGE).await;
@@ -184,7 +184,7 @@ async fn foreign_part_stays_and_keeps_its_load_balancer() {
     scene.delete().await.unwrap();
     let model = scene.cloud.model();
     let left = model.balancers.values().next().unwrap();
-    assert_eq!((left.owner_tags.clone(), left.known_tree().listeners().count()), (OwnerTags::default(), 0));
+    assert_eq!((left.owner_tags.clone(), left.known_graph().listeners().count()), (OwnerTags::default(), 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +199,7 @@ async fn hundred_services_share_lists_and_polls() {
     let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
     let ensure = |service| scene.balancers.ensure(LoadBalancerRequest { service, ..scene.request() });
     futures::future::try_join_all(services.iter().map(ensure)).await.unwrap();
-    assert_eq!((scene.writes(), scene.reads().len()), (0, 101), "a list without parts, and the parts of each");
+    assert_eq!((scene.writes(), scene.reads().len()), (0, 101), "a list without resources, and the resources of each");
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cloud_provider::{LoadBalancers, Service};
 use serde_json::json;
 
-use super::super::{Auxiliary, OwnerTags, Part, State};
+use super::super::{Auxiliary, OwnerTags, ResourceKey, State};
 use super::small::{Town, with_targets};
 
 /// Returns a Service `s1` with a load balancer that failed and that `s2` shares.
@@ -16,7 +16,7 @@ async fn shared() -> (Town, Service) {
     let service = town.service("s1", with_targets(&["a"]));
     town.service("s2", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    let user = Part::CreatedBefore(Auxiliary { rank: 0, kind: "user".into(), name: "s2".into() });
+    let user = ResourceKey::CreatedBefore(Auxiliary { rank: 0, kind: "user".into(), name: "s2".into() });
     let sharers = Some(vec![town.owner_tags("s2")]);
     let mut state = town.cloud.state();
     let shared = state.balancers.get_mut("lb-1").unwrap();

@@ -4,7 +4,7 @@
 
 use cloud_provider::LoadBalancers;
 
-use super::super::{Targets, Tree};
+use super::super::{ResourceGraph, Targets};
 use super::small::{Town, with_targets};
 
 fn town(most: usize) -> Town {
@@ -19,14 +19,14 @@ fn told(town: &Town) -> Vec<String> {
 }
 
 fn present(town: &Town) -> Targets {
-    town.cloud.one("lb-1").tree.unwrap().targets_of("main")
+    town.cloud.one("lb-1").graph.unwrap().targets_of("main")
 }
 
 fn of(targets: &[&str]) -> Targets {
     targets.iter().collect()
 }
 
-fn at_most(most: usize, targets: &[&str]) -> Tree {
+fn at_most(most: usize, targets: &[&str]) -> ResourceGraph {
     with_targets(targets).limit("main", most)
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Mutex;
 
 use cloud_provider::{
-    Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, Result, Service, SyncObserver,
+    Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, Result, Service, SyncCallbacks,
     async_trait,
 };
 
-use super::super::{Attributes, Auxiliary, OwnerTags, Part, Tree};
+use super::super::{Attributes, Auxiliary, OwnerTags, ResourceGraph, ResourceKey};
 use super::small::{Small, Town, with_targets};
 
 /// The status that is published during a sync, with the number of load balancers at that time.
@@ -18,8 +18,8 @@ struct Board {
 }
 
 #[async_trait]
-impl SyncObserver for Board {
-    fn planned(&self, _plan: &Plan) {}
+impl SyncCallbacks for Board {
+    fn on_plan(&self, _plan: &Plan) {}
 
     async fn publish(&self, status: &LoadBalancerStatus) -> Result<()> {
         if self.refuses {
@@ -36,7 +36,7 @@ fn board(town: &Town) -> Board {
 }
 
 async fn ensure(town: &Town, service: &Service, board: &Board) -> Result<()> {
-    let request = LoadBalancerRequest { observer: board, ..town.request(service) };
+    let request = LoadBalancerRequest { callbacks: board, ..town.request(service) };
     town.balancers.ensure(request).await.map(drop)
 }
 
@@ -117,7 +117,7 @@ async fn refused_move_keeps_the_old_load_balancer_up_to_date() {
     town.want("s1", with_targets(&["b"]));
     let err = ensure(&town, &service, &board(&town)).await.unwrap_err();
     assert!(err.is_invalid() && err.to_string().contains("belongs to Service default/s2"), "{err}");
-    let targets = |id: &str| town.cloud.one(id).tree.unwrap().targets_of("main").to_string();
+    let targets = |id: &str| town.cloud.one(id).graph.unwrap().targets_of("main").to_string();
     assert_eq!((targets("lb-1"), targets("lb-2")), ("b".to_owned(), "a".to_owned()));
     town.want("s1", with_targets(&["c"]));
     town.balancers.update_targets(town.request(&service)).await.unwrap();
@@ -131,7 +131,7 @@ async fn twin_of_another_cluster_is_not_an_own_load_balancer() {
         town.cloud.state().adopts = true;
         let mut service = town.service("s1", with_targets(&["a"]));
         // The Go cloud controller manager created it, for this Service or for one of the same name elsewhere.
-        town.cloud.add("twin", OwnerTags::default(), Some("sign-s1"), with_targets(&["a"]));
+        town.cloud.add("twin", OwnerTags::default(), Some("legacy-s1"), with_targets(&["a"]));
         let id = town.cloud.add("as1", OwnerTags::default(), None, with_targets(&["a"]));
         asks_for(&mut service, &id);
         if is_shown {
@@ -151,23 +151,24 @@ async fn twin_of_another_cluster_is_not_an_own_load_balancer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parts_of_the_service_outlive_the_old_load_balancer() {
+async fn resources_of_the_service_outlive_the_old_load_balancer() {
     let town = Town::default();
     town.cloud.state().adopts = true;
-    let group = Part::CreatedBefore(Auxiliary { rank: 0, kind: "group".into(), name: "g".into() });
-    let tree = |targets: &[&str]| -> Tree { with_targets(targets).part(group.clone(), Attributes::default()) };
-    let mut service = town.service("s1", tree(&["a"]));
+    let group = ResourceKey::CreatedBefore(Auxiliary { rank: 0, kind: "group".into(), name: "g".into() });
+    let graph =
+        |targets: &[&str]| -> ResourceGraph { with_targets(targets).resource(group.clone(), Attributes::default()) };
+    let mut service = town.service("s1", graph(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     shows(&mut service, "192.0.2.1");
-    let id = town.cloud.add("as1", OwnerTags::default(), None, tree(&["a"]));
+    let id = town.cloud.add("as1", OwnerTags::default(), None, graph(&["a"]));
     asks_for(&mut service, &id);
     let removed = removed_operations(&town, &service).await;
     assert!(removed.iter().any(|it| it.contains("load balancer")) && !removed.iter().any(|it| it.contains("group")));
     assert_eq!(ids(&town), ["lb-2"]);
-    assert!(town.cloud.one("lb-2").tree.unwrap().parts.contains_key(&group));
+    assert!(town.cloud.one("lb-2").graph.unwrap().resources.contains_key(&group));
 }
 
-/// Moves the Service and returns the deleted parts, as the operations name them.
+/// Moves the Service and returns the deleted resources, as the operations name them.
 async fn removed_operations(town: &Town, service: &Service) -> Vec<String> {
     ensure(town, service, &board(town)).await.unwrap();
     std::mem::take(&mut town.cloud.state().deleted)
@@ -224,7 +225,7 @@ async fn load_balancer_serves_on_while_one_of_another_kind_cannot_be_created() {
     town.cloud.state().has_no_time = (9, false);
     town.want("s1", with_targets(&["b"]));
     ensure(&town, &service, &board(&town)).await.unwrap_err();
-    assert_eq!(town.cloud.one("lb-1").tree.unwrap().targets_of("main").to_string(), "b");
+    assert_eq!(town.cloud.one("lb-1").graph.unwrap().targets_of("main").to_string(), "b");
     assert_eq!(ids(&town), ["lb-1"]);
 }
 
@@ -232,7 +233,7 @@ async fn load_balancer_serves_on_while_one_of_another_kind_cannot_be_created() {
 async fn load_balancer_of_the_legacy_tag_alone_is_replaced_by_one_of_another_kind() {
     let town = Town::default();
     let mut service = town.service("s1", with_targets(&["a"]));
-    town.cloud.add("as1", OwnerTags::default(), Some("sign-s1"), with_targets(&["a"]));
+    town.cloud.add("as1", OwnerTags::default(), Some("legacy-s1"), with_targets(&["a"]));
     service.metadata.annotations.get_or_insert_default().insert("network".to_owned(), String::new());
     ensure(&town, &service, &board(&town)).await.unwrap();
     assert_eq!((ids(&town), town.cloud.one("lb-2").kind), (vec!["lb-2".to_owned()], "network"));

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{Cluster, LoadBalancers, OwnedResource, Owner, Removal, Service};
+use cloud_provider::{Cluster, LoadBalancers, OwnedResource, Owner, RemovalOutcome, Service};
 
-use super::super::{Actual, Attributes, OwnerTags, Part};
+use super::super::{Attributes, ObservedLoadBalancer, OwnerTags, ResourceKey};
 use super::small::{Town, with_targets};
 
 #[tokio::test(start_paused = true)]
@@ -20,7 +20,7 @@ async fn orphans_are_reported_from_the_cache_without_a_request() {
     {
         town.cloud.add(name, owner_tags, None, with_targets(&[]));
     }
-    town.cloud.add("by-hand", OwnerTags::default(), Some("sign-dead"), with_targets(&[]));
+    town.cloud.add("by-hand", OwnerTags::default(), Some("legacy-dead"), with_targets(&[]));
     let cluster = town.request(&service).cluster.clone();
     let orphans = |cluster: &Cluster| town.balancers.orphans(cluster, &|uid| uid == "s1");
     assert_eq!(orphans(&cluster), None, "nothing was read yet");
@@ -39,8 +39,8 @@ async fn with_an_orphan() -> (Town, OwnedResource, Vec<Arc<Service>>) {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    let tree = with_targets(&["a"]).part(Part::created_after("floating IP", "f-1"), Attributes::default());
-    town.cloud.add("left", town.owner_tags("dead"), None, tree);
+    let graph = with_targets(&["a"]).resource(ResourceKey::created_after("floating IP", "f-1"), Attributes::default());
+    town.cloud.add("left", town.owner_tags("dead"), None, graph);
     let owned = town.balancers.owned(&town.cluster).await.unwrap();
     let uids: Vec<_> = owned.iter().map(|it| it.owner.clone()).collect();
     assert_eq!(uids, ["s1", "dead"].map(|uid| Owner::Service(uid.to_owned())));
@@ -56,22 +56,22 @@ async fn orphan_is_read_by_its_id_and_deleted_with_its_auxiliary_resources() {
     let removal = town.balancers.delete_owned(&town.cluster, &orphan, &services).await.unwrap();
     assert_eq!(
         (removal, &*town.cloud.requests()),
-        (Removal::Deleted, &["read", "delete", "read"].map(String::from)[..])
+        (RemovalOutcome::Deleted, &["read", "delete", "read"].map(String::from)[..])
     );
     assert!(town.cloud.state().deleted.contains(&"floating IP \"f-1\"".to_owned()));
     let left: Vec<_> = town.cloud.state().balancers.values().map(|it| it.name.clone()).collect();
     assert_eq!(left, ["as1"], "the load balancer of the live Service");
     let again = town.balancers.delete_owned(&town.cluster, &orphan, &services).await.unwrap();
-    assert_eq!(again, Removal::NotFound);
+    assert_eq!(again, RemovalOutcome::NotFound);
 }
 
 #[tokio::test(start_paused = true)]
 async fn orphan_that_is_not_what_was_listed_is_left_alone() {
-    type Change = fn(&mut Actual);
+    type Change = fn(&mut ObservedLoadBalancer);
     let changes: [(Change, &str); 3] = [
         (|it| it.owner_tags.service = Some("s1".into()), "does not carry the owner tags"),
         (|it| it.owner_tags = OwnerTags::default(), "does not carry the owner tags"),
-        (|it| it.legacy_owner = Some("sign-s1".into()), "may be adopted by Service default/s1"),
+        (|it| it.legacy_owner = Some("legacy-s1".into()), "may be adopted by Service default/s1"),
     ];
     for (change, reason) in changes {
         let (town, orphan, services) = with_an_orphan().await;
@@ -101,12 +101,12 @@ async fn orphan_of_another_cluster_or_of_no_service_is_never_deleted() {
 async fn service_that_asks_for_an_orphan_by_name_or_id_is_its_heir() {
     let (town, orphan, _) = with_an_orphan().await;
     for (key, value) in [("name", "left"), ("id", &*orphan.id)] {
-        let mut heir = town.service("s2", with_targets(&[]));
-        heir.metadata.annotations = Some([(key.to_owned(), value.to_owned())].into());
-        let heir = [Arc::new(heir)];
-        let read = town.balancers.read_owned(&town.cluster, &orphan.id, &heir).await.unwrap().unwrap();
-        assert_eq!(read.heir.as_deref(), Some("default/s2"), "by {key}");
-        assert!(town.balancers.delete_owned(&town.cluster, &orphan, &heir).await.unwrap_err().is_invalid());
+        let mut adopting_service = town.service("s2", with_targets(&[]));
+        adopting_service.metadata.annotations = Some([(key.to_owned(), value.to_owned())].into());
+        let adopting_service = [Arc::new(adopting_service)];
+        let read = town.balancers.read_owned(&town.cluster, &orphan.id, &adopting_service).await.unwrap().unwrap();
+        assert_eq!(read.adopting_service.as_deref(), Some("default/s2"), "by {key}");
+        assert!(town.balancers.delete_owned(&town.cluster, &orphan, &adopting_service).await.unwrap_err().is_invalid());
     }
 }
 
@@ -118,5 +118,5 @@ async fn protected_orphan_is_an_error_and_adopted_orphan_is_released() {
     assert!(error.is_protected() && error.to_string().contains("lift the protection"), "{error}");
     town.cloud.state().balancers.get_mut(&orphan.id).unwrap().adopted = true;
     let removal = town.balancers.delete_owned(&town.cluster, &orphan, &services).await.unwrap();
-    assert_eq!((removal, town.cloud.one(&orphan.id).owner_tags), (Removal::Released, OwnerTags::default()));
+    assert_eq!((removal, town.cloud.one(&orphan.id).owner_tags), (RemovalOutcome::Released, OwnerTags::default()));
 }

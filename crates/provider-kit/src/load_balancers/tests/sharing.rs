@@ -12,13 +12,14 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::super::{
-    Actual, Adoption, Applied, Attributes, Auxiliary, Balancers, Change, Desire, Identity, LoadBalancerCloud, Names,
-    Naming, Operation, Options, OwnerTags, Part, Port, Query, State, Tree,
+    Adoption, Applied, Attributes, Auxiliary, Change, DesiredStateInput, Identity, LoadBalancerCloud,
+    LoadBalancerEngine, NameUniqueness, Naming, ObservedLoadBalancer, Operation, Options, OwnerTags, Port, Query,
+    ResourceGraph, ResourceKey, State,
 };
 use super::cloud_trait::NoMachines;
 use super::small::Cached;
 use crate::annotations::{Annotations, Parsed};
-use crate::paging::Reading;
+use crate::paging::ListResult;
 
 /// The duration of each change.
 const TAKES: Duration = Duration::from_millis(40);
@@ -43,27 +44,37 @@ impl Shared {
     }
 
     /// Returns the load balancer as this Service sees it.
-    fn view(&self, uid: &str) -> Option<Actual> {
+    fn view(&self, uid: &str) -> Option<ObservedLoadBalancer> {
         let model = self.model();
         let tags = model.tags.as_ref()?;
-        let mut tree = Tree::default().balancer(Attributes::default()).pool("main", Attributes::default(), None);
+        let mut graph =
+            ResourceGraph::default().balancer(Attributes::default()).pool("main", Attributes::default(), None);
         let mut foreign = BTreeMap::new();
         for (port, owner) in &model.listeners {
             match owner == uid {
-                true => tree = tree.listener(*port, "TCP", "main", Attributes::default()),
+                true => graph = graph.listener(*port, "TCP", "main", Attributes::default()),
                 false => _ = foreign.insert(listener(*port), owner.clone()),
             }
         }
         let others = tags.iter().filter(|tag| *tag != uid);
         for tag in others.clone() {
-            let part = Part::CreatedBefore(Auxiliary { rank: 0, kind: "tag".into(), name: tag.clone() });
-            foreign.insert(part, tag.clone());
+            let resource = ResourceKey::CreatedBefore(Auxiliary { rank: 0, kind: "tag".into(), name: tag.clone() });
+            foreign.insert(resource, tag.clone());
         }
         let owner_tags = if tags.contains(uid) { owner_tags(uid) } else { OwnerTags::default() };
         let labels = others.map(|tag| (tag.clone(), String::new())).collect();
         let state = if model.is_busy { State::Busy } else { State::Ready };
         let (id, name) = (format!("lb/{uid}"), format!("shared by {uid}"));
-        Some(Actual { id, name, owner_tags, labels, foreign, state, tree: Some(tree), ..Actual::default() })
+        Some(ObservedLoadBalancer {
+            id,
+            name,
+            owner_tags,
+            labels,
+            foreign,
+            state,
+            graph: Some(graph),
+            ..ObservedLoadBalancer::default()
+        })
     }
 
     fn change(&self, change: Change<'_>) -> Result<Applied> {
@@ -79,19 +90,19 @@ impl Shared {
             model.tags = Some(tags);
         };
         match operation {
-            Operation::Create { part: Part::Balancer, .. } if model.tags.is_some() => {
+            Operation::Create { resource: ResourceKey::Balancer, .. } if model.tags.is_some() => {
                 return Err(Error::conflict("name taken"));
             }
-            Operation::Create { part: Part::Balancer, .. } => model.tags = Some([uid.clone()].into()),
+            Operation::Create { resource: ResourceKey::Balancer, .. } => model.tags = Some([uid.clone()].into()),
             _ if model.tags.is_none() => return Err(Error::not_found("no such load balancer")),
             Operation::Tag => replaced(&mut model, known.into_iter().chain([uid.clone()]).collect()),
             Operation::Untag => replaced(&mut model, known),
-            Operation::Create { part: Part::Listener(port), .. } => {
+            Operation::Create { resource: ResourceKey::Listener(port), .. } => {
                 let before = model.listeners.insert(port.number, uid.clone());
                 model.violations.extend(before.map(|other| format!("{uid} took port {port} of {other}")));
             }
-            Operation::Delete { part: Part::Listener(port) } => _ = model.listeners.remove(&port.number),
-            Operation::Delete { part: Part::Balancer } => {
+            Operation::Delete { resource: ResourceKey::Listener(port) } => _ = model.listeners.remove(&port.number),
+            Operation::Delete { resource: ResourceKey::Balancer } => {
                 replaced(&mut model, BTreeSet::new());
                 model.tags = None;
                 model.listeners.clear();
@@ -110,8 +121,8 @@ impl Shared {
     }
 }
 
-fn listener(number: u16) -> Part {
-    Part::Listener(Port { number, protocol: "TCP".into() })
+fn listener(number: u16) -> ResourceKey {
+    ResourceKey::Listener(Port { number, protocol: "TCP".into() })
 }
 
 fn owner_tags(uid: &str) -> OwnerTags {
@@ -126,8 +137,8 @@ fn service(uid: &str) -> Service {
 impl LoadBalancerCloud for Shared {
     type Spec = ();
 
-    fn names(&self) -> Names {
-        Names::Unique
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::Unique
     }
 
     fn spec(&self, service: &Service) -> Parsed<()> {
@@ -139,25 +150,25 @@ impl LoadBalancerCloud for Shared {
         Naming { name, ..Naming::of(service) }
     }
 
-    fn adopts(&self, _actual: &Actual, identity: &Identity<'_>) -> Adoption {
-        if identity.is_leaving() { Adoption::Refused } else { Adoption::Adopted }
+    fn adopts(&self, _actual: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
+        if identity.is_leaving() { Adoption::Refuse } else { Adoption::Adopt }
     }
 
-    fn lock(&self, _actual: &Actual) -> Option<String> {
+    fn lock(&self, _actual: &ObservedLoadBalancer) -> Option<String> {
         Some("lb".into())
     }
 
-    async fn desired(&self, desire: &Desire<'_, ()>) -> Result<Tree> {
-        let ports = self.model().wanted.get(desire.request.service.metadata.uid.as_deref().unwrap()).cloned();
-        let tree = Tree::default().balancer(Attributes::default()).pool("main", Attributes::default(), None);
+    async fn desired(&self, input: &DesiredStateInput<'_, ()>) -> Result<ResourceGraph> {
+        let ports = self.model().wanted.get(input.request.service.metadata.uid.as_deref().unwrap()).cloned();
+        let graph = ResourceGraph::default().balancer(Attributes::default()).pool("main", Attributes::default(), None);
         Ok(ports
             .unwrap_or_default()
             .into_iter()
-            .fold(tree, |tree, port| tree.listener(port, "TCP", "main", Attributes::default())))
+            .fold(graph, |graph, port| graph.listener(port, "TCP", "main", Attributes::default())))
     }
 
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
-        let found: Vec<Actual> = match query {
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
+        let found: Vec<ObservedLoadBalancer> = match query {
             Query::All(_) => {
                 let tags: Vec<_> = self.model().tags.iter().flatten().cloned().collect();
                 tags.iter().filter_map(|uid| self.view(uid)).collect()
@@ -169,7 +180,7 @@ impl LoadBalancerCloud for Shared {
             }
             Query::Ids(ids, _) => ids.iter().filter_map(|id| self.view(id.trim_start_matches("lb/"))).collect(),
         };
-        Ok(Reading::of(found))
+        Ok(ListResult::of(found))
     }
 
     async fn apply(&self, change: Change<'_>, (): &()) -> Result<Applied> {
@@ -180,10 +191,10 @@ impl LoadBalancerCloud for Shared {
 const SERVICES: [&str; 3] = ["s1", "s2", "s3"];
 
 /// Simulates a Service that is created, changed and deleted at random, and exists at the end.
-async fn life(cloud: &Shared, balancers: &Balancers, cluster: &Cluster, number: usize, seed: u64) {
+async fn life(cloud: &Shared, balancers: &LoadBalancerEngine, cluster: &Cluster, number: usize, seed: u64) {
     let (uid, mut random) = (SERVICES[number], fastrand::Rng::with_seed(seed * 10 + number as u64));
     let service = service(uid);
-    let request = LoadBalancerRequest { cluster, service: &service, nodes: &[], observer: &() };
+    let request = LoadBalancerRequest { cluster, service: &service, nodes: &[], callbacks: &() };
     let port = 100 * (u16::try_from(number).unwrap() + 1);
     for step in 0..12 {
         tokio::time::sleep(TAKES * random.u32(0..8)).await;
@@ -202,7 +213,7 @@ async fn life(cloud: &Shared, balancers: &Balancers, cluster: &Cluster, number: 
 async fn concurrent_services_of_a_shared_load_balancer_do_not_interfere() {
     for seed in 0..40 {
         let cloud = Shared::default();
-        let balancers = Balancers::of(cloud.clone(), Arc::new(NoMachines), Options::default());
+        let balancers = LoadBalancerEngine::of(cloud.clone(), Arc::new(NoMachines), Options::default());
         let cached = Cached::default();
         *cached.services.lock().unwrap() = SERVICES.map(|uid| Arc::new(service(uid))).into();
         balancers.set_caches(Arc::new(cached));
@@ -211,7 +222,7 @@ async fn concurrent_services_of_a_shared_load_balancer_do_not_interfere() {
         // A failed sync is tried again.
         for uid in SERVICES {
             let service = service(uid);
-            let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+            let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
             balancers.ensure(request).await.unwrap_or_else(|error| panic!("seed {seed}, {uid}: {error}"));
         }
         let model = cloud.model();

@@ -7,11 +7,12 @@ use std::time::Duration;
 use cloud_provider::{Caches, Cluster, Error, LoadBalancerRequest, Node, Result, Service, async_trait};
 
 use super::super::{
-    Actual, Adoption, Applied, Attributes, Balancers, Change, Desire, Identity, LoadBalancerCloud, Machines, Names,
-    Naming, Notice, Operation, Options, OwnerTags, Part, Published, Query, Targets, Tree,
+    Adoption, Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud, LoadBalancerEngine,
+    Machines, NameUniqueness, Naming, Notice, ObservedLoadBalancer, Operation, Options, OwnerTags, Published, Query,
+    ResourceGraph, ResourceKey, Targets,
 };
 use crate::annotations::{Annotations, Parsed};
-use crate::paging::Reading;
+use crate::paging::ListResult;
 
 /// Setting of the load balancer: when its value changes, the targets are lost.
 pub(super) const NETWORK: &str = "network";
@@ -20,9 +21,9 @@ pub(super) const IGNORED: &str = "ignored";
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) balancers: BTreeMap<String, Actual>,
+    pub(super) balancers: BTreeMap<String, ObservedLoadBalancer>,
     /// The desired state by Service UID.
-    pub(super) wanted: BTreeMap<String, Tree>,
+    pub(super) wanted: BTreeMap<String, ResourceGraph>,
     /// Requests. Reads are `find`, `read`, `list` and `machine`; writes are `create`, the operation's name and
     /// `delete`.
     pub(super) requests: Vec<String>,
@@ -37,7 +38,7 @@ pub(super) struct State {
     pub(super) has_no_time: (usize, bool),
     pub(super) machines_are_known: bool,
     pub(super) left_out: Vec<(String, Targets)>,
-    /// Parts that were deleted with a load balancer, as the operations name them.
+    /// Resources that were deleted with a load balancer, as the operations name them.
     pub(super) deleted: Vec<String>,
     /// Reported moves: UID, from and to.
     pub(super) moved: Vec<(String, String, String)>,
@@ -62,27 +63,42 @@ impl Small {
         std::mem::take(&mut self.state().requests)
     }
 
-    pub(super) fn add(&self, name: &str, owner_tags: OwnerTags, legacy_owner: Option<&str>, tree: Tree) -> String {
+    pub(super) fn add(
+        &self,
+        name: &str,
+        owner_tags: OwnerTags,
+        legacy_owner: Option<&str>,
+        graph: ResourceGraph,
+    ) -> String {
         let mut state = self.state();
         state.made += 1;
-        let (id, ingress) = (format!("lb-{}", state.made), vec![Actual::ip(&format!("192.0.2.{}", state.made))]);
+        let (id, ingress) =
+            (format!("lb-{}", state.made), vec![ObservedLoadBalancer::ip(&format!("192.0.2.{}", state.made))]);
         let legacy_owner = legacy_owner.map(str::to_owned);
-        let (name, tree) = (name.to_owned(), Some(tree));
-        let actual = Actual { id: id.clone(), name, owner_tags, legacy_owner, ingress, tree, ..Actual::default() };
+        let (name, graph) = (name.to_owned(), Some(graph));
+        let actual = ObservedLoadBalancer {
+            id: id.clone(),
+            name,
+            owner_tags,
+            legacy_owner,
+            ingress,
+            graph,
+            ..ObservedLoadBalancer::default()
+        };
         state.balancers.insert(id.clone(), actual);
         id
     }
 
-    pub(super) fn one(&self, id: &str) -> Actual {
+    pub(super) fn one(&self, id: &str) -> ObservedLoadBalancer {
         self.state().balancers[id].clone()
     }
 }
 
 impl State {
-    fn shown(&self, actual: &Actual) -> Actual {
+    fn shown(&self, actual: &ObservedLoadBalancer) -> ObservedLoadBalancer {
         let mut shown = actual.clone();
         if let Some(most) = self.most_targets {
-            shown.tree = shown.tree.map(|tree| tree.limit("main", most));
+            shown.graph = shown.graph.map(|graph| graph.limit("main", most));
         }
         shown
     }
@@ -91,28 +107,29 @@ impl State {
         let Some(before) = change.actual else { return Ok(Applied::all(change, self.create(change)?)) };
         let id = before.id.clone();
         self.requests.push(name(&change.operations[0]));
-        let mut tree = self.balancers[&id].tree.clone().unwrap().after(&change.operations[..1]);
+        let mut graph = self.balancers[&id].graph.clone().unwrap().after(&change.operations[..1]);
         let outcome = change.outcome(1).unwrap();
-        let attributes = |tree: &Tree| tree.balancer_attributes().cloned().unwrap_or_default();
-        let network = |tree: &Tree| attributes(tree).text(NETWORK).map(str::to_owned);
-        let has_moved = network(&tree) != network(before.tree.as_ref().unwrap());
+        let attributes = |graph: &ResourceGraph| graph.balancer_attributes().cloned().unwrap_or_default();
+        let network = |graph: &ResourceGraph| attributes(graph).text(NETWORK).map(str::to_owned);
+        let has_moved = network(&graph) != network(before.graph.as_ref().unwrap());
         if has_moved {
-            tree.targets.insert("main".into(), Targets::default());
+            graph.targets.insert("main".into(), Targets::default());
         }
-        if self.most_targets.is_some_and(|most| tree.targets_of("main").len() > most) {
+        if self.most_targets.is_some_and(|most| graph.targets_of("main").len() > most) {
             return Err(Error::quota("no more targets"));
         }
-        let ignores = attributes(&tree).get(IGNORED).is_some();
-        let known = attributes(&tree).set(IGNORED, ()).to_make();
-        tree = tree.balancer(known);
+        let ignores = attributes(&graph).get(IGNORED).is_some();
+        let known = attributes(&graph).set(IGNORED, ()).for_creation();
+        graph = graph.balancer(known);
         let stored = self.balancers.get_mut(&id).unwrap();
-        (stored.tree, stored.owner_tags, stored.legacy_owner) = (Some(tree), outcome.owner_tags, outcome.legacy_owner);
+        (stored.graph, stored.owner_tags, stored.legacy_owner) =
+            (Some(graph), outcome.owner_tags, outcome.legacy_owner);
         let stored = stored.clone();
         let shown = Box::new(self.shown(&stored));
         Ok(if has_moved || ignores { Applied::PlanAgain(shown) } else { Applied::Shown(1, shown) })
     }
 
-    fn create(&mut self, change: Change<'_>) -> Result<Actual> {
+    fn create(&mut self, change: Change<'_>) -> Result<ObservedLoadBalancer> {
         self.requests.push("create".into());
         if self.balancers.values().any(|it| it.name == change.identity.name && it.kind == change.identity.kind) {
             return Err(Error::conflict("name taken"));
@@ -124,9 +141,9 @@ impl State {
         if !has_time && !self.has_no_time.1 {
             return Err(Error::rate_limited("slow down", Duration::from_secs(60)));
         }
-        let actual = Actual {
+        let actual = ObservedLoadBalancer {
             id: format!("lb-{}", self.made),
-            ingress: vec![Actual::ip(&format!("192.0.2.{}", self.made))],
+            ingress: vec![ObservedLoadBalancer::ip(&format!("192.0.2.{}", self.made))],
             ..outcome
         };
         self.balancers.insert(actual.id.clone(), actual.clone());
@@ -139,17 +156,17 @@ fn name(operation: &Operation) -> String {
 }
 
 impl Small {
-    fn balancers(&self) -> Balancers {
-        let outlives = |part: &Part| matches!(part, Part::CreatedBefore(_));
-        Balancers::of(self.clone(), Arc::new(self.clone()), Options { outlives, ..Options::default() })
+    fn balancers(&self) -> LoadBalancerEngine {
+        let outlives = |resource: &ResourceKey| matches!(resource, ResourceKey::CreatedBefore(_));
+        LoadBalancerEngine::of(self.clone(), Arc::new(self.clone()), Options { outlives, ..Options::default() })
     }
 
-    async fn of_service(&self, identity: &Identity<'_>) -> Vec<Actual> {
+    async fn of_service(&self, identity: &Identity<'_>) -> Vec<ObservedLoadBalancer> {
         // One request: a concurrent change is not in its answer.
         let found = {
             let mut state = self.state();
             state.requests.push("find".into());
-            let is_its = |it: &&Actual| {
+            let is_its = |it: &&ObservedLoadBalancer| {
                 it.name == identity.name
                     || it.owner_tags.service == identity.owner_tags().service
                     || it.legacy_owner == identity.legacy_owner
@@ -166,8 +183,8 @@ impl Small {
 impl LoadBalancerCloud for Small {
     type Spec = ();
 
-    fn names(&self) -> Names {
-        Names::Unique
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::Unique
     }
 
     fn spec(&self, service: &Service) -> Parsed<()> {
@@ -179,7 +196,7 @@ impl LoadBalancerCloud for Small {
         let uid = service.metadata.uid.as_ref().unwrap();
         Naming {
             name: annotations.get("name").cloned().unwrap_or_else(|| format!("a{uid}")),
-            legacy_owner: Some(format!("sign-{uid}")),
+            legacy_owner: Some(format!("legacy-{uid}")),
             writes_legacy_owner: true,
             requested_id: annotations.get("id").cloned(),
             kind: if annotations.contains_key("network") { "network" } else { "" },
@@ -187,8 +204,8 @@ impl LoadBalancerCloud for Small {
         }
     }
 
-    fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> Adoption {
-        if self.state().adopts { Adoption::Adopted } else { Adoption::Refused }
+    fn adopts(&self, _actual: &ObservedLoadBalancer, _identity: &Identity<'_>) -> Adoption {
+        if self.state().adopts { Adoption::Adopt } else { Adoption::Refuse }
     }
 
     fn report(&self, notice: Notice<'_>) {
@@ -203,16 +220,16 @@ impl LoadBalancerCloud for Small {
         }
     }
 
-    async fn desired(&self, desire: &Desire<'_, ()>) -> Result<Tree> {
-        Ok(self.state().wanted[desire.request.service.metadata.uid.as_deref().unwrap()].clone())
+    async fn desired(&self, input: &DesiredStateInput<'_, ()>) -> Result<ResourceGraph> {
+        Ok(self.state().wanted[input.request.service.metadata.uid.as_deref().unwrap()].clone())
     }
 
-    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         if let Query::Owner(identity) = query {
-            return Ok(Reading::of(self.of_service(identity).await));
+            return Ok(ListResult::of(self.of_service(identity).await));
         }
         let mut state = self.state();
-        let shown: Vec<Actual> = match query {
+        let shown: Vec<ObservedLoadBalancer> = match query {
             Query::Ids(ids, _) => {
                 state.requests.extend(ids.iter().map(|_| "read".into()));
                 ids.iter().filter_map(|id| state.balancers.get(id)).map(|it| state.shown(it)).collect()
@@ -222,21 +239,21 @@ impl LoadBalancerCloud for Small {
                 state.balancers.values().map(|it| state.shown(it)).collect()
             }
         };
-        Ok(Reading::of(shown))
+        Ok(ListResult::of(shown))
     }
 
     async fn apply(&self, change: Change<'_>, (): &()) -> Result<Applied> {
-        if !matches!(change.operations.last(), Some(Operation::Delete { part: Part::Balancer })) {
+        if !matches!(change.operations.last(), Some(Operation::Delete { resource: ResourceKey::Balancer })) {
             return self.state().change(change);
         }
         let mut state = self.state();
         let id = &change.actual.unwrap().id;
         if state.protected.contains(id) {
-            return Ok(Applied::Kept);
+            return Ok(Applied::Protected);
         }
         state.requests.push("delete".into());
         let deleted = change.operations.iter().filter_map(|it| match it {
-            Operation::Delete { part } => Some(part.to_string()),
+            Operation::Delete { resource } => Some(resource.to_string()),
             _ => None,
         });
         state.deleted.extend(deleted);
@@ -247,9 +264,12 @@ impl LoadBalancerCloud for Small {
         Ok(if found.is_some() { Applied::Removed } else { Applied::Gone })
     }
 
-    fn published(&self, actual: &Actual, service: &Service, (): &()) -> Published {
+    fn published(&self, actual: &ObservedLoadBalancer, service: &Service, (): &()) -> Published {
         let name = service.metadata.annotations.as_ref().and_then(|annotations| annotations.get("hostname"));
-        let shown = name.map(|name| Actual { ingress: vec![Actual::host(name)], ..Actual::default() });
+        let shown = name.map(|name| ObservedLoadBalancer {
+            ingress: vec![ObservedLoadBalancer::host(name)],
+            ..ObservedLoadBalancer::default()
+        });
         Published { status: shown.as_ref().unwrap_or(actual).status(), annotations: Vec::new() }
     }
 }
@@ -289,7 +309,7 @@ impl Caches for Cached {
 /// A cluster with Services on this cloud.
 pub(super) struct Town {
     pub(super) cloud: Small,
-    pub(super) balancers: Balancers,
+    pub(super) balancers: LoadBalancerEngine,
     pub(super) cluster: Cluster,
     pub(super) cached: Arc<Cached>,
 }
@@ -308,7 +328,7 @@ impl Default for Town {
 
 impl Town {
     /// Returns a Service that the cluster's cache contains, with its desired state.
-    pub(super) fn service(&self, uid: &str, wanted: Tree) -> Service {
+    pub(super) fn service(&self, uid: &str, wanted: ResourceGraph) -> Service {
         let service: Service = serde_json::from_value(serde_json::json!({
             "metadata": {"namespace": "default", "name": uid, "uid": uid},
             "spec": {"type": "LoadBalancer"},
@@ -319,7 +339,7 @@ impl Town {
         service
     }
 
-    pub(super) fn want(&self, uid: &str, wanted: Tree) {
+    pub(super) fn want(&self, uid: &str, wanted: ResourceGraph) {
         self.cloud.state().wanted.insert(uid.into(), wanted);
     }
 
@@ -328,7 +348,7 @@ impl Town {
     }
 
     pub(super) fn request<'a>(&'a self, service: &'a Service) -> LoadBalancerRequest<'a> {
-        LoadBalancerRequest { cluster: &self.cluster, service, nodes: &[], observer: &() }
+        LoadBalancerRequest { cluster: &self.cluster, service, nodes: &[], callbacks: &() }
     }
 
     /// Simulates a restart of the process.
@@ -339,8 +359,8 @@ impl Town {
 }
 
 /// Returns a load balancer with one pool and these targets.
-pub(super) fn with_targets(targets: &[&str]) -> Tree {
-    Tree::default().balancer(Attributes::default()).pool(
+pub(super) fn with_targets(targets: &[&str]) -> ResourceGraph {
+    ResourceGraph::default().balancer(Attributes::default()).pool(
         "main",
         Attributes::default(),
         Some(targets.iter().copied().collect()),

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use cloud_provider::{Cluster, Error, Result, Service, async_trait};
 use proptest::prelude::*;
 
-use super::super::aim::Aim;
 use super::super::change::Step;
-use super::super::erased::Erased;
-use super::super::model::{Actual, OwnerTags, Part, Port, Shared, State, Tree};
-use super::super::ownership::{Others, Sorted};
+use super::super::dyn_cloud::TypedCloud;
+use super::super::model::{ObservedLoadBalancer, OwnerTags, Port, ResourceGraph, ResourceKey, Shared, State};
+use super::super::ownership::{Others, OwnershipResult};
 use super::super::service_sync::ServiceSync;
 use super::super::step::{Action, Answer};
+use super::super::sync_goal::SyncGoal;
 use super::super::{
-    Adoption, Applied, Change, Desire, Identity, LoadBalancerCloud, Names, Naming, Operation, Options, Query, Recovery,
-    plan,
+    Adoption, Applied, Change, DesiredStateInput, Identity, LoadBalancerCloud, NameUniqueness, Naming, Operation,
+    Options, Query, Recovery, plan,
 };
 use super::cloud::StepByStep;
-use super::planning::{any_actual, check_possible, tree};
+use super::planning::{any_actual, check_possible, graph};
 use crate::annotations::{Annotations, Parsed};
-use crate::paging::Reading;
+use crate::paging::ListResult;
 
 /// The decisions of a cloud that is locked, and replaces what failed.
 struct Decisions;
@@ -29,27 +29,27 @@ struct Decisions;
 impl LoadBalancerCloud for Decisions {
     type Spec = ();
 
-    fn names(&self) -> Names {
-        Names::NotUnique
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::NotUnique
     }
 
     fn spec(&self, service: &Service) -> Parsed<()> {
         Annotations::of(service).parsed(())
     }
 
-    fn lock(&self, _observed: &Actual) -> Option<String> {
+    fn lock(&self, _observed: &ObservedLoadBalancer) -> Option<String> {
         Some("all".into())
     }
 
-    fn recovery(&self, _observed: &Actual, _service: &Service) -> Recovery {
+    fn recovery(&self, _observed: &ObservedLoadBalancer, _service: &Service) -> Recovery {
         Recovery::Replace
     }
 
-    async fn desired(&self, _desire: &Desire<'_, ()>) -> Result<Tree> {
+    async fn desired(&self, _desire: &DesiredStateInput<'_, ()>) -> Result<ResourceGraph> {
         unreachable!("the step function does no I/O")
     }
 
-    async fn read(&self, _query: Query<'_>) -> Result<Reading<Actual>> {
+    async fn read(&self, _query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         unreachable!("the step function does no I/O")
     }
 
@@ -78,8 +78,8 @@ type End = Option<(usize, bool)>;
 
 #[derive(Clone, Debug)]
 struct Cloud {
-    balancers: BTreeMap<String, Actual>,
-    desired: Tree,
+    balancers: BTreeMap<String, ObservedLoadBalancer>,
+    desired: ResourceGraph,
     moods: Vec<Mood>,
     created: usize,
 }
@@ -98,13 +98,13 @@ fn owner_tags(cluster: &str, service: &str) -> OwnerTags {
 }
 
 /// Returns `true` if a load balancer carries the Service's owner tags, or its legacy owner tag and no owner tags.
-fn is_own(actual: &Actual) -> bool {
+fn is_own(actual: &ObservedLoadBalancer) -> bool {
     let is_legacy = actual.owner_tags == OwnerTags::default() && actual.legacy_owner.as_deref() == Some("legacy-s1");
     actual.owner_tags == owner_tags("c1", "s1") || is_legacy
 }
 
 impl Cloud {
-    fn own(&self) -> Vec<&Actual> {
+    fn own(&self) -> Vec<&ObservedLoadBalancer> {
         self.balancers.values().filter(|actual| is_own(actual)).collect()
     }
 
@@ -116,23 +116,23 @@ impl Cloud {
         self.balancers.get(id).cloned().map(Arc::new)
     }
 
-    fn found(&self, identity: &Identity<'_>) -> Sorted {
-        let is_candidate = |it: &&Actual| {
+    fn found(&self, identity: &Identity<'_>) -> OwnershipResult {
+        let is_candidate = |it: &&ObservedLoadBalancer| {
             it.name == identity.name
                 || it.owner_tags.service.as_deref() == Some("s1")
                 || it.legacy_owner == identity.legacy_owner
         };
         let found = self.balancers.values().filter(is_candidate).cloned().map(Arc::new).collect();
-        let others = Others { caches: None, legacy_owner: &|_| None, adopts: &|_| Adoption::Refused };
-        Sorted::new(found, identity, &others)
+        let others = Others { caches: None, legacy_owner: &|_| None, adopts: &|_| Adoption::Refuse };
+        OwnershipResult::new(found, identity, &others)
     }
 
     /// Fails if an operation must not be sent for a load balancer.
-    fn check(stored: &Actual, operation: &Operation) {
+    fn check(stored: &ObservedLoadBalancer, operation: &Operation) {
         let is_shared = !stored.foreign.is_empty();
-        check_possible(&stored.known_tree(), operation);
+        check_possible(&stored.known_graph(), operation);
         assert!(is_own(stored), "{operation:?} for another owner's load balancer: {stored:?}");
-        if operation.deletes(|part| *part == Part::Balancer) {
+        if operation.deletes(|resource| *resource == ResourceKey::Balancer) {
             assert!(!stored.adopted && !is_shared, "a load balancer that was not ours to delete: {stored:?}");
         }
     }
@@ -150,11 +150,14 @@ impl Cloud {
             },
             |actual| actual.id.clone(),
         );
-        let new =
-            Actual { id: id.clone(), owner_tags: owner_tags("c1", "s1"), ..change.outcome(count).unwrap_or_default() };
+        let new = ObservedLoadBalancer {
+            id: id.clone(),
+            owner_tags: owner_tags("c1", "s1"),
+            ..change.outcome(count).unwrap_or_default()
+        };
         let mut stored = match change.actual {
             Some(_) => self.balancers.remove(&id).ok_or_else(|| Error::not_found("gone"))?,
-            None => Actual { tree: None, ..new },
+            None => ObservedLoadBalancer { graph: None, ..new },
         };
         for operation in &change.operations[..count] {
             Self::check(&stored, operation);
@@ -173,14 +176,15 @@ impl Cloud {
 
     /// Syncs until the end, or until the process ends. Returns the outcome, if there is one, and the number of
     /// requests.
-    fn sync(&mut self, aim: Aim, end: End) -> (Option<Result<()>>, usize) {
+    fn sync(&mut self, goal: SyncGoal, end: End) -> (Option<Result<()>>, usize) {
         let (cluster, service) = (cluster(), service());
         let legacy_owner = Some("legacy-s1".to_owned());
         let naming = Naming { name: "web".into(), legacy_owner, ..Naming::default() };
         let identity = Identity::new(&cluster, &service, naming);
-        let cloud = Erased { cloud: Decisions, machines: Arc::new(StepByStep::default()), options: Options::default() };
-        let desired = aim.has_desired().then(|| self.desired.clone());
-        let (mut sync, mut action) = ServiceSync::start(aim, desired, &cloud, &identity, None);
+        let cloud =
+            TypedCloud { cloud: Decisions, machines: Arc::new(StepByStep::default()), options: Options::default() };
+        let desired = goal.has_desired().then(|| self.desired.clone());
+        let (mut sync, mut action) = ServiceSync::start(goal, desired, &cloud, &identity, None);
         let mut sent = 0;
         for _ in 0..1000 {
             let answer = match action {
@@ -196,7 +200,7 @@ impl Cloud {
                         identity: &identity,
                         actual: actual.as_deref(),
                         operations: &operations,
-                        observer: &(),
+                        callbacks: &(),
                     };
                     let (mood, number) = (self.moods[sent % self.moods.len()], sent);
                     sent += 1;
@@ -217,8 +221,8 @@ impl Cloud {
     }
 
     /// Syncs until the end. Returns the number of requests.
-    fn finish(&mut self, aim: Aim) -> usize {
-        let (outcome, sent) = self.sync(aim, None);
+    fn finish(&mut self, goal: SyncGoal) -> usize {
+        let (outcome, sent) = self.sync(goal, None);
         outcome.unwrap().unwrap();
         sent
     }
@@ -227,28 +231,28 @@ impl Cloud {
     fn check_reached(&mut self) {
         let own = self.own();
         assert_eq!(own.len(), 1, "{own:?}");
-        assert_eq!(plan(&self.desired, &own[0].known_tree()), []);
-        assert_eq!(self.finish(Aim::Ensured), 0, "a second sync has nothing to do");
+        assert_eq!(plan(&self.desired, &own[0].known_graph()), []);
+        assert_eq!(self.finish(SyncGoal::Ensured), 0, "a second sync has nothing to do");
     }
 }
 
 /// Load balancers of the Service: up to two, complete or half created; one may have failed, or carry the legacy owner
 /// tag only.
-fn own() -> impl Strategy<Value = Vec<Actual>> {
-    let one = (any_actual(), any::<bool>(), 0..5_u8).prop_map(|(tree, is_adopted, kind)| {
-        let failed = kind == 0 && tree.balancer_attributes().is_some() && !is_adopted;
+fn own() -> impl Strategy<Value = Vec<ObservedLoadBalancer>> {
+    let one = (any_actual(), any::<bool>(), 0..5_u8).prop_map(|(graph, is_adopted, kind)| {
+        let failed = kind == 0 && graph.balancer_attributes().is_some() && !is_adopted;
         let state = if failed { State::Failed("no host".into()) } else { State::Ready };
-        Actual {
+        ObservedLoadBalancer {
             name: "web".into(),
             owner_tags: owner_tags("c1", "s1"),
             state,
-            tree: Some(tree),
+            graph: Some(graph),
             adopted: is_adopted,
-            ..Actual::default()
+            ..ObservedLoadBalancer::default()
         }
     });
     (proptest::collection::vec(one, 0..3), any::<bool>()).prop_map(|(mut own, is_legacy)| {
-        own.retain(|actual| !actual.known_tree().parts.is_empty());
+        own.retain(|actual| !actual.known_graph().resources.is_empty());
         if let ([only], true) = (&mut own[..], is_legacy) {
             (only.owner_tags, only.legacy_owner, only.adopted) =
                 (OwnerTags::default(), Some("legacy-s1".into()), false);
@@ -259,13 +263,13 @@ fn own() -> impl Strategy<Value = Vec<Actual>> {
 }
 
 /// Load balancers of another cluster, of another Service, and of no owner.
-fn others() -> impl Strategy<Value = Vec<Actual>> {
+fn others() -> impl Strategy<Value = Vec<ObservedLoadBalancer>> {
     let owners = vec![owner_tags("c2", "s9"), owner_tags("c1", "s2"), OwnerTags::default()];
-    let one = (tree(false), prop::sample::select(owners)).prop_map(|(tree, owner_tags)| Actual {
+    let one = (graph(false), prop::sample::select(owners)).prop_map(|(graph, owner_tags)| ObservedLoadBalancer {
         name: format!("other-{}", owner_tags.service.clone().unwrap_or_default()),
         owner_tags,
-        tree: Some(tree),
-        ..Actual::default()
+        graph: Some(graph),
+        ..ObservedLoadBalancer::default()
     });
     proptest::collection::vec(one, 0..3)
 }
@@ -276,9 +280,10 @@ fn moods() -> impl Strategy<Value = Vec<Mood>> {
 }
 
 fn clouds() -> impl Strategy<Value = Cloud> {
-    (own(), others(), tree(true), moods()).prop_map(|(own, others, desired, moods)| {
+    (own(), others(), graph(true), moods()).prop_map(|(own, others, desired, moods)| {
         let numbered = own.into_iter().chain(others).enumerate();
-        let balancers = numbered.map(|(n, it)| (format!("lb-{n}"), Actual { id: format!("lb-{n}"), ..it })).collect();
+        let balancers =
+            numbered.map(|(n, it)| (format!("lb-{n}"), ObservedLoadBalancer { id: format!("lb-{n}"), ..it })).collect();
         Cloud { balancers, desired, moods, created: 0 }
     })
 }
@@ -289,7 +294,7 @@ proptest! {
     #[test]
     fn a_sync_reaches_the_desired_state_and_the_next_sends_nothing(mut cloud in clouds()) {
         let others = cloud.others();
-        cloud.finish(Aim::Ensured);
+        cloud.finish(SyncGoal::Ensured);
         cloud.check_reached();
         prop_assert_eq!(cloud.others(), others);
     }
@@ -299,8 +304,8 @@ proptest! {
         for at in 0..200 {
             let mut cloud = before.clone();
             let others = cloud.others();
-            let is_whole = cloud.sync(Aim::Ensured, Some((at, is_carried_out))).0.is_some();
-            cloud.finish(Aim::Ensured);
+            let is_whole = cloud.sync(SyncGoal::Ensured, Some((at, is_carried_out))).0.is_some();
+            cloud.finish(SyncGoal::Ensured);
             cloud.check_reached();
             prop_assert_eq!(cloud.others(), others);
             if is_whole {
@@ -316,8 +321,8 @@ proptest! {
         for at in 0..200 {
             let mut cloud = before.clone();
             let others = before.others();
-            let is_whole = cloud.sync(Aim::Deleted, Some((at, is_carried_out))).0.is_some();
-            cloud.finish(Aim::Deleted);
+            let is_whole = cloud.sync(SyncGoal::Deleted, Some((at, is_carried_out))).0.is_some();
+            cloud.finish(SyncGoal::Deleted);
             prop_assert!(cloud.own().is_empty());
             prop_assert_eq!(cloud.others(), others);
             if is_whole {
@@ -332,34 +337,34 @@ proptest! {
         moods[at] = Mood::Conflict;
         cloud.moods = moods;
         cloud.balancers.values_mut().for_each(|it| it.state = State::Ready);
-        cloud.finish(Aim::Ensured);
+        cloud.finish(SyncGoal::Ensured);
         cloud.check_reached();
     }
 
     #[test]
     fn a_load_balancer_of_our_name_and_of_other_owner_is_refused(
-        stranger in (tree(false), prop::sample::select(vec![owner_tags("c2", "s9"), owner_tags("c1", "s2"), OwnerTags::default()])),
-        desired in tree(true), aim in prop::sample::select(vec![Aim::Ensured, Aim::Targets, Aim::Deleted])
+        stranger in (graph(false), prop::sample::select(vec![owner_tags("c2", "s9"), owner_tags("c1", "s2"), OwnerTags::default()])),
+        desired in graph(true), goal in prop::sample::select(vec![SyncGoal::Ensured, SyncGoal::Targets, SyncGoal::Deleted])
     ) {
-        let (tree, owner_tags) = stranger;
-        let stranger = Actual { id: "lb-0".into(), name: "web".into(), owner_tags, tree: Some(tree), ..Actual::default() };
+        let (graph, owner_tags) = stranger;
+        let stranger = ObservedLoadBalancer { id: "lb-0".into(), name: "web".into(), owner_tags, graph: Some(graph), ..ObservedLoadBalancer::default() };
         let balancers = [("lb-0".to_owned(), stranger)].into();
         let mut cloud = Cloud { balancers, desired, moods: vec![Mood::One], created: 0 };
         let others = cloud.others();
-        let (outcome, sent) = cloud.sync(aim, None);
-        prop_assert_eq!((outcome.unwrap().is_ok(), sent), (aim == Aim::Deleted, 0));
+        let (outcome, sent) = cloud.sync(goal, None);
+        prop_assert_eq!((outcome.unwrap().is_ok(), sent), (goal == SyncGoal::Deleted, 0));
         prop_assert_eq!(cloud.others(), others);
     }
 
     #[test]
-    fn a_load_balancer_with_parts_of_others_outlives_its_service(actual in tree(false), moods in moods()) {
-        let theirs = Part::Listener(Port { number: 8443, protocol: "TCP".into() });
+    fn a_load_balancer_with_parts_of_others_outlives_its_service(actual in graph(false), moods in moods()) {
+        let theirs = ResourceKey::Listener(Port { number: 8443, protocol: "TCP".into() });
         let foreign = [(theirs, "Service default/other's".to_owned())].into();
-        let shared = Actual { id: "lb-0".into(), name: "web".into(), owner_tags: owner_tags("c1", "s1"), tree: Some(actual), foreign, ..Actual::default() };
+        let shared = ObservedLoadBalancer { id: "lb-0".into(), name: "web".into(), owner_tags: owner_tags("c1", "s1"), graph: Some(actual), foreign, ..ObservedLoadBalancer::default() };
         let balancers = [("lb-0".to_owned(), shared)].into();
-        let mut cloud = Cloud { balancers, desired: Tree::default(), moods, created: 0 };
-        cloud.finish(Aim::Deleted);
+        let mut cloud = Cloud { balancers, desired: ResourceGraph::default(), moods, created: 0 };
+        cloud.finish(SyncGoal::Deleted);
         let left = &cloud.balancers["lb-0"];
-        prop_assert!(left.known_tree().listeners().next().is_none() && left.owner_tags == OwnerTags::default());
+        prop_assert!(left.known_graph().listeners().next().is_none() && left.owner_tags == OwnerTags::default());
     }
 }

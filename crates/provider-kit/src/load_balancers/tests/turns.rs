@@ -3,13 +3,13 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use cloud_provider::{Cluster, Goal, LoadBalancerRequest, LoadBalancers, Plan, Service, SyncObserver, async_trait};
+use cloud_provider::{Cluster, Goal, LoadBalancerRequest, LoadBalancers, Plan, Service, SyncCallbacks, async_trait};
 use serde_json::json;
 
-use super::super::{Auxiliary, Balancers, OwnerTags, Part, State};
+use super::super::{Auxiliary, LoadBalancerEngine, OwnerTags, ResourceKey, State};
 use super::cloud::{StepByStep, wish};
 
-/// An observer that records its notifications.
+/// Callbacks that record their calls.
 #[derive(Default)]
 struct Listener(Mutex<Vec<String>>);
 
@@ -24,22 +24,22 @@ impl Listener {
 }
 
 #[async_trait]
-impl SyncObserver for Listener {
-    fn planned(&self, _plan: &Plan) {}
+impl SyncCallbacks for Listener {
+    fn on_plan(&self, _plan: &Plan) {}
     fn annotate(&self, key: &'static str, value: Option<String>) {
         self.hear(format!("{key}={}", value.unwrap_or_default()));
     }
-    fn waits(&self) {
+    fn release_permit(&self) {
         self.hear("waits");
     }
-    async fn goes_on(&self) {
+    async fn reacquire_permit(&self) {
         self.hear("goes on");
     }
 }
 
 struct Scene {
     cloud: StepByStep,
-    balancers: Balancers,
+    balancers: LoadBalancerEngine,
     cluster: Cluster,
     listener: Listener,
 }
@@ -54,7 +54,7 @@ impl Scene {
     }
 
     fn request<'a>(&'a self, service: &'a Service) -> LoadBalancerRequest<'a> {
-        LoadBalancerRequest { cluster: &self.cluster, service, nodes: &[], observer: &self.listener }
+        LoadBalancerRequest { cluster: &self.cluster, service, nodes: &[], callbacks: &self.listener }
     }
 
     async fn ensure(&self, uid: &str) -> cloud_provider::Result<()> {
@@ -171,8 +171,9 @@ async fn failed_load_balancer_stays_if_it_worked_or_is_shared() {
             model.balancers.get_mut("lb-1").unwrap().state = State::Failed("no compute host".into());
             model.is_replaced = is_shared;
             if is_shared {
-                let part = Part::CreatedBefore(Auxiliary { rank: 1, kind: "rule".into(), name: "other".into() });
-                model.foreign.insert(part, "another's".into());
+                let resource =
+                    ResourceKey::CreatedBefore(Auxiliary { rank: 1, kind: "rule".into(), name: "other".into() });
+                model.foreign.insert(resource, "another's".into());
             }
         }
         let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
@@ -239,5 +240,5 @@ async fn partial_progress_is_planned_again_while_less_is_left() {
     scene.cloud.model().wanted = wish(&[80], &targets);
     scene.ensure("s1").await.unwrap();
     let model = scene.cloud.model();
-    assert_eq!(model.balancers["lb-1"].tree.as_ref().unwrap().targets_of("pool-80").len(), 40);
+    assert_eq!(model.balancers["lb-1"].graph.as_ref().unwrap().targets_of("pool-80").len(), 40);
 }

@@ -15,7 +15,7 @@ struct Machine {
 type Pages = fn(&str) -> Value;
 
 /// Reads all machines of an API that answers queries with `pages`; returns the queries that were sent, too.
-async fn read_all(paging: Paging, pages: Pages) -> (Result<Reading<u32>>, Vec<String>) {
+async fn read_all(paging: Paging, pages: Pages) -> (Result<ListResult<u32>>, Vec<String>) {
     let queries = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&queries);
     let router = Router::new().fallback(any(async move |uri: Uri| {
@@ -25,12 +25,13 @@ async fn read_all(paging: Paging, pages: Pages) -> (Result<Reading<u32>>, Vec<St
     }));
     let cloud = Transport::builder("http://cloud").service(router).paging(paging).build().unwrap();
     let call = Call::get("/machines", &[]);
-    let reading = cloud.list(call, "machines", &Urgency::default(), |machine: Machine| machine.id, |id| *id).await;
+    let reading =
+        cloud.list(call, "machines", &SharedPriority::default(), |machine: Machine| machine.id, |id| *id).await;
     let queries = queries.lock().unwrap().clone();
     (reading, queries)
 }
 
-fn ids(reading: Result<Reading<u32>>) -> Vec<u32> {
+fn ids(reading: Result<ListResult<u32>>) -> Vec<u32> {
     reading.unwrap().complete().unwrap().into_items()
 }
 

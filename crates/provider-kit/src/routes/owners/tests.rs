@@ -40,7 +40,7 @@ fn cluster(id: Option<&str>) -> Cluster {
 /// Returns the target Node, whether the route is a black hole, and whether it is ours.
 fn judged(nodes: &[Arc<Node>], range: &str, route: &CloudRoute) -> (String, bool, bool) {
     let view = ClusterView::new("test");
-    view.learn_ranges(&[range.to_owned()]);
+    view.set_pod_cidrs(&[range.to_owned()]);
     let route = Nodes::new(nodes, &Sim).route(&cluster(None), &view, route);
     (route.target_node, route.blackhole, route.owned.unwrap())
 }
@@ -115,7 +115,7 @@ fn machine_is_matched_by_id_and_by_name_only_to_a_node_without_provider_id() {
 fn owner_tag_decides_where_routes_have_tags() {
     let ours = Node { provider_id: "sim://1".into(), ..Node::clone(&node("a", &[], &["10.244.1.0/24"])) };
     let (nodes, view) = ([Arc::new(ours)], ClusterView::new("test"));
-    view.learn_ranges(&["10.244.0.0/16".to_owned()]);
+    view.set_pod_cidrs(&["10.244.0.0/16".to_owned()]);
     let machine = |id: &str| Target::Machine { id: id.into(), name: String::new() };
     let gone = || Target::Gone("7".into());
     // Columns: owner tag, ID of the cluster, target, destination, ours.

@@ -13,7 +13,8 @@ async fn a_dump_shows_every_request_and_answer_and_no_secret() {
         ([("set-cookie", "s3cret")], format!(r#"{{"you_sent":"{sent}","root_password":"s3cret2"}}"#))
     };
     let (router, _) = scripted(echo);
-    let client = client(router).credential(Credential::token("s3cret")).dump(true).user_agent("x/1").build().unwrap();
+    let client =
+        client(router).credential(Credential::token("s3cret")).log_bodies(true).user_agent("x/1").build().unwrap();
     client.send(create("a").query("token", "s3cret")).await.unwrap();
     let log = log.0.lock().unwrap().join("\n---\n");
     assert_eq!(

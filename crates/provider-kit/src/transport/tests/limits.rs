@@ -47,16 +47,16 @@ impl Cloud {
             tokio::time::sleep(Duration::from_millis(50)).await;
             cloud.answer(uri.path())
         };
-        let patience = Patience {
+        let retry_policy = RetryPolicy {
             timeout: Duration::from_secs(15),
-            tries: 6,
-            total: longest_pause * 2,
+            max_attempts: 6,
+            total_timeout: longest_pause * 2,
             backoff: Duration::from_secs(1),
             longest_backoff: Duration::from_secs(60),
             jitter: Jitter::Full,
             longest_pause,
         };
-        client(Router::new().fallback(any(answer))).budget(budget).patience(patience).build().unwrap()
+        client(Router::new().fallback(any(answer))).budget(budget).retry_policy(retry_policy).build().unwrap()
     }
 
     fn answered(&self) -> Vec<(String, bool)> {
@@ -76,7 +76,8 @@ async fn until_done(client: &Transport, call: Call) {
 
 async fn creations_and_joining_nodes(client: &Transport) {
     let create = |n: usize| until_done(client, Call::post("/balancers/{n}", &[&n.to_string()]));
-    let look_up = |n: usize| until_done(client, Call::get("/nodes/{n}", &[&n.to_string()]).priority(Priority::Urgent));
+    let look_up =
+        |n: usize| until_done(client, Call::get("/nodes/{n}", &[&n.to_string()]).with_priority(Priority::Urgent));
     tokio::join!(join_all((0..200).map(create)), join_all((0..100).map(look_up)));
 }
 
@@ -163,7 +164,7 @@ async fn dropped_waiting_call_does_not_delay_others() {
     let cloud = Cloud::with(5.0);
     let client = cloud.transport(EVENLY, Duration::from_secs(60));
     client.send(GET()).await.unwrap();
-    let urgent = || GET().priority(Priority::Urgent);
+    let urgent = || GET().with_priority(Priority::Urgent);
     let impatient = tokio::time::timeout(Duration::from_millis(100), client.send(urgent()));
     let (impatient, patient) = tokio::join!(impatient, client.send(GET()));
     assert!(impatient.is_err() && patient.is_ok());

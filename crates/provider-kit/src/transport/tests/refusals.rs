@@ -17,7 +17,7 @@ async fn only_refusals_that_were_not_applied_are_retried() {
     ];
     for (status, code, tries) in table {
         let (router, sent) = scripted(refusal(status, code));
-        let client = client(router).not_applied(|refusal| ["conflict", "locked"].contains(&&*refusal.code));
+        let client = client(router).retry_refusals(|refusal| ["conflict", "locked"].contains(&&*refusal.code));
         client.build().unwrap().send(POST()).await.unwrap_err();
         assert_eq!(sent.load(Ordering::SeqCst), tries, "{status} {code}");
     }
@@ -30,8 +30,9 @@ async fn call_without_a_connection_is_retried_in_any_case() {
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let base = format!("http://{}", held.local_addr().unwrap());
     let seen = Arc::new(Seen::default());
-    let patience = Patience { tries: 3, backoff: Duration::from_millis(1), ..Patience::default() };
-    let client = Transport::builder(base).patience(patience).metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>);
+    let retry_policy = RetryPolicy { max_attempts: 3, backoff: Duration::from_millis(1), ..RetryPolicy::default() };
+    let client =
+        Transport::builder(base).retry_policy(retry_policy).metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>);
     client.build().unwrap().send(POST()).await.unwrap_err();
     assert_eq!(seen.0.lock().unwrap().len(), 3);
 }
@@ -73,17 +74,17 @@ async fn overloaded_server_delays_calls_and_gets_no_unsafe_retry() {
 #[tokio::test(start_paused = true)]
 async fn retries_take_no_longer_than_the_policy_allows() {
     let (router, sent) = scripted(|_, _| StatusCode::BAD_GATEWAY);
-    let patience = Patience {
+    let retry_policy = RetryPolicy {
         timeout: Duration::from_secs(15),
-        tries: 6,
-        total: Duration::from_secs(120),
+        max_attempts: 6,
+        total_timeout: Duration::from_secs(120),
         backoff: Duration::from_secs(1),
         longest_backoff: Duration::from_secs(60),
         jitter: Jitter::Full,
-        ..Patience::default()
+        ..RetryPolicy::default()
     };
     let began = Instant::now();
-    client(router).patience(patience).build().unwrap().send(GET()).await.unwrap_err();
+    client(router).retry_policy(retry_policy).build().unwrap().send(GET()).await.unwrap_err();
     assert_eq!(sent.load(Ordering::SeqCst), 6);
     assert!(began.elapsed() <= Duration::from_secs(1 + 2 + 4 + 8 + 16));
 }
@@ -105,7 +106,7 @@ async fn error_names_invalid_fields_and_the_correlation_id() {
 #[tokio::test(start_paused = true)]
 async fn rate_limit_with_its_own_code_pauses_the_client() {
     let (router, sent) = scripted(refusal(403, "RATE_LIMIT_EXCEEDED"));
-    let client = client(router).build().unwrap().meaning(|refusal| {
+    let client = client(router).build().unwrap().error_mapping(|refusal| {
         (refusal.code == "RATE_LIMIT_EXCEEDED").then_some(|text| Error::rate_limited(text, Duration::from_secs(300)))
     });
     for _ in 0..3 {

@@ -55,14 +55,14 @@ impl Server {
         state.version += 1;
         let version = state.version;
         state.objects.insert(name.into(), version);
-        state.tell(kind, name);
+        state.send_event(kind, name);
     }
 
     pub(super) fn delete(&self, name: &str) {
         let mut state = self.0.lock().unwrap();
         state.objects.remove(name).unwrap();
         state.version += 1;
-        state.tell("DELETED", name);
+        state.send_event("DELETED", name);
     }
 
     pub(super) fn drop_watches(&self) {
@@ -140,7 +140,7 @@ impl Server {
 }
 
 impl State {
-    fn tell(&mut self, kind: &str, name: &str) {
+    fn send_event(&mut self, kind: &str, name: &str) {
         let event = json!({"type": kind, "object": object(name, self.version)});
         self.history.push((self.version, event.clone()));
         self.watches.retain(|watch| watch.unbounded_send(event.clone()).is_ok());

@@ -102,9 +102,9 @@ async fn a_size_that_is_told_beforehand_is_believed() {
     let client = Client::new(server, "default");
     let info = RequestInfo::new(&Method::GET, &"/api/v1/nodes/n".parse().unwrap(), "h".into());
     let request = Request::get("/api/v1/nodes/n").body(Body::empty()).unwrap();
-    let asked = AskedFor::of(&request, "h");
+    let request_line = RequestLine::of(&request, "h");
     let body = client.send(request).await.unwrap().into_body();
-    assert!(is_too_large(&read(body, StatusCode::OK, &info, &asked).await.unwrap_err()));
+    assert!(is_too_large(&read(body, StatusCode::OK, &info, &request_line).await.unwrap_err()));
 }
 
 #[tokio::test]
@@ -125,8 +125,8 @@ async fn a_hundred_large_nodes_and_the_largest_object_are_accepted() {
 }
 
 #[test]
-fn only_the_path_s_beginning_is_repeated() {
+fn error_repeats_only_the_beginning_of_the_path() {
     let request = Request::get(format!("/api/v1/nodes?continue={}", "x".repeat(10_000))).body(Body::empty()).unwrap();
-    let text = AskedFor::of(&request, "h:443").to_string();
+    let text = RequestLine::of(&request, "h:443").to_string();
     assert!(text.starts_with("GET h:443/api/v1/nodes?continue=xxx") && text.len() < 300, "{text}");
 }

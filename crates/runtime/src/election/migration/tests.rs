@@ -27,7 +27,7 @@ fn a_file_is_read_as_yaml_or_json() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said() {
+fn mistake_in_a_migration_file_is_named() {
     let beta = HEAD.replace("k8s.io/v1", "k8s.io/v1beta1");
     let table = [
         (format!("{HEAD}leaderNaem: x\n"), "failed to parse leader migration configuration: ", "leaderNaem"),

@@ -14,13 +14,13 @@ fn seconds(seconds: f64) -> Duration {
 }
 
 /// An election under test, with times in seconds since its start.
-struct Story {
+struct Scenario {
     election: Election,
     begin: Instant,
     version: u64,
 }
 
-impl Story {
+impl Scenario {
     fn begin() -> Self {
         let (begin, config) =
             (Instant::now(), ElectionConfig { identity: "me".into(), ..ElectionConfig::new("ns", "ccm") });
@@ -31,11 +31,11 @@ impl Story {
         self.step_with(at, input, 0.5)
     }
 
-    fn step_with(&mut self, at: f64, input: Input, dice: f64) -> String {
+    fn step_with(&mut self, at: f64, input: Input, jitter: f64) -> String {
         let now = self.begin + seconds(at);
         let time: Timestamp = EPOCH.parse().unwrap();
         let time = time.checked_add(seconds(at)).unwrap();
-        match self.election.step(input, now, time, dice) {
+        match self.election.step(input, now, time, jitter) {
             Action::Read => "read".into(),
             Action::Create(lease) => format!("create {}", show(&lease)),
             Action::Update(lease) => format!("update {}", show(&lease)),
@@ -81,200 +81,203 @@ fn show(lease: &Lease) -> String {
 
 #[test]
 fn the_first_one_creates_the_lease_and_renews_it_directly() {
-    let mut story = Story::begin();
-    assert_eq!(story.step(0.0, Input::Due), "read");
-    assert_eq!(story.step(0.1, Input::Read(Ok(None))), "create me/15/00:00.1/00:00.1/0");
-    assert_eq!(story.leads_until(), None, "not before it is written");
-    let mine = story.lease("me", 15, 0.1);
-    assert_eq!(story.step(0.3, Input::Written(Ok(mine))), "wait 2.3");
-    assert_eq!(story.leads_until(), Some(10.1), "from when it was sent, not from when it was answered");
-    assert_eq!(story.step(2.3, Input::Due), "update me/15/00:00.1/00:02.3/3");
-    let mine = story.lease("me", 15, 2.3);
-    assert_eq!(story.step(2.4, Input::Written(Ok(mine))), "wait 4.4");
-    assert_eq!(story.leads_until(), Some(12.3));
+    let mut scenario = Scenario::begin();
+    assert_eq!(scenario.step(0.0, Input::Due), "read");
+    assert_eq!(scenario.step(0.1, Input::Read(Ok(None))), "create me/15/00:00.1/00:00.1/0");
+    assert_eq!(scenario.leads_until(), None, "not before it is written");
+    let mine = scenario.lease("me", 15, 0.1);
+    assert_eq!(scenario.step(0.3, Input::Written(Ok(mine))), "wait 2.3");
+    assert_eq!(scenario.leads_until(), Some(10.1), "from when it was sent, not from when it was answered");
+    assert_eq!(scenario.step(2.3, Input::Due), "update me/15/00:00.1/00:02.3/3");
+    let mine = scenario.lease("me", 15, 2.3);
+    assert_eq!(scenario.step(2.4, Input::Written(Ok(mine))), "wait 4.4");
+    assert_eq!(scenario.leads_until(), Some(12.3));
 }
 
 #[test]
 fn a_living_holder_is_waited_for_and_a_dead_one_replaced() {
-    let mut story = Story::begin();
-    story.step(0.0, Input::Due);
+    let mut scenario = Scenario::begin();
+    scenario.step(0.0, Input::Due);
     // The holder's clock is a year behind: only that the record changes counts.
-    let alive = story.lease("other", 15, 0.0);
-    assert_eq!(story.step_with(0.0, Input::Read(Ok(Some(alive))), 0.0), "wait 2.0");
-    let alive = story.lease("other", 15, 2.0);
-    assert_eq!(story.step_with(2.0, Input::Read(Ok(Some(alive.clone()))), 1.0), "wait 6.4");
+    let alive = scenario.lease("other", 15, 0.0);
+    assert_eq!(scenario.step_with(0.0, Input::Read(Ok(Some(alive))), 0.0), "wait 2.0");
+    let alive = scenario.lease("other", 15, 2.0);
+    assert_eq!(scenario.step_with(2.0, Input::Read(Ok(Some(alive.clone()))), 1.0), "wait 6.4");
     for at in [6.4, 10.0, 14.0] {
-        assert_eq!(story.step_with(at, Input::Read(Ok(Some(alive.clone()))), 0.0), format!("wait {:.1}", at + 2.0));
+        assert_eq!(scenario.step_with(at, Input::Read(Ok(Some(alive.clone()))), 0.0), format!("wait {:.1}", at + 2.0));
     }
     assert_eq!(
-        story.step_with(16.0, Input::Read(Ok(Some(alive.clone()))), 1.0),
+        scenario.step_with(16.0, Input::Read(Ok(Some(alive.clone()))), 1.0),
         "wait 17.0",
         "its end is not slept through"
     );
-    assert_eq!(story.step(16.9, Input::Read(Ok(Some(alive.clone())))), "wait 17.0");
-    assert_eq!(story.step(17.0, Input::Read(Ok(Some(alive)))), "update me/15/00:17.0/00:17.0/4");
+    assert_eq!(scenario.step(16.9, Input::Read(Ok(Some(alive.clone())))), "wait 17.0");
+    assert_eq!(scenario.step(17.0, Input::Read(Ok(Some(alive)))), "update me/15/00:17.0/00:17.0/4");
 }
 
 #[test]
 fn the_holders_own_lease_duration_is_what_it_is_waited_for() {
-    let mut story = Story::begin();
-    let slow = story.lease("other", 60, 0.0);
-    story.step(0.0, Input::Read(Ok(Some(slow.clone()))));
-    assert!(story.step(59.9, Input::Read(Ok(Some(slow.clone())))).starts_with("wait"));
-    assert!(story.step(60.0, Input::Read(Ok(Some(slow)))).starts_with("update me/15"));
+    let mut scenario = Scenario::begin();
+    let slow = scenario.lease("other", 60, 0.0);
+    scenario.step(0.0, Input::Read(Ok(Some(slow.clone()))));
+    assert!(scenario.step(59.9, Input::Read(Ok(Some(slow.clone())))).starts_with("wait"));
+    assert!(scenario.step(60.0, Input::Read(Ok(Some(slow)))).starts_with("update me/15"));
 }
 
 #[test]
 fn a_lease_that_was_given_back_or_is_ones_own_is_taken_at_once() {
-    let mut story = Story::begin();
-    let alive = story.lease("other", 15, 0.0);
-    story.step(0.0, Input::Read(Ok(Some(alive))));
-    let free = story.lease("", 1, 1.0);
-    assert_eq!(story.step(1.0, Input::Seen(Some(free.clone()))), "read", "a watch lags, so it is read");
-    assert_eq!(story.step(1.0, Input::Read(Ok(Some(free)))), "update me/15/00:01.0/00:01.0/4");
+    let mut scenario = Scenario::begin();
+    let alive = scenario.lease("other", 15, 0.0);
+    scenario.step(0.0, Input::Read(Ok(Some(alive))));
+    let free = scenario.lease("", 1, 1.0);
+    assert_eq!(scenario.step(1.0, Input::Seen(Some(free.clone()))), "read", "a watch lags, so it is read");
+    assert_eq!(scenario.step(1.0, Input::Read(Ok(Some(free)))), "update me/15/00:01.0/00:01.0/4");
     // The answer is lost, but it was done.
-    assert_eq!(story.step(6.0, Input::Written(Err(Failure::Unknown))), "wait 9.2");
-    let mine = story.lease("me", 15, 1.0);
-    assert_eq!(story.step(9.2, Input::Read(Ok(Some(mine)))), "update me/15/00:01.0/00:09.2/3");
+    assert_eq!(scenario.step(6.0, Input::Written(Err(Failure::Unknown))), "wait 9.2");
+    let mine = scenario.lease("me", 15, 1.0);
+    assert_eq!(scenario.step(9.2, Input::Read(Ok(Some(mine)))), "update me/15/00:01.0/00:09.2/3");
 }
 
 #[test]
 fn a_lease_that_vanished_is_not_free_while_its_holder_may_live() {
-    let mut story = Story::begin();
-    let alive = story.lease("other", 15, 0.0);
-    story.step(0.0, Input::Read(Ok(Some(alive))));
-    assert_eq!(story.step(3.0, Input::Seen(None)), "read");
-    assert_eq!(story.step(3.0, Input::Read(Ok(None))), "wait 6.2");
+    let mut scenario = Scenario::begin();
+    let alive = scenario.lease("other", 15, 0.0);
+    scenario.step(0.0, Input::Read(Ok(Some(alive))));
+    assert_eq!(scenario.step(3.0, Input::Seen(None)), "read");
+    assert_eq!(scenario.step(3.0, Input::Read(Ok(None))), "wait 6.2");
     assert_eq!(
-        story.step(17.0, Input::Read(Ok(None))),
+        scenario.step(17.0, Input::Read(Ok(None))),
         "wait 18.0",
         "it may have been renewed just before it vanished"
     );
-    assert_eq!(story.step(18.0, Input::Read(Ok(None))), "create me/15/00:18.0/00:18.0/0");
+    assert_eq!(scenario.step(18.0, Input::Read(Ok(None))), "create me/15/00:18.0/00:18.0/0");
     // Nor one that another created first, and that this process never saw.
-    let mut story = Story::begin();
-    assert!(story.step(0.0, Input::Read(Ok(None))).starts_with("create"));
-    story.step(0.1, Input::Written(Err(Failure::Conflict)));
-    assert!(story.step(4.0, Input::Read(Ok(None))).starts_with("wait"));
-    assert!(story.step(19.0, Input::Read(Ok(None))).starts_with("create"));
+    let mut scenario = Scenario::begin();
+    assert!(scenario.step(0.0, Input::Read(Ok(None))).starts_with("create"));
+    scenario.step(0.1, Input::Written(Err(Failure::Conflict)));
+    assert!(scenario.step(4.0, Input::Read(Ok(None))).starts_with("wait"));
+    assert!(scenario.step(19.0, Input::Read(Ok(None))).starts_with("create"));
 }
 
 #[test]
 fn the_holder_of_a_lease_that_vanished_makes_it_anew_and_goes_on() {
-    let mut story = Story::begin();
-    story.lead(0.0);
-    assert!(story.step(1.0, Input::Seen(None)).starts_with("update"), "the watch may lag: first as always");
-    assert_eq!(story.step(1.1, Input::Written(Err(Failure::Refused))), "read");
-    assert!(story.election.on_slow_path());
-    assert_eq!(story.step(1.2, Input::Read(Ok(None))), "create me/15/00:01.2/00:01.2/0");
-    let mine = story.lease("me", 15, 1.2);
-    assert_eq!(story.step(1.3, Input::Written(Ok(mine))), "wait 3.3");
-    assert_eq!(story.leads_until(), Some(11.2));
+    let mut scenario = Scenario::begin();
+    scenario.lead(0.0);
+    assert!(scenario.step(1.0, Input::Seen(None)).starts_with("update"), "the watch may lag: first as always");
+    assert_eq!(scenario.step(1.1, Input::Written(Err(Failure::Refused))), "read");
+    assert!(scenario.election.on_slow_path());
+    assert_eq!(scenario.step(1.2, Input::Read(Ok(None))), "create me/15/00:01.2/00:01.2/0");
+    let mine = scenario.lease("me", 15, 1.2);
+    assert_eq!(scenario.step(1.3, Input::Written(Ok(mine))), "wait 3.3");
+    assert_eq!(scenario.leads_until(), Some(11.2));
 }
 
 #[test]
 fn a_renewal_that_fails_is_made_slowly_until_the_deadline() {
-    let mut story = Story::begin();
-    story.lead(0.0);
-    assert!(story.step(2.0, Input::Due).starts_with("update"));
-    assert_eq!(story.step(2.1, Input::Written(Err(Failure::Unknown))), "read");
-    assert!(story.election.on_slow_path());
-    let mine = story.lease("me", 15, 0.0);
-    assert!(story.step(2.2, Input::Read(Ok(Some(mine)))).starts_with("update"));
-    assert_eq!(story.step(2.3, Input::Written(Err(Failure::Refused))), "wait 4.3", "not at once again");
-    assert!(story.step(4.3, Input::Due).starts_with("update") && !story.election.on_slow_path());
-    assert_eq!(story.step(9.0, Input::Written(Err(Failure::Unknown))), "read");
-    assert_eq!(story.step(9.5, Input::Read(Err(Failure::Unknown))), "wait 10.0", "and not longer than it leads");
-    assert_eq!(story.step(10.0, Input::Due), r#"end Lost("it could not be renewed for 10s")"#);
-    assert_eq!(story.leads_until(), None);
+    let mut scenario = Scenario::begin();
+    scenario.lead(0.0);
+    assert!(scenario.step(2.0, Input::Due).starts_with("update"));
+    assert_eq!(scenario.step(2.1, Input::Written(Err(Failure::Unknown))), "read");
+    assert!(scenario.election.on_slow_path());
+    let mine = scenario.lease("me", 15, 0.0);
+    assert!(scenario.step(2.2, Input::Read(Ok(Some(mine)))).starts_with("update"));
+    assert_eq!(scenario.step(2.3, Input::Written(Err(Failure::Refused))), "wait 4.3", "not at once again");
+    assert!(scenario.step(4.3, Input::Due).starts_with("update") && !scenario.election.on_slow_path());
+    assert_eq!(scenario.step(9.0, Input::Written(Err(Failure::Unknown))), "read");
+    assert_eq!(scenario.step(9.5, Input::Read(Err(Failure::Unknown))), "wait 10.0", "and not longer than it leads");
+    assert_eq!(scenario.step(10.0, Input::Due), r#"end Lost("it could not be renewed for 10s")"#);
+    assert_eq!(scenario.leads_until(), None);
 }
 
 #[test]
 fn an_answer_after_the_deadline_does_not_help() {
-    let mut story = Story::begin();
-    story.lead(0.0);
-    story.step(2.0, Input::Due);
-    let mine = story.lease("me", 15, 2.0);
-    assert!(story.step(30.0, Input::Written(Ok(mine))).starts_with("end Lost"), "it was frozen meanwhile");
+    let mut scenario = Scenario::begin();
+    scenario.lead(0.0);
+    scenario.step(2.0, Input::Due);
+    let mine = scenario.lease("me", 15, 2.0);
+    assert!(scenario.step(30.0, Input::Written(Ok(mine))).starts_with("end Lost"), "it was frozen meanwhile");
     // Nor does one by which a candidate would lead.
-    let mut story = Story::begin();
-    story.step(0.0, Input::Read(Ok(None)));
-    let mine = story.lease("me", 15, 0.0);
-    assert!(story.step(10.0, Input::Written(Ok(mine.clone()))).starts_with("wait"));
-    assert_eq!(story.leads_until(), None);
+    let mut scenario = Scenario::begin();
+    scenario.step(0.0, Input::Read(Ok(None)));
+    let mine = scenario.lease("me", 15, 0.0);
+    assert!(scenario.step(10.0, Input::Written(Ok(mine.clone()))).starts_with("wait"));
+    assert_eq!(scenario.leads_until(), None);
     assert!(
-        story.step(12.0, Input::Read(Ok(Some(mine)))).starts_with("update me/15/00:00.0/00:12.0"),
+        scenario.step(12.0, Input::Read(Ok(Some(mine)))).starts_with("update me/15/00:00.0/00:12.0"),
         "but it is its own"
     );
 }
 
 #[test]
-fn who_reads_that_another_holds_it_has_lost_it() {
-    let mut story = Story::begin();
-    story.lead(0.0);
-    let others = story.lease("other", 15, 1.0);
-    assert!(story.step(1.0, Input::Seen(Some(others.clone()))).starts_with("update"), "a watch alone proves nothing");
-    assert_eq!(story.step(1.1, Input::Written(Err(Failure::Refused))), "read");
-    assert_eq!(story.step(1.2, Input::Read(Ok(Some(others)))), r#"end Lost("other holds it")"#);
-    assert_eq!(story.step(1.3, Input::Due), "end Stopped", "and nothing more comes of it");
+fn leader_that_reads_another_holder_has_lost_the_lease() {
+    let mut scenario = Scenario::begin();
+    scenario.lead(0.0);
+    let others = scenario.lease("other", 15, 1.0);
+    assert!(
+        scenario.step(1.0, Input::Seen(Some(others.clone()))).starts_with("update"),
+        "a watch alone proves nothing"
+    );
+    assert_eq!(scenario.step(1.1, Input::Written(Err(Failure::Refused))), "read");
+    assert_eq!(scenario.step(1.2, Input::Read(Ok(Some(others)))), r#"end Lost("other holds it")"#);
+    assert_eq!(scenario.step(1.3, Input::Due), "end Stopped", "and nothing more comes of it");
 }
 
 #[test]
 fn its_own_name_in_the_lease_does_not_make_it_forget_another_holder() {
-    let mut story = Story::begin();
-    let (others, mine) = (story.lease("other", 15, 0.0), story.lease("me", 15, 1.0));
-    story.step(0.0, Input::Read(Ok(Some(others))));
+    let mut scenario = Scenario::begin();
+    let (others, mine) = (scenario.lease("other", 15, 0.0), scenario.lease("me", 15, 1.0));
+    scenario.step(0.0, Input::Read(Ok(Some(others))));
     // A person deleted the Lease, and then an old request of this process arrived.
-    assert!(story.step(2.0, Input::Read(Ok(Some(mine.clone())))).starts_with("wait"));
-    assert!(story.step(15.0, Input::Read(Ok(Some(mine)))).starts_with("update me"));
+    assert!(scenario.step(2.0, Input::Read(Ok(Some(mine.clone())))).starts_with("wait"));
+    assert!(scenario.step(15.0, Input::Read(Ok(Some(mine)))).starts_with("update me"));
 }
 
 #[test]
-fn of_two_holders_the_one_that_may_live_longer_is_waited_for() {
-    let mut story = Story::begin();
-    let (slow, fast) = (story.lease("slow", 60, 0.0), story.lease("fast", 15, 1.0));
-    story.step(0.0, Input::Read(Ok(Some(slow))));
-    story.step(1.0, Input::Read(Ok(Some(fast.clone()))));
-    assert!(story.step(59.0, Input::Read(Ok(Some(fast.clone())))).starts_with("wait"));
-    assert!(story.step(60.0, Input::Read(Ok(Some(fast)))).starts_with("update me"));
+fn candidate_waits_for_the_holder_that_may_lead_longest() {
+    let mut scenario = Scenario::begin();
+    let (slow, fast) = (scenario.lease("slow", 60, 0.0), scenario.lease("fast", 15, 1.0));
+    scenario.step(0.0, Input::Read(Ok(Some(slow))));
+    scenario.step(1.0, Input::Read(Ok(Some(fast.clone()))));
+    assert!(scenario.step(59.0, Input::Read(Ok(Some(fast.clone())))).starts_with("wait"));
+    assert!(scenario.step(60.0, Input::Read(Ok(Some(fast)))).starts_with("update me"));
 }
 
 #[test]
 fn a_candidate_never_gives_up() {
-    let mut story = Story::begin();
+    let mut scenario = Scenario::begin();
     for at in 0..1_000 {
-        assert_eq!(story.step(f64::from(at), Input::Due), "read");
-        assert!(story.step(f64::from(at), Input::Read(Err(Failure::Refused))).starts_with("wait"));
+        assert_eq!(scenario.step(f64::from(at), Input::Due), "read");
+        assert!(scenario.step(f64::from(at), Input::Read(Err(Failure::Refused))).starts_with("wait"));
     }
 }
 
 #[test]
-fn what_a_watch_shows_of_a_living_holder_replaces_polling() {
-    let mut story = Story::begin();
+fn watch_of_a_living_holder_replaces_polling() {
+    let mut scenario = Scenario::begin();
     for at in [0.0, 2.0, 4.0] {
-        let alive = story.lease("other", 15, at);
-        assert_eq!(story.step(at, Input::Seen(Some(alive))), format!("wait {:.1}", at + 4.4));
+        let alive = scenario.lease("other", 15, at);
+        assert_eq!(scenario.step(at, Input::Seen(Some(alive))), format!("wait {:.1}", at + 4.4));
     }
-    assert_eq!(story.step(8.4, Input::Due), "read");
-    let mine = Story::begin().lease("me", 15, 0.0);
-    let mut story = Story::begin();
-    story.lead(0.0);
-    assert_eq!(story.step(1.0, Input::Seen(Some(mine))), "wait 2.0", "its own renewals are no news");
+    assert_eq!(scenario.step(8.4, Input::Due), "read");
+    let mine = Scenario::begin().lease("me", 15, 0.0);
+    let mut scenario = Scenario::begin();
+    scenario.lead(0.0);
+    assert_eq!(scenario.step(1.0, Input::Seen(Some(mine))), "wait 2.0", "its own renewals are no news");
 }
 
 #[test]
 fn a_graceful_stop_gives_the_lease_back() {
-    let mut story = Story::begin();
-    story.lead(0.0);
-    assert_eq!(story.step(5.0, Input::Stop), "update /1/00:05.0/00:05.0/3");
-    assert_eq!(story.leads_until(), None, "before it is free for others");
-    let free = story.lease("", 1, 5.0);
-    assert_eq!(story.step(5.1, Input::Written(Ok(free))), "end Released");
+    let mut scenario = Scenario::begin();
+    scenario.lead(0.0);
+    assert_eq!(scenario.step(5.0, Input::Stop), "update /1/00:05.0/00:05.0/3");
+    assert_eq!(scenario.leads_until(), None, "before it is free for others");
+    let free = scenario.lease("", 1, 5.0);
+    assert_eq!(scenario.step(5.1, Input::Written(Ok(free))), "end Released");
 }
 
 #[test]
 fn a_release_that_meets_an_own_renewal_is_made_again_and_another_holder_is_left_alone() {
-    let (mine, others) = (Story::begin().lease("me", 15, 0.0), Story::begin().lease("other", 15, 0.0));
+    let (mine, others) = (Scenario::begin().lease("me", 15, 0.0), Scenario::begin().lease("other", 15, 0.0));
     let table: [(Result<Option<Lease>, Failure>, &str); 4] = [
         (Ok(Some(mine)), "update /1"),
         (Ok(Some(others)), "end Stopped"),
@@ -282,59 +285,59 @@ fn a_release_that_meets_an_own_renewal_is_made_again_and_another_holder_is_left_
         (Err(Failure::Unknown), "end Stopped"),
     ];
     for (answer, expected) in table {
-        let mut story = Story::begin();
-        story.lead(0.0);
-        story.step(5.0, Input::Stop);
-        assert_eq!(story.step(5.1, Input::Written(Err(Failure::Refused))), "read");
-        let action = story.step(5.2, Input::Read(answer));
+        let mut scenario = Scenario::begin();
+        scenario.lead(0.0);
+        scenario.step(5.0, Input::Stop);
+        assert_eq!(scenario.step(5.1, Input::Written(Err(Failure::Refused))), "read");
+        let action = scenario.step(5.2, Input::Read(answer));
         assert!(action.starts_with(expected), "{action}");
         if expected == "update /1" {
-            assert_eq!(story.step(5.3, Input::Written(Err(Failure::Unknown))), "end Stopped");
+            assert_eq!(scenario.step(5.3, Input::Written(Err(Failure::Unknown))), "end Stopped");
         }
     }
 }
 
 #[test]
-fn who_does_not_lead_has_nothing_to_give_back_unless_it_may_have_got_it() {
-    let mut story = Story::begin();
-    assert_eq!(story.step(0.0, Input::Stop), "end Stopped");
+fn candidate_releases_only_a_lease_that_it_may_have_acquired() {
+    let mut scenario = Scenario::begin();
+    assert_eq!(scenario.step(0.0, Input::Stop), "end Stopped");
     for is_answered in [false, true] {
-        let mut story = Story::begin();
-        story.step(0.0, Input::Read(Ok(None)));
+        let mut scenario = Scenario::begin();
+        scenario.step(0.0, Input::Read(Ok(None)));
         if is_answered {
-            story.step(5.0, Input::Written(Err(Failure::Unknown)));
+            scenario.step(5.0, Input::Written(Err(Failure::Unknown)));
         }
-        assert_eq!(story.step(5.0, Input::Stop), "read");
-        let mine = story.lease("me", 15, 0.0);
-        assert!(story.step(5.0, Input::Read(Ok(Some(mine)))).starts_with("update /1"));
+        assert_eq!(scenario.step(5.0, Input::Stop), "read");
+        let mine = scenario.lease("me", 15, 0.0);
+        assert!(scenario.step(5.0, Input::Read(Ok(Some(mine)))).starts_with("update /1"));
     }
-    let mut story = Story::begin();
-    story.step(0.0, Input::Read(Ok(None)));
-    story.step(0.0, Input::Written(Err(Failure::Refused)));
-    assert_eq!(story.step(5.0, Input::Stop), "end Stopped", "refused is refused");
+    let mut scenario = Scenario::begin();
+    scenario.step(0.0, Input::Read(Ok(None)));
+    scenario.step(0.0, Input::Written(Err(Failure::Refused)));
+    assert_eq!(scenario.step(5.0, Input::Stop), "end Stopped", "refused is refused");
 }
 
 #[test]
 fn a_lease_is_kept_where_that_is_wanted() {
-    let mut story = Story::begin();
-    story.election.config.release_on_stop = false;
-    story.lead(0.0);
-    assert_eq!(story.step(5.0, Input::Stop), "end Stopped");
+    let mut scenario = Scenario::begin();
+    scenario.election.config.release_on_stop = false;
+    scenario.lead(0.0);
+    assert_eq!(scenario.step(5.0, Input::Stop), "end Stopped");
 }
 
 #[test]
 fn a_holder_whose_clock_stands_still_does_not_look_dead() {
-    let mut story = Story::begin();
-    story.lead(0.0);
-    let now = story.begin;
+    let mut scenario = Scenario::begin();
+    scenario.lead(0.0);
+    let now = scenario.begin;
     let time: Timestamp = EPOCH.parse().unwrap();
-    let mut renewed = vec![story.election.lease.clone().unwrap().record().renewed];
+    let mut renewed = vec![scenario.election.lease.clone().unwrap().record().renewed];
     for at in 1..4 {
-        let Action::Update(lease) = story.election.step(Input::Due, now + seconds(f64::from(at)), time, 0.0) else {
+        let Action::Update(lease) = scenario.election.step(Input::Due, now + seconds(f64::from(at)), time, 0.0) else {
             panic!("no renewal")
         };
         renewed.push(lease.record().renewed);
-        story.election.step(Input::Written(Ok(lease)), now + seconds(f64::from(at)), time, 0.0);
+        scenario.election.step(Input::Written(Ok(lease)), now + seconds(f64::from(at)), time, 0.0);
     }
     assert!(renewed.windows(2).all(|pair| pair[0] != pair[1]), "{renewed:?}");
 }

@@ -69,7 +69,7 @@ async fn a_load_balancer_is_adopted_only_with_the_label_that_the_variable_requir
         scene.env("ADOPTION_LABEL", label);
         if is_adopted {
             scene.ensure().await;
-            assert_eq!(scene.balancer().labels[SIGN], UID, "{label}");
+            assert_eq!(scene.balancer().labels[LEGACY_OWNER_LABEL], UID, "{label}");
             continue;
         }
         let err = scene.refused().await;
@@ -82,16 +82,16 @@ async fn a_load_balancer_is_adopted_only_with_the_label_that_the_variable_requir
 #[tokio::test(start_paused = true)]
 async fn a_load_balancer_that_was_made_for_the_service_is_no_adoption() {
     // Neither with the labels of the Go program alone, nor without any, by the name that only it can have.
-    for keeps_sign in [true, false] {
+    for keeps_legacy_owner in [true, false] {
         let mut scene = Scene::new();
         scene.env("ADOPTION_LABEL", "adoptable");
         scene.ensure().await;
-        scene.meddle(|it| it.labels.retain(|key, _| keeps_sign && key == SIGN)).await;
+        scene.meddle(|it| it.labels.retain(|key, _| keeps_legacy_owner && key == LEGACY_OWNER_LABEL)).await;
         scene.ports(json!([{"port": 81, "nodePort": 30081}]));
         scene.ensure().await;
-        assert!(!scene.balancer().labels.contains_key(ADOPTED), "keeps_sign: {keeps_sign}");
+        assert!(!scene.balancer().labels.contains_key(ADOPTED), "keeps_sign: {keeps_legacy_owner}");
         scene.start().await;
         scene.try_delete().await.unwrap();
-        assert!(scene.fake.load_balancers().is_empty(), "keeps_sign: {keeps_sign}");
+        assert!(scene.fake.load_balancers().is_empty(), "keeps_sign: {keeps_legacy_owner}");
     }
 }

@@ -59,7 +59,7 @@ async fn a_managed_certificate_is_made_once_and_used() {
     managed(&mut scene);
     scene.ensure().await;
     let name = format!("ccm-managed-certificate-{UID}");
-    let body = json!({"name": name, "type": "managed", "domain_names": ["example.com", "*.example.com"], "labels": {SIGN: UID}});
+    let body = json!({"name": name, "type": "managed", "domain_names": ["example.com", "*.example.com"], "labels": {LEGACY_OWNER_LABEL: UID}});
     assert_eq!(scene.sent(MADE), [body]);
     let made = scene.fake.certificates();
     assert_eq!((made.len(), used(&scene)), (1, vec![made[0].id]));
@@ -105,7 +105,7 @@ async fn a_managed_certificate_of_that_name_is_used_if_it_is_the_services_and_re
         scene.fake.change_certificate("mine", |it| {
             it.is_managed = true;
             it.domain_names = vec!["*.example.com".to_owned(), "example.com".to_owned()];
-            it.labels.extend(is_ours.then(|| (SIGN.to_owned(), UID.to_owned())));
+            it.labels.extend(is_ours.then(|| (LEGACY_OWNER_LABEL.to_owned(), UID.to_owned())));
         });
         if is_ours {
             scene.ensure().await;
@@ -131,7 +131,7 @@ async fn several_certificates_of_a_service_are_an_error_and_other_domains_are_to
     scene.fake.add_certificate("another");
     scene.fake.change_certificate("another", |it| {
         it.is_managed = true;
-        it.labels.insert(SIGN.to_owned(), UID.to_owned());
+        it.labels.insert(LEGACY_OWNER_LABEL.to_owned(), UID.to_owned());
     });
     scene.start().await;
     let err = scene.refused().await;

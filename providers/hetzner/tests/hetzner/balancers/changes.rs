@@ -42,7 +42,7 @@ async fn what_differs_is_changed_with_one_action() {
     assert_eq!(scene.balancer().ipv6.dns_ptr.as_deref(), Some("lb.example.com"));
     let (scene, changes) = after(plain, "name", "edge").await;
     assert_eq!((changes, scene.balancer().name), (vec!["PUT /load_balancers/{id}".to_owned()], "edge".to_owned()));
-    assert_eq!(scene.balancer().labels[SIGN], UID);
+    assert_eq!(scene.balancer().labels[LEGACY_OWNER_LABEL], UID);
     let private = |scene: &mut Scene| {
         scene.network();
         scene.env("USE_PRIVATE_IP", "true");

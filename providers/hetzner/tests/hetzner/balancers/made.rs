@@ -19,7 +19,7 @@ async fn a_new_one_is_made_with_one_request_and_marked_as_the_reference_marks_it
         |id: &str| json!({"type": "server", "server": {"id": id.parse::<u64>().unwrap()}, "use_private_ip": false});
     let sent = json!({
         "name": NAME, "load_balancer_type": "lb11", "location": "fsn1",
-        "labels": {SIGN: UID, "ccm-rs/cluster": "5c1d", "ccm-rs/service": UID},
+        "labels": {LEGACY_OWNER_LABEL: UID, "ccm-rs/cluster": "5c1d", "ccm-rs/service": UID},
         "services": [service(80, 30080), service(443, 30443)],
         "targets": [target(one), target(two)],
     });
@@ -290,7 +290,7 @@ async fn plan_names_settings_by_their_annotations_and_changes_nothing() {
     scene.annotate("algorithm-type", "least_connections");
     scene.annotate("health-check-interval", "30s");
     let (service, nodes, cluster) = (scene.service.clone(), scene.nodes.clone(), kubernetes());
-    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
+    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
     let plan = scene.balancers().await.plan(request, cloud_provider::Goal::Ensured).await.unwrap();
     let details: Vec<_> = plan.steps.iter().map(|step| step.detail.as_str()).collect();
     assert_eq!(details[0], format!("{PREFIX}algorithm-type: round_robin → least_connections"));

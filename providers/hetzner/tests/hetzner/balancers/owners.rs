@@ -12,13 +12,16 @@ async fn one_of_the_right_name_is_taken_over_and_signed() {
     scene.start().await;
     scene.ensure().await;
     let labels = scene.balancer().labels;
-    assert_eq!((labels[SIGN].as_str(), labels["team"].as_str(), labels["ccm-rs/service"].as_str()), (UID, "blue", UID));
+    assert_eq!(
+        (labels[LEGACY_OWNER_LABEL].as_str(), labels["team"].as_str(), labels["ccm-rs/service"].as_str()),
+        (UID, "blue", UID)
+    );
     assert_eq!(scene.fake.count("PUT /load_balancers/{id}"), 1);
     assert_eq!(scene.fake.count(CREATE), 0);
     assert_eq!((scene.targets(), scene.balancer().services.len()), (scene.servers(), 1));
 }
 
-/// The sign is missing, or stale.
+/// The legacy owner tag is missing, or stale.
 #[tokio::test(start_paused = true)]
 async fn a_sign_that_is_missing_or_of_a_service_that_is_gone_is_replaced_and_other_labels_stay() {
     for stale in [None, Some("a-service-that-is-gone")] {
@@ -27,12 +30,12 @@ async fn a_sign_that_is_missing_or_of_a_service_that_is_gone_is_replaced_and_oth
         scene
             .meddle(|it| {
                 it.labels = [("team".to_owned(), "blue".to_owned())].into();
-                it.labels.extend(stale.map(|uid| (SIGN.to_owned(), uid.to_owned())));
+                it.labels.extend(stale.map(|uid| (LEGACY_OWNER_LABEL.to_owned(), uid.to_owned())));
             })
             .await;
         scene.ensure().await;
         let labels = scene.balancer().labels;
-        assert_eq!((labels[SIGN].as_str(), labels["team"].as_str()), (UID, "blue"));
+        assert_eq!((labels[LEGACY_OWNER_LABEL].as_str(), labels["team"].as_str()), (UID, "blue"));
         assert_eq!(scene.changes(), ["PUT /load_balancers/{id}"]);
     }
 }
@@ -43,10 +46,10 @@ async fn a_cluster_whose_name_is_no_label_is_marked_by_the_service_alone() {
     let mut scene = Scene::new();
     let (service, nodes) = (scene.service.clone(), scene.nodes.clone());
     let cluster = Cluster { name: "no label at all".into(), id: None };
-    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
+    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
     scene.balancers().await.ensure(request).await.unwrap();
     let labels = scene.balancer().labels;
-    assert_eq!((labels.get("ccm-rs/cluster"), labels[SIGN].as_str()), (None, UID));
+    assert_eq!((labels.get("ccm-rs/cluster"), labels[LEGACY_OWNER_LABEL].as_str()), (None, UID));
 }
 
 /// INV-7: the legacy owner tag decides nothing here, the targets do.
@@ -57,7 +60,7 @@ async fn one_that_another_cluster_uses_is_refused_until_its_machines_are_gone() 
     let theirs = Target::Server { id: scene.fake.add_server("theirs").id, use_private_ip: true };
     scene.fake.add_load_balancer("edge");
     scene.fake.change_load_balancer("edge", |it| {
-        it.labels.insert(SIGN.into(), "of another cluster's".into());
+        it.labels.insert(LEGACY_OWNER_LABEL.into(), "of another cluster's".into());
         it.targets.push(theirs);
     });
     scene.start().await;
@@ -67,5 +70,5 @@ async fn one_that_another_cluster_uses_is_refused_until_its_machines_are_gone() 
     scene.fake.change_load_balancer("edge", |it| it.targets.clear());
     scene.start().await;
     scene.ensure().await;
-    assert_eq!(scene.balancer().labels[SIGN], UID);
+    assert_eq!(scene.balancer().labels[LEGACY_OWNER_LABEL], UID);
 }

@@ -1,6 +1,6 @@
 //! Error codes of the API and their meaning.
 
-use cloud_provider::{Plan, SyncObserver, async_trait};
+use cloud_provider::{Plan, SyncCallbacks, async_trait};
 use hetzner_fake::Fault;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -136,20 +136,20 @@ struct Worker {
 impl Worker {
     async fn of(permits: &Arc<Semaphore>) -> Self {
         let worker = Self { permits: Arc::clone(permits), held: Mutex::default() };
-        worker.goes_on().await;
+        worker.reacquire_permit().await;
         worker
     }
 }
 
 #[async_trait]
-impl SyncObserver for Worker {
-    fn planned(&self, _plan: &Plan) {}
+impl SyncCallbacks for Worker {
+    fn on_plan(&self, _plan: &Plan) {}
 
-    fn waits(&self) {
+    fn release_permit(&self) {
         self.held.lock().unwrap().take();
     }
 
-    async fn goes_on(&self) {
+    async fn reacquire_permit(&self) {
         let permit = Arc::clone(&self.permits).acquire_owned().await.unwrap();
         *self.held.lock().unwrap() = Some(permit);
     }
@@ -170,8 +170,8 @@ async fn locked_load_balancer_is_tried_six_times_and_holds_up_no_other_service()
         let balancers = scene.balancers().await;
         let begun = Instant::now();
         let ensure = async |service: &Service| {
-            let observer = Worker::of(&permits).await;
-            let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, observer: &observer };
+            let callbacks = Worker::of(&permits).await;
+            let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &callbacks };
             (balancers.ensure(request).await, begun.elapsed())
         };
         let ((refused, long), (ensured, short)) = tokio::join!(ensure(&locked), ensure(&other));

@@ -3,7 +3,7 @@
 use fake_cloud::Refused;
 use serde_json::{Value, json};
 
-use super::{ACCOUNT, Answer, Asked, Kind, Mycloud, invalid, not_found, page};
+use super::{ACCOUNT, Answer, ApiRequest, Kind, Mycloud, invalid, not_found, page};
 
 /// Settings that can be changed in place.
 const CHANGEABLE: [&str; 4] = ["spec", "bandwidth_mbps", "labels", "delete_protection"];
@@ -22,37 +22,37 @@ pub(super) fn activate(created: &mut Value, number: usize) {
 }
 
 impl Mycloud {
-    pub(super) fn load_balancer(&mut self, asked: &Asked, id: &str) -> Result<&mut Value, Refused> {
-        let found = self.load_balancers.iter_mut().find(|it| it["id"] == id && it["account"] == *asked.project);
+    pub(super) fn load_balancer(&mut self, request: &ApiRequest, id: &str) -> Result<&mut Value, Refused> {
+        let found = self.load_balancers.iter_mut().find(|it| it["id"] == id && it["account"] == *request.project);
         found.ok_or_else(not_found)
     }
 
     /// Changes a load balancer, and answers with the task and the resource.
     pub(super) fn change(
         &mut self,
-        asked: &Asked,
+        request: &ApiRequest,
         id: &str,
         change: impl FnOnce(&mut Value) -> Result<Value, Refused>,
     ) -> Answer {
-        let found = self.load_balancer(asked, id)?;
+        let found = self.load_balancer(request, id)?;
         if found["status"] == "CREATING" || found["status"] == "DELETING" {
             return Err(Refused::new(409, "ResourceBusy", "the load balancer is created or deleted"));
         }
         let mut after = found.clone();
         let resource = change(&mut after)?;
         // A change that fails in the background is not applied.
-        if asked.effects.error().is_none() {
+        if request.effects.error().is_none() {
             *found = after;
         }
         found["status"] = "UPDATING".into();
-        self.begin(asked, Kind::Change, id, &resource)
+        self.begin(request, Kind::Change, id, &resource)
     }
 }
 
 /// Returns a load balancer as the API shows it, with its dependents only on request.
-fn shown(asked: &Asked, it: &Value) -> Value {
+fn shown(request: &ApiRequest, it: &Value) -> Value {
     let mut shown = it.clone();
-    let expand: Vec<&str> = asked.query("expand").unwrap_or_default().split(',').collect();
+    let expand: Vec<&str> = request.query("expand").unwrap_or_default().split(',').collect();
     for part in ["listeners", "groups", "access_lists", "certificates"] {
         if !expand.contains(&part) {
             shown.as_object_mut().map(|it| it.remove(part));
@@ -61,52 +61,52 @@ fn shown(asked: &Asked, it: &Value) -> Value {
     shown
 }
 
-pub(super) fn list(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    let label = asked.query("label").map(|it| it.split_once('=').unwrap_or((it, "")));
+pub(super) fn list(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    let label = request.query("label").map(|it| it.split_once('=').unwrap_or((it, "")));
     let is_selected = |it: &&Value| {
-        asked.query("name").is_none_or(|name| it["name"] == name)
+        request.query("name").is_none_or(|name| it["name"] == name)
             && label.is_none_or(|(key, value)| it["labels"][key] == value)
     };
-    page(asked, cloud.load_balancers.iter().filter(is_selected).map(|it| shown(asked, it)))
+    page(request, cloud.load_balancers.iter().filter(is_selected).map(|it| shown(request, it)))
 }
 
-pub(super) fn get(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    let found = shown(asked, cloud.load_balancer(asked, asked.id())?);
+pub(super) fn get(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    let found = shown(request, cloud.load_balancer(request, request.id())?);
     Ok(fake_cloud::Reply::new(200, found))
 }
 
-pub(super) fn create(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    let key = asked.header("idempotency-key").unwrap_or_default();
-    let is_same = |it: &&Value| it["key"] == key && it["account"] == *asked.project && it["status"] != "DELETING";
+pub(super) fn create(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    let key = request.header("idempotency-key").unwrap_or_default();
+    let is_same = |it: &&Value| it["key"] == key && it["account"] == *request.project && it["status"] != "DELETING";
     if let Some(found) = cloud.load_balancers.iter().find(is_same).cloned() {
-        return cloud.begin(asked, Kind::Change, found["id"].as_str().unwrap_or_default(), &found);
+        return cloud.begin(request, Kind::Change, found["id"].as_str().unwrap_or_default(), &found);
     }
-    let name = asked.body["name"].as_str().unwrap_or_default();
+    let name = request.body["name"].as_str().unwrap_or_default();
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     if !(1..=80).contains(&name.len()) || !name.bytes().all(is_valid) {
         return Err(invalid("name: 1 to 80 characters of A-Z, a-z, 0-9, _ and -"));
     }
-    if asked.body["subnet_id"] != "sn-1" || asked.project != ACCOUNT {
+    if request.body["subnet_id"] != "sn-1" || request.project != ACCOUNT {
         return Err(invalid("subnet_id: there is no such subnet"));
     }
-    if asked.body["bandwidth_mbps"].is_number() && asked.body["network_type"] != "internet" {
+    if request.body["bandwidth_mbps"].is_number() && request.body["network_type"] != "internet" {
         return Err(invalid("bandwidth_mbps: only for network_type internet"));
     }
     let id = format!("dlb-{}", cloud.number());
     let mut created = json!({"vips": [], "listeners": [], "groups": [], "access_lists": [], "certificates": [], "status": "CREATING"});
-    for (field, value) in asked.body.as_object().into_iter().flatten() {
+    for (field, value) in request.body.as_object().into_iter().flatten() {
         created[field] = value.clone();
     }
     created["id"] = id.as_str().into();
     created["key"] = key.into();
-    created["account"] = (*asked.project).into();
+    created["account"] = (*request.project).into();
     cloud.load_balancers.push(created.clone());
-    cloud.begin(asked, Kind::Creation, &id, &created)
+    cloud.begin(request, Kind::Creation, &id, &created)
 }
 
-pub(super) fn update(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    cloud.change(asked, asked.id(), |it| {
-        for (field, value) in asked.body.as_object().into_iter().flatten() {
+pub(super) fn update(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    cloud.change(request, request.id(), |it| {
+        for (field, value) in request.body.as_object().into_iter().flatten() {
             if !CHANGEABLE.contains(&&**field) {
                 return Err(invalid(&format!("{field}: cannot be changed")));
             }
@@ -116,21 +116,21 @@ pub(super) fn update(cloud: &mut Mycloud, asked: &Asked) -> Answer {
     })
 }
 
-pub(super) fn delete(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    let found = cloud.load_balancer(asked, asked.id())?;
+pub(super) fn delete(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    let found = cloud.load_balancer(request, request.id())?;
     if found["delete_protection"] == true {
         return Err(Refused::new(409, "DeleteProtected", "the load balancer is protected"));
     }
     let has_parts = found["listeners"].as_array().is_some_and(|it| !it.is_empty());
-    if has_parts && asked.query("cascade") != Some("true") {
+    if has_parts && request.query("cascade") != Some("true") {
         return Err(Refused::new(409, "ResourceInUse", "the load balancer has listeners"));
     }
     if found["status"] == "CREATING" {
         return Err(Refused::new(409, "ResourceBusy", "the load balancer is created"));
     }
     let resource = json!({"id": found["id"]});
-    if asked.effects.error().is_none() {
+    if request.effects.error().is_none() {
         found["status"] = "DELETING".into();
     }
-    cloud.begin(asked, Kind::Deletion, asked.id(), &resource)
+    cloud.begin(request, Kind::Deletion, request.id(), &resource)
 }

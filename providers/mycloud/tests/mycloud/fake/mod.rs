@@ -18,7 +18,7 @@ pub(crate) const TABLE: &str = "rt-1";
 /// The account of the token.
 pub(crate) const ACCOUNT: &str = "ours";
 
-pub(crate) type Asked = fake_cloud::Asked<()>;
+pub(crate) type ApiRequest = fake_cloud::ApiRequest<()>;
 pub(crate) type Answer = Result<Reply, Refused>;
 
 /// The state of the cloud.
@@ -75,9 +75,9 @@ impl Mycloud {
     }
 
     /// Begins a task, and answers with it.
-    fn begin(&mut self, asked: &Asked, kind: Kind, load_balancer: &str, resource: &Value) -> Answer {
+    fn begin(&mut self, request: &ApiRequest, kind: Kind, load_balancer: &str, resource: &Value) -> Answer {
         let id = format!("t-{}", self.number());
-        let operation = Operation::begin(self.task_time, &asked.effects);
+        let operation = Operation::begin(self.task_time, &request.effects);
         let load_balancer = load_balancer.to_owned();
         self.tasks.insert(id.clone(), Task { operation, load_balancer, kind, is_settled: false });
         Ok(Reply::new(202, json!({"task": {"id": id, "status": "RUNNING"}, "resource": resource})))
@@ -113,13 +113,13 @@ pub(crate) fn not_found() -> Refused {
 }
 
 /// Answers with a page of the account's items.
-fn page(asked: &Asked, items: impl Iterator<Item = Value>) -> Answer {
-    let size = asked.query("page_size").map_or(Some(50), |it| it.parse().ok()).filter(|it| (1..=100).contains(it));
+fn page(request: &ApiRequest, items: impl Iterator<Item = Value>) -> Answer {
+    let size = request.query("page_size").map_or(Some(50), |it| it.parse().ok()).filter(|it| (1..=100).contains(it));
     let size = size.ok_or_else(|| invalid("page_size is a number from 1 to 100"))?;
-    let number = asked.query("page_token").map_or(Some(1), |it| it.strip_prefix("page-")?.parse().ok());
+    let number = request.query("page_token").map_or(Some(1), |it| it.strip_prefix("page-")?.parse().ok());
     let number = number.ok_or_else(|| invalid("page_token is not one of ours"))?;
-    let own: Vec<Value> = items.filter(|it| it["account"] == *asked.project).collect();
-    let page = Page::numbered(own, number, size, &asked.effects);
+    let own: Vec<Value> = items.filter(|it| it["account"] == *request.project).collect();
+    let page = Page::numbered(own, number, size, &request.effects);
     let next = match page.next {
         Next::Nothing => String::new(),
         Next::Following => format!("page-{}", page.number + 1),
@@ -128,24 +128,24 @@ fn page(asked: &Asked, items: impl Iterator<Item = Value>) -> Answer {
     Ok(Reply::new(200, json!({"items": page.items, "next_page_token": next})))
 }
 
-fn instances(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    let is = |key: &str, value: &Value| asked.query(key).is_none_or(|wanted| value == wanted);
+fn instances(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    let is = |key: &str, value: &Value| request.query(key).is_none_or(|wanted| value == wanted);
     let found = cloud.instances.iter().filter(|it| {
         is("cluster_id", &it["labels"]["kubernetes.io/cluster-id"])
             && is("hostname", &it["hostname"])
             && is("name", &it["name"])
             && is("private_ip", &it["nics"][0]["ipv4"])
     });
-    page(asked, found.cloned())
+    page(request, found.cloned())
 }
 
-fn instance(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    let found = cloud.instances.iter().find(|it| it["id"] == asked.id() && it["account"] == *asked.project);
+fn instance(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    let found = cloud.instances.iter().find(|it| it["id"] == request.id() && it["account"] == *request.project);
     found.map(|it| Reply::new(200, it.clone())).ok_or_else(not_found)
 }
 
-fn tasks(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    let ids: Vec<&str> = asked.query("ids").unwrap_or_default().split(',').collect();
+fn tasks(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    let ids: Vec<&str> = request.query("ids").unwrap_or_default().split(',').collect();
     if ids.len() > 50 {
         return Err(invalid("ids: at most 50"));
     }
@@ -206,24 +206,24 @@ impl Cloud for Mycloud {
         due.iter().for_each(|(_, id)| self.settle(id));
     }
 
-    fn admit(&mut self, asked: &mut Asked) -> Result<(), Refused> {
-        self.account.clone_into(&mut asked.project);
-        asked.on_answer.push(("x-request-id", asked.header("x-request-id").unwrap_or_default().to_owned()));
-        if asked.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
+    fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
+        self.account.clone_into(&mut request.project);
+        request.on_answer.push(("x-request-id", request.header("x-request-id").unwrap_or_default().to_owned()));
+        if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
             return Err(Refused::new(401, "Unauthorized", "the token is not valid"));
         }
-        if asked.header("x-region") != Some(REGION) {
+        if request.header("x-region") != Some(REGION) {
             return Err(invalid("x-region: there is no such region"));
         }
-        if asked.route.starts_with("POST") && asked.header("idempotency-key").is_none() {
+        if request.route.starts_with("POST") && request.header("idempotency-key").is_none() {
             return Err(invalid("idempotency-key is missing"));
         }
         Ok(())
     }
-    fn refusal(_: &Asked, refused: Refused) -> Refused {
+    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
         refused
     }
-    fn words(_: &Asked, refused: Refused) -> Reply {
+    fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {
         let status = refused.status.unwrap_or(match &*refused.code {
             "QuotaExceeded" => 403,
             "ResourceBusy" | "AlreadyExists" => 409,

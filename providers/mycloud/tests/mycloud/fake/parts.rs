@@ -3,7 +3,7 @@
 use fake_cloud::Refused;
 use serde_json::{Value, json};
 
-use super::{Answer, Asked, Mycloud, invalid, not_found};
+use super::{Answer, ApiRequest, Mycloud, invalid, not_found};
 
 /// Changes fields one by one, also inside of objects.
 fn merge(target: &mut Value, patch: &Value) {
@@ -27,11 +27,16 @@ fn in_use() -> Refused {
     Refused::new(409, "ResourceInUse", "a listener uses it")
 }
 
-fn create(cloud: &mut Mycloud, asked: &Asked, parts: &str, check: fn(&Value, &Value) -> Result<(), Refused>) -> Answer {
+fn create(
+    cloud: &mut Mycloud,
+    request: &ApiRequest,
+    parts: &str,
+    check: fn(&Value, &Value) -> Result<(), Refused>,
+) -> Answer {
     let (prefix, number) = (parts.get(..3).unwrap_or_default(), cloud.number());
-    let balancer = asked.body["loadbalancer_id"].as_str().unwrap_or(asked.id());
-    cloud.change(asked, balancer, |it| {
-        let mut created = asked.body.clone();
+    let balancer = request.body["loadbalancer_id"].as_str().unwrap_or(request.id());
+    cloud.change(request, balancer, |it| {
+        let mut created = request.body.clone();
         // A key is never shown again.
         created.as_object_mut().map(|it| it.remove("private_key"));
         created["id"] = format!("{prefix}-{number}").into();
@@ -41,18 +46,23 @@ fn create(cloud: &mut Mycloud, asked: &Asked, parts: &str, check: fn(&Value, &Va
     })
 }
 
-fn update(cloud: &mut Mycloud, asked: &Asked, parts: &str, check: fn(&Value, &Value) -> Result<(), Refused>) -> Answer {
-    cloud.change(asked, asked.id(), |it| {
+fn update(
+    cloud: &mut Mycloud,
+    request: &ApiRequest,
+    parts: &str,
+    check: fn(&Value, &Value) -> Result<(), Refused>,
+) -> Answer {
+    cloud.change(request, request.id(), |it| {
         let whole = it.clone();
-        let found = part(it, parts, asked.nth_id(1))?;
-        merge(found, &asked.body);
+        let found = part(it, parts, request.nth_id(1))?;
+        merge(found, &request.body);
         check(&whole, found)?;
         Ok(found.clone())
     })
 }
 
-fn delete(cloud: &mut Mycloud, asked: &Asked, parts: &str, id: &str, balancer: &str) -> Answer {
-    cloud.change(asked, balancer, |it| {
+fn delete(cloud: &mut Mycloud, request: &ApiRequest, parts: &str, id: &str, balancer: &str) -> Answer {
+    cloud.change(request, balancer, |it| {
         part(it, parts, id)?;
         let has = |it: &Value| it["certificate_ids"].as_array().is_some_and(|ids| ids.iter().any(|it| it == id));
         let is_used = |it: &Value| it["group_id"] == id || it["acl"]["id"] == id || has(it);
@@ -114,76 +124,76 @@ fn check_access_list(_: &Value, it: &Value) -> Result<(), Refused> {
     }
 }
 
-pub(super) fn create_listener(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    create(cloud, asked, "listeners", check_listener)
+pub(super) fn create_listener(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    create(cloud, request, "listeners", check_listener)
 }
 
-pub(super) fn update_listener(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    update(cloud, asked, "listeners", check_listener)
+pub(super) fn update_listener(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    update(cloud, request, "listeners", check_listener)
 }
 
-pub(super) fn delete_listener(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    delete(cloud, asked, "listeners", asked.nth_id(1), asked.id())
+pub(super) fn delete_listener(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    delete(cloud, request, "listeners", request.nth_id(1), request.id())
 }
 
-pub(super) fn create_group(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    create(cloud, asked, "groups", check_group)
+pub(super) fn create_group(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    create(cloud, request, "groups", check_group)
 }
 
-pub(super) fn update_group(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    update(cloud, asked, "groups", check_group)
+pub(super) fn update_group(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    update(cloud, request, "groups", check_group)
 }
 
-pub(super) fn delete_group(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    delete(cloud, asked, "groups", asked.nth_id(1), asked.id())
+pub(super) fn delete_group(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    delete(cloud, request, "groups", request.nth_id(1), request.id())
 }
 
-pub(super) fn create_access_list(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    create(cloud, asked, "access_lists", check_access_list)
+pub(super) fn create_access_list(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    create(cloud, request, "access_lists", check_access_list)
 }
 
-pub(super) fn create_certificate(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    let is_pem = |field: &str| asked.body[field].as_str().is_some_and(|text| text.contains("-----BEGIN "));
+pub(super) fn create_certificate(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    let is_pem = |field: &str| request.body[field].as_str().is_some_and(|text| text.contains("-----BEGIN "));
     if !is_pem("certificate") || !is_pem("private_key") {
         return Err(invalid("certificate and private_key: PEM"));
     }
-    create(cloud, asked, "certificates", |_, _| Ok(()))
+    create(cloud, request, "certificates", |_, _| Ok(()))
 }
 
-pub(super) fn delete_certificate(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    let owner = owner_of(cloud, asked, "certificates")?;
-    delete(cloud, asked, "certificates", asked.id(), &owner)
+pub(super) fn delete_certificate(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    let owner = owner_of(cloud, request, "certificates")?;
+    delete(cloud, request, "certificates", request.id(), &owner)
 }
 
 /// Returns the load balancer that has this part.
-fn owner_of(cloud: &Mycloud, asked: &Asked, parts: &str) -> Result<String, Refused> {
-    let has = |it: &&Value| it[parts].as_array().is_some_and(|it| it.iter().any(|it| it["id"] == asked.id()));
-    let found = cloud.load_balancers.iter().filter(|it| it["account"] == *asked.project).find(has);
+fn owner_of(cloud: &Mycloud, request: &ApiRequest, parts: &str) -> Result<String, Refused> {
+    let has = |it: &&Value| it[parts].as_array().is_some_and(|it| it.iter().any(|it| it["id"] == request.id()));
+    let found = cloud.load_balancers.iter().filter(|it| it["account"] == *request.project).find(has);
     found.and_then(|it| it["id"].as_str()).map(str::to_owned).ok_or_else(not_found)
 }
 
-pub(super) fn update_access_list(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    let owner = owner_of(cloud, asked, "access_lists")?;
-    cloud.change(asked, &owner, |it| {
-        let found = part(it, "access_lists", asked.id())?;
-        merge(found, &asked.body);
+pub(super) fn update_access_list(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    let owner = owner_of(cloud, request, "access_lists")?;
+    cloud.change(request, &owner, |it| {
+        let found = part(it, "access_lists", request.id())?;
+        merge(found, &request.body);
         check_access_list(&Value::Null, found)?;
         Ok(found.clone())
     })
 }
 
-pub(super) fn delete_access_list(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    let owner = owner_of(cloud, asked, "access_lists")?;
-    delete(cloud, asked, "access_lists", asked.id(), &owner)
+pub(super) fn delete_access_list(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    let owner = owner_of(cloud, request, "access_lists")?;
+    delete(cloud, request, "access_lists", request.id(), &owner)
 }
 
-fn members(cloud: &mut Mycloud, asked: &Asked, change: fn(&mut Vec<Value>, &Value)) -> Answer {
-    let sent = asked.body["members"].as_array().cloned().unwrap_or_default();
+fn members(cloud: &mut Mycloud, request: &ApiRequest, change: fn(&mut Vec<Value>, &Value)) -> Answer {
+    let sent = request.body["members"].as_array().cloned().unwrap_or_default();
     if sent.is_empty() || sent.len() > 100 {
         return Err(invalid("members: 1 to 100"));
     }
-    cloud.change(asked, asked.id(), |it| {
-        let group = part(it, "groups", asked.nth_id(1))?;
+    cloud.change(request, request.id(), |it| {
+        let group = part(it, "groups", request.nth_id(1))?;
         if group["members"].is_null() {
             group["members"] = json!([]);
         }
@@ -196,23 +206,23 @@ fn is_same(one: &Value, other: &Value) -> bool {
     ["instance_id", "address", "port"].iter().all(|field| one[*field] == other[*field])
 }
 
-pub(super) fn add_members(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    let mut sent = asked.body["members"].as_array().into_iter().flatten();
-    if !sent.all(|it| cloud.has_instance(&asked.project, &it["instance_id"])) {
+pub(super) fn add_members(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    let mut sent = request.body["members"].as_array().into_iter().flatten();
+    if !sent.all(|it| cloud.has_instance(&request.project, &it["instance_id"])) {
         return Err(invalid("instance_id: there is no such instance"));
     }
-    members(cloud, asked, |all, new| {
+    members(cloud, request, |all, new| {
         all.retain(|it| !is_same(it, new));
         all.push(new.clone());
     })
 }
 
-pub(super) fn update_members(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    members(cloud, asked, |all, new| {
+pub(super) fn update_members(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    members(cloud, request, |all, new| {
         all.iter_mut().filter(|it| is_same(it, new)).for_each(|it| it["weight"] = new["weight"].clone());
     })
 }
 
-pub(super) fn remove_members(cloud: &mut Mycloud, asked: &Asked) -> Answer {
-    members(cloud, asked, |all, gone| all.retain(|it| !is_same(it, gone)))
+pub(super) fn remove_members(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
+    members(cloud, request, |all, gone| all.retain(|it| !is_same(it, gone)))
 }

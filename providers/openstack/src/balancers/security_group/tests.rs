@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use super::super::wanted::tests::{config, service};
 use super::*;
-use provider_kit::load_balancers::Tree;
+use provider_kit::load_balancers::ResourceGraph;
 
 fn texts(rules: &[Rule]) -> Vec<String> {
     rules.iter().map(ToString::to_string).collect()
@@ -106,9 +106,9 @@ fn rules_in_another_division_are_no_change() {
     };
     let (one, two) = ("ingress IPv4 tcp 30080 10.6.0.0/16", "ingress IPv4 tcp 30081 10.6.0.0/16");
     let (wanted, range) = (settings(&[one, two]), settings(&["ingress IPv4 tcp 30080-30081 10.6.0.0/16"]));
-    assert_eq!(fitted(&wanted, &range), range);
-    assert_eq!(fitted(&settings(&[one]), &range), settings(&[one]));
-    assert_eq!(fitted(&Attributes::default(), &range), Attributes::default(), "no statement about rules");
+    assert_eq!(fit_to_observed(&wanted, &range), range);
+    assert_eq!(fit_to_observed(&settings(&[one]), &range), settings(&[one]));
+    assert_eq!(fit_to_observed(&Attributes::default(), &range), Attributes::default(), "no statement about rules");
 }
 
 #[test]
@@ -120,18 +120,18 @@ fn type_and_code_of_an_icmp_rule_are_no_ports() {
 #[test]
 fn what_is_shown_as_it_is_wanted_needs_no_change() {
     let wanted = wanted(json!({}), &["10.6.0.0/16"], false);
-    let tree = |parts: Parts| {
-        parts.into_iter().fold(Tree::default(), |mut tree, (part, settings, targets)| {
-            if let (Part::Pool(name), Some(targets)) = (&part, targets) {
-                tree.targets.insert(name.clone(), targets);
+    let graph = |resources: ResourceList| {
+        resources.into_iter().fold(ResourceGraph::default(), |mut graph, (resource, settings, targets)| {
+            if let (ResourceKey::Pool(name), Some(targets)) = (&resource, targets) {
+                graph.targets.insert(name.clone(), targets);
             }
-            tree.part(part, settings)
+            graph.resource(resource, settings)
         })
     };
-    let actual = tree(shown(&group(&[json!({})]), ["p1"].into_iter().collect()));
+    let actual = graph(shown(&group(&[json!({})]), ["p1"].into_iter().collect()));
     let settings = with_rules(Attributes::default(), &wanted);
     let pool = pool_name("lb-sg-x");
-    let same = Tree::default().part(part("lb-sg-x"), settings).pool(
+    let same = ResourceGraph::default().resource(resource("lb-sg-x"), settings).pool(
         &pool,
         Attributes::default(),
         Some(["p1"].into_iter().collect()),

@@ -184,7 +184,7 @@ fn members_are_in_the_annotated_subnet_or_the_classs_or_the_configured_one() {
 #[test]
 fn the_vip_is_where_the_annotation_says_or_the_class_which_comes_first_for_external_ones() {
     let vip = |given: &[(&str, &str)]| asked_with(given, &with_class()).map(|it| it.vip);
-    let at = |subnet: &str, network: &str| Vip { subnet: some(subnet), network: some(network), port: None };
+    let at = |subnet: &str, network: &str| VipPlacement { subnet: some(subnet), network: some(network), port: None };
     let internal = ("service.beta.kubernetes.io/openstack-internal-load-balancer", "true");
     let annotated = [("subnet-id", "my-subnet"), ("network-id", "my-network"), ("class", "gold"), internal];
     assert_eq!(vip(&annotated).unwrap(), at("my-subnet", "my-network"));
@@ -193,7 +193,7 @@ fn the_vip_is_where_the_annotation_says_or_the_class_which_comes_first_for_exter
     assert_eq!(vip(&[]).unwrap(), at("subnet", "network"));
     assert!(vip(&[("class", "silver")]).unwrap_err().is_invalid());
     let port = vip(&[("port-id", "my-port"), ("subnet-id", "my-subnet")]).unwrap();
-    assert_eq!(port, Vip { port: some("my-port"), ..Vip::default() });
+    assert_eq!(port, VipPlacement { port: some("my-port"), ..VipPlacement::default() });
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn floating_ips_come_from_where_the_class_says_then_the_annotations_then_the_con
         name: name.map(str::to_owned),
         tags: tags.map(str::to_owned),
     };
-    let from = |network: &str, subnet: FloatingSubnet| Floating { network: some(network), subnet };
+    let from = |network: &str, subnet: FloatingSubnet| FloatingIpSource { network: some(network), subnet };
     let annotated = [("floating-network-id", "mine"), ("floating-subnet-id", "my-subnet"), ("class", "gold")];
     assert_eq!(floating(&annotated), from("class-floating", like(Some("class-*"), None)));
     assert_eq!(floating(&annotated[..2]), from("mine", FloatingSubnet::Id("my-subnet".into())));

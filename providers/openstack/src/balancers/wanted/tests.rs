@@ -1,5 +1,5 @@
 use cloud_provider::{ConfigFile, Setup};
-use provider_kit::load_balancers::{Part, plan};
+use provider_kit::load_balancers::{ResourceKey, plan};
 use serde_json::Value;
 
 use super::*;
@@ -40,13 +40,13 @@ struct Case {
     spec: Value,
     config: Balancers,
     features: Features,
-    vip: Vip,
+    vip: VipPlacement,
     second_subnet: Option<String>,
 }
 
 impl Default for Case {
     fn default() -> Self {
-        let vip = Vip { subnet: Some("s1".into()), ..Vip::default() };
+        let vip = VipPlacement { subnet: Some("s1".into()), ..VipPlacement::default() };
         Self {
             annotations: json!({}),
             spec: json!({}),
@@ -72,7 +72,7 @@ impl Case {
         Self { features, ..self }
     }
 
-    fn tree(&self) -> Tree {
+    fn graph(&self) -> ResourceGraph {
         let spec = ServiceSpec::of(&service(json!({"annotations": self.annotations}), self.spec.clone()), &self.config)
             .spec
             .unwrap();
@@ -89,20 +89,20 @@ impl Case {
     }
 
     fn listener(&self) -> Value {
-        self.tree().listeners().next().unwrap().1.nested()
+        self.graph().listeners().next().unwrap().1.nested()
     }
 
     fn pool(&self) -> (String, Value) {
-        let tree = self.tree();
-        let mut pools = tree.parts.iter().filter_map(|(part, settings)| match part {
-            Part::Pool(name) => Some((name.clone(), settings.nested())),
+        let graph = self.graph();
+        let mut pools = graph.resources.iter().filter_map(|(resource, settings)| match resource {
+            ResourceKey::Pool(name) => Some((name.clone(), settings.nested())),
             _ => None,
         });
         pools.next_back().unwrap()
     }
 
     fn balancer(&self) -> Value {
-        self.tree().balancer_attributes().unwrap().nested()
+        self.graph().balancer_attributes().unwrap().nested()
     }
 }
 
@@ -163,16 +163,16 @@ fn with_a_second_vip_both_families_are_let_in_and_without_one_the_first() {
     let two = Case { second_subnet: Some("s6".into()), ..Case::of_spec(spec) };
     assert_eq!(two.balancer()["additional_vips"], json!([{"subnet_id": "s6"}]));
     assert_eq!(two.listener()["allowed_cidrs"], json!(["0.0.0.0/0", "::/0"]));
-    let operations = plan(&two.tree(), &one.tree());
+    let operations = plan(&two.graph(), &one.graph());
     assert!(operations.iter().all(|it| !format!("{it:?}").contains("additional_vips")), "not later: {operations:?}");
 }
 
 #[test]
 fn a_listener_that_must_speak_otherwise_is_removed_before_it_is_made_anew() {
-    let (plain, http) = (Case::default().tree(), Case::annotated(&[("x-forwarded-for", "true")]).tree());
+    let (plain, http) = (Case::default().graph(), Case::annotated(&[("x-forwarded-for", "true")]).graph());
     let names: Vec<_> = plan(&http, &plain).iter().map(|it| format!("{it:?}")).collect();
     let at = |text: &str| names.iter().position(|name| name.starts_with(text)).unwrap();
-    assert!(at("Delete { part: Listener") < at("Create { part: Listener"), "{names:#?}");
+    assert!(at("Delete { resource: Listener") < at("Create { resource: Listener"), "{names:#?}");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn persistence_and_algorithm_follow_the_service() {
     let sticky = Case::of_spec(json!({"sessionAffinity": "ClientIP"}));
     assert_eq!(sticky.pool().1["session_persistence"]["type"], "SOURCE_IP");
     assert_eq!(Case::of_spec(json!({"sessionAffinity": "None"})).pool().1["session_persistence"]["type"], Value::Null);
-    let changes = plan(&sticky.tree(), &Case::default().tree());
+    let changes = plan(&sticky.graph(), &Case::default().graph());
     assert_eq!(changes.len(), 1, "changed in place: {changes:?}");
     let annotated =
         Case { config: configured("lb-method=SOURCE_IP_PORT"), ..Case::annotated(&[("lb-method", "ROUND_ROBIN")]) };
@@ -246,9 +246,9 @@ fn members_are_checked_by_http_where_the_provider_can() {
 #[test]
 fn a_port_has_members_only_if_nodes_listen() {
     let none = Case::of_spec(json!({"allocateLoadBalancerNodePorts": false, "ports": [{"port": 80}]}));
-    assert!(none.tree().targets_of("80/TCP TCP").is_empty());
+    assert!(none.graph().targets_of("80/TCP TCP").is_empty());
     assert_eq!(none.pool().1["members"]["protocol_port"], 0);
-    let two = Case::default().tree();
+    let two = Case::default().graph();
     assert_eq!(two.targets_of("80/TCP TCP").iter().collect::<Vec<_>>(), ["a 10.0.0.4", "b 10.0.0.5"]);
     assert_eq!(Case::default().pool().1["members"]["protocol_port"], 30080);
 }
@@ -256,9 +256,9 @@ fn a_port_has_members_only_if_nodes_listen() {
 #[test]
 fn two_ports_of_one_number_are_two_listeners_with_a_pool_each() {
     let spec = json!({"ports": [{"port": 53, "nodePort": 30053}, {"port": 53, "protocol": "UDP", "nodePort": 30053}]});
-    let tree = Case::of_spec(spec).tree();
+    let graph = Case::of_spec(spec).graph();
     let listeners: Vec<_> =
-        tree.listeners().map(|(port, settings)| format!("{port} {}", settings.text("pool").unwrap())).collect();
+        graph.listeners().map(|(port, settings)| format!("{port} {}", settings.text("pool").unwrap())).collect();
     assert_eq!(listeners, ["53/TCP 53/TCP TCP", "53/UDP 53/UDP UDP"]);
 }
 
@@ -269,14 +269,15 @@ fn what_counts_only_when_it_is_made_is_fixed() {
     let expected =
         json!({"provider": "amphora", "vip_subnet_id": "s1", "flavor_id": "small", "availability_zone": "az1"});
     assert_eq!(balancer, expected);
-    assert!(plan(&case.tree(), &Case::default().tree()).is_empty(), "nothing is moved later");
+    assert!(plan(&case.graph(), &Case::default().graph()).is_empty(), "nothing is moved later");
     let old = case.with(Features::of((2, 5), "amphora")).balancer();
     assert_eq!(old, json!({"provider": "amphora", "vip_subnet_id": "s1"}));
 }
 
 #[test]
 fn the_wanted_address_is_the_vips_only_where_there_is_no_floating_ip() {
-    let front = |tree: &Tree| tree.parts.keys().any(|part| matches!(part, Part::CreatedAfter(_)));
+    let front =
+        |graph: &ResourceGraph| graph.resources.keys().any(|resource| matches!(resource, ResourceKey::CreatedAfter(_)));
     let internal = ("service.beta.kubernetes.io/openstack-internal-load-balancer", "true");
     let table = [
         (json!({"loadBalancerIP": "192.0.2.9", "ipFamilies": ["IPv4"]}), false, Value::Null, true),
@@ -289,6 +290,6 @@ fn the_wanted_address_is_the_vips_only_where_there_is_no_floating_ip() {
             case.annotations = json!({internal.0: internal.1});
         }
         assert_eq!(case.balancer()["vip_address"], address);
-        assert_eq!(front(&case.tree()), has_front);
+        assert_eq!(front(&case.graph()), has_front);
     }
 }

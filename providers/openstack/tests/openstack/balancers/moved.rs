@@ -37,7 +37,7 @@ async fn moving(lines: &[&str]) -> Scene {
     scene
 }
 
-fn signs(balancer: &Value) -> Vec<&str> {
+fn legacy_owner_tags(balancer: &Value) -> Vec<&str> {
     let tags = balancer["tags"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
     tags.filter(|tag| tag.starts_with("kube_service_")).collect()
 }
@@ -64,7 +64,7 @@ async fn it_moves_there_and_what_it_had_goes() {
         let changes = scene.changes();
         let balancer = scene.balancer();
         assert_eq!(
-            (&balancer["name"], signs(&balancer), ports(&balancer)),
+            (&balancer["name"], legacy_owner_tags(&balancer), ports(&balancer)),
             (&json!(OTHER), vec![OTHER, NAME], vec![80, 443])
         );
         assert_eq!(scene.ensure("other").await, addresses);
@@ -103,7 +103,10 @@ async fn it_moves_back() {
             (left, Some(&*id))
         );
         let others: Vec<_> = scene.fake.load_balancers().into_iter().filter(|it| it["id"] != *id).collect();
-        assert!(others.iter().all(|it| !signs(it).contains(&NAME) && !ports(it).contains(&80)), "{others:#?}");
+        assert!(
+            others.iter().all(|it| !legacy_owner_tags(it).contains(&NAME) && !ports(it).contains(&80)),
+            "{others:#?}"
+        );
     }
     scene.delete("web").await;
     assert_eq!((scene.fake.load_balancers().len(), scene.fake.floating_ips().len()), (2, 2));
@@ -121,7 +124,7 @@ async fn what_it_shared_stays_with_those_who_share_it() {
     scene.annotate("web", "load-balancer-id", &there);
     scene.ensure("web").await;
     let left = scene.fake.load_balancer(&own).unwrap();
-    assert_eq!((signs(&left), ports(&left)), (vec!["kube_service_kubernetes_default_sharer"], vec![8080]));
+    assert_eq!((legacy_owner_tags(&left), ports(&left)), (vec!["kube_service_kubernetes_default_sharer"], vec![8080]));
     assert_eq!(scene.ensure("sharer").await, address);
     scene.start().await;
     scene.changes();
@@ -189,7 +192,7 @@ async fn where_it_may_not_move_it_serves_on_where_it_is() {
         scene.ensure("web").await;
         assert_eq!(scene.fake.load_balancers().len(), 2, "{text}");
         let other = scene.fake.load_balancer(OTHER).unwrap();
-        assert_eq!((signs(&other), ports(&other)), (vec![OTHER], before), "{text}");
+        assert_eq!((legacy_owner_tags(&other), ports(&other)), (vec![OTHER], before), "{text}");
         scene.annotate("web", "load-balancer-id", &there);
         scene.delete("web").await;
         assert_eq!(scene.balancer()["name"], OTHER, "{text}");
@@ -269,7 +272,7 @@ async fn of_two_that_it_has_one_that_cannot_go_keeps_no_other() {
     assert!(scene.fake.load_balancer(NAME).is_none());
     scene.fake.set_provisioning_status(OTHER, "ACTIVE");
     scene.delete("web").await;
-    assert_eq!((ports(&scene.balancer()), signs(&scene.balancer())), (vec![443], vec![OTHER]));
+    assert_eq!((ports(&scene.balancer()), legacy_owner_tags(&scene.balancer())), (vec![443], vec![OTHER]));
 }
 
 /// Services that the Go cloud-controller-manager publishes by a name have their address in the annotation, which
@@ -310,12 +313,16 @@ async fn a_process_that_ends_at_any_moment_of_the_move_leaves_nothing_behind() {
             if then_goes {
                 scene.delete("web").await;
                 let balancer = scene.balancer();
-                assert_eq!((signs(&balancer), ports(&balancer)), (vec![OTHER], vec![443]), "tick {tick}");
+                assert_eq!((legacy_owner_tags(&balancer), ports(&balancer)), (vec![OTHER], vec![443]), "tick {tick}");
                 assert_eq!((scene.fake.floating_ips().len(), groups(&scene)), (1, 1), "tick {tick}");
             } else {
                 let addresses = scene.ensure("web").await;
                 let balancer = scene.balancer();
-                assert_eq!((signs(&balancer), ports(&balancer)), (vec![OTHER, NAME], vec![80, 443]), "tick {tick}");
+                assert_eq!(
+                    (legacy_owner_tags(&balancer), ports(&balancer)),
+                    (vec![OTHER, NAME], vec![80, 443]),
+                    "tick {tick}"
+                );
                 assert_eq!((scene.fake.floating_ips().len(), groups(&scene)), (1, 2), "tick {tick}");
                 assert_eq!(balancer["pools"].as_array().unwrap().len(), 2, "tick {tick}");
                 assert_eq!(scene.ensure("other").await, addresses);

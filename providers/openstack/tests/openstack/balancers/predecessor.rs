@@ -156,16 +156,16 @@ async fn a_rename_that_is_broken_off_is_finished_later() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_marked_for_another_cluster_is_not_touched() {
-    for sign in ["kube_service_old_default_web", NAME] {
+    for tag in ["kube_service_old_default_web", NAME] {
         let mut scene = scene();
-        let id = as_before(&scene, sign, &json!([sign, format!("ccm-rs:other:some-uid:{sign}")]));
+        let id = as_before(&scene, tag, &json!([tag, format!("ccm-rs:other:some-uid:{tag}")]));
         for is_named in [true, false] {
             if is_named {
                 is_known_as(&mut scene, &id);
             } else {
                 scene.forget("web", "load-balancer-id");
             }
-            if is_named || sign == NAME {
+            if is_named || tag == NAME {
                 let refused = scene.refused("web").await;
                 assert!(refused.is_invalid() && refused.to_string().contains("another cluster"), "{refused}");
             }

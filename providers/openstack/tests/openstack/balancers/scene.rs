@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cloud_provider::{
-    About, Caches, CloudProvider, Cluster, ConfigFile, Context, Error, EventKind, Events, KubernetesApi,
-    LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Plan, Result, Service, Setup, SyncObserver,
+    Caches, CloudProvider, Cluster, ConfigFile, Context, Error, EventKind, EventSubject, Events, KubernetesApi,
+    LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Plan, Result, Service, Setup, SyncCallbacks,
     async_trait,
 };
 use openstack_fake::{Fake, Network, Options};
@@ -25,11 +25,11 @@ pub(crate) const NAME: &str = "kube_service_kubernetes_default_web";
 pub(crate) struct Heard(Mutex<Vec<String>>);
 
 impl Events for Heard {
-    fn record(&self, component: &str, about: About<'_>, _kind: EventKind, reason: &str, message: &str) {
+    fn record(&self, component: &str, about: EventSubject<'_>, _kind: EventKind, reason: &str, message: &str) {
         assert_eq!(component, provider_openstack::EVENT_SOURCE);
         let about = match about {
-            About::Node(node) => node.name.to_string(),
-            About::Service(service) => service.metadata.name.clone().unwrap(),
+            EventSubject::Node(node) => node.name.to_string(),
+            EventSubject::Service(service) => service.metadata.name.clone().unwrap(),
         };
         self.0.lock().unwrap().push(format!("{about} {reason}: {message}"));
     }
@@ -53,7 +53,7 @@ impl Caches for Listed {
     }
 }
 
-/// The observer of a sync, which records the requested annotations, and writes addresses to the Service when they are
+/// The callbacks of a sync, which record the requested annotations, and write addresses to the Service when they are
 /// published.
 #[derive(Default)]
 struct Annotating {
@@ -63,8 +63,8 @@ struct Annotating {
 }
 
 #[async_trait]
-impl SyncObserver for Annotating {
-    fn planned(&self, _plan: &Plan) {}
+impl SyncCallbacks for Annotating {
+    fn on_plan(&self, _plan: &Plan) {}
     fn annotate(&self, key: &'static str, value: Option<String>) {
         self.asked.lock().unwrap().insert(key, value);
     }
@@ -72,7 +72,7 @@ impl SyncObserver for Annotating {
         *self.published.lock().unwrap() = Some(status.clone());
         Ok(())
     }
-    fn waits(&self) {
+    fn release_permit(&self) {
         self.waits.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -210,8 +210,9 @@ impl Scene {
     /// names of the status.
     pub(crate) async fn try_ensure(&mut self, name: &str) -> Result<Vec<String>> {
         let (service, nodes, cluster) = (self.services[name].clone(), self.nodes.clone(), self.cluster.clone());
-        let observer = Annotating::default();
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &observer };
+        let callbacks = Annotating::default();
+        let request =
+            LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &callbacks };
         // The finalizer comes before the first request.
         let finalizers = self.service(name).metadata.finalizers.get_or_insert_default();
         *finalizers = vec!["service.kubernetes.io/load-balancer-cleanup".to_owned()];
@@ -222,10 +223,10 @@ impl Scene {
                 Err(_) => (Err(Error::other("killed")), false),
             },
         };
-        self.waits = observer.waits.load(Ordering::Relaxed);
-        let published = observer.published.into_inner().unwrap();
+        self.waits = callbacks.waits.load(Ordering::Relaxed);
+        let published = callbacks.published.into_inner().unwrap();
         if is_alive || published.is_some() {
-            for (key, value) in observer.asked.into_inner().unwrap() {
+            for (key, value) in callbacks.asked.into_inner().unwrap() {
                 let all = self.service(name).metadata.annotations.get_or_insert_default();
                 match value {
                     Some(value) => drop(all.insert(key.to_owned(), value)),
@@ -250,7 +251,7 @@ impl Scene {
     pub(crate) async fn ensure_both(&mut self, one: &str, two: &str) -> (Result<()>, Result<()>) {
         let (nodes, cluster) = (self.nodes.clone(), self.cluster.clone());
         let (one, two) = (self.services[one].clone(), self.services[two].clone());
-        let request = |service| LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, observer: &() };
+        let request = |service| LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
         let balancers = self.balancers().await;
         let both = tokio::join!(balancers.ensure(request(&one)), balancers.ensure(request(&two)));
         (both.0.map(drop), both.1.map(drop))
@@ -263,13 +264,13 @@ impl Scene {
 
     pub(crate) async fn update(&mut self, name: &str) {
         let (service, nodes, cluster) = (self.services[name].clone(), self.nodes.clone(), self.cluster.clone());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
         self.balancers().await.update_targets(request).await.unwrap();
     }
 
     pub(crate) async fn get(&mut self, name: &str) -> Option<Vec<String>> {
         let (service, cluster) = (self.services[name].clone(), self.cluster.clone());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
         let status = self.balancers().await.get(request).await.unwrap();
         status.map(|it| it.ingress.unwrap_or_default().into_iter().filter_map(|it| it.ip).collect())
     }
@@ -283,7 +284,7 @@ impl Scene {
     /// Deletes the load balancer of a Service of any type.
     pub(crate) async fn try_remove(&mut self, name: &str) -> Result<()> {
         let (service, cluster) = (self.services[name].clone(), self.cluster.clone());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
         self.balancers().await.delete(request).await
     }
 

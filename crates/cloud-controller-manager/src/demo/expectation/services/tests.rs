@@ -38,9 +38,9 @@ fn seen(services: Vec<Service>, balancers: Vec<Balancer>) -> Observed {
     }
 }
 
-fn waits_for(verdict: Verdict) -> String {
+fn waits_for(verdict: ExpectationVerdict) -> String {
     match verdict {
-        Verdict::Waiting { seen, .. } => seen,
+        ExpectationVerdict::Waiting { seen, .. } => seen,
         other => panic!("{other:?}"),
     }
 }
@@ -53,13 +53,13 @@ fn ports(names: &[&str]) -> Vec<(String, u16)> {
 fn a_service_with_its_load_balancer_is_as_it_should_be() {
     let web = service("web");
     let now = seen(vec![web.clone()], vec![balancer(&web)]);
-    assert_eq!(balanced(&now, &ports(&["web"])), Verdict::Happened(vec![]));
+    assert_eq!(balanced(&now, &ports(&["web"])), ExpectationVerdict::Happened(vec![]));
 }
 
 type Spoil = fn(&mut Service, &mut Balancer);
 
 #[test]
-fn whatever_is_not_as_it_should_be_is_named() {
+fn each_difference_of_a_load_balancer_is_named() {
     let table: [(Spoil, &str); 7] = [
         (
             |_, balancer| balancer.listeners = [].into(),
@@ -95,13 +95,13 @@ fn nothing_may_be_left_or_doubled() {
     assert!(stray.contains("the cloud has lb-1 auidweb too many"), "{stray}");
     let twice = vec![balancer(&web), Balancer { id: "lb-2".to_owned(), ..balancer(&web) }];
     assert!(waits_for(balanced(&seen(vec![web], twice), &ports(&["web"]))).contains("web has 2 load balancers"));
-    assert_eq!(balanced(&seen(vec![], vec![]), &[]), Verdict::Happened(vec![]));
+    assert_eq!(balanced(&seen(vec![], vec![]), &[]), ExpectationVerdict::Happened(vec![]));
 }
 
 #[test]
 fn a_service_is_gone_when_the_api_has_it_no_longer() {
     let web = service("web");
-    assert!(matches!(gone(&seen(vec![], vec![]), "web"), Verdict::Happened(_)));
+    assert!(matches!(gone(&seen(vec![], vec![]), "web"), ExpectationVerdict::Happened(_)));
     let seen = waits_for(gone(&seen(vec![web.clone()], vec![balancer(&web)]), "web"));
     let its = "lb-1 at 198.19.0.1, 80/TCP → 30080, 2 targets";
     assert_eq!(seen, format!("Service web: with finalizer; in the cloud: {its}"));
@@ -111,7 +111,10 @@ fn a_service_is_gone_when_the_api_has_it_no_longer() {
 fn an_interrupted_service_is_neither_here_nor_there() {
     let mut web = service("web");
     let verdict = |web: &Service, balancers, deleting, in_cloud| {
-        matches!(interrupted(&seen(vec![web.clone()], balancers), "web", deleting, in_cloud), Verdict::Happened(_))
+        matches!(
+            interrupted(&seen(vec![web.clone()], balancers), "web", deleting, in_cloud),
+            ExpectationVerdict::Happened(_)
+        )
     };
     let its = vec![balancer(&web)];
     assert!(!verdict(&web, its.clone(), false, true), "it has its address");
@@ -125,7 +128,7 @@ fn an_interrupted_service_is_neither_here_nor_there() {
 }
 
 #[test]
-fn what_is_expected_of_many_services_is_said_in_one_line() {
+fn expectation_of_many_services_is_one_line() {
     assert_eq!(
         expected(&[]),
         "no load balancer, with address, finalizer and every Node as target, and nothing else in the cloud"
