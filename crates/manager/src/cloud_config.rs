@@ -157,9 +157,9 @@ async fn reload(provider: &dyn CloudProvider, file: &ConfigFile) -> cloud_provid
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::Mutex;
 
     use cloud_provider::{Result, async_trait};
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -179,7 +179,7 @@ mod tests {
             self.beside.clone()
         }
         async fn reload(&self, config: &ConfigFile) -> Result<Reload> {
-            self.texts.lock().unwrap().push(config.text.clone());
+            self.texts.lock().push(config.text.clone());
             match config.text.split(' ').next().unwrap_or_default() {
                 "good" => Ok(Reload::Done),
                 "old" => Ok(Reload::NeedsRestart),
@@ -236,7 +236,7 @@ mod tests {
         let (file, metrics) = (Mounted::new("good 1"), Metrics::new());
         let (provider, task) = follow_counted(&file.path(), OnCloudConfigChange::Reload, metrics.clone());
         periods(3).await;
-        assert!(provider.texts.lock().unwrap().is_empty(), "nothing has changed");
+        assert!(provider.texts.lock().is_empty(), "nothing has changed");
         for (number, text) in ["good 2", "bad", "panic", "good 3", "hang", "good 4"].into_iter().enumerate() {
             file.swap(&format!("..{}", number + 2), text);
             periods(9).await;
@@ -245,7 +245,7 @@ mod tests {
         periods(3).await;
         std::fs::remove_file(file.path()).unwrap();
         periods(3).await;
-        let texts = provider.texts.lock().unwrap().clone();
+        let texts = provider.texts.lock().clone();
         assert_eq!(texts, ["good 2", "bad", "panic", "good 3", "hang", "good 4", "good 5"]);
         for (result, count) in [("success", 4), ("error", 3), ("restart", 0)] {
             let series =
@@ -261,7 +261,7 @@ mod tests {
         let file = Mounted::new("good 1");
         let (provider, _task) = follow(&file.path(), OnCloudConfigChange::Reload);
         file.swap("..2", "early");
-        let count = || provider.texts.lock().unwrap().len();
+        let count = || provider.texts.lock().len();
         for (more, tries) in [(1, 1), (5, 1), (1, 2), (11, 2), (2, 3), (400, 10)] {
             periods(more).await;
             assert_eq!(count(), tries, "after {more} more");
@@ -281,10 +281,10 @@ mod tests {
         let config = CloudConfig::note(file.path(), OnCloudConfigChange::Reload).unwrap();
         let task = tokio::spawn(config.follow(Arc::clone(&provider) as _, Metrics::new()));
         periods(3).await;
-        assert!(provider.texts.lock().unwrap().is_empty(), "nothing has changed");
+        assert!(provider.texts.lock().is_empty(), "nothing has changed");
         std::fs::write(other.path(), "another certificate").unwrap();
         periods(3).await;
-        assert_eq!(*provider.texts.lock().unwrap(), ["good 1"]);
+        assert_eq!(*provider.texts.lock(), ["good 1"]);
         assert!(!task.is_finished());
     }
 
@@ -297,7 +297,7 @@ mod tests {
             periods(2).await;
         }
         // A credential in the file may have been adopted all the same.
-        assert_eq!(provider.texts.lock().unwrap().len(), 3);
+        assert_eq!(provider.texts.lock().len(), 3);
         assert!(!task.is_finished());
     }
 
@@ -312,7 +312,7 @@ mod tests {
         assert!(!task.is_finished(), "it came back as it was");
         file.swap("..2", "whatever");
         periods(2).await;
-        assert!(task.is_finished() && provider.texts.lock().unwrap().is_empty());
+        assert!(task.is_finished() && provider.texts.lock().is_empty());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Readiness of the process for `/readyz` (APP-104 *ours*).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use parking_lot::Mutex;
 use runtime::client::{RequestInfo, RequestMetrics};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,12 +25,12 @@ pub(crate) struct Contact {
 impl Contact {
     /// Records that the API server has just answered an authenticated request.
     pub(crate) fn note(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.last.lock() = Some(Instant::now());
     }
 
     /// Returns the time since the last answer; `None` if there was none yet.
     fn age(&self) -> Option<Duration> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).map(|last| last.elapsed())
+        self.last.lock().map(|last| last.elapsed())
     }
 
     /// Checks that the API server answered within the last minute.

@@ -1,9 +1,9 @@
 //! Circuit breaker for APIs that punish requests after a refusal.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::{Error, Result};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::transport::Credential;
@@ -72,7 +72,7 @@ impl Breaker {
     /// # Errors
     /// *Rate limited* or *unauthorized* during a pause.
     pub fn check(&self) -> Result<()> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let Some(Open { until, generation }) = &*open else { return Ok(()) };
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() || generation.is_some_and(|generation| generation != self.credential.generation()) {
@@ -100,7 +100,7 @@ impl Breaker {
         if !pause.is_zero() {
             tracing::warn!(%err, ?pause, "no requests to {} for a while", self.api);
             let open = Open { until: Instant::now() + pause, generation };
-            *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
+            *self.open.lock() = Some(open);
         }
     }
 }

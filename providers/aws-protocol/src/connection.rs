@@ -1,12 +1,13 @@
 //! Connections: endpoints of requests, and their signatures.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use cloud_provider::{Error, Result, async_trait};
 use http::{HeaderMap, Request};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use provider_kit::signing::{AwsCredentials, CloudClock, SigV4, Signer};
 use provider_kit::tokens::Tokens;
 use provider_kit::transport::{Access, Answer, Builder, Call, Method, Refusal, RetryPolicy, Session, Transport};
@@ -136,8 +137,8 @@ impl Connection {
         self.endpoint.get_or_try_init(find).await
     }
 
-    fn last(&self) -> std::sync::MutexGuard<'_, Option<SigV4>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last(&self) -> parking_lot::MutexGuard<'_, Option<SigV4>> {
+        self.last.lock()
     }
 }
 

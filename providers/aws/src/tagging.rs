@@ -1,13 +1,14 @@
 //! The tagging controller: the instances of Nodes have the tags of `--tags`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_protocol::Query;
 use cloud_provider::{CloudMetrics, Error, Node, Result};
 use jiff::Timestamp;
 use md5::{Digest, Md5};
+use parking_lot::Mutex;
 use provider_kit::cluster::ClusterView;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -96,7 +97,7 @@ impl Tagger {
     /// Compares the Nodes with what was done, and returns the instances to tag and to untag now.
     fn plan(&self, nodes: &[Arc<Node>]) -> (Vec<String>, Vec<String>) {
         let now = Instant::now();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let mut present = HashSet::new();
         for node in nodes {
             // A Node without provider ID gets one soon. Fargate has no instance.
@@ -172,7 +173,7 @@ impl Tagger {
             match outcome {
                 Err(error) if !error.is_not_found() => self.fail(&id, &error, true),
                 _ => {
-                    self.state.lock().unwrap_or_else(PoisonError::into_inner).leaving.remove(&id);
+                    self.state.lock().leaving.remove(&id);
                 }
             }
         }
@@ -204,14 +205,14 @@ impl Tagger {
     }
 
     fn name_of(&self, id: &str) -> Option<Box<str>> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         state.work.get(id).map(|work| work.node.clone())
     }
 
     /// Ends the work on an instance; `is_skipped`: without tags, until the Node is created again. Otherwise the cache shows the
     /// label soon.
     fn end(&self, id: &str, is_skipped: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if let Some(work) = state.work.get_mut(id) {
             let shown = Instant::now() + SHOWN;
             (work.due, work.tries) = if is_skipped { (None, RETRIES + 1) } else { (Some(shown), 0) };
@@ -219,7 +220,7 @@ impl Tagger {
     }
 
     fn fail(&self, id: &str, error: &Error, is_leaving: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let all = if is_leaving { &mut state.leaving } else { &mut state.work };
         let Some(work) = all.get_mut(id) else { return };
         work.tries += 1;

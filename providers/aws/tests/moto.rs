@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::scripted::ScriptedCluster;
@@ -13,6 +13,7 @@ use cloud_provider::{
     AddressType, Caches, CloudMetrics, CloudProvider, Cluster, ConfigFile, Context, Environment, Error,
     LoadBalancerRequest, LookupRequest, Node, NodeAddress, Result, Route, Service, Setup,
 };
+use parking_lot::Mutex;
 use provider_aws::Ec2;
 use serde_json::{Value, json};
 
@@ -25,14 +26,14 @@ struct Requests(Mutex<Vec<String>>);
 
 impl CloudMetrics for Requests {
     fn finished(&self, operation: &str, _status: Option<u16>, _took: Duration) {
-        self.0.lock().unwrap().push(operation.to_owned());
+        self.0.lock().push(operation.to_owned());
     }
 }
 
 impl Requests {
     /// Returns the changes since the last call.
     fn changes(&self) -> Vec<String> {
-        let all = std::mem::take(&mut *self.0.lock().unwrap());
+        let all = std::mem::take(&mut *self.0.lock());
         all.into_iter().filter(|it| !it.contains(" Describe")).collect()
     }
 }

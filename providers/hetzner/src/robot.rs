@@ -1,10 +1,11 @@
 //! Robot, the web service for dedicated servers. Robot allows about 200 requests per hour, and after it has refused
 //! one, no request is sent for a while.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, InstanceMetadata, Node, Result, async_trait};
+use parking_lot::Mutex;
 use provider_kit::breaker::{Breaker, Pauses};
 use provider_kit::events::EventWriter;
 use provider_kit::inventory::{Inventory, MachineSource, Mode, SharedPriority, Snapshot};
@@ -115,7 +116,7 @@ impl Account {
     async fn turn(&self) -> Result<()> {
         self.breaker.check()?;
         let wait = {
-            let (mut lists, now) = (self.lists.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+            let (mut lists, now) = (self.lists.lock(), Instant::now());
             let all_again = lists.map_or(now, |then| then.max(now)) + LIST_EACH;
             *lists = Some(all_again);
             (all_again - now).saturating_sub(LIST_EACH * LISTS_AT_ONCE)

@@ -2,8 +2,8 @@
 //! virtual time; the program can be started, killed at any request and started again.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use kube::Client;
 use manager::explain::{Explanation, Reader, Subject, explain};
 use manager::{Clients, Handles, Settings};
+use parking_lot::Mutex;
 use runtime::client::{Limits, NoRequestMetrics, wrap};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -170,19 +171,19 @@ impl Harness {
         let object = self.api.get("services", Some("default"), service).expect("a Service of that name");
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
         self.injector.single_out(uid, Trouble::Status(422, None));
-        self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).insert(service.to_owned());
+        self.hopeless.lock().insert(service.to_owned());
     }
 
     /// Returns `true` if the cloud refuses every change for this Service.
     #[must_use]
     pub fn is_hopeless(&self, service: &str) -> bool {
-        self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).contains(service)
+        self.hopeless.lock().contains(service)
     }
 
     /// Returns `true` if the cloud refuses every change for any Service.
     #[must_use]
     pub fn has_hopeless(&self) -> bool {
-        !self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.hopeless.lock().is_empty()
     }
 
     /// Returns `true` if the program manages routes.

@@ -1,10 +1,11 @@
 //! Counts load balancers of Services that no longer exist.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{CloudProvider, Cluster, Service};
+use parking_lot::Mutex;
 use runtime::cache::Cache;
 use runtime::loops::sliding;
 use tokio_util::sync::CancellationToken;
@@ -43,7 +44,7 @@ impl Orphans {
             return None;
         }
         let orphans = orphans_among(&*self.provider, &self.cluster, &self.services.list())?;
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         for orphan in orphans.difference(&told) {
             tracing::warn!("{}", advice(orphan));
         }
@@ -121,10 +122,10 @@ mod tests {
         let service: Service = serde_json::from_value(json!({"metadata": {"name": "a", "uid": "a"}})).unwrap();
         let services = Cache::with([service]);
         let counted = orphans(Some("c1"), services.clone());
-        assert_eq!((counted.count(), counted.told.lock().unwrap().len()), (Some(2), 2));
+        assert_eq!((counted.count(), counted.told.lock().len()), (Some(2), 2));
         let service: Service = serde_json::from_value(json!({"metadata": {"name": "b", "uid": "b"}})).unwrap();
         services.insert(service);
-        assert_eq!((counted.count(), counted.told.lock().unwrap().len()), (Some(1), 1), "it is forgotten");
+        assert_eq!((counted.count(), counted.told.lock().len()), (Some(1), 1), "it is forgotten");
         assert_eq!(orphans(None, services).count(), None);
     }
 
@@ -134,7 +135,7 @@ mod tests {
         let stop = CancellationToken::new();
         let watch = tokio::spawn(Arc::clone(&orphans).watch(stop.clone()));
         tokio::time::sleep(PERIOD).await;
-        assert_eq!(orphans.told.lock().unwrap().len(), 3);
+        assert_eq!(orphans.told.lock().len(), 3);
         stop.cancel();
         watch.await.unwrap();
     }

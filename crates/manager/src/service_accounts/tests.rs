@@ -47,7 +47,7 @@ impl Stage {
         let credentials = Arc::new(Mutex::new(Vec::new()));
         let (server, seen) = (api.service(), Arc::clone(&credentials));
         let bare = tower::service_fn(move |request: Request<Body>| {
-            seen.lock().unwrap().extend(request.headers().get(AUTHORIZATION).cloned());
+            seen.lock().extend(request.headers().get(AUTHORIZATION).cloned());
             server.clone().oneshot(request)
         });
         let main = Client::new(api.service(), "default");
@@ -68,7 +68,7 @@ impl Stage {
     }
 
     fn last_credential(&self) -> HeaderValue {
-        self.credentials.lock().unwrap().last().cloned().unwrap()
+        self.credentials.lock().last().cloned().unwrap()
     }
 
     /// Returns the user of the last credential, according to the server.
@@ -356,7 +356,7 @@ async fn behind_a_fence_that_closes_while_a_token_is_made_nothing_is_written() {
         leads.store(false, std::sync::atomic::Ordering::SeqCst);
     });
     assert!(written.is_err());
-    assert_eq!(stage.credentials.lock().unwrap().len(), 0, "not even with the token that came afterwards");
+    assert_eq!(stage.credentials.lock().len(), 0, "not even with the token that came afterwards");
 }
 
 #[test]

@@ -7,12 +7,13 @@ mod spec;
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cloud_provider::{
     Cluster, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait,
 };
 use futures::future::try_join_all;
+use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::{EventDeduplicator, PendingEvents};
@@ -101,7 +102,7 @@ impl NodeBalancers {
 
     fn actual(&self, shown: NodeBalancer) -> ObservedLoadBalancer {
         let mut actual = shown.into_actual();
-        if self.requested.lock().unwrap_or_else(PoisonError::into_inner).contains(&actual.id) {
+        if self.requested.lock().contains(&actual.id) {
             actual.legacy_owner = Some(format!("ID {}", actual.id));
         }
         actual
@@ -182,7 +183,7 @@ impl LoadBalancerCloud for NodeBalancers {
 
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
         if let Some(id) = requested_id(service) {
-            self.requested.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+            self.requested.lock().insert(id);
         }
         let uid = service.metadata.uid.as_deref().unwrap_or_default();
         Naming {

@@ -337,7 +337,7 @@ impl ChangeRun<'_> {
 impl MycloudLoadBalancers {
     /// Returns the time at which the drain of a member began, which is `now` for a member that is not draining yet.
     fn drained_at(&self, group: &str, member: &Member, now: Instant) -> Instant {
-        let mut draining = self.draining.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut draining = self.draining.lock();
         let day = std::time::Duration::from_secs(24 * 3600);
         draining.retain(|_, began| now.saturating_duration_since(*began) < day);
         let key = (group.to_owned(), Member { weight: 0, ..member.clone() }.target());

@@ -1,9 +1,10 @@
 //! Reviews of permissions, answered by an API server in this process (DEP-31).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::{Request, Response};
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::service_fn;
 
@@ -19,7 +20,7 @@ fn server(allows: fn(&Value) -> Option<bool>) -> (Client, Arc<Mutex<Vec<Value>>>
         async move {
             let body = request.into_body().collect_bytes().await.unwrap();
             let review: Value = serde_json::from_slice(&body).unwrap();
-            log.lock().unwrap().push(review["spec"].clone());
+            log.lock().push(review["spec"].clone());
             let (code, answer) = match allows(&review["spec"]) {
                 Some(allowed) => {
                     let mut answer = review.clone();
@@ -49,7 +50,7 @@ async fn every_permission_is_asked_for_once_with_all_that_tells_it_apart() {
     let features = Features::default();
     let checked = check(&client, &features).await;
     assert_eq!((checked.missing.len(), checked.unknown), (0, 0));
-    let asked = asked.lock().unwrap();
+    let asked = asked.lock();
     assert_eq!(asked.len(), grants(&needed(&features)).len());
     for expected in [
         json!({"resourceAttributes": {"verb": "delete", "resource": "nodes"}}),
@@ -104,7 +105,7 @@ async fn of_controllers_with_accounts_of_their_own_the_process_asks_for_them() {
     let (client, asked) = server(|spec| Some(spec["user"] != "system:serviceaccount:kube-system:service-controller"));
     let features = Features { service_account_credentials: true, ..Features::default() };
     let checked = check(&client, &features).await;
-    assert!(asked.lock().unwrap().iter().any(|spec| {
+    assert!(asked.lock().iter().any(|spec| {
         spec["user"] == "system:serviceaccount:kube-system:node-controller"
             && verb_and_resource(spec) == ("delete", "nodes")
     }));

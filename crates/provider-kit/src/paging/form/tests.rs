@@ -1,8 +1,9 @@
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::any;
 use http::{StatusCode, Uri};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
@@ -20,14 +21,14 @@ async fn read_all(paging: Paging, pages: Pages) -> (Result<ListResult<u32>>, Vec
     let log = Arc::clone(&queries);
     let router = Router::new().fallback(any(async move |uri: Uri| {
         let query = uri.query().unwrap_or_default().to_owned();
-        log.lock().unwrap().push(query.clone());
+        log.lock().push(query.clone());
         (StatusCode::OK, pages(&query).to_string())
     }));
     let cloud = Transport::builder("http://cloud").service(router).paging(paging).build().unwrap();
     let call = Call::get("/machines", &[]);
     let reading =
         cloud.list(call, "machines", &SharedPriority::default(), |machine: Machine| machine.id, |id| *id).await;
-    let queries = queries.lock().unwrap().clone();
+    let queries = queries.lock().clone();
     (reading, queries)
 }
 
