@@ -38,11 +38,13 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// Returns `true` if the request asks for a change. Reviews only ask for a decision, and a request for a token
-    /// changes nothing.
+    /// Returns `true` if the request asks for a change. Reviews only ask for a decision, and a request for a token or a
+    /// list changes nothing.
     #[must_use]
     pub fn is_mutation(&self) -> bool {
-        !self.method.is_safe() && !self.target.contains("reviews") && !self.target.ends_with("/auth/tokens")
+        let reads = ["/auth/tokens", "/listInstances", "/getHealth"];
+        let path = self.target.split('?').next().unwrap_or_default();
+        !self.method.is_safe() && !path.contains("reviews") && !reads.iter().any(|end| path.ends_with(end))
     }
 
     /// Returns `true` if this is a request on `route` (`GET /servers/{id}`). A prefix of the path, such as a version, is not

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use axum::Router;
-use cloud_provider::{ClientBuilder, CloudProvider, Cluster, Context, Fence, KubernetesApi, NoEvents};
+use cloud_provider::{ClientBuilder, CloudProvider, Cluster, Context, Fence, KubernetesApi, NoEvents, async_trait};
 use controllers::Options;
 use embedded_apiserver::ApiServer;
 use jiff::Timestamp;
 use kube::Client;
+use kube::client::Body;
 use manager::explain::{Explanation, Reader, Subject, explain};
 use manager::{Clients, Handles, Settings};
 use runtime::client::{Limits, NoRequestMetrics, wrap};
@@ -274,7 +275,10 @@ impl Harness {
         let context = Context {
             cluster: self.cluster(),
             cluster_cidrs: self.options.route.cluster_cidrs.iter().map(ToString::to_string).collect(),
-            clients: Arc::new(NoClients),
+            clients: match self.cloud.uses_kubernetes() {
+                true => Arc::new(ProviderClient(self.client())),
+                false => Arc::new(NoClients),
+            },
             events: Arc::new(NoEvents),
             shutdown: shutdown.clone(),
         };
@@ -313,12 +317,31 @@ impl Harness {
     }
 }
 
-/// No provider under test needs the Kubernetes API itself.
+/// The client of providers that need no Kubernetes API.
 struct NoClients;
 
 impl ClientBuilder for NoClients {
     fn client(&self, component: &str) -> cloud_provider::Result<Arc<dyn KubernetesApi>> {
         Err(cloud_provider::Error::other(format!("no client for {component:?} on this harness")))
+    }
+}
+
+/// The client of the program, for providers that keep Kubernetes objects of their own.
+#[derive(Clone)]
+struct ProviderClient(Client);
+
+impl ClientBuilder for ProviderClient {
+    fn client(&self, _component: &str) -> cloud_provider::Result<Arc<dyn KubernetesApi>> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl KubernetesApi for ProviderClient {
+    async fn send(&self, request: http::Request<Vec<u8>>) -> cloud_provider::Result<http::Response<Vec<u8>>> {
+        let failed = |error: kube::Error| cloud_provider::Error::other(error.to_string());
+        let (head, body) = self.0.send(request.map(Body::from)).await.map_err(failed)?.into_parts();
+        Ok(http::Response::from_parts(head, body.collect_bytes().await.map_err(failed)?.to_vec()))
     }
 }
 

@@ -133,8 +133,10 @@ fn balancer_unsettled(
     address: &str,
 ) -> Option<String> {
     let number = |value: &Value| u16::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default();
+    let is_passed_through = balancer.ports.iter().all(|(.., node_port)| *node_port == 0);
+    let node_port = |it: &Value| if is_passed_through { 0 } else { number(&it["nodePort"]) };
     let ports: BTreeSet<_> = list(&service["spec"]["ports"])
-        .map(|it| (number(&it["port"]), text(&it["protocol"]).to_owned(), number(&it["nodePort"])))
+        .map(|it| (number(&it["port"]), text(&it["protocol"]).to_owned(), node_port(it)))
         .collect();
     if ports != balancer.ports {
         return Some(format!("ports {:?} in the cloud, not {ports:?}", balancer.ports));

@@ -2,6 +2,7 @@
 
 mod aws;
 mod digitalocean;
+mod gcp;
 mod hetzner;
 mod openstack;
 mod simulated;
@@ -9,15 +10,17 @@ mod simulated;
 pub use aws::AwsCloud;
 use ccm_conformance::{CloudProfile, MakeProfile};
 pub use digitalocean::DigitalOceanCloud;
+pub use gcp::GcpCloud;
 pub use hetzner::HetznerCloud;
 pub use openstack::OpenStackCloud;
 pub use simulated::SimulatedCloud;
 
 /// The profiles by the name of the provider.
-pub const ALL: [(&str, MakeProfile); 5] = [
+pub const ALL: [(&str, MakeProfile); 6] = [
     ("simulated", || Box::new(SimulatedCloud::default())),
     ("hcloud", || Box::new(HetznerCloud::default())),
     ("digitalocean", || Box::new(DigitalOceanCloud::default())),
+    ("gce", || Box::new(GcpCloud::default())),
     ("aws", || Box::new(AwsCloud::classic())),
     ("openstack", || Box::new(OpenStackCloud::default())),
 ];

@@ -27,6 +27,16 @@ mod hetzner {
     ccm_conformance::conformance!(ccm_tests::profiles::HetznerCloud::default());
 }
 
+/// Conformance of the Google Cloud provider with external load balancers.
+mod gcp_external {
+    ccm_conformance::conformance!(ccm_tests::profiles::GcpCloud::default());
+}
+
+/// Conformance of the Google Cloud provider with internal load balancers.
+mod gcp_internal {
+    ccm_conformance::conformance!(ccm_tests::profiles::GcpCloud::internal());
+}
+
 /// Conformance of the OpenStack provider.
 mod openstack {
     ccm_conformance::conformance!(ccm_tests::profiles::OpenStackCloud::default());

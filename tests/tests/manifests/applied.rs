@@ -33,6 +33,7 @@ pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment:
         &["manifests/rbac.yaml", "manifests/deployment.yaml"],
         &["manifests/simulated.yaml"],
         &["manifests/digitalocean.yaml"],
+        &["manifests/gcp.yaml"],
         &["manifests/hcloud.yaml"],
         &["manifests/aws.yaml"],
         &["manifests/hcloud-networks.yaml"],

@@ -14,6 +14,7 @@ const PLAIN: &[&str] = &[
     "manifests/static-pod.yaml",
     "manifests/simulated.yaml",
     "manifests/digitalocean.yaml",
+    "manifests/gcp.yaml",
     "manifests/hcloud.yaml",
     "manifests/aws.yaml",
     "manifests/hcloud-networks.yaml",

@@ -9,14 +9,14 @@ use ::serving::options::{AuthenticationOptions, AuthorizationOptions, ServingOpt
 use cloud_provider::Environment;
 use runtime::client::{ClientOptions, UserAgent};
 
-use super::controllers::TAGGING;
+use super::controllers::{NODE_IPAM, TAGGING};
 use super::provider_flags::{self, USER_AGENT};
 use super::{COMMAND, ElectionSettings, FeatureGates, Flags, GATE_WEBHOOK, WebhookSelection};
 use crate::controllers_task::{Clients, Settings};
 use crate::logging::LoggingOptions;
 
-/// Name of the flag that enables node IPAM.
-const ALLOCATE: &str = "allocate-node-cidrs";
+/// Names of the flags that enable node IPAM.
+const ALLOCATE: [&str; 2] = ["allocate-node-cidrs", "cidr-allocator-type"];
 
 impl Flags {
     /// Returns the options of the controllers.
@@ -178,14 +178,15 @@ impl Flags {
     pub fn cloud_flags(&self) -> Environment {
         let given = provider_flags::all()
             .map(|flag| (flag.name, flag.is_read_by(&self.cloud.cloud_provider)))
-            .chain([(ALLOCATE, self.has_node_ipam()), ("controllers", self.has_tagging())])
+            .chain(ALLOCATE.map(|name| (name, self.has_node_ipam())))
+            .chain([("controllers", self.has_tagging())])
             .filter(|(name, is_read)| *is_read && self.given.has(name));
         Environment::of(given.filter_map(|(name, _)| Some((format!("--{name}"), self.value(name)?))))
     }
 
     /// Returns `true` if the cloud's provider assigns Pod ranges to Nodes.
     pub(super) fn has_node_ipam(&self) -> bool {
-        self.cloud.cloud_provider == "linode"
+        ["gce", "linode"].contains(&&*self.cloud.cloud_provider) && !self.controllers.excludes(&NODE_IPAM)
     }
 
     /// Returns `true` if `--controllers` selects the tagging of instances, which only provider `aws` does.

@@ -30,6 +30,8 @@ pub struct Paging {
     size: Option<(&'static str, usize)>,
     total: Option<&'static str>,
     is_total_required: bool,
+    /// A field that each answer has, if one without items has no field for them.
+    witness: Option<&'static str>,
 }
 
 /// The field of an answer that shows if there is another page.
@@ -52,7 +54,7 @@ enum Next {
 
 impl Paging {
     const fn of(next: Next) -> Self {
-        Self { next, size: None, total: None, is_total_required: false }
+        Self { next, size: None, total: None, is_total_required: false, witness: None }
     }
 
     /// An API that answers whole lists.
@@ -111,6 +113,18 @@ impl Paging {
         Self { is_total_required: true, ..self.total(place) }
     }
 
+    /// Takes an answer without the collection for an empty page, if it has this field: `kind`, in the APIs of Google.
+    ///
+    /// ```
+    /// use provider_kit::paging::Paging;
+    ///
+    /// let gcp = Paging::token("pageToken", "/nextPageToken").size("maxResults", 500).omits_empty("kind");
+    /// ```
+    #[must_use]
+    pub const fn omits_empty(self, witness: &'static str) -> Self {
+        Self { witness: Some(witness), ..self }
+    }
+
     /// Returns the first page number, if pages have numbers, and the query parameter of pages.
     const fn key(self) -> (Option<u32>, &'static str) {
         match self.next {
@@ -129,7 +143,7 @@ impl Paging {
             Next::MarkerLink => None,
         };
         let is_in = |place: &&str| place.split('/').nth(1) == Some(field);
-        place.iter().chain(self.total.iter()).any(is_in)
+        self.witness == Some(field) || place.iter().chain(self.total.iter()).any(is_in)
     }
 
     fn next_number(self, fields: &Value, here: u32) -> Result<Option<u32>, &'static str> {
@@ -211,6 +225,8 @@ impl Transport {
             let answer = shared_priority.send_read(|priority| self.send(call.clone().with_priority(priority))).await?;
             let (items, fields) =
                 read_page::<F, W, T>(&answer, collection, |field| paging.reads(field, collection), &keep)?;
+            let items = items.or_else(|| fields.get(paging.witness?).map(|_| Vec::new()));
+            let items = items.ok_or_else(|| answer.unexpected(&format!("no field {collection:?}")))?;
             let total =
                 paging.total.and_then(|place| fields.pointer(place)?.as_u64()).and_then(|it| it.try_into().ok());
             Ok::<_, Error>((answer, items, fields, total))
@@ -237,18 +253,17 @@ impl Transport {
     }
 }
 
-/// Reads the items of one page, and the other fields that `reads` selects.
+/// Reads the items of one page, if there are any, and the other fields that `reads` selects.
 fn read_page<F: Format, W: DeserializeOwned, T>(
     answer: &Answer,
     collection: &str,
     reads: impl Fn(&str) -> bool,
     mut keep: impl FnMut(W) -> T,
-) -> Result<(Vec<T>, Value)> {
+) -> Result<(Option<Vec<T>>, Value)> {
     let mut found = Found { items: None, fields: Map::new() };
     let seed = Top { collection, reads: &reads, found: &mut found, keep: &mut keep, wire: PhantomData::<W> };
     answer.decoded::<F, _>(seed)?;
-    let items = found.items.ok_or_else(|| answer.unexpected(&format!("no field {collection:?}")))?;
-    Ok((items, Value::Object(found.fields)))
+    Ok((found.items, Value::Object(found.fields)))
 }
 
 /// Returns the value of a parameter in a link's query; `None` without a value.

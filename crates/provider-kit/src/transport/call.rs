@@ -376,6 +376,13 @@ mod tests {
     }
 
     #[test]
+    fn form_is_encoded_and_says_its_type() {
+        let call = Call::post("/token", &[]).form(&[("grant_type", "urn:x"), ("assertion", "a b")]);
+        assert_eq!(call.body.unwrap().unwrap(), "grant_type=urn%3Ax&assertion=a%20b");
+        assert_eq!(call.headers, [("content-type", "application/x-www-form-urlencoded".to_owned())]);
+    }
+
+    #[test]
     fn a_parameter_cannot_leave_its_place_in_the_path() {
         let call = Call::delete("/v1/{kind}/{id}/x", &["lb", "../tokens?a=b#c"]);
         assert_eq!(call.uri(), "/v1/lb/..%2Ftokens%3Fa%3Db%23c/x");

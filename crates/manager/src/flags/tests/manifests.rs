@@ -161,6 +161,20 @@ fn flags_of_a_vendors_program_are_accepted_with_a_word_each() {
 }
 
 #[test]
+fn googles_program_gets_its_flags_and_the_kind_of_its_node_ipam() {
+    let flags = "--cloud-provider=gce --allocate-node-cidrs --cidr-allocator-type=CloudAllocator --enable-multi-project \
+                 --cloud-provider-gce-lb-src-cidrs=10.0.0.0/8 --enable-gke-tenant-controller";
+    let Parsed::Flags(flags) = parse("cloud-controller-manager", flags) else { panic!("they are accepted") };
+    let read = flags.cloud_flags();
+    let keys =
+        ["--allocate-node-cidrs", "--cidr-allocator-type", "--enable-multi-project", "--enable-gke-tenant-controller"];
+    assert_eq!(keys.map(|key| read.get(key)), [Some("true"), Some("CloudAllocator"), Some("true"), None]);
+    assert_eq!(read.get("--cloud-provider-gce-lb-src-cidrs"), Some("10.0.0.0/8"));
+    let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
+    assert_eq!(texts, ["--enable-gke-tenant-controller has no effect here; it is accepted for manifests of gce"]);
+}
+
+#[test]
 fn the_user_agent_of_openstacks_program_goes_to_its_provider_and_is_inert_for_others() {
     let flags = |arguments: &str| match parse("cloud-controller-manager", arguments) {
         Parsed::Flags(flags) => flags,
