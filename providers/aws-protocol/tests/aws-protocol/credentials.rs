@@ -205,13 +205,13 @@ async fn mistakes_are_reported_at_the_start() {
     let uri = |url: &'static str| vec![("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)];
     let table: [(Vec<(&str, &str)>, &str); 10] = [
         (profile("none"), "AWS profile \"none\" is in neither the shared config nor the credentials file"),
-        (profile("half"), "has only one of aws_access_key_id and aws_secret_access_key"),
+        (profile("half"), "AWS profile \"half\" has only one of access key ID and secret access key"),
         (profile("sso"), "sso_session is not supported"),
         (profile("alone"), "role_arn and no credentials to assume it with"),
         (profile("circle"), "refers to itself"),
         (
             vec![("AWS_ACCESS_KEY_ID", "a")],
-            "the environment has only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            "the environment has only one of access key ID and secret access key; set both, by AWS_ACCESS_KEY_ID",
         ),
         (uri("http://169.254.170.24/"), "\"169.254.170.24\" is not allowed without TLS"),
         (uri("http://example.com/"), "\"example.com\" is not allowed without TLS"),
