@@ -23,6 +23,8 @@ fn providers() -> Registry {
     providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
     #[cfg(feature = "aws")]
     providers.register(provider_aws::NAME, provider_aws::factory);
+    #[cfg(feature = "azure")]
+    providers.register(provider_azure::NAME, provider_azure::factory);
     #[cfg(feature = "mycloud")]
     providers.register(provider_mycloud::NAME, provider_mycloud::factory);
     #[cfg(feature = "linode")]

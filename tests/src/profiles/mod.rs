@@ -1,12 +1,14 @@
 //! The profiles of the clouds of this workspace, for the conformance suite, the race and the scale bench.
 
 mod aws;
+mod azure;
 mod digitalocean;
 mod hetzner;
 mod openstack;
 mod simulated;
 
 pub use aws::AwsCloud;
+pub use azure::{AzureCloud, Form as AzurePools};
 use ccm_conformance::{CloudProfile, MakeProfile};
 pub use digitalocean::DigitalOceanCloud;
 pub use hetzner::HetznerCloud;
@@ -14,11 +16,12 @@ pub use openstack::OpenStackCloud;
 pub use simulated::SimulatedCloud;
 
 /// The profiles by the name of the provider.
-pub const ALL: [(&str, MakeProfile); 5] = [
+pub const ALL: [(&str, MakeProfile); 6] = [
     ("simulated", || Box::new(SimulatedCloud::default())),
     ("hcloud", || Box::new(HetznerCloud::default())),
     ("digitalocean", || Box::new(DigitalOceanCloud::default())),
     ("aws", || Box::new(AwsCloud::classic())),
+    ("azure", || Box::new(AzureCloud::new(AzurePools::Addresses))),
     ("openstack", || Box::new(OpenStackCloud::default())),
 ];
 

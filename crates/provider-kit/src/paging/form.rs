@@ -46,6 +46,8 @@ enum Next {
     Link(&'static str),
     /// A token for the query parameter of this name.
     Token(&'static str, &'static str),
+    /// A link that has the value for the query parameter of this name.
+    TokenLink(&'static str, &'static str),
     /// The parameter `marker` of the next link in `<collection>_links`.
     MarkerLink,
 }
@@ -85,6 +87,13 @@ impl Paging {
         Self::of(Next::Token(key, place))
     }
 
+    /// Declares an API with the page parameter `key`, whose answers have a link at `place` if there is another page. The
+    /// link itself is not followed: only the parameter, in any case of letters, is taken from it.
+    #[must_use]
+    pub const fn token_link(key: &'static str, place: &'static str) -> Self {
+        Self::of(Next::TokenLink(key, place))
+    }
+
     /// Declares an API with the page parameter `marker`, whose next value is in a link:
     /// `<collection>_links: [{"rel": "next", "href": "…?marker=…"}]`.
     #[must_use]
@@ -115,7 +124,7 @@ impl Paging {
     const fn key(self) -> (Option<u32>, &'static str) {
         match self.next {
             Next::Whole | Next::Number(_) | Next::Count(_) | Next::Link(_) => (Some(1), "page"),
-            Next::Token(key, _) => (None, key),
+            Next::Token(key, _) | Next::TokenLink(key, _) => (None, key),
             Next::MarkerLink => (None, "marker"),
         }
     }
@@ -123,7 +132,11 @@ impl Paging {
     /// Returns `true` if a field of the answer is needed to find the next page or the total.
     fn reads(self, field: &str, collection: &str) -> bool {
         let place = match self.next {
-            Next::Number(place) | Next::Count(place) | Next::Link(place) | Next::Token(_, place) => Some(place),
+            Next::Number(place)
+            | Next::Count(place)
+            | Next::Link(place)
+            | Next::Token(_, place)
+            | Next::TokenLink(_, place) => Some(place),
             Next::Whole => None,
             Next::MarkerLink if field.strip_prefix(collection) == Some("_links") => return true,
             Next::MarkerLink => None,
@@ -136,7 +149,7 @@ impl Paging {
         let (place, is_last) = match self.next {
             Next::Number(place) | Next::Count(place) => (place, false),
             Next::Link(place) => (place, true),
-            Next::Whole | Next::Token(..) | Next::MarkerLink => return Ok(None),
+            Next::Whole | Next::Token(..) | Next::TokenLink(..) | Next::MarkerLink => return Ok(None),
         };
         // A field that has moved elsewhere must not end a list.
         let is_missing =
@@ -164,6 +177,12 @@ impl Paging {
             let Some(token) = fields.pointer(place).filter(|value| !value.is_null()) else { return Ok(None) };
             let token = token.as_str().ok_or("the token of the next page is not a string")?;
             return Ok(Some(token.to_owned()).filter(|token| !token.is_empty()));
+        }
+        if let Next::TokenLink(key, place) = self.next {
+            let Some(link) = fields.pointer(place).filter(|value| !value.is_null()) else { return Ok(None) };
+            let link = link.as_str().ok_or("the link of the next page is not a string")?;
+            let token = parameter(link, key).map(Some).ok_or("the link of the next page has no token");
+            return if link.is_empty() { Ok(None) } else { token };
         }
         let links = fields.get(format!("{collection}_links")).and_then(Value::as_array);
         let Some(next) = links.into_iter().flatten().find(|link| link["rel"] == "next") else { return Ok(None) };
@@ -254,7 +273,9 @@ fn read_page<F: Format, W: DeserializeOwned, T>(
 /// Returns the value of a parameter in a link's query; `None` without a value.
 fn parameter(link: &str, name: &str) -> Option<String> {
     let query = link.split_once('?')?.1.split('#').next()?;
-    let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    // Some clouds encode the `$` of a parameter's name.
+    let (_, value) = { pairs }.find(|(key, _)| key.replace("%24", "$").eq_ignore_ascii_case(name))?;
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.bytes();
     while let Some(byte) = rest.next() {

@@ -37,7 +37,7 @@ fn ids(reading: Result<ListResult<u32>>) -> Vec<u32> {
 
 #[tokio::test]
 async fn the_usual_forms_are_read_to_their_end() {
-    let table: [(Paging, Pages, [&str; 2]); 6] = [
+    let table: [(Paging, Pages, [&str; 2]); 7] = [
         (
             Paging::next_page("/meta/pagination/next_page").size("per_page", 2).total("/meta/pagination/total_entries"),
             |query| match query {
@@ -71,6 +71,16 @@ async fn the_usual_forms_are_read_to_their_end() {
                 _ => json!({"machines": [{"id": 3}], "meta": {"total": 3, "links": {"next": "", "prev": "x"}}}),
             },
             ["", "cursor=b%2Fc%3D"],
+        ),
+        (
+            Paging::token_link("$skiptoken", "/nextLink"),
+            |query| match query {
+                "" => {
+                    json!({"machines": [{"id": 1}, {"id": 2}], "nextLink": "http://inside/machines?v=1&%24skipToken=a%2Fb"})
+                }
+                _ => json!({"machines": [{"id": 3}]}),
+            },
+            ["", "%24skiptoken=a%2Fb"],
         ),
         (
             Paging::marker_link(),
