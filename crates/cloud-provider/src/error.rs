@@ -56,6 +56,8 @@ struct Inner {
     message: Cow<'static, str>,
     /// Code of the refusal in the cloud's API; empty if there is none.
     code: Box<str>,
+    /// HTTP status of the refusal; `None` if the cloud did not answer, or not by HTTP.
+    status: Option<u16>,
     cause: Option<Error>,
 }
 
@@ -80,7 +82,13 @@ enum Kind {
 
 impl Error {
     fn of(kind: Kind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), code: Box::default(), cause: None }))
+        Self(Arc::new(Inner { kind, message: message.into(), code: Box::default(), status: None, cause: None }))
+    }
+
+    /// Returns a copy with these details of the refusal.
+    fn with_details(&self, code: Box<str>, status: Option<u16>) -> Self {
+        let Inner { kind, message, cause, .. } = &*self.0;
+        Self(Arc::new(Inner { kind: *kind, message: message.clone(), code, status, cause: cause.clone() }))
     }
 
     /// Returns the sentinel "instance not found", with the text of the Go cloud controller manager (PROV-67).
@@ -176,7 +184,8 @@ impl Error {
     /// Wraps this error: the text becomes `<message>: <this>`, the kind *other*, and this error the cause.
     #[must_use]
     pub fn context(self, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(Inner { kind: Kind::Other, message: message.into(), code: Box::default(), cause: Some(self) }))
+        let (message, code, status) = (message.into(), Box::default(), None);
+        Self(Arc::new(Inner { kind: Kind::Other, message, code, status, cause: Some(self) }))
     }
 
     /// Adds the cloud's own machine-readable code of the refusal, such as `locked`.
@@ -190,8 +199,27 @@ impl Error {
     /// ```
     #[must_use]
     pub fn with_code(self, code: impl Into<Box<str>>) -> Self {
-        let Inner { kind, message, cause, .. } = &*self.0;
-        Self(Arc::new(Inner { kind: *kind, message: message.clone(), code: code.into(), cause: cause.clone() }))
+        self.with_details(code.into(), self.0.status)
+    }
+
+    /// Adds the HTTP status of the cloud's refusal, such as 401.
+    ///
+    /// ```
+    /// use cloud_provider::Error;
+    ///
+    /// let error = Error::unauthorized("the token is wrong").with_status(401).with_code("unauthorized");
+    /// assert_eq!((error.status(), error.code()), (Some(401), "unauthorized"));
+    /// assert_eq!(error.context("list the servers").status(), None);
+    /// ```
+    #[must_use]
+    pub fn with_status(self, status: u16) -> Self {
+        self.with_details(self.0.code.clone(), Some(status))
+    }
+
+    /// Returns the HTTP status of the refusal; `None` if the cloud did not answer, or not by HTTP.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        self.0.status
     }
 
     /// Returns the cloud's own code of the refusal, for a provider that must distinguish refusals of one kind; empty if

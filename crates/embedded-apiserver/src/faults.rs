@@ -1,9 +1,10 @@
 //! Fault injection: rules that make requests fail, wait or lose their response. Rules can be changed while the server
 //! runs, with [`Faults`] or over HTTP (`/_faults`).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -205,7 +206,7 @@ impl Default for Faults {
 
 impl Faults {
     fn lock(&self) -> MutexGuard<'_, (u64, Vec<Rule>)> {
-        self.inner.rules.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.rules.lock()
     }
 
     /// Adds a rule and returns its ID. The first rule that matches a request is applied (a latency rule does not end

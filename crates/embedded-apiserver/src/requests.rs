@@ -1,9 +1,10 @@
 //! The request log: requests, their senders and their outcomes.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Bytes of a written body that are kept.
 const MAX_BODY: usize = 16 * 1024;
@@ -70,7 +71,7 @@ impl RequestLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, Log> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     pub(crate) fn push(&self, mut request: LoggedRequest) {

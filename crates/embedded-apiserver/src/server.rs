@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -132,7 +133,7 @@ impl Inner {
 
     /// Returns the service account tokens that were requested.
     pub(crate) fn issued_tokens(&self) -> MutexGuard<'_, HashMap<String, Value>> {
-        self.issued.lock().unwrap_or_else(PoisonError::into_inner)
+        self.issued.lock()
     }
 
     /// Returns the time as metadata shows it.

@@ -4,9 +4,10 @@
 //! and `apiVersion`, because items of a list do not carry them; [`Stored::single`] puts them in front.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -131,7 +132,7 @@ impl Store {
 
     fn lock(&self) -> MutexGuard<'_, StoreState> {
         // A panic elsewhere cannot leave the maps half-changed: each method changes them at its end.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns the revision of the latest write.

@@ -1,12 +1,13 @@
 //! The trait by which a fake describes its cloud, and the server that runs it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::{Query, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::fault::Refused;
@@ -76,7 +77,7 @@ impl<C: Cloud> Handle<C> {
 
     /// Locks the cloud's model, for controls of a test.
     pub fn lock(&self) -> MutexGuard<'_, C> {
-        self.0.cloud.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.cloud.lock()
     }
 
     /// Returns the recorder that all requests pass.
@@ -184,7 +185,7 @@ macro_rules! fake {
                 self.0.router()
             }
 
-            fn model(&self) -> std::sync::MutexGuard<'_, $model> {
+            fn model(&self) -> impl std::ops::DerefMut<Target = $model> {
                 self.0.lock()
             }
         }

@@ -1,12 +1,13 @@
 //! The recorder of requests, which also injects faults into them and their answers.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -124,7 +125,7 @@ pub(crate) struct Passing {
 
 impl FaultInjector {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Records a request, and returns it with the faults that hit it.

@@ -6,7 +6,8 @@ use crate::request::{ApiRequest, Reply};
 /// A function that carries out a request.
 pub type Handler<C> = fn(&mut C, &ApiRequest<<C as Cloud>::Service>) -> Result<Reply, <C as Cloud>::Refusal>;
 
-/// A route: method, path template after the prefix, handler.
+/// A route: method, path template after the prefix, handler. A template may end in `*`, which stands for any rest of the
+/// path; then the route is named by the path.
 pub type Route<C> = (&'static str, &'static str, Handler<C>);
 
 /// The routes under one prefix of the path.
@@ -36,7 +37,7 @@ impl<C: Cloud> Target<C> {
         for (Routes { service, table, .. }, rest) in under() {
             for (_, template, handler) in table.iter().filter(|(wanted, ..)| *wanted == method) {
                 if let Some(ids) = captures(template, rest) {
-                    let name = format!("{method} {template}");
+                    let name = format!("{method} {}", if template.ends_with('*') { rest } else { template });
                     return Some(Self { service: *service, name, ids, handler: Some(*handler) });
                 }
             }
@@ -53,7 +54,7 @@ fn captures(template: &str, path: &str) -> Option<Vec<String>> {
     let mut ids = Vec::new();
     loop {
         match (wanted.next(), given.next()) {
-            (None, None) => return Some(ids),
+            (None, None) | (Some("*"), Some(_)) => return Some(ids),
             (Some(hole), Some(id)) if hole.starts_with('{') && !id.is_empty() => ids.push(id.to_owned()),
             (Some(wanted), Some(given)) if wanted == given => {}
             _ => return None,

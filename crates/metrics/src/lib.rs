@@ -35,7 +35,7 @@ pub mod series;
 mod text;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{CloudMetrics, Node, Service};
@@ -44,6 +44,7 @@ use controllers::node::NodeMetrics;
 use controllers::options::ServiceOptions;
 use controllers::route::RouteMetrics;
 use controllers::service::ServiceMetrics;
+use parking_lot::{Mutex, RwLock};
 use prometheus::GaugeVec;
 use runtime::cache::Cache;
 use runtime::client::RequestMetrics;
@@ -213,7 +214,7 @@ impl Metrics {
     /// (MET-40).
     #[must_use]
     pub fn cloud(&self, provider: &str) -> Arc<dyn CloudMetrics> {
-        let mut clouds = self.0.clouds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clouds = self.0.clouds.lock();
         let make = || Arc::new(Cloud::new(self.0.own_cloud.clone(), &self.0.registry, provider));
         Arc::clone(clouds.entry(provider.to_owned()).or_insert_with(make)) as _
     }
@@ -299,7 +300,7 @@ impl Metrics {
     #[must_use]
     pub fn render(&self) -> String {
         let mut computed = Samples::default();
-        for source in self.0.sources.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        for source in self.0.sources.read().iter() {
             source(&mut computed);
         }
         text::write(&self.0.registry.gather(), &computed.sorted())
@@ -319,7 +320,7 @@ impl Metrics {
     }
 
     fn source(&self, source: impl Fn(&mut Samples) + Send + Sync + 'static) {
-        self.0.sources.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(source));
+        self.0.sources.write().push(Box::new(source));
     }
 }
 

@@ -1,9 +1,9 @@
 //! Circuit breaker for APIs that punish requests after a refusal.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::{Error, Result};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::transport::Credential;
@@ -40,6 +40,9 @@ pub struct Pauses {
     pub unauthorized: Duration,
 }
 
+/// HTTP status of a credential that is unknown. A 403 means that a known one is not permitted to do something.
+const UNAUTHORIZED: u16 = 401;
+
 struct Open {
     until: Instant,
     /// Generation of the credential that was rejected.
@@ -72,7 +75,7 @@ impl Breaker {
     /// # Errors
     /// *Rate limited* or *unauthorized* during a pause.
     pub fn check(&self) -> Result<()> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let Some(Open { until, generation }) = &*open else { return Ok(()) };
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() || generation.is_some_and(|generation| generation != self.credential.generation()) {
@@ -90,7 +93,7 @@ impl Breaker {
     }
 
     fn note(&self, err: &Error) {
-        let (pause, generation) = if err.is_unauthorized() && err.to_string().contains(" answered 401") {
+        let (pause, generation) = if err.is_unauthorized() && err.status() == Some(UNAUTHORIZED) {
             (self.pauses.unauthorized, Some(self.credential.generation()))
         } else if err.is_unauthorized() || err.is_quota() || err.is_rate_limited() {
             (self.pauses.limited, None)
@@ -100,7 +103,7 @@ impl Breaker {
         if !pause.is_zero() {
             tracing::warn!(%err, ?pause, "no requests to {} for a while", self.api);
             let open = Open { until: Instant::now() + pause, generation };
-            *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
+            *self.open.lock() = Some(open);
         }
     }
 }
@@ -118,9 +121,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn breaker_pauses_after_a_refusal_according_to_its_kind() {
         for (err, pause) in [
-            (Error::quota("GET /server answered 403: limit"), 300),
-            (Error::unauthorized("GET /server answered 403: forbidden"), 300),
-            (Error::unauthorized("GET /server answered 401: who?"), 900),
+            (Error::quota("limit").with_status(403), 300),
+            (Error::unauthorized("GET /401 answered 401 at times").with_status(403), 300),
+            (Error::unauthorized("who?").with_status(401), 900),
         ] {
             let breaker = Breaker::new("it", PAUSES, Credential::basic("user", "password"));
             assert_eq!(refuse(&breaker, err.clone()).await.to_string(), err.to_string());

@@ -1,6 +1,7 @@
 //! Values that are cached for a while and shared by all callers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cloud_provider::{Error, Result};
@@ -25,39 +26,52 @@ use tokio::time::Instant;
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct Cached<T>(Mutex<State<T>>);
+pub struct Cached<T> {
+    state: Mutex<State<T>>,
+    /// Number of calls and reads so far. It orders those that the clock cannot tell apart.
+    sequence: AtomicU64,
+}
+
+/// The beginning of a read.
+#[derive(Debug, Clone, Copy)]
+struct Beginning {
+    at: Instant,
+    number: u64,
+}
 
 #[derive(Debug)]
 struct State<T> {
-    /// The last value, and the time at which its read began.
-    value: Option<(Instant, Arc<T>)>,
-    /// The failure of the last read, and the time at which that read began.
-    failure: Option<(Instant, Error)>,
+    /// The last value, and the beginning of its read.
+    value: Option<(Beginning, Arc<T>)>,
+    /// The failure of the last read, and the beginning of that read.
+    failure: Option<(Beginning, Error)>,
 }
 
 impl<T> Default for Cached<T> {
     fn default() -> Self {
-        Self(Mutex::const_new(State { value: None, failure: None }))
+        Self { state: Mutex::const_new(State { value: None, failure: None }), sequence: AtomicU64::new(0) }
     }
 }
 
 impl<T> Cached<T> {
     /// Returns a value whose read began at most `age` before this call, and `true` if it came from the cache, so that
-    /// this call did not read it.
+    /// this call did not read it. With an age of zero, the read began after this call, even if no time has passed.
     ///
     /// If a call is dropped while it reads, the next waiting call reads instead.
     ///
     /// # Errors
     /// The error of `read`, or of another caller's read that began while this call waited. The last value stays cached.
     pub async fn get(&self, age: Duration, read: impl AsyncFnOnce() -> Result<T>) -> Result<(Arc<T>, bool)> {
-        let called = Instant::now();
-        let mut state = self.0.lock().await;
+        let called = self.now();
+        let mut state = self.state.lock().await;
+        let is_recent = |began: &Beginning| !age.is_zero() && began.at + age >= called.at;
+        let is_later = |began: &Beginning| began.number > called.number;
         match (&state.value, &state.failure) {
-            (Some((began, value)), _) if *began + age >= called => return Ok((Arc::clone(value), true)),
-            (_, Some((began, error))) if *began >= called => return Err(error.clone()),
+            (Some((began, value)), _) if is_later(began) || is_recent(began) => return Ok((Arc::clone(value), true)),
+            (_, Some((began, error))) if is_later(began) => return Err(error.clone()),
             _ => {}
         }
-        let began = Instant::now();
+        let began = self.now();
         match read().await {
             Ok(value) => {
                 let value = Arc::new(value);
@@ -73,13 +87,17 @@ impl<T> Cached<T> {
 
     /// Drops the value, so that the next call reads it again.
     pub async fn forget(&self) {
-        self.0.lock().await.value = None;
+        self.state.lock().await.value = None;
+    }
+
+    fn now(&self) -> Beginning {
+        Beginning { at: Instant::now(), number: self.sequence.fetch_add(1, Ordering::Relaxed) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use futures::future::join_all;
     use tokio::time::{advance, sleep, timeout};
@@ -119,13 +137,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn concurrent_callers_share_one_read_and_its_failure() {
-        let numbers = Numbers(Cached::default(), AtomicUsize::new(1));
+        let numbers = Numbers::default();
         let began = Instant::now();
+        let answers = join_all((0..50).map(|_| numbers.get(SECOND))).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(1))), "{answers:?}");
+        // The first of them reads; the others were called after that read began, and share the next one, which fails.
         let answers = join_all((0..50).map(|_| numbers.get(Duration::ZERO))).await;
-        assert!(answers.iter().all(|answer| matches!(answer, Ok(2))), "{answers:?}");
-        let answers = join_all((0..50).map(|_| numbers.get(Duration::ZERO))).await;
-        assert!(answers.iter().all(Result::is_err), "{answers:?}");
-        assert_eq!((numbers.1.into_inner(), began.elapsed()), (3, SECOND * 2));
+        assert!(matches!(answers[0], Ok(2)) && answers[1..].iter().all(Result::is_err), "{answers:?}");
+        assert_eq!((numbers.1.into_inner(), began.elapsed()), (3, SECOND * 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn value_of_the_same_instant_is_not_fresh_for_a_later_call() {
+        let (cached, reads) = (Cached::default(), AtomicUsize::new(0));
+        let read = async || Ok(reads.fetch_add(1, Ordering::Relaxed));
+        let began = Instant::now();
+        for number in 0..3 {
+            let (value, is_cached) = cached.get(Duration::ZERO, read).await.unwrap();
+            assert_eq!((*value, is_cached), (number, false));
+        }
+        assert_eq!(cached.get(SECOND, read).await.unwrap(), (Arc::new(2), true));
+        assert_eq!(began.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

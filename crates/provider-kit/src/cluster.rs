@@ -4,7 +4,8 @@
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{Caches, ClientBuilder, Context, Error, KubernetesApi, Node, Result};
-use http::Request;
+use http::header::CONTENT_TYPE;
+use http::{Request, StatusCode, request};
 use ipnet::IpNet;
 use serde_json::Value;
 
@@ -67,15 +68,48 @@ impl ClusterView {
     /// # Errors
     /// *Other*, with the status, for every other refusal; the errors of [`api`](Self::api).
     pub async fn patch_node(&self, name: &str, patch: &Value) -> Result<bool> {
-        let request = Request::patch(format!("/api/v1/nodes/{name}"))
-            .header("content-type", "application/merge-patch+json")
-            .body(patch.to_string().into_bytes())
-            .map_err(|error| Error::other(error.to_string()))?;
-        match self.api()?.send(request).await?.status() {
+        self.patch("application/merge-patch+json", &format!("/api/v1/nodes/{name}"), patch).await
+    }
+
+    /// Sends a strategic merge patch to the status of the object at `path`, which merges conditions by their types, and
+    /// finalizers by their values. Returns `false` as [`patch_node`](Self::patch_node) does.
+    ///
+    /// # Errors
+    /// As for [`patch_node`](Self::patch_node).
+    pub async fn patch_status(&self, path: &str, patch: &Value) -> Result<bool> {
+        self.patch("application/strategic-merge-patch+json", &format!("{path}/status"), patch).await
+    }
+
+    async fn patch(&self, form: &'static str, path: &str, patch: &Value) -> Result<bool> {
+        let request = Request::patch(path).header(CONTENT_TYPE, form);
+        match self.send(request, patch.to_string().into_bytes()).await?.0 {
             status if status.is_success() => Ok(true),
             status if [404, 409, 422].contains(&status.as_u16()) => Ok(false),
-            status => Err(Error::other(format!("patch of Node {name} was answered {status}"))),
+            status => Err(Error::other(format!("patch of {path} was answered {status}"))),
         }
+    }
+
+    /// Returns the object at `path`, and its status.
+    ///
+    /// # Errors
+    /// The errors of [`api`](Self::api).
+    pub async fn get(&self, path: &str) -> Result<(StatusCode, Value)> {
+        self.send(Request::get(path), Vec::new()).await
+    }
+
+    /// Creates an object in the collection at `path`. Returns the status of the answer.
+    ///
+    /// # Errors
+    /// The errors of [`api`](Self::api).
+    pub async fn create(&self, path: &str, object: &Value) -> Result<StatusCode> {
+        let request = Request::post(path).header(CONTENT_TYPE, "application/json");
+        Ok(self.send(request, object.to_string().into_bytes()).await?.0)
+    }
+
+    async fn send(&self, request: request::Builder, body: Vec<u8>) -> Result<(StatusCode, Value)> {
+        let request = request.body(body).map_err(|error| Error::other(error.to_string()))?;
+        let answer = self.api()?.send(request).await?;
+        Ok((answer.status(), serde_json::from_slice(answer.body()).unwrap_or_default()))
     }
 
     /// Sets the ranges of Pods; texts that are not ranges are ignored.

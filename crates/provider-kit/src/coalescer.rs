@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use cloud_provider::{Error, Result};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep_until};
 
 use crate::inventory::SharedPriority;
@@ -228,7 +229,7 @@ async fn answer<R: Clone>((answers, number): Joined<R>) -> Result<R> {
 }
 
 fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 fn blames_an_item(error: &Error) -> bool {

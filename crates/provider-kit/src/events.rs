@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{EventKind, EventSubject, Events, Node, Service};
+use parking_lot::Mutex;
 
 use crate::status::shown;
 
@@ -163,7 +164,7 @@ impl EventDeduplicator {
             EventSubject::Node(node) => (&*node.uid, &*node.name),
             EventSubject::Service(service) => (service.metadata.uid.as_deref().unwrap_or_default(), ""),
         };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if known.len() >= MANY {
             known.clear();
         }
@@ -183,7 +184,7 @@ mod tests {
     impl Events for Seen {
         fn record(&self, _: &str, subject: EventSubject<'_>, _: EventKind, reason: &str, _: &str) {
             let node = matches!(subject, EventSubject::Node(_));
-            self.0.lock().unwrap().push(format!("{reason}{}", if node { " on its Node" } else { "" }));
+            self.0.lock().push(format!("{reason}{}", if node { " on its Node" } else { "" }));
         }
     }
 
@@ -202,7 +203,7 @@ mod tests {
             pending_events.warn(reason, "text");
             pending_events
         };
-        let recorded = || std::mem::take(&mut *seen.0.lock().unwrap());
+        let recorded = || std::mem::take(&mut *seen.0.lock());
         deduplicator.record_new(&old, "", &note("Small"));
         assert!(recorded().is_empty(), "the condition existed before");
         deduplicator.record_new(&old, "", &note("Small"));

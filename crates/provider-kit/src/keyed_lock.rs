@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 /// The number of keys from which unused ones are removed.
@@ -53,7 +54,7 @@ impl<K: Eq + Hash, S: Default> KeyedLock<K, S> {
     }
 
     fn of(&self, key: K) -> Arc<tokio::sync::Mutex<S>> {
-        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locks = self.locks.lock();
         if locks.len() >= MANY {
             let is_used = |lock: &Arc<_>| Arc::strong_count(lock) > 1;
             locks.retain(|_, lock| is_used(lock) || lock.try_lock().is_ok_and(|state| (self.keeps)(&state)));
@@ -81,7 +82,7 @@ mod tests {
             *locks.lock(key).await = key == 7;
         }
         drop(locks.lock(2000).await);
-        assert_eq!(locks.locks.lock().unwrap().len(), 3, "one is held, one kept, one new");
+        assert_eq!(locks.locks.lock().len(), 3, "one is held, one kept, one new");
         assert!(*locks.lock(7).await && !*locks.lock(8).await);
         drop(held);
         assert!(!*waits.await);

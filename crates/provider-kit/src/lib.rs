@@ -12,6 +12,7 @@
 //! | [`declared`], [`annotations`], [`variables`] | annotations and environment variables: one declaration gives getter, checks and reference page |
 //! | [`node_selector`], [`source_ranges`], [`health_check`] | other settings of a Service for its load balancer |
 //! | [`cluster`] | the controllers' view of the cluster, for all parts of a provider |
+//! | [`node_ipam`] | Pod CIDRs for Nodes that have none |
 //! | [`events`] | events on Nodes and Services |
 //! | [`checks`] | checks of `doctor` that every provider has |
 //! | [`catalog`] | cached lists with look-ups by ID, name or tag, and the error that lists what exists |
@@ -60,6 +61,7 @@ pub mod key_pair;
 pub mod keyed_lock;
 pub mod labels;
 pub mod load_balancers;
+pub mod node_ipam;
 pub mod node_selector;
 pub mod operation;
 pub mod paging;

@@ -7,7 +7,7 @@ mod form;
 
 use std::collections::HashSet;
 use std::fmt::Debug;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 
 use cloud_provider::{CompleteListing, Error, Listing, Result};
 
@@ -174,22 +174,35 @@ where
     K: std::hash::Hash,
     F: Future<Output = Result<Page<T, P>>>,
 {
-    let mut list = Unfinished::new(rules);
+    let (listing, mut items, mut progress) = (Listing::new(), Vec::new(), Progress::new(rules));
     let mut position = Some(first);
     while let Some(here) = position {
-        let page = fetch(here.clone()).await?;
-        position = list.add(&here, page, &key);
+        let Page { items: page, next, total } = fetch(here.clone()).await?;
+        let offered = page.len();
+        let before = items.len();
+        items.extend(page.into_iter().filter(|item| progress.is_new(key(item))));
+        let added = items.len() - before;
+        let step = next.as_ref().map(|next| Step { here: &here, next, follows: next.follows(&here) });
+        let goes_on = progress.add(offered, added, total, step.as_ref());
+        position = next.filter(|_| goes_on);
     }
-    Ok(list.finish())
+    Ok(progress.finish(listing, items))
 }
 
-/// The pages so far, and the first reason why the list is partial.
-struct Unfinished<'a, T> {
+/// A step from a page to the next one.
+struct Step<'a> {
+    here: &'a dyn Debug,
+    next: &'a dyn Debug,
+    /// If set, `next` can be the position right after `here`.
+    follows: bool,
+}
+
+/// Counts of the pages so far, and the first reason why the list is partial. Knows nothing of the items' type, so that
+/// its code exists once in the program.
+struct Progress<'a> {
     rules: ListProperties<'a>,
-    /// The listing, which knows when the reading began.
-    listing: Listing<T>,
-    items: Vec<T>,
     pages: usize,
+    items: usize,
     seen: HashSet<u64>,
     hasher: RandomState,
     total: Option<usize>,
@@ -198,56 +211,47 @@ struct Unfinished<'a, T> {
     reason: Option<String>,
 }
 
-impl<'a, T> Unfinished<'a, T> {
+impl<'a> Progress<'a> {
     fn new(rules: ListProperties<'a>) -> Self {
-        let (listing, hasher) = (Listing::new(), RandomState::new());
-        let (items, seen) = (Vec::new(), HashSet::new());
-        Self { rules, listing, items, pages: 0, seen, hasher, total: None, size: 0, reason: None }
+        let (seen, hasher) = (HashSet::new(), RandomState::new());
+        Self { rules, pages: 0, items: 0, seen, hasher, total: None, size: 0, reason: None }
     }
 
-    fn mark_partial(&mut self, text: impl FnOnce() -> String) {
-        self.reason.get_or_insert_with(text);
+    /// Returns `true` if no item before had this key.
+    fn is_new(&mut self, key: impl Hash) -> bool {
+        self.seen.insert(self.hasher.hash_one(key))
     }
 
-    /// Adds a page, and returns the position of the next one.
-    fn add<P: Position, K: std::hash::Hash>(
-        &mut self,
-        here: &P,
-        page: Page<T, P>,
-        key: &impl Fn(&T) -> K,
-    ) -> Option<P> {
+    fn mark_partial(&mut self, text: String) {
+        self.reason.get_or_insert(text);
+    }
+
+    /// Adds a page on which `added` of the `offered` items are new. Returns `true` if the next page is to be read.
+    fn add(&mut self, offered: usize, added: usize, total: Option<usize>, step: Option<&Step<'_>>) -> bool {
         self.pages += 1;
+        self.items += added;
         let number = self.pages;
-        self.check_total(number, page.total);
-        let (before, offered) = (self.items.len(), page.items.len());
-        for item in page.items {
-            if self.seen.insert(self.hasher.hash_one(key(&item))) {
-                self.items.push(item);
-            }
-        }
-        let added = self.items.len() - before;
+        self.check_total(number, total);
         self.size = self.size.max(offered);
         if added < offered {
             let twice = offered - added;
-            self.mark_partial(|| {
-                format!("{twice} of page {number} had been listed before; the list changed meanwhile")
-            });
+            self.mark_partial(format!("{twice} of page {number} had been listed before; the list changed meanwhile"));
         }
-        let next = page.next?;
-        if !next.follows(here) {
-            self.mark_partial(|| format!("page {here:?} names {next:?} as the next page"));
+        let Some(Step { here, next, follows }) = step else { return false };
+        if !follows {
+            self.mark_partial(format!("page {here:?} names {next:?} as the next page"));
         }
         // Pages without new items may go on forever. Items after this point may exist all the same.
         if offered == 0 {
-            self.mark_partial(|| format!("page {number} is empty, and names {next:?} as the next page"));
-            return None;
+            self.mark_partial(format!("page {number} is empty, and names {next:?} as the next page"));
+            return false;
         }
-        if added == 0 || number >= self.most_pages() || self.items.len() >= MOST_ITEMS {
-            let items = self.items.len();
-            self.mark_partial(|| format!("the list does not end after page {number}, with {items} items"));
-            return None;
+        if added == 0 || number >= self.most_pages() || self.items >= MOST_ITEMS {
+            let items = self.items;
+            self.mark_partial(format!("the list does not end after page {number}, with {items} items"));
+            return false;
         }
-        Some(next)
+        true
     }
 
     /// Returns the number of pages that the announced total needs, plus a few more.
@@ -259,34 +263,37 @@ impl<'a, T> Unfinished<'a, T> {
     fn check_total(&mut self, number: usize, total: Option<usize>) {
         match (self.total, total) {
             (_, None) if self.rules.totals => {
-                self.mark_partial(|| format!("page {number} does not announce the total"));
+                self.mark_partial(format!("page {number} does not announce the total"));
             }
             (Some(before), Some(now)) if before != now => {
-                self.mark_partial(|| {
-                    format!("the announced total went from {before} to {now} while the list was read")
-                });
+                self.mark_partial(format!("the announced total went from {before} to {now} while the list was read"));
             }
             _ => {}
         }
         self.total = total.or(self.total);
     }
 
-    fn finish(mut self) -> ListResult<T> {
-        if let Some(total) = self.total.filter(|total| *total != self.items.len()) {
-            let listed = self.items.len();
-            self.mark_partial(|| format!("{total} were announced and {listed} listed"));
+    /// Returns the items, in a `listing` that was begun before the first page was read.
+    fn finish<T>(mut self, mut listing: Listing<T>, mut items: Vec<T>) -> ListResult<T> {
+        items.shrink_to_fit();
+        let pages = self.pages;
+        if let Some(reason) = self.reason() {
+            return ListResult::Partial { items, pages, reason };
         }
-        let (pages, what) = (self.pages, self.rules.what);
-        self.items.shrink_to_fit();
-        if let Some(reason) = self.reason {
-            let reason = Error::other(format!("the cloud's list of {what} is partial: {reason}"));
-            return ListResult::Partial { items: self.items, pages, reason };
-        }
-        self.listing.add_page(self.items, false);
-        match self.listing.finish() {
+        listing.add_page(items, false);
+        match listing.finish() {
             Ok(listing) => ListResult::Complete { listing, pages },
             Err(reason) => ListResult::Partial { items: Vec::new(), pages, reason },
         }
+    }
+
+    /// Returns the reason why the list is partial, if it is.
+    fn reason(&mut self) -> Option<Error> {
+        if let Some(total) = self.total.filter(|total| *total != self.items) {
+            self.mark_partial(format!("{total} were announced and {} listed", self.items));
+        }
+        let reason = self.reason.take()?;
+        Some(Error::other(format!("the cloud's list of {} is partial: {reason}", self.rules.what)))
     }
 }
 

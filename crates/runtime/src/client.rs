@@ -21,7 +21,7 @@ mod unanswered;
 pub use address::shown_url;
 pub use agent::UserAgent;
 pub use answer_size::{AnswerTooLarge, is_too_large};
-pub use config::{ClientError, ClientOptions, connect, connect_as};
+pub use config::{ClientError, ClientOptions, DEFAULT_BURST, connect, connect_as};
 pub use kubeconfig::{KubeconfigProblem, read_kubeconfig};
 pub use kubeconfigs::Kubeconfigs;
 pub use layer::{Limits, wrap};

@@ -3,10 +3,11 @@
 //! Use a [`Clock`] only for timestamps that are shown or stored (events, conditions, leases). Measure durations with
 //! [`tokio::time::Instant`], which tests can pause and advance.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 /// The time of day.
 ///
@@ -55,12 +56,12 @@ impl ManualClock {
 
     /// Sets the clock, forwards or backwards.
     pub fn set(&self, to: Timestamp) {
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = to;
+        *self.now.lock() = to;
     }
 
     /// Moves the clock forwards; it stops at the end of time.
     pub fn advance(&self, by: Duration) {
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.now.lock();
         *now = now.checked_add(by).unwrap_or(Timestamp::MAX);
     }
 }
@@ -74,6 +75,6 @@ impl Default for ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.now.lock()
     }
 }

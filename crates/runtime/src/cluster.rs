@@ -1,13 +1,14 @@
 //! Identity of the cluster that a process works for, and the refusal of every other cluster (INV-9, D-222).
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::Fence;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -77,14 +78,14 @@ impl ClusterIdentity {
 
     /// Sets the UID, unless one is known already.
     pub fn learn(&self, uid: Option<String>) {
-        let mut known = self.0.uid.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.uid.lock();
         if known.is_none() {
             *known = uid;
         }
     }
 
     fn uid(&self) -> Option<String> {
-        self.0.uid.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.uid.lock().clone()
     }
 
     /// Reads which cluster the server of `client` belongs to. `origin` names the source of the server's address in

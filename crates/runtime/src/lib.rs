@@ -75,6 +75,4 @@ pub mod worker_permit;
 pub mod workers;
 pub mod writes;
 
-mod lru;
-
 pub use cloud_provider::go_duration;

@@ -1,11 +1,11 @@
 //! Periodic loops, and bounded concurrency over many items.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -141,10 +141,10 @@ where
 {
     let items = Mutex::new(items.into_iter());
     // No more workers than items where the number of items is known.
-    let most = items.lock().unwrap_or_else(PoisonError::into_inner).size_hint().1.unwrap_or(workers);
+    let most = items.lock().size_hint().1.unwrap_or(workers);
     let worker = || async {
         while !shutdown.is_cancelled() {
-            let next = items.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let next = items.lock().next();
             let Some(item) = next else { break };
             f(item).await;
         }

@@ -2,9 +2,10 @@
 //! each key to it; the process's health check reads [`Pulse::oldest`].
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// Work that is in progress in one controller, with its start times. An idle controller is healthy; work that never
@@ -83,7 +84,7 @@ impl Pulse {
     }
 
     fn lock(&self) -> MutexGuard<'_, PulseState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

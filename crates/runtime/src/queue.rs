@@ -13,9 +13,10 @@ mod tests;
 
 use std::hash::Hash;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -322,7 +323,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<K>> {
-        self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.inner.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Worker permits, which a worker releases while it only waits.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 
 /// A worker permit of a queue. A worker that waits for another system for long [releases](Self::release) it, so that
@@ -63,7 +64,7 @@ impl WorkerPermit {
     pub async fn reacquire(&self) {
         let Some(acquired) = &self.0 else { return };
         let _reacquiring = acquired.reacquiring.lock().await;
-        let is_held = acquired.permit.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let is_held = acquired.permit.lock().is_some();
         if !is_held {
             // The semaphore is never closed.
             acquired.put(Arc::clone(&acquired.permits).acquire_owned().await.ok());
@@ -73,7 +74,7 @@ impl WorkerPermit {
 
 impl Acquired {
     fn put(&self, permit: Option<OwnedSemaphorePermit>) {
-        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+        *self.permit.lock() = permit;
     }
 }
 

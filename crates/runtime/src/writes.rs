@@ -37,25 +37,33 @@ where
     .map(Some)
 }
 
-/// Sends a [`strategic_patch`] without reading the object that the server returns: for a large object (a Node with its
-/// images), it requests no more than the metadata and does not decode that.
+/// Sends a [`strategic_patch`], and returns no more than the metadata of the server's object: for a large object (a
+/// Node with its images), which neither the server encodes nor this process decodes. The other fields have their
+/// defaults, unless the server answers with the whole object all the same.
 ///
 /// # Errors
 /// The API server's error, or that of the connection.
-pub async fn strategic_patch_unread<K: kube::Resource + Clone>(
+pub async fn strategic_patch_metadata<K>(
     api: &Api<K>,
     name: &str,
-    subresource: &str,
+    subresource: Option<&str>,
     patch: &Value,
-) -> Result<(), kube::Error> {
+) -> Result<Option<K>, kube::Error>
+where
+    K: kube::Resource + Clone + DeserializeOwned,
+{
     if is_empty_patch(patch) {
-        return Ok(());
+        return Ok(None);
     }
     let request = kube::core::Request::new(api.resource_url());
-    let request = request.patch_subresource(subresource, name, &PatchParams::default(), &Patch::Strategic(patch));
+    let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
+    let request = match subresource {
+        Some(subresource) => request.patch_subresource(subresource, name, &params, &patch),
+        None => request.patch(name, &params, &patch),
+    };
     let mut request = request.map_err(kube::Error::BuildRequest)?;
     request.headers_mut().insert(http::header::ACCEPT, http::HeaderValue::from_static(ONLY_METADATA));
-    api.clone().into_client().request_text(request).await.map(drop)
+    api.clone().into_client().request(request).await.map(Some)
 }
 
 /// Returns `true` if a patch changes nothing: no fields, objects without fields, or nothing but preconditions

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::Node;
 use k8s_openapi::api::core::v1::{Event, Node as ApiNode};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use runtime::api_error::{api_error, is_conflict, is_not_found};
 use runtime::cache::{Cache, CacheEvent, Resync, WatchConfig, watch};
 use runtime::client::{ClientOptions, RequestInfo, RequestMetrics, connect};
@@ -32,13 +33,13 @@ struct Counts(Mutex<BTreeMap<String, u32>>);
 impl RequestMetrics for Counts {
     fn answered(&self, request: &RequestInfo, status: Option<u16>, _: Duration) {
         let key = format!("{} {} {}", request.verb, request.route, status.unwrap_or_default());
-        *self.0.lock().unwrap().entry(key).or_default() += 1;
+        *self.0.lock().entry(key).or_default() += 1;
     }
 }
 
 impl Counts {
     fn get(&self, key: &str) -> u32 {
-        self.0.lock().unwrap().get(key).copied().unwrap_or_default()
+        self.0.lock().get(key).copied().unwrap_or_default()
     }
 }
 
@@ -78,7 +79,7 @@ async fn a_cache_follows_the_nodes_of_a_real_server() {
         let (heard, wanted) = (Arc::clone(&log), name.clone());
         cache.subscribe(Resync::never(), move |event| {
             if *event.object().name == *wanted {
-                heard.lock().unwrap().push(match event {
+                heard.lock().push(match event {
                     CacheEvent::Added(_) => "added",
                     CacheEvent::Updated { .. } => "updated",
                     CacheEvent::Deleted(_) => "deleted",
@@ -101,9 +102,9 @@ async fn a_cache_follows_the_nodes_of_a_real_server() {
         nodes.delete(&name, &DeleteParams::default()).await.unwrap();
         until("the delete is seen", || cache.get(&name).is_none()).await;
 
-        let log = log.lock().unwrap();
+        let log = log.lock();
         assert_eq!((log.first(), log.last()), (Some(&"added"), Some(&"deleted")));
-        assert_eq!(counts.get("list nodes 200") == 0, streaming, "{:?}", counts.0.lock().unwrap());
+        assert_eq!(counts.get("list nodes 200") == 0, streaming, "{:?}", counts.0.lock());
         shutdown.cancel();
     }
 }

@@ -14,7 +14,6 @@ mod front_proxy;
 mod guard;
 mod hint;
 pub mod lookup;
-mod lru;
 mod metrics;
 mod paths;
 mod review;

@@ -5,13 +5,14 @@ mod answers;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use axum::routing::any;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// A health check. It returns at once, from state that is already known.
@@ -236,7 +237,7 @@ impl Health {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -43,7 +43,6 @@ pub mod health;
 mod issuing;
 mod log_limit;
 pub mod options;
-mod percent;
 mod quote;
 pub mod server;
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Rate limit for log records that any client can cause.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Limits the log lines of each period, and counts the dropped ones.
@@ -27,7 +27,7 @@ impl LogLimit {
 
     /// Returns the number of lines that were suppressed since the last one, if this line may be logged.
     pub(crate) fn admit(&self) -> Option<u64> {
-        let (mut state, now) = (self.state.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        let (mut state, now) = (self.state.lock(), Instant::now());
         if state.begun.is_none_or(|begun| now.duration_since(begun) >= self.period) {
             (state.begun, state.lines) = (Some(now), 0);
         }

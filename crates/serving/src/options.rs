@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cloud_provider::names::SECURE_PORT;
+
 /// Options of an HTTPS server: its address and its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingOptions {
@@ -42,7 +44,7 @@ impl Default for ServingOptions {
     fn default() -> Self {
         Self {
             bind_address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            port: 10258,
+            port: SECURE_PORT,
             cert_dir: None,
             pair_name: "cloud-controller-manager",
             certificate: None,

@@ -1,7 +1,7 @@
 //! Callers cannot fill the log. Alone in its program, because what is logged is the program's.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -9,6 +9,7 @@ use axum::body::Body;
 use embedded_apiserver::{ApiServer, Options};
 use http::Request;
 use kube::Client;
+use parking_lot::Mutex;
 use serving::access::{Access, NoAccessMetrics, Reviewers};
 use serving::options::{AuthenticationOptions, AuthorizationOptions};
 use tower::ServiceExt as _;
@@ -25,7 +26,7 @@ struct Suppressed<'a>(&'a Lines);
 impl Visit for Suppressed<'_> {
     fn record_u64(&mut self, field: &Field, value: u64) {
         if field.name() == "suppressed" {
-            self.0.1.lock().unwrap_or_else(PoisonError::into_inner).push(value);
+            self.0.1.lock().push(value);
         }
     }
     fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
@@ -68,6 +69,6 @@ async fn bad_tokens_make_one_log_line_a_second_and_the_rest_is_counted() {
     tokio::time::advance(Duration::from_secs(10)).await;
     send().await;
     assert_eq!(lines.0.load(Ordering::Relaxed), 11);
-    let suppressed = lines.1.lock().unwrap_or_else(PoisonError::into_inner);
+    let suppressed = lines.1.lock();
     assert_eq!(suppressed.last(), Some(&990));
 }

@@ -1,13 +1,14 @@
 //! No token in any log line (INV-5). Alone in its program, because what is logged is the program's.
 
 use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use embedded_apiserver::{Action, ApiServer, Matcher, Options, User};
 use http::Request;
 use kube::Client;
+use parking_lot::Mutex;
 use serving::access::{Access, NoAccessMetrics, Reviewers};
 use serving::options::{AuthenticationOptions, AuthorizationOptions};
 use tower::ServiceExt as _;
@@ -21,13 +22,13 @@ struct Logged(Arc<Mutex<String>>);
 
 impl Logged {
     fn text(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     fn note(&self, record: impl FnOnce(&mut Fields)) {
         let mut fields = Fields(String::new());
         record(&mut fields);
-        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = self.0.lock();
         text.push_str(&fields.0);
         text.push('\n');
     }

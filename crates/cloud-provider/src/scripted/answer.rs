@@ -1,7 +1,9 @@
 //! Scripted answers of a method.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::{Error, Result};
 
@@ -69,6 +71,6 @@ impl<A: ?Sized, T: Clone + Send + Sync + 'static> Answer<A, T> {
         let mut rest = results.into_iter().collect::<Vec<_>>().into_iter();
         let last = rest.next_back().unwrap_or_else(|| Err(Error::other("this answer has no results")));
         let rest = Mutex::new(rest);
-        Self::by(move |_| rest.lock().unwrap_or_else(PoisonError::into_inner).next().unwrap_or_else(|| last.clone()))
+        Self::by(move |_| rest.lock().next().unwrap_or_else(|| last.clone()))
     }
 }

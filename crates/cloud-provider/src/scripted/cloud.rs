@@ -1,8 +1,10 @@
 //! The state of a scripted provider: script, switches and log of calls.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::scripted::balancers::BalancerHook;
 use crate::scripted::routes::RouteTable;
@@ -42,7 +44,7 @@ impl Cloud {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn switch(&self, capability: Capability, on: bool) {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -59,7 +60,7 @@ pub struct ScriptedCluster(Arc<Mutex<Objects>>);
 
 impl ScriptedCluster {
     fn objects(&self) -> MutexGuard<'_, Objects> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Adds a Node, or replaces the one of the same name.
@@ -169,7 +170,7 @@ impl RecordedAnnotations {
     /// Writes the annotations to the Service, as the service controller does.
     pub fn apply_to(self, service: &mut Service) {
         let annotations = service.metadata.annotations.get_or_insert_default();
-        for (key, value) in self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        for (key, value) in self.0.into_inner() {
             match value {
                 Some(value) => drop(annotations.insert(key.to_owned(), value)),
                 None => drop(annotations.remove(key)),
@@ -182,6 +183,6 @@ impl SyncCallbacks for RecordedAnnotations {
     fn on_plan(&self, _plan: &Plan) {}
 
     fn annotate(&self, key: &'static str, value: Option<String>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((key, value));
+        self.0.lock().push((key, value));
     }
 }

@@ -1,8 +1,7 @@
 //! Rules: PROV-13, PROV-85, PROV-86.
 
-use std::sync::Mutex;
-
 use futures::FutureExt;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::*;
@@ -106,7 +105,7 @@ async fn targets_are_recorded_and_a_hook_runs_before_the_answer() {
             s.update_load_balancer = Some(Answer::ok(()));
         })
         .on_balancer_call(move |call| {
-            hook.lock().unwrap().push(call.action);
+            hook.lock().push(call.action);
             async {}.boxed()
         });
     let (cluster, service, nodes) = (cluster(), Service::default(), [node("b"), node("a")]);
@@ -120,7 +119,7 @@ async fn targets_are_recorded_and_a_hook_runs_before_the_answer() {
         calls.iter().map(BalancerCall::node_names).collect::<Vec<_>>(),
         [vec!["b", "a"], vec!["b", "a"], vec!["a"]]
     );
-    assert_eq!(*seen.lock().unwrap(), [BalancerAction::Ensure, BalancerAction::Ensure, BalancerAction::Update]);
+    assert_eq!(*seen.lock(), [BalancerAction::Ensure, BalancerAction::Ensure, BalancerAction::Update]);
     assert!(balancers.get(request).await.is_err());
     assert_eq!(provider.violations().len(), 1);
 }

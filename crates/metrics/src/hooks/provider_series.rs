@@ -1,9 +1,10 @@
 //! Series that a provider declares; each is registered when it is first recorded.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cloud_provider::{ProviderSeries, SeriesKind};
+use parking_lot::Mutex;
 use prometheus::{CounterVec, GaugeVec, HistogramVec};
 
 use crate::registry::Registry;
@@ -65,7 +66,7 @@ impl OwnSeries {
     }
 
     fn make(&self, series: &'static ProviderSeries) -> Option<Family> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         let family = made.entry(series.name).or_insert_with(|| {
             let family = self.registry.of_a_provider(series);
             family.inspect_err(|error| tracing::warn!(series = series.name, %error, "series not shown")).ok()

@@ -89,20 +89,18 @@ impl<T> Kind<T> {
     /// Returns the value, or the mistake: `is not …`.
     pub(crate) fn read(&self, text: &str) -> Result<T, String> {
         let text = if self.is_trimmed { text.trim() } else { text };
-        let value = match self.form {
-            Form::Explained { parse, accepted } => {
-                return parse(text).map_err(|why| format!("is not {accepted}: {why}"));
-            }
-            Form::Parsed { parse, .. } => parse(text),
+        // Each type of values has its own copy of this function: whatever does not depend on it is done elsewhere.
+        match self.form {
+            Form::Parsed { accepted, parse } => parse(text).ok_or_else(|| is_not(accepted)),
+            Form::Explained { accepted, parse } => parse(text).map_err(|why| is_not_because(accepted, &why)),
             Form::Number { from, to, parse } => {
-                text.parse().ok().filter(|number| (from..=to).contains(number)).and_then(parse)
+                number(text, from, to).and_then(parse).ok_or_else(|| is_not(&numbers(from, to)))
             }
-            Form::OneOf { choices, any_case, copy } => choices
-                .iter()
-                .find(|(word, _)| *word == text || any_case && word.eq_ignore_ascii_case(text))
-                .map(|(_, value)| copy(value)),
-        };
-        value.ok_or_else(|| format!("is not {}", self.accepted()))
+            Form::OneOf { choices, any_case, copy } => match position(&mut words(choices), text, any_case) {
+                Some(at) => Ok(copy(&choices[at].1)),
+                None => Err(is_not(&one_of(&mut words(choices)))),
+            },
+        }
     }
 
     /// Returns the accepted values, as the end of the sentence "… is not".
@@ -111,21 +109,34 @@ impl<T> Kind<T> {
         match self.form {
             Form::Parsed { accepted, .. } | Form::Explained { accepted, .. } => accepted.to_owned(),
             Form::Number { from, to, .. } => numbers(from, to),
-            Form::OneOf { choices, .. } => format!("one of {}", words(choices, "").join(", ")),
+            Form::OneOf { choices, .. } => one_of(&mut words(choices)),
         }
     }
 
     /// Returns the accepted values, for a table in Markdown.
     pub(crate) fn markdown(&self) -> String {
         match self.form {
-            Form::OneOf { choices, .. } => words(choices, "`").join(", "),
-            Form::Parsed { .. } | Form::Explained { .. } | Form::Number { .. } => {
-                let accepted = self.accepted();
-                let short = accepted.strip_prefix("a ").or_else(|| accepted.strip_prefix("an "));
-                short.unwrap_or(&accepted).to_owned()
-            }
+            Form::OneOf { choices, .. } => joined(&mut words(choices), "`"),
+            Form::Parsed { .. } | Form::Explained { .. } | Form::Number { .. } => without_article(self.accepted()),
         }
     }
+}
+
+fn is_not(accepted: &str) -> String {
+    format!("is not {accepted}")
+}
+
+fn is_not_because(accepted: &str, why: &str) -> String {
+    format!("is not {accepted}: {why}")
+}
+
+fn without_article(accepted: String) -> String {
+    let short = accepted.strip_prefix("a ").or_else(|| accepted.strip_prefix("an "));
+    short.map(str::to_owned).unwrap_or(accepted)
+}
+
+fn number(text: &str, from: i64, to: i64) -> Option<i64> {
+    text.parse().ok().filter(|number| (from..=to).contains(number))
 }
 
 fn numbers(from: i64, to: i64) -> String {
@@ -136,8 +147,23 @@ fn numbers(from: i64, to: i64) -> String {
     }
 }
 
-fn words<T>(choices: &[(&str, T)], quote: &str) -> Vec<String> {
-    choices.iter().map(|(word, _)| format!("{quote}{word}{quote}")).collect()
+type Words<'a> = dyn Iterator<Item = &'static str> + 'a;
+
+fn words<T>(choices: &'static [(&'static str, T)]) -> impl Iterator<Item = &'static str> {
+    choices.iter().map(|(word, _)| *word)
+}
+
+fn position(words: &mut Words<'_>, text: &str, any_case: bool) -> Option<usize> {
+    let is_it = |word: &str| word == text || any_case && word.eq_ignore_ascii_case(text);
+    words.enumerate().find(|(_, word)| is_it(word)).map(|(at, _)| at)
+}
+
+fn one_of(words: &mut Words<'_>) -> String {
+    format!("one of {}", joined(words, ""))
+}
+
+fn joined(words: &mut Words<'_>, quote: &str) -> String {
+    words.map(|word| format!("{quote}{word}{quote}")).collect::<Vec<_>>().join(", ")
 }
 
 /// A type of values with a default form, which a declaration can replace.

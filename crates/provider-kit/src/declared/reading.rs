@@ -14,6 +14,15 @@ pub(crate) struct Reading {
     warnings: Vec<String>,
 }
 
+/// The parts of a [`Declaration`] that do not depend on the type of its values.
+#[derive(Clone, Copy)]
+struct Rules {
+    key: &'static str,
+    aliases: &'static [&'static str],
+    on_invalid: OnInvalid,
+    decides_targets: bool,
+}
+
 /// A value that is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mistake {
@@ -30,29 +39,36 @@ impl Reading {
         named: &dyn Fn(&str) -> String,
         set: impl Fn(&str) -> Option<&'a str>,
     ) -> Option<T> {
-        let Declaration { key, kind, default, aliases, on_invalid, decides_targets, .. } = *declaration;
+        let Declaration { key, aliases, on_invalid, decides_targets, ref kind, default, .. } = *declaration;
+        let mut value = None;
+        let mut read = |text: &str| declaration.read(text).map(|read| value = Some(read));
+        let rules = Rules { key, aliases, on_invalid, decides_targets };
+        match (self.has_default(rules, named, &set, &mut read), default) {
+            (true, DefaultValue::Value(text)) => kind.parse(text),
+            _ => value,
+        }
+    }
+
+    /// Reads the text that is set, and collects mistakes. Returns `true` if the default applies.
+    fn has_default<'a>(
+        &mut self,
+        Rules { key, aliases, on_invalid, decides_targets }: Rules,
+        named: &dyn Fn(&str) -> String,
+        set: &dyn Fn(&str) -> Option<&'a str>,
+        read: &mut dyn FnMut(&str) -> Result<(), String>,
+    ) -> bool {
         let alias = || aliases.iter().find_map(|alias| Some((*alias, set(alias)?)));
-        if let Some((used, text)) = set(key).map(|text| (key, text)).or_else(alias) {
-            if used != key {
-                self.warning(format!("{} is deprecated: use {key}", named(used)));
-            }
-            let why = match declaration.read(text) {
-                Ok(value) => return Some(value),
-                Err(why) => why,
-            };
-            let wrong = format!("{}: {why}", named(used));
-            match on_invalid {
-                OnInvalid::Refuse => {
-                    self.add(Mistake { text: wrong, decides_targets });
-                    return None;
-                }
-                OnInvalid::Warn => self.warning(wrong),
-            }
+        let Some((used, text)) = set(key).map(|text| (key, text)).or_else(alias) else { return true };
+        if used != key {
+            self.warning(format!("{} is deprecated: use {key}", named(used)));
         }
-        match default {
-            DefaultValue::Value(text) => kind.parse(text),
-            DefaultValue::Nothing | DefaultValue::Described(_) => None,
+        let Err(why) = read(text) else { return false };
+        let wrong = format!("{}: {why}", named(used));
+        match on_invalid {
+            OnInvalid::Refuse => self.add(Mistake { text: wrong, decides_targets }),
+            OnInvalid::Warn => self.warning(wrong),
         }
+        on_invalid == OnInvalid::Warn
     }
 
     /// Returns the values of `declared` that are set, except for secrets. `set` returns the text under a key, and its
@@ -115,8 +131,8 @@ impl<T> Declaration<T> {
     pub(super) fn read(&self, text: &str) -> Result<T, String> {
         self.kind.read(text).map_err(|why| match self.is_secret {
             // The reason may quote the secret.
-            true => format!("its value is not {}", self.kind.accepted()),
-            false => format!("{} {why}", quoted(text)),
+            true => secret_is_not(&self.kind.accepted()),
+            false => value_is_not(text, &why),
         })
     }
 }
@@ -128,6 +144,14 @@ const DID_YOU_MEAN: &str = "did you mean";
 pub(crate) fn refused<'a>(mistakes: impl Iterator<Item = &'a Mistake>) -> cloud_provider::Result<()> {
     let texts: Vec<_> = mistakes.map(|mistake| &*mistake.text).collect();
     if texts.is_empty() { Ok(()) } else { Err(Error::invalid(texts.join("; "))) }
+}
+
+fn secret_is_not(accepted: &str) -> String {
+    format!("its value is not {accepted}")
+}
+
+fn value_is_not(text: &str, why: &str) -> String {
+    format!("{} {why}", quoted(text))
 }
 
 fn quoted(text: &str) -> String {

@@ -192,8 +192,9 @@ impl Rule {
     /// Returns `true` if both rules are the same but for their owners.
     #[must_use]
     pub fn admits_same(&self, other: &Self) -> bool {
-        let content = |it: &Self| Self { owner: None, ..it.clone() };
-        content(self) == content(other)
+        let Self { direction, family, protocol, ports, peer, owner: _ } = self;
+        (direction, family, protocol, ports, peer)
+            == (&other.direction, &other.family, &other.protocol, &other.ports, &other.peer)
     }
 
     /// Returns `true` if this rule admits all traffic that the other one admits.

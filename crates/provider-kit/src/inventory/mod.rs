@@ -28,13 +28,14 @@ mod snapshot;
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
     CloudMetrics, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, NoCloudMetrics, Node,
     Result, async_trait,
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use self::entries::Entries;
@@ -303,7 +304,7 @@ impl<S: MachineSource> Inventory<S> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<S::Machine>> {
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.state.lock()
     }
 
     fn last_snapshot(&self) -> Option<Arc<Snapshot<S::Machine>>> {

@@ -18,11 +18,8 @@ pub struct Snapshot<M> {
 
 impl<M: Machine> Snapshot<M> {
     pub(super) fn new(reading: ListResult<M>, began: Instant) -> Self {
-        let machines = reading.items();
-        let all = || (0..u32::try_from(machines.len()).unwrap_or(u32::MAX)).collect::<Box<[u32]>>();
-        let (mut by_id, mut by_name) = (all(), all());
-        by_id.sort_unstable_by_key(|at| machines[*at as usize].id());
-        by_name.sort_unstable_by_key(|at| machines[*at as usize].name());
+        let by_id = in_order(&reading.items().iter().map(Machine::id).collect::<Vec<_>>());
+        let by_name = in_order(&reading.items().iter().map(Machine::name).collect::<Vec<_>>());
         Self { reading, by_id, by_name, began }
     }
 
@@ -57,16 +54,7 @@ impl<M: Machine> Snapshot<M> {
     /// Returns up to three names that are similar to `name`, the most similar first (P-6).
     #[must_use]
     pub fn closest_names(&self, name: &str) -> Vec<&str> {
-        const ALIKE: f64 = 0.85;
-        let mut alike: Vec<(f64, &str)> = self
-            .machines()
-            .iter()
-            .map(|machine| (strsim::jaro_winkler(machine.name(), name), machine.name()))
-            .filter(|(likeness, _)| *likeness > ALIKE)
-            .collect();
-        alike.sort_by(|(a, x), (b, y)| b.total_cmp(a).then_with(|| x.cmp(y)));
-        alike.dedup_by_key(|(_, name)| *name);
-        alike.into_iter().take(3).map(|(_, name)| name).collect()
+        closest(&mut self.machines().iter().map(Machine::name), name)
     }
 
     /// Returns the time at which the list was requested; the snapshot is at most this old.
@@ -91,4 +79,21 @@ impl<M: Machine> Snapshot<M> {
     pub(super) fn at(&self, at: u32) -> &M {
         &self.reading.items()[at as usize]
     }
+}
+
+/// Returns the positions of these texts, in their order. Not a method, so that its code exists once in the program.
+fn in_order(texts: &[&str]) -> Box<[u32]> {
+    let mut order: Box<[u32]> = (0..u32::try_from(texts.len()).unwrap_or(u32::MAX)).collect();
+    order.sort_unstable_by_key(|at| texts[*at as usize]);
+    order
+}
+
+/// Returns up to three of these names that are similar to `name`, the most similar first.
+fn closest<'a>(names: &mut dyn Iterator<Item = &'a str>, name: &str) -> Vec<&'a str> {
+    const ALIKE: f64 = 0.85;
+    let alike = names.map(|other| (strsim::jaro_winkler(other, name), other));
+    let mut alike: Vec<(f64, &str)> = alike.filter(|(likeness, _)| *likeness > ALIKE).collect();
+    alike.sort_unstable_by(|(a, x), (b, y)| b.total_cmp(a).then_with(|| x.cmp(y)));
+    alike.dedup_by_key(|(_, name)| *name);
+    alike.into_iter().take(3).map(|(_, name)| name).collect()
 }

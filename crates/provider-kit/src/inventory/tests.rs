@@ -56,7 +56,7 @@ impl Acme {
 
     fn matching(&self, what: impl Fn(&Vm) -> bool) -> Result<Vec<Vm>> {
         self.singles.fetch_add(1, Ordering::SeqCst);
-        self.answer(self.machines.lock().unwrap().iter().filter(|vm| what(vm)).cloned().collect())
+        self.answer(self.machines.lock().iter().filter(|vm| what(vm)).cloned().collect())
     }
 
     async fn page(&self, number: u32, priority: Priority) -> Result<Page<Vm, u32>> {
@@ -64,7 +64,7 @@ impl Acme {
             std::future::pending::<()>().await;
         }
         self.pages.fetch_add(1, Ordering::SeqCst);
-        let all = self.machines.lock().unwrap().clone();
+        let all = self.machines.lock().clone();
         tokio::time::sleep(Duration::from_millis(self.page_milliseconds.load(Ordering::SeqCst))).await;
         let start = (number as usize - 1) * 50;
         let last = self.last_page.load(Ordering::SeqCst);
@@ -159,7 +159,7 @@ impl Inventory<Acme> {
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Vm>)) {
-        change(&mut self.source().machines.lock().unwrap());
+        change(&mut self.source().machines.lock());
     }
 }
 
@@ -459,14 +459,14 @@ async fn metrics_count_lookups_that_the_last_list_answered() {
     struct Asked(Mutex<Vec<bool>>);
     impl cloud_provider::CloudMetrics for Asked {
         fn cached(&self, hit: bool) {
-            self.0.lock().unwrap().push(hit);
+            self.0.lock().push(hit);
         }
     }
     let asked = Arc::new(Asked::default());
     let vm = |n| Vm { id: format!("i-{n}"), name: format!("worker-{n}"), is_stopped: false };
     let source = Acme { machines: Mutex::new((0..20).map(vm).collect()), ..Acme::default() };
     let inventory = Inventory::new(source).measured(Arc::clone(&asked) as Arc<dyn cloud_provider::CloudMetrics>);
-    let told = || std::mem::take(&mut *asked.0.lock().unwrap());
+    let told = || std::mem::take(&mut *asked.0.lock());
     inventory.lookup(&joined(0..9), LookupRequest::EXISTENCE).await;
     assert_eq!(told(), [false; 9]);
     inventory.lookup(&joined([1, 2, 77]), LookupRequest::EXISTENCE).await;

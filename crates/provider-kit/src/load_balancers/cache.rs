@@ -4,10 +4,11 @@
 //! to our own writes. A list does not overrule a certain read for [`SETTLING`].
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Cluster, Result};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::cloud::{Detail, Query};
@@ -107,7 +108,7 @@ impl LoadBalancerCache {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 
     /// Returns the Service's load balancers, at most [`MAX_AGE`] old. One list answers for all Services that are synced

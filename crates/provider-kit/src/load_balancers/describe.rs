@@ -93,9 +93,11 @@ fn node_behind(target: &str, nodes: &[Arc<Node>]) -> Option<String> {
     }
 }
 
-/// Returns `true` if a target is the ID of the Node's machine, or one of the Node's addresses, with or without name, kind and port:
+/// Returns `true` if a target is the ID of the Node's machine (a whole path in any case of letters), or one of the Node's
+/// addresses, with or without name, kind and port:
 /// `4711`, `server:4711:private`, `10.0.0.5:31177`, `[fd00::5]:31177`, `ip:192.0.2.7`, `worker-1 10.0.0.5`.
 fn names_node(target: &str, node: &Node) -> bool {
+    let is_whole = |id: &str| id.split_once("://").is_some_and(|(_, id)| id.eq_ignore_ascii_case(target));
     let machine = node.provider_id().and_then(|id| id.rsplit(['/', ':']).next()).filter(|id| !id.is_empty());
     let words = || target.split([':', '[', ']', '=', '*', ' ']);
     let is_address = |address: &str| {
@@ -104,7 +106,8 @@ fn names_node(target: &str, node: &Node) -> bool {
         without_kind == address
             || without_kind.rsplit_once(':').is_some_and(|(host, _)| host.trim_matches(['[', ']']) == address)
     };
-    machine.is_some_and(|id| words().any(|word| word == id))
+    node.provider_id().is_some_and(is_whole)
+        || machine.is_some_and(|id| words().any(|word| word == id))
         || node.addresses.iter().any(|address| is_address(&address.address))
 }
 
@@ -127,6 +130,7 @@ mod tests {
             node("c", "", "10.0.0.55"),
             node("twin", "other://zone/9", "192.0.2.7"),
             node("twin-2", "other://zone/9", "192.0.2.8"),
+            node("path", "other:///Sets/pool/machines/3", "192.0.2.9"),
         ];
         for (target, name) in [
             ("4711", Some("a")),
@@ -139,6 +143,7 @@ mod tests {
             ("ip:192.0.2.7", Some("twin")),
             ("web-1 10.0.0.5", Some("a")),
             ("4711=10.0.9.9:31333*100", Some("a")),
+            ("/sets/pool/machines/3", Some("path")),
             ("9", None),
             ("471", None),
             ("", None),

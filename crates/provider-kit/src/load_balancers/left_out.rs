@@ -1,7 +1,8 @@
 //! Targets that found no room in a pool, and the reports of them (D-4).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::Targets;
 
@@ -21,7 +22,7 @@ impl LeftOut {
     /// Stores the targets that are left out now, and returns the ones to report. `changes` is set if the sync changes
     /// the load balancer.
     pub(super) fn news(&self, uid: &str, pool: &str, left: Targets, changes: bool) -> Targets {
-        let mut services = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut services = self.0.lock();
         let pools = services.entry(uid.to_owned()).or_default();
         let is_first = !pools.contains_key(pool);
         let memory = pools.entry(pool.to_owned()).or_default();
@@ -37,7 +38,7 @@ impl LeftOut {
 
     /// Forgets a Service that has no load balancer any more.
     pub(super) fn forget(&self, uid: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        self.0.lock().remove(uid);
     }
 }
 

@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cloud_provider::Node;
+use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::provider_id::ProviderIds;
@@ -195,7 +196,7 @@ impl TargetSets {
     /// Returns an equal set that is already in memory, or keeps this one.
     #[must_use]
     pub fn shared(&self, targets: Targets) -> Targets {
-        let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sets = self.0.lock();
         if let Some(kept) = sets.get(&targets) {
             return kept.clone();
         }
@@ -205,7 +206,7 @@ impl TargetSets {
 
     /// Drops sets that have no other owner.
     pub(super) fn forget_unused(&self) {
-        let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sets = self.0.lock();
         sets.retain(|targets| Arc::strong_count(&targets.0) > 1);
     }
 }

@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn cloud(
     let requests = Requests::default();
     let (asked, began) = (Arc::clone(&requests), tokio::time::Instant::now());
     let operations = Operations::new(TICK, 25, move |ids: Vec<u64>| {
-        asked.lock().unwrap().push((began.elapsed().as_millis(), ids.clone()));
+        asked.lock().push((began.elapsed().as_millis(), ids.clone()));
         let say = say.clone();
         async move {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -37,12 +37,12 @@ async fn hundred_waiting_callers_cost_four_requests_a_tick() {
         .into_iter()
         .collect::<Result<()>>()
         .unwrap();
-    let times = requests.lock().unwrap().iter().map(|(at, ids)| (*at, ids.len())).collect::<Vec<_>>();
+    let times = requests.lock().iter().map(|(at, ids)| (*at, ids.len())).collect::<Vec<_>>();
     assert_eq!(times, [[(500, 25); 4], [(1000, 25); 4]].concat());
     tokio::time::sleep(TICK * 20).await;
-    assert_eq!(requests.lock().unwrap().len(), 8);
+    assert_eq!(requests.lock().len(), 8);
     operations.wait(&[7, 8]).await.unwrap();
-    assert_eq!(requests.lock().unwrap()[8].1, [7, 8], "operations of later callers are read again");
+    assert_eq!(requests.lock()[8].1, [7, 8], "operations of later callers are read again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,9 +50,9 @@ async fn operation_of_many_callers_is_read_once() {
     let (operations, requests) = done_after(0);
     let (one, other) = tokio::join!(operations.wait(&[7]), operations.wait(&[7, 9]));
     assert!(one.is_ok() && other.is_ok());
-    assert_eq!(*requests.lock().unwrap(), [(500, vec![7, 9])]);
+    assert_eq!(*requests.lock(), [(500, vec![7, 9])]);
     operations.wait(&[]).await.unwrap();
-    assert_eq!(requests.lock().unwrap().len(), 1);
+    assert_eq!(requests.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,9 +103,9 @@ async fn slow_operation_ends_with_a_retry_time_and_is_forgotten() {
     let err = operations.wait(&[1, 2]).await.unwrap_err();
     assert_eq!(err.to_string(), "operations not finished after 60s: 1, 2; checking again in 10s");
     assert_eq!((err.retry_after(), began.elapsed().as_secs()), (Some(Duration::from_secs(10)), 60));
-    let asked = requests.lock().unwrap().len();
+    let asked = requests.lock().len();
     tokio::time::sleep(TICK * 20).await;
-    assert!(requests.lock().unwrap().len() <= asked + 1);
+    assert!(requests.lock().len() <= asked + 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,7 +113,7 @@ async fn operation_of_a_dropped_caller_is_not_read_any_more() {
     let (operations, requests) = cloud(|_, _| Some(None));
     let _ = tokio::time::timeout(TICK * 3, operations.wait(&[1])).await;
     tokio::time::sleep(TICK * 20).await;
-    assert!(requests.lock().unwrap().len() <= 3, "{requests:?}");
+    assert!(requests.lock().len() <= 3, "{requests:?}");
 }
 
 #[tokio::test(start_paused = true)]

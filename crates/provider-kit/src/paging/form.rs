@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::hash::Hash;
-use std::marker::PhantomData;
 
-use cloud_provider::{Error, Result};
+use cloud_provider::{Listing, Result};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{ListProperties, ListResult, Page, read_pages};
+use super::{ListProperties, ListResult, Position, Progress, Step};
 use crate::inventory::SharedPriority;
 use crate::streamed::{MOST_ITEMS, too_many};
 use crate::transport::{Answer, Call, Format, Json, Transport};
@@ -30,6 +29,8 @@ pub struct Paging {
     size: Option<(&'static str, usize)>,
     total: Option<&'static str>,
     is_total_required: bool,
+    /// A field that each answer has, if one without items has no field for them.
+    constant_field: Option<&'static str>,
 }
 
 /// The field of an answer that shows if there is another page.
@@ -46,13 +47,15 @@ enum Next {
     Link(&'static str),
     /// A token for the query parameter of this name.
     Token(&'static str, &'static str),
+    /// A link that has the value for the query parameter of this name.
+    TokenLink(&'static str, &'static str),
     /// The parameter `marker` of the next link in `<collection>_links`.
     MarkerLink,
 }
 
 impl Paging {
     const fn of(next: Next) -> Self {
-        Self { next, size: None, total: None, is_total_required: false }
+        Self { next, size: None, total: None, is_total_required: false, constant_field: None }
     }
 
     /// An API that answers whole lists.
@@ -85,6 +88,13 @@ impl Paging {
         Self::of(Next::Token(key, place))
     }
 
+    /// Declares an API with the page parameter `key`, whose answers have a link at `place` if there is another page. The
+    /// link itself is not followed: only the parameter, in any case of letters, is taken from it.
+    #[must_use]
+    pub const fn token_link(key: &'static str, place: &'static str) -> Self {
+        Self::of(Next::TokenLink(key, place))
+    }
+
     /// Declares an API with the page parameter `marker`, whose next value is in a link:
     /// `<collection>_links: [{"rel": "next", "href": "…?marker=…"}]`.
     #[must_use]
@@ -111,11 +121,23 @@ impl Paging {
         Self { is_total_required: true, ..self.total(place) }
     }
 
+    /// Takes an answer without the collection for an empty page, if it has this field: `kind`, in the APIs of Google.
+    ///
+    /// ```
+    /// use provider_kit::paging::Paging;
+    ///
+    /// let gcp = Paging::token("pageToken", "/nextPageToken").size("maxResults", 500).omits_empty("kind");
+    /// ```
+    #[must_use]
+    pub const fn omits_empty(self, constant_field: &'static str) -> Self {
+        Self { constant_field: Some(constant_field), ..self }
+    }
+
     /// Returns the first page number, if pages have numbers, and the query parameter of pages.
     const fn key(self) -> (Option<u32>, &'static str) {
         match self.next {
             Next::Whole | Next::Number(_) | Next::Count(_) | Next::Link(_) => (Some(1), "page"),
-            Next::Token(key, _) => (None, key),
+            Next::Token(key, _) | Next::TokenLink(key, _) => (None, key),
             Next::MarkerLink => (None, "marker"),
         }
     }
@@ -123,20 +145,24 @@ impl Paging {
     /// Returns `true` if a field of the answer is needed to find the next page or the total.
     fn reads(self, field: &str, collection: &str) -> bool {
         let place = match self.next {
-            Next::Number(place) | Next::Count(place) | Next::Link(place) | Next::Token(_, place) => Some(place),
+            Next::Number(place)
+            | Next::Count(place)
+            | Next::Link(place)
+            | Next::Token(_, place)
+            | Next::TokenLink(_, place) => Some(place),
             Next::Whole => None,
             Next::MarkerLink if field.strip_prefix(collection) == Some("_links") => return true,
             Next::MarkerLink => None,
         };
         let is_in = |place: &&str| place.split('/').nth(1) == Some(field);
-        place.iter().chain(self.total.iter()).any(is_in)
+        self.constant_field == Some(field) || place.iter().chain(self.total.iter()).any(is_in)
     }
 
     fn next_number(self, fields: &Value, here: u32) -> Result<Option<u32>, &'static str> {
         let (place, is_last) = match self.next {
             Next::Number(place) | Next::Count(place) => (place, false),
             Next::Link(place) => (place, true),
-            Next::Whole | Next::Token(..) | Next::MarkerLink => return Ok(None),
+            Next::Whole | Next::Token(..) | Next::TokenLink(..) | Next::MarkerLink => return Ok(None),
         };
         // A field that has moved elsewhere must not end a list.
         let is_missing =
@@ -164,6 +190,12 @@ impl Paging {
             let Some(token) = fields.pointer(place).filter(|value| !value.is_null()) else { return Ok(None) };
             let token = token.as_str().ok_or("the token of the next page is not a string")?;
             return Ok(Some(token.to_owned()).filter(|token| !token.is_empty()));
+        }
+        if let Next::TokenLink(key, place) = self.next {
+            let Some(link) = fields.pointer(place).filter(|value| !value.is_null()) else { return Ok(None) };
+            let link = link.as_str().ok_or("the link of the next page is not a string")?;
+            let token = parameter(link, key).map(Some).ok_or("the link of the next page has no token");
+            return if link.is_empty() { Ok(None) } else { token };
         }
         let links = fields.get(format!("{collection}_links")).and_then(Value::as_array);
         let Some(next) = links.into_iter().flatten().find(|link| link["rel"] == "next") else { return Ok(None) };
@@ -201,97 +233,143 @@ impl Transport {
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<ListResult<T>> {
-        let paging = self.paged();
-        let (first, parameter) = paging.key();
-        let call = paging.size.iter().fold(call.list(), |call, (key, items)| call.query(key, items));
         let what = collection.replace('_', " ");
-        let rules = ListProperties { what: &what, totals: paging.is_total_required };
-        let page = async |position: Option<String>| {
-            let call = position.iter().fold(call.clone(), |call, position| call.query(parameter, position));
-            let answer = shared_priority.send_read(|priority| self.send(call.clone().with_priority(priority))).await?;
-            let (items, fields) =
-                read_page::<F, W, T>(&answer, collection, |field| paging.reads(field, collection), &keep)?;
-            let total =
-                paging.total.and_then(|place| fields.pointer(place)?.as_u64()).and_then(|it| it.try_into().ok());
-            Ok::<_, Error>((answer, items, fields, total))
+        let mut pages = Pages::new(self.paged(), call, collection, &what);
+        let (listing, mut items) = (Listing::new(), Vec::new());
+        // Each type of items has its own copy of this loop: whatever does not depend on it is done by `pages`.
+        while let Some(answer) = pages.read(self, shared_priority).await? {
+            let before = items.len();
+            let mut offered = 0;
+            let fields = read_page::<F, W>(&answer, collection, pages.paging, &mut |item| {
+                offered += 1;
+                let item = keep(item);
+                if pages.progress.is_new(key(&item)) {
+                    items.push(item);
+                }
+            })?;
+            let added = items.len() - before;
+            pages.add(&answer, offered, added, &fields)?;
+        }
+        Ok(pages.progress.finish(listing, items))
+    }
+}
+
+/// The pages of a list in one of the [common forms](Paging).
+struct Pages<'a> {
+    paging: Paging,
+    call: Call,
+    collection: &'a str,
+    /// Position of the page to read; `None` after the last one.
+    here: Option<At>,
+    progress: Progress<'a>,
+}
+
+impl<'a> Pages<'a> {
+    fn new(paging: Paging, call: Call, collection: &'a str, what: &'a str) -> Self {
+        let call = paging.size.iter().fold(call.list(), |call, (key, items)| call.query(key, items));
+        let here = paging.key().0.map_or_else(|| At::Token(String::new()), At::Number);
+        let progress = Progress::new(ListProperties { what, totals: paging.is_total_required });
+        Self { paging, call, collection, here: Some(here), progress }
+    }
+
+    /// Reads a page; `None` after the last one.
+    async fn read(&self, transport: &Transport, shared_priority: &SharedPriority) -> Result<Option<Answer>> {
+        let position = match &self.here {
+            None => return Ok(None),
+            Some(At::Number(_)) if matches!(self.paging.next, Next::Whole) => None,
+            Some(At::Number(number)) => Some(number.to_string()),
+            Some(At::Token(token)) => Some(token.clone()).filter(|token| !token.is_empty()),
         };
-        match first {
-            Some(first) => {
-                read_pages(rules, first, key, async |here: u32| {
-                    let position = (!matches!(paging.next, Next::Whole)).then(|| here.to_string());
-                    let (answer, items, fields, total) = page(position).await?;
-                    let next = paging.next_number(&fields, here).map_err(|text| answer.unexpected(&text))?;
-                    Ok(Page { items, next, total })
-                })
-                .await
-            }
-            None => {
-                read_pages(rules, String::new(), key, async |token: String| {
-                    let (answer, items, fields, total) = page(Some(token).filter(|it| !it.is_empty())).await?;
-                    let next = paging.next_token(&fields, collection).map_err(|text| answer.unexpected(&text))?;
-                    Ok(Page { items, next, total })
-                })
-                .await
-            }
+        let parameter = self.paging.key().1;
+        let call = position.iter().fold(self.call.clone(), |call, position| call.query(parameter, position));
+        shared_priority.send_read(|priority| transport.send(call.clone().with_priority(priority))).await.map(Some)
+    }
+
+    /// Adds the page that was read, with the fields around its items.
+    fn add(&mut self, answer: &Answer, offered: usize, added: usize, fields: &Value) -> Result<()> {
+        let Some(here) = self.here.take() else { return Ok(()) };
+        let total = self.paging.total.and_then(|place| fields.pointer(place)?.as_u64());
+        let total = total.and_then(|total| total.try_into().ok());
+        let next = match &here {
+            At::Number(here) => self.paging.next_number(fields, *here).map(|next| next.map(At::Number)),
+            At::Token(_) => self.paging.next_token(fields, self.collection).map(|next| next.map(At::Token)),
+        };
+        let next = next.map_err(|text| answer.unexpected(&text))?;
+        let step = next.as_ref().map(|next| Step { here: &here, next, follows: next.follows(&here) });
+        let goes_on = self.progress.add(offered, added, total, step.as_ref());
+        self.here = next.filter(|_| goes_on);
+        Ok(())
+    }
+}
+
+/// The position of a page in one of the [common forms](Paging).
+#[derive(PartialEq)]
+enum At {
+    Number(u32),
+    Token(String),
+}
+
+impl At {
+    fn follows(&self, previous: &Self) -> bool {
+        match (self, previous) {
+            (Self::Number(here), Self::Number(previous)) => here.follows(previous),
+            _ => self != previous,
         }
     }
 }
 
-/// Reads the items of one page, and the other fields that `reads` selects.
-fn read_page<F: Format, W: DeserializeOwned, T>(
+impl fmt::Debug for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Token(token) => token.fmt(f),
+        }
+    }
+}
+
+/// Reads the items of one page, and returns the other fields that the paging needs.
+fn read_page<F: Format, W: DeserializeOwned>(
     answer: &Answer,
     collection: &str,
-    reads: impl Fn(&str) -> bool,
-    mut keep: impl FnMut(W) -> T,
-) -> Result<(Vec<T>, Value)> {
-    let mut found = Found { items: None, fields: Map::new() };
-    let seed = Top { collection, reads: &reads, found: &mut found, keep: &mut keep, wire: PhantomData::<W> };
+    paging: Paging,
+    add: &mut dyn FnMut(W),
+) -> Result<Value> {
+    let (mut found, mut is_there) = (Map::new(), false);
+    let reads = |field: &str| paging.reads(field, collection);
+    let seed = Top { collection, reads: &reads, found: &mut found, is_there: &mut is_there, add };
     answer.decoded::<F, _>(seed)?;
-    let items = found.items.ok_or_else(|| answer.unexpected(&format!("no field {collection:?}")))?;
-    Ok((items, Value::Object(found.fields)))
+    if !is_there && !paging.constant_field.is_some_and(|field| found.contains_key(field)) {
+        return Err(answer.unexpected(&format!("no field {collection:?}")));
+    }
+    Ok(Value::Object(found))
 }
 
 /// Returns the value of a parameter in a link's query; `None` without a value.
 fn parameter(link: &str, name: &str) -> Option<String> {
     let query = link.split_once('?')?.1.split('#').next()?;
-    let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok().filter(|value| !value.is_empty())
-}
-
-struct Found<T> {
-    items: Option<Vec<T>>,
-    fields: Map<String, Value>,
+    // Some clouds write the name in another case.
+    let (_, value) = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key.eq_ignore_ascii_case(name))?;
+    Some(value.into_owned()).filter(|value| !value.is_empty())
 }
 
 /// A visitor of the object around the collection.
-struct Top<'a, W, T, F> {
+struct Top<'a, W> {
     collection: &'a str,
     reads: &'a dyn Fn(&str) -> bool,
-    found: &'a mut Found<T>,
-    keep: &'a mut F,
-    wire: PhantomData<W>,
+    found: &'a mut Map<String, Value>,
+    /// Set as soon as the collection was read.
+    is_there: &'a mut bool,
+    add: &'a mut dyn FnMut(W),
 }
 
-impl<'de, W: Deserialize<'de>, T, F: FnMut(W) -> T> DeserializeSeed<'de> for Top<'_, W, T, F> {
+impl<'de, W: Deserialize<'de>> DeserializeSeed<'de> for Top<'_, W> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
         from.deserialize_map(self)
     }
 }
 
-impl<'de, W: Deserialize<'de>, T, F: FnMut(W) -> T> Visitor<'de> for Top<'_, W, T, F> {
+impl<'de, W: Deserialize<'de>> Visitor<'de> for Top<'_, W> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -301,10 +379,10 @@ impl<'de, W: Deserialize<'de>, T, F: FnMut(W) -> T> Visitor<'de> for Top<'_, W, 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while let Some(key) = fields.next_key::<String>()? {
             if key == self.collection {
-                let items = Items { keep: &mut *self.keep, wire: PhantomData };
-                self.found.items = Some(fields.next_value_seed(items)?);
+                fields.next_value_seed(Items(&mut *self.add))?;
+                *self.is_there = true;
             } else if (self.reads)(&key) {
-                self.found.fields.insert(key, fields.next_value()?);
+                self.found.insert(key, fields.next_value()?);
             } else {
                 fields.next_value::<IgnoredAny>()?;
             }
@@ -314,34 +392,32 @@ impl<'de, W: Deserialize<'de>, T, F: FnMut(W) -> T> Visitor<'de> for Top<'_, W, 
 }
 
 /// A visitor of the collection's items.
-struct Items<'a, W, F> {
-    keep: &'a mut F,
-    wire: PhantomData<W>,
-}
+struct Items<'a, W>(&'a mut dyn FnMut(W));
 
-impl<'de, W: Deserialize<'de>, T, F: FnMut(W) -> T> DeserializeSeed<'de> for Items<'_, W, F> {
-    type Value = Vec<T>;
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Vec<T>, D::Error> {
+impl<'de, W: Deserialize<'de>> DeserializeSeed<'de> for Items<'_, W> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
         from.deserialize_seq(self)
     }
 }
 
-impl<'de, W: Deserialize<'de>, T, F: FnMut(W) -> T> Visitor<'de> for Items<'_, W, F> {
-    type Value = Vec<T>;
+impl<'de, W: Deserialize<'de>> Visitor<'de> for Items<'_, W> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
-        let mut kept = Vec::new();
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let mut count = 0;
         while let Some(item) = items.next_element::<W>()? {
-            if kept.len() == MOST_ITEMS {
+            if count == MOST_ITEMS {
                 return Err(too_many());
             }
-            kept.push((self.keep)(item));
+            count += 1;
+            (self.0)(item);
         }
-        Ok(kept)
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cloud_provider::{Caches, Service};
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -21,16 +22,16 @@ impl RouteCloud for Fake {
     }
 
     async fn list(&self) -> Result<Vec<CloudRoute>> {
-        Ok(self.routes.lock().unwrap().clone())
+        Ok(self.routes.lock().clone())
     }
     async fn change_auxiliaries(&self, change: Change, _route: &CloudRoute) -> Result<bool> {
-        self.prepared.lock().unwrap().push(change);
+        self.prepared.lock().push(change);
         self.port_error.clone().map_or(Ok(true), Err)
     }
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
-        let error = self.errors.lock().unwrap().pop();
+        let error = self.errors.lock().pop();
         if error.as_ref().is_none_or(|error| error.to_string().starts_with("lost")) {
-            let mut routes = self.routes.lock().unwrap();
+            let mut routes = self.routes.lock();
             routes.retain(|it| !it.is_same(route));
             routes.extend((change == Change::Add).then(|| route.clone()));
         }
@@ -86,21 +87,21 @@ fn there(hop: &str, owner: Option<&str>) -> CloudRoute {
 async fn change_whose_answer_was_lost_succeeds() {
     let table = table(Fake::default());
     for expected in [1, 0] {
-        table.cloud.errors.lock().unwrap().push(Error::other("lost"));
+        table.cloud.errors.lock().push(Error::other("lost"));
         match expected {
             1 => table.create(&cluster(), "uid", &wanted()).await.unwrap(),
             _ => table.delete(&cluster(), &table.list(&cluster()).await.unwrap()[0]).await.unwrap(),
         }
-        assert_eq!(table.cloud.routes.lock().unwrap().len(), expected);
+        assert_eq!(table.cloud.routes.lock().len(), expected);
     }
-    assert_eq!(*table.cloud.prepared.lock().unwrap(), [Change::Add, Change::Remove]);
+    assert_eq!(*table.cloud.prepared.lock(), [Change::Add, Change::Remove]);
 }
 
 #[tokio::test]
 async fn preparation_of_a_refused_change_is_undone() {
     let table = table(Fake { errors: Mutex::new(vec![Error::quota("full")]), ..Fake::default() });
     assert!(table.create(&cluster(), "uid", &wanted()).await.unwrap_err().is_quota());
-    assert_eq!(*table.cloud.prepared.lock().unwrap(), [Change::Add, Change::Remove]);
+    assert_eq!(*table.cloud.prepared.lock(), [Change::Add, Change::Remove]);
 }
 
 #[tokio::test]
@@ -108,7 +109,7 @@ async fn refused_preparation_stops_all_but_removals_of_black_holes() {
     let errors = [(Error::invalid("port"), true), (Error::unauthorized("port"), true), (Error::other("port"), false)];
     for (error, is_removed) in errors {
         let cloud = Fake { port_error: Some(error), ..Fake::default() };
-        cloud.routes.lock().unwrap().extend([there("10.0.0.1", None), there("10.0.0.9", None)]);
+        cloud.routes.lock().extend([there("10.0.0.1", None), there("10.0.0.9", None)]);
         let table = table(cloud);
         let listed = table.list(&cluster()).await.unwrap();
         assert_eq!([listed[0].blackhole, listed[1].blackhole], [false, true]);
@@ -120,13 +121,13 @@ async fn refused_preparation_stops_all_but_removals_of_black_holes() {
 #[tokio::test]
 async fn foreign_route_is_never_removed_and_named_where_it_is_in_the_way() {
     let cloud = Fake { errors: Mutex::new(vec![Error::conflict("exists"); 2]), ..Fake::default() };
-    cloud.routes.lock().unwrap().push(there("10.0.0.9", Some("another")));
+    cloud.routes.lock().push(there("10.0.0.9", Some("another")));
     let table = table(cloud);
     let listed = table.list(&cluster()).await.unwrap();
     assert!(table.delete(&cluster(), &listed[0]).await.unwrap_err().is_invalid());
     let error = table.create(&cluster(), "uid", &wanted()).await.unwrap_err();
     assert!(error.is_invalid() && error.to_string().contains("ccm-rs/cluster=kubernetes"), "{error}");
-    table.cloud.routes.lock().unwrap()[0].owner = None;
+    table.cloud.routes.lock()[0].owner = None;
     assert!(table.create(&cluster(), "uid", &wanted()).await.unwrap_err().is_conflict(), "routes have no tags here");
 }
 
@@ -137,12 +138,7 @@ async fn only_routes_with_the_clusters_owner_tag_are_orphans() {
         let table = table(Fake { has_tags, ..Fake::default() });
         let all =
             [("10.0.0.2", Some("c1")), ("10.0.0.3", Some("kubernetes")), ("10.0.0.4", Some("c2")), ("10.0.0.5", None)];
-        table
-            .cloud
-            .routes
-            .lock()
-            .unwrap()
-            .extend(all.map(|(hop, owner)| CloudRoute { name: hop.into(), ..there(hop, owner) }));
+        table.cloud.routes.lock().extend(all.map(|(hop, owner)| CloudRoute { name: hop.into(), ..there(hop, owner) }));
         let owned = table.owned(&cluster).await.unwrap();
         let told: Vec<_> = owned.iter().map(|it| (&*it.id, &*it.cluster)).collect();
         if !has_tags {
@@ -156,7 +152,7 @@ async fn only_routes_with_the_clusters_owner_tag_are_orphans() {
             table.delete_owned(&cluster, &owned[1]).await.unwrap_err().is_invalid(),
             "another cluster may have that name"
         );
-        assert_eq!(table.cloud.routes.lock().unwrap().len(), 3);
+        assert_eq!(table.cloud.routes.lock().len(), 3);
     }
 }
 

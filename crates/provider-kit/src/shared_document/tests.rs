@@ -1,10 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cloud_provider::Error;
 use futures::future::join_all;
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ struct State {
 
 impl Cloud {
     fn ports(&self) -> BTreeSet<u16> {
-        serde_json::from_value::<Firewall>(self.0.document.lock().unwrap().0.clone()).unwrap().ports
+        serde_json::from_value::<Firewall>(self.0.document.lock().0.clone()).unwrap().ports
     }
 
     fn requests(&self) -> (usize, usize) {
@@ -52,7 +52,7 @@ impl DocumentStore for Cloud {
     async fn read(&self, _: &&'static str) -> Result<Versioned<Firewall>> {
         sleep(Duration::from_secs(1)).await;
         self.0.reads.fetch_add(1, Ordering::Relaxed);
-        let mut held = self.0.document.lock().unwrap();
+        let mut held = self.0.document.lock();
         if held.0.is_null() {
             held.0 = json!({"name": "workers"});
         }
@@ -69,7 +69,7 @@ impl DocumentStore for Cloud {
     async fn write(&self, _: &&'static str, document: Firewall, version: Option<&str>) -> Result<()> {
         sleep(Duration::from_secs(1)).await;
         self.0.writes.fetch_add(1, Ordering::Relaxed);
-        let mut held = self.0.document.lock().unwrap();
+        let mut held = self.0.document.lock();
         if version != Some(&held.1.to_string()) {
             return Err(Error::conflict("the document has another version"));
         }
@@ -115,7 +115,7 @@ async fn concurrently_changed_document_is_read_again_and_keeps_the_change() {
     cloud.0.interferences.store(2, Ordering::Relaxed);
     documents.edit(&"fw", open(80)).await.unwrap();
     assert_eq!(cloud.requests(), (3, 3));
-    let document = cloud.0.document.lock().unwrap().0.clone();
+    let document = cloud.0.document.lock().0.clone();
     assert_eq!(document, json!({"name": "workers", "changed by hand": 1, "ports": [80]}));
 }
 

@@ -46,11 +46,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cloud_provider::{Error, Result};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::transport::{Access, Session};
@@ -253,7 +254,7 @@ impl<I: Issuer> Tokens<I> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<I>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

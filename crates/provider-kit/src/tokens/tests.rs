@@ -57,7 +57,7 @@ impl Cloud {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
-        act(&mut self.0.lock().unwrap())
+        act(&mut self.0.lock())
     }
 
     fn refuse(&self, name: &'static str, err: Error) {

@@ -1,11 +1,12 @@
 //! Requests to a cloud, and their answers.
 
-use std::fmt::{self, Display, Write};
+use std::fmt::{self, Display};
 use std::marker::PhantomData;
 
 use bytes::Bytes;
 use cloud_provider::{Error, Result, excerpt};
 use http::{HeaderMap, Method, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed};
@@ -108,9 +109,9 @@ impl Call {
     #[must_use]
     pub fn query(mut self, key: &str, value: impl Display) -> Self {
         self.query.push(if self.query.is_empty() { '?' } else { '&' });
-        self.query.push_str(&encode(key));
+        self.query.extend(utf8_percent_encode(key, RESERVED));
         self.query.push('=');
-        self.query.push_str(&encode(&value.to_string()));
+        self.query.extend(utf8_percent_encode(&value.to_string(), RESERVED));
         self
     }
 
@@ -266,25 +267,14 @@ fn fill(template: &str, parameters: &[&str]) -> String {
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
         path.push_str(before);
-        path.push_str(&encode(parameters.next().copied().unwrap_or_default()));
+        path.extend(utf8_percent_encode(parameters.next().copied().unwrap_or_default(), RESERVED));
         rest = after.split_once('}').map_or("", |(_, rest)| rest);
     }
     path + rest
 }
 
-/// Percent-encodes everything but RFC 3986's unreserved characters.
-fn encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
-}
+/// Characters that are percent-encoded: all but RFC 3986's unreserved ones.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Shows only method and URI: headers and body may hold a secret (INV-5).
 impl fmt::Debug for Call {

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
+use parking_lot::RwLock;
 use tower::ServiceExt;
 
 use super::{BodyLimit, BodyReader};
@@ -91,7 +92,7 @@ impl ReplaceableConnector {
 
     /// Replaces the connector for all later requests.
     pub fn replace(&self, connector: Arc<dyn Connector>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = connector;
+        *self.0.write() = connector;
     }
 }
 
@@ -101,7 +102,7 @@ impl Connector for ReplaceableConnector {
         request: Request<Bytes>,
         limit: BodyLimit,
     ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).carry(request, limit)
+        self.0.read().carry(request, limit)
     }
 }
 

@@ -224,6 +224,7 @@ pub(super) fn refused(
         (None, Some(delay)) => Error::retry_in(text, delay),
         (None, None) => by_status(status, refusal.as_ref(), text),
     };
+    let error = error.with_status(status.as_u16());
     let error = match &refusal {
         Some(refusal) if !refusal.code.is_empty() => error.with_code(&*refusal.code),
         _ => error,

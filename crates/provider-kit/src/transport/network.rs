@@ -1,13 +1,14 @@
 //! The connector for the network: reqwest, and the settings of TLS.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cloud_provider::{Error, Result};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use parking_lot::Mutex;
 
 use super::access::endpoint;
 use super::{BodyLimit, BodyReader, Connector, NoAnswer};
@@ -79,7 +80,7 @@ impl Network {
     /// works without one.
     fn client(&self, https: bool, host: &str) -> Result<reqwest::Client> {
         let proxied = !WITHOUT_PROXY.contains(&host);
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         let client = &mut clients[usize::from(https) * 2 + usize::from(proxied)];
         if let Some(client) = client {
             return Ok(client.clone());

@@ -1,8 +1,9 @@
 //! The layer that retries failed attempts.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::service_fn;
 
@@ -52,7 +53,7 @@ struct Silence(Mutex<Option<Instant>>);
 impl Silence {
     /// Returns `true`, and stores the time, if the last report is long ago.
     fn take_due(&self, now: Instant) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         let is_due = last.is_none_or(|last| now.duration_since(last) >= REPORTED_EVERY);
         if is_due {
             *last = Some(now);

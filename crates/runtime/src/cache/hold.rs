@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_held_without_options_or_delay() {
+    fn hold_without_options_or_delay_holds_no_key() {
         assert_eq!(Hold::default().judge(Instant::now(), keys(9), 0).gone.len(), 9);
         let options = HoldOptions { share: 0.5, smallest: 4, delay: Duration::ZERO };
         let mut hold = Hold { options: Some(options), ..Hold::default() };

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -279,15 +280,15 @@ impl<T: Cached> Cache<T> {
     }
 
     fn read<R>(&self, f: impl FnOnce(&Objects<T>) -> R) -> R {
-        f(&self.shared.objects.read().unwrap_or_else(PoisonError::into_inner))
+        f(&self.shared.objects.read())
     }
 
     fn write<R>(&self, f: impl FnOnce(&mut Objects<T>) -> R) -> R {
-        f(&mut self.shared.objects.write().unwrap_or_else(PoisonError::into_inner))
+        f(&mut self.shared.objects.write())
     }
 
     fn subscribers(&self) -> MutexGuard<'_, Subscribers<T>> {
-        self.shared.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.subscribers.lock()
     }
 }
 

@@ -5,11 +5,11 @@
 mod server;
 
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use cloud_provider::Node;
 use kube::Api;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -43,13 +43,13 @@ fn listen(cache: &Cache<Node>, resync: Resync) -> Heard {
             }
             CacheEvent::Deleted(n) => format!("-{}@{}", n.name, n.resource_version),
         };
-        log.lock().unwrap().push(text);
+        log.lock().push(text);
     });
     heard
 }
 
 fn take(heard: &Heard) -> Vec<String> {
-    std::mem::take(&mut *heard.lock().unwrap())
+    std::mem::take(&mut *heard.lock())
 }
 
 struct Harness {

@@ -27,6 +27,9 @@ use crate::cluster::ClusterIdentity;
 /// Environment variable with the API server's URL, used if neither `--master` nor `--kubeconfig` is set.
 const MASTER_VARIABLE: &str = "KUBERNETES_MASTER";
 
+/// Default of [`ClientOptions::burst`], in requests. Go clients have the same.
+pub const DEFAULT_BURST: u32 = 30;
+
 /// Address, credential and limits of an API client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
@@ -42,8 +45,8 @@ pub struct ClientOptions {
     pub user_agent: UserAgent,
     /// Requests per second, shared by all users of one client; `None` or at most zero: no limit (D-10).
     pub qps: Option<f32>,
-    /// Burst: number of requests above `qps` that may be sent at once; 30 if `None`. No effect without `qps`.
-    pub burst: Option<u32>,
+    /// Burst: number of requests above `qps` that may be sent at once. No effect without `qps`.
+    pub burst: u32,
     /// Timeout of a request, from sending it to the end of the response; for a watch, to its first byte. `None` for no
     /// timeout.
     pub request_timeout: Option<Duration>,
@@ -68,7 +71,7 @@ impl Default for ClientOptions {
             master: None,
             user_agent: UserAgent::default(),
             qps: None,
-            burst: None,
+            burst: DEFAULT_BURST,
             request_timeout: Some(Duration::from_secs(60)),
             single_attempt: false,
             fence: Fence::open(),
@@ -87,7 +90,7 @@ impl ClientOptions {
 
     fn limits(&self) -> Limits {
         Limits {
-            rate: self.qps.map(|qps| (qps, self.burst.unwrap_or(30))),
+            rate: self.qps.map(|qps| (qps, self.burst)),
             request_timeout: self.request_timeout,
             single_attempt: self.single_attempt,
             fence: self.fence.clone(),

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kube::Client;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -41,14 +42,14 @@ pub(super) struct Required(Mutex<Vec<(PathBuf, Option<String>, ClusterIdentity)>
 
 impl Required {
     pub(super) fn require(&self, kubeconfig: &Path, context: Option<&str>, identity: &ClusterIdentity) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|(path, name, _)| (path.as_path(), name.as_deref()) != (kubeconfig, context));
         all.push((kubeconfig.to_owned(), context.map(str::to_owned), identity.clone()));
     }
 
     /// Returns the cluster that this kubeconfig, with this context, must lead to.
     pub(super) fn of(&self, kubeconfig: &Path, context: Option<&str>) -> Option<ClusterIdentity> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         let required = all.iter().find(|(path, name, _)| path == kubeconfig && name.as_deref() == context);
         required.map(|(.., identity)| identity.clone())
     }
@@ -101,7 +102,7 @@ impl Kubeconfigs {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, WatchedClients> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.lock()
     }
 
     /// Adds `made` to the watched sources and returns it, or returns the entry that another caller added first.

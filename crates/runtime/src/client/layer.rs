@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, service_fn};
 
@@ -103,7 +104,7 @@ impl Sender {
 
     async fn wait_for_turn(&self, info: &RequestInfo) {
         let Some(bucket) = self.bucket.as_ref().filter(|_| !info.is_watch()) else { return };
-        let wait = bucket.lock().unwrap_or_else(PoisonError::into_inner).delay(Instant::now());
+        let wait = bucket.lock().delay(Instant::now());
         self.metrics.limited(info, wait);
         if !wait.is_zero() {
             sleep(wait).await;

@@ -7,8 +7,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -19,6 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::client::Body;
 use kube::config::{AuthInfo, KubeConfigOptions};
 use kube::{Client, Config};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Mutex as TryLock, Notify};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -231,7 +232,7 @@ impl ReloadingClient {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl LoadedConfig {

@@ -1,8 +1,8 @@
 //! The layers over an in-process server, in virtual time.
 
 use std::future::ready;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -47,10 +48,10 @@ impl RequestMetrics for Recorded {
 
 impl Recorded {
     fn note(&self, text: String) {
-        self.0.lock().unwrap().push(text);
+        self.0.lock().push(text);
     }
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.0.lock())
     }
 }
 
@@ -63,8 +64,8 @@ fn client(
     let (seen, answers) = (Arc::clone(&agents), Mutex::new(answers));
     let below = Client::new(
         tower::service_fn(move |request: Request<Body>| {
-            seen.lock().unwrap().push(request.headers()["user-agent"].to_str().unwrap().to_owned());
-            let mut answers = answers.lock().unwrap();
+            seen.lock().push(request.headers()["user-agent"].to_str().unwrap().to_owned());
+            let mut answers = answers.lock();
             let answer = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
             ready(Ok::<_, std::convert::Infallible>(answer))
         }),
@@ -79,7 +80,7 @@ async fn a_request_says_who_asks_and_is_measured() {
     let (client, metrics, agents) = client(&Limits::default(), vec![answer(200, NODE)]);
     let node = Api::<Node>::all(client).get("n").await.unwrap();
     assert_eq!(node.metadata.name.as_deref(), Some("n"));
-    assert_eq!(*agents.lock().unwrap(), ["ccm/v1"]);
+    assert_eq!(*agents.lock(), ["ccm/v1"]);
     assert_eq!(metrics.take(), ["0 > 57", "GET get nodes 200 0s"]);
 }
 
@@ -106,7 +107,7 @@ async fn patience_with_a_busy_server_ends_and_its_words_come_through() {
     let start = Instant::now();
     let error = Api::<Node>::all(client).get("n").await.unwrap_err();
     assert_eq!(api_error(&error).to_string(), "too many requests");
-    assert_eq!(agents.lock().unwrap().len(), 5);
+    assert_eq!(agents.lock().len(), 5);
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
@@ -117,7 +118,7 @@ async fn other_errors_are_not_repeated() {
     let (client, _, agents) = client(&Limits::default(), vec![answer(404, missing)]);
     let error = Api::<Node>::all(client).get("n").await.unwrap_err();
     assert!(is_not_found(&error));
-    assert_eq!((api_error(&error).to_string().as_str(), agents.lock().unwrap().len()), ("nodes \"n\" not found", 1));
+    assert_eq!((api_error(&error).to_string().as_str(), agents.lock().len()), ("nodes \"n\" not found", 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,10 +202,10 @@ async fn behind_a_closed_fence_one_may_read_and_nothing_else() {
     for error in refused.map(Result::unwrap_err) {
         assert!(api_error(&error).to_string().contains("does not hold the lease"), "{}", api_error(&error));
     }
-    assert!(agents.lock().unwrap().is_empty() && metrics.take().is_empty());
+    assert!(agents.lock().is_empty() && metrics.take().is_empty());
     nodes.get("n").await.unwrap();
     drop(nodes.watch(&kube::api::WatchParams::default(), "0").await.unwrap());
-    assert_eq!(agents.lock().unwrap().len(), 2);
+    assert_eq!(agents.lock().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,13 +220,13 @@ async fn a_fence_that_closes_while_a_write_waits_stops_it() {
         sleep(Duration::from_secs(1)).await;
         waits.store(false, Ordering::SeqCst);
     });
-    assert!(written.is_err() && agents.lock().unwrap().len() == 1, "before a second attempt it is asked again");
+    assert!(written.is_err() && agents.lock().len() == 1, "before a second attempt it is asked again");
     waits.store(true, Ordering::SeqCst);
     let (written, ()) = tokio::join!(nodes.create(&params, &node), async {
         sleep(Duration::from_secs(1)).await;
         waits.store(false, Ordering::SeqCst);
     });
-    assert!(written.is_err() && agents.lock().unwrap().len() == 1, "after the wait for the limit it is asked again");
+    assert!(written.is_err() && agents.lock().len() == 1, "after the wait for the limit it is asked again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -237,7 +238,7 @@ async fn a_fence_that_closes_while_a_connection_is_made_stops_what_would_be_sent
             let counter = Arc::clone(&counter);
             async move {
                 sleep(Duration::from_secs(10)).await;
-                *counter.lock().unwrap() += 1;
+                *counter.lock() += 1;
                 Ok::<_, std::convert::Infallible>(answer(200, NODE))
             }
         }),
@@ -254,7 +255,7 @@ async fn a_fence_that_closes_while_a_connection_is_made_stops_what_would_be_sent
     let (written, read, ()) = tokio::join!(nodes.create(&params, &node), nodes.get("n"), closing);
     let error = api_error(&written.unwrap_err()).to_string();
     assert!(error.contains("cut off on its way"), "{error}");
-    assert!(read.is_ok() && *sent.lock().unwrap() == 1, "only the read got through");
+    assert!(read.is_ok() && *sent.lock() == 1, "only the read got through");
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,6 +263,6 @@ async fn client_with_its_own_retries_sends_once() {
     let limits = Limits { single_attempt: true, ..Limits::default() };
     let (client, metrics, agents) = client(&limits, vec![answer(429, "")]);
     Api::<Node>::all(client).get("n").await.unwrap_err();
-    assert_eq!(agents.lock().unwrap().len(), 1);
+    assert_eq!(agents.lock().len(), 1);
     assert!(!metrics.take().iter().any(|recorded| recorded.starts_with("retried")));
 }

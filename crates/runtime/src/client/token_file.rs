@@ -2,13 +2,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request};
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::service_fn;
 
@@ -48,7 +48,7 @@ pub(super) fn over(bare: &Client, path: PathBuf) -> Result<Client, String> {
 
 impl TokenFile {
     fn header(&self) -> HeaderValue {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if known.read.elapsed() >= PERIOD {
             known.read = Instant::now();
             match read(&self.path) {
@@ -86,7 +86,7 @@ mod tests {
         let sent = Arc::new(Mutex::new(String::new()));
         let seen = Arc::clone(&sent);
         let server = service_fn(move |request: Request<Body>| {
-            *seen.lock().unwrap() = request.headers()[AUTHORIZATION].to_str().unwrap().to_owned();
+            *seen.lock() = request.headers()[AUTHORIZATION].to_str().unwrap().to_owned();
             ready(Ok::<_, std::convert::Infallible>(http::Response::new(Body::empty())))
         });
         let bare = Client::new(server, "default");
@@ -106,7 +106,7 @@ mod tests {
             write(text);
             tokio::time::advance(Duration::from_secs(after)).await;
             client.send(Request::new(Body::empty())).await.unwrap();
-            assert_eq!(*sent.lock().unwrap(), format!("Bearer {expected}"), "{text:?} after {after} s");
+            assert_eq!(*sent.lock(), format!("Bearer {expected}"), "{text:?} after {after} s");
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Leadership handle: reports to the rest of the process whether this process leads.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::Fence;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -67,7 +68,7 @@ impl Leadership {
     }
 
     fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.0.facts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.facts.lock()
     }
 
     /// Waits until this process leads.

@@ -2,18 +2,19 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use lru::LruCache;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::record::RecordedEvent;
 use crate::limiter::TokenBucket;
-use crate::lru::Lru;
 
 /// Maximum number of groups that are remembered in each table.
-const GROUPS: usize = 4096;
+const GROUPS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 /// A group ends if nothing is added for that long.
 const GROUP_LIFE: Duration = Duration::from_secs(600);
 /// Number of different messages of a group from which on its events are merged.
@@ -53,9 +54,9 @@ pub enum CorrelationOutcome {
 /// Decides about events one after the other. Keeps hashes, not texts: some hundred bytes for each remembered event.
 #[derive(Debug)]
 pub struct Correlator {
-    groups: Lru<u64, Group>,
-    seen: Lru<u64, Seen>,
-    spam: Lru<u64, TokenBucket>,
+    groups: LruCache<u64, Group>,
+    seen: LruCache<u64, Seen>,
+    spam: LruCache<u64, TokenBucket>,
 }
 
 /// Events with equal (source, object, type, reason).
@@ -84,7 +85,7 @@ impl Correlator {
     /// Creates a correlator without any remembered event.
     #[must_use]
     pub fn new() -> Self {
-        Self { groups: Lru::new(GROUPS), seen: Lru::new(GROUPS), spam: Lru::new(GROUPS) }
+        Self { groups: LruCache::new(GROUPS), seen: LruCache::new(GROUPS), spam: LruCache::new(GROUPS) }
     }
 
     /// Decides about an event that was recorded at `now` (monotonic time; the time of day is in the event).
@@ -93,12 +94,12 @@ impl Correlator {
         let (merged, seen_key) = self.merge(event, &object, now);
         let message = if merged { format!("{MERGED}{}", event.message) } else { event.message.clone() };
 
-        let seen = self.seen.get_or_insert_with(seen_key, || Seen { count: 0, first: event.time });
+        let seen = self.seen.get_or_insert_mut(seen_key, || Seen { count: 0, first: event.time });
         seen.count = seen.count.saturating_add(1);
         // Dropped events are counted too, so the next event that is sent has the true count.
         let bucket = self
             .spam
-            .get_or_insert_with(key(&(&object, event.type_)), || TokenBucket::new(SPAM_INTERVAL, SPAM_BURST, None));
+            .get_or_insert_mut(key(&(&object, event.type_)), || TokenBucket::new(SPAM_INTERVAL, SPAM_BURST, None));
         if !bucket.try_take(now) {
             return CorrelationOutcome::Drop;
         }
@@ -121,7 +122,7 @@ impl Correlator {
         let of_group = (object, event.type_, &event.reason);
         let (group_key, message) = (key(&of_group), key(&event.message));
         let fresh = || Group { last: now, message: None, others: Vec::new() };
-        let group = self.groups.get_or_insert_with(group_key, fresh);
+        let group = self.groups.get_or_insert_mut(group_key, fresh);
         if now.saturating_duration_since(group.last) > GROUP_LIFE {
             *group = fresh();
         }

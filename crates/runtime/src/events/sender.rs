@@ -2,12 +2,13 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::excerpt;
 use futures::future::{join, join_all};
 use kube::Client;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -65,7 +66,7 @@ impl EventRecorder {
         tracing::debug!(object = %event.regarding, %type_, reason, message = event.message, "event");
         match &self.target {
             Target::Memory(events) => {
-                events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+                events.lock().push(event);
                 true
             }
             Target::Queue(queue) => match queue.try_send((event, Instant::now())) {

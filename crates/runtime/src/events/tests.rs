@@ -2,10 +2,11 @@
 //!
 //! Rules: RT-25 to RT-27, D-112.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -163,20 +164,20 @@ struct Sink {
 impl Sink {
     async fn call(&self, what: String) -> Result<(), SinkError> {
         {
-            let mut flight = self.in_flight.lock().unwrap();
+            let mut flight = self.in_flight.lock();
             flight.0 += 1;
             flight.1 = flight.1.max(flight.0);
         }
         sleep(self.slow).await;
-        self.in_flight.lock().unwrap().0 -= 1;
-        let failure = self.failures.lock().unwrap().pop();
+        self.in_flight.lock().0 -= 1;
+        let failure = self.failures.lock().pop();
         let sign = if failure.is_some() { "! " } else { "" };
-        self.log.lock().unwrap().push(format!("{sign}{what}"));
+        self.log.lock().push(format!("{sign}{what}"));
         failure.map_or(Ok(()), Err)
     }
 
     fn log(&self) -> Vec<String> {
-        self.log.lock().unwrap().clone()
+        self.log.lock().clone()
     }
 }
 
@@ -243,7 +244,7 @@ async fn recording_never_waits_and_a_full_queue_drops() {
     }
     sleep(s(10_000)).await;
     assert_eq!(sink.log().len(), 10_000, "D-112");
-    let (running, most) = *sink.in_flight.lock().unwrap();
+    let (running, most) = *sink.in_flight.lock();
     assert!(running == 0 && (2..=4).contains(&most), "{most} at once");
 }
 
@@ -292,6 +293,6 @@ fn a_test_can_keep_events_in_memory() {
     let (recorder, events) = EventRecorder::to_memory("c", clock());
     note(&recorder, "n", "m");
     note(&recorder, "n", "m");
-    assert_eq!(events.lock().unwrap().len(), 2, "nothing is merged");
-    assert_eq!(events.lock().unwrap()[0].regarding.to_string(), "Node n");
+    assert_eq!(events.lock().len(), 2, "nothing is merged");
+    assert_eq!(events.lock()[0].regarding.to_string(), "Node n");
 }

@@ -221,14 +221,14 @@ proptest! {
                 async move {
                     let keys: Vec<u8> = claims.iter().map(|claim| *claim.key()).collect();
                     for key in &keys {
-                        assert!(running.lock().unwrap().insert(*key), "{key} runs twice at once");
+                        assert!(running.lock().insert(*key), "{key} runs twice at once");
                     }
                     for key in &keys {
-                        runs.lock().unwrap().insert(*key, start.elapsed());
+                        runs.lock().insert(*key, start.elapsed());
                     }
                     tokio::time::sleep(ms(900)).await;
                     for key in &keys {
-                        running.lock().unwrap().remove(key);
+                        running.lock().remove(key);
                     }
                     claims.into_iter().for_each(Claim::succeed);
                 }
@@ -236,7 +236,7 @@ proptest! {
             let (last_due, ()) =
                 tokio::join!(feeder, run_batch_workers(&queue, workers, batch, CancellationToken::new(), work));
             for (key, due) in last_due {
-                assert!(last_run.lock().unwrap()[&key] >= due, "{key} was not worked on again");
+                assert!(last_run.lock()[&key] >= due, "{key} was not worked on again");
             }
         });
     }
@@ -354,15 +354,15 @@ async fn a_worker_that_panics_rests_a_second_and_its_keys_are_tried_again() {
     queue.add(7);
     let (seen, stop) = (Arc::clone(&runs), shutdown.clone());
     run_workers(&queue, 1, shutdown, move |claim| {
-        seen.lock().unwrap().push(start.elapsed().as_secs());
-        let first = seen.lock().unwrap().len() == 1;
+        seen.lock().push(start.elapsed().as_secs());
+        let first = seen.lock().len() == 1;
         assert!(!first, "{claim:?} is unlucky");
         stop.cancel();
         claim.fail();
         async {}
     })
     .await;
-    assert_eq!(*runs.lock().unwrap(), [0, 1], "the limiter's second and the rest's run together");
+    assert_eq!(*runs.lock(), [0, 1], "the limiter's second and the rest's run together");
     assert_eq!(queue.retries(&7), 2, "a panic is a failure like others");
 }
 
@@ -388,15 +388,15 @@ async fn waiting_worker_releases_its_permit_and_reacquires_one() {
             permit.reacquire().await;
             work(&busy, &most).await;
             claim.succeed();
-            log.lock().unwrap().push(start.elapsed());
-            if log.lock().unwrap().len() == 250 {
+            log.lock().push(start.elapsed());
+            if log.lock().len() == 250 {
                 stop.cancel();
             }
         }
     })
     .await;
     assert_eq!(peak.load(Ordering::SeqCst), 1, "one worker is one worker");
-    let ends = ends.lock().unwrap();
+    let ends = ends.lock();
     assert!(ends[199] < s(66), "two hundred wait at the same time: {:?}", ends[199]);
     assert!(ends[249] > s(120) && ends[249] < s(130), "more do not: {:?}", ends[249]);
 }
@@ -415,14 +415,14 @@ async fn a_key_that_changes_while_no_place_is_free_is_worked_on_once() {
         stop.cancel();
     };
     let workers = run_workers(&queue, 1, shutdown, move |claim| {
-        log.lock().unwrap().push(*claim.key());
+        log.lock().push(*claim.key());
         async move {
             tokio::time::sleep(s(10)).await;
             claim.succeed();
         }
     });
     tokio::join!(feeder, workers);
-    assert_eq!(*runs.lock().unwrap(), [1, 2]);
+    assert_eq!(*runs.lock(), [1, 2]);
 }
 
 #[derive(Default)]
@@ -430,11 +430,11 @@ struct Recorded(Mutex<BTreeMap<&'static str, Vec<u64>>>);
 
 impl Recorded {
     fn note(&self, series: &'static str, value: u64) {
-        self.0.lock().unwrap().entry(series).or_default().push(value);
+        self.0.lock().entry(series).or_default().push(value);
     }
 
     fn take(&self) -> BTreeMap<&'static str, Vec<u64>> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.0.lock())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Authorization of requests by path (APP-127).
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use crate::server::Limit;
 /// Group whose members are authorized for every request.
 const MASTERS: &str = "system:masters";
 /// Maximum number of cached results.
-const CAPACITY: usize = 8192;
+const CAPACITY: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 /// Maximum size in bytes of a review whose result is cached.
 const LARGEST: usize = 10_000;
 

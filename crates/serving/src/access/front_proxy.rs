@@ -1,8 +1,10 @@
 //! Authentication by a front proxy's headers (APP-123).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderValue};
+use percent_encoding::percent_decode_str;
 use rustls::pki_types::{CertificateDer, UnixTime};
 
 use super::certificate::Subject;
@@ -49,6 +51,11 @@ fn values(headers: &HeaderMap, name: &str) -> impl Iterator<Item = String> {
         .map(str::to_owned)
 }
 
+/// Decodes `%XX` codes; a key whose bytes are not UTF-8 stays as it is.
+fn decoded(key: &str) -> String {
+    percent_decode_str(key).decode_utf8().map_or_else(|_| key.to_owned(), Cow::into_owned)
+}
+
 /// Names need not be ASCII.
 fn text(value: &HeaderValue) -> Option<&str> {
     std::str::from_utf8(value.as_bytes()).ok()
@@ -61,7 +68,7 @@ fn extra(prefixes: &[String], headers: &HeaderMap) -> BTreeMap<String, Vec<Strin
         for (name, value) in headers {
             if let (Some(key), Some(value)) = (name.as_str().strip_prefix(&prefix), text(value)) {
                 // Keys may hold what a header's name may not (`example.com%2fteam`).
-                extra.entry(crate::percent::decoded(key)).or_default().push(value.to_owned());
+                extra.entry(decoded(key)).or_default().push(value.to_owned());
             }
         }
     }

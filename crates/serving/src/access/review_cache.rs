@@ -3,15 +3,16 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::Shared;
+use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-
-use super::lru::Lru;
 
 /// Cached results of type `V` for reviews with key `K`. Clones share the cache.
 pub(super) struct ReviewCache<K, V>(Arc<Mutex<CacheState<K, V>>>);
@@ -23,7 +24,8 @@ impl<K, V> Clone for ReviewCache<K, V> {
 }
 
 struct CacheState<K, V> {
-    kept: Lru<K, V>,
+    /// Answers with the times at which they expire.
+    kept: LruCache<K, (V, Instant)>,
     pending: HashMap<K, Pending<V>>,
 }
 
@@ -50,8 +52,8 @@ where
     K: Eq + Hash + Clone + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    pub(super) fn new(capacity: usize) -> Self {
-        Self(Arc::new(Mutex::new(CacheState { kept: Lru::new(capacity), pending: HashMap::new() })))
+    pub(super) fn new(capacity: NonZeroUsize) -> Self {
+        Self(Arc::new(Mutex::new(CacheState { kept: LruCache::new(capacity), pending: HashMap::new() })))
     }
 
     /// Returns the cached answer, or that of `question`, which runs in a task of its own: it is completed even if all
@@ -67,7 +69,7 @@ where
         F: Future<Output = V> + Send + 'static,
     {
         let mut state = self.lock();
-        if let Some(answer) = state.kept.get(&key, Instant::now()) {
+        if let Some(answer) = fresh(&mut state.kept, &key) {
             return CachedReview::Cached(answer);
         }
         if let Some(pending) = state.pending.get(&key) {
@@ -93,8 +95,18 @@ where
     }
 
     fn lock(&self) -> MutexGuard<'_, CacheState<K, V>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
+}
+
+/// Returns the answer to `key`, unless it has expired.
+fn fresh<K: Eq + Hash, V: Clone>(kept: &mut LruCache<K, (V, Instant)>, key: &K) -> Option<V> {
+    let (answer, expires) = kept.get(key)?;
+    if *expires > Instant::now() {
+        return Some(answer.clone());
+    }
+    kept.pop(key);
+    None
 }
 
 /// Guard of a pending review, which removes its entry on drop.
@@ -110,7 +122,7 @@ where
 {
     fn fill(self, answer: &V, ttl: Option<Duration>) {
         if let Some(expires) = ttl.filter(|ttl| !ttl.is_zero()).and_then(|ttl| Instant::now().checked_add(ttl)) {
-            self.answers.lock().kept.put(self.key.clone(), answer.clone(), expires);
+            self.answers.lock().kept.put(self.key.clone(), (answer.clone(), expires));
         }
     }
 }
@@ -129,6 +141,8 @@ where
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
+
+    const EIGHT: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
     fn s(n: u64) -> Duration {
         Duration::from_secs(n)
@@ -152,7 +166,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn equal_reviews_share_one_request_and_its_answer_is_cached() {
-        let (answers, calls) = (ReviewCache::new(8), Arc::new(AtomicU32::new(0)));
+        let (answers, calls) = (ReviewCache::new(EIGHT), Arc::new(AtomicU32::new(0)));
         let (first, second) = tokio::join!(get(&answers, &calls, 10), get(&answers, &calls, 10));
         assert_eq!((first, second), ((1, "begun"), (1, "joined")));
         assert_eq!(get(&answers, &calls, 10).await, (1, "kept"));
@@ -161,15 +175,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_expired_answer_is_removed() {
+        let mut kept = LruCache::new(EIGHT);
+        kept.put("key", (1, Instant::now() + s(10)));
+        assert_eq!(fresh(&mut kept, &"key"), Some(1));
+        tokio::time::advance(s(10)).await;
+        assert_eq!((fresh(&mut kept, &"key"), kept.len()), (None, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_answer_without_time_to_live_is_not_kept() {
-        let (answers, calls) = (ReviewCache::new(8), Arc::new(AtomicU32::new(0)));
+        let (answers, calls) = (ReviewCache::new(EIGHT), Arc::new(AtomicU32::new(0)));
         assert_eq!(get(&answers, &calls, 0).await, (1, "begun"));
         assert_eq!(get(&answers, &calls, 0).await, (2, "begun"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn review_is_completed_after_its_caller_has_disconnected() {
-        let (answers, calls) = (ReviewCache::new(8), Arc::new(AtomicU32::new(0)));
+        let (answers, calls) = (ReviewCache::new(EIGHT), Arc::new(AtomicU32::new(0)));
         let impatient = tokio::time::timeout(Duration::from_millis(10), get(&answers, &calls, 10)).await;
         assert!(impatient.is_err());
         tokio::time::sleep(s(2)).await;
@@ -178,7 +201,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn reviews_of_disconnected_callers_are_bounded() {
-        let answers: ReviewCache<usize, u32> = ReviewCache::new(8);
+        let answers: ReviewCache<usize, u32> = ReviewCache::new(EIGHT);
         let review = |key| answers.review(key, || Some(async { tokio::time::sleep(s(1)).await }.map(|()| 1)), |_| None);
         for key in 0..MOST_PENDING {
             assert!(matches!(review(key), CachedReview::Started(_)));
@@ -191,7 +214,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn review_that_panics_does_not_block_the_next() {
-        let answers: ReviewCache<&str, u32> = ReviewCache::new(8);
+        let answers: ReviewCache<&str, u32> = ReviewCache::new(EIGHT);
         let CachedReview::Started(pending) = answers.review("key", || Some(async { panic!("a defect") }), |_| None)
         else {
             panic!()

@@ -84,7 +84,7 @@ async fn connect(
         kubeconfigs: general.kubeconfigs.clone(),
         user_agent: general.user_agent.clone(),
         qps: Some(RATE.0),
-        burst: Some(RATE.1),
+        burst: RATE.1,
         request_timeout: Some(TIMEOUT),
         single_attempt: true,
         ..ClientOptions::default()

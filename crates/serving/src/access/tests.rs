@@ -10,9 +10,9 @@ use axum::routing::any;
 use embedded_apiserver::{Action, ApiServer, Matcher, Options, User as ApiUser};
 use http::{Request, StatusCode};
 use kube::Client;
+use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -31,11 +31,11 @@ struct RecordedMetrics(Mutex<BTreeMap<String, i64>>);
 
 impl RecordedMetrics {
     fn add(&self, what: String, change: i64) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default() += change;
+        *self.0.lock().entry(what).or_default() += change;
     }
 
     fn of(&self, what: &str) -> i64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(what).copied().unwrap_or_default()
+        self.0.lock().get(what).copied().unwrap_or_default()
     }
 }
 

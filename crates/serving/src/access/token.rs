@@ -1,5 +1,6 @@
 //! Authentication by bearer token (APP-125).
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use super::user::User;
 use crate::server::Limit;
 
 /// Maximum number of cached results.
-const CAPACITY: usize = 4096;
+const CAPACITY: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 /// Longest token that is sent to the API server, in bytes. A service account's token has about 1 KiB, one of an
 /// identity provider with many groups somewhat more.
 const LONGEST: usize = 16 << 10;

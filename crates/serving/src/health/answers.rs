@@ -20,10 +20,10 @@ pub(super) struct Query {
 impl Query {
     pub(super) fn parse(query: &str) -> Self {
         let (mut verbose, mut excluded) = (false, Vec::new());
-        for pair in query.split('&') {
-            match pair.split_once('=').unwrap_or((pair, "")) {
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            match (&*key, &*value) {
                 ("verbose", _) => verbose = true,
-                ("exclude", name) if !name.is_empty() => excluded.push(decoded(name)),
+                ("exclude", name) if !name.is_empty() => excluded.push(name.to_owned()),
                 _ => {}
             }
         }
@@ -32,12 +32,6 @@ impl Query {
         excluded.dedup();
         Self { verbose, excluded }
     }
-}
-
-/// Decodes a value that forms or URLs encoded.
-fn decoded(value: &str) -> String {
-    let value = value.replace('+', " ");
-    crate::percent::decoded(&value)
 }
 
 pub(super) fn all(report: &Report, verbose: bool) -> Response {

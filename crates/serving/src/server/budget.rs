@@ -1,6 +1,8 @@
 //! Requests and bytes in flight, over all ports of a process.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::limits::{BYTES, BYTES_KEPT, BYTES_PER_CLIENT, Limit, REQUESTS, REQUESTS_KEPT, REQUESTS_PER_CLIENT};
 use super::share::{Client, Shares};
@@ -45,7 +47,7 @@ impl Budget {
     }
 
     fn accounts(&self) -> MutexGuard<'_, Accounts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_more_than_a_share_and_own_addresses_have_what_is_kept() {
+    fn clients_take_at_most_their_share_and_own_addresses_use_the_reserve() {
         let mut shares = Shares::new(20, 8, 8);
         let (a, b, own) = (client("10.0.0.1"), client("10.0.0.2"), client("127.0.0.1"));
         assert_eq!((shares.take(a, 8), shares.take(a, 1)), (Ok(()), Err(Exhausted::Client)));

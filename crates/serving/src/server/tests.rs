@@ -2,11 +2,12 @@
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::routing::get;
 use axum::{Extension, Router};
+use parking_lot::Mutex;
 use reqwest::tls::TlsInfo;
 use rustls::ClientConfig;
 use rustls::client::ResolvesClientCert;
@@ -625,7 +626,7 @@ struct Hints(Mutex<Vec<Vec<u8>>>);
 
 impl ResolvesClientCert for Hints {
     fn resolve(&self, hints: &[&[u8]], _: &[rustls::SignatureScheme]) -> Option<Arc<rustls::sign::CertifiedKey>> {
-        *self.0.lock().unwrap() = hints.iter().map(|hint| hint.to_vec()).collect();
+        *self.0.lock() = hints.iter().map(|hint| hint.to_vec()).collect();
         None
     }
     fn has_certs(&self) -> bool {
@@ -700,7 +701,7 @@ async fn clients_are_told_which_authorities_count() {
     let mut config = trusting(&server, rustls::ALL_VERSIONS);
     config.client_auth_cert_resolver = Arc::clone(&hints) as Arc<dyn ResolvesClientCert>;
     handshake(running.here(), config).await.unwrap();
-    let hints = hints.0.lock().unwrap().clone();
+    let hints = hints.0.lock().clone();
     assert!(hints.len() == 1 && String::from_utf8_lossy(&hints[0]).contains("clients"), "{hints:?}");
     running.stop().await;
 }

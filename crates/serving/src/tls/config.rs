@@ -1,10 +1,11 @@
 //! The TLS configuration of the moment.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rustls::{DistinguishedName, ServerConfig};
 use tokio::time::MissedTickBehavior;
 
@@ -67,9 +68,7 @@ impl Tls {
             ticks.tick().await;
             let certificates = Arc::clone(&self.certificates);
             // Files may be slow; a panic in there is a defect that must not end the server.
-            let refresh = tokio::task::spawn_blocking(move || {
-                certificates.lock().unwrap_or_else(PoisonError::into_inner).refresh(Timestamp::now())
-            });
+            let refresh = tokio::task::spawn_blocking(move || certificates.lock().refresh(Timestamp::now()));
             if refresh.await.unwrap_or(false) {
                 self.rebuild();
             }
@@ -77,7 +76,7 @@ impl Tls {
     }
 
     fn rebuild(&self) {
-        let names = self.certificates.lock().unwrap_or_else(PoisonError::into_inner).names();
+        let names = self.certificates.lock().names();
         // The generation is read first: authorities that change in between are taken the next time.
         let generation = self.client_cas.as_ref().map_or(0, ClientCas::generation);
         let hints = self.client_cas.as_ref().map(ClientCas::subjects);

@@ -3,8 +3,8 @@
 use super::*;
 use crate::test_requests::{Answer, send};
 use http::header;
+use parking_lot::Mutex;
 use serde_json::json;
-use std::sync::{Mutex, PoisonError};
 
 /// Handler that follows the request's object.
 struct Scripted;
@@ -27,13 +27,13 @@ struct Counted(Mutex<Vec<(String, String)>>);
 
 impl WebhookMetrics for Counted {
     fn called(&self, webhook: &str, code: &str, _time: Duration) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((webhook.into(), code.into()));
+        self.0.lock().push((webhook.into(), code.into()));
     }
 }
 
 impl Counted {
     fn codes(&self) -> Vec<String> {
-        let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = self.0.lock();
         assert!(calls.iter().all(|(webhook, _)| webhook == "scripted"));
         calls.iter().map(|(_, code)| code.clone()).collect()
     }

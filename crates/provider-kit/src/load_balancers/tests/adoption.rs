@@ -86,7 +86,7 @@ async fn legacy_owner_tag_of_another_service_is_respected() {
     assert!(err.is_invalid() && err.to_string().contains("belongs to Service default/s2"), "{err}");
     assert_eq!(town.cloud.one(&id).owner_tags, OwnerTags::default());
     // The other Service is deleted.
-    town.cached.services.lock().unwrap().retain(|it| it.metadata.uid.as_deref() != Some("s2"));
+    town.cached.services.lock().retain(|it| it.metadata.uid.as_deref() != Some("s2"));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.one(&id).owner_tags, town.owner_tags("s1"));
 }
@@ -95,7 +95,7 @@ async fn legacy_owner_tag_of_another_service_is_respected() {
 async fn adoption_needs_the_cache_of_services() {
     let town = adopting();
     let service = wants_web(&town, "s1");
-    town.cached.services.lock().unwrap().clear();
+    town.cached.services.lock().clear();
     town.cloud.add("web", OwnerTags::default(), Some("legacy-dead"), with_targets(&["a"]));
     assert!(town.balancers.ensure(town.request(&service)).await.unwrap_err().is_invalid());
 }
@@ -127,7 +127,7 @@ async fn only_one_of_two_services_adopts_a_load_balancer() {
         }
         // The Service that has the load balancer is deleted without deleting it, as if it were protected.
         let gone = winner.metadata.uid.clone();
-        town.cached.services.lock().unwrap().retain(|it| it.metadata.uid != gone);
+        town.cached.services.lock().retain(|it| it.metadata.uid != gone);
         town.balancers.ensure(town.request(loser)).await.unwrap();
         let taken = town.cloud.one(&id);
         assert_eq!(

@@ -2,10 +2,11 @@
 //! cloud with a single PUT.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, Node, Result, Service, async_trait};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::super::{
@@ -103,8 +104,8 @@ impl Model {
 }
 
 impl StepByStep {
-    pub(super) fn model(&self) -> std::sync::MutexGuard<'_, Model> {
-        self.0.lock().unwrap()
+    pub(super) fn model(&self) -> parking_lot::MutexGuard<'_, Model> {
+        self.0.lock()
     }
 }
 

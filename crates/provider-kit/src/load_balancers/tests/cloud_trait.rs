@@ -1,10 +1,11 @@
 //! The calls of the engine to a [`LoadBalancerCloud`]: the Service is parsed once, and a mistake stops only the changes
 //! that it concerns.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use cloud_provider::{Cluster, Error, LoadBalancerRequest, LoadBalancers, Node, Result, Service, async_trait};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::super::{
@@ -55,9 +56,9 @@ impl LoadBalancerCloud for Acme {
     }
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
-        let found = Vec::from_iter(self.0.load_balancer.lock().unwrap().clone());
+        let found = Vec::from_iter(self.0.load_balancer.lock().clone());
         Ok(match query {
-            Query::Owner(_) if *self.0.list_is_flawed.lock().unwrap() => {
+            Query::Owner(_) if *self.0.list_is_flawed.lock() => {
                 ListResult::Partial { items: found, pages: 1, reason: Error::other("a page is missing") }
             }
             _ => ListResult::of(found),
@@ -68,7 +69,7 @@ impl LoadBalancerCloud for Acme {
         let removed = change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer));
         let outcome = change.outcome_of_all().filter(|_| !removed && !change.operations.contains(&Operation::Untag));
         let outcome = outcome.map(|outcome| ObservedLoadBalancer { id: "lb-1".into(), ..outcome });
-        self.0.load_balancer.lock().unwrap().clone_from(&outcome);
+        self.0.load_balancer.lock().clone_from(&outcome);
         Ok(outcome.map_or(Applied::Removed, |outcome| Applied::all(change, outcome)))
     }
 }
@@ -121,7 +122,7 @@ async fn a_mistake_that_does_not_decide_about_targets_does_not_stop_them() {
     let refused = balancers.ensure(request).await.unwrap_err();
     assert!(refused.is_invalid() && refused.to_string().contains(PORT.key()), "{refused}");
     balancers.update_targets(request).await.unwrap();
-    let graph = cloud.0.load_balancer.lock().unwrap().clone().unwrap().graph.unwrap();
+    let graph = cloud.0.load_balancer.lock().clone().unwrap().graph.unwrap();
     assert_eq!(graph.targets_of("main").iter().collect::<Vec<_>>(), ["7"]);
     let wrong = service(&[(ONLY.key(), "none")]);
     let request = LoadBalancerRequest { service: &wrong, ..request };
@@ -131,7 +132,7 @@ async fn a_mistake_that_does_not_decide_about_targets_does_not_stop_them() {
 #[tokio::test(start_paused = true)]
 async fn partial_list_is_never_taken_for_all_load_balancers_of_a_service() {
     let (cloud, cluster, service) = (Acme::default(), cluster(), service(&[]));
-    *cloud.0.list_is_flawed.lock().unwrap() = true;
+    *cloud.0.list_is_flawed.lock() = true;
     let balancers = LoadBalancerEngine::of(cloud.clone(), Arc::new(NoMachines), Options::default());
     let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
     let refused = balancers.delete(request).await.unwrap_err();

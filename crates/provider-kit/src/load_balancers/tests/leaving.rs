@@ -34,7 +34,7 @@ fn leaving(service: &Service) -> Service {
 
 /// Changes or removes `s2` in the cluster's cache.
 fn let_other(town: &Town, change: impl Fn(&Service) -> Option<Service>) {
-    let mut services = town.cached.services.lock().unwrap();
+    let mut services = town.cached.services.lock();
     *services = services
         .iter()
         .filter_map(|it| {
@@ -76,7 +76,7 @@ async fn failed_shared_load_balancer_stays_if_a_service_may_remain() {
             let owner_tags = vec![town.owner_tags("s2"), town.owner_tags("s3")];
             town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = Some(owner_tags);
         }),
-        ("a cache that knows nothing", |town| town.cached.services.lock().unwrap().clear()),
+        ("a cache that knows nothing", |town| town.cached.services.lock().clear()),
     ];
     for (text, mark_stale) in doubts {
         let (town, service) = shared().await;

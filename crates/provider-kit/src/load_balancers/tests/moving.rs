@@ -1,11 +1,10 @@
 //! Moves of a Service to another load balancer than the one that it has.
 
-use std::sync::Mutex;
-
 use cloud_provider::{
     Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, Result, Service, SyncCallbacks,
     async_trait,
 };
+use parking_lot::Mutex;
 
 use super::super::{Attributes, Auxiliary, OwnerTags, ResourceGraph, ResourceKey};
 use super::small::{Small, Town, with_targets};
@@ -26,7 +25,7 @@ impl SyncCallbacks for Board {
             return Err(Error::other("the API server is away"));
         }
         let address = status.ingress.as_ref().and_then(|ingress| ingress[0].ip.clone()).unwrap();
-        self.shown.lock().unwrap().push((address, self.cloud.state().balancers.len()));
+        self.shown.lock().push((address, self.cloud.state().balancers.len()));
         Ok(())
     }
 }
@@ -74,7 +73,7 @@ async fn service_moves_when_the_new_load_balancer_works_and_is_published() {
     assert!(steps[0].contains("our owner tags are added") && steps.last().unwrap().contains("delete"), "{steps:?}");
     let board = board(&town);
     ensure(&town, &service, &board).await.unwrap();
-    assert_eq!(*board.shown.lock().unwrap(), [("192.0.2.2".to_owned(), 2)], "shown while both are there");
+    assert_eq!(*board.shown.lock(), [("192.0.2.2".to_owned(), 2)], "shown while both are there");
     assert_eq!(ids(&town), ["lb-2"]);
     assert_eq!(town.cloud.one("lb-2").owner_tags, town.owner_tags("s1"));
     assert_eq!(town.cloud.state().moved, [("s1".to_owned(), "lb-1".to_owned(), "lb-2".to_owned())]);
@@ -202,7 +201,7 @@ async fn service_that_asks_for_another_kind_moves_to_a_new_load_balancer() {
     assert!(steps[0].contains("create") && steps.last().unwrap().contains("delete"), "{steps:?}");
     let board = board(&town);
     ensure(&town, &service, &board).await.unwrap();
-    assert_eq!(*board.shown.lock().unwrap(), [("192.0.2.2".to_owned(), 2)], "shown while both are there");
+    assert_eq!(*board.shown.lock(), [("192.0.2.2".to_owned(), 2)], "shown while both are there");
     assert_eq!((ids(&town), town.cloud.one("lb-2").kind), (vec!["lb-2".to_owned()], "network"));
     town.cloud.requests();
     town.balancers.ensure(town.request(&service)).await.unwrap();

@@ -4,11 +4,12 @@
 //! Rules: P-27, D-201.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Cluster, Error, LoadBalancerRequest, LoadBalancers, Result, Service, async_trait};
 use futures::future::join_all;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::super::{
@@ -40,7 +41,7 @@ struct Shared(Arc<Mutex<Model>>);
 
 impl Shared {
     fn model(&self) -> MutexGuard<'_, Model> {
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 
     /// Returns the load balancer as this Service sees it.
@@ -215,7 +216,7 @@ async fn concurrent_services_of_a_shared_load_balancer_do_not_interfere() {
         let cloud = Shared::default();
         let balancers = LoadBalancerEngine::of(cloud.clone(), Arc::new(NoMachines), Options::default());
         let cached = Cached::default();
-        *cached.services.lock().unwrap() = SERVICES.map(|uid| Arc::new(service(uid))).into();
+        *cached.services.lock() = SERVICES.map(|uid| Arc::new(service(uid))).into();
         balancers.set_caches(Arc::new(cached));
         let cluster = Cluster { name: "kubernetes".into(), id: Some("c1".into()) };
         join_all((0..SERVICES.len()).map(|number| life(&cloud, &balancers, &cluster, number, seed))).await;

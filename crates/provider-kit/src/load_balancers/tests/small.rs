@@ -1,10 +1,11 @@
 //! A small cloud that answers at once and takes one change with one request, with controls for its answers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Caches, Cluster, Error, LoadBalancerRequest, Node, Result, Service, async_trait};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::super::{
     Adoption, Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud, LoadBalancerEngine,
@@ -56,7 +57,7 @@ impl Default for Small {
 
 impl Small {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 
     pub(super) fn requests(&self) -> Vec<String> {
@@ -296,13 +297,13 @@ pub(super) struct Cached {
 
 impl Caches for Cached {
     fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.lock().unwrap().clone()
+        self.nodes.lock().clone()
     }
     fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.nodes().into_iter().find(|node| &*node.name == name)
     }
     fn services(&self) -> Vec<Arc<Service>> {
-        self.services.lock().unwrap().clone()
+        self.services.lock().clone()
     }
 }
 
@@ -321,7 +322,7 @@ impl Default for Town {
         let town = Self { balancers: cloud.balancers(), cloud, cluster, cached: Arc::default() };
         town.balancers.set_caches(town.cached.clone());
         let node = Node { name: "n".into(), provider_id: "small://n".into(), ..Node::default() };
-        town.cached.nodes.lock().unwrap().push(Arc::new(node));
+        town.cached.nodes.lock().push(Arc::new(node));
         town
     }
 }
@@ -334,7 +335,7 @@ impl Town {
             "spec": {"type": "LoadBalancer"},
         }))
         .unwrap();
-        self.cached.services.lock().unwrap().push(Arc::new(service.clone()));
+        self.cached.services.lock().push(Arc::new(service.clone()));
         self.want(uid, wanted);
         service
     }

@@ -1,9 +1,9 @@
 //! Load balancers that take long, fail, or are shared by several Services.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use cloud_provider::{Cluster, Goal, LoadBalancerRequest, LoadBalancers, Plan, Service, SyncCallbacks, async_trait};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::super::{Auxiliary, LoadBalancerEngine, OwnerTags, ResourceKey, State};
@@ -15,11 +15,11 @@ struct Listener(Mutex<Vec<String>>);
 
 impl Listener {
     fn hear(&self, what: impl Into<String>) {
-        self.0.lock().unwrap().push(what.into());
+        self.0.lock().push(what.into());
     }
 
     fn heard(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.0.lock())
     }
 }
 

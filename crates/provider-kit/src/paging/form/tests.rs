@@ -1,8 +1,9 @@
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::any;
 use http::{StatusCode, Uri};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
@@ -20,14 +21,14 @@ async fn read_all(paging: Paging, pages: Pages) -> (Result<ListResult<u32>>, Vec
     let log = Arc::clone(&queries);
     let router = Router::new().fallback(any(async move |uri: Uri| {
         let query = uri.query().unwrap_or_default().to_owned();
-        log.lock().unwrap().push(query.clone());
+        log.lock().push(query.clone());
         (StatusCode::OK, pages(&query).to_string())
     }));
     let cloud = Transport::builder("http://cloud").service(router).paging(paging).build().unwrap();
     let call = Call::get("/machines", &[]);
     let reading =
         cloud.list(call, "machines", &SharedPriority::default(), |machine: Machine| machine.id, |id| *id).await;
-    let queries = queries.lock().unwrap().clone();
+    let queries = queries.lock().clone();
     (reading, queries)
 }
 
@@ -37,7 +38,7 @@ fn ids(reading: Result<ListResult<u32>>) -> Vec<u32> {
 
 #[tokio::test]
 async fn the_usual_forms_are_read_to_their_end() {
-    let table: [(Paging, Pages, [&str; 2]); 6] = [
+    let table: [(Paging, Pages, [&str; 2]); 7] = [
         (
             Paging::next_page("/meta/pagination/next_page").size("per_page", 2).total("/meta/pagination/total_entries"),
             |query| match query {
@@ -73,6 +74,16 @@ async fn the_usual_forms_are_read_to_their_end() {
             ["", "cursor=b%2Fc%3D"],
         ),
         (
+            Paging::token_link("$skiptoken", "/nextLink"),
+            |query| match query {
+                "" => {
+                    json!({"machines": [{"id": 1}, {"id": 2}], "nextLink": "http://inside/machines?v=1&%24skipToken=a%2Fb"})
+                }
+                _ => json!({"machines": [{"id": 3}]}),
+            },
+            ["", "%24skiptoken=a%2Fb"],
+        ),
+        (
             Paging::marker_link(),
             |query| match query {
                 "" => json!({"machines": [{"id": 1}, {"id": 2}], "machines_links": [
@@ -105,7 +116,7 @@ async fn an_answer_of_another_form_is_an_error_and_not_the_end_of_a_list() {
         (link, |_| json!({"machines": [], "links": {"next": "x?page=two"}})),
         (Paging::token("after", "/after"), |_| json!({"machines": [], "after": 2})),
         (marker, |_| json!({"machines": [], "machines_links": [{"rel": "next", "href": "http://inside/machines"}]})),
-        (marker, |_| json!({"machines": [], "machines_links": [{"rel": "next", "href": "x?marker=%f"}]})),
+        (marker, |_| json!({"machines": [], "machines_links": [{"rel": "next", "href": "x?marker="}]})),
         (marker, |_| json!({"servers": []})),
         (marker, |_| json!([])),
         (marker, |_| json!({"machines": {}})),
@@ -139,9 +150,16 @@ async fn a_list_whose_total_or_next_page_does_not_fit_is_a_partial_one() {
 fn page_with_too_many_items_is_an_error() {
     let read = |count: usize| {
         let items = format!("{}{}", r#"{"id":1},"#.repeat(count - 1), r#"{"id":1}"#);
-        let answer = Answer::of(format!(r#"{{"machines":[{items}]}}"#));
-        read_page::<Json, _, _>(&answer, "machines", |_| false, |machine: Machine| machine.id)
+        let (answer, mut added) = (Answer::of(format!(r#"{{"machines":[{items}]}}"#)), 0);
+        read_page::<Json, Machine>(&answer, "machines", Paging::WHOLE, &mut |_| added += 1).map(|_| added)
     };
-    assert_eq!(read(MOST_ITEMS).unwrap().0.len(), MOST_ITEMS);
+    assert_eq!(read(MOST_ITEMS).unwrap(), MOST_ITEMS);
     assert!(read(MOST_ITEMS + 1).unwrap_err().to_string().contains("more than 100000 items"));
+}
+
+#[tokio::test]
+async fn answer_without_items_is_an_empty_page_only_with_the_constant_field() {
+    let paging = Paging::token("pageToken", "/nextPageToken").omits_empty("kind");
+    assert_eq!(ids(read_all(paging, |_| json!({"kind": "list"})).await.0), [0; 0]);
+    assert!(read_all(paging, |_| json!({"error": {}})).await.0.is_err());
 }

@@ -18,20 +18,20 @@ impl Cloud {
     }
 
     fn accept(&self, valid: &[&'static str]) {
-        *self.valid.lock().unwrap() = valid.iter().copied().collect();
+        *self.valid.lock() = valid.iter().copied().collect();
     }
 
     /// Returns the tokens that the cloud received since the last call.
     fn shown(&self) -> Vec<String> {
-        std::mem::take(&mut self.shown.lock().unwrap())
+        std::mem::take(&mut self.shown.lock())
     }
 
     fn router(&self) -> Router {
         let cloud = self.clone();
         Router::new().fallback(any(move |request: axum::extract::Request| async move {
             let token = request.headers()["authorization"].to_str().unwrap().trim_start_matches("Bearer ").to_owned();
-            cloud.shown.lock().unwrap().push(format!("{token} {}", request.uri().path()));
-            if cloud.valid.lock().unwrap().contains(&*token) { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
+            cloud.shown.lock().push(format!("{token} {}", request.uri().path()));
+            if cloud.valid.lock().contains(&*token) { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
         }))
     }
 }
@@ -61,7 +61,7 @@ struct Told(Mutex<Vec<bool>>);
 
 impl CloudMetrics for Told {
     fn credential_changed(&self, is_in_use: bool) {
-        self.0.lock().unwrap().push(is_in_use);
+        self.0.lock().push(is_in_use);
     }
 }
 
@@ -77,10 +77,10 @@ async fn metrics_report_the_outcome_of_each_new_token() {
         file.write(token);
     }
     client.send(POST()).await.unwrap();
-    assert_eq!(*told.0.lock().unwrap(), [false, true, false]);
+    assert_eq!(*told.0.lock(), [false, true, false]);
     cloud.accept(&["d"]);
     client.send(POST()).await.unwrap();
-    assert_eq!(*told.0.lock().unwrap(), [false, true, false, true], "refused before, and now there is no other");
+    assert_eq!(*told.0.lock(), [false, true, false, true], "refused before, and now there is no other");
 }
 
 fn validating(cloud: &Cloud, file: &File) -> (Transport, Credential) {

@@ -16,7 +16,7 @@ async fn a_dump_shows_every_request_and_answer_and_no_secret() {
     let client =
         client(router).credential(Credential::token("s3cret")).log_bodies(true).user_agent("x/1").build().unwrap();
     client.send(create("a").query("token", "s3cret")).await.unwrap();
-    let log = log.0.lock().unwrap().join("\n---\n");
+    let log = log.0.lock().join("\n---\n");
     assert_eq!(
         log,
         "POST http://cloud/things?token=[redacted]\n\
@@ -58,7 +58,7 @@ impl tracing::Subscriber for Log {
         }
         let mut message = Message(String::new());
         event.record(&mut message);
-        self.0.lock().unwrap().push(message.0);
+        self.0.lock().push(message.0);
     }
     fn enter(&self, _: &tracing::span::Id) {}
     fn exit(&self, _: &tracing::span::Id) {}

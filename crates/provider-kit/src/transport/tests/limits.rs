@@ -22,7 +22,7 @@ impl Cloud {
     }
 
     fn answer(&self, path: &str) -> axum::response::Response {
-        let mut bucket = self.0.lock().unwrap();
+        let mut bucket = self.0.lock();
         let now = Instant::now();
         bucket.left = (bucket.left + (now - bucket.at).as_secs_f64()).min(3600.0);
         bucket.at = now;
@@ -60,7 +60,7 @@ impl Cloud {
     }
 
     fn answered(&self) -> Vec<(String, bool)> {
-        self.0.lock().unwrap().answered.clone()
+        self.0.lock().answered.clone()
     }
 }
 

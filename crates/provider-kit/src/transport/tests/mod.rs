@@ -1,4 +1,3 @@
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -7,6 +6,7 @@ use axum::response::IntoResponse;
 use axum::routing::any;
 use cloud_provider::Error;
 use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -198,7 +198,7 @@ struct Seen(Mutex<Vec<(String, Option<u16>)>>);
 
 impl CloudMetrics for Seen {
     fn finished(&self, route: &str, status: Option<u16>, _took: Duration) {
-        self.0.lock().unwrap().push((route.to_owned(), status));
+        self.0.lock().push((route.to_owned(), status));
     }
 }
 
@@ -208,7 +208,7 @@ async fn metrics_count_every_attempt_by_route_template() {
     let seen = Arc::new(Seen::default());
     client(router).metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>).build().unwrap().send(GET()).await.unwrap();
     let route = || "GET /things/{id}".to_owned();
-    assert_eq!(*seen.0.lock().unwrap(), [(route(), Some(503)), (route(), Some(200))]);
+    assert_eq!(*seen.0.lock(), [(route(), Some(503)), (route(), Some(200))]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +217,7 @@ async fn metrics_report_the_remaining_requests_of_every_answer() {
     struct Left(Mutex<Vec<u64>>);
     impl CloudMetrics for Left {
         fn remaining(&self, requests: u64) {
-            self.0.lock().unwrap().push(requests);
+            self.0.lock().push(requests);
         }
     }
     let (router, _) = scripted(|n, _| match n {
@@ -226,7 +226,7 @@ async fn metrics_report_the_remaining_requests_of_every_answer() {
     });
     let left = Arc::new(Left::default());
     client(router).metrics(Arc::clone(&left) as Arc<dyn CloudMetrics>).build().unwrap().send(GET()).await.unwrap();
-    assert_eq!(*left.0.lock().unwrap(), [42, 41]);
+    assert_eq!(*left.0.lock(), [42, 41]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,7 +295,7 @@ async fn closed_fence_allows_reads_only() {
         let err = client.send(call).await.unwrap_err().to_string();
         assert!(err.contains("/things: ") && err.contains("does not hold the lease"), "{err}");
     }
-    assert!(sent.load(Ordering::SeqCst) == 0 && seen.0.lock().unwrap().is_empty());
+    assert!(sent.load(Ordering::SeqCst) == 0 && seen.0.lock().is_empty());
     client.send(GET()).await.unwrap();
     client.send(POST().reading()).await.unwrap();
     assert_eq!(sent.load(Ordering::SeqCst), 2);

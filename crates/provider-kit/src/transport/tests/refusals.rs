@@ -34,7 +34,7 @@ async fn call_without_a_connection_is_retried_in_any_case() {
     let client =
         Transport::builder(base).retry_policy(retry_policy).metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>);
     client.build().unwrap().send(POST()).await.unwrap_err();
-    assert_eq!(seen.0.lock().unwrap().len(), 3);
+    assert_eq!(seen.0.lock().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,13 +125,13 @@ async fn metrics_report_started_and_abandoned_requests() {
     struct Running(Mutex<Vec<&'static str>>);
     impl CloudMetrics for Running {
         fn started(&self, _: &str) {
-            self.0.lock().unwrap().push("started");
+            self.0.lock().push("started");
         }
         fn abandoned(&self, _: &str) {
-            self.0.lock().unwrap().push("abandoned");
+            self.0.lock().push("abandoned");
         }
         fn finished(&self, _: &str, _: Option<u16>, _: Duration) {
-            self.0.lock().unwrap().push("finished");
+            self.0.lock().push("finished");
         }
     }
     let (router, _) = scripted(|_, _| StatusCode::OK);
@@ -140,7 +140,7 @@ async fn metrics_report_started_and_abandoned_requests() {
     let client = client(router).metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>).build().unwrap();
     client.send(POST()).await.unwrap();
     let _ = tokio::time::timeout(Duration::from_secs(1), client.send(GET())).await;
-    assert_eq!(*seen.0.lock().unwrap(), ["started", "finished", "started", "abandoned"]);
+    assert_eq!(*seen.0.lock(), ["started", "finished", "started", "abandoned"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,7 +47,7 @@ fn service(accepted: &'static [&'static str]) -> (Router, Arc<Mutex<Vec<String>>
     let sent = Arc::clone(&seen);
     let answer = move |uri: http::Uri, headers: HeaderMap| async move {
         let token = headers["x-auth-token"].to_str().unwrap().to_owned();
-        sent.lock().unwrap().push(format!("{} {token}", uri.path()));
+        sent.lock().push(format!("{} {token}", uri.path()));
         let status = if accepted.contains(&&*token) { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
         (status, format!(r#"{{"error":{{"code":"x","message":"who is {token}?"}}}}"#))
     };
@@ -65,7 +65,7 @@ async fn a_token_that_is_refused_is_renewed_once_and_its_service_may_be_elsewher
     let (client, _) = client_of(Tokens::default(), router);
     client.send(POST()).await.unwrap();
     client.send(GET()).await.unwrap();
-    assert_eq!(*seen.lock().unwrap(), ["/at/1/things t1", "/at/2/things t2", "/at/2/things/7 t2"]);
+    assert_eq!(*seen.lock(), ["/at/1/things t1", "/at/2/things t2", "/at/2/things/7 t2"]);
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn a_new_token_that_is_refused_too_is_the_answer_without_the_token() {
     let error = client.send(GET()).await.unwrap_err();
     assert!(error.is_unauthorized());
     assert_eq!(error.to_string(), "GET /things/7 answered 401: who is [redacted]?");
-    assert_eq!(seen.lock().unwrap().len(), 2);
+    assert_eq!(seen.lock().len(), 2);
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn refusal_stands_without_a_renewable_token() {
     let (router, seen) = service(&[]);
     let (client, _) = client_of(Tokens { given: true, ..Tokens::default() }, router);
     assert!(client.send(GET()).await.unwrap_err().is_unauthorized());
-    assert_eq!(seen.lock().unwrap().len(), 1);
+    assert_eq!(seen.lock().len(), 1);
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn without_a_token_nothing_is_sent() {
     assert_eq!((error.is_unauthorized(), &*error.to_string()), (true, "no token: wrong password"));
     tokens.broken.store(false, Ordering::SeqCst);
     client.send(GET()).await.unwrap();
-    assert_eq!((seen.lock().unwrap().len(), client.base()), (1, String::new()));
+    assert_eq!((seen.lock().len(), client.base()), (1, String::new()));
 }
 
 #[tokio::test]

@@ -40,14 +40,14 @@ async fn endless_body_is_read_up_to_its_limit_and_not_retried() {
         let bodies = Arc::clone(&taken);
         let (router, sent) = scripted(move |_, _| {
             let (body, taken) = endless();
-            bodies.lock().unwrap().push(taken);
+            bodies.lock().push(taken);
             Response::builder().status(status).body(body).unwrap()
         });
         let err = client(router).build().unwrap().send(call).await.unwrap_err();
         assert!(err.to_string().starts_with(text), "{err}");
         assert!(!err.is_not_found() && err.to_string().len() < 1024, "{err}");
         assert_eq!(sent.load(Ordering::SeqCst), 1, "{text}: the request was sent again at once");
-        let taken = taken.lock().unwrap()[0].load(Ordering::SeqCst);
+        let taken = taken.lock()[0].load(Ordering::SeqCst);
         assert!((limit..=limit + 2 * PART).contains(&taken), "{text}: {taken} bytes were read");
     }
 }

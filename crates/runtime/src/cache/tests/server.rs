@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures::channel::mpsc;
 use futures::future::ready;
@@ -12,6 +12,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 type Bytes = http_body_util::combinators::BoxBody<hyper_bytes::Bytes, Infallible>;
@@ -50,7 +51,7 @@ impl Server {
     }
 
     pub(super) fn put(&self, name: &str) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         let kind = if state.objects.contains_key(name) { "MODIFIED" } else { "ADDED" };
         state.version += 1;
         let version = state.version;
@@ -59,63 +60,63 @@ impl Server {
     }
 
     pub(super) fn delete(&self, name: &str) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         state.objects.remove(name).unwrap();
         state.version += 1;
         state.send_event("DELETED", name);
     }
 
     pub(super) fn drop_watches(&self) {
-        self.0.lock().unwrap().watches.clear();
+        self.0.lock().watches.clear();
     }
 
     /// Ends all watches and refuses every request from now on.
     pub(super) fn cut_off(&self) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         state.watches.clear();
         state.down = true;
     }
 
     pub(super) fn reconnect(&self) {
-        self.0.lock().unwrap().down = false;
+        self.0.lock().down = false;
     }
 
     /// Forgets what happened until now.
     pub(super) fn compact(&self) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         state.oldest = state.version;
     }
 
     /// Makes every version too old for a watch, also the one that was just returned.
     pub(super) fn forget_the_future(&self) {
-        self.0.lock().unwrap().oldest = u64::MAX;
+        self.0.lock().oldest = u64::MAX;
     }
 
     pub(super) fn refuse_streams(&self) {
-        self.0.lock().unwrap().streams_refused = true;
+        self.0.lock().streams_refused = true;
     }
 
     /// Lets the n-th page (from 1) of a list fail `times` times.
     pub(super) fn fail_page(&self, page: usize, times: usize) {
-        self.0.lock().unwrap().failing = (page, times);
+        self.0.lock().failing = (page, times);
     }
 
     /// Makes pages with a higher limit endless.
     pub(super) fn never_end_pages_above(&self, objects: usize) {
-        self.0.lock().unwrap().most_per_page = Some(objects);
+        self.0.lock().most_per_page = Some(objects);
     }
 
     /// Answers a watch from a forgotten version with HTTP 410.
     pub(super) fn refuse_by_status(&self) {
-        self.0.lock().unwrap().refuses_by_status = true;
+        self.0.lock().refuses_by_status = true;
     }
 
     pub(super) fn take_requests(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap().requests)
+        std::mem::take(&mut self.0.lock().requests)
     }
 
     fn answer(&self, request: &Request<Body>) -> Result<Response<Bytes>, std::io::Error> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         assert_eq!(request.uri().path(), "/api/v1/nodes");
         let query: BTreeMap<&str, &str> =
             request.uri().query().unwrap_or_default().split('&').filter_map(|p| p.split_once('=')).collect();

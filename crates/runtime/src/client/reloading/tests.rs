@@ -31,13 +31,13 @@ struct ReloadLog(Mutex<Vec<bool>>);
 
 impl RequestMetrics for ReloadLog {
     fn kubeconfig_changed(&self, is_in_use: bool) {
-        self.0.lock().unwrap().push(is_in_use);
+        self.0.lock().push(is_in_use);
     }
 }
 
 impl ReloadLog {
     fn last(&self) -> Option<bool> {
-        self.0.lock().unwrap().last().copied()
+        self.0.lock().last().copied()
     }
 }
 

@@ -223,7 +223,7 @@ fn leader_that_reads_another_holder_has_lost_the_lease() {
 }
 
 #[test]
-fn its_own_name_in_the_lease_does_not_make_it_forget_another_holder() {
+fn elector_that_finds_its_own_name_remembers_the_other_holder() {
     let mut scenario = Scenario::begin();
     let (others, mine) = (scenario.lease("other", 15, 0.0), scenario.lease("me", 15, 1.0));
     scenario.step(0.0, Input::Read(Ok(Some(others))));

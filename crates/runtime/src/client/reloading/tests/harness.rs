@@ -1,12 +1,13 @@
 //! Harness: an API server behind TLS that requires certificates, and a directory with a kubeconfig for it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use embedded_apiserver::ApiServer;
 use http::{Request, Response};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, pem::PemObject};
@@ -84,32 +85,32 @@ pub(super) struct Server {
 impl Server {
     /// Returns every request since the last [`forget`](Self::forget).
     pub(super) fn requests(&self) -> Vec<SeenRequest> {
-        self.requests.lock().unwrap().clone()
+        self.requests.lock().clone()
     }
 
     pub(super) fn forget(&self) {
-        self.requests.lock().unwrap().clear();
+        self.requests.lock().clear();
     }
 
     /// Answers 401 to this client from now on.
     pub(super) fn refuse(&self, who: &[u8]) {
-        *self.refused.lock().unwrap() = who.to_vec();
+        *self.refused.lock() = who.to_vec();
     }
 
     /// Presents a certificate of this authority to further connections.
     pub(super) fn serve_as(&self, authority: &Authority) {
-        *self.tls.lock().unwrap() = config(authority, &self.users);
+        *self.tls.lock() = config(authority, &self.users);
     }
 
     async fn connection(self: Arc<Self>, tcp: TcpStream) {
-        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&self.tls.lock().unwrap()));
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&self.tls.lock()));
         let Ok(stream) = acceptor.accept(tcp).await else { return };
         let certificate = stream.get_ref().1.peer_certificates().map(|chain| chain[0].to_vec());
         let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
             let token = request.headers().get("authorization").map(|value| value.as_bytes().to_vec());
             let by = certificate.clone().or(token).unwrap_or_default();
-            let is_refused = !by.is_empty() && *self.refused.lock().unwrap() == by;
-            self.requests.lock().unwrap().push(SeenRequest {
+            let is_refused = !by.is_empty() && *self.refused.lock() == by;
+            self.requests.lock().push(SeenRequest {
                 by,
                 is_watch: is_watch(request.uri()),
                 path: request.uri().path().to_owned(),
