@@ -23,8 +23,12 @@ fn providers() -> Registry {
     providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
     #[cfg(feature = "aws")]
     providers.register(provider_aws::NAME, provider_aws::factory);
+    #[cfg(feature = "azure")]
+    providers.register(provider_azure::NAME, provider_azure::factory);
     #[cfg(feature = "mycloud")]
     providers.register(provider_mycloud::NAME, provider_mycloud::factory);
+    #[cfg(feature = "gce")]
+    providers.register(provider_gcp::NAME, provider_gcp::factory);
     #[cfg(feature = "linode")]
     providers.register(provider_linode::NAME, provider_linode::factory);
     #[cfg(feature = "digitalocean")]

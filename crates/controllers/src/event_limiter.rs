@@ -1,10 +1,10 @@
 //! Rate limit for events that explain why an object waits (D-3, NODE-28).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::Error;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Time after which the same cause is repeated.
@@ -34,7 +34,7 @@ impl EventLimiter {
     /// A cause that a person must remove (no such machine, an invalid annotation, a refused credential) is reported at
     /// once; a cause that may heal, such as a 503, only after some attempts.
     pub(crate) fn take_due(&self, uid: &str, error: &Error, now: Instant) -> bool {
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = self.reported.lock();
         let entry = reported.entry(uid.into()).or_insert(ReportedFailure { failures: 0, last: None });
         entry.failures += 1;
         if !needs_operator(error) && entry.failures < FAILURES_BEFORE_REPORT {
@@ -56,7 +56,7 @@ impl EventLimiter {
 
     /// Forgets an object that recovered or was deleted.
     pub(crate) fn forget(&self, uid: &str) {
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        self.reported.lock().remove(uid);
     }
 }
 

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use runtime::cluster::OtherCluster;
 
+use crate::logging;
+
 /// Error that ends the process. Its exit code is [`code`](Failure::code).
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -51,6 +53,14 @@ impl Failure {
             Self::Setup(_) | Self::LostLease(_) | Self::SecondSignal => 1,
             Self::Panic(_) => 2,
             Self::Fatal(_) => 255,
+        }
+    }
+
+    /// Logs the failure. A fatal one is logged as the Go program logs it.
+    pub(crate) fn log(&self) {
+        match self {
+            Self::Fatal(_) => logging::fatal(&self.to_string()),
+            _ => tracing::error!("{self}"),
         }
     }
 

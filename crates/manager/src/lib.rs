@@ -38,6 +38,9 @@ pub mod permissions;
 mod process;
 mod provider;
 mod signals;
+mod standby;
+#[cfg(test)]
+mod test_provider;
 mod threads;
 
 pub use commands::{doctor, explain, orphans, plan};

@@ -106,7 +106,8 @@ impl<'a> Manager<'a> {
     /// # Errors
     /// The reason why the process cannot start; [`Failure::code`] is its exit code.
     pub async fn prepare(&self, flags: &Flags, stop: &CancellationToken) -> Result<Process, Failure> {
-        Process::bind(self, flags, stop).await
+        flags.log_notices();
+        Process::bind(self, &flags.configuration(), stop).await
     }
 
     /// Returns this program's webhooks and the vendor's, as far as `--webhooks` selects them.

@@ -13,19 +13,15 @@ use std::time::Duration;
 use axum::Router;
 use cloud_provider::{CloudProvider, Cluster};
 use futures::FutureExt as _;
-use kube::Client;
 use runtime::clock::SystemClock;
 use runtime::events::{EventSender, recorder};
-use runtime::loops::restarting;
-use serving::access::Access;
 use serving::health::Health;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::build_info::record_build;
-use crate::controller_set::{ControllerSet, INFORMER_CLIENT, Liveness, Settings};
+use crate::controller_set::{ControllerSet, INFORMER_CLIENT, Liveness, RunningController, Settings};
 use crate::election::{LeaderElection, migration};
-use crate::endpoints::{self, Ports, Routes, Servers, situation};
+use crate::endpoints::{Ports, Routes, situation};
 use crate::exit::{Failure, panic_message};
 use crate::flags::{Configuration, Flags, Parsed};
 use crate::kubernetes::{
@@ -36,13 +32,12 @@ use crate::output::print;
 use crate::permissions::{self, Features};
 use crate::provider::{self, CloudConfigWatch, PROVIDER_CLIENT, ProviderInitialization};
 use crate::signals::stop_on_signal;
+use crate::standby::Standby;
 use crate::threads::new_runtime;
 use crate::{commands, core_dumps, logging};
 
 /// Suffix of the `User-Agent` of the client for requests that belong to no component, such as events of the election.
 const GENERAL_CLIENT: &str = cloud_provider::names::MANAGER_NAME;
-/// Time that remains for sending events and other pending data at the end.
-const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Manager<'_> {
     /// Runs the program, or one of its subcommands, with the process's arguments, until it has ended.
@@ -63,10 +58,12 @@ impl Manager<'_> {
                 return ExitCode::FAILURE;
             }
         };
-        let log = logging::start(&flags.configuration().logging);
+        let configuration = flags.configuration();
+        let log = logging::start(&configuration.logging);
         if flags.verbosity > 0 {
             logging::log_flags(flags.dump());
         }
+        flags.log_notices();
         // Run, until a signal or a failure.
         let manager = self.log(log.clone());
         let Some(runtime) = new_runtime() else {
@@ -77,7 +74,7 @@ impl Manager<'_> {
         let run = async {
             let stop = CancellationToken::new();
             stop_on_signal(stop.clone(), log.clone());
-            match manager.prepare(&flags, &stop).await {
+            match Process::bind(&manager, &configuration, &stop).await {
                 Ok(process) => process.run().await,
                 // The process was asked to stop before it did anything.
                 Err(_) if stop.is_cancelled() => Ok(()),
@@ -92,10 +89,7 @@ impl Manager<'_> {
         let code = match &ended {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
-                match failure {
-                    Failure::Fatal(_) => logging::fatal(&failure.to_string()),
-                    _ => tracing::error!("{failure}"),
-                }
+                failure.log();
                 failure.into()
             }
         };
@@ -109,16 +103,8 @@ impl Manager<'_> {
 pub struct Process {
     context: ProcessContext,
     election: LeaderElection,
-    ports: Ports,
-    routes: Routes,
-    /// Authentication and authorization of the callers of the secure port.
-    access: Option<Access>,
-    /// Client for requests that belong to no component.
-    client: Client,
-    /// Task that sends the events of the election.
-    events: EventSender,
-    features: Features,
-    cloud_config: Option<CloudConfigWatch>,
+    /// Work of every replica, whether it leads or not.
+    standby: Standby,
     /// Token whose cancellation ends the process in order.
     stop: CancellationToken,
 }
@@ -142,9 +128,11 @@ struct ProcessContext {
 impl Process {
     /// Binds the ports, sets up authentication and creates the provider (APP-1 to APP-13). Starts no controller and
     /// changes nothing in the cluster or the cloud.
-    pub(crate) async fn bind(manager: &Manager<'_>, flags: &Flags, stop: &CancellationToken) -> Result<Self, Failure> {
-        flags.log_notices();
-        let configuration = flags.configuration();
+    pub(crate) async fn bind(
+        manager: &Manager<'_>,
+        configuration: &Configuration,
+        stop: &CancellationToken,
+    ) -> Result<Self, Failure> {
         // Checked before anything that takes time or would hide a misspelt name.
         let is_known = manager.providers.check(&configuration.cloud.provider);
         is_known.map_err(|error| Failure::Fatal(error.into()))?;
@@ -156,64 +144,54 @@ impl Process {
         // An unusable kubeconfig is reported before a port is bound.
         let client = settings.client(GENERAL_CLIENT).await.map_err(Failure::Setup)?;
 
-        let mut ports = Ports::bind(&configuration)?;
-        let access = match ports.secure.take() {
-            None => None,
-            Some(listener) => {
-                let access = endpoints::access(&configuration, &settings, stop).await?;
-                ports.secure = Some(listener.with_client_cas(access.client_cas()));
-                Some(access)
-            }
-        };
+        let mut ports = Ports::bind(configuration)?;
+        let access = ports.authenticate(configuration, &settings, stop).await?;
 
         let (recorder, events) = recorder(client.clone(), GENERAL_CLIENT, Arc::new(SystemClock));
         let election =
             LeaderElection::new(&settings, configuration.election.as_ref(), migration.as_ref(), &recorder).await?;
         settings.fence = Some(settings.identity.fence(election.fence()));
-        settings.accounts = accounts(&configuration, &settings).await?;
+        settings.accounts = accounts(configuration, &settings).await?;
 
         let (file, on_change) = (configuration.cloud.config_file.clone(), configuration.cloud.on_config_change);
         let cloud_config = file.and_then(|path| CloudConfigWatch::note(path, on_change));
-        let provider = provider::create(&configuration, &settings, manager.providers).map_err(Failure::Fatal)?;
+        let provider = provider::create(configuration, &settings, manager.providers).map_err(Failure::Fatal)?;
         ports.add_metrics_of(&*provider);
 
-        let (health, metrics) = (Health::new(), settings.metrics.clone());
-        record_build(&metrics, &configuration.gates);
-        if let Some(check) = election.health() {
-            health.add("leaderElection", check);
-        }
+        record_build(&settings.metrics, &configuration.gates);
         let context = ProcessContext {
             settings,
             provider,
             cluster_name: configuration.cloud.cluster_name.clone(),
-            health,
+            health: Health::new(),
             wedged_after: manager.wedged_after,
             shutdown_timeout: configuration.shutdown_timeout,
             initialization: ProviderInitialization::default(),
         };
         let stop = stop.child_token();
-        add_readiness(&context, &election, &stop);
+        add_health_checks(&context, &election, &stop);
         let routes = Routes::new(
-            &configuration,
+            configuration,
             migration.as_ref(),
             &context.health,
-            &metrics,
+            &context.settings.metrics,
             manager.log.as_ref(),
-            manager.selected_webhooks(&configuration, &context.provider),
+            manager.selected_webhooks(configuration, &context.provider),
         );
         let controllers = permissions::controllers_that_run(&context.settings, &*context.provider);
-        let features = Features { controllers, ..Features::of(&configuration, migration.as_ref()) };
-        Ok(Self { context, election, ports, routes, access, client, events, features, cloud_config, stop })
+        let features = Features { controllers, ..Features::of(configuration, migration.as_ref()) };
+        let standby = Standby { ports, routes, access, client, events, features, cloud_config };
+        Ok(Self { context, election, standby, stop })
     }
 
     /// Returns the routes of the secure port, as an authorized caller sees them.
     pub fn router(&self) -> Router {
-        self.routes.secure.clone()
+        self.standby.routes.secure.clone()
     }
 
     /// Returns the routes of the webhook port.
     pub fn webhook_router(&self) -> Router {
-        self.routes.webhooks.clone()
+        self.standby.routes.webhooks.clone()
     }
 
     /// Serves, takes part in leader election and runs the controllers until the token of [`Manager::prepare`] is
@@ -223,37 +201,11 @@ impl Process {
     /// The reason why the run ended otherwise. A lost lease is returned at once, because the process must end without
     /// waiting.
     pub async fn run(self) -> Result<(), Failure> {
-        let Self { context, mut election, ports, routes, access, client, events, features, cloud_config, stop } = self;
-        tracing::info!(
-            version = env!("CARGO_PKG_VERSION"),
-            provider = context.provider.name(),
-            "cloud controller manager"
-        );
-
+        let Self { context, mut election, standby, stop } = self;
+        let (version, provider) = (env!("CARGO_PKG_VERSION"), context.provider.name());
+        tracing::info!(version, provider, "cloud controller manager");
         // Serve, and do what a standby replica does as well.
-        let (background, over) = (TaskTracker::new(), CancellationToken::new());
-        let routes = match access {
-            None => routes,
-            Some(access) => {
-                let guarded = Routes { secure: access.guard(routes.secure), ..routes };
-                background.spawn(follow_access(access, over.clone()));
-                guarded
-            }
-        };
-        let servers = Servers::start(ports, routes, &context.settings.metrics);
-        background.spawn(events.run(over.clone()));
-        background.spawn(over.clone().run_until_cancelled_owned(check_permissions(client.clone(), features)));
-        background.spawn(probe_api_server(context.settings.clone(), client, over.clone()));
-        if let Some(cloud_config) = cloud_config {
-            let follow = cloud_config.follow(Arc::clone(&context.provider), context.settings.metrics.clone());
-            let stop = stop.clone();
-            let follow = async move {
-                follow.await;
-                stop.cancel();
-            };
-            background.spawn(over.clone().run_until_cancelled_owned(follow));
-        }
-        background.close();
+        let background = standby.start(&context.settings, &context.provider, &stop);
 
         let (lost, identity) = (election.lost(), context.settings.identity.clone());
         // The controllers end with this function, whatever the reason.
@@ -273,17 +225,11 @@ impl Process {
                 }
                 // An interrupted start is no failure.
                 let Some(controllers) = &mut controllers else { return Ok(()) };
-                // Start the controllers of this lease, with their health checks, and then their caches.
+                // Start the controllers of this lease, and then their caches.
                 let (assigned, interrupted) = (election.assigned(lease), controllers.shutdown());
                 let start = async {
-                    for controller in controllers.start(assigned).await.map_err(Failure::Fatal)? {
-                        let name = controller.names.canonical;
-                        let check = Liveness { controller, wedged_after: context.wedged_after };
-                        context.health.add(name, Arc::new(check));
-                    }
-                    let client = context.settings.client(INFORMER_CLIENT).await.map_err(Failure::Fatal)?;
-                    wait_until_healthy(&client, &situation(&context.settings)).await?;
-                    controllers.watch().await.map_err(Failure::Fatal)
+                    let started = controllers.start(assigned).await.map_err(Failure::Fatal)?;
+                    watch(&context, controllers, started).await
                 };
                 if let Some(Err(failure)) = interrupted.run_until_cancelled(start).await
                     && !interrupted.is_cancelled()
@@ -314,9 +260,7 @@ impl Process {
         };
         drop(guard);
         stop.cancel();
-        over.cancel();
-        let flush = async { tokio::join!(background.wait(), servers.end()) };
-        _ = tokio::time::timeout(FINAL_FLUSH_TIMEOUT, flush).await;
+        background.end().await;
         ended
     }
 }
@@ -356,19 +300,28 @@ async fn initialise_provider(
     Ok((cluster, sender))
 }
 
-/// Keeps the authentication of callers up to date.
-async fn follow_access(access: Access, over: CancellationToken) {
-    restarting("access", &over, || access.clone().reload_cas(over.clone())).await;
+/// Adds the health checks of controllers that were started, waits for the API server, and starts the controllers' caches.
+async fn watch(
+    context: &ProcessContext,
+    controllers: &mut ControllerSet,
+    started: Vec<RunningController>,
+) -> Result<(), Failure> {
+    for controller in started {
+        let name = controller.names.canonical;
+        let check = Liveness { controller, wedged_after: context.wedged_after };
+        context.health.add(name, Arc::new(check));
+    }
+    let client = context.settings.client(INFORMER_CLIENT).await.map_err(Failure::Fatal)?;
+    wait_until_healthy(&client, &situation(&context.settings)).await?;
+    controllers.watch().await.map_err(Failure::Fatal)
 }
 
-/// Probes the API server while no other request is answered.
-async fn probe_api_server(settings: Settings, client: Client, over: CancellationToken) {
-    restarting("contact", &over, || settings.contact.clone().keep(client.clone(), over.clone())).await;
-}
-
-/// Adds the checks that `/readyz` has in addition to those of `/healthz` (APP-104).
-fn add_readiness(context: &ProcessContext, election: &LeaderElection, stop: &CancellationToken) {
+/// Adds the check of leader election to `/healthz`, and those that only `/readyz` has (APP-104).
+fn add_health_checks(context: &ProcessContext, election: &LeaderElection, stop: &CancellationToken) {
     let health = &context.health;
+    if let Some(check) = election.health() {
+        health.add("leaderElection", check);
+    }
     let stopping = stop.clone();
     health.add_readiness(
         "shutdown",
@@ -395,9 +348,4 @@ async fn accounts(
     let general = settings.client(GENERAL_CLIENT).await.map_err(Failure::Setup)?;
     let accounts = ServiceAccountClients::new(general, (**options).clone());
     Ok(Some(accounts.with_fence(settings.fence.clone().unwrap_or_default())))
-}
-
-/// Checks once that the identity has every permission that will be needed, and logs the missing ones (DEP-31).
-async fn check_permissions(client: Client, features: Features) {
-    permissions::check(&client, &features).await.log();
 }

@@ -1,12 +1,13 @@
 //! The kubelets and kube-controller-manager of the demo: they register Nodes, assign Pod CIDRs and report readiness.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use parking_lot::{Mutex, MutexGuard};
 use provider_simulated::cloud::{Cloud, Machine, MachineState};
 use runtime::api_error::{api_error, is_already_exists, is_not_found};
 use runtime::loops::parallel_for;
@@ -86,7 +87,7 @@ impl Kubelets {
     }
 
     fn state(&self) -> MutexGuard<'_, KubeletState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     async fn carry_out(&self, task: Task) {

@@ -2,12 +2,13 @@
 //! itself.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Node, Service};
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, Client};
+use parking_lot::{Mutex, MutexGuard};
 use provider_simulated::cloud::Cloud;
 use runtime::cache::{Cache, CacheEvent, Cached, Resync, WatchConfig, watch};
 use tokio::sync::Notify;
@@ -137,7 +138,7 @@ impl Observer {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 async fn count(cloud: Cloud, passes: Arc<Mutex<Passes>>, changed: Arc<Notify>, shutdown: CancellationToken) {

@@ -1,11 +1,12 @@
 //! The I/O of the lifecycle controller: passes, reads, deletions, taints and events.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cloud_provider::{ConditionStatus, Error, InstanceState, LookupRequest, Node, Result};
 use kube::Api;
+use parking_lot::{Mutex, MutexGuard};
 use runtime::api_error::api_error;
 use runtime::events::{EventRecorder, EventType, ObjectRef};
 use runtime::loops::{parallel_for, sliding};
@@ -364,6 +365,6 @@ impl NodeLifecycleController {
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, InstanceMetadata, Node, Result};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use kube::Api;
+use parking_lot::Mutex;
 use runtime::api_error::{api_error, is_conflict};
 use runtime::cache::{CacheEvent, Resync};
 use runtime::claim::Claim;
@@ -19,7 +20,7 @@ use runtime::node::NodeObject;
 use runtime::queue::{Failure, Queue, QueueMetrics};
 use runtime::retry::ConflictRetry;
 use runtime::workers::run_batch_workers;
-use runtime::writes::{strategic_patch, strategic_patch_unread};
+use runtime::writes::{strategic_patch, strategic_patch_metadata};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -147,7 +148,7 @@ impl NodeController {
         let start = Instant::now();
         self.sync(&keys, |key, result| {
             self.metrics.reconciled(start.elapsed(), result.is_ok());
-            let claim = claims.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+            let claim = claims.lock().remove(key);
             match (claim, result) {
                 (Some(claim), Ok(())) => claim.succeed(),
                 (Some(claim), Err(error)) => {
@@ -296,7 +297,7 @@ impl NodeController {
         if node.is_uninitialized() {
             self.metrics.synced(self.age(&written));
         }
-        tracing::info!(node = &*written.name, provider_id = &*written.provider_id, "node initialised");
+        tracing::info!(node = &*written.name, provider_id = plan.provider_id(node), "node initialised");
         Ok(())
     }
 
@@ -309,8 +310,11 @@ impl NodeController {
                     return Ok(Written::Nothing { node, is_fresh: attempt > 0 });
                 };
                 tracing::debug!(node = name, attempt, %patch, "initialising");
-                match strategic_patch(&self.api, name, None, &patch).await {
-                    Ok(written) => Ok(Written::Changed(written.map_or(node, |object| Arc::new(object.node)))),
+                match strategic_patch_metadata(&self.api, name, None, &patch).await {
+                    Ok(written) => Ok(Written::Changed(written.map_or_else(
+                        || Arc::clone(&node),
+                        |object| Arc::new(Node { addresses: node.addresses.clone(), ..object.node }),
+                    ))),
                     Err(error) => Err(WriteError::Api(error)),
                 }
             })
@@ -340,7 +344,7 @@ impl NodeController {
             }
         };
         let patch = addresses::status_patch(&node.addresses, &next);
-        if let Err(error) = strategic_patch_unread(&self.api, &node.name, "status", &patch).await {
+        if let Err(error) = strategic_patch_metadata(&self.api, &node.name, Some("status"), &patch).await {
             tracing::error!(node = &*node.name, error = %api_error(&error), "updating addresses failed");
         }
     }
@@ -383,7 +387,8 @@ pub(super) fn workers(setting: i32) -> usize {
 
 /// The result of writing a plan.
 enum Written {
-    /// The plan was carried out; holds the Node as written.
+    /// The plan was carried out. Holds the Node with the metadata as written, and the addresses that it had: the patch
+    /// was for this version of the Node. The other fields have their defaults.
     Changed(Arc<Node>),
     /// The Node needed no change, including the uninitialized taint. `is_fresh` is `true` if the API and not the cache
     /// returned the Node.

@@ -35,6 +35,11 @@ impl Initialization {
         labels::left_out(&node.name, &self.metadata)
     }
 
+    /// Returns the provider ID that `node` has once the plan is carried out.
+    pub fn provider_id<'a>(&'a self, node: &'a Node) -> &'a str {
+        self.provider_id.as_deref().unwrap_or(&node.provider_id)
+    }
+
     /// Returns the metadata from the cloud.
     pub fn metadata(&self) -> &InstanceMetadata {
         &self.metadata

@@ -1,9 +1,9 @@
 //! Nodes whose initialization began within the last seconds.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// Time after the beginning of its initialization during which a Node is young. Much longer than two writes and the lag
@@ -36,7 +36,7 @@ impl Young {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -7,7 +7,7 @@ use kube::Api;
 use runtime::api_error::is_conflict;
 use runtime::node::NodeObject;
 use runtime::retry::ConflictRetry;
-use runtime::writes::strategic_patch_unread;
+use runtime::writes::strategic_patch_metadata;
 use serde_json::{Value, json};
 
 /// The state of a Node's routes, as the condition reports it.
@@ -93,6 +93,7 @@ pub async fn write(
     }
     let patch = &condition.patch(now);
     ConflictRetry::ROUTES
-        .run(is_conflict, |_| async move { strategic_patch_unread(api, &node.name, "status", patch).await })
+        .run(is_conflict, |_| async move { strategic_patch_metadata(api, &node.name, Some("status"), patch).await })
         .await
+        .map(drop)
 }

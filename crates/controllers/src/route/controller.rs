@@ -1,12 +1,13 @@
 //! The I/O of the route controller: the triggers of its reconciliation.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Cluster, Node};
 use futures::FutureExt;
 use kube::Api;
+use parking_lot::{Mutex, MutexGuard};
 use runtime::cache::{CacheEvent, Resync};
 use runtime::events::EventRecorder;
 use runtime::limiter::{RateLimiter, TokenBucket};
@@ -225,7 +226,7 @@ impl RouteController {
     }
 
     pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 }
 

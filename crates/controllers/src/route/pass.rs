@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, Node, Result};
 use futures::FutureExt;
+use parking_lot::Mutex;
 use runtime::api_error::{api_error, is_not_found};
 use runtime::events::{EventType, ObjectRef};
 use runtime::go_duration::GoDuration;
@@ -347,12 +348,12 @@ impl RouteController {
             let failures = &failures;
             async move {
                 if let Err(text) = self.write_condition(&node, condition).await {
-                    failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+                    failures.lock().push(text);
                 }
             }
         });
         within_grace(shutdown, writes).await;
-        failures.into_inner().unwrap_or_else(PoisonError::into_inner)
+        failures.into_inner()
     }
 
     async fn write_condition(&self, node: &Node, condition: RouteCondition) -> Result<(), String> {

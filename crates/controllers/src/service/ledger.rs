@@ -1,9 +1,10 @@
 //! State of the Services that were synced.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cloud_provider::Service;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::options::ServiceOptions;
 use crate::service::needs_update::{needs_sync, needs_update};
@@ -201,7 +202,7 @@ impl Ledger {
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<Box<str>, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

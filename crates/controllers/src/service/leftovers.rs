@@ -11,10 +11,11 @@
 //! Neither the finalizer nor the status is changed, because the other controller may rely on them by now.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Result, Service};
+use parking_lot::{Mutex, MutexGuard};
 use runtime::worker_permit::WorkerPermit;
 use serde_json::json;
 use tokio::time::Instant;
@@ -104,7 +105,7 @@ impl Leftovers {
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Pending>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Locks that serialize the calls for each Service (D-9, INV-6).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use runtime::queue::Queue;
 
 /// Kind of work that locks a Service.
@@ -75,7 +76,7 @@ impl ServiceLocks {
     }
 
     fn services(&self) -> MutexGuard<'_, HashMap<String, LockState>> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+        self.services.lock()
     }
 }
 

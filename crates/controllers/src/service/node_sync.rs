@@ -1,8 +1,7 @@
 //! Updates of load balancer targets after changes of Nodes (SVC-63 … SVC-74).
 
-use std::sync::{Mutex, PoisonError};
-
 use cloud_provider::{Error, Node, Result, Service};
+use parking_lot::Mutex;
 use runtime::loops::parallel_for;
 use runtime::worker_permit::WorkerPermit;
 use tokio::time::Instant;
@@ -23,13 +22,13 @@ impl ServiceController {
             let failed = &failed;
             async move {
                 if self.refresh_targets(&key, &WorkerPermit::unlimited()).await.is_err() {
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).push(key);
+                    failed.lock().push(key);
                 }
             }
         })
         .await;
         self.metrics.node_synced(start.elapsed());
-        let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = failed.into_inner();
         failed.sort_unstable();
         failed
     }

@@ -1,11 +1,10 @@
 //! Observers that receive plans, annotations and waits from providers.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cloud_provider::names::ANNOTATION_LOAD_BALANCER_ID;
 use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Plan, Result, Service, SyncCallbacks, async_trait};
+use parking_lot::Mutex;
 use runtime::worker_permit::WorkerPermit;
 
 use crate::service::controller::ServiceController;
@@ -113,14 +112,14 @@ impl<'a> EnsureEvents<'a> {
 
     /// Returns the annotations that the provider has requested so far.
     pub(super) fn annotations(&self) -> Annotations {
-        self.annotations.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.annotations.lock().clone()
     }
 
     /// Returns the annotations that the provider asked for so far, and the ID of the load balancer if it must be
     /// written.
     pub(super) fn annotations_with_id(&self) -> Annotations {
         let mut annotations = self.annotations();
-        let id = self.id.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let id = self.id.lock().clone();
         if id.is_some() && patch::id_is_due(self.service, self.has_begun.load(Ordering::Relaxed)) {
             annotations.insert(ANNOTATION_LOAD_BALANCER_ID, id);
         }
@@ -129,7 +128,7 @@ impl<'a> EnsureEvents<'a> {
 
     /// Takes the addresses and annotations that were written already, which need no further write.
     pub(super) fn published(&self) -> Option<Published> {
-        self.published.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.published.lock().take()
     }
 }
 
@@ -142,18 +141,18 @@ impl SyncCallbacks for EnsureEvents<'_> {
     }
 
     fn annotate(&self, key: &'static str, value: Option<String>) {
-        self.annotations.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
+        self.annotations.lock().insert(key, value);
     }
 
     fn set_load_balancer_id(&self, id: &str) {
-        *self.id.lock().unwrap_or_else(PoisonError::into_inner) = Some(id.to_owned());
+        *self.id.lock() = Some(id.to_owned());
     }
 
     async fn publish(&self, status: &LoadBalancerStatus) -> Result<()> {
         let (ingress, annotations) = (status.ingress.clone().unwrap_or_default(), self.annotations_with_id());
         self.controller.ledger.remember_annotations(self.key, &annotations);
         self.controller.write_status(self.key, self.service, &ingress, &annotations).await?;
-        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Some(Published { ingress, annotations });
+        *self.published.lock() = Some(Published { ingress, annotations });
         Ok(())
     }
 

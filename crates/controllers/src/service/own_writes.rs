@@ -1,9 +1,9 @@
 //! Versions of Services that this controller wrote and that the cache does not have yet.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cloud_provider::Service;
+use parking_lot::{Mutex, MutexGuard};
 use runtime::cache::Cache;
 
 /// Versions of Services that this controller wrote and that the cache does not have yet.
@@ -54,7 +54,7 @@ impl OwnWrites {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,9 +1,9 @@
 //! Services that wait until the cloud accepts the credential.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use cloud_provider::{Error, Result};
+use parking_lot::Mutex;
 
 /// Keys of the Services whose last sync failed because the cloud refused the credential.
 #[derive(Default)]
@@ -13,7 +13,7 @@ impl Refused {
     /// Records the result of a sync.
     pub(super) fn note(&self, key: &str, outcome: &Result<()>) {
         let is_refused = outcome.as_ref().is_err_and(|error| error.chain().any(Error::is_unauthorized));
-        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.0.lock();
         match is_refused {
             true => _ = keys.insert(key.to_owned()),
             false => _ = keys.remove(key),
@@ -22,7 +22,7 @@ impl Refused {
 
     /// Removes and returns all keys.
     pub(super) fn take(&self) -> BTreeSet<String> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.lock())
     }
 }
 

@@ -1,10 +1,11 @@
 //! Queues and workers of the service controller (SVC-5, SVC-15 … SVC-19, D-9).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Node, Service};
+use parking_lot::Mutex;
 use runtime::cache::{CacheEvent, Cached, Resync};
 use runtime::claim::Claim;
 use runtime::limiter::RateLimiter;
@@ -225,7 +226,7 @@ impl RunningController {
         let metrics = Arc::clone(&self.controller.metrics);
         let round = Arc::new(Round { start: Instant::now(), metrics });
         for key in self.controller.stale() {
-            self.rounds.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), Arc::clone(&round));
+            self.rounds.lock().insert(key.clone(), Arc::clone(&round));
             self.targets.add(key);
         }
         claims.into_iter().for_each(Claim::succeed);
@@ -234,7 +235,7 @@ impl RunningController {
     async fn refresh_targets(self: Arc<Self>, claim: Claim<String>) {
         let _busy = self.controller.context.pulse.begin("service-targets");
         let Some(lock) = self.locks.take(claim.key(), WorkKind::Targets) else { return claim.release_unprocessed() };
-        let round = self.rounds.lock().unwrap_or_else(PoisonError::into_inner).remove(claim.key());
+        let round = self.rounds.lock().remove(claim.key());
         if self.controller.refresh_targets(claim.key(), &claim.permit()).await.is_err() {
             lock.then_sync();
         }

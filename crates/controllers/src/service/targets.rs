@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use cloud_provider::names::{LABEL_EXCLUDE_BALANCER, TAINT_TO_BE_DELETED};
 use cloud_provider::{ConditionStatus, Error, Node, Result};
+use parking_lot::Mutex;
 use runtime::cache::{Cache, Resync};
 
 /// Maximum number of names in a message (SVC-74).
@@ -207,7 +208,7 @@ impl Targets {
         let outdated = Arc::clone(&latest);
         cache.subscribe(Resync::never(), move |event| {
             if !event.is_resync() {
-                outdated.lock().unwrap_or_else(PoisonError::into_inner).set = None;
+                outdated.lock().set = None;
             }
         });
         Self { cache, wait_for_network, latest }
@@ -223,7 +224,7 @@ impl Targets {
             return Err(Error::other("the Nodes of the cluster have not been listed yet"));
         }
         // The lock is held while Nodes are listed, so that a change meanwhile discards the result.
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.latest.lock();
         if let Some(set) = &latest.set {
             return Ok(set.clone());
         }

@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::Service;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::options::GuardOptions;
@@ -264,7 +265,7 @@ impl Vanished {
     }
 
     fn state(&self) -> Option<MutexGuard<'_, VanishedState>> {
-        self.0.as_ref().map(|state| state.lock().unwrap_or_else(PoisonError::into_inner))
+        self.0.as_ref().map(|state| state.lock())
     }
 }
 

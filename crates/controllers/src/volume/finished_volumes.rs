@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cloud_provider::PersistentVolume;
 use cloud_provider::names::{LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::plan::label;
 
@@ -60,7 +60,7 @@ impl FinishedVolumes {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -71,7 +71,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[tokio::test]
-    async fn only_reads_pass() {
+    async fn read_only_client_sends_only_reads() {
         let sent = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&sent);
         let server = service_fn(move |_: Request<Body>| {

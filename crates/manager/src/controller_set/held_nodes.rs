@@ -1,10 +1,11 @@
 //! Reports Nodes whose deletion is held because many vanished from the API at once (INV-9, D-221).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::Node;
 use controllers::EventReason;
+use parking_lot::Mutex;
 use runtime::cache::HoldObserver;
 use runtime::events::{EventRecorder, EventType, ObjectRef};
 
@@ -32,7 +33,7 @@ impl HeldNodes {
 impl HoldObserver<Node> for HeldNodes {
     fn held(&self, nodes: &[Arc<Node>], present: usize) {
         let (missing, of, seconds) = (nodes.len(), nodes.len() + present, self.delay.as_secs());
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         for node in nodes.iter().take(EVENTS) {
             let message = format!(
                 "Node vanished from the Kubernetes API without being deleted, together with others ({missing} of {of}); it stays a \
@@ -44,7 +45,7 @@ impl HoldObserver<Node> for HeldNodes {
     }
 
     fn ended(&self, gone: &[Arc<Node>]) {
-        let told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        let told = std::mem::take(&mut *self.told.lock());
         for node in told {
             if gone.iter().any(|gone| gone.uid == node.uid) {
                 let message = "A second list did not show the Node either; it is treated as deleted".to_owned();

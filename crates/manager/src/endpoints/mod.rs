@@ -16,6 +16,7 @@ use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode};
 use metrics::Metrics;
 use runtime::election::migration::LeaderMigration;
+use serving::access::Access;
 use serving::debug::{self, SetVerbosity};
 use serving::health::Health;
 use serving::options::ServingOptions;
@@ -24,10 +25,11 @@ use serving::webhook::{Webhook, WebhookLimits};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::controller_set::Settings;
 use crate::exit::Failure;
 use crate::flags::{Configuration, ListenAddress, configz_with_migration};
 use crate::logging;
-pub(crate) use callers::{access, situation};
+pub(crate) use callers::situation;
 pub(crate) use webhooks::{own_webhooks, review_service};
 
 /// The bound ports. Ports are bound first, so that a port conflict is found before anything else is done (P-36); only
@@ -50,6 +52,20 @@ impl Ports {
         let plain = |address: SocketAddr| Listener::bind_plain(address.ip(), address.port(), "--metrics-bind-address");
         let metrics = configuration.metrics_listener.map(plain).transpose().map_err(Failure::setup)?;
         Ok(Self { webhooks, secure, metrics })
+    }
+
+    /// Sets up authentication and authorization of the callers of the secure port, and requests client certificates
+    /// there (APP-8). Returns `None` without a secure port.
+    pub(crate) async fn authenticate(
+        &mut self,
+        configuration: &Configuration,
+        settings: &Settings,
+        stop: &CancellationToken,
+    ) -> Result<Option<Access>, Failure> {
+        let Some(listener) = self.secure.take() else { return Ok(None) };
+        let access = callers::access(configuration, settings, stop).await?;
+        self.secure = Some(listener.with_client_cas(access.client_cas()));
+        Ok(Some(access))
     }
 
     /// Serves metrics at the address that is customary for this cloud, unless a flag sets an address. The address is
@@ -185,16 +201,10 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
+    use crate::test_provider::Acme;
 
-    struct Acme(String);
-
-    impl CloudProvider for Acme {
-        fn name(&self) -> &str {
-            "acme"
-        }
-        fn metrics_address(&self) -> Option<String> {
-            Some(self.0.clone())
-        }
+    fn acme(address: String) -> Acme {
+        Acme { metrics_address: Some(address), ..Acme::default() }
     }
 
     fn none() -> Ports {
@@ -202,27 +212,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_are_served_where_the_provider_says_unless_the_flags_do_or_it_is_not_possible() {
+    async fn metrics_are_served_at_the_providers_address_unless_a_flag_sets_one() {
         let mut ports = none();
-        ports.add_metrics_of(&Acme("127.0.0.1:0".into()));
+        ports.add_metrics_of(&acme("127.0.0.1:0".into()));
         let taken = ports.metrics.as_ref().unwrap().local_address();
 
-        ports.add_metrics_of(&Acme(":1".into()));
+        ports.add_metrics_of(&acme(":1".into()));
         assert_eq!(ports.metrics.as_ref().unwrap().local_address(), taken, "the first one stays");
 
         let mut by_name = none();
-        by_name.add_metrics_of(&Acme("localhost:0".into()));
+        by_name.add_metrics_of(&acme("localhost:0".into()));
         assert!(by_name.metrics.unwrap().local_address().ip().is_loopback());
 
         for impossible in [taken.to_string(), "metrics".into(), String::new()] {
             let mut ports = none();
-            ports.add_metrics_of(&Acme(impossible));
+            ports.add_metrics_of(&acme(impossible));
             assert!(ports.metrics.is_none());
         }
     }
 
     #[tokio::test]
-    async fn on_the_plain_port_nothing_can_be_reset() {
+    async fn plain_port_refuses_to_reset_metrics() {
         let router = plain(&Health::new(), &Metrics::new());
         for (method, path, expected) in [
             (Method::GET, "/metrics", StatusCode::OK),

@@ -2,6 +2,7 @@
 
 use clap::{ArgAction, Args};
 use controllers::options::NodeOptions;
+use runtime::client::DEFAULT_BURST;
 use runtime::go_duration::GoDuration;
 
 use super::values::{PathFlag, duration, go_bool, go_float, go_int, path};
@@ -15,10 +16,9 @@ pub struct ApiFlags {
     /// the API server throttles with API Priority and Fairness, and the clients respect its 429 responses.
     #[arg(long, value_parser = go_float)]
     pub kube_api_qps: Option<f32>,
-    /// Number of requests above --kube-api-qps that a client may send at once; 30 by default. No effect without
-    /// --kube-api-qps.
-    #[arg(long, value_parser = go_int)]
-    pub kube_api_burst: Option<i32>,
+    /// Number of requests above --kube-api-qps that a client may send at once. No effect without --kube-api-qps.
+    #[arg(long, default_value_t = DEFAULT_BURST.cast_signed(), value_parser = go_int)]
+    pub kube_api_burst: i32,
     /// Accepted with any value: requests to the API server always use JSON.
     #[arg(long, default_value = "application/vnd.kubernetes.protobuf", value_name = "TYPE")]
     pub kube_api_content_type: String,

@@ -10,7 +10,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use cloud_provider::Environment;
 use runtime::go_duration::GoDuration;
 
-use super::controllers::TAGGING;
+use super::controllers::{NODE_IPAM, TAGGING};
 use super::gates::FeatureGates;
 use super::provider_flags::USER_AGENT;
 use super::values::List;
@@ -106,8 +106,8 @@ fn text(matches: &ArgMatches, id: &str) -> Option<String> {
         })
 }
 
-/// Name of the flag that enables node IPAM.
-const ALLOCATE: &str = "allocate-node-cidrs";
+/// Names of the flags of node IPAM.
+const ALLOCATE: [&str; 2] = ["allocate-node-cidrs", "cidr-allocator-type"];
 
 impl Flags {
     /// Returns the value of any flag as text, including a vendor's own flags
@@ -128,14 +128,15 @@ impl Flags {
     pub(super) fn cloud_flags(&self) -> Environment {
         let given = provider_flags::all()
             .map(|flag| (flag.name, flag.is_read_by(&self.cloud.cloud_provider)))
-            .chain([(ALLOCATE, self.has_node_ipam()), ("controllers", self.has_tagging())])
+            .chain(ALLOCATE.map(|name| (name, self.has_node_ipam())))
+            .chain([("controllers", self.has_tagging())])
             .filter(|(name, is_read)| *is_read && self.command_line.has(name));
         Environment::of(given.filter_map(|(name, _)| Some((format!("--{name}"), self.value(name)?))))
     }
 
     /// Returns `true` if the cloud's provider assigns Pod ranges to Nodes.
     pub(super) fn has_node_ipam(&self) -> bool {
-        self.cloud.cloud_provider == "linode"
+        ["gce", "linode"].contains(&&*self.cloud.cloud_provider) && !self.controllers.excludes(&NODE_IPAM)
     }
 
     /// Returns `true` if `--controllers` selects the tagging of instances, which only provider `aws` does.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ::controllers::Options;
 use ::serving::options::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 use cloud_provider::Environment;
-use runtime::client::{ClientOptions, UserAgent};
+use runtime::client::{ClientOptions, DEFAULT_BURST, UserAgent};
 use serde_json::Value;
 
 use super::{
@@ -184,7 +184,7 @@ impl Flags {
                     commit: env!("CCM_REVISION").to_owned(),
                 },
                 qps: *kube_api_qps,
-                burst: kube_api_burst.and_then(|burst| u32::try_from(burst).ok()),
+                burst: u32::try_from(*kube_api_burst).unwrap_or(DEFAULT_BURST),
                 ..ClientOptions::default()
             },
             use_service_account_credentials: *use_service_account_credentials,

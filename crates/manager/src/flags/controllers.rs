@@ -17,10 +17,13 @@ const RESERVED: [&str; 7] = [
     "gke-service-lb-controller",
     "gke-tenant-controller-manager",
     "gkenetworkparamset",
-    "node-ipam-controller",
-    "nodeipam",
+    NODE_IPAM[0],
+    NODE_IPAM[1],
     TAGGING,
 ];
+
+/// Name and alias of the controller that assigns Pod ranges to Nodes, on gce and linode.
+pub(super) const NODE_IPAM: [&str; 2] = ["node-ipam-controller", "nodeipam"];
 
 /// Returns the controller that an item of the list names.
 fn name(item: &str) -> &str {
@@ -63,6 +66,11 @@ impl ControllersFlags {
     /// Returns the selected controllers that only some vendors' programs have.
     pub(super) fn reserved(&self) -> impl Iterator<Item = &str> {
         List::all(&self.controllers).filter(|item| RESERVED.contains(item))
+    }
+
+    /// Returns `true` if the list says that a controller of one of these names shall not run.
+    pub(super) fn excludes(&self, names: &[&str]) -> bool {
+        List::all(&self.controllers).any(|item| item.starts_with('-') && names.contains(&name(item)))
     }
 
     /// Returns the items with canonical names, as `/configz` shows them (APP-156).

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_gate_is_said_as_the_reference_does() {
+    fn invalid_gate_has_the_error_of_the_go_program() {
         let table = [
             ("Foo=true", "unrecognized feature gate: Foo; known are AllAlpha"),
             ("WatchList", "missing bool value for WatchList"),

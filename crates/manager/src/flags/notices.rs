@@ -72,7 +72,11 @@ impl Flags {
         let ranges = "kube-controller-manager assigns Pod CIDRs to Nodes";
         let table = [
             ("allocate-node-cidrs", self.route.allocate_node_cidrs && !self.has_node_ipam(), ranges),
-            ("cidr-allocator-type", self.command_line.has("cidr-allocator-type"), ranges),
+            (
+                "cidr-allocator-type",
+                self.command_line.has("cidr-allocator-type") && self.cloud.cloud_provider != "gce",
+                ranges,
+            ),
             (
                 "external-cloud-volume-plugin",
                 !self.cloud.external_cloud_volume_plugin.is_empty(),

@@ -16,6 +16,7 @@ impl ProviderFlag {
     pub(super) fn is_read_by(&self, provider: &str) -> bool {
         let is_read = match provider {
             "linode" => !LINODE_INERT.contains(&self.name),
+            "gce" => !GCP_INERT.contains(&self.name),
             "aws" => true,
             _ => self.name == USER_AGENT,
         };
@@ -48,6 +49,14 @@ const IPAM_SIZES: &[&str] = &["azure", "gce", "linode"];
 const LINODE: &[&str] = &["linode"];
 /// Flags of Linode's program without effect: BGP is not supported.
 const LINODE_INERT: [&str; 2] = ["bgp-node-selector", "ip-holder-suffix"];
+/// Flags of Google's program without effect.
+const GCP_INERT: [&str; 5] = [
+    "cloud-provider-gce-l7lb-src-cidrs",
+    "enable-gke-tenant-controller",
+    "enable-l4-ilb-fine-grained-lock",
+    "enable-multi-subnet-cluster",
+    "enable-multi-networking",
+];
 const OPENSTACK: &[&str] = &["openstack"];
 
 const AZURE_BOOLS: [ProviderFlag; 1] = flags(AZURE, Kind::Bool, ["enable-dynamic-reloading"]);
@@ -68,6 +77,8 @@ const GCP_BOOLS: [ProviderFlag; 9] = flags(
         "enable-multi-networking",
     ],
 );
+const GCP_TEXTS: [ProviderFlag; 2] =
+    flags(GCP, Kind::Text, ["cloud-provider-gce-lb-src-cidrs", "cloud-provider-gce-l7lb-src-cidrs"]);
 const IPAM_TEXTS: [ProviderFlag; 1] = flags(IPAM, Kind::Text, ["service-cluster-ip-range"]);
 const IPAM_INTS: [ProviderFlag; 1] = flags(IPAM, Kind::Int, ["node-cidr-mask-size"]);
 const IPAM_FAMILY_INTS: [ProviderFlag; 2] =
@@ -112,10 +123,11 @@ const LINODE_TEXTS: [ProviderFlag; 13] = flags(
     ],
 );
 
-const ALL: [&[ProviderFlag]; 14] = [
+const ALL: [&[ProviderFlag]; 15] = [
     &AZURE_BOOLS,
     &AZURE_TEXTS,
     &GCP_BOOLS,
+    &GCP_TEXTS,
     &IPAM_TEXTS,
     &IPAM_INTS,
     &IPAM_FAMILY_INTS,

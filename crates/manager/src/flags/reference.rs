@@ -11,12 +11,8 @@ use super::{
 };
 
 /// Flags whose default differs from the Go program's (D-10), with the Go program's default.
-pub(super) const REFERENCE_DEFAULTS: [(&str, &str); 4] = [
-    ("concurrent-node-syncs", "1"),
-    ("concurrent-service-syncs", "1"),
-    ("kube-api-burst", "30"),
-    ("kube-api-qps", "20"),
-];
+pub(super) const REFERENCE_DEFAULTS: [(&str, &str); 3] =
+    [("concurrent-node-syncs", "1"), ("concurrent-service-syncs", "1"), ("kube-api-qps", "20")];
 /// Sections of the help in order (FLAG-13).
 pub(super) const SECTIONS: [&str; 13] = [
     "Debugging",
@@ -115,7 +111,7 @@ fn table<'a>(page: &mut String, title: &str, flags: impl Iterator<Item = &'a Arg
     }
 }
 
-fn kind(flag: &Arg) -> &'static str {
+pub(super) fn kind(flag: &Arg) -> &'static str {
     match flag.get_long() {
         Some("help") => "bool",
         _ => command::kind(flag),

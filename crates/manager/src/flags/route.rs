@@ -17,11 +17,12 @@ pub struct RouteFlags {
     /// Create routes to the Nodes' Pod CIDRs in the cloud, if the provider supports routes; requires --cluster-cidr.
     #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub configure_cloud_routes: bool,
-    /// Assign Pod CIDRs to Nodes, with --cloud-provider=linode only. On other clouds kube-controller-manager assigns
-    /// them.
+    /// Assign Pod CIDRs to Nodes, with --cloud-provider=gce or linode only. On other clouds kube-controller-manager
+    /// assigns them.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub allocate_node_cidrs: bool,
-    /// Accepted without effect: kube-controller-manager assigns Pod CIDRs.
+    /// Source of the Pod CIDRs that --allocate-node-cidrs assigns on gce: RangeAllocator takes them from --cluster-cidr,
+    /// CloudAllocator from the instances. Accepted without effect on other clouds.
     #[arg(long, default_value = "RangeAllocator", value_name = "TYPE")]
     pub cidr_allocator_type: String,
     /// Maximum time between a change and the next comparison of routes. Without changes, routes are compared every five

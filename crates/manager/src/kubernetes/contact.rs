@@ -1,9 +1,10 @@
 //! The time of the API server's last answer, for `/readyz` (APP-104 *ours*).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use parking_lot::Mutex;
 use runtime::client::{RequestInfo, RequestMetrics};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,12 +25,12 @@ pub(crate) struct Contact {
 impl Contact {
     /// Records that the API server has just answered an authenticated request.
     pub(crate) fn note(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.last.lock() = Some(Instant::now());
     }
 
     /// Returns the time since the last answer; `None` if there was none yet.
     fn age(&self) -> Option<Duration> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).map(|last| last.elapsed())
+        self.last.lock().map(|last| last.elapsed())
     }
 
     /// Checks that the API server answered within the last minute.
@@ -105,7 +106,7 @@ mod tests {
     use runtime::client::NoRequestMetrics;
 
     #[tokio::test(start_paused = true)]
-    async fn only_an_answer_to_somebody_known_counts_and_for_a_minute() {
+    async fn contact_counts_an_authenticated_answer_for_a_minute() {
         let contact = Contact::default();
         let metrics = contact.noting(Arc::new(NoRequestMetrics));
         let request = RequestInfo::new(&Method::GET, &http::Uri::from_static("/api/v1/nodes"), "h".into());

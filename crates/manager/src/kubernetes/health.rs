@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_asked_every_second_until_it_is_well() {
+    async fn api_server_is_probed_every_second_until_it_is_healthy() {
         let (asked, start) = (Arc::default(), Instant::now());
         wait_until_healthy(&client(4, &asked), &Situation::default()).await.unwrap();
         assert_eq!((asked.load(Ordering::Relaxed), start.elapsed().as_secs()), (4, 3));

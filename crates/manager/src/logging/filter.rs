@@ -2,8 +2,8 @@
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Metadata};
+use wildmatch::WildMatch;
 
-use super::glob;
 use super::options::Vmodule;
 
 /// Verbosity below that of all informational records.
@@ -89,16 +89,17 @@ fn is_library(target: &str) -> bool {
     !ours && !name.starts_with("provider_")
 }
 
-fn fits(pattern: &str, metadata: &Metadata<'_>) -> bool {
+fn fits(text: &str, metadata: &Metadata<'_>) -> bool {
     let file = metadata.file().unwrap_or_default();
     let file = file.strip_suffix(".rs").unwrap_or(file);
     let module = metadata.module_path().unwrap_or(metadata.target());
-    if pattern.contains("::") {
-        glob::fits(pattern, module)
-    } else if pattern.contains('/') {
-        glob::fits(pattern, file)
+    let pattern = WildMatch::new(text);
+    if text.contains("::") {
+        pattern.matches(module)
+    } else if text.contains('/') {
+        pattern.matches(file)
     } else {
         let base = file.rsplit('/').next().unwrap_or_default();
-        glob::fits(pattern, base) || module.split("::").any(|part| glob::fits(pattern, part))
+        pattern.matches(base) || module.split("::").any(|part| pattern.matches(part))
     }
 }

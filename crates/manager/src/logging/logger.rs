@@ -1,10 +1,11 @@
 //! The `tracing` subscriber that writes the log.
 
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use parking_lot::RwLock;
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record as SpanRecord};
 use tracing::subscriber::Interest;
@@ -37,7 +38,7 @@ struct Shared {
 
 impl Shared {
     fn filter<T>(&self, read: impl FnOnce(&Filter) -> T) -> T {
-        read(&self.filter.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.filter.read())
     }
 }
 
@@ -50,7 +51,7 @@ impl Handle {
 
     /// Sets the verbosity for all later records (APP-103).
     pub fn set_verbosity(&self, verbosity: i32) {
-        self.0.filter.write().unwrap_or_else(PoisonError::into_inner).verbosity = verbosity;
+        self.0.filter.write().verbosity = verbosity;
         tracing::callsite::rebuild_interest_cache();
     }
 

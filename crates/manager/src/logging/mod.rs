@@ -20,7 +20,6 @@ mod component;
 mod fatal;
 mod filter;
 mod flag_dump;
-mod glob;
 mod json;
 mod logger;
 mod options;

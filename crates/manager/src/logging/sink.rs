@@ -1,7 +1,8 @@
 //! The output streams of the log.
 
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::options::{Format, LoggingOptions};
 use super::record::Severity;
@@ -66,7 +67,7 @@ impl Sink {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,10 +3,11 @@
 //! Rules: FLAG-51.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use jiff::civil::date;
 use jiff::tz::{TimeZone, offset};
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -20,7 +21,7 @@ struct Kept(Arc<Mutex<Vec<u8>>>);
 
 impl Kept {
     fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        String::from_utf8(self.0.lock().clone()).unwrap()
     }
 
     /// The records without their headers and components.
@@ -35,7 +36,7 @@ impl Kept {
 
 impl Write for Kept {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
     fn flush(&mut self) -> std::io::Result<()> {
@@ -329,7 +330,7 @@ fn a_panic_is_one_error_with_its_place() {
 
 proptest! {
     #[test]
-    fn whatever_is_said_is_one_record(message in ".*", key in any::<String>(), structured: bool) {
+    fn any_message_is_one_log_record(message in ".*", key in any::<String>(), structured: bool) {
         let fields = if structured { vec![("key", Field::Text(key.clone()))] } else { Vec::new() };
         let record = record(Severity::Info, &message, fields);
         let text = klog(&record);

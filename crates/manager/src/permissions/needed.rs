@@ -275,7 +275,7 @@ mod tests {
 
     /// The roles in the manifests of the programs whose image is swapped.
     #[test]
-    fn what_the_roles_of_hetzners_and_openstacks_programs_lack_can_be_done_without() {
+    fn roles_of_the_hetzner_and_openstack_programs_lack_only_optional_permissions() {
         let hetzners = |resource: &str, verb: &str| match resource {
             "nodes" => true,
             "nodes/status" => verb == "patch",
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn with_accounts_of_their_own_controllers_need_nothing_of_the_process() {
+    fn controllers_with_accounts_of_their_own_need_no_permission_of_the_process() {
         let rules = needed(&Features { service_account_credentials: true, ..Features::default() });
         let of = |identity| -> Vec<String> {
             let rules: Vec<_> = rules.iter().filter(|rule| rule.identity == identity).cloned().collect();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_everything_hangs_on_is_vital() {
+    fn permissions_that_everything_depends_on_are_vital() {
         let features = Features { service_account_credentials: true, ..Features::default() };
         let vital: Vec<_> = needed(&features).into_iter().filter(|rule| rule.vital).collect();
         let vital: BTreeSet<_> =

@@ -96,9 +96,9 @@ impl CloudConfigWatch {
         }
     }
 
-    /// Returns the content of the file if the file, or one of the provider's further files (`additional_files`), has
+    /// Returns the content of the file if the file, or one of the provider's further files (`config_files`), has
     /// changed. A file that is missing or unreadable counts as unchanged.
-    async fn changed(&mut self, additional_files: Vec<PathBuf>) -> Option<String> {
+    async fn changed(&mut self, config_files: Vec<PathBuf>) -> Option<String> {
         let path = self.path.clone();
         let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await;
         let text = match read.map_err(std::io::Error::other).flatten() {
@@ -115,7 +115,7 @@ impl CloudConfigWatch {
             }
         };
         self.trouble = None;
-        let new = (Some(hash(&text)), read_all(additional_files).await);
+        let new = (Some(hash(&text)), read_all(config_files).await);
         let known = (std::mem::replace(&mut self.known, new.0), std::mem::replace(&mut self.known_additional, new.1));
         (known != new).then_some(text)
     }
@@ -157,39 +157,9 @@ async fn reload(provider: &dyn CloudProvider, file: &ConfigFile) -> cloud_provid
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::Mutex;
-
-    use cloud_provider::{Result, async_trait};
 
     use super::*;
-
-    /// A provider that accepts texts that begin with "good" and records each text.
-    #[derive(Default)]
-    struct Acme {
-        texts: Mutex<Vec<String>>,
-        additional_files: Vec<PathBuf>,
-    }
-
-    #[async_trait]
-    impl CloudProvider for Acme {
-        fn name(&self) -> &'static str {
-            "acme"
-        }
-        fn config_files(&self) -> Vec<PathBuf> {
-            self.additional_files.clone()
-        }
-        async fn reload(&self, config: &ConfigFile) -> Result<Reload> {
-            self.texts.lock().unwrap().push(config.text.clone());
-            match config.text.split(' ').next().unwrap_or_default() {
-                "good" => Ok(Reload::Done),
-                "old" => Ok(Reload::NeedsRestart),
-                "panic" => panic!("a defect"),
-                "hang" => std::future::pending().await,
-                "early" => Err(Error::unauthorized("the password is wrong")),
-                _ => Err(Error::invalid("`zone` is missing")),
-            }
-        }
-    }
+    use crate::test_provider::Acme;
 
     /// A file mounted like a Secret: a link through another link, of which the inner one is swapped.
     struct Mounted(tempfile::TempDir);
@@ -236,7 +206,7 @@ mod tests {
         let (file, metrics) = (Mounted::new("good 1"), Metrics::new());
         let (provider, task) = follow_counted(&file.path(), OnCloudConfigChange::Reload, metrics.clone());
         periods(3).await;
-        assert!(provider.texts.lock().unwrap().is_empty(), "nothing has changed");
+        assert!(provider.texts.lock().is_empty(), "nothing has changed");
         for (number, text) in ["good 2", "bad", "panic", "good 3", "hang", "good 4"].into_iter().enumerate() {
             file.swap(&format!("..{}", number + 2), text);
             periods(9).await;
@@ -245,7 +215,7 @@ mod tests {
         periods(3).await;
         std::fs::remove_file(file.path()).unwrap();
         periods(3).await;
-        let texts = provider.texts.lock().unwrap().clone();
+        let texts = provider.texts.lock().clone();
         assert_eq!(texts, ["good 2", "bad", "panic", "good 3", "hang", "good 4", "good 5"]);
         for (result, count) in [("success", 4), ("error", 3), ("restart", 0)] {
             let series =
@@ -257,11 +227,11 @@ mod tests {
 
     /// A rejected file is loaded again with growing pauses (P-39).
     #[tokio::test(start_paused = true)]
-    async fn what_the_cloud_does_not_accept_yet_is_tried_again_ever_more_rarely() {
+    async fn refused_configuration_is_tried_again_with_growing_delays() {
         let file = Mounted::new("good 1");
         let (provider, _task) = follow(&file.path(), OnCloudConfigChange::Reload);
         file.swap("..2", "early");
-        let count = || provider.texts.lock().unwrap().len();
+        let count = || provider.texts.lock().len();
         for (more, tries) in [(1, 1), (5, 1), (1, 2), (11, 2), (2, 3), (400, 10)] {
             periods(more).await;
             assert_eq!(count(), tries, "after {more} more");
@@ -278,14 +248,14 @@ mod tests {
     async fn a_file_that_the_provider_read_beside_it_is_followed_with_it() {
         let (file, other) = (Mounted::new("good 1"), tempfile::NamedTempFile::new().unwrap());
         let provider =
-            Arc::new(Acme { additional_files: vec![other.path().to_owned(), "/none".into()], ..Acme::default() });
+            Arc::new(Acme { config_files: vec![other.path().to_owned(), "/none".into()], ..Acme::default() });
         let config = CloudConfigWatch::note(file.path(), OnCloudConfigChange::Reload).unwrap();
         let task = tokio::spawn(config.follow(Arc::clone(&provider) as _, Metrics::new()));
         periods(3).await;
-        assert!(provider.texts.lock().unwrap().is_empty(), "nothing has changed");
+        assert!(provider.texts.lock().is_empty(), "nothing has changed");
         std::fs::write(other.path(), "another certificate").unwrap();
         periods(3).await;
-        assert_eq!(*provider.texts.lock().unwrap(), ["good 1"]);
+        assert_eq!(*provider.texts.lock(), ["good 1"]);
         assert!(!task.is_finished());
     }
 
@@ -298,12 +268,12 @@ mod tests {
             periods(2).await;
         }
         // A credential in the file may have been adopted all the same.
-        assert_eq!(provider.texts.lock().unwrap().len(), 3);
+        assert_eq!(provider.texts.lock().len(), 3);
         assert!(!task.is_finished());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_ends_where_a_change_is_to_end_the_process_and_not_because_the_file_is_gone() {
+    async fn changed_configuration_ends_the_process_if_configured_but_a_missing_file_does_not() {
         let file = Mounted::new("good 1");
         let (provider, task) = follow(&file.path(), OnCloudConfigChange::Exit);
         std::fs::remove_file(file.path()).unwrap();
@@ -313,7 +283,7 @@ mod tests {
         assert!(!task.is_finished(), "it came back as it was");
         file.swap("..2", "whatever");
         periods(2).await;
-        assert!(task.is_finished() && provider.texts.lock().unwrap().is_empty());
+        assert!(task.is_finished() && provider.texts.lock().is_empty());
     }
 
     #[test]

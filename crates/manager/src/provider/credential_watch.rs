@@ -1,10 +1,11 @@
 //! Detects that the cloud accepts the credential again.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::{CloudMetrics, ProviderSeries};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -30,7 +31,7 @@ impl CredentialWatch {
         match status {
             Some(401) => self.is_refused.store(true, Ordering::Relaxed),
             Some(200..=299) if self.is_refused.load(Ordering::Relaxed) => {
-                let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut told = self.told.lock();
                 if told.is_none_or(|at| now.duration_since(at) >= MIN_INTERVAL) {
                     *told = Some(now);
                     self.is_refused.store(false, Ordering::Relaxed);

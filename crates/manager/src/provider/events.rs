@@ -51,7 +51,7 @@ mod tests {
             let RecordedEvent { component, regarding, type_, reason, message, .. } = event;
             format!("{component} {regarding} {type_} {reason} {message}")
         };
-        let told: Vec<_> = written.lock().unwrap().iter().map(told).collect();
+        let told: Vec<_> = written.lock().iter().map(told).collect();
         assert_eq!(
             told,
             ["acme-ccm Node worker-1 Warning NoSuchZone zone x", "acme-ccm Service shop/web Normal Renamed a to b"]

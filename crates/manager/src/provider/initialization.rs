@@ -1,10 +1,11 @@
 //! Initialization of the provider by the leader, repeated while the cloud does not answer.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use cloud_provider::{CloudProvider, Context};
+use parking_lot::{Mutex, MutexGuard};
 use serving::health::Check;
 use tokio::time::sleep;
 
@@ -61,7 +62,7 @@ impl ProviderInitialization {
     }
 
     fn phase(&self) -> MutexGuard<'_, InitializationPhase> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

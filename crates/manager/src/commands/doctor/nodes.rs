@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_does_not_match_fails_and_only_what_waits_long_warns() {
+    fn node_without_a_machine_fails_and_one_that_waits_long_warns() {
         let present = InstanceState::Present { shutdown: None, metadata: None };
         let gone = InstanceState::Gone(Gone::no_such_name("worker-1").with_hint("closest: \"worker-01\""));
         let shut_down = InstanceState::Present { shutdown: Some(true), metadata: None };
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_the_worst_are_shown_and_the_rest_is_counted() {
+    fn worst_findings_are_shown_and_the_rest_is_counted() {
         let mut ignore = |_: &Finding| ();
         let mut report = Findings::new(&mut ignore);
         let mut findings: Vec<_> = (0..12).map(|n| Finding::warning("nodes", format!("w{n}"), "")).collect();

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_said_with_its_reason() {
+    fn pending_service_is_reported_with_its_reason() {
         let failed = json!([{"type": CONDITION_LOAD_BALANCER_READY, "status": "False", "reason": "QuotaExceeded",
             "message": "the quota is used up.", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         assert_eq!(judged(|_| {}), None);

@@ -369,7 +369,7 @@ fn a_state_is_over_once_a_later_event_ended_it() {
 }
 
 #[test]
-fn that_nobody_leads_goes_before_all_and_only_where_something_waits() {
+fn missing_leader_is_the_first_cause_of_a_pending_object() {
     let nobody = |it: &mut Situation| it.facts.leader = Leader::Nobody("held by nobody".into());
     assert_eq!(states(&Situation::well().with(nobody).service()), []);
     let waits = Situation::well().condition(Reason::QuotaExceeded).with(nobody).service();

@@ -1,10 +1,11 @@
 //! Counts load balancers of Services that no longer exist.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{CloudProvider, Cluster, Service};
+use parking_lot::Mutex;
 use runtime::cache::Cache;
 use runtime::loops::sliding;
 use tokio_util::sync::CancellationToken;
@@ -43,7 +44,7 @@ impl OrphanCounter {
             return None;
         }
         let orphans = orphans_among(&*self.provider, &self.cluster, &self.services.list())?;
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         for orphan in orphans.difference(&told) {
             tracing::warn!("{}", advice(orphan));
         }
@@ -74,46 +75,14 @@ pub(crate) fn advice(orphan: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cloud_provider::{LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Result, async_trait};
     use serde_json::json;
 
     use super::*;
-
-    /// A cloud with load balancers for the Services with these UIDs.
-    struct Acme(Vec<&'static str>);
-
-    impl CloudProvider for Acme {
-        fn name(&self) -> &str {
-            "acme"
-        }
-        fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-            Some(self)
-        }
-    }
-
-    #[async_trait]
-    impl LoadBalancers for Acme {
-        async fn get(&self, _: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-            Ok(None)
-        }
-        async fn ensure(&self, _: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-            Ok(None)
-        }
-        async fn update_targets(&self, _: LoadBalancerRequest<'_>) -> Result<()> {
-            Ok(())
-        }
-        async fn delete(&self, _: LoadBalancerRequest<'_>) -> Result<()> {
-            Ok(())
-        }
-        fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
-            cluster.id.as_ref()?;
-            Some(self.0.iter().filter(|uid| !lives(uid)).map(|uid| format!("load balancer of {uid}")).collect())
-        }
-    }
+    use crate::test_provider::Acme;
 
     fn orphans(id: Option<&str>, services: Cache<Service>) -> OrphanCounter {
         let cluster = Cluster { name: "kubernetes".into(), id: id.map(str::to_owned) };
-        OrphanCounter::new(Arc::new(Acme(vec!["a", "b", "c"])), cluster, services)
+        OrphanCounter::new(Arc::new(Acme { balanced: vec!["a", "b", "c"], ..Acme::default() }), cluster, services)
     }
 
     #[test]
@@ -121,10 +90,10 @@ mod tests {
         let service: Service = serde_json::from_value(json!({"metadata": {"name": "a", "uid": "a"}})).unwrap();
         let services = Cache::with([service]);
         let counted = orphans(Some("c1"), services.clone());
-        assert_eq!((counted.count(), counted.told.lock().unwrap().len()), (Some(2), 2));
+        assert_eq!((counted.count(), counted.told.lock().len()), (Some(2), 2));
         let service: Service = serde_json::from_value(json!({"metadata": {"name": "b", "uid": "b"}})).unwrap();
         services.insert(service);
-        assert_eq!((counted.count(), counted.told.lock().unwrap().len()), (Some(1), 1), "it is forgotten");
+        assert_eq!((counted.count(), counted.told.lock().len()), (Some(1), 1), "it is forgotten");
         assert_eq!(orphans(None, services).count(), None);
     }
 
@@ -134,13 +103,13 @@ mod tests {
         let stop = CancellationToken::new();
         let watch = tokio::spawn(Arc::clone(&orphans).watch(stop.clone()));
         tokio::time::sleep(COUNT_INTERVAL).await;
-        assert_eq!(orphans.told.lock().unwrap().len(), 3);
+        assert_eq!(orphans.told.lock().len(), 3);
         stop.cancel();
         watch.await.unwrap();
     }
 
     #[test]
-    fn as_long_as_the_services_are_not_listed_nobody_is_an_orphan() {
+    fn unlisted_services_have_no_orphans() {
         assert_eq!(orphans(Some("c1"), Cache::new()).count(), None);
     }
 }

@@ -111,43 +111,8 @@ fn shortened(text: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cloud_provider::{LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Result as ProviderResult};
-
     use super::*;
-
-    /// A cloud with one annotation: each word of its value is an error, but `odd` is a warning.
-    struct Acme;
-
-    impl CloudProvider for Acme {
-        fn name(&self) -> &str {
-            "acme"
-        }
-        fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-            Some(self)
-        }
-    }
-
-    #[async_trait]
-    impl LoadBalancers for Acme {
-        async fn get(&self, _: LoadBalancerRequest<'_>) -> ProviderResult<Option<LoadBalancerStatus>> {
-            unreachable!("the cloud is not asked")
-        }
-        async fn ensure(&self, _: LoadBalancerRequest<'_>) -> ProviderResult<Option<LoadBalancerStatus>> {
-            unreachable!("the cloud is not asked")
-        }
-        async fn update_targets(&self, _: LoadBalancerRequest<'_>) -> ProviderResult<()> {
-            unreachable!("the cloud is not asked")
-        }
-        async fn delete(&self, _: LoadBalancerRequest<'_>) -> ProviderResult<()> {
-            unreachable!("the cloud is not asked")
-        }
-        fn review(&self, service: &Service) -> ServiceReview {
-            let annotations = service.metadata.annotations.clone().unwrap_or_default();
-            let words = annotations.get("acme/words").map(String::as_str).unwrap_or_default().split_whitespace();
-            let (warnings, errors) = words.map(str::to_owned).partition(|word| word == "odd");
-            ServiceReview { errors, warnings }
-        }
-    }
+    use crate::test_provider::Acme;
 
     fn service(words: &str) -> Value {
         json!({
@@ -159,7 +124,7 @@ mod tests {
     async fn answer_to(action: ValidationAction, request: Value) -> Value {
         let options = crate::flags::Flags::parse(["ccm", "--cloud-provider=acme"].map(Into::into));
         let crate::flags::Parsed::Flags(flags) = options else { panic!("they can be used") };
-        let webhook = webhook(Arc::new(Acme), flags.configuration().options.service, action);
+        let webhook = webhook(Arc::new(Acme::default()), flags.configuration().options.service, action);
         webhook.handler.handle(serde_json::from_str(&request.to_string()).unwrap()).await.unwrap()
     }
 

@@ -53,20 +53,13 @@ impl Handler for VolumeLabels {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Acme;
-
-    impl CloudProvider for Acme {
-        fn name(&self) -> &str {
-            "acme"
-        }
-    }
+    use crate::test_provider::Acme;
 
     async fn answer(kind: &str, object: &str) -> Value {
         let request = json!({"uid": "17", "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": kind}});
         let mut request: AdmissionRequest = serde_json::from_value(request).unwrap();
         request.object = serde_json::from_str(object).unwrap();
-        VolumeLabels(Arc::new(Acme)).handle(request).await.unwrap()
+        VolumeLabels(Arc::new(Acme::default())).handle(request).await.unwrap()
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use crate::flags::{Flags, Parsed};
 
 /// The image has the executables that the commands of published DaemonSets name.
 #[test]
-fn the_image_has_the_program_where_manifests_of_other_programs_call_it() {
+fn image_has_the_program_at_the_paths_of_published_manifests() {
     let image = include_str!("../../../../../Dockerfile");
     for program in ["hcloud-cloud-controller-manager", "openstack-cloud-controller-manager"] {
         assert!(image.lines().any(|line| line.contains(&format!(" /image/bin/{program}"))), "{program}");
@@ -129,7 +129,7 @@ fn parse(command: &str, arguments: &str) -> Parsed {
 }
 
 #[test]
-fn every_manifest_parses_and_validates_unchanged() {
+fn published_manifests_are_accepted_unchanged() {
     for (command, arguments, provider) in MANIFESTS {
         match parse(command, arguments) {
             Parsed::Flags(flags) => assert_eq!(flags.cloud.cloud_provider, provider, "{command}"),
@@ -139,7 +139,7 @@ fn every_manifest_parses_and_validates_unchanged() {
 }
 
 #[test]
-fn a_static_pod_without_arguments_is_told_what_is_missing() {
+fn start_without_arguments_names_the_missing_flag() {
     assert!(
         matches!(parse("/cloud-controller-manager", ""), Parsed::Wrong(text) if text == "--cloud-provider cannot be empty")
     );
@@ -147,7 +147,7 @@ fn a_static_pod_without_arguments_is_told_what_is_missing() {
 }
 
 #[test]
-fn flags_of_a_vendors_program_are_accepted_with_a_word_each() {
+fn flags_of_another_vendors_program_are_accepted_with_a_notice() {
     let Parsed::Flags(flags) =
         parse("ccm-linode", "--bgp-node-selector=a --linode-tag-filter=b --vpc-names=c --allocate-node-cidrs")
     else {
@@ -161,7 +161,21 @@ fn flags_of_a_vendors_program_are_accepted_with_a_word_each() {
 }
 
 #[test]
-fn the_user_agent_of_openstacks_program_goes_to_its_provider_and_is_inert_for_others() {
+fn googles_program_gets_its_flags_and_the_kind_of_its_node_ipam() {
+    let flags = "--cloud-provider=gce --allocate-node-cidrs --cidr-allocator-type=CloudAllocator --enable-multi-project \
+                 --cloud-provider-gce-lb-src-cidrs=10.0.0.0/8 --enable-gke-tenant-controller";
+    let Parsed::Flags(flags) = parse("cloud-controller-manager", flags) else { panic!("they are accepted") };
+    let read = flags.cloud_flags();
+    let keys =
+        ["--allocate-node-cidrs", "--cidr-allocator-type", "--enable-multi-project", "--enable-gke-tenant-controller"];
+    assert_eq!(keys.map(|key| read.get(key)), [Some("true"), Some("CloudAllocator"), Some("true"), None]);
+    assert_eq!(read.get("--cloud-provider-gce-lb-src-cidrs"), Some("10.0.0.0/8"));
+    let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
+    assert_eq!(texts, ["--enable-gke-tenant-controller has no effect here; it is accepted for manifests of gce"]);
+}
+
+#[test]
+fn user_agent_flag_reaches_openstack_and_is_inert_for_others() {
     let flags = |arguments: &str| match parse("cloud-controller-manager", arguments) {
         Parsed::Flags(flags) => flags,
         other => panic!("{other:?}"),

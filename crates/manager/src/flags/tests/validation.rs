@@ -1,94 +1,9 @@
-//! Validation errors of flags (FLAG-10).
-//!
-//! Rules: APP-3, FLAG-20, FLAG-25, FLAG-30 to FLAG-33, FLAG-40.
+//! Validation across flags, and notices (FLAG-10).
 
 use super::{flags, wrong};
 
 #[test]
-fn what_the_tables_say_of_wrong_values_is_said() {
-    let table: &[(&[&str], &str)] = &[
-        (&["--controllers=foo"], "\"foo\" is not in the list of known controllers"),
-        (&["--cloud-provider="], "--cloud-provider cannot be empty"),
-        (&["--leader-elect-resource-lock=endpoints"], "resourceLock value must be \"leases\""),
-        (&["--leader-elect-resource-name="], "--leader-elect-resource-name must not be empty while electing"),
-        (&["--leader-elect-resource-namespace="], "--leader-elect-resource-namespace must not be empty while electing"),
-        (&["--leader-elect-lease-duration=10s"], "leaseDuration must be greater than renewDeadline"),
-        (&["--leader-elect-renew-deadline=2400ms"], "renewDeadline must be greater than retryPeriod*JitterFactor"),
-        (&["--leader-elect-retry-period=0"], "retryPeriod must be greater than zero"),
-        (
-            &[
-                "--leader-elect-lease-duration=-1s",
-                "--leader-elect-renew-deadline=-2s",
-                "--leader-elect-retry-period=-3s",
-            ],
-            "leaseDuration must be greater than zero",
-        ),
-        (&["--concurrent-node-syncs=0"], "concurrent-node-syncs must be a positive number"),
-        (&["--concurrent-node-status-updates=-1"], "concurrent-node-status-updates"),
-        (&["--concurrent-service-syncs=0"], "concurrent-service-syncs must be a positive number"),
-        (&["--webhooks=x"], "\"x\" is not in the list of known webhooks"),
-        (
-            &["--webhook-secure-port=65536"],
-            "--webhook-secure-port 65536 must be between 0 and 65535, inclusive. A value of 0 disables the webhook endpoint entirely.",
-        ),
-        (&["--secure-port=10260"], "--webhook-secure-port cannot be the same value as --secure-port"),
-        (&["--webhook-tls-cert-file=/c"], "missing filename for serving cert"),
-        (&["--webhook-tls-cipher-suites=X"], "Cipher suite X not supported or doesn't exist"),
-        (&["--webhook-tls-curve-preferences=0"], "curve preference 0 is out of range (must be 1-65535)"),
-        (&["--webhook-tls-min-version=x"], "unknown tls version \"x\""),
-        (
-            &["--secure-port=-1"],
-            "--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port",
-        ),
-        (
-            &["--secure-port=65536"],
-            "--secure-port 65536 must be between 0 and 65535, inclusive. 0 for turning off secure port",
-        ),
-        (&["--tls-private-key-file=/k"], "missing filename for serving cert"),
-        (&["--tls-cipher-suites=X"], "Cipher suite X not supported or doesn't exist"),
-        (&["--tls-min-version=VersionTLS14"], "unknown tls version \"VersionTLS14\""),
-        (&["--tls-curve-preferences=29,29"], "duplicate curve preference 29"),
-        (&["--tls-curve-preferences=9999"], "curve preference 9999 is not supported by this build"),
-        (&["--requestheader-allowed-names=a, "], "empty value in \"requestheader-allowed-names\""),
-        (&["--requestheader-username-headers=,"], "empty value in \"requestheader-username-headers\""),
-        (&["--requestheader-group-headers=\" \""], "empty value in \"requestheader-group-headers\""),
-        (&["--requestheader-extra-headers-prefix=\"\""], "empty value in \"requestheader-extra-headers-prefix\""),
-        (
-            &["--requestheader-uid-headers=x-uid"],
-            "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work",
-        ),
-        (
-            &["--requestheader-uid-headers=x-remote-uid", "--feature-gates=RemoteRequestHeaderUID=false"],
-            "--requestheader-uid-headers requires the \"RemoteRequestHeaderUID\" feature to be enabled",
-        ),
-        (&["--authorization-always-allow-paths=/a*b"], "only trailing * allowed in \"a*b\""),
-        (&["--logging-format=xml"], "format: Invalid value: \"xml\": Unsupported log format"),
-        (
-            &["--logging-format=json", "--feature-gates=AllBeta=false"],
-            "format: Forbidden: Feature LoggingBetaOptions is disabled",
-        ),
-        (&["--logging-format=json", "--vmodule=a=1"], "vmodule: Forbidden: Only supported for text log format"),
-        (&["--log-flush-frequency=0"], "flushFrequency: Invalid value: \"0s\": Must be greater than zero"),
-        (&["--log-text-split-stream"], "options.text.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled"),
-        (
-            &["--log-text-info-buffer-size=1"],
-            "options.text.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled",
-        ),
-        (&["--log-json-split-stream"], "options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled"),
-        (
-            &["--log-json-info-buffer-size=1Ki"],
-            "options.json.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled",
-        ),
-        (&["--metrics-bind-address=127.0.0.1:10258"], "--metrics-bind-address cannot use the port of --secure-port"),
-        (&["--shutdown-timeout=-1s"], "shutdown-timeout is -1s, it must not be negative"),
-    ];
-    for (arguments, text) in table {
-        assert!(wrong(arguments).starts_with(text), "{arguments:?}: {}", wrong(arguments));
-    }
-}
-
-#[test]
-fn several_are_reported_together_and_each_once() {
+fn several_invalid_flags_are_reported_together_and_each_once() {
     let text =
         wrong(&["--tls-cert-file=/c", "--secure-port=-1", "--controllers=x,x", "--leader-elect-retry-period=9s"]);
     assert!(
@@ -104,7 +19,7 @@ fn several_are_reported_together_and_each_once() {
 }
 
 #[test]
-fn the_election_is_checked_only_where_there_is_one() {
+fn election_flags_are_validated_only_with_leader_election() {
     let off = [
         "--leader-elect=false",
         "--leader-elect-lease-duration=0",
@@ -115,7 +30,7 @@ fn the_election_is_checked_only_where_there_is_one() {
 }
 
 #[test]
-fn what_this_build_cannot_do_is_left_out_with_a_word() {
+fn unavailable_features_are_left_out_with_a_notice() {
     let flags = flags(&[
         "--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA,TLS_AES_128_GCM_SHA256",
         "--webhook-tls-min-version=VersionTLS10",
@@ -146,7 +61,7 @@ fn what_this_build_cannot_do_is_left_out_with_a_word() {
 }
 
 #[test]
-fn paths_with_a_star_let_probes_through() {
+fn always_allowed_paths_with_a_star_cover_the_probes() {
     for paths in ["/health*", "*", "healthz", "/healthz,/metrics"] {
         assert!(flags(&[&format!("--authorization-always-allow-paths={paths}")]).notices().is_empty(), "{paths}");
     }
@@ -155,7 +70,7 @@ fn paths_with_a_star_let_probes_through() {
 }
 
 #[test]
-fn without_flags_there_is_nothing_to_say() {
+fn command_line_without_flags_has_no_notice() {
     assert!(flags(&[]).notices().is_empty() && flags(&[]).deprecations().is_empty());
     assert!(flags(&[]).configuration().gates.release_lease());
     let election = flags(&["--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=false"])
@@ -167,7 +82,7 @@ fn without_flags_there_is_nothing_to_say() {
 }
 
 #[test]
-fn webhooks_need_gate_selection_and_port() {
+fn webhooks_are_served_only_with_gate_selection_and_port() {
     let serves = |arguments: &[&str]| flags(arguments).configuration().serves_webhooks();
     let gate = "--feature-gates=CloudControllerManagerWebhook=true";
     assert!(serves(&[gate, "--webhooks=*"]) && serves(&[gate, "--webhooks=pvlabel"]));

@@ -26,10 +26,11 @@ mod token;
 mod token_source;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cloud_provider::Fence;
 use kube::Client;
+use parking_lot::Mutex;
 use runtime::client::{ClientOptions, Limits, RequestMetrics, connect_as, wrap};
 use runtime::clock::{Clock, SystemClock};
 
@@ -110,7 +111,7 @@ impl ServiceAccountClients {
     }
 
     fn source(&self, name: &str) -> Arc<TokenSource> {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.sources.lock();
         let made = || {
             let account = Account::new(self.main.clone(), NAMESPACE, name);
             Arc::new(TokenSource::new(account, Arc::clone(&self.clock)))

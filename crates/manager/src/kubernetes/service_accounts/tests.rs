@@ -47,7 +47,7 @@ impl Stage {
         let credentials = Arc::new(Mutex::new(Vec::new()));
         let (server, seen) = (api.service(), Arc::clone(&credentials));
         let bare = tower::service_fn(move |request: Request<Body>| {
-            seen.lock().unwrap().extend(request.headers().get(AUTHORIZATION).cloned());
+            seen.lock().extend(request.headers().get(AUTHORIZATION).cloned());
             server.clone().oneshot(request)
         });
         let main = Client::new(api.service(), "default");
@@ -68,7 +68,7 @@ impl Stage {
     }
 
     fn last_credential(&self) -> HeaderValue {
-        self.credentials.lock().unwrap().last().cloned().unwrap()
+        self.credentials.lock().last().cloned().unwrap()
     }
 
     /// Returns the user of the last credential, according to the server.
@@ -272,7 +272,7 @@ async fn a_token_is_asked_for_four_times_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_renewal_fails_the_old_token_serves_until_its_end() {
+async fn old_token_is_used_until_it_expires_while_renewals_fail() {
     let stage = Stage::new();
     let client = stage.client("node-controller").await.unwrap();
     stage.ask(&client).await.unwrap();
@@ -293,7 +293,7 @@ async fn while_a_renewal_fails_the_old_token_serves_until_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_forbidden_names_what_to_grant() {
+async fn forbidden_request_names_the_permission_to_grant() {
     let stage = Stage::new();
     stage.fail("get", "serviceaccounts", 403, "Forbidden", Some(1));
     let error = stage.client("node-controller").await.err().unwrap();
@@ -356,7 +356,7 @@ async fn behind_a_fence_that_closes_while_a_token_is_made_nothing_is_written() {
         leads.store(false, std::sync::atomic::Ordering::SeqCst);
     });
     assert!(written.is_err());
-    assert_eq!(stage.credentials.lock().unwrap().len(), 0, "not even with the token that came afterwards");
+    assert_eq!(stage.credentials.lock().len(), 0, "not even with the token that came afterwards");
 }
 
 #[test]

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_token_that_had_time_to_be_forgotten_is_replaced_at_once() {
+    fn refused_token_is_replaced_at_once_only_if_it_is_old_enough() {
         let (wall, now) = (Timestamp::UNIX_EPOCH, Instant::now());
         let lifetime = Lifetime::new(wall, wall, now);
         assert!(!lifetime.may_be_outdated(now + seconds(4)) && lifetime.may_be_outdated(now + seconds(5)));

@@ -1,8 +1,9 @@
 //! The token of one account: requested, cached, renewed and discarded.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use http::HeaderValue;
+use parking_lot::{Mutex, MutexGuard};
 use runtime::clock::Clock;
 use tokio::time::{Instant, sleep};
 
@@ -149,6 +150,6 @@ impl TokenSource {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

@@ -1,9 +1,10 @@
 //! Reviews of permissions, answered by an API server in this process (DEP-31).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::{Request, Response};
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::service_fn;
 
@@ -19,7 +20,7 @@ fn server(allows: fn(&Value) -> Option<bool>) -> (Client, Arc<Mutex<Vec<Value>>>
         async move {
             let body = request.into_body().collect_bytes().await.unwrap();
             let review: Value = serde_json::from_slice(&body).unwrap();
-            log.lock().unwrap().push(review["spec"].clone());
+            log.lock().push(review["spec"].clone());
             let (code, answer) = match allows(&review["spec"]) {
                 Some(allowed) => {
                     let mut answer = review.clone();
@@ -49,7 +50,7 @@ async fn every_permission_is_asked_for_once_with_all_that_tells_it_apart() {
     let features = Features::default();
     let checked = check(&client, &features).await;
     assert_eq!((checked.missing.len(), checked.unknown), (0, 0));
-    let asked = asked.lock().unwrap();
+    let asked = asked.lock();
     assert_eq!(asked.len(), grants(&needed(&features)).len());
     for expected in [
         json!({"resourceAttributes": {"verb": "delete", "resource": "nodes"}}),
@@ -63,7 +64,7 @@ async fn every_permission_is_asked_for_once_with_all_that_tells_it_apart() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_told_with_the_rule_to_add_and_only_the_vital_is_vital() {
+async fn missing_permission_is_reported_with_the_rule_to_add() {
     let (client, _) =
         server(|spec| Some(!matches!(verb_and_resource(spec), ("delete" | "watch", "nodes") | (_, "leases"))));
     let checked = check(&client, &Features::default()).await;
@@ -100,11 +101,11 @@ async fn a_server_that_answers_no_reviews_leaves_everything_unknown_and_nothing_
 }
 
 #[tokio::test]
-async fn of_controllers_with_accounts_of_their_own_the_process_asks_for_them() {
+async fn process_reviews_the_permissions_of_controllers_with_accounts_of_their_own() {
     let (client, asked) = server(|spec| Some(spec["user"] != "system:serviceaccount:kube-system:service-controller"));
     let features = Features { service_account_credentials: true, ..Features::default() };
     let checked = check(&client, &features).await;
-    assert!(asked.lock().unwrap().iter().any(|spec| {
+    assert!(asked.lock().iter().any(|spec| {
         spec["user"] == "system:serviceaccount:kube-system:node-controller"
             && verb_and_resource(spec) == ("delete", "nodes")
     }));
@@ -116,7 +117,7 @@ async fn of_controllers_with_accounts_of_their_own_the_process_asks_for_them() {
 }
 
 #[tokio::test]
-async fn of_two_leases_the_one_that_may_not_be_updated_is_named_alone() {
+async fn missing_permission_names_only_the_lease_that_lacks_it() {
     let (client, _) = server(|spec| Some(spec["resourceAttributes"]["name"] != "migration"));
     let election =
         Election { namespace: "ccm".into(), leases: vec!["migration".into(), "main".into()], ..Election::default() };

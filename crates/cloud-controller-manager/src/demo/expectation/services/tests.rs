@@ -85,7 +85,7 @@ fn each_difference_of_a_load_balancer_is_named() {
 }
 
 #[test]
-fn nothing_may_be_left_or_doubled() {
+fn load_balancers_that_are_left_or_doubled_fail_the_expectation() {
     let web = service("web");
     let left = waits_for(balanced(&seen(vec![web.clone()], vec![]), &[]));
     assert_eq!(left, "0 of 0 Services are so, 0 load balancers in the cloud; web still has the finalizer");
