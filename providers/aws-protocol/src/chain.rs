@@ -4,26 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, Result, async_trait};
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use provider_kit::signing::AwsCredentials;
-use provider_kit::tokens::{Issued, Issuer};
+use provider_kit::tokens::{Issued, Issuer, Tokens};
 use provider_kit::transport::{Call, Method, Xml};
 use serde::Deserialize;
 
 use crate::Query;
-use crate::connection::{Connection, Identity, Shared};
+use crate::connection::{Connection, Shared};
 use crate::endpoint::STS;
-use crate::source::{Role, Source, choose};
+use crate::profile::Profile;
+use crate::source::{Source, choose};
 
 /// Credentials without an end are read again after this time: the file may hold others.
 const REREAD: Duration = Duration::from_secs(240);
 /// Credentials that seem to have ended are tried for this time: the clock may be wrong.
 const AT_LEAST: Duration = Duration::from_secs(60);
+/// The path of the machine's roles in the metadata service.
+const ROLES: &str = "meta-data/iam/security-credentials/";
 
-/// The credentials of one process.
-pub(crate) struct Chain(pub(crate) Arc<Shared>);
+/// The credentials from a source; `None` stands for the source that is configured.
+pub(crate) struct Chain(pub(crate) Arc<Shared>, pub(crate) Option<Source>);
 
 /// Credentials as the services answer them.
 #[derive(Deserialize)]
@@ -42,14 +43,9 @@ struct Assumed {
     credentials: Temporary,
 }
 
-type Keys = (AwsCredentials, Option<Timestamp>);
-
-impl From<Temporary> for Keys {
-    fn from(it: Temporary) -> Self {
-        let Temporary { access_key_id: access_key, secret_access_key: secret, session_token: token, expiration } = it;
-        let session_token = Some(token).filter(|token| !token.is_empty()).map(Into::into);
-        (AwsCredentials { access_key, secret_key: secret.into(), session_token }, Some(expiration))
-    }
+/// Adds to an error, and leaves it *unauthorized*: callers, and the pause before the next try, depend on that.
+fn context(error: Error, text: String) -> Error {
+    if error.is_unauthorized() { Error::unauthorized(format!("{text}: {error}")) } else { error.context(text) }
 }
 
 #[async_trait]
@@ -57,12 +53,8 @@ impl Issuer for Chain {
     type Token = AwsCredentials;
 
     async fn issue(&self) -> Result<Issued<AwsCredentials>> {
-        let (token, end) = self.keys(&self.source()?).await.map_err(|error| {
-            let is_unauthorized = error.is_unauthorized();
-            let error = error.context("cannot read AWS credentials");
-            // Callers, and the pause before the next try, depend on the kind.
-            if is_unauthorized { Error::unauthorized(error.to_string()) } else { error }
-        })?;
+        let keys = self.keys(self.source()?).await;
+        let (token, end) = keys.map_err(|error| context(error, "cannot read AWS credentials".to_owned()))?;
         let left = end.and_then(|end| Duration::try_from(end.duration_since(self.0.clock.now())).ok());
         let lifetime = end.map_or(REREAD, |_| left.unwrap_or_default().max(AT_LEAST));
         Ok(Issued { token, scope: "the AWS account".to_owned(), lifetime, is_renewable: true })
@@ -72,68 +64,69 @@ impl Issuer for Chain {
 impl Chain {
     /// Returns the source that is configured now, with the role of the cloud configuration around it.
     pub(crate) fn source(&self) -> Result<Source> {
-        let Shared { endpoints, settings, .. } = &*self.0;
-        let source = choose(&endpoints.environment, endpoints.metadata().is_some())?;
-        let Some(arn) = settings.role_arn.clone() else { return Ok(source) };
-        let role = Role { arn, source_arn: settings.source_arn.clone(), has_source: true, ..Role::default() };
-        Ok(Source::Role { role, by: Box::new(source) })
-    }
-
-    fn keys<'a>(&'a self, source: &'a Source) -> BoxFuture<'a, Result<Keys>> {
-        async move {
-            match source {
-                Source::Keys(keys) => Ok((keys.clone(), None)),
-                Source::Machine => self.of_machine().await,
-                Source::Container { url, token, token_file } => {
-                    let token = token_file.as_deref().map(read_token).transpose()?.or(token.clone());
-                    let call = |call: Call| {
-                        token.iter().fold(call, |call, it| call.header("authorization", it).hide(it.clone().into()))
-                    };
-                    let answer = self.0.plain(Method::GET, url, "container GetCredentials", call).await?;
-                    answer.json::<Temporary>().map(Into::into)
-                }
-                Source::WebIdentity { role, token_file } => {
-                    let query =
-                        Query::new("AssumeRoleWithWebIdentity").set("WebIdentityToken", read_token(token_file)?);
-                    self.assume(query, role, Identity::Nobody).await
-                }
-                Source::Role { role, by } => {
-                    let (keys, _) = self.keys(by).await?;
-                    self.assume(Query::new("AssumeRole"), role, Identity::Keys(keys)).await
-                }
-            }
+        let Shared { environment, endpoints, settings, .. } = &*self.0;
+        if let Some(source) = &self.1 {
+            return Ok(source.clone());
         }
-        .boxed()
+        let source = choose(environment, endpoints.metadata().is_some())?;
+        let Some(arn) = &settings.role_arn else { return Ok(source) };
+        let account = arn.split(':').nth(4).unwrap_or_default();
+        let of = settings.source_arn.as_deref().unwrap_or_default();
+        let role = Profile::of([("role_arn", &**arn), ("source_arn", of), ("source_account", account)]);
+        Ok(Source::Role(role, Some(Box::new(source))))
     }
 
-    async fn assume(&self, query: Query, role: &Role, by: Identity) -> Result<Keys> {
-        let session = role.session.as_deref().unwrap_or("ccm-rs");
-        let query = query.set("RoleArn", &role.arn).set("RoleSessionName", session);
-        let query = query.set("ExternalId", &role.external_id).set("DurationSeconds", &role.seconds);
-        let account = role.arn.split(':').nth(4).filter(|_| role.has_source);
-        let headers = [("x-amz-source-arn", role.source_arn.as_deref()), ("x-amz-source-account", account)];
-        let call = query.call(&STS, true);
-        let call = headers
-            .into_iter()
-            .fold(call, |call, (name, value)| value.into_iter().fold(call, |call, value| call.header(name, value)));
-        let transport = Connection::new(&self.0, &STS, by).transport(|http| http.log_bodies(false))?;
-        let assumed: Result<Assumed> = transport.read_as::<Xml, _>(call).await;
-        assumed.map(|it| it.credentials.into()).map_err(|error| {
-            let text = format!("cannot assume role {}: {error}", role.arn);
-            if error.is_unauthorized() { Error::unauthorized(text) } else { error.context(text) }
-        })
+    async fn keys(&self, source: Source) -> Result<(AwsCredentials, Option<Timestamp>)> {
+        let text = match source {
+            Source::Keys(keys) => return Ok((keys, None)),
+            Source::Role(role, by) => {
+                let text = format!("cannot assume role {}", role.get("role_arn").unwrap_or_default());
+                return self.assume(&role, by).await.map(keys_of).map_err(|error| context(error, text));
+            }
+            Source::Container(url, settings) => {
+                let token = settings.get("container_authorization_token_file").map(read_token).transpose()?;
+                let token = token.or(settings.text("container_authorization_token"));
+                let call = |call: Call| {
+                    token.iter().fold(call, |call, it| call.header("authorization", it).hide(it.as_str().into()))
+                };
+                self.0.plain(Method::GET, &url, "container GetCredentials", call).await?
+            }
+            Source::Machine => {
+                let none =
+                    || Error::unauthorized("the machine has no IAM role: the metadata service has no credentials");
+                let role = self.0.metadata(ROLES).await?.ok_or_else(none)?;
+                self.0
+                    .metadata(&format!("{ROLES}{}", role.lines().next().unwrap_or_default()))
+                    .await?
+                    .ok_or_else(none)?
+            }
+        };
+        let keys = serde_json::from_str::<Temporary>(&text);
+        keys.map(keys_of)
+            .map_err(|err| Error::other(format!("unexpected credentials of the machine or container: {err}")))
     }
 
-    async fn of_machine(&self) -> Result<Keys> {
-        const PLACE: &str = "meta-data/iam/security-credentials/";
-        let none = || Error::unauthorized("the machine has no IAM role: the metadata service has no credentials");
-        let role = self.0.metadata(PLACE).await?.ok_or_else(none)?;
-        let role = role.lines().next().unwrap_or_default();
-        let keys = self.0.metadata(&format!("{PLACE}{role}")).await?.ok_or_else(none)?;
-        let keys: serde_json::Result<Temporary> = serde_json::from_str(&keys);
-        keys.map(Into::into)
-            .map_err(|err| Error::other(format!("unexpected credentials of the metadata service: {err}")))
+    async fn assume(&self, role: &Profile, by: Option<Box<Source>>) -> Result<Temporary> {
+        let query = match role.get("web_identity_token_file").filter(|_| by.is_none()) {
+            Some(path) => Query::new("AssumeRoleWithWebIdentity").set("WebIdentityToken", read_token(path)?),
+            None => Query::new("AssumeRole"),
+        };
+        let query = query.set("RoleArn", role.get("role_arn")).set("ExternalId", role.get("external_id"));
+        let query = query.set("RoleSessionName", role.get("role_session_name").unwrap_or("ccm-rs"));
+        let call = query.set("DurationSeconds", role.get("duration_seconds")).call(&STS, true);
+        let headers = [("x-amz-source-arn", "source_arn"), ("x-amz-source-account", "source_account")];
+        let headers = headers.into_iter().filter_map(|(name, key)| Some((name, role.get(key)?)));
+        let call = headers.fold(call, |call, (name, value)| call.header(name, value));
+        let by = by.map(|source| Arc::new(Tokens::of(Chain(Arc::clone(&self.0), Some(*source)))));
+        let transport = Connection::new(&self.0, STS, by).transport(|http| http.log_bodies(false))?;
+        transport.read_as::<Xml, Assumed>(call).await.map(|it| it.credentials)
     }
+}
+
+fn keys_of(it: Temporary) -> (AwsCredentials, Option<Timestamp>) {
+    let session_token = Some(it.session_token).filter(|token| !token.is_empty()).map(Into::into);
+    let keys = AwsCredentials { access_key: it.access_key_id, secret_key: it.secret_access_key.into(), session_token };
+    (keys, Some(it.expiration))
 }
 
 fn read_token(path: &str) -> Result<String> {

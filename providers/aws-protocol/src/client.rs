@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use cloud_provider::{Error, Result, Setup};
@@ -12,9 +13,9 @@ use provider_kit::transport::{Budget, Builder, Refill, RetryPolicy, Tls, Transpo
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::chain::Chain;
-use crate::connection::{Connection, Identity, Shared};
+use crate::connection::{Connection, Shared};
 use crate::endpoint::{EC2, ELB, ELBV2, Endpoints, Service};
-use crate::profile::{Profile, profile};
+use crate::profile::Profile;
 use crate::source::profile_name;
 use crate::{Query, ServiceOverride};
 
@@ -60,29 +61,33 @@ impl Aws {
         settings: Settings,
         furnish: impl Fn(Builder) -> Builder + Send + Sync + 'static,
     ) -> Result<Self> {
-        let is_offline = setup.environment.is_offline();
+        let (setup, environment) = (setup.clone(), setup.environment.clone());
+        let (is_offline, variables) = (environment.is_offline(), Profile::of_environment(&environment));
         let profile = match is_offline {
             true => Profile::default(),
-            false => profile(&setup.environment, profile_name(&setup.environment).0)?,
+            false => Profile::of_files(&environment, profile_name(&variables).0)?,
         };
-        let endpoints =
-            Endpoints { overrides: settings.overrides.clone(), environment: setup.environment.clone(), profile };
-        let retry_policy = RetryPolicy { max_attempts: tries(setup)?, ..RetryPolicy::default() };
-        let (network, setup) = (network(&Tls::default(), "http://169.254.169.254")?, setup.clone());
+        let wrong = |text: &str| Error::invalid(format!("AWS_MAX_ATTEMPTS: {text:?} is not a whole number from 1 on"));
+        let attempts = variables.get("max_attempts").map(|text| text.parse::<NonZeroU32>().map_err(|_| wrong(text)));
+        let max_attempts = attempts.transpose()?.map_or(RetryPolicy::default().max_attempts, NonZeroU32::get);
+        let retry_policy = RetryPolicy { max_attempts, ..RetryPolicy::default() };
+        let network = network(&Tls::default(), "http://169.254.169.254")?;
         let furnish =
             move |http: Builder| furnish(http.connector(Arc::clone(&network)).setup(&setup).retry_policy(retry_policy));
         let (clock, region) = Default::default();
-        let shared = Arc::new(Shared { settings, endpoints, clock, region, furnish: Box::new(furnish) });
+        let endpoints = Endpoints { overrides: settings.overrides.clone(), variables, profile };
+        let shared = Arc::new(Shared { settings, environment, endpoints, clock, region, furnish: Box::new(furnish) });
+        let chain = Chain(Arc::clone(&shared), None);
         if !is_offline {
-            Chain(Arc::clone(&shared)).source()?;
+            chain.source()?;
         }
-        let tokens = Arc::new(Tokens::of(Chain(Arc::clone(&shared))));
+        let tokens = Arc::new(Tokens::of(chain));
         let client = |service, paging, budgets| Client::new(&shared, &tokens, service, paging, budgets);
         let markers = Paging::token("Marker", "/NextMarker");
         Ok(Self {
-            ec2: client(&EC2, Paging::token("NextToken", "/nextToken"), &[(20, 100), (5, 100)])?,
-            elb: client(&ELB, markers, &[(10, 40)])?,
-            elbv2: client(&ELBV2, markers, &[(10, 40)])?,
+            ec2: client(EC2, Paging::token("NextToken", "/nextToken"), &[(20, 100), (5, 100)])?,
+            elb: client(ELB, markers, &[(10, 40)])?,
+            elbv2: client(ELBV2, markers, &[(10, 40)])?,
             shared,
         })
     }
@@ -104,23 +109,12 @@ impl Aws {
     }
 }
 
-fn tries(setup: &Setup) -> Result<u32> {
-    match setup.environment.get("AWS_MAX_ATTEMPTS").filter(|text| !text.is_empty()) {
-        None => Ok(RetryPolicy::default().max_attempts),
-        Some(text) => text
-            .parse()
-            .ok()
-            .filter(|tries| *tries > 0)
-            .ok_or_else(|| Error::invalid(format!("AWS_MAX_ATTEMPTS: {text:?} is not a whole number from 1 on"))),
-    }
-}
-
 /// Client of an API. Reads and changes of EC2 have budgets of their own. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
     reads: Transport,
     changes: Transport,
-    service: &'static Service,
+    service: Service,
 }
 
 impl Client {
@@ -128,16 +122,16 @@ impl Client {
     fn new(
         shared: &Arc<Shared>,
         tokens: &Arc<Tokens<Chain>>,
-        service: &'static Service,
+        service: Service,
         paging: Paging,
         budgets: &[(u32, u32)],
     ) -> Result<Self> {
-        let connection = Connection::new(shared, service, Identity::Chain(Arc::clone(tokens)));
-        let transports = budgets.iter().map(|(rate, burst)| {
-            let budget = Budget { refill: Refill::adaptive(*rate, *burst), ..Budget::default() };
+        let connection = Connection::new(shared, service, Some(Arc::clone(tokens)));
+        let transport = |&(rate, burst): &(u32, u32)| {
+            let budget = Budget { refill: Refill::adaptive(rate, burst), ..Budget::default() };
             connection.transport(|http| http.budget(budget).paging(paging))
-        });
-        let transports = transports.collect::<Result<Vec<_>>>()?;
+        };
+        let transports = budgets.iter().map(transport).collect::<Result<Vec<_>>>()?;
         let (reads, changes) = (transports[0].clone(), transports[transports.len() - 1].clone());
         Ok(Self { reads, changes, service })
     }
@@ -147,7 +141,7 @@ impl Client {
     /// # Errors
     /// By the code of the refusal, which [`Error::code`] returns; see the table in [the crate's documentation](crate).
     pub async fn read<T: DeserializeOwned>(&self, query: Query) -> Result<T> {
-        self.reads.read_as::<Xml, T>(query.call(self.service, true)).await
+        self.reads.read_as::<Xml, T>(query.call(&self.service, true)).await
     }
 
     /// Sends a query that changes nothing; `None` if the code of the refusal is one of *not found*.
@@ -174,7 +168,9 @@ impl Client {
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<ListResult<T>> {
-        self.reads.list_as::<Xml, W, T, K>(query.call(self.service, true), collection, shared_priority, keep, key).await
+        self.reads
+            .list_as::<Xml, W, T, K>(query.call(&self.service, true), collection, shared_priority, keep, key)
+            .await
     }
 
     /// Sends a query that changes something, and reads its answer; `serde::de::IgnoredAny` ignores it.
@@ -182,7 +178,7 @@ impl Client {
     /// # Errors
     /// Like [`read`](Self::read).
     pub async fn change<T: DeserializeOwned>(&self, query: Query) -> Result<T> {
-        self.changes.read_as::<Xml, T>(query.call(self.service, false)).await
+        self.changes.read_as::<Xml, T>(query.call(&self.service, false)).await
     }
 
     /// Sends a query that deletes something; success if it does not exist. It is sent again after a lost answer.

@@ -1,15 +1,16 @@
 //! Connections: endpoints of requests, and their signatures.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cloud_provider::{Error, Result, async_trait};
+use cloud_provider::{Environment, Error, Result, async_trait};
 use http::{HeaderMap, Request};
 use jiff::Timestamp;
-use provider_kit::signing::{AwsCredentials, CloudClock, SigV4, Signer};
+use parking_lot::Mutex;
+use provider_kit::signing::{CloudClock, SigV4, Signer};
 use provider_kit::tokens::Tokens;
-use provider_kit::transport::{Access, Answer, Builder, Call, Method, Refusal, RetryPolicy, Session, Transport};
+use provider_kit::transport::{Access, Builder, Call, Method, Refusal, RetryPolicy, Session, Transport};
 use tokio::sync::OnceCell;
 
 use crate::Settings;
@@ -23,6 +24,7 @@ const TOKEN_LIFETIME: u32 = 21_600;
 /// Settings and state that the connections of one process share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
+    pub(crate) environment: Environment,
     pub(crate) endpoints: Endpoints,
     pub(crate) clock: CloudClock,
     pub(crate) region: OnceCell<String>,
@@ -33,18 +35,14 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) async fn region(&self) -> Result<&str> {
         let region = self.region.get_or_try_init(|| async {
-            let environment = &self.endpoints.environment;
-            let set = |name| environment.get(name).filter(|value| !value.is_empty());
-            let known = self.settings.region.as_deref().or(set("AWS_REGION")).or(set("AWS_DEFAULT_REGION"));
-            if let Some(region) = known.or(self.endpoints.profile.get("region")) {
+            let Endpoints { variables, profile, .. } = &self.endpoints;
+            let known = self.settings.region.as_deref().or(variables.get("region")).or(variables.get("default_region"));
+            if let Some(region) = known.or(profile.get("region")) {
                 return Ok(region.to_owned());
             }
-            let how = "set Region in the cloud configuration, or AWS_REGION";
-            match self.metadata("meta-data/placement/region").await {
-                Ok(Some(region)) => Ok(region),
-                Ok(None) => Err(Error::invalid(format!("the AWS region is not known; {how}"))),
-                Err(error) => Err(error.context(format!("the AWS region is not known; {how}"))),
-            }
+            let unknown = "the AWS region is not known; set Region in the cloud configuration, or AWS_REGION";
+            let region = self.metadata("meta-data/placement/region").await.map_err(|error| error.context(unknown))?;
+            region.ok_or_else(|| Error::invalid(unknown))
         });
         region.await.map(String::as_str)
     }
@@ -53,91 +51,73 @@ impl Shared {
     pub(crate) async fn metadata(&self, path: &str) -> Result<Option<String>> {
         let Some(base) = self.endpoints.metadata() else { return Ok(None) };
         let hint = |error: Error| {
-            match error.is_unanswered() {
-            true => error.context(
-                "the metadata service does not answer; in a container, its hop limit must be at least 2 (HttpPutResponseHopLimit)",
-            ),
-            false => error,
-        }
+            let hint = "the metadata service does not answer; in a container, its hop limit must be at least 2 \
+                        (HttpPutResponseHopLimit)";
+            if error.is_unanswered() { error.context(hint) } else { error }
         };
         let token = |call: Call| call.header("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_LIFETIME).reading();
         let token = self.plain(Method::PUT, &format!("{base}/latest/api/token"), "imds GetToken", token).await;
-        let token = text(&token.map_err(hint)?);
-        let call = |call: Call| call.header("x-aws-ec2-metadata-token", &token).hide(token.clone().into());
+        let token = token.map_err(hint)?;
+        let call = |call: Call| call.header("x-aws-ec2-metadata-token", &token).hide(token.as_str().into());
         match self.plain(Method::GET, &format!("{base}/latest/{path}"), "imds GetMetadata", call).await {
-            Ok(answer) => Ok(Some(text(&answer))),
             Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(hint(error)),
+            answer => answer.map(Some).map_err(hint),
         }
     }
 
-    /// Sends a request to a service of the own machine, which has one URL and answers at once.
+    /// Sends a request to a service of the own machine, which has one URL and answers a text at once.
     pub(crate) async fn plain(
         &self,
         method: Method,
         url: &str,
         operation: &str,
         complete: impl FnOnce(Call) -> Call,
-    ) -> Result<Answer> {
+    ) -> Result<String> {
         let seconds = Duration::from_secs;
         let retry_policy =
             RetryPolicy { timeout: seconds(2), total_timeout: seconds(10), max_attempts: 3, ..RetryPolicy::default() };
         let words = |_: &HeaderMap, body: &[u8]| {
             let (code, message) = (Refusal::UNSPECIFIED.to_owned(), String::from_utf8_lossy(body).into_owned());
-            Some(Refusal { code, message, ..Refusal::default() })
+            Some(Refusal { code, message, details: Vec::new() })
         };
         let (base, path) = url.strip_suffix('/').map_or((url, ""), |base| (base, "/"));
-        let transport = (self.furnish)(Transport::builder(base))
+        let http = (self.furnish)(Transport::builder(base))
             .retry_policy(retry_policy)
             .refusals(words)
             .log_bodies(false)
             .build()?;
-        transport.send(complete(Call::new(method, path, &[]).operation(operation))).await
+        let answer = http.send(complete(Call::new(method, path, &[]).operation(operation))).await?;
+        Ok(String::from_utf8_lossy(&answer.body).trim().to_owned())
     }
-}
-
-fn text(answer: &Answer) -> String {
-    String::from_utf8_lossy(&answer.body).trim().to_owned()
-}
-
-/// The identity that requests are signed with.
-pub(crate) enum Identity {
-    Nobody,
-    Keys(AwsCredentials),
-    Chain(Arc<Tokens<Chain>>),
 }
 
 /// The connection to one API: its endpoint, and the signature of its requests.
 pub(crate) struct Connection {
     shared: Arc<Shared>,
-    service: &'static Service,
-    identity: Identity,
+    service: Service,
+    /// The credentials; without them requests are not signed.
+    tokens: Option<Arc<Tokens<Chain>>>,
     endpoint: OnceCell<Endpoint>,
     /// The last signature, whose secrets are hidden.
     last: Mutex<Option<SigV4>>,
 }
 
 impl Connection {
-    pub(crate) fn new(shared: &Arc<Shared>, service: &'static Service, identity: Identity) -> Arc<Self> {
-        let (endpoint, last) = (OnceCell::new(), Mutex::default());
-        Arc::new(Self { shared: Arc::clone(shared), service, identity, endpoint, last })
+    pub(crate) fn new(shared: &Arc<Shared>, service: Service, tokens: Option<Arc<Tokens<Chain>>>) -> Arc<Self> {
+        let (endpoint, last) = Default::default();
+        Arc::new(Self { shared: Arc::clone(shared), service, tokens, endpoint, last })
     }
 
     /// Returns a transport over this connection.
     pub(crate) fn transport(self: &Arc<Self>, complete: impl Fn(Builder) -> Builder) -> Result<Transport> {
         let http = Transport::of_session(Arc::clone(self) as _).signer(Arc::clone(self) as _);
-        let http = (self.shared.furnish)(http);
-        let http = http.refusals(refusal::read).retry_refusals(refusal::is_throttled).correlation("x-amzn-requestid");
-        Ok(complete(http).build()?.error_mapping(refusal::error_mapping))
+        let http = (self.shared.furnish)(http).refusals(refusal::read).retry_refusals(refusal::is_throttled);
+        Ok(complete(http.correlation("x-amzn-requestid")).build()?.error_mapping(refusal::error_mapping))
     }
 
     async fn endpoint(&self) -> Result<&Endpoint> {
-        let find = || async { self.shared.endpoints.endpoint(self.service, self.shared.region().await?) };
+        let find = || async { self.shared.endpoints.endpoint(&self.service, self.shared.region().await?) };
         self.endpoint.get_or_try_init(find).await
-    }
-
-    fn last(&self) -> std::sync::MutexGuard<'_, Option<SigV4>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -155,15 +135,12 @@ impl Session for Connection {
 #[async_trait]
 impl Signer for Connection {
     async fn sign(&self, request: &mut Request<Bytes>, _now: Timestamp) -> Result<()> {
-        let credentials = match &self.identity {
-            Identity::Nobody => return Ok(()),
-            Identity::Keys(keys) => keys.clone(),
-            Identity::Chain(tokens) => (*tokens.current().await?).clone(),
-        };
+        let Some(tokens) = &self.tokens else { return Ok(()) };
+        let credentials = (*tokens.current().await?).clone();
         let Endpoint { region, name, .. } = self.endpoint().await?;
         let signature = SigV4 { credentials, region: region.clone(), service: name.clone() };
         let signed = signature.sign_at(request, self.shared.clock.now());
-        *self.last() = Some(signature);
+        *self.last.lock() = Some(signature);
         signed
     }
 
@@ -172,16 +149,15 @@ impl Signer for Connection {
         if refusal::is_clock(&refusal.code) && SigV4::signed_at(request).is_some_and(is_late) {
             return Ok(true);
         }
-        let Identity::Chain(tokens) = &self.identity else { return Ok(false) };
-        if !refusal::is_unauthenticated(&refusal.code) {
+        let Some(tokens) = self.tokens.as_ref().filter(|_| refusal::is_unauthenticated(&refusal.code)) else {
             return Ok(false);
-        }
+        };
         let other = tokens.instead_of(|keys| keys.have_signed(request)).await;
         Ok(other.is_ok_and(|keys| !keys.have_signed(request)))
     }
 
     fn redact(&self, text: String) -> String {
-        match &*self.last() {
+        match &*self.last.lock() {
             Some(signature) => signature.redact(text),
             None => text,
         }

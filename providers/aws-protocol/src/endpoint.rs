@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{Environment, Result};
+use cloud_provider::Result;
 use provider_kit::transport::Access;
 
 use crate::profile::Profile;
@@ -24,40 +24,26 @@ pub struct ServiceOverride {
 }
 
 /// An API of AWS.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Service {
     /// The name in metrics and messages.
     pub(crate) label: &'static str,
+    /// The name in the SDKs, in lower case.
+    id: &'static str,
     /// The first label of the host, and the name that requests are signed for.
     pub(crate) host: &'static str,
     pub(crate) version: &'static str,
-    /// The end of the variable `AWS_ENDPOINT_URL_…`.
-    variable: &'static str,
-    /// Names in a [`ServiceOverride`], in lower case; a section with an earlier one is preferred.
-    names: &'static [&'static str],
 }
 
-pub(crate) static EC2: Service =
-    Service { label: "ec2", host: "ec2", version: "2016-11-15", variable: "EC2", names: &["ec2"] };
-pub(crate) static ELB: Service = Service {
-    label: "elb",
-    host: "elasticloadbalancing",
-    version: "2012-06-01",
-    variable: "ELASTIC_LOAD_BALANCING",
-    names: &["elastic load balancing", "elb", "elasticloadbalancing"],
-};
-pub(crate) static ELBV2: Service = Service {
-    label: "elbv2",
-    version: "2015-12-01",
-    variable: "ELASTIC_LOAD_BALANCING_V2",
-    names: &["elastic load balancing v2", "elbv2", "elasticloadbalancingv2", "elasticloadbalancing"],
-    ..ELB
-};
-pub(crate) static STS: Service =
-    Service { label: "sts", host: "sts", version: "2011-06-15", variable: "STS", names: &["sts"] };
+pub(crate) const EC2: Service = Service { label: "ec2", id: "ec2", host: "ec2", version: "2016-11-15" };
+pub(crate) const ELB: Service =
+    Service { label: "elb", id: "elastic load balancing", host: "elasticloadbalancing", version: "2012-06-01" };
+pub(crate) const ELBV2: Service =
+    Service { label: "elbv2", id: "elastic load balancing v2", version: "2015-12-01", ..ELB };
+pub(crate) const STS: Service = Service { label: "sts", id: "sts", host: "sts", version: "2011-06-15" };
 
 /// Prefix of region names, DNS suffix, and DNS suffix of dual-stack endpoints.
-const PARTITIONS: [(&str, &str, &str); 8] = [
+const PARTITIONS: [(&str, &str, &str); 7] = [
     ("cn-", "amazonaws.com.cn", "api.amazonwebservices.com.cn"),
     ("us-isob-", "sc2s.sgov.gov", "api.aws.scloud"),
     ("us-isof-", "csp.hci.ic.gov", "api.aws.hci.ic.gov"),
@@ -65,7 +51,6 @@ const PARTITIONS: [(&str, &str, &str); 8] = [
     ("eu-isoe-", "cloud.adc-e.uk", "api.cloud-aws.adc-e.uk"),
     ("eusc-", "amazonaws.eu", "api.amazonwebservices.eu"),
     (GOVERNMENT, "amazonaws.com", "api.aws"),
-    ("", "amazonaws.com", "api.aws"),
 ];
 /// Ordinary endpoints of these regions are FIPS endpoints.
 const GOVERNMENT: &str = "us-gov-";
@@ -82,68 +67,57 @@ pub(crate) struct Endpoint {
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoints {
     pub(crate) overrides: Vec<ServiceOverride>,
-    pub(crate) environment: Environment,
+    pub(crate) variables: Profile,
     pub(crate) profile: Profile,
 }
 
 impl Endpoints {
     pub(crate) fn endpoint(&self, service: &Service, region: &str) -> Result<Endpoint> {
-        let own = self.own(service.names, Some(region));
-        let url = match own {
-            Some(own) => own.url.clone(),
-            None => self.configured(service).unwrap_or_else(|| self.default(service, region)),
-        };
-        let (mut name, mut signed_for) = (service.host, region);
-        if let Some(own) = own {
-            signed_for = &own.signing_region;
-            name = if own.signing_name.is_empty() { name } else { &own.signing_name };
-        }
-        let access =
-            Arc::new(Access::signed(&url).map_err(|error| error.context(format!("endpoint of {}", service.label)))?);
-        Ok(Endpoint { access, region: signed_for.to_owned(), name: name.to_owned() })
+        // A section with an earlier name is preferred.
+        let joined = service.id.replace(' ', "");
+        let own = self.own(&[service.id, service.label, &*joined, service.host], Some(region));
+        let url = own.map(|own| own.url.clone()).or_else(|| self.configured(service));
+        let url = url.unwrap_or_else(|| self.default(service, region));
+        let access = Access::signed(&url).map_err(|err| err.context(format!("endpoint of {}", service.label)))?;
+        let name = own.map(|own| &*own.signing_name).filter(|name| !name.is_empty()).unwrap_or(service.host);
+        let region = own.map_or(region, |own| &*own.signing_region).to_owned();
+        Ok(Endpoint { access: Arc::new(access), region, name: name.to_owned() })
     }
 
     /// Returns the URL of the metadata service; `None` if it is disabled.
     pub(crate) fn metadata(&self) -> Option<String> {
-        let set = |name| self.environment.get(name).filter(|value| !value.is_empty());
-        if set("AWS_EC2_METADATA_DISABLED").is_some_and(|it| it.eq_ignore_ascii_case("true")) {
-            return None;
-        }
-        let own = self.own(&["ec2metadata", "ec2imds"], None).map(|own| &*own.url);
-        let is_ipv6 = set("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE").is_some_and(|it| it.eq_ignore_ascii_case("ipv6"));
+        let is = |key, value| self.variables.get(key).is_some_and(|it| it.eq_ignore_ascii_case(value));
+        let is_ipv6 = is("ec2_metadata_service_endpoint_mode", "ipv6");
         let default = if is_ipv6 { "http://[fd00:ec2::254]" } else { "http://169.254.169.254" };
-        let url = own.or(set("AWS_EC2_METADATA_SERVICE_ENDPOINT")).unwrap_or(default);
-        Some(url.trim_end_matches('/').to_owned())
+        let own = self.own(&["ec2metadata", "ec2imds"], None).map(|own| &*own.url);
+        let url = own.or(self.variables.get("ec2_metadata_service_endpoint")).unwrap_or(default);
+        (!is("ec2_metadata_disabled", "true")).then(|| url.trim_end_matches('/').to_owned())
     }
 
     fn own(&self, names: &[&str], region: Option<&str>) -> Option<&ServiceOverride> {
-        let is_of = |own: &&ServiceOverride, name: &str| {
-            own.service.trim().eq_ignore_ascii_case(name) && region.is_none_or(|region| own.region.trim() == region)
+        let is_here = |own: &&ServiceOverride| region.is_none_or(|region| own.region.trim() == region);
+        let of_name = |name: &&str| {
+            self.overrides.iter().filter(is_here).find(|own| own.service.trim().eq_ignore_ascii_case(name))
         };
-        names.iter().find_map(|name| self.overrides.iter().find(|own| is_of(own, name)))
+        names.iter().find_map(of_name)
     }
 
     fn configured(&self, service: &Service) -> Option<String> {
-        if self.flag("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "ignore_configured_endpoint_urls") {
-            return None;
-        }
-        let variable = format!("AWS_ENDPOINT_URL_{}", service.variable);
-        let urls = [self.environment.get(&variable), self.environment.get("AWS_ENDPOINT_URL")];
-        let mut urls = urls.into_iter().chain([self.profile.get("endpoint_url")]).flatten();
-        urls.find(|url| !url.is_empty()).map(str::to_owned)
+        let key = format!("endpoint_url_{}", service.id.replace(' ', "_"));
+        let of_variables = self.variables.get(&key).or(self.variables.get("endpoint_url"));
+        let url = of_variables.or(self.profile.get("endpoint_url")).map(str::to_owned);
+        url.filter(|_| !self.flag("ignore_configured_endpoint_urls"))
     }
 
     fn default(&self, service: &Service, region: &str) -> String {
-        let is_fips = self.flag("AWS_USE_FIPS_ENDPOINT", "use_fips_endpoint");
-        let is_dual = self.flag("AWS_USE_DUALSTACK_ENDPOINT", "use_dualstack_endpoint");
-        let partition = PARTITIONS.iter().find(|(prefix, ..)| region.starts_with(prefix));
-        let (prefix, single, dual) = partition.copied().unwrap_or(("", "amazonaws.com", "api.aws"));
+        let (is_fips, is_dual) = (self.flag("use_fips_endpoint"), self.flag("use_dualstack_endpoint"));
+        let partition = PARTITIONS.into_iter().find(|(prefix, ..)| region.starts_with(prefix));
+        let (prefix, single, dual) = partition.unwrap_or(("", "amazonaws.com", "api.aws"));
         let fips = if is_fips && (is_dual || prefix != GOVERNMENT) { "-fips" } else { "" };
         format!("https://{}{fips}.{region}.{}", service.host, if is_dual { dual } else { single })
     }
 
-    fn flag(&self, variable: &str, key: &str) -> bool {
-        let value = self.environment.get(variable).filter(|it| !it.is_empty()).or(self.profile.get(key));
-        value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    fn flag(&self, key: &str) -> bool {
+        self.variables.get(key).or(self.profile.get(key)).is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 }

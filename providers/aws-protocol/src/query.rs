@@ -21,30 +21,30 @@ pub struct Query {
     action: &'static str,
     fields: Map<String, Value>,
     page: Option<usize>,
-    priority: Option<Priority>,
+    priority: Priority,
     is_repeatable: bool,
 }
 
 impl Query {
-    /// Returns a query for this action, without parameters.
+    /// Returns a query for this action, without parameters. Actions that delete, revoke or deregister are urgent.
     #[must_use]
     pub fn new(action: &'static str) -> Self {
-        Self { action, fields: Map::new(), page: None, priority: None, is_repeatable: false }
+        let is_urgent = ["Delete", "Revoke", "Deregister", "Detach"].iter().any(|verb| action.starts_with(verb));
+        let priority = if is_urgent { Priority::Urgent } else { Priority::Ordinary };
+        Self { action, fields: Map::new(), page: None, priority, is_repeatable: false }
     }
 
     /// Sets a parameter: a text, number, boolean, list, struct or map. A second value replaces the first.
     #[must_use]
-    pub fn set(mut self, key: &str, value: impl Serialize) -> Self {
-        self.fields.insert(key.to_owned(), serde_json::to_value(value).unwrap_or_default());
-        self
+    pub fn set(self, key: &str, value: impl Serialize) -> Self {
+        self.fields(json!({key: value}))
     }
 
     /// Sets one parameter for each field of a struct or map.
     #[must_use]
     pub fn fields(mut self, fields: impl Serialize) -> Self {
-        if let Ok(Value::Object(fields)) = serde_json::to_value(fields) {
-            self.fields.extend(fields);
-        }
+        self.fields
+            .extend(serde_json::to_value(fields).ok().and_then(|it| Some(it.as_object()?.clone())).unwrap_or_default());
         self
     }
 
@@ -53,9 +53,7 @@ impl Query {
     pub fn filter<V: Into<String>>(mut self, name: &str, values: impl IntoIterator<Item = V>) -> Self {
         let values: Vec<String> = values.into_iter().map(Into::into).collect();
         let filters = self.fields.entry("Filter").or_insert_with(|| json!([]));
-        if let Value::Array(filters) = filters {
-            filters.push(json!({"Name": name, "Value": values}));
-        }
+        filters.as_array_mut().into_iter().for_each(|all| all.push(json!({"Name": name, "Value": values})));
         self
     }
 
@@ -72,8 +70,7 @@ impl Query {
     /// Returns tags in the form of AWS: `[{"Key": …, "Value": …}]`.
     #[must_use]
     pub fn tag_list<K: Into<String>, V: Into<String>>(tags: impl IntoIterator<Item = (K, V)>) -> Value {
-        let tag = |(key, value): (K, V)| json!({"Key": key.into(), "Value": value.into()});
-        tags.into_iter().map(tag).collect()
+        tags.into_iter().map(|(key, value)| json!({"Key": key.into(), "Value": value.into()})).collect()
     }
 
     /// Asks for pages of so many items. Some actions reject a page size, and EC2 rejects one beside IDs.
@@ -83,10 +80,10 @@ impl Query {
         self
     }
 
-    /// Sets the priority; otherwise actions that delete, revoke or deregister are urgent and the others ordinary.
+    /// Sets the priority, instead of the one of the action.
     #[must_use]
     pub fn with_priority(mut self, priority: Priority) -> Self {
-        self.priority = Some(priority);
+        self.priority = priority;
         self
     }
 
@@ -98,16 +95,12 @@ impl Query {
     }
 
     pub(crate) fn call(&self, service: &Service, is_read: bool) -> Call {
-        let is_ec2 = service.label == EC2.label;
+        let (size, item) = if service.label == EC2.label { ("MaxResults", "") } else { ("PageSize", "member.") };
         let call = Call::post("/", &[]).form().operation(format!("{} {}", service.label, self.action));
-        let call =
-            call.header("accept", "application/xml").query("Action", self.action).query("Version", service.version);
-        let (size, item) = if is_ec2 { ("MaxResults", "") } else { ("PageSize", "member.") };
+        let call = call.header("accept", "application/xml").with_priority(self.priority);
+        let call = call.query("Action", self.action).query("Version", service.version);
         let call = self.page.iter().fold(call, |call, items| call.query(size, items));
         let call = self.fields.iter().fold(call, |call, (key, value)| call.nested(key, value, item));
-        let is_urgent = ["Delete", "Revoke", "Deregister", "Detach"].iter().any(|verb| self.action.starts_with(verb));
-        let priority = self.priority.unwrap_or(if is_urgent { Priority::Urgent } else { Priority::Ordinary });
-        let call = call.with_priority(priority);
         match (is_read, self.is_repeatable) {
             (true, _) => call.reading().list(),
             (false, true) => call.repeatable(),

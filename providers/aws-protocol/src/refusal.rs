@@ -1,5 +1,6 @@
 //! Refusals of AWS: their form, and the meaning of their codes.
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use cloud_provider::Error;
@@ -10,12 +11,41 @@ use serde::Deserialize;
 /// Time in which nothing is sent after a refusal because of too many requests; the budget grows slower as well.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Codes of requests that were not carried out because there were too many. `*` stands for any text.
+const THROTTLED: &str =
+    "RequestLimitExceeded RequestThrottled TooManyRequestsException SlowDown PriorRequestNotComplete Throttl*";
+/// Codes that another credential may end.
+const UNAUTHENTICATED: &str = "ExpiredToken* InvalidClientTokenId AuthFailure UnrecognizedClientException \
+                               InvalidAccessKeyId RequestExpired";
+/// Codes that a wrong clock may cause.
+const CLOCK: &str =
+    "RequestExpired RequestTimeTooSkewed RequestInTheFuture SignatureDoesNotMatch AuthFailure InvalidSignature*";
+
+/// Creates an error of a kind from its message.
+type Kind = fn(String) -> Error;
+
+/// The kinds of errors that codes mean beyond their status; the first row with the code counts.
+const MEANINGS: [(&str, Kind); 7] = [
+    (THROTTLED, |text| Error::rate_limited(text, PAUSE)),
+    ("*NotFound", Error::not_found),
+    (
+        "DependencyViolation ResourceInUse OperationNotPermitted IncorrectState *Duplicate* *AlreadyExists",
+        Error::conflict,
+    ),
+    ("*LimitExceeded TooMany*", Error::quota),
+    (UNAUTHENTICATED, Error::unauthorized),
+    (
+        "AccessDenied* UnauthorizedOperation MissingAuthenticationToken IncompleteSignature OptInRequired",
+        Error::unauthorized,
+    ),
+    ("InvalidID UnsupportedOperation ValidationError InvalidConfigurationRequest", Error::invalid),
+];
+
+/// Both forms of a refusal: that of EC2, with `errors`, and that of the other APIs.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Body {
-    /// Form of the EC2 API.
     errors: Vec<Word>,
-    /// Form of the other APIs.
     error: Option<Word>,
 }
 
@@ -29,59 +59,41 @@ struct Word {
 
 /// Reads a refusal in XML.
 pub(crate) fn read(_headers: &HeaderMap, body: &[u8]) -> Option<Refusal> {
-    let Body { errors, error } = Xml::read(body, std::marker::PhantomData).ok()?;
+    let Body { errors, error } = Xml::read(body, PhantomData).ok()?;
     let Word { code, message } = error.or(errors.into_iter().next())?;
     Some(Refusal { message: format!("{code}: {message}"), code, details: Vec::new() })
 }
 
-/// Returns `true` for codes of which the request was not carried out because there were too many.
+fn is_one_of(code: &str, patterns: &str) -> bool {
+    patterns.split_whitespace().any(|it| match (it.strip_prefix('*'), it.strip_suffix('*')) {
+        (Some(part), Some(_)) => code.contains(part.trim_end_matches('*')),
+        (Some(end), None) => code.ends_with(end),
+        (None, Some(start)) => code.starts_with(start),
+        (None, None) => code == it,
+    })
+}
+
+/// Returns `true` if the request was not carried out because there were too many.
 pub(crate) fn is_throttled(refusal: &Refusal) -> bool {
-    let codes =
-        ["RequestLimitExceeded", "RequestThrottled", "TooManyRequestsException", "SlowDown", "PriorRequestNotComplete"];
-    refusal.code.starts_with("Throttl") || codes.contains(&&*refusal.code)
+    is_one_of(&refusal.code, THROTTLED)
 }
 
 /// Returns `true` for codes that another credential may end.
 pub(crate) fn is_unauthenticated(code: &str) -> bool {
-    code.starts_with("ExpiredToken")
-        || [
-            "InvalidClientTokenId",
-            "AuthFailure",
-            "UnrecognizedClientException",
-            "InvalidAccessKeyId",
-            "RequestExpired",
-        ]
-        .contains(&code)
+    is_one_of(code, UNAUTHENTICATED)
 }
 
 /// Returns `true` for codes that a wrong clock may cause.
 pub(crate) fn is_clock(code: &str) -> bool {
-    let codes =
-        ["RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture", "SignatureDoesNotMatch", "AuthFailure"];
-    codes.contains(&code) || code.starts_with("InvalidSignature")
+    is_one_of(code, CLOCK)
 }
 
 /// Returns the kind of error that a code means beyond its status.
-pub(crate) fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
+pub(crate) fn error_mapping(refusal: &Refusal) -> Option<Kind> {
     let code = &*refusal.code;
-    let is_one_of = |codes: &[&str]| codes.contains(&code);
-    let is_protected = || refusal.message.contains("deletion protection");
-    Some(match code {
-        _ if is_throttled(refusal) => |text| Error::rate_limited(text, PAUSE),
-        _ if code.ends_with("NotFound") => Error::not_found,
-        "OperationNotPermitted" if is_protected() => Error::protected,
-        _ if is_one_of(&["DependencyViolation", "ResourceInUse", "OperationNotPermitted", "IncorrectState"])
-            || code.contains("Duplicate")
-            || code.ends_with("AlreadyExists") =>
-        {
-            Error::conflict
-        }
-        _ if code.ends_with("LimitExceeded") || code.starts_with("TooMany") => Error::quota,
-        _ if is_unauthenticated(code) || is_clock(code) || code.starts_with("AccessDenied") => Error::unauthorized,
-        "UnauthorizedOperation" | "MissingAuthenticationToken" | "IncompleteSignature" | "OptInRequired" => {
-            Error::unauthorized
-        }
-        "InvalidID" | "UnsupportedOperation" | "ValidationError" | "InvalidConfigurationRequest" => Error::invalid,
-        _ => return None,
-    })
+    if code == "OperationNotPermitted" && refusal.message.contains("deletion protection") {
+        return Some(Error::protected);
+    }
+    let unauthorized = is_clock(code).then_some(Error::unauthorized as Kind);
+    MEANINGS.iter().find(|(codes, _)| is_one_of(code, codes)).map(|(_, error)| *error).or(unauthorized)
 }

@@ -1,11 +1,12 @@
 //! Labels of Nodes: the zone's ID, and the place in the network.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_protocol::Query;
 use cloud_provider::{Error, InstanceMetadata, InstanceState, Node, Result};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::api::{Api, wire};
@@ -130,14 +131,14 @@ impl Labels {
     }
 
     fn is_absent(&self, it: &Lacking) -> bool {
-        let mut absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut absent = self.absent.lock();
         absent.retain(|_, since| since.elapsed() < ABSENCE);
         let keys = [Absent::Region, Absent::Type(it.kind.clone()), Absent::Instance(it.id.clone())];
         keys.iter().any(|key| absent.contains_key(key))
     }
 
     fn believe(&self, absent: Absent) {
-        self.absent.lock().unwrap_or_else(PoisonError::into_inner).insert(absent, Instant::now());
+        self.absent.lock().insert(absent, Instant::now());
     }
 }
 

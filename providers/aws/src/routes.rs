@@ -1,9 +1,8 @@
 //! Routes for Pod ranges: routes of a VPC route table that lead to instances.
 
-use std::sync::{Mutex, PoisonError};
-
 use aws_protocol::Query;
 use cloud_provider::{Error, Node, Result, Route, async_trait};
+use parking_lot::Mutex;
 use provider_kit::inventory::{Found, Inventory, Key};
 use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, Target};
 use provider_kit::transport::Priority;
@@ -80,7 +79,7 @@ impl VpcRoutes {
     }
 
     async fn table(&self) -> Result<String> {
-        let known = self.table.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.table.lock().clone();
         match known {
             Some(id) => Ok(id),
             None => Ok(self.read().await?.route_table_id),
@@ -114,7 +113,7 @@ fn ignore(_: IgnoredAny) {}
 impl RouteCloud for VpcRoutes {
     async fn list(&self) -> Result<Vec<CloudRoute>> {
         let table = self.read().await?;
-        *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Some(table.route_table_id);
+        *self.table.lock() = Some(table.route_table_id);
         Ok(table.route_set.into_iter().filter_map(RouteAnswer::route).collect())
     }
 

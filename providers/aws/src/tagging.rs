@@ -1,13 +1,14 @@
 //! The tagging controller: the instances of Nodes have the tags of `--tags`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_protocol::Query;
 use cloud_provider::{CloudMetrics, Error, Node, Result};
 use jiff::Timestamp;
 use md5::{Digest, Md5};
+use parking_lot::{Mutex, MutexGuard};
 use provider_kit::cluster::ClusterView;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -95,7 +96,7 @@ impl Tagger {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Compares the Nodes with what was done, and returns the instances to tag and to untag now.

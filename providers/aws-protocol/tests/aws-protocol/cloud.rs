@@ -1,13 +1,14 @@
 //! An AWS in the same process: a function answers, and every request is kept.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use aws_protocol::{Aws, Settings};
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::response::Response;
 use cloud_provider::{Environment, Result, Setup};
+use parking_lot::Mutex;
 use serde_json::json;
 
 /// A request that arrived.
@@ -88,7 +89,7 @@ pub(crate) fn aws(
         async move {
             let seen = seen(request).await;
             let number = {
-                let mut kept = kept.lock().unwrap();
+                let mut kept = kept.lock();
                 kept.push(seen.clone());
                 kept.len()
             };

@@ -71,7 +71,7 @@ async fn credentials_come_from_the_first_source_that_is_configured() {
     for (variables, key) in table {
         let (aws, log) = aws(&variables, region(), all_sources);
         call(&aws.unwrap()).await.unwrap();
-        let log = log.lock().unwrap();
+        let log = log.lock();
         assert_eq!(log.last().unwrap().key(), key, "{variables:?}");
         let is_plain = ["AKENV", "AKDEFAULT", "AKOTHER", "AKPLAIN"].contains(&key);
         let token = if is_plain { String::new() } else { format!("token-of-{key}") };
@@ -100,7 +100,7 @@ async fn role_of_the_configuration_is_assumed_with_signed_source_headers() {
     let aws = aws.unwrap();
     call(&aws).await.unwrap();
     call(&aws).await.unwrap();
-    let log = log.lock().unwrap();
+    let log = log.lock();
     let actions: Vec<_> = log.iter().map(|it| (it.action(), it.key())).collect();
     let role = "AKROLE-AKENV";
     assert_eq!(actions, [("AssumeRole", "AKENV"), ("DescribeVpcs", role), ("DescribeVpcs", role)]);
@@ -122,7 +122,7 @@ async fn credentials_are_renewed_before_they_end_and_files_are_read_again() {
         _ => ok("<R/>"),
     });
     let (of_file, of_pod) = (of_file.unwrap(), of_pod.unwrap());
-    let last = |log: &crate::cloud::Log| log.lock().unwrap().last().unwrap().key().to_owned();
+    let last = |log: &crate::cloud::Log| log.lock().last().unwrap().key().to_owned();
     for (seconds, file_key, pod_key) in [(0, "AK1", "AK1"), (100, "AK1", "AK1"), (400, "AK2", "AK4")] {
         tokio::time::advance(Duration::from_secs(seconds)).await;
         call(&of_file).await.unwrap();
@@ -141,13 +141,13 @@ async fn refused_token_is_replaced_once_and_refused_keys_are_reported() {
         _ => ok("<R/>"),
     });
     call(&aws_of_pod.unwrap()).await.unwrap();
-    let seen: Vec<_> = log.lock().unwrap().iter().map(|it| it.key().to_owned()).collect();
+    let seen: Vec<_> = log.lock().iter().map(|it| it.key().to_owned()).collect();
     assert_eq!(seen, ["", "AK1", "", "AK3"]);
 
     let (of_keys, log) = aws(&KEYS, region(), |_, _| refusal(403, "InvalidClientTokenId"));
     let error = call(&of_keys.unwrap()).await.unwrap_err();
     assert!(error.is_unauthorized() && error.code() == "InvalidClientTokenId");
-    assert_eq!(log.lock().unwrap().len(), 1);
+    assert_eq!(log.lock().len(), 1);
 }
 
 #[tokio::test]
@@ -164,7 +164,7 @@ async fn clock_follows_the_date_of_an_answer_that_refused_a_signature() {
     call(&aws).await.unwrap();
     call(&aws).await.unwrap();
     aws.elb.read::<IgnoredAny>(Query::new("DescribeX")).await.unwrap();
-    assert_eq!(log.lock().unwrap().len(), 4, "one refusal corrects the clock for all");
+    assert_eq!(log.lock().len(), 4, "one refusal corrects the clock for all");
 }
 
 #[tokio::test]
@@ -173,19 +173,19 @@ async fn region_comes_from_the_metadata_service_if_nothing_else_names_it() {
     let aws_of_machine = aws_of_machine.unwrap();
     assert_eq!(aws_of_machine.region().await.unwrap(), "eu-west-3");
     call(&aws_of_machine).await.unwrap();
-    assert_eq!(log.lock().unwrap().last().unwrap().url, "POST https://ec2.eu-west-3.amazonaws.com/");
+    assert_eq!(log.lock().last().unwrap().url, "POST https://ec2.eu-west-3.amazonaws.com/");
     assert_eq!(aws_of_machine.metadata("meta-data/none").await.unwrap(), None);
 
     let own = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://own:1/")];
     let (of_own, log) = aws(&own, Settings::default(), |_, _| ok("x"));
     of_own.unwrap().metadata("meta-data/instance-id").await.unwrap();
-    assert_eq!(log.lock().unwrap()[1].url, "GET http://own:1/latest/meta-data/instance-id");
+    assert_eq!(log.lock()[1].url, "GET http://own:1/latest/meta-data/instance-id");
 
     let disabled = [&KEYS[..2], &[("AWS_EC2_METADATA_DISABLED", "true")]].concat();
     let (without, log) = aws(&disabled, Settings::default(), all_sources);
     let error = call(&without.unwrap()).await.unwrap_err().to_string();
     assert!(error.contains("set Region in the cloud configuration, or AWS_REGION"), "{error}");
-    assert_eq!(log.lock().unwrap().len(), 0);
+    assert_eq!(log.lock().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,13 +205,13 @@ async fn mistakes_are_reported_at_the_start() {
     let uri = |url: &'static str| vec![("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)];
     let table: [(Vec<(&str, &str)>, &str); 10] = [
         (profile("none"), "AWS profile \"none\" is in neither the shared config nor the credentials file"),
-        (profile("half"), "has only one of aws_access_key_id and aws_secret_access_key"),
+        (profile("half"), "AWS profile \"half\" has only one of access key ID and secret access key"),
         (profile("sso"), "sso_session is not supported"),
         (profile("alone"), "role_arn and no credentials to assume it with"),
         (profile("circle"), "refers to itself"),
         (
             vec![("AWS_ACCESS_KEY_ID", "a")],
-            "the environment has only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            "the environment has only one of access key ID and secret access key; set both, by AWS_ACCESS_KEY_ID",
         ),
         (uri("http://169.254.170.24/"), "\"169.254.170.24\" is not allowed without TLS"),
         (uri("http://example.com/"), "\"example.com\" is not allowed without TLS"),

@@ -63,7 +63,7 @@ async fn pages_of_instances_become_one_list() {
     let aws = aws.unwrap();
     let query = Query::new("DescribeInstances").filter("vpc-id", ["vpc-1"]).filter("tag-key", ["a", "b"]).page(1000);
     assert_eq!(instances(&aws, query).await.unwrap(), ["i-1", "i-2", "i-3", "i-4"]);
-    let log = log.lock().unwrap();
+    let log = log.lock();
     let form = serde_json::to_value(&log[0].form).unwrap();
     let expected = json!({
         "Action": "DescribeInstances", "Version": "2016-11-15", "MaxResults": "1000",
@@ -119,7 +119,7 @@ async fn load_balancers_are_read_by_markers_and_written_with_members() {
     let query =
         query.fields(json!({"Listeners": [{"Protocol": "tcp", "LoadBalancerPort": 80, "SSLCertificateId": null}]}));
     aws.elb.change::<serde::de::IgnoredAny>(query.tags("x", [("k", "v")])).await.unwrap();
-    let log = log.lock().unwrap();
+    let log = log.lock();
     assert_eq!((&*log[0].form["PageSize"], &*log[1].form["Marker"]), ("400", "m"));
     let expected = json!({
         "Action": "CreateLoadBalancerListeners", "Version": "2012-06-01", "LoadBalancerName": "a1",

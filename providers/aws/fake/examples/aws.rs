@@ -1,7 +1,8 @@
 //! The fake on a port of this machine, with instances in it: for any client of AWS.
 //!
-//! `cargo run -p aws-fake --example aws -- 127.0.0.1:5577 3`, then the variables that it prints. Commands on standard input: `terminate NAME`,
-//! `dump FILE` (all objects), `requests FILE` (those since the last time).
+//! `cargo run -p aws-fake --example aws -- 127.0.0.1:5577 3`, then the variables that it prints. Commands on standard
+//! input: `terminate NAME`, `rules NUMBER` (the most rules of a security group), `page NUMBER` (the longest page),
+//! `limits NUMBER` (requests a second), `dump FILE` (all objects), `requests FILE` (those since the last time).
 
 use std::io::BufRead;
 
@@ -18,6 +19,9 @@ fn command(fake: &Handle<World>, command: &str, name: &str) {
             let instances = cloud.each(Kind::Instance).iter_mut().filter(|it| it["privateDnsName"] == name);
             return instances.for_each(|it| it["instanceState"] = json!({"code": 48, "name": "terminated"}));
         }
+        "rules" => return cloud.rules = name.parse().unwrap_or(cloud.rules),
+        "page" => return cloud.page = name.parse().unwrap_or(cloud.page),
+        "limits" => return cloud.limits = name.parse().map_or(cloud.limits, |it| [(it, 1); 2]),
         "dump" => {
             let all: Value = KINDS.iter().map(|kind| ((*kind).to_owned(), json!(cloud.all(kind)))).collect();
             format!("{all:#}")

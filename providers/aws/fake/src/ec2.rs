@@ -3,58 +3,69 @@
 use fake_cloud::Refused;
 use serde_json::{Value, json};
 
-use crate::world::{array, retain, tag, text, zone};
-use crate::{Answer, ApiRequest, Kind, REGION, World, refuse};
+use crate::world::{array, data, retain, tag, text};
+use crate::{Answer, Kind, World, groups, refuse};
 
-/// The answer of changes that show nothing.
-pub(crate) fn done() -> Answer {
+pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
+    match action {
+        "DescribeNetworkInterfaces" => return world.describe(Kind::Interface, body),
+        "DescribeSubnets" => return world.describe(Kind::Subnet, body),
+        "DescribeRouteTables" => return world.describe(Kind::Table, body),
+        "DescribeSecurityGroups" => return world.describe(Kind::Group, body),
+        "DescribeInstances" => return instances(world, body),
+        "DescribeInstanceTopology" => return topology(world, body),
+        "DescribeAvailabilityZones" => return Ok(json!({"availabilityZoneInfo": data()["there"]["zones"]})),
+        "StopInstances" => return change_state(world, body, "stopped", 80),
+        "StartInstances" => return change_state(world, body, "running", 16),
+        "TerminateInstances" => return change_state(world, body, "terminated", 48),
+        "CreateSecurityGroup" => return groups::create(world, body),
+        "DeleteSecurityGroup" => return groups::delete(world, body),
+        "AuthorizeSecurityGroupIngress" => groups::authorize(world, body)?,
+        "RevokeSecurityGroupIngress" => groups::revoke(world, body)?,
+        "CreateRoute" | "ReplaceRoute" | "DeleteRoute" => change_route(world, action, body)?,
+        "CreateTags" | "DeleteTags" => change_tags(world, action == "CreateTags", body)?,
+        "ModifyInstanceAttribute" => {
+            let instance = world.find(Kind::Instance, &body["InstanceId"])?;
+            instance["sourceDestCheck"] = json!(body["SourceDestCheck"]["Value"] == "true");
+        }
+        _ => return Err(Refused::new(404, "InvalidAction", action)),
+    }
     Ok(json!({"return": true}))
 }
 
 /// Each instance is in a reservation of its own.
-pub(crate) fn instances(world: &mut World, request: &ApiRequest) -> Answer {
-    if let Some(id) = array(&request.body["InstanceId"]).find(|it| !text(it).starts_with("i-")) {
+fn instances(world: &mut World, body: &Value) -> Answer {
+    if let Some(id) = array(&body["InstanceId"]).find(|it| !text(it).starts_with("i-")) {
         return refuse("InvalidInstanceID.Malformed", format!("Invalid id: \"{}\"", text(id)));
     }
-    let instances = world.chosen(request, Kind::Instance)?;
+    let owner = world.account;
     let reservation = |it: Value| {
         let id = text(&it["instanceId"]).replace("i-", "r-");
-        json!({"reservationId": id, "ownerId": request.project, "groupSet": [], "instancesSet": [it]})
+        json!({"reservationId": id, "ownerId": owner, "groupSet": [], "instancesSet": [it]})
     };
-    world.paged(request, instances.into_iter().map(reservation).collect(), "reservationSet")
+    let found = world.chosen(Kind::Instance, body)?.into_iter().map(reservation).collect();
+    world.paged(body, found, "reservationSet")
 }
 
 /// Types without a topology are left out.
-pub(crate) fn topology(world: &mut World, request: &ApiRequest) -> Answer {
+fn topology(world: &mut World, body: &Value) -> Answer {
     let has_topology =
-        |it: &Value| ["p", "trn", "hpc"].iter().any(|family| text(&it["instanceType"]).starts_with(family));
+        |it: &Value| ["p", "trn", "hpc"].iter().any(|type_| text(&it["instanceType"]).starts_with(type_));
     let node = |it: Value| {
         json!({"instanceId": it["instanceId"], "instanceType": it["instanceType"], "availabilityZone": it["placement"]["availabilityZone"],
             "networkNodeSet": ["nn-1", "nn-12", "nn-123"]})
     };
-    let found = world.chosen(request, Kind::Instance)?.into_iter().filter(has_topology).map(node).collect();
-    world.paged(request, found, "instanceSet")
-}
-
-pub(crate) fn zones(_: &mut World, _: &ApiRequest) -> Answer {
-    let local = json!({"zoneName": "us-east-1-lax-1a", "zoneId": "use1-lax1-az1", "zoneType": "local-zone", "zoneState": "available", "regionName": REGION});
-    let usual = |number| json!({"zoneName": zone(number), "zoneId": format!("use1-az{}", number + 1), "zoneType": "availability-zone", "zoneState": "available", "regionName": REGION});
-    Ok(json!({"availabilityZoneInfo": [usual(0), usual(1), local]}))
+    let found = world.chosen(Kind::Instance, body)?.into_iter().filter(has_topology).map(node).collect();
+    world.paged(body, found, "instanceSet")
 }
 
 /// Routes to a terminated instance lead nowhere.
-pub(crate) fn change_state(world: &mut World, request: &ApiRequest, state: &str) -> Answer {
-    let mut changed = Vec::new();
-    for id in array(&request.body["InstanceId"]) {
-        let instance = world.find(request, Kind::Instance, id)?;
-        let code = match state {
-            "running" => 16,
-            "terminated" => 48,
-            _ => 80,
-        };
-        let new = json!({"code": code, "name": state});
+fn change_state(world: &mut World, body: &Value, state: &str, code: u8) -> Answer {
+    let (mut changed, new) = (Vec::new(), json!({"code": code, "name": state}));
+    for id in array(&body["InstanceId"]) {
+        let instance = world.find(Kind::Instance, id)?;
         changed.push(json!({"instanceId": id, "previousState": instance["instanceState"], "currentState": new}));
-        instance["instanceState"] = new;
+        instance["instanceState"] = new.clone();
         if state == "terminated" {
             world.break_routes(id);
         }
@@ -72,65 +83,39 @@ impl World {
     }
 }
 
-pub(crate) fn modify_instance(world: &mut World, request: &ApiRequest) -> Answer {
-    let instance = world.find(request, Kind::Instance, &request.body["InstanceId"])?;
-    instance["sourceDestCheck"] = json!(request.body["SourceDestCheck"]["Value"] == "true");
-    done()
-}
-
 const DESTINATIONS: [(&str, &str); 2] =
     [("DestinationCidrBlock", "destinationCidrBlock"), ("DestinationIpv6CidrBlock", "destinationIpv6CidrBlock")];
 
-/// Returns the routes of the table, the field and value of the destination, and the place of its route.
-type Place<'a> = (&'a mut Vec<Value>, &'static str, Value, Option<usize>);
-
-fn place<'a>(world: &'a mut World, request: &ApiRequest) -> Result<Place<'a>, Refused> {
-    let table = world.find(request, Kind::Table, &request.body["RouteTableId"])?;
-    let Some((key, field)) = DESTINATIONS.into_iter().find(|(key, _)| request.body[*key].is_string()) else {
+fn change_route(world: &mut World, action: &str, body: &Value) -> Result<(), Refused> {
+    let Some((key, field)) = DESTINATIONS.into_iter().find(|(key, _)| body[*key].is_string()) else {
         return refuse("MissingParameter", "a route has a destination");
     };
-    let (destination, Some(routes)) = (request.body[key].clone(), table["routeSet"].as_array_mut()) else {
-        return refuse("InternalError", "the table has no routes");
-    };
-    let at = routes.iter().position(|it| it[field] == destination);
-    Ok((routes, field, destination, at))
-}
-
-fn route(world: &mut World, request: &ApiRequest) -> Answer {
-    let instance = world.find(request, Kind::Instance, &request.body["InstanceId"])?.clone();
-    let interface = &instance["networkInterfaceSet"][0]["networkInterfaceId"];
-    Ok(
-        json!({"instanceId": instance["instanceId"], "instanceOwnerId": request.project, "networkInterfaceId": interface, "origin": "CreateRoute", "state": "active"}),
-    )
-}
-
-pub(crate) fn create_route(world: &mut World, request: &ApiRequest) -> Answer {
-    let mut route = route(world, request)?;
-    let (routes, field, destination, at) = place(world, request)?;
-    if at.is_some() {
-        return refuse("RouteAlreadyExists", format!("The route identified by {destination} already exists."));
+    let mut route =
+        json!({field: body[key], "instanceOwnerId": world.account, "origin": "CreateRoute", "state": "active"});
+    if action != "DeleteRoute" {
+        let instance = world.find(Kind::Instance, &body["InstanceId"])?;
+        route["instanceId"] = instance["instanceId"].clone();
+        route["networkInterfaceId"] = instance["networkInterfaceSet"][0]["networkInterfaceId"].clone();
     }
-    route[field] = destination;
-    routes.push(route);
-    done()
-}
-
-pub(crate) fn replace_route(world: &mut World, request: &ApiRequest) -> Answer {
-    let mut route = route(world, request)?;
-    let (routes, field, destination, Some(at)) = place(world, request)? else {
-        return refuse("InvalidParameterValue", "There is no route defined for this destination");
-    };
-    route[field] = destination;
-    routes[at] = route;
-    done()
-}
-
-pub(crate) fn delete_route(world: &mut World, request: &ApiRequest) -> Answer {
-    let (routes, .., Some(at)) = place(world, request)? else {
-        return refuse("InvalidRoute.NotFound", "no route with that destination");
-    };
-    routes.remove(at);
-    done()
+    let table = world.find(Kind::Table, &body["RouteTableId"])?;
+    let is_it = |it: &Value| it[field] == body[key];
+    match (action, array(&table["routeSet"]).any(is_it)) {
+        ("CreateRoute", true) => {
+            return refuse("RouteAlreadyExists", format!("The route identified by {} already exists.", body[key]));
+        }
+        ("ReplaceRoute", false) => {
+            return refuse("InvalidParameterValue", "There is no route defined for this destination");
+        }
+        ("DeleteRoute", false) => return refuse("InvalidRoute.NotFound", "no route with that destination"),
+        _ => {}
+    }
+    let routes = table["routeSet"].as_array_mut().into_iter();
+    routes.for_each(|routes| match (action, routes.iter().position(is_it)) {
+        ("DeleteRoute", _) => routes.retain(|it| !is_it(it)),
+        (_, Some(at)) => routes[at] = route.clone(),
+        _ => routes.push(route.clone()),
+    });
+    Ok(())
 }
 
 /// Returns the kind of an ID.
@@ -140,43 +125,26 @@ fn kind_of(id: &Value) -> Result<Kind, Refused> {
     found.map_or_else(|| refuse("InvalidID", format!("The ID '{}' is not valid", text(id))), |(_, kind)| Ok(kind))
 }
 
-pub(crate) fn create_tags(world: &mut World, request: &ApiRequest) -> Answer {
-    for id in array(&request.body["ResourceId"]) {
-        world.find(request, kind_of(id)?, id)?;
+fn change_tags(world: &mut World, is_set: bool, body: &Value) -> Result<(), Refused> {
+    for id in array(&body["ResourceId"]) {
+        world.find(kind_of(id)?, id)?;
     }
-    for id in array(&request.body["ResourceId"]) {
-        world.later(world.lag, kind_of(id)?, text(id), json!({"+tags": request.body["Tag"]}));
+    for id in array(&body["ResourceId"]) {
+        if is_set {
+            world.later(world.lag, kind_of(id)?, text(id), json!({"+tags": body["Tag"]}));
+            continue;
+        }
+        let is_it =
+            |it: &Value, has: &Value| it["Key"] == has["key"] && (it["Value"].is_null() || it["Value"] == has["value"]);
+        retain(&mut world.find(kind_of(id)?, id)?["tagSet"], |has| !array(&body["Tag"]).any(|it| is_it(it, has)));
     }
-    done()
-}
-
-pub(crate) fn delete_tags(world: &mut World, request: &ApiRequest) -> Answer {
-    for id in array(&request.body["ResourceId"]) {
-        let tags = &mut world.find(request, kind_of(id)?, id)?["tagSet"];
-        retain(tags, |has| {
-            let is_it = |it: &Value| it["Key"] == has["key"] && (it["Value"].is_null() || it["Value"] == has["value"]);
-            !array(&request.body["Tag"]).any(is_it)
-        });
-    }
-    done()
+    Ok(())
 }
 
 /// Returns the tags of a new object of EC2.
-pub(crate) fn new_tags(request: &ApiRequest, resource: &str) -> Value {
+pub(crate) fn new_tags(body: &Value, resource: &str) -> Value {
     let mut tags = json!([]);
-    for specification in array(&request.body["TagSpecification"]).filter(|it| it["ResourceType"] == resource) {
-        array(&specification["Tag"]).for_each(|new| tag(&mut tags, ["key", "value"], new));
-    }
+    let specifications = array(&body["TagSpecification"]).filter(|it| it["ResourceType"] == resource);
+    specifications.for_each(|it| tag(&mut tags, ["key", "value"], &it["Tag"]));
     tags
-}
-
-impl World {
-    /// Adds a network interface of Fargate with this address.
-    pub fn add_interface(&mut self, address: &str) {
-        let id = format!("eni-{:08x}", self.number());
-        let interface = json!({"networkInterfaceId": id, "availabilityZone": zone(0), "privateIpAddress": address, "vpcId": crate::VPC,
-            "privateDnsName": format!("ip-{}.ec2.internal", address.replace('.', "-")), "attachment": {"status": "attached"},
-            "ipv6AddressesSet": [], "_account": self.account});
-        self.add(Kind::Interface, interface);
-    }
 }

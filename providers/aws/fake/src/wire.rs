@@ -4,13 +4,13 @@
 use axum::extract::Query;
 use bytes::Bytes;
 use fake_cloud::{Refused, Reply};
-use http::{Method, Request, Uri};
+use http::{Method, Request, Uri, header};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
-use crate::{ApiRequest, Service};
+use crate::{ApiRequest, service};
 
-/// Versions of the APIs, their services and the prefixes of their paths.
+/// Versions of the APIs, and the prefixes of their paths.
 const VERSIONS: [(&str, &str); 4] =
     [("2016-11-15", "ec2"), ("2012-06-01", "elb"), ("2015-12-01", "elbv2"), ("2011-06-15", "sts")];
 /// The longest form that is repeated in the query of a read.
@@ -22,7 +22,10 @@ const QUERY: usize = 8_000;
 pub async fn rest<B: http_body::Body>(request: Request<B>) -> Request<Full<Bytes>> {
     let (mut head, body) = request.into_parts();
     let form = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let parameters = parameters(&form);
+    // An address cannot be as long as a form.
+    let pairs = form.split(|it| *it == b'&').map(|pair| format!("/?{}", String::from_utf8_lossy(pair)));
+    let pairs = pairs.filter_map(|pair| Query::<Vec<(String, String)>>::try_from_uri(&Uri::try_from(pair).ok()?).ok());
+    let parameters: Vec<_> = pairs.flat_map(|Query(pairs)| pairs).collect();
     let value = |key: &str| parameters.iter().find(|(it, _)| it == key).map_or("", |(_, value)| value.as_str());
     let Some((_, service)) = VERSIONS.iter().find(|(version, _)| *version == value("Version")) else {
         return Request::from_parts(head, Full::new(form));
@@ -33,24 +36,15 @@ pub async fn rest<B: http_body::Body>(request: Request<B>) -> Request<Full<Bytes
         _ if action.starts_with("Delete") => Method::DELETE,
         _ => Method::POST,
     };
-    let is_named = parameters
-        .iter()
-        .any(|(key, _)| ["Names.", "LoadBalancerNames.", "LoadBalancerArns."].iter().any(|it| key.starts_with(it)));
+    let names = ["Names.", "LoadBalancerNames.", "LoadBalancerArns."];
+    let is_named = parameters.iter().any(|(key, _)| names.iter().any(|it| key.starts_with(it)));
     let named = if action == "DescribeLoadBalancers" && is_named { "/named" } else { "" };
     let query = String::from_utf8_lossy(&form);
     let query = if head.method == Method::GET && query.len() < QUERY { format!("?{query}") } else { String::new() };
     head.uri = Uri::try_from(format!("/{service}/{action}{named}{query}")).unwrap_or_default();
-    head.headers.remove(http::header::CONTENT_LENGTH);
+    head.headers.remove(header::CONTENT_LENGTH);
     let body = nested(parameters.into_iter().filter(|(key, _)| key != "Action" && key != "Version"));
     Request::from_parts(head, Full::new(body.to_string().into()))
-}
-
-fn parameters(form: &[u8]) -> Vec<(String, String)> {
-    // An address cannot be as long as a form.
-    let pairs = form.split(|it| *it == b'&').map(|pair| format!("/?{}", String::from_utf8_lossy(pair)));
-    let decoded =
-        pairs.filter_map(|pair| Query::<Vec<(String, String)>>::try_from_uri(&Uri::try_from(pair).ok()?).ok());
-    decoded.flat_map(|Query(pairs)| pairs).collect()
 }
 
 /// Returns `Filter.1.Name=a` as `{"Filter": [{"Name": "a"}]}`; `member` is not part of the names.
@@ -80,44 +74,36 @@ fn listed(it: Value) -> Value {
 }
 
 /// Writes JSON as XML: fields that begin with an underscore and nulls are left out, and elements of lists are called `item`.
-fn write(out: &mut String, value: &Value, item: &str) {
-    let mut element = |name: &str, value: &Value| {
-        out.push_str(&format!("<{name}>"));
-        write(out, value, item);
-        out.push_str(&format!("</{name}>"));
-    };
+fn write(value: &Value, item: &str) -> String {
+    let element = |name: &str, value: &Value| format!("<{name}>{}</{name}>", write(value, item));
     match value {
         Value::Object(fields) => {
-            fields
-                .iter()
-                .filter(|(name, value)| !name.starts_with('_') && !value.is_null())
-                .for_each(|(name, it)| element(name, it));
+            let shown = fields.iter().filter(|(name, value)| !name.starts_with('_') && !value.is_null());
+            shown.map(|(name, value)| element(name, value)).collect()
         }
-        Value::Array(items) => items.iter().for_each(|it| element(item, it)),
-        Value::String(text) => out.push_str(&text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")),
-        other => out.push_str(&other.to_string()),
+        Value::Array(items) => items.iter().map(|value| element(item, value)).collect(),
+        Value::String(text) => text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"),
+        other => other.to_string(),
     }
 }
 
-fn reply(status: u16, name: &str, answer: &Value, item: &str) -> Reply {
-    let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
-    write(&mut text, &json!({name: answer}), item);
+fn reply(status: u16, answer: &Value, item: &str) -> Reply {
+    let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", write(answer, item));
     Reply::text(status, "text/xml;charset=UTF-8", text)
 }
 
 /// Returns the answer of an action.
-pub(crate) fn answer(request: &ApiRequest, mut fields: Value) -> Reply {
-    let action = request.route.split('/').nth(2).unwrap_or_default();
+pub(crate) fn answer(request: &ApiRequest, action: &str, mut fields: Value) -> Reply {
     let name = format!("{action}Response");
-    match request.service {
-        Service::Metadata => Reply::text(200, "text/plain", fields.as_str().unwrap_or_default()),
-        Service::Ec2 => {
+    match service(request) {
+        "latest" => Reply::text(200, "text/plain", fields.as_str().unwrap_or_default()),
+        "ec2" => {
             fields["requestId"] = "5f3e0a1c".into();
-            reply(200, &name, &fields, "item")
+            reply(200, &json!({name: fields}), "item")
         }
         _ => {
             let metadata = json!({"RequestId": "5f3e0a1c"});
-            reply(200, &name, &json!({format!("{action}Result"): fields, "ResponseMetadata": metadata}), "member")
+            reply(200, &json!({name: {format!("{action}Result"): fields, "ResponseMetadata": metadata}}), "member")
         }
     }
 }
@@ -134,36 +120,31 @@ fn code_of(status: u16) -> [&'static str; 2] {
     }
 }
 
-fn status_of(code: &str) -> u16 {
-    match code {
-        "RequestLimitExceeded" | "Unavailable" | "ServiceUnavailable" => 503,
-        "InternalError" | "InternalFailure" => 500,
-        "AuthFailure" => 401,
-        "UnauthorizedOperation"
-        | "AccessDenied"
-        | "ExpiredToken"
-        | "InvalidClientTokenId"
-        | "OperationNotPermitted" => 403,
-        _ => 400,
-    }
-}
+/// Statuses of codes that are not answered with 400.
+const STATUSES: [(u16, &str); 4] = [
+    (503, "RequestLimitExceeded Unavailable ServiceUnavailable"),
+    (500, "InternalError InternalFailure"),
+    (401, "AuthFailure"),
+    (403, "UnauthorizedOperation AccessDenied ExpiredToken InvalidClientTokenId OperationNotPermitted"),
+];
 
 /// Returns a refusal in the words of each API.
 pub(crate) fn refusal(request: &ApiRequest, refused: &Refused) -> Reply {
-    let is_ec2 = request.service == Service::Ec2;
+    let is_ec2 = service(request) == "ec2";
     let is_plain = refused.code.is_empty() || refused.code == "OnPurpose";
     let code = match refused.status {
         Some(status) if is_plain => code_of(status)[usize::from(!is_ec2)],
         _ => &refused.code,
     };
-    let status = refused.status.unwrap_or_else(|| status_of(code));
-    let error =
-        json!({"Code": code, "Message": refused.message, "Type": if is_ec2 { Value::Null } else { "Sender".into() }});
-    match request.service {
-        Service::Metadata => Reply::text(status, "text/html", code),
-        Service::Ec2 => {
-            reply(status, "Response", &json!({"Errors": {"Error": error}, "RequestID": "5f3e0a1c"}), "item")
+    let usual = STATUSES.iter().find(|(_, codes)| codes.split(' ').any(|it| it == code)).map_or(400, |it| it.0);
+    let status = refused.status.unwrap_or(usual);
+    let mut error = json!({"Code": code, "Message": refused.message});
+    match service(request) {
+        "latest" => Reply::text(status, "text/html", code),
+        "ec2" => reply(status, &json!({"Response": {"Errors": {"Error": error}, "RequestID": "5f3e0a1c"}}), "item"),
+        _ => {
+            error["Type"] = "Sender".into();
+            reply(status, &json!({"ErrorResponse": {"Error": error, "RequestId": "5f3e0a1c"}}), "member")
         }
-        _ => reply(status, "ErrorResponse", &json!({"Error": error, "RequestId": "5f3e0a1c"}), "member"),
     }
 }

@@ -26,8 +26,8 @@ use super::spec::Spec;
 use super::{CLASSIC, ElasticLoadBalancers, NETWORK, client};
 use crate::api::{CLUSTER_TAG, LEGACY_TAG};
 
-/// Targets of one request.
-const TARGETS_AT_ONCE: usize = 100;
+/// Targets of one request, as many as the AWS Load Balancer Controller sends.
+const TARGETS_AT_ONCE: usize = 200;
 
 /// Pauses between attempts to delete what is still in use: network interfaces go some time after their load balancer.
 const DELETION: Polling = Polling {
@@ -138,6 +138,11 @@ impl Work<'_> {
         let outcome = until_done(&format!("deletion of {what}, which something uses,"), DELETION, &attempt).await;
         self.change.callbacks.reacquire_permit().await;
         outcome
+    }
+
+    /// Returns `true` if the plan deletes the load balancer.
+    fn is_leaving(&self) -> bool {
+        self.change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
     }
 
     /// Returns the ID of a resource.
@@ -335,7 +340,7 @@ impl Work<'_> {
             Peer::Network(_) => rule,
         };
         let wanted: Vec<Rule> = rules(&self.after).into_iter().filter(|_| is_wanted).map(named).collect();
-        if self.change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
+        if self.is_leaving() {
             self.cloud.leaving().insert(self.id.to_owned());
         }
         let mut references = Vec::new();
@@ -388,13 +393,11 @@ impl Work<'_> {
     }
 
     async fn classic(&self, operation: &Operation) -> Made {
-        let is_leaving =
-            self.change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer));
         let none = Attributes::default();
         let before = operation.resource().and_then(|resource| self.before.resources.get(resource)).unwrap_or(&none);
         match operation {
             // They go with the load balancer.
-            Operation::Delete { .. } if is_leaving => Ok(None),
+            Operation::Delete { .. } if self.is_leaving() => Ok(None),
             Operation::Update { resource: ResourceKey::Pool(_), attributes, .. } => {
                 self.send(self.query("ConfigureHealthCheck").set("HealthCheck", parameters(attributes))).await
             }

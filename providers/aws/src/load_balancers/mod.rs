@@ -9,12 +9,12 @@ mod spec;
 mod subnets;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_protocol::Client;
 use cloud_provider::{Cluster, Error, Node, Result, Service, async_trait, default_load_balancer_name};
-use futures::future::try_join_all;
+use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cached::Cached;
 use provider_kit::coalescer::Coalescer;
@@ -277,8 +277,7 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
             Query::All(_) => self.all().await,
             Query::Owner(identity) => self.of_service(identity).await.map(ListResult::of),
             Query::Ids(ids, _) => {
-                let found = try_join_all(ids.iter().map(|id| self.by_id(id))).await?;
-                Ok(ListResult::of(found.into_iter().flatten().collect()))
+                self.by_ids(&ids.iter().map(|id| &**id).collect::<Vec<_>>()).await.map(ListResult::of)
             }
         }
     }

@@ -1,12 +1,13 @@
 //! Load balancers of both kinds, and what is left of one, as they are read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use aws_protocol::Query;
 use cloud_provider::Result;
 use futures::future::try_join_all;
 use futures::try_join;
+use parking_lot::MutexGuard;
 use provider_kit::firewall::{Peer, Rule, texts};
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
@@ -26,8 +27,8 @@ use crate::api::{Api, Tag, all};
 
 /// Prefix of the ID of what is left of a load balancer; kind and name follow.
 pub(super) const LEFT: &str = "left of ";
-/// Load balancers whose tags are read with one request.
-const TAGGED_AT_ONCE: usize = 20;
+/// Load balancers that are read with one request, or whose tags are.
+const AT_ONCE: usize = 20;
 /// Items of a page.
 const PAGE: usize = 400;
 /// Name of the policy for the PROXY protocol.
@@ -113,25 +114,47 @@ impl ElasticLoadBalancers {
         }))
     }
 
-    /// Reads one load balancer with all its resources; `identity`: its Service, if it is known.
+    /// Reads load balancers of a kind with all their resources; `identity`: their Service, if it is known.
     pub(super) async fn whole(
         &self,
+        kind: &'static str,
+        found: &[Balancer],
+        identity: Option<&Identity<'_>>,
+    ) -> Result<Vec<ObservedLoadBalancer>> {
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (objects, subnets) = try_join!(self.objects(kind), self.subnets())?;
+        let own = |balancer: &Balancer| -> Vec<&TargetGroup> {
+            let has = |it: &&TargetGroup| it.load_balancer_arns.iter().any(|arn| arn == balancer.id());
+            objects.targets.iter().filter(has).collect()
+        };
+        let ids = |it| std::iter::once(Balancer::id(it)).chain(own(it).into_iter().map(|it| &*it.target_group_arn));
+        let tags = tags(&self.api, kind, &found.iter().flat_map(ids).collect::<Vec<_>>()).await?;
+        let shared = (&objects, &**subnets, &tags);
+        try_join_all(found.iter().map(|it| self.complete(it, own(it), shared, identity))).await
+    }
+
+    /// Reads the rest of a load balancer. What only a change of its settings needs is not read where it is to be deleted.
+    async fn complete(
+        &self,
         balancer: &Balancer,
+        own: Vec<&TargetGroup>,
+        (objects, subnets, tags): (&Objects, &[Subnet], &BTreeMap<String, Tags>),
         identity: Option<&Identity<'_>>,
     ) -> Result<ObservedLoadBalancer> {
         let (kind, name, attached) = (balancer.kind(), &*balancer.load_balancer_name, &balancer.security_groups);
-        let (cluster, objects) = try_join!(self.api.identity(), self.objects(kind))?;
-        let is_own = |it: &&TargetGroup| it.load_balancer_arns.iter().any(|arn| arn == balancer.id());
-        let own: Vec<_> = objects.targets.iter().filter(is_own).collect();
-        let ids: Vec<_> = std::iter::once(balancer.id()).chain(own.iter().map(|it| &*it.target_group_arn)).collect();
-        let query = Query::new("DescribeLoadBalancerAttributes").set(id_parameter(kind), balancer.id());
-        let (mut tags, attributes, subnets) =
-            try_join!(tags(&self.api, kind, &ids), client(&self.api, kind).read::<Answer>(query), self.subnets())?;
-        let own_tags = tags.remove(balancer.id()).unwrap_or_default();
+        let (cluster, is_leaving) = (self.api.identity().await?, identity.is_some_and(Identity::is_leaving));
+        let own_tags = tags.get(balancer.id()).cloned().unwrap_or_default();
         let wanted = identity.map(|it| security_group(kind, &it.cluster.name, it.service, name));
         let managed = objects.managed(kind, name, wanted.as_deref(), attached);
         let named = |id: &String| managed.filter(|it| it.group_id == *id).map_or(id, |it| &it.group_name).clone();
         let groups: Vec<_> = attached.iter().map(named).collect();
+        let query = Query::new("DescribeLoadBalancerAttributes").set(id_parameter(kind), balancer.id());
+        let attributes = match is_leaving {
+            true => None,
+            false => Some(client(&self.api, kind).read::<Answer>(query).await?),
+        };
         let mut graph =
             managed.map_or_else(ResourceGraph::default, |group| group_graph(ResourceGraph::default(), group));
         graph = graph.balancer(settings(balancer, attributes, &groups)?.tagged(&own_tags));
@@ -142,7 +165,7 @@ impl ElasticLoadBalancers {
             graph = graph.pool(NODES, attributes.set(CIDRS, ranges.collect::<Vec<_>>()), Some(groups));
         }
         graph = match kind {
-            NETWORK => self.network_resources(graph, balancer, &own, &tags).await?,
+            NETWORK => self.network_resources(graph, balancer, &own, tags, is_leaving).await?,
             _ => balancer.classic_resources(graph)?,
         };
         let graph = with_loose(graph, objects.loose(name))?;
@@ -155,14 +178,16 @@ impl ElasticLoadBalancers {
         balancer: &Balancer,
         own: &[&TargetGroup],
         tags: &BTreeMap<String, Tags>,
+        is_leaving: bool,
     ) -> Result<ResourceGraph> {
         let query = Query::new("DescribeListeners").set("LoadBalancerArn", balancer.id());
         let listeners = all(&self.api.aws.elbv2, query, "Listeners", |it: &Listener| it.listener_arn.clone());
-        let (listeners, details) = try_join!(listeners, try_join_all(own.iter().map(|it| self.target_group(it))))?;
+        let (listeners, details) =
+            try_join!(listeners, try_join_all(own.iter().map(|it| self.target_group(it, is_leaving))))?;
         for (group, (targets, settings)) in own.iter().zip(details) {
             let is_ours = tags.get(&group.target_group_arn).is_some_and(|it| owner(it) != OwnerTags::default());
             let settings = if is_ours { settings.set(IS_OURS, true) } else { settings };
-            graph = graph.pool(&group.pool(), settings, Some(targets));
+            graph = graph.pool(&group.pool(), settings, targets);
         }
         for it in listeners {
             let arn = it.default_actions.first().map(|action| &*action.target_group_arn);
@@ -174,8 +199,11 @@ impl ElasticLoadBalancers {
         Ok(graph)
     }
 
-    /// Reads the targets and attributes of a target group.
-    async fn target_group(&self, group: &TargetGroup) -> Result<(Targets, Attributes)> {
+    /// Reads the targets and attributes of a target group, unless it is to be deleted.
+    async fn target_group(&self, group: &TargetGroup, is_leaving: bool) -> Result<(Option<Targets>, Attributes)> {
+        if is_leaving {
+            return Ok((None, group.settings()?));
+        }
         let read = |action| {
             self.api.aws.elbv2.read::<Answer>(Query::new(action).set("TargetGroupArn", &group.target_group_arn))
         };
@@ -187,7 +215,7 @@ impl ElasticLoadBalancers {
         };
         let compared = shown.attributes.into_iter().filter(|it| FIRST_OF_GROUP.iter().any(|(key, _)| *key == it.key));
         let settings = compared.fold(group.settings()?, |all, it| all.set(it.key, it.value));
-        Ok((health.target_health_descriptions.iter().filter(stays).map(text).collect(), settings))
+        Ok((Some(health.target_health_descriptions.iter().filter(stays).map(text).collect()), settings))
     }
 
     /// Reads what a Service has: by name, or what is left of a load balancer that no longer exists.
@@ -195,9 +223,10 @@ impl ElasticLoadBalancers {
         let names = [&*identity.name];
         let classic = self.balancers(CLASSIC, "LoadBalancerNames", &names);
         let (classic, network) = try_join!(classic, self.balancers(NETWORK, "Names", &names))?;
-        let found: Vec<_> = classic.into_iter().chain(network).collect();
-        let mut seen = try_join_all(found.iter().map(|it| self.whole(it, Some(identity)))).await?;
-        let is_there = |kind| found.iter().any(|it| it.kind() == kind);
+        let found =
+            try_join!(self.whole(CLASSIC, &classic, Some(identity)), self.whole(NETWORK, &network, Some(identity)))?;
+        let mut seen: Vec<_> = found.0.into_iter().chain(found.1).collect();
+        let is_there = |kind| if kind == CLASSIC { !classic.is_empty() } else { !network.is_empty() };
         if identity.is_leaving() || !is_there(identity.kind) {
             let objects = self.objects(if identity.is_leaving() { NETWORK } else { identity.kind }).await?;
             for kind in [CLASSIC, NETWORK].into_iter().filter(|kind| !is_there(kind)) {
@@ -209,21 +238,38 @@ impl ElasticLoadBalancers {
         Ok(seen)
     }
 
-    /// Reads a load balancer by its ID, or what is left of one.
-    pub(super) async fn by_id(&self, id: &str) -> Result<Option<ObservedLoadBalancer>> {
-        if let Some((kind, name)) = id.strip_prefix(LEFT).and_then(|it| it.split_once(' ')) {
-            let (kind, names) = if kind == NETWORK { (NETWORK, "Names") } else { (CLASSIC, "LoadBalancerNames") };
-            if !self.balancers(kind, names, &[name]).await?.is_empty() {
-                return Ok(None);
-            }
-            return self.objects(kind).await?.left_of(kind, name, None, self.api.config.has_node_rules);
+    /// Reads load balancers by their IDs, or what is left of them.
+    pub(super) async fn by_ids(&self, ids: &[&str]) -> Result<Vec<ObservedLoadBalancer>> {
+        let (left, there): (Vec<_>, Vec<_>) = ids.iter().copied().partition(|id| id.starts_with(LEFT));
+        let (network, classic): (Vec<_>, Vec<_>) = there.into_iter().partition(|id| id.starts_with("arn:"));
+        let left = try_join_all(left.into_iter().map(|id| self.left_by_id(id)));
+        let classic = self.wholes(CLASSIC, "LoadBalancerNames", &classic);
+        let network = self.wholes(NETWORK, "LoadBalancerArns", &network);
+        let (left, classic, network) = try_join!(left, classic, network)?;
+        Ok(left.into_iter().flatten().chain(classic).chain(network).collect())
+    }
+
+    /// Reads load balancers of a kind. AWS refuses a request that names one that does not exist: then they are read one by one.
+    async fn wholes(&self, kind: &'static str, parameter: &str, ids: &[&str]) -> Result<Vec<ObservedLoadBalancer>> {
+        let read = |ids| async move { self.balancers(kind, parameter, ids).await };
+        let mut found = Vec::new();
+        for ids in ids.chunks(AT_ONCE) {
+            found.extend(match read(ids).await? {
+                none if none.is_empty() && ids.len() > 1 => try_join_all(ids.chunks(1).map(read)).await?.concat(),
+                found => found,
+            });
         }
-        let (kind, parameter) =
-            if id.starts_with("arn:") { (NETWORK, "LoadBalancerArns") } else { (CLASSIC, "LoadBalancerNames") };
-        match self.balancers(kind, parameter, &[id]).await?.first() {
-            Some(balancer) => self.whole(balancer, None).await.map(Some),
-            None => Ok(None),
+        self.whole(kind, &found, None).await
+    }
+
+    /// Reads what is left of a load balancer that does not exist.
+    async fn left_by_id(&self, id: &str) -> Result<Option<ObservedLoadBalancer>> {
+        let Some((kind, name)) = id.strip_prefix(LEFT).and_then(|it| it.split_once(' ')) else { return Ok(None) };
+        let (kind, names) = if kind == NETWORK { (NETWORK, "Names") } else { (CLASSIC, "LoadBalancerNames") };
+        if !self.balancers(kind, names, &[name]).await?.is_empty() {
+            return Ok(None);
         }
+        self.objects(kind).await?.left_of(kind, name, None, self.api.config.has_node_rules)
     }
 
     /// Reads all load balancers of Services without their resources, and what is left of others.
@@ -281,7 +327,7 @@ impl ElasticLoadBalancers {
 
     /// Returns the load balancers whose deletion has begun.
     pub(super) fn leaving(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
+        self.leaving.lock()
     }
 }
 
@@ -295,8 +341,11 @@ pub(super) fn tagged_parameter(kind: &str) -> &'static str {
     if kind == NETWORK { "ResourceArns" } else { "LoadBalancerNames" }
 }
 
-/// Returns the settings of a load balancer; attributes that AWS does not tell have their first values.
-fn settings(balancer: &Balancer, shown: Answer, groups: &[String]) -> Result<Attributes> {
+/// Returns the settings of a load balancer. Attributes that AWS does not tell have their first values; those that were not
+/// read are missing.
+fn settings(balancer: &Balancer, shown: Option<Answer>, groups: &[String]) -> Result<Attributes> {
+    let is_read = shown.is_some();
+    let shown = shown.unwrap_or_default();
     let told = shown.attributes.into_iter().filter(|it| !it.value.is_empty());
     let told = told.fold(Attributes::default(), |all, it| all.set(it.key, it.value)).nested();
     let mut settings = if balancer.kind() == NETWORK { told } else { shown.load_balancer_attributes };
@@ -304,7 +353,8 @@ fn settings(balancer: &Balancer, shown: Answer, groups: &[String]) -> Result<Att
     settings["Subnets"] = balancer.subnets().into();
     settings["SecurityGroups"] = groups.into();
     settings["IpAddressType"] = balancer.ip_address_type.clone().into();
-    Ok(with_first(balancer.kind(), Attributes::observed(&Settings(settings))?))
+    let settings = Attributes::observed(&Settings(settings))?;
+    Ok(if is_read { with_first(balancer.kind(), settings) } else { settings })
 }
 
 /// Reads the tags of objects; those that do not exist are left out.
@@ -314,7 +364,7 @@ async fn tags(api: &Api, kind: &str, ids: &[&str]) -> Result<BTreeMap<String, Ta
         async move { client(api, kind).find::<Answer>(query).await }
     };
     let mut all = BTreeMap::new();
-    for ids in ids.chunks(TAGGED_AT_ONCE) {
+    for ids in ids.chunks(AT_ONCE) {
         let mut answers = vec![read(ids).await?];
         if answers[0].is_none() && ids.len() > 1 {
             answers = try_join_all(ids.chunks(1).map(read)).await?;

@@ -84,11 +84,11 @@ async fn nodes_admit_a_shared_security_group_until_its_last_load_balancer_goes()
         harness.ensure(&provider, it).await.unwrap();
     }
     assert_eq!(harness.admitted(), ["sg-shared"]);
-    harness.delete(&provider, &services[0]).await;
+    harness.delete(&provider, &services[0]).await.unwrap();
     assert_eq!(harness.admitted(), ["sg-shared"], "two others use it");
-    harness.delete(&provider, &services[1]).await;
+    harness.delete(&provider, &services[1]).await.unwrap();
     assert_eq!(harness.admitted(), ["sg-shared"], "one other uses it");
-    harness.delete(&provider, &services[2]).await;
+    harness.delete(&provider, &services[2]).await.unwrap();
     assert_eq!(harness.admitted(), [""; 0]);
     assert!(harness.fake.lock().all("group").iter().any(|it| it["groupId"] == "sg-shared"), "it is the user's");
 }
@@ -102,7 +102,7 @@ async fn load_balancers_that_go_together_leave_no_rule_and_are_listed_once() {
         harness.ensure(&provider, it).await.unwrap();
     }
     harness.fake.fault_injector().forget_requests();
-    futures::future::join_all(services.iter().map(|it| harness.delete(&provider, it))).await;
+    futures::future::try_join_all(services.iter().map(|it| harness.delete(&provider, it))).await.unwrap();
     assert_eq!(harness.admitted(), [""; 0]);
     let lists = harness.fake.fault_injector().count("GET /elb/DescribeLoadBalancers");
     assert!(lists <= 2, "{lists} lists of all load balancers");
