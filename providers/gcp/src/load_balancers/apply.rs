@@ -1,0 +1,553 @@
+//! Changes of a load balancer: a request for each operation, and one wait for all that can go on at the same time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use cloud_provider::{Error, Result};
+use provider_kit::load_balancers::{
+    Applied, Attributes, Change, Difference, Machines, Operation, ResourceKey, Targets,
+};
+use provider_kit::transport::{Call, Method};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::names::{ADDRESSES, CHECKS, FIREWALLS, HTTP_CHECKS, LbNames, object};
+use super::objects::{Address, Description, Rule, body, service_description};
+use super::spec::Spec;
+use super::{GceLoadBalancers, snapshot};
+use crate::api::{
+    ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, GROUP, HTTP_CHECK, Kind, Place, RULE, TARGET_POOL, is_in_use, name,
+};
+
+/// Most instances with which a target pool is created, and most of one change.
+const AT_CREATION: usize = 200;
+const AT_ONCE: usize = 1000;
+/// Time for which an object that Services share counts as present after this program has created it, and as absent after it
+/// has deleted it.
+const SHARED_AGE: Duration = Duration::from_secs(10);
+const ADD: &str = "/projects/{project}/regions/{region}/targetPools/{name}/addInstance";
+const REMOVE: &str = "/projects/{project}/regions/{region}/targetPools/{name}/removeInstance";
+const LABEL: &str = "/projects/{project}/regions/{region}/forwardingRules/{name}/setLabels";
+/// Settings whose change gives the load balancer another address.
+const MOVES: [&str; 3] = ["subnetwork", "loadBalancingScheme", "networkTier"];
+
+/// The change of one load balancer that is under way.
+struct Session<'a> {
+    cloud: &'a GceLoadBalancers,
+    change: Change<'a>,
+    spec: &'a Spec,
+    names: LbNames,
+    place: &'a Place,
+    /// Operations under way, and the level of the resources that they change.
+    pending: Vec<String>,
+    level: Option<(u8, bool)>,
+    /// Instances with which a target pool was created.
+    created: Targets,
+    /// If set, a shared health check is in use, and its firewall stays.
+    is_kept: bool,
+}
+
+/// Returns the level of an operation: operations of the same level may run at the same time.
+fn level(operation: &Operation) -> (u8, bool) {
+    let is_removal = matches!(operation, Operation::Delete { .. });
+    let level = match operation.resource() {
+        Some(ResourceKey::CreatedBefore(it)) => it.rank,
+        Some(ResourceKey::Pool(_)) => 2,
+        None => 3,
+        Some(ResourceKey::Balancer | ResourceKey::Listener(_)) => 4,
+        Some(ResourceKey::CreatedAfter(_)) => 5,
+    };
+    (level, is_removal)
+}
+
+/// Returns `true` if this program has just created (`exists`) or deleted a shared object.
+fn is_recent(known: Option<(bool, Instant)>, exists: bool) -> bool {
+    known.is_some_and(|(is_there, at)| is_there == exists && at.elapsed() < SHARED_AGE)
+}
+
+impl GceLoadBalancers {
+    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
+        let (place, names) = (self.api.place().await?, self.names(&change.identity.name).await?);
+        let outcome = change.outcome_of_all();
+        if outcome.is_some() && change.actual.is_none() {
+            self.check(change, spec).await?;
+        }
+        let (pending, created) = (Vec::new(), Targets::default());
+        let mut session =
+            Session { cloud: self, change, spec, names, place: &place, pending, level: None, created, is_kept: false };
+        let traffic = ResourceKey::created_after(FIREWALLS, session.names.firewall());
+        if outcome.is_none() && !self.is_known(change.identity.uid()) {
+            session.mark_owner(&traffic).await?;
+        }
+        // The firewall is deleted last, so that each incomplete deletion is found by it.
+        let is_last = |operation: &Operation| outcome.is_none() && operation.deletes(|resource| *resource == traffic);
+        let (last, operations): (Vec<_>, Vec<_>) = change.operations.iter().partition(|it| is_last(it));
+        for (at, operation) in operations.into_iter().chain(last).enumerate() {
+            if let Some(rule) = session.carry_out(operation).await? {
+                return session.planned_again(at, rule).await;
+            }
+        }
+        session.finish().await?;
+        let is_user = |other: &Spec| other.is_internal == spec.is_internal && other.check.is_none();
+        let check = format!("{}/{}", if spec.is_internal { CHECKS } else { HTTP_CHECKS }, session.names.shared_check());
+        // The last Service of its kind reads once more, in case an earlier deletion was incomplete.
+        match outcome {
+            Some(outcome) => Ok(Applied::all(change, outcome)),
+            None if self.has_other_users(&change.identity.name, is_user) => Ok(Applied::Removed),
+            None if is_recent(*self.shared.lock(check).await, false) => Ok(Applied::Removed),
+            None => Ok(Applied::Gone),
+        }
+    }
+
+    /// Returns `true` if the API server shows a Service with this UID.
+    fn is_known(&self, uid: &str) -> bool {
+        let services = self.caches.get().map(|caches| caches.services()).unwrap_or_default();
+        services.iter().any(|service| service.metadata.uid.as_deref() == Some(uid))
+    }
+
+    /// Checks what must hold before anything is created for a Service, and adds the finalizer of the Go program.
+    async fn check(&self, change: Change<'_>, spec: &Spec) -> Result<()> {
+        let is_filled = |operation: &Operation| matches!(operation, Operation::AddTargets { .. });
+        if !change.operations.iter().any(is_filled) {
+            return Err(Error::other("no nodes available: a load balancer is created when the cluster has a Node"));
+        }
+        self.kubernetes.add_finalizer(change.identity.service, spec.is_internal).await
+    }
+}
+
+impl Session<'_> {
+    async fn finish(&mut self) -> Result<()> {
+        let pending = std::mem::take(&mut self.pending);
+        self.cloud.api.finish(&pending, self.change.callbacks).await
+    }
+
+    async fn begin(&mut self, call: Call) -> Result<()> {
+        let operation = self.cloud.api.begin(call).await?;
+        self.pending.extend(operation);
+        Ok(())
+    }
+
+    /// Carries out one operation. A forwarding rule that was created is returned: the rest is planned from what it shows.
+    async fn carry_out(&mut self, operation: &Operation) -> Result<Option<Rule>> {
+        if self.level.replace(level(operation)) != Some(level(operation)) {
+            self.finish().await?;
+        }
+        match operation {
+            Operation::Create { resource: ResourceKey::Listener(_), attributes } => {
+                return self.replace_rule(attributes, &[]).await.map(Some);
+            }
+            Operation::Update { resource: ResourceKey::Listener(_), attributes, changes } => {
+                return self.replace_rule(attributes, changes).await.map(Some);
+            }
+            Operation::Create { resource, attributes } => self.create(resource, attributes).await?,
+            Operation::Update { resource, attributes, changes } => self.update(resource, attributes, changes).await?,
+            Operation::Delete { resource } => self.delete(resource).await?,
+            Operation::AddTargets { pool, targets } => self.add(pool, targets).await?,
+            Operation::RemoveTargets { pool, targets } => self.remove(pool, targets).await?,
+            Operation::Tag => self.tag().await?,
+            Operation::Untag => {}
+        }
+        Ok(None)
+    }
+
+    /// Returns the load balancer after the first operations, with a forwarding rule as the cloud shows it.
+    async fn planned_again(mut self, at: usize, rule: Rule) -> Result<Applied> {
+        self.finish().await?;
+        let mut graph = self.change.outcome(at + 1).and_then(|it| it.graph).unwrap_or_default();
+        if let Some(ResourceKey::Listener(port)) = self.change.operations[at].resource() {
+            graph.resources.retain(|resource, _| !matches!(resource, ResourceKey::Listener(_)));
+            let pool = rule.backend().map(crate::api::tail).unwrap_or_default().to_owned();
+            graph = graph.listener(port.number, port.protocol.clone(), &pool, rule.observed()?);
+        }
+        if let Some(held) = self.cloud.api.find::<Address>(self.place, ADDRESS, &self.names.name).await? {
+            graph =
+                graph.resource(ResourceKey::created_after(ADDRESSES, &*self.names.name), Attributes::observed(&held)?);
+        }
+        Ok(Applied::PlanAgain(Box::new(snapshot::load_balancer(&self.names.name, Some(&rule), graph))))
+    }
+
+    /// Writes the owner tags into the description of the firewall for traffic. The forwarding rule has them, but is deleted
+    /// first, and no Service leads to the rest.
+    async fn mark_owner(&mut self, traffic: &ResourceKey) -> Result<()> {
+        let graph = self.change.actual.and_then(|it| it.graph.as_ref());
+        let Some(firewall) = graph.and_then(|graph| graph.resources.get(traffic)) else { return Ok(()) };
+        let text = Description::text(&self.spec.service, self.change.identity.owner_tags());
+        if firewall.text("description") == Some(&text) {
+            return Ok(());
+        }
+        let name = self.names.firewall();
+        self.firewall(Method::PATCH, &name, &Attributes::default().set("description", text)).await?;
+        self.finish().await
+    }
+
+    /// Begins a change of a firewall.
+    async fn firewall(&mut self, method: Method, name: &str, settings: &Attributes) -> Result<()> {
+        let operation = self.cloud.change_firewall(method, name, settings, self.change.identity.service).await?;
+        self.pending.extend(operation);
+        Ok(())
+    }
+
+    /// Returns the request for a new pool with these targets: a target pool takes the first of them, a backend service all.
+    async fn new_pool(&mut self, kind: Kind, name: &str, settings: &Attributes, targets: &Targets) -> Result<Call> {
+        let mut body = body(name, settings);
+        if kind == TARGET_POOL {
+            self.created = targets.iter().take(AT_CREATION).collect();
+            body["instances"] = self.created.iter().map(|it| self.instance(it)).collect();
+            body["description"] = service_description(&self.spec.service).into();
+        } else {
+            self.created = targets.clone();
+            body["backends"] = self.fill_groups(targets).await?;
+            body["loadBalancingScheme"] = "INTERNAL".into();
+        }
+        self.expand_checks(&mut body);
+        Ok(self.place.all(Method::POST, kind, "").json(&body))
+    }
+
+    async fn create(&mut self, resource: &ResourceKey, settings: &Attributes) -> Result<()> {
+        let own = self.names.name.clone();
+        let Some((kind, name)) = object(resource, &own).filter(|(kind, _)| *kind != GROUP) else { return Ok(()) };
+        if self.names.is_shared(name) {
+            let mut known = self.cloud.shared.lock(format!("{}/{name}", kind.collection())).await;
+            if is_recent(*known, true) {
+                return Ok(());
+            }
+            match self.create_one(resource, kind, name, settings).await {
+                // Another program was faster.
+                Err(error) if error.is_conflict() => {}
+                sent => sent?,
+            }
+            self.finish().await?;
+            *known = Some((true, Instant::now()));
+            return Ok(());
+        }
+        self.create_one(resource, kind, name, settings).await
+    }
+
+    async fn create_one(
+        &mut self,
+        resource: &ResourceKey,
+        kind: Kind,
+        name: &str,
+        settings: &Attributes,
+    ) -> Result<()> {
+        match resource {
+            ResourceKey::Pool(_) => {
+                self.cloud.set_released(&self.names.name, false);
+                let call = self.new_pool(kind, name, settings, &self.targets_to_add(resource)).await?;
+                self.begin(call).await
+            }
+            _ if resource.is_of_kind(FIREWALLS) => self.firewall(Method::POST, name, settings).await,
+            _ => self.begin(self.place.all(Method::POST, kind, "").json(&body(name, settings))).await,
+        }
+    }
+
+    async fn update(&mut self, resource: &ResourceKey, settings: &Attributes, changes: &[Difference]) -> Result<()> {
+        let own = self.names.name.clone();
+        let Some((kind, name)) = object(resource, &own) else { return Ok(()) };
+        if resource.is_of_kind(FIREWALLS) {
+            return self.firewall(Method::PATCH, name, settings).await;
+        }
+        if kind == TARGET_POOL || changes.iter().any(|it| it.key == "protocol") {
+            return self.replace_pool(resource, kind, name, settings).await;
+        }
+        let changed = changes.iter().fold(Attributes::default(), |all, it| all.set(it.key.clone(), &it.to));
+        let mut body = changed.nested();
+        self.expand_checks(&mut body);
+        if let Some(fingerprint) = settings.text("fingerprint") {
+            body["fingerprint"] = fingerprint.into();
+        }
+        self.begin(self.place.one(Method::PATCH, kind, name).json(&body)).await
+    }
+
+    /// Replaces a pool with its forwarding rule, whose address is held. A target pool cannot change its affinity.
+    async fn replace_pool(
+        &mut self,
+        resource: &ResourceKey,
+        kind: Kind,
+        name: &str,
+        settings: &Attributes,
+    ) -> Result<()> {
+        let graph = self.change.actual.and_then(|it| it.graph.as_ref());
+        if let Some((_, rule)) = graph.and_then(|graph| graph.listeners().next()) {
+            self.hold_address(rule).await?;
+            self.delete_object(RULE, &self.names.name.clone()).await?;
+        }
+        self.delete_object(kind, name).await?;
+        let ResourceKey::Pool(pool) = resource else { return Ok(()) };
+        let targets = graph.map(|graph| graph.targets_of(pool)).unwrap_or_default();
+        let call = self.new_pool(kind, name, settings, &targets).await?;
+        self.cloud.api.change(call).await?;
+        if kind == TARGET_POOL {
+            self.add(pool, &targets).await?;
+        }
+        self.finish().await?;
+        Err(Error::conflict(format!("{resource} was replaced; its forwarding rule is created again")))
+    }
+
+    /// Creates a forwarding rule, in the place of the one that there is. The address stays, unless the change is about it.
+    async fn replace_rule(&mut self, settings: &Attributes, changes: &[Difference]) -> Result<Rule> {
+        let (actual, own) = (self.change.actual, self.names.name.clone());
+        let before =
+            actual.and_then(|it| it.graph.as_ref()).and_then(|graph| graph.listeners().next()).map(|(_, it)| it);
+        let mut body = body(&own, settings);
+        let moves = |it: &Difference| MOVES.contains(&&*it.key);
+        let seen = before.and_then(|it| it.text("IPAddress"));
+        let is_moving = changes.iter().any(moves) || self.spec.ip.as_deref().is_some_and(|ip| Some(ip) != seen);
+        match (&self.spec.ip, seen) {
+            (Some(ip), _) => {
+                body["IPAddress"] = ip.as_str().into();
+                if !self.spec.is_internal && self.spec.ip.as_deref() != seen {
+                    self.check_address(ip).await?;
+                }
+            }
+            (None, _) if is_moving => drop(body.as_object_mut().and_then(|it| it.remove("IPAddress"))),
+            (None, Some(ip)) => body["IPAddress"] = ip.into(),
+            (None, None) => {}
+        }
+        if let Some(before) = before {
+            if !is_moving {
+                self.hold_address(before).await?;
+            }
+            self.delete_object(RULE, &own).await?;
+        }
+        body["description"] = Description::text(&self.spec.service, self.change.identity.owner_tags()).into();
+        let pool = settings.text("pool").unwrap_or_default();
+        body[if self.spec.is_internal { "backendService" } else { "target" }] = self.place.url(pool).into();
+        if self.spec.is_internal {
+            body["network"] = self.place.network.as_str().into();
+        }
+        if let Some(subnetwork) = settings.text("subnetwork") {
+            body["subnetwork"] = format!("{}/projects/{subnetwork}", self.place.base).into();
+        }
+        self.cloud.api.change(self.place.all(Method::POST, RULE, "").json(&body)).await?;
+        let shown: Option<Rule> = self.cloud.api.find(self.place, RULE, &own).await?;
+        shown.ok_or_else(|| Error::conflict("the forwarding rule that was just created does not exist"))
+    }
+
+    /// Reserves the address of a forwarding rule for the time of its replacement, unless it is reserved already.
+    async fn hold_address(&self, rule: &Attributes) -> Result<()> {
+        let Some(ip) = rule.text("IPAddress") else { return Ok(()) };
+        if self.addresses(ip).await?.is_empty() {
+            let mut body =
+                json!({"name": self.names.name, "address": ip, "description": service_description(&self.spec.service)});
+            match rule.text("loadBalancingScheme") {
+                Some("INTERNAL") => {
+                    body["addressType"] = "INTERNAL".into();
+                    let subnetwork = rule.text("subnetwork").map(|it| format!("{}/projects/{it}", self.place.base));
+                    subnetwork.into_iter().for_each(|url| body["subnetwork"] = url.into());
+                }
+                _ => rule.text("networkTier").into_iter().for_each(|tier| body["networkTier"] = tier.into()),
+            }
+            self.cloud.api.change(self.place.all(Method::POST, ADDRESS, "").json(&body)).await?;
+        }
+        Ok(())
+    }
+
+    async fn addresses(&self, ip: &str) -> Result<Vec<Value>> {
+        let call = self.place.all(Method::GET, ADDRESS, "").list().query("filter", format!("address = \"{ip}\""));
+        let found: Value = self.cloud.api.http.read(call).await?;
+        Ok(found["items"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// Checks that an address that a user asks for is reserved, and of the right network tier.
+    async fn check_address(&self, ip: &str) -> Result<()> {
+        let found = self.addresses(ip).await?;
+        let Some(address) = found.first() else {
+            return Err(Error::invalid(format!(
+                "spec.loadBalancerIP: {ip} is no reserved address of region {}; reserve it with gcloud compute addresses create",
+                self.place.region
+            )));
+        };
+        let (tier, wanted) =
+            (address["networkTier"].as_str().unwrap_or("PREMIUM"), self.spec.tier.as_deref().unwrap_or("PREMIUM"));
+        if tier != wanted {
+            let key = crate::annotations::NETWORK_TIER.key();
+            return Err(Error::invalid(format!(
+                "spec.loadBalancerIP: address {ip} is of network tier {tier}, and the Service of {wanted}; set annotation {key}"
+            )));
+        }
+        Ok(())
+    }
+
+    async fn delete(&mut self, resource: &ResourceKey) -> Result<()> {
+        let own = self.names.name.clone();
+        let Some((kind, name)) = object(resource, &own) else { return Ok(()) };
+        match kind {
+            _ if self.names.is_shared(name) => self.delete_shared(resource, kind, name).await?,
+            FIREWALL => self.firewall(Method::DELETE, name, &Attributes::default()).await?,
+            _ => self.delete_object(kind, name).await?,
+        }
+        if matches!(resource, ResourceKey::Pool(_)) && self.change.identity.is_leaving() {
+            self.cloud.set_released(&own, true);
+        }
+        Ok(())
+    }
+
+    /// Deletes an object that Services share, unless another Service or object uses it.
+    async fn delete_shared(&mut self, resource: &ResourceKey, kind: Kind, name: &str) -> Result<()> {
+        let is_internal = kind != HTTP_CHECK && !name.ends_with("-http-hc");
+        let is_user = |spec: &Spec| spec.is_internal == is_internal && (kind == GROUP || spec.check.is_none());
+        let is_kept = (kind == FIREWALL && self.is_kept) || (kind == GROUP && self.cloud.api.config.skips_groups);
+        let has_users = || self.cloud.has_other_users(&self.names.name, is_user);
+        if matches!(resource, ResourceKey::CreatedBefore(_)) && (is_kept || has_users()) {
+            return Ok(());
+        }
+        let mut known = self.cloud.shared.lock(format!("{}/{name}", kind.collection())).await;
+        if is_recent(*known, false) {
+            return Ok(());
+        }
+        *known = None;
+        let outcome = match kind {
+            FIREWALL => self.firewall(Method::DELETE, name, &Attributes::default()).await,
+            GROUP => self.cloud.groups.store().delete(&self.names.cluster_id).await,
+            _ => self.delete_object(kind, name).await,
+        };
+        match outcome {
+            Err(error) if is_in_use(&error) => self.is_kept |= matches!(kind, CHECK | HTTP_CHECK),
+            outcome => {
+                outcome?;
+                *known = Some((false, Instant::now()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes an object, and waits: what refers to nothing any more can be deleted next.
+    async fn delete_object(&self, kind: Kind, name: &str) -> Result<()> {
+        match self.cloud.api.change(self.place.one(Method::DELETE, kind, name)).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Writes the owner tags as labels: the description of a forwarding rule does not change.
+    async fn tag(&mut self) -> Result<()> {
+        let own = self.names.name.clone();
+        let Some(rule) = self.cloud.api.find::<Rule>(self.place, RULE, &own).await? else { return Ok(()) };
+        let Some(labels) = rule.labelled(&self.change.identity.owner_tags()) else { return Ok(()) };
+        let body = json!({"labels": labels, "labelFingerprint": rule.label_fingerprint});
+        let call = self.place.action(Method::POST, RULE, LABEL, "", &own).json(&body);
+        self.begin(call).await
+    }
+
+    fn targets_to_add(&self, resource: &ResourceKey) -> Targets {
+        let of = self.change.operations.iter().find_map(|operation| match (operation, resource) {
+            (Operation::AddTargets { pool, targets }, ResourceKey::Pool(name)) if pool == name => Some(targets.clone()),
+            _ => None,
+        });
+        of.unwrap_or_default()
+    }
+
+    /// Returns the URL of the instance that a target is.
+    fn instance(&self, target: &str) -> String {
+        let (zone, name) = target.split_once(':').unwrap_or_default();
+        self.place.instance(zone, name)
+    }
+
+    /// Replaces the short names of health checks by their URLs.
+    fn expand_checks(&self, body: &mut Value) {
+        for check in body.get_mut("healthChecks").and_then(Value::as_array_mut).into_iter().flatten() {
+            let path = check.as_str().unwrap_or_default();
+            *check = format!("{}/projects/{}/global/{path}", self.place.base, self.place.project).into();
+        }
+    }
+
+    async fn add(&mut self, pool: &str, targets: &Targets) -> Result<()> {
+        let rest = targets.without(&self.created);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        match self.add_all(pool, &rest).await {
+            // The Node of an instance that does not exist must not keep others from being served.
+            Err(refused) if refused.is_not_found() || refused.is_invalid() => {
+                let known = Machines::ids(self.cloud.instances.source()).await?;
+                let known: BTreeSet<_> = known.iter().filter_map(super::target).collect();
+                let existing: Targets = rest.iter().filter(|it| known.contains(*it)).collect();
+                if existing.len() == rest.len() || known.is_empty() {
+                    return Err(refused);
+                }
+                self.add_all(pool, &existing).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn add_all(&mut self, pool: &str, targets: &Targets) -> Result<()> {
+        if pool.starts_with(TARGET_POOL.collection()) {
+            return self.change_instances(ADD, pool, targets).await;
+        }
+        let graph = self.change.actual.and_then(|it| it.graph.as_ref());
+        let all = graph.map(|graph| graph.targets_of(pool)).unwrap_or_default().with(targets);
+        let backends = self.fill_groups(&all).await?;
+        let service: super::objects::Pool = match self.cloud.api.find(self.place, BACKEND_SERVICE, name(pool)).await? {
+            Some(service) => service,
+            None => return Err(Error::conflict(format!("backend service {} does not exist any more", name(pool)))),
+        };
+        let has = |zone: &String| service.backends.iter().any(|it| snapshot::zone(&it.group) == Some(&**zone));
+        if by_zone(&all).keys().all(has) {
+            return Ok(());
+        }
+        let body = json!({"backends": backends, "fingerprint": service.fingerprint});
+        self.begin(self.place.one(Method::PATCH, BACKEND_SERVICE, name(pool)).json(&body)).await
+    }
+
+    async fn remove(&mut self, pool: &str, targets: &Targets) -> Result<()> {
+        if pool.starts_with(TARGET_POOL.collection()) {
+            return self.change_instances(REMOVE, pool, targets).await;
+        }
+        for (zone, names) in by_zone(targets) {
+            self.edit_group(zone, move |members| members.retain(|it| !names.contains(it))).await?;
+        }
+        Ok(())
+    }
+
+    async fn change_instances(&mut self, path: &'static str, pool: &str, targets: &Targets) -> Result<()> {
+        let all: Vec<Value> = targets.iter().map(|it| json!({"instance": self.instance(it)})).collect();
+        for some in all.chunks(AT_ONCE) {
+            let call = self.place.action(Method::POST, TARGET_POOL, path, "", name(pool));
+            self.begin(call.json(&json!({ "instances": some }))).await?;
+        }
+        Ok(())
+    }
+
+    async fn edit_group(
+        &self,
+        zone: String,
+        edit: impl Fn(&mut BTreeSet<String>) + Send + Sync + 'static,
+    ) -> Result<()> {
+        let edit = move |group: &mut super::groups::Group| {
+            edit(&mut group.members);
+            Ok(())
+        };
+        self.cloud.groups.edit(&(zone, self.names.group()), edit).await.map(drop)
+    }
+
+    /// Adds instances to the groups of their zones, and returns these as backends of a backend service. Members that are no
+    /// Nodes of the cluster any more are removed: a new load balancer would send traffic to them.
+    async fn fill_groups(&self, targets: &Targets) -> Result<Value> {
+        let (mut backends, group) = (Vec::new(), self.names.group());
+        for (zone, names) in by_zone(targets) {
+            backends.push(json!({"group": format!(
+                "{}/projects/{}/zones/{zone}/instanceGroups/{group}", self.place.base, self.place.project
+            )}));
+            if self.cloud.api.config.skips_groups {
+                continue;
+            }
+            let (nodes, prefix) = (self.cloud.balanced_nodes(), format!("{zone}:"));
+            let edit = move |members: &mut BTreeSet<String>| {
+                members.retain(|it| nodes.as_ref().is_none_or(|nodes| nodes.contains(&(prefix.clone() + it))));
+                members.extend(names.iter().cloned());
+            };
+            self.edit_group(zone, edit).await?;
+        }
+        Ok(backends.into())
+    }
+}
+
+fn by_zone(targets: &Targets) -> BTreeMap<String, BTreeSet<String>> {
+    let mut zones: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (zone, name) in targets.iter().filter_map(|it| it.split_once(':')) {
+        zones.entry(zone.to_owned()).or_default().insert(name.to_owned());
+    }
+    zones
+}

@@ -1,0 +1,277 @@
+//! The objects of load balancers that were read together, and the load balancer that they make.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use cloud_provider::Result;
+use futures::FutureExt;
+use futures::future::{BoxFuture, try_join_all};
+use provider_kit::inventory::SharedPriority;
+use provider_kit::load_balancers::{Attributes, ObservedLoadBalancer, ResourceGraph, ResourceKey, State, Targets};
+use provider_kit::transport::Method;
+use serde::de::DeserializeOwned;
+
+use super::groups::Members;
+use super::names::{ADDRESSES, FIREWALL_PREFIX, FIREWALLS, LbNames};
+use super::objects::{Address, Check, Firewall, Pool, Rule};
+use super::{GceLoadBalancers, Spec, target};
+use crate::api::{ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, HTTP_CHECK, Kind, Place, RULE, TARGET_POOL, tail};
+
+/// The label of the kit under which namespace and name of the Service are kept.
+pub(super) const SERVICE: &str = "service";
+
+/// Objects of each kind, by name.
+#[derive(Default)]
+pub(super) struct Snapshot {
+    rules: BTreeMap<String, Rule>,
+    addresses: BTreeMap<String, Address>,
+    target_pools: BTreeMap<String, Pool>,
+    backend_services: BTreeMap<String, Pool>,
+    checks: BTreeMap<String, Check>,
+    http_checks: BTreeMap<String, Check>,
+    firewalls: BTreeMap<String, Firewall>,
+    members: Members,
+    /// If set, what Services share is shown even if no pool refers to it.
+    shows_shared: bool,
+    /// If set, instance groups exist to which no pool of the load balancer refers, and no other Service.
+    has_unused_groups: bool,
+}
+
+/// Reads objects of one kind: all, or those of these names.
+fn read<'a, T: DeserializeOwned + Send + 'static>(
+    cloud: &'a GceLoadBalancers,
+    place: &'a Place,
+    kind: Kind,
+    names: Option<&'a [String]>,
+    name: fn(&T) -> String,
+) -> BoxFuture<'a, Result<BTreeMap<String, T>>> {
+    let read = async move {
+        let Some(names) = names else {
+            let call = place.all(Method::GET, kind, "");
+            // The network may have many firewalls of others.
+            let filter = (kind == FIREWALL).then_some("name eq (k8s-.*|.*-hc)");
+            let call = filter.iter().fold(call, |call, filter| call.query("filter", filter));
+            return cloud.api.list(call, &SharedPriority::default(), name).await;
+        };
+        let mut reads = Vec::new();
+        for name in names {
+            reads.push(cloud.api.find::<T>(place, kind, name).boxed());
+        }
+        Ok(try_join_all(reads).await?.into_iter().flatten().collect())
+    };
+    async move { Ok(read.await?.into_iter().map(|it| (name(&it), it)).collect()) }.boxed()
+}
+
+/// Reads objects of several kinds at the same time: all, or those of these names.
+macro_rules! reads {
+    ($cloud:ident, $place:ident, $($field:ident: $object:ident $kind:ident $names:expr),* $(,)?) => {{
+        let ($($field),*) =
+            futures::try_join!($(read($cloud, $place, $kind, $names, |it: &$object| it.name.clone())),*)?;
+        Self { $($field),*, ..Self::default() }
+    }};
+}
+
+impl Snapshot {
+    /// Reads everything of load balancers, with one list for each kind.
+    pub(super) async fn of_all(cloud: &GceLoadBalancers, place: &Place, cluster_id: &str) -> Result<Self> {
+        let found = reads! { cloud, place,
+            rules: Rule RULE None, addresses: Address ADDRESS None, target_pools: Pool TARGET_POOL None,
+            backend_services: Pool BACKEND_SERVICE None, checks: Check CHECK None, http_checks: Check HTTP_CHECK None,
+            firewalls: Firewall FIREWALL None,
+        };
+        found.with_members(cloud, cluster_id, Duration::ZERO).await
+    }
+
+    /// Reads the objects that one load balancer may have. `is_leaving`: its Service will have none.
+    pub(super) async fn of_one(
+        cloud: &GceLoadBalancers,
+        place: &Place,
+        names: &LbNames,
+        is_leaving: bool,
+    ) -> Result<Self> {
+        let own = [names.name.clone()];
+        let mut firewalls = vec![names.firewall()];
+        firewalls.extend(cloud.api.config.removes_denials.then(|| names.denial()));
+        let mut found = reads! { cloud, place,
+            rules: Rule RULE Some(&own), addresses: Address ADDRESS Some(&own), target_pools: Pool TARGET_POOL Some(&own),
+            backend_services: Pool BACKEND_SERVICE Some(&own), firewalls: Firewall FIREWALL Some(&firewalls),
+        };
+        let shared = found.rules.values().filter_map(|rule| tail(rule.backend_service.as_deref()?).split_once('/'));
+        let shared: Vec<_> = shared.map(|(_, name)| name.to_owned()).collect();
+        if shared.iter().any(|name| !found.backend_services.contains_key(name)) {
+            let more = read(cloud, place, BACKEND_SERVICE, Some(&shared), |it: &Pool| it.name.clone()).await?;
+            found.backend_services.extend(more);
+        }
+        found.read_checks(cloud, place, names, is_leaving).await?;
+        found.with_members(cloud, &names.cluster_id, Duration::from_secs(5)).await
+    }
+
+    /// Reads the health checks to which pools refer, and their firewalls; without a pool, those that an incomplete creation or
+    /// deletion has left. The firewall for traffic is deleted last, so one without a pool means an incomplete deletion.
+    async fn read_checks(
+        &mut self,
+        cloud: &GceLoadBalancers,
+        place: &Place,
+        names: &LbNames,
+        is_leaving: bool,
+    ) -> Result<()> {
+        let is_bare = self.target_pools.is_empty() && self.backend_services.is_empty();
+        if is_bare && is_leaving {
+            cloud.set_released(&names.name, true);
+        }
+        let is_rest = is_bare && (is_leaving || self.firewalls.contains_key(&names.firewall()));
+        if is_rest && !cloud.has_other_users(&names.name, |spec| spec.is_internal) {
+            self.has_unused_groups = !cloud.groups.store().zones(place, &names.cluster_id).await?.is_empty();
+        }
+        for is_internal in [false, true] {
+            let pools = if is_internal { &self.backend_services } else { &self.target_pools };
+            let checks =
+                pools.values().flat_map(|pool| &pool.health_checks).map(|url| crate::api::name(url).to_owned());
+            let mut checks: BTreeSet<String> = checks.collect();
+            // An interrupted change may have left a check of its own that is not used any more.
+            checks.extend((!pools.is_empty()).then(|| names.name.clone()));
+            if is_rest {
+                checks.insert(names.name.clone());
+                let is_user = |spec: &Spec| spec.is_internal == is_internal && spec.check.is_none();
+                if !cloud.has_other_users(&names.name, is_user) {
+                    checks.insert(names.shared_check());
+                    self.shows_shared = true;
+                }
+            }
+            let checks: Vec<_> = checks.into_iter().collect();
+            let kind = if is_internal { CHECK } else { HTTP_CHECK };
+            let found = read(cloud, place, kind, Some(&checks), |it: &Check| it.name.clone()).await?;
+            let checks = checks.iter().filter(|check| is_bare || found.contains_key(*check));
+            let firewalls: Vec<_> = checks.map(|check| names.check_firewall(check, is_internal)).collect();
+            let firewalls = read(cloud, place, FIREWALL, Some(&firewalls), |it: &Firewall| it.name.clone()).await?;
+            if is_internal { &mut self.checks } else { &mut self.http_checks }.extend(found);
+            self.firewalls.extend(firewalls);
+        }
+        Ok(())
+    }
+
+    async fn with_members(mut self, cloud: &GceLoadBalancers, cluster_id: &str, age: Duration) -> Result<Self> {
+        let groups = self.backend_services.values().flat_map(|pool| &pool.backends);
+        let group = super::names::group(cluster_id);
+        let own = groups.filter(|backend| crate::api::name(&backend.group) == group);
+        let zones: BTreeSet<String> = own.filter_map(|it| Some(zone(&it.group)?.to_owned())).collect();
+        if !zones.is_empty() {
+            self.members = (*cloud.groups.store().of(&zones, cluster_id, age).await?).clone();
+        }
+        Ok(self)
+    }
+
+    /// Returns the names of load balancers: of forwarding rules that name a Service, and of what incomplete deletions have
+    /// left.
+    pub(super) fn names(&self) -> BTreeSet<&str> {
+        let rules = self.rules.values().filter(|rule| !rule.description().service.is_empty());
+        let is_name = |name: &&String| {
+            name.len() == 32 && name.starts_with('a') && name[1..].bytes().all(|it| it.is_ascii_hexdigit())
+        };
+        let pools = self.target_pools.keys().chain(self.backend_services.keys()).filter(is_name);
+        let owned = self.firewalls.values().filter(|firewall| firewall.owner().uid.is_some());
+        let owned = owned.filter_map(|firewall| firewall.name.strip_prefix(FIREWALL_PREFIX));
+        rules.map(|rule| &*rule.name).chain(pools.map(String::as_str)).chain(owned).collect()
+    }
+
+    /// Builds the load balancer of this name, if any part of it exists. `None` for one of another controller.
+    pub(super) fn actual(&self, names: &LbNames, shows_denial: bool) -> Result<Option<ObservedLoadBalancer>> {
+        let rule = self.rules.get(&names.name);
+        let is_external = |rule: &&Rule| rule.load_balancing_scheme.as_deref() == Some("EXTERNAL");
+        if rule.filter(is_external).is_some_and(|rule| rule.backend_service.is_some()) {
+            return Ok(None);
+        }
+        let mut graph = ResourceGraph::default();
+        if self.has_unused_groups {
+            graph = graph.resource(names.group_resource(), Attributes::default());
+        }
+        let mut checks = BTreeSet::new();
+        let shared = rule.and_then(Rule::backend).map(|url| crate::api::name(url).to_owned());
+        for (is_internal, pools) in [(false, &self.target_pools), (true, &self.backend_services)] {
+            for pool in std::iter::once(&names.name)
+                .chain(shared.as_ref().filter(|it| **it != names.name))
+                .filter_map(|it| pools.get(it))
+            {
+                let path = if is_internal { BACKEND_SERVICE } else { TARGET_POOL }.collection();
+                graph = graph.pool(
+                    &format!("{path}/{}", pool.name),
+                    pool.observed(!is_internal)?,
+                    Some(self.targets(pool)),
+                );
+                if is_internal {
+                    graph = graph.resource(names.group_resource(), Attributes::default());
+                }
+                checks.extend(pool.health_checks.iter().map(|url| (is_internal, crate::api::name(url).to_owned())));
+            }
+            let left = [&names.name, &names.shared_check()].map(|name| (is_internal, name.clone()));
+            checks.extend(left.into_iter().filter(|(_, name)| *name == names.name || self.shows_shared));
+        }
+        for (is_internal, name) in checks {
+            let all = if is_internal { &self.checks } else { &self.http_checks };
+            if let Some(check) = all.get(&name) {
+                graph = graph.resource(names.check_resource(&name, is_internal), check.observed()?);
+            }
+            if let Some(firewall) = self.firewalls.get(&names.check_firewall(&name, is_internal)) {
+                graph = graph.resource(names.check_firewall_resource(&name, is_internal), firewall.observed()?);
+            }
+        }
+        for name in std::iter::once(names.firewall()).chain(shows_denial.then(|| names.denial())) {
+            if let Some(firewall) = self.firewalls.get(&name) {
+                graph = graph.resource(ResourceKey::created_after(FIREWALLS, name), firewall.observed()?);
+            }
+        }
+        if let Some(address) = self.addresses.get(&names.name) {
+            graph = graph.resource(ResourceKey::created_after(ADDRESSES, &*names.name), Attributes::observed(address)?);
+        }
+        if let Some(rule) = rule {
+            let ports = rule.port_range.as_deref().and_then(|range| range.split('-').next()).map(str::to_owned);
+            let firewall = self.firewalls.get(&names.firewall());
+            let allowed = firewall.and_then(|it| it.allowed.as_ref()?.first()?.each().min());
+            let first = ports.or_else(|| rule.ports.as_ref()?.iter().min_by_key(|it| it.parse::<u16>().ok()).cloned());
+            let number = first.and_then(|it| it.parse().ok()).or(allowed).unwrap_or_default();
+            let pool = rule.backend().map(tail).unwrap_or_default().to_owned();
+            let protocol = rule.protocol.clone().unwrap_or_default();
+            graph = graph.listener(number, protocol, &pool, rule.observed()?);
+        }
+        if graph.resources.is_empty() {
+            return Ok(None);
+        }
+        let mut actual = load_balancer(&names.name, rule, graph);
+        if let Some(firewall) = self.firewalls.get(&names.firewall()).filter(|_| rule.is_none()) {
+            let owner = firewall.owner();
+            actual.labels.extend((!owner.service.is_empty()).then(|| (SERVICE.to_owned(), owner.service.clone())));
+            actual.owner_tags = owner.tags();
+        }
+        Ok(Some(actual))
+    }
+
+    fn targets(&self, pool: &Pool) -> Targets {
+        let direct = pool.instances.iter().filter_map(|url| target(url));
+        let zones = pool.backends.iter().filter_map(|it| zone(&it.group));
+        let grouped = zones.filter_map(|zone| Some((zone, self.members.get(zone)?)));
+        let grouped = grouped.flat_map(|(zone, members)| members.iter().map(move |name| format!("{zone}:{name}")));
+        direct.chain(grouped).collect()
+    }
+}
+
+/// Returns the load balancer of this name with these resources.
+pub(super) fn load_balancer(name: &str, rule: Option<&Rule>, graph: ResourceGraph) -> ObservedLoadBalancer {
+    let service = rule.map(|rule| rule.description().service).filter(|it| !it.is_empty());
+    ObservedLoadBalancer {
+        id: name.to_owned(),
+        name: name.to_owned(),
+        owner_tags: rule.map(Rule::owner_tags).unwrap_or_default(),
+        labels: service.map(|it| (SERVICE.to_owned(), it)).into_iter().collect(),
+        legacy_owner: Some(name.to_owned()),
+        state: if rule.is_some_and(|rule| rule.ip.is_none()) { State::Busy } else { State::Ready },
+        ingress: rule.iter().filter_map(|rule| rule.ip.as_deref()).map(ObservedLoadBalancer::ip).collect(),
+        created: rule.and_then(|rule| rule.creation_timestamp.as_deref()?.parse().ok()),
+        graph: Some(graph),
+        ..ObservedLoadBalancer::default()
+    }
+}
+
+/// Returns the zone of an instance group's URL.
+pub(super) fn zone(url: &str) -> Option<&str> {
+    url.split_once("/zones/")?.1.split('/').next()
+}
