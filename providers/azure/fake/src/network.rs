@@ -1,0 +1,357 @@
+//! Public addresses, load balancers, security groups and route tables: what Azure adds to a request, and what it refuses.
+
+use std::collections::BTreeSet;
+
+use fake_cloud::Refused;
+use serde_json::{Value, json};
+
+use crate::{ApiRequest, Azure, id, items, refuse, text};
+
+const BALANCERS: &str = "Microsoft.Network/loadBalancers";
+const ADDRESSES: &str = "Microsoft.Network/publicIPAddresses";
+const LISTS: [&str; 6] = [
+    "frontendIPConfigurations",
+    "backendAddressPools",
+    "probes",
+    "loadBalancingRules",
+    "inboundNatRules",
+    "outboundRules",
+];
+
+fn is_of(id: &str, kind: &str) -> bool {
+    id.to_ascii_lowercase().contains(&format!("/providers/{kind}/").to_ascii_lowercase())
+}
+
+/// Gives the elements of a list IDs, and refuses two of one name.
+fn name_elements(resource: &mut Value, owner: &str, list: &str) -> Result<(), Refused> {
+    let mut names = BTreeSet::new();
+    let elements = resource.pointer_mut(&format!("/properties/{list}")).and_then(Value::as_array_mut);
+    for element in elements.into_iter().flatten() {
+        let name = text(element, "/name").to_owned();
+        let is_valid =
+            (1..=80).contains(&name.len()) && name.ends_with(|it: char| it.is_ascii_alphanumeric() || it == '_');
+        if !is_valid || !names.insert(name.to_ascii_lowercase()) {
+            return Err(refuse(
+                "InvalidResourceName",
+                format!("Resource name {name} is invalid or not unique in {list}."),
+            ));
+        }
+        element["id"] = format!("{owner}/{list}/{name}").into();
+        element["properties"]["provisioningState"] = "Succeeded".into();
+    }
+    Ok(())
+}
+
+impl Azure {
+    /// Returns a resource as the API shows it.
+    pub(crate) fn shown(&self, resource: &Value, request: &ApiRequest) -> Value {
+        let id = text(resource, "/id");
+        if is_of(id, BALANCERS) {
+            return self.shown_balancer(resource.clone());
+        }
+        if is_of(id, ADDRESSES) {
+            let mut shown = resource.clone();
+            if let Some(frontend) = self.frontend_of(id) {
+                shown["properties"]["ipConfiguration"] = json!({ "id": frontend });
+            }
+            return shown;
+        }
+        Self::shown_machine(resource.clone(), request.query("$expand") == Some("instanceView"))
+    }
+
+    fn shown_balancer(&self, mut balancer: Value) -> Value {
+        for pool in balancer["properties"]["backendAddressPools"].as_array_mut().into_iter().flatten() {
+            let members = self.members_of(text(pool, "/id"));
+            if !members.is_empty() {
+                let members: Vec<_> = members.into_iter().map(|id| json!({ "id": id })).collect();
+                pool["properties"]["backendIPConfigurations"] = members.into();
+            }
+        }
+        balancer
+    }
+
+    /// Returns the frontend that uses an address.
+    fn frontend_of(&self, address: &str) -> Option<String> {
+        let uses = |it: &&Value| text(it, "/properties/publicIPAddress/id").eq_ignore_ascii_case(address);
+        let frontends = self.all(BALANCERS).flat_map(|it| items(it, "frontendIPConfigurations"));
+        { frontends }.find(uses).map(|it| text(it, "/id").to_owned())
+    }
+
+    pub(crate) fn check_put(&mut self, id: &str, wanted: &mut Value, before: Option<&Value>) -> Result<(), Refused> {
+        if wanted["properties"].is_null() {
+            wanted["properties"] = json!({});
+        }
+        match id {
+            id if is_of(id, BALANCERS) => self.check_balancer(id, wanted),
+            id if is_of(id, ADDRESSES) => self.check_address(wanted, before),
+            id if is_of(id, "Microsoft.Network/networkSecurityGroups") => check_security_group(id, wanted),
+            id if is_of(id, "Microsoft.Network/routeTables") => check_route_table(id, wanted),
+            _ => {
+                // What only the fake shows or knows stays.
+                for key in ["instanceView", "privateAddress"] {
+                    if let Some(value) = before.map(|it| &it["properties"][key]).filter(|it| !it.is_null()) {
+                        wanted["properties"][key] = value.clone();
+                    }
+                }
+                self.check_pools(wanted)
+            }
+        }
+    }
+
+    /// Refuses a reference to a pool that does not exist.
+    fn check_pools(&self, wanted: &Value) -> Result<(), Refused> {
+        let mut stack = vec![wanted];
+        while let Some(value) = stack.pop() {
+            for pool in value["loadBalancerBackendAddressPools"].as_array().into_iter().flatten() {
+                let pool = text(pool, "/id");
+                let known = self.all(BALANCERS).flat_map(|it| items(it, "backendAddressPools"));
+                if !{ known }.any(|it| text(it, "/id").eq_ignore_ascii_case(pool)) {
+                    return Err(refuse(
+                        "InvalidResourceReference",
+                        format!("Resource {pool} referenced by the resource was not found."),
+                    ));
+                }
+            }
+            stack.extend(
+                value.as_object().into_iter().flat_map(|it| it.values()).chain(value.as_array().into_iter().flatten()),
+            );
+        }
+        Ok(())
+    }
+
+    fn check_address(&mut self, wanted: &mut Value, before: Option<&Value>) -> Result<(), Refused> {
+        if wanted["sku"]["name"] != "Standard" || wanted["properties"]["publicIPAllocationMethod"] != "Static" {
+            return Err(refuse(
+                "StandardSkuPublicIPAddressesMustBeStatic",
+                "Standard sku publicIp must have AllocationMethod set to Static.",
+            ));
+        }
+        if let Some(before) = before
+            && before["zones"] != wanted["zones"]
+        {
+            return Err(refuse("ResourceAvailabilityZonesCannotBeModified", "Zones cannot be changed."));
+        }
+        check_tags(wanted)?;
+        let ip = match before {
+            Some(before) => before["properties"]["ipAddress"].clone(),
+            None => {
+                let number = self.number();
+                format!("20.50.{}.{}", number / 250, number % 250 + 1).into()
+            }
+        };
+        wanted["properties"]["ipAddress"] = ip;
+        wanted["properties"]["ipConfiguration"] = Value::Null;
+        wanted["properties"].as_object_mut().into_iter().for_each(|it| drop(it.remove("ipConfiguration")));
+        Ok(())
+    }
+
+    fn check_balancer(&mut self, id: &str, wanted: &mut Value) -> Result<(), Refused> {
+        check_tags(wanted)?;
+        for list in LISTS {
+            name_elements(wanted, id, list)?;
+        }
+        let ids =
+            |list: &str| items(wanted, list).map(|it| text(it, "/id").to_ascii_lowercase()).collect::<BTreeSet<_>>();
+        let known: BTreeSet<String> = LISTS.iter().flat_map(|list| ids(list)).collect();
+        let mut used = BTreeSet::new();
+        for rule in items(wanted, "loadBalancingRules") {
+            for key in ["frontendIPConfiguration", "backendAddressPool", "probe"] {
+                let reference = rule["properties"][key]["id"].as_str().map(str::to_ascii_lowercase);
+                let is_known = reference.as_ref().is_none_or(|it| known.contains(it));
+                if !is_known || (key == "frontendIPConfiguration" && reference.is_none()) {
+                    return Err(refuse(
+                        "InvalidResourceReference",
+                        format!("{key} of rule {} was not found.", rule["name"]),
+                    ));
+                }
+            }
+            let properties = &rule["properties"];
+            let key = format!(
+                "{} {} {}",
+                properties["frontendIPConfiguration"]["id"], properties["protocol"], properties["frontendPort"]
+            );
+            let is_all = properties["protocol"] == "All";
+            if is_all != (properties["frontendPort"] == 0) || is_all != (properties["backendPort"] == 0) {
+                return Err(refuse(
+                    "LoadBalancingRuleMustHaveZeroPortsForProtocolAll",
+                    "Ports must be 0 with protocol All, and only then.",
+                ));
+            }
+            if !used.insert(key.to_ascii_lowercase()) {
+                return Err(refuse(
+                    "RulesUseSameFrontendPortProtocolAndIp",
+                    format!("Rule {} uses the port of another rule.", rule["name"]),
+                ));
+            }
+        }
+        self.check_frontends(id, wanted)?;
+        for pool in wanted["properties"]["backendAddressPools"].as_array_mut().into_iter().flatten() {
+            let members = self.members_of(text(pool, "/id"));
+            if !members.is_empty() && items(pool, "loadBalancerBackendAddresses").next().is_some() {
+                return Err(refuse("MixedBackendPool", "A pool has either network interfaces or addresses."));
+            }
+            let ips: Vec<_> =
+                items(pool, "loadBalancerBackendAddresses").map(|it| text(it, "/properties/ipAddress")).collect();
+            if ips.iter().collect::<BTreeSet<_>>().len() != ips.len() {
+                return Err(refuse("DuplicateBackendAddress", "An address is in the pool twice."));
+            }
+            pool["properties"].as_object_mut().into_iter().for_each(|it| drop(it.remove("backendIPConfigurations")));
+        }
+        Ok(())
+    }
+
+    fn check_frontends(&mut self, id: &str, wanted: &mut Value) -> Result<(), Refused> {
+        let before = self.get(id).cloned().unwrap_or_default();
+        let mut addresses = BTreeSet::new();
+        for index in 0..items(wanted, "frontendIPConfigurations").count() {
+            let frontend = wanted["properties"]["frontendIPConfigurations"][index].clone();
+            let old = items(&before, "frontendIPConfigurations").find(|it| it["name"] == frontend["name"]);
+            if old.is_some_and(|old| old["zones"] != frontend["zones"]) {
+                return Err(refuse("ResourceAvailabilityZonesCannotBeModified", "Zones cannot be changed."));
+            }
+            match frontend["properties"]["publicIPAddress"]["id"].as_str() {
+                Some(address) => {
+                    let holder = self
+                        .frontend_of(address)
+                        .filter(|it| !it.to_ascii_lowercase().starts_with(&id.to_ascii_lowercase()));
+                    if self.get(address).is_none() {
+                        return Err(refuse("InvalidResourceReference", format!("Resource {address} was not found.")));
+                    }
+                    if holder.is_some() || !addresses.insert(address.to_ascii_lowercase()) {
+                        return Err(refuse(
+                            "PublicIPReferencedByMultipleIPConfigs",
+                            format!("Address {address} is in use."),
+                        ));
+                    }
+                }
+                None if text(&frontend, "/properties/subnet/id").is_empty() => {
+                    return Err(refuse(
+                        "FrontendIPConfigurationMustHaveAddress",
+                        "A frontend needs a public address or a subnet.",
+                    ));
+                }
+                None => {
+                    let known = old.map(|it| it["properties"]["privateIPAddress"].clone()).filter(Value::is_string);
+                    let slot = &frontend["properties"]["privateIPAddress"];
+                    if !slot.is_string() {
+                        let number = self.number();
+                        let ip = known.unwrap_or_else(|| format!("10.2.{}.{}", number / 250, number % 250 + 4).into());
+                        wanted["properties"]["frontendIPConfigurations"][index]["properties"]["privateIPAddress"] = ip;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_delete(&self, id: &str) -> Result<(), Refused> {
+        if is_of(id, ADDRESSES)
+            && let Some(frontend) = self.frontend_of(id)
+        {
+            return Err(refuse(
+                "PublicIPAddressCannotBeDeleted",
+                format!(
+                    "Public IP address {id} can not be deleted since it is still allocated to resource {frontend}."
+                ),
+            ));
+        }
+        if is_of(id, BALANCERS) && self.is_in_a_scale_set(&id.to_ascii_lowercase()) {
+            return Err(refuse(
+                "LoadBalancerInUseByVirtualMachineScaleSet",
+                format!(
+                    "Cannot delete load balancer {id} since its child resources are in use by a virtual machine scale set."
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Adds a load balancer of somebody else, with a frontend, a rule and a setting that nobody knows.
+    pub fn add_frontend(&mut self, balancer: &str, name: &str) {
+        let (target, address) = (id(BALANCERS, balancer), id(ADDRESSES, &format!("{name}-address")));
+        let ip = format!("20.60.0.{}", self.number() % 250);
+        self.insert(
+            &address,
+            json!({"location": "westeurope", "sku": {"name": "Standard"}, "properties": {
+                "publicIPAllocationMethod": "Static", "ipAddress": ip,
+            }}),
+        );
+        let mut document = self.get(&target).cloned().unwrap_or_else(|| {
+            json!({"location": "westeurope", "sku": {"name": "Standard"}, "tags": {"team": "others"}, "properties": {}})
+        });
+        let mut add = |list: &str, element: Value| {
+            let all = &mut document["properties"][list];
+            if !all.is_array() {
+                *all = json!([]);
+            }
+            all.as_array_mut().into_iter().for_each(|all| all.push(element.clone()));
+        };
+        let of = |list: &str| format!("{target}/{list}/{name}");
+        add(
+            "frontendIPConfigurations",
+            json!({"id": of("frontendIPConfigurations"), "name": name, "properties": {"publicIPAddress": {"id": address}}}),
+        );
+        add(
+            "backendAddressPools",
+            json!({"id": of("backendAddressPools"), "name": name, "properties": {"drainPeriodInSeconds": 7}}),
+        );
+        add(
+            "loadBalancingRules",
+            json!({"id": of("loadBalancingRules"), "name": name, "properties": {
+                "frontendIPConfiguration": {"id": of("frontendIPConfigurations")}, "backendAddressPool": {"id": of("backendAddressPools")},
+                "protocol": "Tcp", "frontendPort": 22, "backendPort": 22, "enableTcpReset": false,
+            }}),
+        );
+        self.insert(&target, document);
+    }
+}
+
+fn check_tags(wanted: &Value) -> Result<(), Refused> {
+    let is_wrong = |key: &String| key.contains(['<', '>', '%', '&', '\\', '?', '/']);
+    match wanted["tags"].as_object() {
+        Some(tags) if tags.len() > 50 || tags.keys().any(is_wrong) => {
+            Err(refuse("InvalidTagNameCharacters", "The tag names have reserved characters."))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_security_group(id: &str, wanted: &mut Value) -> Result<(), Refused> {
+    name_elements(wanted, id, "securityRules")?;
+    let mut priorities = BTreeSet::new();
+    for rule in items(wanted, "securityRules") {
+        let properties = &rule["properties"];
+        let priority = properties["priority"].as_u64().unwrap_or_default();
+        if !(100..=4096).contains(&priority) || !priorities.insert((properties["direction"].to_string(), priority)) {
+            return Err(refuse(
+                "SecurityRuleConflict",
+                format!("Priority {priority} of rule {} is invalid or used.", rule["name"]),
+            ));
+        }
+        for (one, many) in [
+            ("sourceAddressPrefix", "sourceAddressPrefixes"),
+            ("destinationAddressPrefix", "destinationAddressPrefixes"),
+            ("destinationPortRange", "destinationPortRanges"),
+        ] {
+            let count = properties[many].as_array().map_or(0, Vec::len);
+            if properties[one].is_string() == (count > 0) {
+                return Err(refuse(
+                    "SecurityRuleParameterContainsUnsupportedValue",
+                    format!("Rule {} needs one of {one} and {many}.", rule["name"]),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_route_table(id: &str, wanted: &mut Value) -> Result<(), Refused> {
+    name_elements(wanted, id, "routes")?;
+    let mut prefixes = BTreeSet::new();
+    for route in items(wanted, "routes") {
+        if !prefixes.insert(text(route, "/properties/addressPrefix").to_owned()) {
+            return Err(refuse("RouteConflict", format!("Route {} has the prefix of another route.", route["name"])));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! The annotations of Services. docs/providers/azure.md is generated from these declarations.
+
+use std::net::IpAddr;
+
+use provider_kit::declared::{Kind, Value};
+
+/// The beginning of all keys.
+pub const PREFIX: &str = "service.beta.kubernetes.io/";
+
+/// A truth value: `true` in any case of letters, and any other text for false.
+const TRUTH: Kind<bool> = Kind::of("true or false", |text| Some(text.eq_ignore_ascii_case("true")));
+
+/// The protocol of a health probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProbeProtocol {
+    /// A TCP connection is opened.
+    #[default]
+    Tcp,
+    /// An HTTP request is sent.
+    Http,
+    /// An HTTPS request is sent.
+    Https,
+}
+
+/// Accepts the protocols in any case; any other text stands for `tcp`.
+impl Value for ProbeProtocol {
+    const KIND: Kind<Self> = Kind::of("`tcp`, `http`, `https`", |text| {
+        Some(match text.to_ascii_lowercase().as_str() {
+            "http" => Self::Http,
+            "https" => Self::Https,
+            _ => Self::Tcp,
+        })
+    });
+}
+
+impl ProbeProtocol {
+    /// Returns the word of the API.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Tcp => "Tcp",
+            Self::Http => "Http",
+            Self::Https => "Https",
+        }
+    }
+}
+
+provider_kit::declare! {
+    /// The annotations, in the order of the reference page.
+    pub ALL: "service.beta.kubernetes.io/";
+
+    /// Gives the Service an address of the virtual network instead of a public one.
+    pub INTERNAL: bool = "azure-load-balancer-internal", kind(TRUTH), default("false");
+    /// Subnet of an internal address.
+    pub SUBNET: String = "azure-load-balancer-internal-subnet", default_description("`subnetName` of the configuration");
+    /// Address of the load balancer, instead of `spec.loadBalancerIP`. A public one must exist.
+    pub IPV4: IpAddr = "azure-load-balancer-ipv4";
+    /// Address of a load balancer for a Service of the family IPv6.
+    pub IPV6: IpAddr = "azure-load-balancer-ipv6";
+    /// Resource group of the public address.
+    pub GROUP: String = "azure-load-balancer-resource-group", default_description("that of the load balancers");
+    /// Name of an existing public address. It is never changed or deleted.
+    pub ADDRESS_NAME: String = "azure-pip-name";
+    /// ID of the prefix from which a new public address is allocated.
+    pub ADDRESS_PREFIX: String = "azure-pip-prefix-id";
+    /// IP tags of a new public address: `key=value,…`.
+    pub IP_TAGS: String = "azure-pip-ip-tags";
+    /// Tags of the public address: `key=value,…`.
+    pub TAGS: std::collections::BTreeMap<String, String> = "azure-pip-tags", lenient();
+    /// DNS label of the public address. An empty text removes it.
+    pub DNS_LABEL: String = "azure-dns-label-name";
+    /// Further addresses of the Service: shown in its status, and admitted by the security group.
+    pub ADDITIONAL_ADDRESSES: Vec<IpAddr> = "azure-additional-public-ips";
+    /// Ranges that may reach the Service, instead of `spec.loadBalancerSourceRanges`.
+    pub ALLOWED_RANGES: String = "azure-allowed-ip-ranges";
+    /// Service tags of Azure that may reach the Service.
+    pub ALLOWED_SERVICE_TAGS: Vec<String> = "azure-allowed-service-tags";
+    /// Adds a rule that denies all other traffic to the Service.
+    pub DENY_OTHERS: bool = "azure-deny-all-except-load-balancer-source-ranges", kind(TRUTH), default("false");
+    /// Leaves the security group alone.
+    pub NO_SECURITY_RULES: bool = "azure-disable-load-balancer-nsg-rule", kind(TRUTH), default("false");
+    /// Sends traffic to the node ports instead of the Service's address.
+    pub NO_FLOATING_IP: bool = "azure-disable-load-balancer-floating-ip", kind(TRUTH), default("false");
+    /// Minutes after which an idle connection is closed.
+    pub IDLE_TIMEOUT: u32 = "azure-load-balancer-tcp-idle-timeout", kind(Kind::number(4, 100)), default("4");
+    /// Closes idle connections without a TCP reset.
+    pub NO_TCP_RESET: bool = "azure-load-balancer-disable-tcp-reset", kind(TRUTH), default("false");
+    /// Combines all ports in one rule; only for an internal address.
+    pub ALL_PORTS: bool = "azure-load-balancer-enable-high-availability-ports", kind(TRUTH), default("false");
+    /// Protocol of health probes.
+    pub PROBE_PROTOCOL: ProbeProtocol = "azure-load-balancer-health-probe-protocol", default_description("`tcp`");
+    /// Seconds between two health probes.
+    pub PROBE_INTERVAL: u32 = "azure-load-balancer-health-probe-interval", kind(Kind::number(5, 119)), default("5");
+    /// Number of probes after which the state of a Node changes.
+    pub PROBE_COUNT: u32 = "azure-load-balancer-health-probe-num-of-probe", kind(Kind::number(2, 23)), default("2");
+    /// Path of HTTP probes.
+    pub PROBE_PATH: String = "azure-load-balancer-health-probe-request-path", default("/");
+}
+
+/// The keys of a port, after `port_<number>_`.
+pub(crate) const OF_PORT: [&str; 7] = [
+    "no_lb_rule",
+    "no_probe_rule",
+    "health-probe_protocol",
+    "health-probe_port",
+    "health-probe_interval",
+    "health-probe_num-of-probe",
+    "health-probe_request-path",
+];
+
+/// Annotations that are refused, each with the reason.
+pub(crate) const REFUSED: [(&str, &str); 4] = [
+    ("azure-pls-create", "private link services are not supported"),
+    ("azure-load-balancer-configurations", "several standard load balancers are not supported"),
+    ("azure-load-balancer-mode", "it is for load balancers of the basic SKU, which Azure has retired"),
+    ("azure-pip-name-ipv6", "Services with two families are not supported"),
+];

@@ -1,0 +1,300 @@
+//! The configuration file: JSON or YAML, in the form of `/etc/kubernetes/azure.json`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cloud_provider::{Error, Result, Setup};
+use provider_kit::settings::yaml;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::clouds::CloudEndpoints;
+
+/// The form of load balancer pools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum PoolKind {
+    /// Members are IP configurations of network interfaces.
+    #[default]
+    #[serde(rename = "nodeIPConfiguration")]
+    Nic,
+    /// Members are addresses of Nodes.
+    #[serde(rename = "nodeIP")]
+    Address,
+    /// Members are addresses of Pods: only with the service gateway, which is refused.
+    #[serde(rename = "podIP")]
+    Pod,
+}
+
+/// The keys of the configuration file that the provider reads. Credentials are not among them: they are read again
+/// whenever a token is requested.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[allow(missing_docs, reason = "docs/providers/azure.md explains each key")]
+pub struct File {
+    pub cloud: String,
+    pub resource_manager_endpoint: String,
+    pub user_agent: String,
+    pub tenant_id: String,
+    #[serde(rename = "networkResourceTenantID")]
+    pub network_tenant: String,
+    pub subscription_id: String,
+    #[serde(rename = "networkResourceSubscriptionID")]
+    pub network_subscription: String,
+    pub resource_group: String,
+    pub location: String,
+    pub extended_location_name: String,
+    pub extended_location_type: String,
+    pub vnet_name: String,
+    pub vnet_resource_group: String,
+    pub subnet_name: String,
+    pub security_group_name: String,
+    pub security_group_resource_group: String,
+    pub route_table_name: String,
+    pub route_table_resource_group: String,
+    pub vm_type: String,
+    pub disable_availability_set_nodes: bool,
+    pub enable_vmss_flex_nodes: bool,
+    pub tags: String,
+    pub tags_map: BTreeMap<String, String>,
+    pub load_balancer_sku: String,
+    pub load_balancer_name: String,
+    pub load_balancer_resource_group: String,
+    pub pre_configured_backend_pool_load_balancer_types: String,
+    pub exclude_master_from_standard_lb: Option<bool>,
+    #[serde(rename = "disableOutboundSNAT")]
+    pub disable_outbound_snat: bool,
+    pub maximum_load_balancer_rule_count: Option<usize>,
+    #[serde(rename = "loadBalancerBackendPoolConfigurationType")]
+    pub pool_kind: PoolKind,
+    #[serde(rename = "enableMigrateToIPBasedBackendPoolAPI")]
+    pub migrates_pools: bool,
+    pub multiple_standard_load_balancer_configurations: Vec<Value>,
+    #[serde(rename = "clusterServiceLoadBalancerHealthProbeMode")]
+    pub probe_mode: String,
+    #[serde(rename = "clusterServiceSharedLoadBalancerHealthProbePort")]
+    pub shared_probe_port: Option<u16>,
+    #[serde(rename = "clusterServiceSharedLoadBalancerHealthProbePath")]
+    pub shared_probe_path: String,
+    pub service_gateway_enabled: bool,
+    #[serde(rename = "nodeInstanceNotFoundGracePeriodInSeconds")]
+    pub grace_period: u64,
+    #[serde(rename = "vmCacheTTLInSeconds")]
+    pub vm_cache: u64,
+    pub cloud_provider_rate_limit: bool,
+    #[serde(rename = "cloudProviderRateLimitQPS")]
+    pub qps: f64,
+    pub cloud_provider_rate_limit_bucket: u32,
+    #[serde(rename = "cloudProviderRateLimitQPSWrite")]
+    pub qps_write: f64,
+    pub cloud_provider_rate_limit_bucket_write: u32,
+    pub cloud_config_type: String,
+    pub auxiliary_token_provider: Option<Value>,
+    /// Keys without a field of their own.
+    #[serde(flatten)]
+    pub others: BTreeMap<String, Value>,
+}
+
+/// Keys of credentials (read where a token is requested), and keys that are accepted without effect.
+const ELSEWHERE: &[&str] = &[
+    "identitySystem",
+    "aadClientId",
+    "aadClientSecret",
+    "aadClientCertPath",
+    "aadClientCertPassword",
+    "useManagedIdentityExtension",
+    "userAssignedIdentityID",
+    "useFederatedWorkloadIdentityExtension",
+    "aadFederatedTokenFile",
+    "primaryAvailabilitySetName",
+    "primaryScaleSetName",
+    "putVMSSVMBatchSize",
+    "routeUpdateIntervalInSeconds",
+    "routeUpdateWaitingInSeconds",
+    "loadBalancerBackendPoolUpdateIntervalInSeconds",
+    "useInstanceMetadata",
+    "systemTags",
+    "listVmssVirtualMachinesWithoutInstanceView",
+    "enableMinimumRetryAfter",
+    "disableAPICallCache",
+    "disableAzureStackCloud",
+    "enableIPTagMutationForExistingPublicIP",
+    "privateLinkServiceResourceGroup",
+    "disableTags",
+];
+
+/// A resource group of a subscription.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResourceGroup {
+    /// ID of the subscription.
+    pub subscription: String,
+    /// Name of the resource group, in lower case.
+    pub name: String,
+}
+
+impl ResourceGroup {
+    /// Returns the ID of a resource in the group: `kind` is `Microsoft.Network/loadBalancers`.
+    #[must_use]
+    pub fn id(&self, kind: &str, name: &str) -> String {
+        format!("/subscriptions/{}/resourceGroups/{}/providers/{kind}/{name}", self.subscription, self.name)
+    }
+}
+
+/// The validated configuration of the provider.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "docs/providers/azure.md explains each key")]
+pub struct Config {
+    pub file: File,
+    pub endpoints: CloudEndpoints,
+    /// The group of the Nodes.
+    pub nodes: ResourceGroup,
+    /// The group of load balancers.
+    pub load_balancers: ResourceGroup,
+    pub security_group: ResourceGroup,
+    pub route_table: ResourceGroup,
+    pub vnet: ResourceGroup,
+    /// Tags of resources that the provider creates.
+    pub tags: BTreeMap<String, String>,
+    pub maximum_rules: usize,
+    pub has_shared_probe: bool,
+    pub grace_period: Duration,
+}
+
+impl Config {
+    /// Reads the configuration file.
+    ///
+    /// # Errors
+    /// *Invalid*, with all mistakes.
+    pub fn read(setup: &Setup) -> Result<Self> {
+        let (path, text) = setup.config.as_ref().map_or(("no configuration file", ""), |it| (&it.path, &it.text));
+        let value =
+            yaml(text).map_err(|place| Error::invalid(format!("{path}: neither valid JSON nor YAML{place}")))?;
+        let mut value = if value.is_null() { serde_json::json!({}) } else { value };
+        // Secrets are read where a token is requested.
+        let is_kept = |key: &String, value: &mut Value| {
+            !value.is_null() && !["secret", "password"].iter().any(|it| key.to_ascii_lowercase().ends_with(it))
+        };
+        value.as_object_mut().into_iter().for_each(|all| all.retain(is_kept));
+        let file: File = serde_json::from_value(value).map_err(|error| {
+            // The parser quotes values, which may be secrets.
+            let text = error.to_string();
+            let what = text.split(", expected").nth(1).map_or(String::new(), |it| format!(": expected{it}"));
+            Error::invalid(format!("{path}: a value has the wrong type{what}"))
+        })?;
+        let mut mistakes = refused(&file);
+        let is_offline = setup.environment.is_offline();
+        for (key, value) in [
+            ("subscriptionId", &file.subscription_id),
+            ("resourceGroup", &file.resource_group),
+            ("location", &file.location),
+        ] {
+            if value.is_empty() && !is_offline {
+                mistakes.push(format!("{key} is missing"));
+            }
+        }
+        let endpoints = CloudEndpoints::of(&file.cloud, setup).unwrap_or_else(|error| {
+            mistakes.push(error.to_string());
+            CloudEndpoints { login: String::new(), resource_manager: String::new(), audience: String::new() }
+        });
+        if !mistakes.is_empty() {
+            return Err(Error::invalid(format!("{path}: {}", mistakes.join("; "))));
+        }
+        for key in file.others.keys() {
+            let is_known = ELSEWHERE.iter().any(|it| it.eq_ignore_ascii_case(key));
+            let is_tuning =
+                ["RateLimit", "CacheTTLInSeconds", "cloudProviderBackoff"].iter().any(|it| key.contains(it));
+            if !is_known && !is_tuning {
+                tracing::warn!(key, file = path, "unknown key in the cloud configuration");
+            }
+        }
+        Ok(Self::of(file, endpoints))
+    }
+
+    fn of(file: File, mut endpoints: CloudEndpoints) -> Self {
+        if !file.resource_manager_endpoint.is_empty() {
+            endpoints.resource_manager = file.resource_manager_endpoint.trim_end_matches('/').to_owned();
+        }
+        let network =
+            if file.network_subscription.is_empty() { &file.subscription_id } else { &file.network_subscription };
+        let group = |subscription: &str, name: &str| {
+            let name = if name.is_empty() { &file.resource_group } else { name };
+            ResourceGroup { subscription: subscription.to_owned(), name: name.to_ascii_lowercase() }
+        };
+        let pairs = file.tags.split(',').filter_map(|pair| pair.split_once('='));
+        let mut tags: BTreeMap<_, _> =
+            pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect();
+        for (key, value) in &file.tags_map {
+            tags.retain(|it, _| !it.eq_ignore_ascii_case(key));
+            tags.insert(key.clone(), value.clone());
+        }
+        Self {
+            nodes: group(&file.subscription_id, ""),
+            load_balancers: group(network, &file.load_balancer_resource_group),
+            security_group: group(network, &file.security_group_resource_group),
+            route_table: group(network, &file.route_table_resource_group),
+            vnet: group(network, &file.vnet_resource_group),
+            maximum_rules: file.maximum_load_balancer_rule_count.unwrap_or(250),
+            has_shared_probe: file.probe_mode.eq_ignore_ascii_case("shared"),
+            grace_period: Duration::from_secs(file.grace_period),
+            tags,
+            endpoints,
+            file,
+        }
+    }
+
+    /// Returns the name of the load balancer for one kind of Services.
+    #[must_use]
+    pub fn load_balancer_name(&self, cluster: &str, is_internal: bool) -> String {
+        let base = if self.file.load_balancer_name.is_empty() { cluster } else { &self.file.load_balancer_name };
+        if is_internal { format!("{base}-internal") } else { base.to_owned() }
+    }
+
+    /// Returns `true` if Nodes may be machines outside of uniform scale sets.
+    #[must_use]
+    pub fn has_machines(&self) -> bool {
+        let is_vmss = matches!(&*self.file.vm_type.to_ascii_lowercase(), "" | "vmss");
+        !(is_vmss && self.file.disable_availability_set_nodes && !self.file.enable_vmss_flex_nodes)
+    }
+
+    /// Returns `true` if Nodes may be instances of uniform scale sets.
+    #[must_use]
+    pub fn has_scale_sets(&self) -> bool {
+        !matches!(&*self.file.vm_type.to_ascii_lowercase(), "standard" | "vmssflex")
+    }
+
+    /// Returns the region in the form of labels: `westeurope`.
+    #[must_use]
+    pub fn region(&self) -> String {
+        self.file.location.to_ascii_lowercase().replace(' ', "")
+    }
+}
+
+/// Returns what the provider does not support, each with the remedy.
+fn refused(file: &File) -> Vec<String> {
+    let is_basic = !file.load_balancer_sku.is_empty() && !file.load_balancer_sku.eq_ignore_ascii_case("standard");
+    let is_gateway = file.service_gateway_enabled
+        || file.pool_kind == PoolKind::Pod
+        || file.load_balancer_sku.eq_ignore_ascii_case("service");
+    let is_secret = !matches!(file.cloud_config_type.to_ascii_lowercase().as_str(), "" | "file" | "merge");
+    let table = [
+        (
+            is_gateway,
+            "the service gateway (serviceGatewayEnabled, pool type podIP, SKU service) is not supported; remove all three",
+        ),
+        (is_basic && !is_gateway, "loadBalancerSku: only standard is supported; Azure has retired the basic SKU"),
+        (
+            !file.multiple_standard_load_balancer_configurations.is_empty(),
+            "multipleStandardLoadBalancerConfigurations is not supported; remove it",
+        ),
+        (
+            !file.pre_configured_backend_pool_load_balancer_types.is_empty(),
+            "preConfiguredBackendPoolLoadBalancerTypes is not supported; remove it",
+        ),
+        (file.migrates_pools, "enableMigrateToIPBasedBackendPoolAPI is not supported; remove it"),
+        (is_secret, "cloudConfigType: only file is supported; mount the Secret as the file of --cloud-config"),
+        (
+            file.auxiliary_token_provider.is_some(),
+            "auxiliaryTokenProvider is not supported; use networkResourceTenantID",
+        ),
+    ];
+    table.into_iter().filter(|(is_set, _)| *is_set).map(|(_, text)| text.to_owned()).collect()
+}

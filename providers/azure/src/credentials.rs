@@ -1,0 +1,240 @@
+//! Credentials, and the requests for tokens. The kit decides when a token is requested.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use cloud_provider::{Environment, Error, Result, Setup, async_trait};
+use http::header::AUTHORIZATION;
+use jiff::Timestamp;
+use provider_kit::settings::yaml;
+use provider_kit::tokens::{Issued, Issuer};
+use provider_kit::transport::{Access, Builder, Call, Transport};
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use ring::rand::SystemRandom;
+use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+
+use crate::config::Config;
+
+const IMDS: &str = "http://169.254.169.254";
+const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// A function that returns the builder of a client for a base URL.
+pub(crate) type Connect = Arc<dyn Fn(&str) -> Builder + Send + Sync>;
+
+/// The way in which the program proves its identity.
+enum Credential {
+    ClientSecret(SecretString),
+    /// Private key and certificate, as PEM.
+    Certificate(SecretString),
+    /// The contents of the file with the token of the ServiceAccount.
+    Federated(SecretString),
+    /// With the parameter that selects a user-assigned identity.
+    Managed(Option<(&'static str, String)>),
+    /// The user who is logged in with the command `az`.
+    Cli,
+}
+
+/// The issuer of tokens for one tenant.
+pub(crate) struct Identity {
+    pub(crate) connect: Connect,
+    pub(crate) config: Arc<Config>,
+    pub(crate) tenant: String,
+    file: Option<cloud_provider::ConfigFile>,
+    environment: Environment,
+}
+
+impl Identity {
+    pub(crate) fn new(connect: Connect, config: Arc<Config>, setup: &Setup, tenant: &str) -> Self {
+        let (file, environment) = (setup.config.clone(), setup.environment.clone());
+        Self { connect, config, tenant: tenant.to_owned(), file, environment }
+    }
+
+    /// Reads the credential from the configuration file as it is now, so that a renewed one is used without a restart.
+    fn credential(&self) -> Result<(Credential, String)> {
+        let text = self.file.as_ref().map(|it| std::fs::read_to_string(&it.path).unwrap_or_else(|_| it.text.clone()));
+        let path = self.file.as_ref().map_or("no configuration file", |it| &it.path);
+        let file = yaml(&text.unwrap_or_default()).map_err(|at| Error::invalid(format!("{path}: invalid{at}")))?;
+        let value = |key: &str| file[key].as_str().unwrap_or_default().to_owned();
+        let variable = |name: &str| self.environment.get(name).unwrap_or_default().to_owned();
+        let or = |text: String, name: &str| if text.is_empty() { variable(name) } else { text };
+        let read = |path: &str, key: &str| {
+            let text = std::fs::read_to_string(path);
+            text.map(|it| SecretString::from(it.trim()))
+                .map_err(|error| Error::invalid(format!("{key}: {path}: {error}")))
+        };
+        let client = value("aadClientId");
+        if file["useFederatedWorkloadIdentityExtension"] == true {
+            let token = or(value("aadFederatedTokenFile"), "AZURE_FEDERATED_TOKEN_FILE");
+            let token = read(&token, "aadFederatedTokenFile")?;
+            return Ok((Credential::Federated(token), or(client, "AZURE_CLIENT_ID")));
+        }
+        if file["useManagedIdentityExtension"] == true {
+            let id = value("userAssignedIdentityID");
+            let parameter = if id.contains("/subscriptions/") { "msi_res_id" } else { "client_id" };
+            return Ok((Credential::Managed((!id.is_empty()).then_some((parameter, id))), client));
+        }
+        let secret = value("aadClientSecret");
+        if !secret.is_empty() && secret != "msi" {
+            return Ok((Credential::ClientSecret(secret.into()), client));
+        }
+        match value("aadClientCertPath") {
+            path if !path.is_empty() => Ok((Credential::Certificate(read(&path, "aadClientCertPath")?), client)),
+            _ if client.is_empty() => Ok((Credential::Cli, client)),
+            _ => Err(Error::invalid(format!(
+                "{path}: no credential: set aadClientSecret, aadClientCertPath, useManagedIdentityExtension or \
+                 useFederatedWorkloadIdentityExtension"
+            ))),
+        }
+    }
+
+    fn login(&self) -> Result<(Transport, &'static str, &str)> {
+        let endpoints = &self.config.endpoints;
+        let is_adfs = self.config.file.others.get("identitySystem").is_some_and(|it| it == "adfs");
+        let tenant = if is_adfs { "adfs" } else { &self.tenant };
+        let template = if is_adfs { "/{tenant}/oauth2/token" } else { "/{tenant}/oauth2/v2.0/token" };
+        Ok(((self.connect)(&endpoints.login).build()?, template, tenant))
+    }
+
+    async fn client_credentials(&self, client: &str, proof: &[(&str, &str)], secret: &SecretString) -> Result<Value> {
+        let (http, template, tenant) = self.login()?;
+        let scope = format!("{}/.default", self.config.endpoints.audience.trim_end_matches('/'));
+        let call = Call::post(template, &[tenant]).form().reading().hide(secret.clone());
+        let call = call.query("grant_type", "client_credentials").query("client_id", client).query("scope", scope);
+        http.read(proof.iter().fold(call, |call, (key, value)| call.query(key, value))).await
+    }
+
+    async fn managed(&self, identity: Option<(&'static str, String)>) -> Result<Value> {
+        let variables =
+            ["IDENTITY_ENDPOINT", "IDENTITY_HEADER"].map(|name| self.environment.get(name).unwrap_or_default());
+        let (http, call) = match variables {
+            [endpoint, header] if !endpoint.is_empty() && !header.is_empty() => {
+                let call = Call::get("", &[]).query("api-version", "2019-08-01").header("x-identity-header", header);
+                ((self.connect)(endpoint).build()?, call.hide(header.to_owned().into()))
+            }
+            _ => {
+                let call = Call::get("/metadata/identity/oauth2/token", &[]).query("api-version", "2018-02-01");
+                ((self.connect)(IMDS).build()?, call.header("metadata", "true"))
+            }
+        };
+        let call = call.query("resource", &self.config.endpoints.audience);
+        http.read(identity.iter().fold(call, |call, (key, value)| call.query(key, value))).await
+    }
+
+    async fn cli(&self) -> Result<Value> {
+        let audience = self.config.endpoints.audience.clone();
+        let tenant = self.tenant.clone();
+        let run = move || {
+            let mut command = std::process::Command::new("az");
+            command.args(["account", "get-access-token", "--output", "json", "--resource", &audience]);
+            command.args(if tenant.is_empty() { vec![] } else { vec!["--tenant", &tenant] }).output()
+        };
+        let explained =
+            |what: String| Error::unauthorized(format!("no credential is configured, and az gives no token: {what}"));
+        let output = tokio::task::spawn_blocking(run).await.map_err(|error| explained(error.to_string()))?;
+        let output = output.map_err(|error| explained(error.to_string()))?;
+        if !output.status.success() {
+            return Err(explained(cloud_provider::excerpt(String::from_utf8_lossy(&output.stderr).into_owned())));
+        }
+        let shown: Value =
+            serde_json::from_slice(&output.stdout).map_err(|_| explained("its answer is no JSON".to_owned()))?;
+        Ok(json!({"access_token": shown["accessToken"], "expires_on": shown["expires_on"]}))
+    }
+}
+
+#[async_trait]
+impl Issuer for Identity {
+    type Token = Arc<Access>;
+
+    async fn issue(&self) -> Result<Issued<Arc<Access>>> {
+        let (credential, client) = self.credential()?;
+        let answer = match credential {
+            Credential::ClientSecret(secret) => {
+                self.client_credentials(&client, &[("client_secret", secret.expose_secret())], &secret).await
+            }
+            Credential::Federated(token) => {
+                let proof = [("client_assertion_type", ASSERTION), ("client_assertion", token.expose_secret())];
+                self.client_credentials(&client, &proof, &token).await
+            }
+            Credential::Certificate(pem) => {
+                let audience = format!("{}/{}/oauth2/v2.0/token", self.config.endpoints.login, self.tenant);
+                let assertion = SecretString::from(assertion(pem.expose_secret(), &client, &audience)?);
+                let proof = [("client_assertion_type", ASSERTION), ("client_assertion", assertion.expose_secret())];
+                self.client_credentials(&client, &proof, &assertion).await
+            }
+            Credential::Managed(identity) => self.managed(identity).await,
+            Credential::Cli => self.cli().await,
+        };
+        let answer = answer.map_err(|error| {
+            let text = "cannot get a token of Microsoft Entra ID; check the credential in the cloud configuration";
+            // A wrong secret is answered 400 or 401.
+            if error.is_invalid() || error.is_unauthorized() {
+                Error::unauthorized(format!("{text}: {error}"))
+            } else {
+                error.context(text)
+            }
+        })?;
+        let token = answer["access_token"].as_str().unwrap_or_default();
+        if token.is_empty() {
+            return Err(Error::other("the answer to the request for a token has no access_token"));
+        }
+        let base = &self.config.endpoints.resource_manager;
+        let access = Access::new(base, AUTHORIZATION, &SecretString::from(format!("Bearer {token}")))?;
+        Ok(Issued {
+            token: Arc::new(access),
+            scope: format!("tenant {}", self.tenant),
+            lifetime: lifetime(&answer),
+            is_renewable: true,
+        })
+    }
+}
+
+fn lifetime(answer: &Value) -> Duration {
+    let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    let now = u64::try_from(Timestamp::now().as_second()).unwrap_or_default();
+    let left =
+        number(&answer["expires_in"]).or_else(|| number(&answer["expires_on"]).map(|end| end.saturating_sub(now)));
+    Duration::from_secs(left.unwrap_or(3600).max(60))
+}
+
+/// Returns a JWT that is signed with the key of the certificate.
+fn assertion(pem: &str, client: &str, audience: &str) -> Result<String> {
+    let wrong =
+        |what: &str| Error::invalid(format!("aadClientCertPath: {what}; put private key and certificate there as PEM"));
+    let blocks = blocks(pem);
+    let certificate =
+        blocks.get("CERTIFICATE").ok_or_else(|| wrong("no certificate is found (PFX is not supported)"))?;
+    let key = match (blocks.get("PRIVATE KEY"), blocks.get("RSA PRIVATE KEY")) {
+        (Some(der), _) => RsaKeyPair::from_pkcs8(der),
+        (None, Some(der)) => RsaKeyPair::from_der(der),
+        (None, None) => return Err(wrong("no private key is found, or it is encrypted")),
+    };
+    let key = key.map_err(|_| wrong("the private key is no RSA key of 2048 to 4096 bits"))?;
+    let thumbprint = URL_SAFE_NO_PAD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, certificate));
+    let now = Timestamp::now().as_second();
+    let id = format!("{client}-{}", Timestamp::now().as_nanosecond());
+    let claims = json!({"aud": audience, "iss": client, "sub": client, "jti": id, "nbf": now - 60, "exp": now + 540});
+    let parts = [json!({"alg": "RS256", "typ": "JWT", "x5t": thumbprint}), claims];
+    let signed = parts.map(|it| URL_SAFE_NO_PAD.encode(it.to_string())).join(".");
+    let mut signature = vec![0; key.public().modulus_len()];
+    key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed.as_bytes(), &mut signature)
+        .map_err(|_| wrong("the private key cannot sign"))?;
+    Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
+}
+
+/// Returns the first block of each label of a PEM file, decoded.
+fn blocks(pem: &str) -> BTreeMap<&str, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for part in pem.split("-----BEGIN ").skip(1) {
+        let Some((label, rest)) = part.split_once("-----") else { continue };
+        let body: String = rest.split("-----END").next().unwrap_or_default().split_whitespace().collect();
+        if let Ok(der) = STANDARD.decode(body) {
+            found.entry(label).or_insert(der);
+        }
+    }
+    found
+}

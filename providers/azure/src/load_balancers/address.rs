@@ -1,0 +1,241 @@
+//! Public addresses of Services.
+
+use std::collections::BTreeMap;
+
+use cloud_provider::{Error, Result, Service};
+use provider_kit::load_balancers::{Attributes, OwnerTags, ResourceKey};
+use serde_json::{Value, json};
+
+use super::AzureLoadBalancers;
+use super::document::{CLUSTER_TAG, prefix};
+use super::spec::Spec;
+use crate::arm::{PUBLIC_ADDRESSES, name_of, overlay, place_of, text};
+use crate::config::ResourceGroup;
+
+/// The kind of resource, in messages.
+pub(crate) const KIND: &str = "public IP address";
+/// The tags that the Go cloud controller manager writes and reads, each with its former name.
+const SERVICE: [&str; 2] = ["k8s-azure-service", "service"];
+const CLUSTER: [&str; 2] = ["k8s-azure-cluster-name", "kubernetes-cluster-name"];
+const DNS_OWNER: &str = "k8s-azure-dns-label-service";
+/// The tag with the UID of the Service. Azure does not accept a slash in the name of a tag.
+const SERVICE_TAG: &str = "ccm-rs-service";
+
+/// Returns the part of a resource graph for an address.
+pub(crate) fn resource(name: &str) -> ResourceKey {
+    ResourceKey::created_before(0, KIND, name.to_ascii_lowercase())
+}
+
+/// Returns the name of the address of a Service.
+pub(crate) fn default_name(cluster: &str, owner: &str, from: Option<&str>) -> String {
+    let mut name = format!("{cluster}-{owner}");
+    name.extend(from.map(|id| format!("-{}", name_of(id))));
+    name.truncate(75);
+    name
+}
+
+/// Returns the Service's resource in the name of an address.
+pub(crate) fn owner_in(name: &str) -> Option<String> {
+    let name = name.to_ascii_lowercase();
+    let starts = name.match_indices('a').map(|(at, _)| at).filter(|at| *at > 0 && name.as_bytes()[at - 1] == b'-');
+    { starts }.find_map(|at| name.get(at..).and_then(prefix).map(str::to_owned))
+}
+
+fn tag<'a>(address: &'a Value, names: &[&str]) -> Option<&'a str> {
+    names.iter().find_map(|name| address["tags"][*name].as_str())
+}
+
+/// Returns `true` if an address belongs to Services of the cluster, and not to a user.
+pub(crate) fn is_managed(address: &Value, cluster: &str) -> bool {
+    let names_service = tag(address, &SERVICE).is_some_and(|it| !it.is_empty());
+    names_service && tag(address, &CLUSTER).is_none_or(|it| it.eq_ignore_ascii_case(cluster))
+}
+
+pub(crate) fn owner_tags(address: &Value) -> OwnerTags {
+    let text = |key: &str| address["tags"][key].as_str().map(str::to_owned);
+    match (text(CLUSTER_TAG), text(SERVICE_TAG)) {
+        (Some(cluster), Some(service)) => OwnerTags { cluster: Some(cluster), service: Some(service) },
+        _ => OwnerTags::default(),
+    }
+}
+
+/// Returns the settings of an address that changes compare.
+pub(crate) fn observed(address: &Value) -> Attributes {
+    let mut attributes = Attributes::default();
+    if let Some(label) = address["properties"]["dnsSettings"]["domainNameLabel"].as_str() {
+        attributes = attributes.set("dnsLabel", label.to_ascii_lowercase());
+    }
+    let tags = address["tags"].as_object().into_iter().flatten();
+    tags.fold(attributes, |attributes, (key, value)| attributes.set(format!("tag {key}"), value))
+}
+
+fn full_name(service: &Service) -> String {
+    let text = |it: &Option<String>| it.clone().unwrap_or_default();
+    format!("{}/{}", text(&service.metadata.namespace), text(&service.metadata.name))
+}
+
+impl AzureLoadBalancers {
+    /// Returns the group of a Service's address.
+    pub(crate) fn address_group(&self, spec: &Spec) -> ResourceGroup {
+        let mut group = self.config.load_balancers.clone();
+        if let Some(name) = &spec.address_group {
+            group.name = name.to_ascii_lowercase();
+        }
+        group
+    }
+
+    /// Returns the tags that an address of the Service must have.
+    pub(crate) fn address_tags(
+        &self,
+        spec: &Spec,
+        service: &Service,
+        cluster: &str,
+        owner: &OwnerTags,
+    ) -> BTreeMap<String, String> {
+        let mut tags = self.config.tags.clone();
+        tags.extend(spec.address_tags.clone());
+        tags.insert(SERVICE[0].to_owned(), full_name(service));
+        tags.insert(CLUSTER[0].to_owned(), cluster.to_owned());
+        for (key, value) in [(CLUSTER_TAG, &owner.cluster), (SERVICE_TAG, &owner.service)] {
+            tags.extend(value.iter().map(|value| (key.to_owned(), value.clone())));
+        }
+        if spec.dns_label.as_ref().is_some_and(|it| !it.is_empty()) {
+            tags.insert(DNS_OWNER.to_owned(), full_name(service));
+        }
+        tags
+    }
+
+    /// Returns the settings of the address that a Service asks for. Tags that only ccm-rs reads are written along with
+    /// other changes.
+    pub(crate) fn desired_address(&self, spec: &Spec, service: &Service, cluster: &str) -> Attributes {
+        let mut attributes = Attributes::default();
+        if let Some(label) = &spec.dns_label {
+            attributes = match label.is_empty() {
+                true => attributes.set("dnsLabel", ()),
+                false => attributes.set("dnsLabel", label.to_ascii_lowercase()),
+            };
+        }
+        let tags = self.address_tags(spec, service, cluster, &OwnerTags::default());
+        let legacy = |key: &&String| ![SERVICE[0], CLUSTER[0]].contains(&key.as_str());
+        tags.iter()
+            .filter(|(key, _)| legacy(key))
+            .fold(attributes, |attributes, (key, value)| attributes.set(format!("tag {key}"), value))
+    }
+
+    /// Finds an existing address that the Service names or states.
+    ///
+    /// # Errors
+    /// *Invalid* if there is none.
+    pub(crate) async fn stated_address(&self, spec: &Spec) -> Result<Option<Value>> {
+        let group = self.address_group(spec);
+        if let Some(name) = &spec.address_name {
+            let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, name).await?;
+            let missing = || {
+                Error::invalid(format!("public IP address {name:?} does not exist in resource group {}", group.name))
+            };
+            return found.map(Some).ok_or_else(missing);
+        }
+        let Some(ip) = spec.address else { return Ok(None) };
+        let all = self.arm().all(&PUBLIC_ADDRESSES, &group).await?;
+        let found = all.into_iter().find(|it| text(it, "/properties/ipAddress").parse() == Ok(ip));
+        let missing = || {
+            Error::invalid(format!(
+                "no public IP address of resource group {} has address {ip}; create it first, or name its group",
+                group.name
+            ))
+        };
+        found.map(Some).ok_or_else(missing)
+    }
+
+    /// Creates or changes the address of a Service, and returns it as Azure shows it.
+    pub(crate) async fn write_address(&self, name: &str, wanted: Wanted<'_>) -> Result<Value> {
+        let Wanted { spec, service, cluster, owner } = wanted;
+        let group = self.address_group(spec);
+        let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, name).await?;
+        let etag = found.as_ref().and_then(|it| it["etag"].as_str()).map(str::to_owned);
+        let is_new = found.is_none();
+        let mut address =
+            found.unwrap_or_else(|| json!({"location": self.config.file.location, "sku": {"name": "Standard"}}));
+        let before = address.clone();
+        if let Some(other) = owner_tags(&before).cluster.filter(|it| Some(it) != owner.cluster.as_ref()) {
+            return Err(Error::invalid(format!(
+                "public IP address {name} carries tag {CLUSTER_TAG} of another cluster, {other:?}; it is left alone"
+            )));
+        }
+        if is_new {
+            let zones = self.zones().await?;
+            if !zones.is_empty() {
+                address["zones"] = json!(zones);
+            }
+            if let Some(extended) = self.extended_location() {
+                address["extendedLocation"] = extended;
+            }
+            address["properties"] = json!({
+                "publicIPAllocationMethod": "Static",
+                "publicIPAddressVersion": if spec.is_ipv6 { "IPv6" } else { "IPv4" },
+            });
+            if let Some(prefix) = &spec.prefix {
+                address["properties"]["publicIPPrefix"] = json!({ "id": prefix });
+            }
+            if let Some(tags) = spec.ip_tags.as_ref().filter(|it| !it.is_empty()) {
+                let tags = tags.iter().map(|(key, value)| json!({"ipTagType": key, "tag": value}));
+                address["properties"]["ipTags"] = tags.collect();
+            }
+        }
+        let mut tags = self.address_tags(spec, service, cluster, owner);
+        // Other Services that share the address stay in its tag.
+        if let Some(there) = tag(&before, &SERVICE) {
+            let own = full_name(service);
+            let is_known = there.split(',').any(|it| it.trim() == own);
+            let joined = if is_known || there.is_empty() { there.to_owned() } else { format!("{there},{own}") };
+            tags.insert(SERVICE[0].to_owned(), if joined.is_empty() { own } else { joined });
+        }
+        overlay(&mut address, &json!({ "tags": tags }));
+        match spec.dns_label.as_deref() {
+            Some("") => overlay(&mut address, &json!({"properties": {"dnsSettings": null}})),
+            Some(label) => {
+                let holder = before["tags"][DNS_OWNER].as_str().filter(|it| *it != full_name(service));
+                if let Some(holder) = holder {
+                    return Err(Error::invalid(format!(
+                        "the DNS label of public IP address {name} is held by Service {holder}"
+                    )));
+                }
+                overlay(
+                    &mut address,
+                    &json!({"properties": {"dnsSettings": {"domainNameLabel": label.to_ascii_lowercase()}}}),
+                );
+            }
+            None => {}
+        }
+        if address == before {
+            return Ok(address);
+        }
+        self.arm().put(&PUBLIC_ADDRESSES, &group, name, &address, etag.as_deref()).await
+    }
+
+    /// Deletes an address. One that something else uses by now stays.
+    pub(crate) async fn delete_address(&self, name: &str, spec: &Spec) -> Result<()> {
+        match self.arm().delete(&PUBLIC_ADDRESSES, &self.address_group(spec), name).await {
+            Err(error) if error.code() == "PublicIPAddressCannotBeDeleted" => {
+                tracing::warn!(name, %error, "public IP address stays, because it is in use");
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Reads the address of a frontend.
+    pub(crate) async fn address_by_id(&self, id: &str) -> Result<Option<Value>> {
+        let Some((group, name)) = place_of(id) else { return Ok(None) };
+        self.arm().get(&PUBLIC_ADDRESSES, &group, name).await
+    }
+}
+
+/// The Service that an address is for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) spec: &'a Spec,
+    pub(crate) service: &'a Service,
+    pub(crate) cluster: &'a str,
+    pub(crate) owner: &'a OwnerTags,
+}

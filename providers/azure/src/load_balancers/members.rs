@@ -1,0 +1,145 @@
+//! Members of pools whose members are network interfaces: the interfaces of machines, and the models and instances of
+//! scale sets, each of which names the pools that it is in.
+
+use std::collections::BTreeSet;
+
+use cloud_provider::{Error, Result};
+use futures::future::join_all;
+use provider_kit::load_balancers::Targets;
+use provider_kit::transport::{Call, Method};
+use serde_json::{Value, json};
+
+use super::document::members;
+use crate::arm::{Arm, INSTANCE, INTERFACES, MACHINES, SCALE_SETS, items, place_of, text};
+use crate::config::ResourceGroup;
+use crate::documents::{DocumentKey, Shared};
+use crate::machines::scale_set_of;
+
+/// The number of machines that are changed at the same time.
+const AT_ONCE: usize = 8;
+
+/// A change of a pool's members.
+#[derive(Clone, Debug)]
+pub(crate) struct MemberChange {
+    pub(crate) join: Targets,
+    pub(crate) leave: Targets,
+}
+
+/// Carries out changes of one pool that came at the same time. Members that are as wanted cost no request but the read of
+/// the load balancer.
+pub(crate) async fn change(documents: &Shared, key: &DocumentKey, pool: &str, changes: &[MemberChange]) -> Result<()> {
+    let (document, arm) = (documents.store().get(key).await?, documents.store().arm());
+    let there = members(&document, pool);
+    let id = format!("{}/backendAddressPools/{pool}", text(&document, "/id"));
+    let union = |of: fn(&MemberChange) -> &Targets| changes.iter().fold(Targets::default(), |all, it| all.with(of(it)));
+    let (join, leave) = (union(|it| &it.join).without(&there), union(|it| &it.leave));
+    let leave: Targets = leave.iter().filter(|it| there.contains(it) && !join.contains(it)).collect();
+    write(arm, &id, &join, &leave).await
+}
+
+/// Removes all members of a load balancer's pools, from models of scale sets, too: then it can be deleted.
+pub(crate) async fn unbind(arm: &Arm, document: &Value, nodes: &ResourceGroup) -> Result<()> {
+    for pool in items(document, "backendAddressPools") {
+        let (id, all) = (text(pool, "/id"), members(document, text(pool, "/name")));
+        write(arm, id, &Targets::default(), &all).await?;
+        for set in arm.all(&SCALE_SETS, nodes).await? {
+            scale_set(arm, nodes, text(&set, "/name"), id, false).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn write(arm: &Arm, pool: &str, join: &Targets, leave: &Targets) -> Result<()> {
+    let sets: BTreeSet<_> = join.iter().filter_map(scale_set_of).map(|(group, set, _)| (group, set)).collect();
+    // The model first: a new instance is then a member from the beginning.
+    for (group, set) in &sets {
+        scale_set(arm, group, set, pool, true).await?;
+    }
+    let changes: Vec<(&str, bool)> =
+        join.iter().map(|it| (it, true)).chain(leave.iter().map(|it| (it, false))).collect();
+    let mut failed = None;
+    for some in changes.chunks(AT_ONCE) {
+        let outcomes = join_all(some.iter().map(|(target, joins)| member(arm, target, pool, *joins))).await;
+        failed = failed.or(outcomes.into_iter().find_map(Result::err));
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Adds the pool to the references of one IP configuration, or removes it. Returns `true` if that changed anything.
+fn set_pool(configuration: &mut Value, pool: &str, joins: bool) -> bool {
+    let properties = &mut configuration["properties"]["loadBalancerBackendAddressPools"];
+    let mut pools = properties.as_array().cloned().unwrap_or_default();
+    let before = pools.len();
+    let is_it = |it: &Value| text(it, "/id").eq_ignore_ascii_case(pool);
+    if !joins {
+        pools.retain(|it| !is_it(it));
+    } else if !pools.iter().any(is_it) {
+        pools.push(json!({ "id": pool }));
+    }
+    let changes = pools.len() != before;
+    if changes {
+        *properties = pools.into();
+    }
+    changes
+}
+
+/// Returns the primary element of a list, or else the first.
+fn primary(list: Option<&mut Vec<Value>>) -> Option<&mut Value> {
+    let list = list?;
+    let index = list.iter().position(|it| it["properties"]["primary"] == true).unwrap_or_default();
+    list.get_mut(index)
+}
+
+/// Returns the primary IP configuration of a list of network interfaces in a model.
+fn configuration<'a>(object: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
+    let interface = primary(object.pointer_mut(pointer)?.as_array_mut())?;
+    primary(interface.pointer_mut("/properties/ipConfigurations")?.as_array_mut())
+}
+
+async fn scale_set(arm: &Arm, group: &ResourceGroup, set: &str, pool: &str, joins: bool) -> Result<()> {
+    let Some(mut shown) = arm.get::<Value>(&SCALE_SETS, group, set).await? else { return Ok(()) };
+    let pointer = "/properties/virtualMachineProfile/networkProfile/networkInterfaceConfigurations";
+    let Some(configuration) = configuration(&mut shown, pointer) else { return Ok(()) };
+    if !set_pool(configuration, pool, joins) {
+        return Ok(());
+    }
+    let etag = shown["etag"].as_str().map(str::to_owned);
+    arm.put(&SCALE_SETS, group, set, &shown, etag.as_deref()).await.map(drop)
+}
+
+/// Changes one interface or instance. A machine that no longer exists is skipped.
+async fn member(arm: &Arm, target: &str, pool: &str, joins: bool) -> Result<()> {
+    let outcome = match scale_set_of(target) {
+        Some((group, set, instance)) => instance_member(arm, &group, [set, instance], pool, joins).await,
+        None => interface_member(arm, target, pool, joins).await,
+    };
+    match outcome {
+        Err(error) if error.is_not_found() || error.to_string().contains("not an active Virtual Machine") => Ok(()),
+        outcome => outcome.map_err(|error| error.context(format!("cannot change the pools of {target}"))),
+    }
+}
+
+async fn instance_member(arm: &Arm, group: &ResourceGroup, path: [&str; 2], pool: &str, joins: bool) -> Result<()> {
+    let read = Arm::scale_set_call(Method::GET, INSTANCE, group, &path);
+    let Some(mut shown) = arm.reads(&MACHINES).find::<Value>(read).await? else { return Ok(()) };
+    let pointer = "/properties/networkProfileConfiguration/networkInterfaceConfigurations";
+    let Some(configuration) = configuration(&mut shown, pointer) else { return Ok(()) };
+    if !set_pool(configuration, pool, joins) {
+        return Ok(());
+    }
+    let call: Call = Arm::scale_set_call(Method::PUT, INSTANCE, group, &path).json(&shown);
+    let call = shown["etag"].as_str().into_iter().fold(call, |call, etag| call.header("if-match", etag));
+    arm.change(&SCALE_SETS, call).await.map(drop)
+}
+
+async fn interface_member(arm: &Arm, target: &str, pool: &str, joins: bool) -> Result<()> {
+    let (group, name) = place_of(target).ok_or_else(|| Error::other(format!("{target:?} is no network interface")))?;
+    let Some(mut shown) = arm.get::<Value>(&INTERFACES, &group, name).await? else { return Ok(()) };
+    let etag = shown["etag"].as_str().map(str::to_owned);
+    let configurations = shown["properties"]["ipConfigurations"].as_array_mut();
+    let Some(configuration) = primary(configurations) else { return Ok(()) };
+    if !set_pool(configuration, pool, joins) {
+        return Ok(());
+    }
+    arm.put(&INTERFACES, &group, name, &shown, etag.as_deref()).await.map(drop)
+}

@@ -1,0 +1,235 @@
+//! The rules of Services in the security group. Services with the same sources and ports share rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use cloud_provider::{Error, Result};
+use md5::{Digest, Md5};
+use provider_kit::load_balancers::{Attributes, ResourceKey};
+use serde_json::{Value, json};
+
+use crate::arm::text;
+
+const PREFIX: &str = "k8s-azure-lb_";
+/// The first priority of rules that allow, going up, and of rules that deny, going down.
+const FIRST: u64 = 500;
+const LAST: u64 = 4095;
+const MOST_RULES: usize = 1000;
+const MOST_PREFIXES: usize = 4000;
+
+/// Returns the part of a resource graph for the rules.
+pub(crate) fn resource() -> ResourceKey {
+    ResourceKey::created_after("security rules", "")
+}
+
+pub(crate) fn settings(rules: &BTreeSet<String>) -> Attributes {
+    Attributes::default().set("rules", rules)
+}
+
+/// A rule in the form `<family> <protocol> <access> <sources> <ports>`.
+struct Parsed<'a> {
+    family: &'a str,
+    protocol: &'a str,
+    access: &'a str,
+    sources: Vec<&'a str>,
+    ports: Vec<&'a str>,
+}
+
+impl<'a> Parsed<'a> {
+    fn of(rule: &'a str) -> Option<Self> {
+        let [family, protocol, access, sources, ports] = rule.split(' ').collect::<Vec<_>>()[..] else { return None };
+        Some(Self {
+            family,
+            protocol,
+            access,
+            sources: sources.split(',').collect(),
+            ports: ports.split(',').collect(),
+        })
+    }
+
+    fn name(&self) -> String {
+        if self.access == "Deny" {
+            return format!("{PREFIX}deny-all_{}", self.family);
+        }
+        let text = format!("{}_{}_{}", self.protocol, self.sources.join(","), self.ports.join(","));
+        let mut name = format!("{PREFIX}allow_{}_", self.family);
+        for byte in Md5::digest(text) {
+            // Writing to a String cannot fail.
+            let _ = write!(name, "{byte:02x}");
+        }
+        name
+    }
+}
+
+/// Returns the values of a field that a rule has in the singular or in the plural.
+fn values(rule: &Value, one: &str, many: &str) -> BTreeSet<String> {
+    let properties = &rule["properties"];
+    let many = properties[many].as_array().into_iter().flatten().filter_map(Value::as_str);
+    many.chain(properties[one].as_str()).filter(|it| !it.is_empty()).map(str::to_owned).collect()
+}
+
+fn is_ours(rule: &Value) -> bool {
+    text(rule, "/name").to_ascii_lowercase().starts_with(PREFIX)
+}
+
+fn destinations(rule: &Value) -> BTreeSet<String> {
+    values(rule, "destinationAddressPrefix", "destinationAddressPrefixes")
+}
+
+/// Returns a rule as a text.
+fn written(rule: &Value) -> String {
+    let join = |one: &str, many: &str| values(rule, one, many).into_iter().collect::<Vec<_>>().join(",");
+    let is_denied = text(rule, "/properties/access") == "Deny";
+    let family = if text(rule, "/name").contains("_IPv6") { "IPv6" } else { "IPv4" };
+    let ports = if is_denied { "*".to_owned() } else { join("destinationPortRange", "destinationPortRanges") };
+    let sources = join("sourceAddressPrefix", "sourceAddressPrefixes");
+    let access = if is_denied { "Deny" } else { "Allow" };
+    format!("{family} {} {access} {sources} {ports}", text(rule, "/properties/protocol"))
+}
+
+/// Returns the rules that admit traffic to all of these addresses.
+pub(crate) fn observed(group: &Value, addresses: &BTreeSet<IpAddr>) -> BTreeSet<String> {
+    let ours = crate::arm::items(group, "securityRules").filter(|it| is_ours(it) && !addresses.is_empty());
+    let covers = |rule: &&Value| {
+        let there = destinations(rule);
+        let family = text(rule, "/name").contains("_IPv6");
+        let mut of_family = addresses.iter().filter(|ip| ip.is_ipv6() == family).peekable();
+        of_family.peek().is_some() && { of_family }.all(|ip| there.contains(&ip.to_string()))
+    };
+    ours.filter(covers).map(written).collect()
+}
+
+/// The rules of one Service, as they are to be written.
+#[derive(Clone)]
+pub(crate) struct Edit {
+    /// The addresses that rules lead to.
+    pub(crate) addresses: BTreeSet<IpAddr>,
+    /// Addresses that rules no longer lead to.
+    pub(crate) leaving: BTreeSet<IpAddr>,
+    pub(crate) rules: BTreeSet<String>,
+    /// Protocols and ports of other Services with the same addresses, as `Tcp 80`: their rules stay.
+    pub(crate) retained: BTreeSet<String>,
+    /// Node ports, if rules lead to Nodes: other rules with these addresses belong to other Services.
+    pub(crate) node_ports: Option<BTreeSet<String>>,
+}
+
+impl Edit {
+    /// Applies the edit to the security group.
+    pub(crate) fn apply(&self, group: &mut Value) -> Result<()> {
+        if group.is_null() {
+            return match self.rules.is_empty() {
+                true => Ok(()),
+                false => Err(Error::invalid("the security group of securityGroupName does not exist; create it")),
+            };
+        }
+        let all = &mut group["properties"]["securityRules"];
+        if !all.is_array() {
+            if self.rules.is_empty() {
+                return Ok(());
+            }
+            *all = json!([]);
+        }
+        let Value::Array(all) = all else { return Ok(()) };
+        let names: BTreeMap<String, &String> =
+            self.rules.iter().filter_map(|rule| Some((Parsed::of(rule)?.name().to_ascii_lowercase(), rule))).collect();
+        for rule in all.iter_mut().filter(|it| is_ours(it)) {
+            let is_wanted = names.contains_key(&text(rule, "/name").to_ascii_lowercase());
+            if !self.may_strip(rule) {
+                continue;
+            }
+            let there = destinations(rule);
+            let leaves = |ip: &IpAddr| self.leaving.contains(ip) || (!is_wanted && self.addresses.contains(ip));
+            let left: BTreeSet<String> =
+                there.iter().filter(|it| !it.parse().is_ok_and(|ip| leaves(&ip))).cloned().collect();
+            if left != there {
+                set_destinations(rule, &left);
+            }
+        }
+        for (name, rule) in &names {
+            let Some(parsed) = Parsed::of(rule) else { continue };
+            let is_ipv6 = parsed.family == "IPv6";
+            let own = self.addresses.iter().filter(|ip| ip.is_ipv6() == is_ipv6).map(ToString::to_string);
+            if let Some(there) = all.iter_mut().find(|it| text(it, "/name").eq_ignore_ascii_case(name)) {
+                let before = destinations(there);
+                let after: BTreeSet<String> = before.iter().cloned().chain(own).collect();
+                if after != before {
+                    set_destinations(there, &after);
+                }
+            } else {
+                let own: BTreeSet<String> = own.collect();
+                let new = new_rule(&parsed, &own, all)?;
+                all.push(new);
+            }
+        }
+        let is_empty = |rule: &Value| {
+            is_ours(rule)
+                && destinations(rule).is_empty()
+                && rule["properties"]["destinationApplicationSecurityGroups"].as_array().is_none_or(Vec::is_empty)
+        };
+        all.retain(|rule| !is_empty(rule));
+        check_limits(all)
+    }
+
+    /// Returns `true` if the Service's addresses leave a rule that it does not want: no other Service needs them there.
+    fn may_strip(&self, rule: &Value) -> bool {
+        let ports = values(rule, "destinationPortRange", "destinationPortRanges");
+        let protocol = text(rule, "/properties/protocol");
+        let is_denied = text(rule, "/properties/access") == "Deny";
+        if let Some(own) = &self.node_ports {
+            return !is_denied && ports.iter().all(|it| own.contains(it));
+        }
+        let is_retained = |port: &String| self.retained.contains(&format!("{protocol} {port}"));
+        if is_denied { self.retained.is_empty() } else { !ports.iter().any(is_retained) }
+    }
+}
+
+fn set_destinations(rule: &mut Value, destinations: &BTreeSet<String>) {
+    if let Some(properties) = rule["properties"].as_object_mut() {
+        properties.remove("destinationAddressPrefix");
+        properties.insert("destinationAddressPrefixes".to_owned(), json!(destinations));
+    }
+}
+
+fn new_rule(rule: &Parsed<'_>, addresses: &BTreeSet<String>, all: &[Value]) -> Result<Value> {
+    let used: BTreeSet<u64> = all
+        .iter()
+        .filter(|it| it["properties"]["direction"] != "Outbound")
+        .filter_map(|it| it["properties"]["priority"].as_u64())
+        .collect();
+    let is_free = |it: &u64| !used.contains(it);
+    let priority = match rule.access {
+        "Deny" => (FIRST..=LAST).rev().find(is_free),
+        _ => (FIRST..=LAST).find(is_free),
+    };
+    let priority =
+        priority.ok_or_else(|| Error::quota("the security group has no priority left between 500 and 4095"))?;
+    let mut properties = json!({
+        "protocol": rule.protocol, "access": rule.access, "direction": "Inbound", "priority": priority, "sourcePortRange": "*",
+        "destinationAddressPrefixes": addresses,
+    });
+    match rule.sources[..] {
+        [one] => properties["sourceAddressPrefix"] = one.into(),
+        _ => properties["sourceAddressPrefixes"] = json!(rule.sources),
+    }
+    match rule.access {
+        "Deny" => properties["destinationPortRange"] = "*".into(),
+        _ => properties["destinationPortRanges"] = json!(rule.ports),
+    }
+    Ok(json!({"name": rule.name(), "properties": properties}))
+}
+
+fn check_limits(all: &[Value]) -> Result<()> {
+    let sum = |of: &dyn Fn(&Value) -> usize| all.iter().map(of).sum::<usize>();
+    let counts = [
+        ("rules", all.len(), MOST_RULES),
+        ("source ranges", sum(&|it| values(it, "sourceAddressPrefix", "sourceAddressPrefixes").len()), MOST_PREFIXES),
+        ("destinations", sum(&|it| destinations(it).len()), MOST_PREFIXES),
+    ];
+    match counts.into_iter().find(|(_, count, most)| count > most) {
+        Some((what, count, most)) => {
+            Err(Error::quota(format!("the security group would have {count} {what}, and Azure allows {most}")))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,489 @@
+//! Virtual machines as machines of Nodes: standalone, in availability sets, and in scale sets of both kinds.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use cloud_provider::{Error, InstanceMetadata, Node, Result, async_trait};
+use futures::future::try_join_all;
+use parking_lot::Mutex;
+use provider_kit::addresses::{AddressFamily, Addresses};
+use provider_kit::inventory::{Machine, MachineSource, SharedPriority};
+use provider_kit::paging::ListResult;
+use provider_kit::transport::{Call, Method, Priority};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::NAME;
+use crate::arm::{
+    Arm, INSTANCE, INSTANCE_ADDRESSES, INSTANCE_INTERFACES, INSTANCES, INTERFACES, INTERFACES_OF_INSTANCE, MACHINES,
+    PUBLIC_ADDRESSES, ResourceType, SCALE_SETS, SharedArm, items, name_of, place_of, text,
+};
+use crate::config::{Config, ResourceGroup};
+
+/// A virtual machine, as far as a Node needs it: thousands are kept.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct VirtualMachine {
+    /// ID in lower case.
+    id: Box<str>,
+    name: Box<str>,
+    provider_id: Box<str>,
+    size: Box<str>,
+    region: Box<str>,
+    /// Zone or fault domain; `None` if unknown, because a list does not show fault domains.
+    zone: Option<Box<str>>,
+    internal: Box<[IpAddr]>,
+    external: Box<[IpAddr]>,
+    /// `None` if unknown, because a list does not show the power state.
+    is_off: Option<bool>,
+    /// ID of the primary network interface in lower case; for an instance of a uniform scale set, of the instance.
+    pub(crate) interface: Box<str>,
+}
+
+impl VirtualMachine {
+    /// Returns `true` if the power state was read.
+    pub(crate) fn has_state(&self) -> bool {
+        self.is_off.is_some()
+    }
+}
+
+impl Machine for VirtualMachine {
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn is_shut_down(&self) -> bool {
+        self.is_off == Some(true)
+    }
+    /// Returns `false` without an address or a zone: then the machine is read on its own.
+    fn is_settled(&self) -> bool {
+        !self.internal.is_empty() && self.zone.is_some()
+    }
+}
+
+/// The place of a machine: a standalone one, or an instance of a uniform scale set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place<'a> {
+    pub(crate) group: ResourceGroup,
+    pub(crate) scale_set: Option<&'a str>,
+    /// Name of the machine, or number of the instance.
+    pub(crate) name: &'a str,
+}
+
+/// Reads an ID or a provider ID in any spelling: of any case, and with `<scale set>_<number>` for an instance.
+pub(crate) fn place(id: &str) -> Option<Place<'_>> {
+    let path = id.split_once("://").map_or(id, |(_, path)| path);
+    let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+    let named = |index: usize, name: &str| parts.get(index).is_some_and(|it| it.eq_ignore_ascii_case(name));
+    let is_machine = named(0, "subscriptions")
+        && named(2, "resourceGroups")
+        && named(4, "providers")
+        && named(5, "Microsoft.Compute");
+    if !is_machine || parts.iter().any(|it| it.is_empty()) {
+        return None;
+    }
+    let group = ResourceGroup { subscription: parts[1].to_owned(), name: parts[3].to_ascii_lowercase() };
+    match parts.len() {
+        8 if named(6, "virtualMachines") => Some(Place { group, scale_set: None, name: parts[7] }),
+        10 if named(6, "virtualMachineScaleSets") && named(8, "virtualMachines") => {
+            let number = parts[9].rsplit('_').next()?;
+            number.bytes().all(|it| it.is_ascii_digit()).then_some(Place {
+                group,
+                scale_set: Some(parts[7]),
+                name: number,
+            })
+        }
+        _ => None,
+    }
+}
+
+impl Place<'_> {
+    /// Returns the provider ID as the Go cloud controller manager writes it.
+    pub(crate) fn provider_id(&self) -> String {
+        let path = self.scale_set.map_or_else(
+            || format!("virtualMachines/{}", self.name),
+            |set| format!("virtualMachineScaleSets/{set}/virtualMachines/{}", self.name),
+        );
+        let ResourceGroup { subscription, name } = &self.group;
+        format!("{NAME}:///subscriptions/{subscription}/resourceGroups/{name}/providers/Microsoft.Compute/{path}")
+    }
+
+    /// Returns the ID in lower case, by which machines are compared.
+    pub(crate) fn id(&self) -> String {
+        let id = self.provider_id().to_ascii_lowercase();
+        id.split_once("://").map(|(_, path)| path.to_owned()).unwrap_or_default()
+    }
+}
+
+/// A machine as the API shows it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    id: String,
+    #[serde(default)]
+    name: String,
+    location: Option<String>,
+    #[serde(default)]
+    zones: Vec<String>,
+    sku: Option<Value>,
+    #[serde(default)]
+    properties: Value,
+}
+
+impl Shown {
+    fn is_going(&self) -> bool {
+        text(&self.properties, "/provisioningState").eq_ignore_ascii_case("Deleting")
+    }
+
+    /// Returns the machine with its network interfaces.
+    fn machine(&self, region: &str, view: Option<&Value>, nics: &Nics) -> Option<VirtualMachine> {
+        let place = place(&self.id)?;
+        let is_in_a_set = place.scale_set.is_some() || !text(&self.properties, "/virtualMachineScaleSet/id").is_empty();
+        let name = match text(&self.properties, "/osProfile/computerName") {
+            name if is_in_a_set && !name.is_empty() => name,
+            _ => &self.name,
+        };
+        let size = match self.sku.as_ref().map(|sku| text(sku, "/name")) {
+            Some(size) if place.scale_set.is_some() && !size.is_empty() => size,
+            _ => text(&self.properties, "/hardwareProfile/vmSize"),
+        };
+        let region = self.location.as_deref().unwrap_or(region).to_ascii_lowercase().replace(' ', "");
+        let own = &self.properties["instanceView"];
+        let view = if own.is_object() { Some(own) } else { view };
+        let zone = match self.zones.first() {
+            Some(zone) => Some(format!("{region}-{zone}").to_ascii_lowercase()),
+            // Machines in no zone are in a fault domain; without one, in the first.
+            None => view.map(|it| it["platformFaultDomain"].as_u64().unwrap_or_default().to_string()),
+        };
+        let interface = primary_interface(&self.properties).map(str::to_ascii_lowercase);
+        let id = place.id();
+        let key = interface.as_deref().filter(|_| place.scale_set.is_none()).unwrap_or(&id);
+        let (internal, external) = nics.addresses(key);
+        Some(VirtualMachine {
+            name: name.to_ascii_lowercase().into(),
+            provider_id: place.provider_id().into(),
+            size: size.into(),
+            region: region.into(),
+            zone: zone.map(Into::into),
+            internal,
+            external,
+            is_off: view.map(|view| is_off(&self.properties, view)),
+            interface: key.into(),
+            id: id.into(),
+        })
+    }
+}
+
+/// Returns `true` if a machine is shut down. A machine that is being created or changed is not.
+fn is_off(properties: &Value, view: &Value) -> bool {
+    let codes = view["statuses"].as_array().into_iter().flatten().map(|it| text(it, "/code"));
+    let is_settled = match text(properties, "/provisioningState") {
+        // The list of states shows it among the others.
+        "" => codes.clone().any(|code| code.eq_ignore_ascii_case("ProvisioningState/succeeded")),
+        state => state.eq_ignore_ascii_case("Succeeded"),
+    };
+    let power = { codes }.find_map(|code| code.strip_prefix("PowerState/")).unwrap_or_default().to_ascii_lowercase();
+    is_settled && ["stopped", "deallocated", "deallocating"].contains(&&*power)
+}
+
+fn primary_interface(properties: &Value) -> Option<&str> {
+    let all = properties["networkProfile"]["networkInterfaces"].as_array()?;
+    let primary = all.iter().find(|it| it["properties"]["primary"] == true).or(all.first())?;
+    primary["id"].as_str()
+}
+
+/// The addresses of network interfaces, by the ID of the interface or of the instance, in lower case.
+#[derive(Default)]
+struct Nics(HashMap<String, Vec<(IpAddr, Option<String>)>>, HashMap<String, IpAddr>);
+
+impl Nics {
+    fn add(&mut self, nic: &Value) {
+        let id = text(nic, "/id").to_ascii_lowercase();
+        let key = match id.split_once("/networkinterfaces/") {
+            // Only the primary interface of an instance counts.
+            Some((instance, _)) if instance.contains("/virtualmachinescalesets/") => {
+                if nic["properties"]["primary"] == false {
+                    return;
+                }
+                place(instance).map_or_else(|| instance.to_owned(), |place| place.id())
+            }
+            _ => id,
+        };
+        let mut configurations: Vec<&Value> = items(nic, "ipConfigurations").collect();
+        configurations.sort_by_key(|it| it["properties"]["primary"] != true);
+        let address = |it: &&Value| {
+            let public = it.pointer("/properties/publicIPAddress/id").and_then(Value::as_str);
+            Some((text(it, "/properties/privateIPAddress").parse().ok()?, public.map(str::to_ascii_lowercase)))
+        };
+        self.0.insert(key, configurations.iter().filter_map(address).collect());
+    }
+
+    fn add_public(&mut self, address: &Value) {
+        if let Ok(ip) = text(address, "/properties/ipAddress").parse() {
+            self.1.insert(text(address, "/id").to_ascii_lowercase(), ip);
+        }
+    }
+
+    fn has_public(&self) -> bool {
+        self.0.values().flatten().any(|(_, public)| public.is_some())
+    }
+
+    fn addresses(&self, key: &str) -> (Box<[IpAddr]>, Box<[IpAddr]>) {
+        let all = self.0.get(key).map(Vec::as_slice).unwrap_or_default();
+        let public = all.iter().filter_map(|(_, public)| self.1.get(public.as_ref()?).copied());
+        (all.iter().map(|(ip, _)| *ip).collect(), public.collect())
+    }
+}
+
+/// The virtual machines of the subscription.
+#[derive(Clone)]
+pub(crate) struct Machines {
+    pub(crate) arm: SharedArm,
+    pub(crate) config: Arc<Config>,
+    /// Resource groups that labels of Nodes name, besides the configured one.
+    pub(crate) groups: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// Returns a reading of several lists together.
+fn reading(items: Vec<VirtualMachine>, pages: usize, reason: Option<Error>) -> ListResult<VirtualMachine> {
+    match (ListResult::of(items), reason) {
+        (reading, Some(reason)) => ListResult::Partial { items: reading.into_items(), pages, reason },
+        (ListResult::Complete { listing, .. }, None) => ListResult::Complete { listing, pages },
+        (reading, None) => reading,
+    }
+}
+
+fn id_of(value: &Value) -> String {
+    text(value, "/id").to_ascii_lowercase()
+}
+
+impl Machines {
+    fn all_groups(&self) -> Vec<ResourceGroup> {
+        let own = self.config.nodes.name.clone();
+        let others = self.groups.lock().clone();
+        let names: BTreeSet<String> = others.into_iter().chain([own]).collect();
+        let subscription = &self.config.nodes.subscription;
+        names.into_iter().map(|name| ResourceGroup { subscription: subscription.clone(), name }).collect()
+    }
+
+    async fn values(
+        &self,
+        of: &'static ResourceType,
+        call: Call,
+        shared_priority: &SharedPriority,
+    ) -> Result<ListResult<Value>> {
+        self.arm.list(of, call, shared_priority, |it: Value| it, id_of).await
+    }
+
+    /// Reads the machines of one group: one list each of machines, interfaces and scale sets, and two for each uniform
+    /// scale set.
+    async fn of_group(
+        &self,
+        group: &ResourceGroup,
+        shared_priority: &SharedPriority,
+    ) -> Result<ListResult<VirtualMachine>> {
+        let list = async |of: &'static ResourceType, is_used: bool| match is_used {
+            true => self.values(of, Arm::list_call(of, group), shared_priority).await,
+            false => Ok(ListResult::of(Vec::new())),
+        };
+        let (machines, sets) = futures::try_join!(
+            list(&MACHINES, self.config.has_machines()),
+            list(&SCALE_SETS, self.config.has_scale_sets())
+        )?;
+        let mut nics = Nics::default();
+        let (mut reason, mut pages) = (None, 0);
+        let mut keep = |reading: ListResult<Value>, what: &str| {
+            pages += reading.pages();
+            if let ListResult::Partial { reason: error, .. } = &reading {
+                reason = Some(error.clone().context(format!("partial list of {what}")));
+            }
+            reading.into_items()
+        };
+        let (machines, sets) = (keep(machines, "machines"), keep(sets, "scale sets"));
+        let mut views = HashMap::new();
+        if !machines.is_empty() {
+            let list = self.values(&INTERFACES, Arm::list_call(&INTERFACES, group), shared_priority).await?;
+            keep(list, "network interfaces").iter().for_each(|nic| nics.add(nic));
+            views = self.views(group, shared_priority).await;
+        }
+        let is_uniform = |it: &&Value| text(it, "/properties/orchestrationMode") != "Flexible";
+        let uniform =
+            sets.iter().filter(is_uniform).map(|set| self.of_scale_set(group, text(set, "/name"), shared_priority));
+        let mut all: Vec<Value> = machines;
+        for (instances, interfaces) in try_join_all(uniform).await? {
+            keep(interfaces, "network interfaces").iter().for_each(|nic| nics.add(nic));
+            all.extend(keep(instances, "instances"));
+        }
+        if nics.has_public() {
+            let list =
+                self.values(&PUBLIC_ADDRESSES, Arm::list_call(&PUBLIC_ADDRESSES, group), shared_priority).await?;
+            list.into_items().iter().for_each(|address| nics.add_public(address));
+            for set in sets.iter().filter(is_uniform) {
+                let call = Arm::scale_set_call(Method::GET, INSTANCE_ADDRESSES, group, &[text(set, "/name")]);
+                self.values(&SCALE_SETS, call, shared_priority)
+                    .await?
+                    .into_items()
+                    .iter()
+                    .for_each(|it| nics.add_public(it));
+            }
+        }
+        let region = self.config.region();
+        let machine = |value: &Value| {
+            let shown: Shown = crate::arm::read(value)?;
+            let view = views.get(&shown.id.to_ascii_lowercase());
+            Ok(if shown.is_going() { None } else { shown.machine(&region, view, &nics) })
+        };
+        let found: Vec<Option<VirtualMachine>> = all.iter().map(machine).collect::<Result<_>>()?;
+        Ok(reading(found.into_iter().flatten().collect(), pages, reason))
+    }
+
+    /// Reads power states and fault domains of all machines with one list. Without the permission for the whole
+    /// subscription, they are read machine by machine where they are needed.
+    async fn views(&self, group: &ResourceGroup, shared_priority: &SharedPriority) -> HashMap<String, Value> {
+        let list = self.values(&MACHINES, Arm::statuses_call(group), shared_priority).await;
+        let list = list.inspect_err(|error| tracing::debug!(%error, "states of machines are read one by one"));
+        let list = list.map(ListResult::into_items).unwrap_or_default();
+        let views = list.into_iter().map(|mut it| (id_of(&it), it["properties"]["instanceView"].take()));
+        views.filter(|(_, view)| view.is_object()).collect()
+    }
+
+    async fn of_scale_set(
+        &self,
+        group: &ResourceGroup,
+        set: &str,
+        shared_priority: &SharedPriority,
+    ) -> Result<(ListResult<Value>, ListResult<Value>)> {
+        let instances = Arm::scale_set_call(Method::GET, INSTANCES, group, &[set]).query("$expand", "instanceView");
+        let interfaces = Arm::scale_set_call(Method::GET, INSTANCE_INTERFACES, group, &[set]);
+        let instances = self.values(&SCALE_SETS, instances, shared_priority).await?;
+        // Without all instances, their addresses decide nothing.
+        let interfaces = match &instances {
+            ListResult::Complete { .. } => self.values(&SCALE_SETS, interfaces, shared_priority).await?,
+            ListResult::Partial { .. } => ListResult::of(Vec::new()),
+        };
+        Ok((instances, interfaces))
+    }
+
+    async fn shown(&self, place: &Place<'_>, priority: Priority) -> Result<Option<Shown>> {
+        let call = match place.scale_set {
+            None => Arm::get_call(&MACHINES, &place.group, place.name),
+            Some(set) => Arm::scale_set_call(Method::GET, INSTANCE, &place.group, &[set, place.name]),
+        };
+        let call = call.query("$expand", "instanceView").with_priority(priority);
+        let found: Option<Shown> = self.arm.reads(&MACHINES).find(call).await?;
+        Ok(found.filter(|it| !it.is_going()))
+    }
+
+    /// Reads the interfaces of one machine, with their public addresses.
+    async fn nics(&self, place: &Place<'_>, shown: &Shown) -> Result<Nics> {
+        let mut nics = Nics::default();
+        let shared_priority = SharedPriority::default();
+        match place.scale_set {
+            Some(set) => {
+                let call = Arm::scale_set_call(Method::GET, INTERFACES_OF_INSTANCE, &place.group, &[set, place.name]);
+                self.values(&SCALE_SETS, call, &shared_priority)
+                    .await?
+                    .complete()?
+                    .into_items()
+                    .iter()
+                    .for_each(|it| nics.add(it));
+                if nics.has_public() {
+                    let call = Arm::scale_set_call(Method::GET, INSTANCE_ADDRESSES, &place.group, &[set]);
+                    let all = self.values(&SCALE_SETS, call, &shared_priority).await?.into_items();
+                    all.iter().for_each(|it| nics.add_public(it));
+                }
+            }
+            None => {
+                let Some((group, name)) = primary_interface(&shown.properties).and_then(place_of) else {
+                    return Ok(nics);
+                };
+                let nic: Option<Value> = self.arm.get(&INTERFACES, &group, name).await?;
+                nic.iter().for_each(|it| nics.add(it));
+                let public: Vec<String> = nics.0.values().flatten().filter_map(|(_, public)| public.clone()).collect();
+                for (group, name) in public.iter().filter_map(|id| place_of(id)) {
+                    let address: Option<Value> = self.arm.get(&PUBLIC_ADDRESSES, &group, name).await?;
+                    address.iter().for_each(|it| nics.add_public(it));
+                }
+            }
+        }
+        Ok(nics)
+    }
+}
+
+#[async_trait]
+impl MachineSource for Machines {
+    type Machine = VirtualMachine;
+
+    async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<VirtualMachine>> {
+        let groups = self.all_groups();
+        let readings = try_join_all(groups.iter().map(|group| self.of_group(group, shared_priority))).await?;
+        let pages = readings.iter().map(ListResult::pages).sum();
+        let reason = readings
+            .iter()
+            .find_map(|it| if let ListResult::Partial { reason, .. } = it { Some(reason.clone()) } else { None });
+        Ok(reading(readings.into_iter().flat_map(ListResult::into_items).collect(), pages, reason))
+    }
+
+    async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<VirtualMachine>> {
+        let Some(place) = place(id) else {
+            return Err(Error::invalid(format!("{id:?} is no ID of a virtual machine")));
+        };
+        let Some(shown) = self.shown(&place, priority).await? else { return Ok(None) };
+        let nics = self.nics(&place, &shown).await?;
+        Ok(shown.machine(&self.config.region(), None, &nics))
+    }
+
+    async fn state_by_id(&self, id: &str, priority: Priority) -> Result<Option<VirtualMachine>> {
+        let Some(place) = place(id) else {
+            return Err(Error::invalid(format!("{id:?} is no ID of a virtual machine")));
+        };
+        let shown = self.shown(&place, priority).await?;
+        Ok(shown.and_then(|shown| shown.machine(&self.config.region(), None, &Nics::default())))
+    }
+
+    /// Reads a machine by its own name, or else by its computer name from the lists: the name of an instance of a scale
+    /// set is in no path.
+    async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<VirtualMachine>> {
+        let place = Place { group: self.config.nodes.clone(), scale_set: None, name };
+        if let Some(machine) = self.by_id(&place.id(), priority).await?.filter(|it| it.name.eq_ignore_ascii_case(name))
+        {
+            return Ok(vec![machine]);
+        }
+        let all = self.list(&SharedPriority::of(priority)).await?.complete()?.into_items();
+        Ok(all.into_iter().filter(|it| it.name.eq_ignore_ascii_case(name)).collect())
+    }
+
+    fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
+        let id = provider_id.strip_prefix("azure://").filter(|id| place(id).is_some());
+        id.ok_or_else(|| {
+            Error::invalid(format!(
+                "provider ID {provider_id:?} is not azure:///subscriptions/<subscription>/resourceGroups/<group>/providers/\
+                 Microsoft.Compute/virtualMachines/<name> or …/virtualMachineScaleSets/<name>/virtualMachines/<number>"
+            ))
+        })
+    }
+
+    fn metadata(&self, machine: &VirtualMachine, node: &Node) -> InstanceMetadata {
+        let addresses = Addresses::of(&node.name).internal(machine.internal.iter().copied());
+        InstanceMetadata {
+            provider_id: machine.provider_id.to_string(),
+            instance_type: machine.size.to_string(),
+            zone: machine.zone.as_deref().unwrap_or_default().to_owned(),
+            region: machine.region.to_string(),
+            node_addresses: addresses.external(machine.external.iter().copied(), AddressFamily::Dualstack).build(),
+            additional_labels: BTreeMap::new(),
+        }
+    }
+
+    fn place(&self) -> String {
+        format!("resource group {} of subscription {}", self.config.nodes.name, self.config.nodes.subscription)
+    }
+}
+
+/// Returns the name of a scale set in the ID of one of its instances.
+pub(crate) fn scale_set_of(id: &str) -> Option<(ResourceGroup, &str, &str)> {
+    let place = place(id)?;
+    Some((place.group.clone(), place.scale_set?, name_of(id)))
+}

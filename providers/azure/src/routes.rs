@@ -1,0 +1,112 @@
+//! Routes: one route table, a shared document.
+
+use std::sync::Arc;
+
+use cloud_provider::{AddressType, Result, async_trait};
+use parking_lot::Mutex;
+use provider_kit::cluster::ClusterView;
+use provider_kit::routes::{Change, CloudRoute, RouteCloud};
+use serde_json::{Value, json};
+
+use crate::arm::{items, text};
+use crate::config::Config;
+use crate::documents::{DocumentKey, DocumentKind, Shared, new_document};
+use crate::nodes::is_unmanaged;
+
+/// The number of routes that Azure accepts in a table.
+const MOST: usize = 400;
+
+/// The route table of the Nodes.
+pub(crate) struct RouteTable {
+    pub(crate) documents: Shared,
+    pub(crate) config: Arc<Config>,
+    pub(crate) cluster: ClusterView,
+    /// Routes to Nodes that are no machines of Azure: they are not written.
+    pub(crate) unmanaged: Mutex<Vec<CloudRoute>>,
+}
+
+impl RouteTable {
+    fn key(&self) -> DocumentKey {
+        let (group, name) = (self.config.route_table.clone(), self.config.file.route_table_name.clone());
+        DocumentKey { kind: DocumentKind::RouteTable, group, name }
+    }
+
+    /// Returns the name of the Node that a route leads to, as it is in the name of the route.
+    fn node(&self, hop: &str) -> Option<(String, bool)> {
+        let has = |node: &cloud_provider::Node| {
+            node.addresses.iter().any(|it| it.kind == AddressType::InternalIP && &*it.address == hop)
+        };
+        let node = self.cluster.nodes()?.into_iter().find(|node| has(node))?;
+        Some((node.name.to_string(), is_unmanaged(&node)))
+    }
+}
+
+/// Returns the name of a route: `<node>____<destination without punctuation>`.
+fn name_of(node: &str, destination: &str) -> String {
+    format!("{node}____{}", destination.replace(['.', ':', '/'], ""))
+}
+
+#[async_trait]
+impl RouteCloud for RouteTable {
+    async fn list(&self) -> Result<Vec<CloudRoute>> {
+        let table = self.documents.store().get(&self.key()).await?;
+        let route = |it: &Value| {
+            let hop = text(it, "/properties/nextHopIpAddress");
+            CloudRoute {
+                name: text(it, "/name").to_owned(),
+                destination: text(it, "/properties/addressPrefix").to_owned(),
+                next_hops: (!hop.is_empty()).then(|| hop.to_owned()).into_iter().collect(),
+                ..CloudRoute::default()
+            }
+        };
+        let unmanaged = self.unmanaged.lock().clone();
+        Ok(items(&table, "routes").map(route).chain(unmanaged).collect())
+    }
+
+    async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
+        let (location, tags) = (self.config.file.location.clone(), self.config.tags.clone());
+        if change == Change::Remove {
+            let route = route.clone();
+            self.unmanaged.lock().retain(|it| !it.is_same(&route));
+            let remove = move |table: &mut Value| {
+                let all = table.pointer_mut("/properties/routes").and_then(Value::as_array_mut);
+                let is_it = |it: &Value| match route.name.is_empty() {
+                    true => text(it, "/properties/addressPrefix") == route.destination,
+                    false => text(it, "/name").eq_ignore_ascii_case(&route.name),
+                };
+                all.into_iter().for_each(|all| all.retain(|it| !is_it(it)));
+                Ok(())
+            };
+            return self.documents.edit(&self.key(), remove).await;
+        }
+        let hop = route.next_hop()?.to_owned();
+        let (node, is_unmanaged) = self.node(&hop).unwrap_or_else(|| (hop.replace(['.', ':'], "-"), false));
+        if is_unmanaged {
+            self.unmanaged.lock().push(route.clone());
+            return Ok(());
+        }
+        let (name, destination) = (name_of(&node, &route.destination), route.destination.clone());
+        let add = move |table: &mut Value| {
+            if table.is_null() {
+                *table = new_document(&location, &tags);
+            }
+            if !table["properties"]["routes"].is_array() {
+                table["properties"]["routes"] = json!([]);
+            }
+            let Some(all) = table["properties"]["routes"].as_array_mut() else { return Ok(()) };
+            let wanted =
+                json!({"addressPrefix": destination, "nextHopType": "VirtualAppliance", "nextHopIpAddress": hop});
+            match all.iter_mut().find(|it| text(it, "/name").eq_ignore_ascii_case(&name)) {
+                Some(there) => crate::arm::overlay(&mut there["properties"], &wanted),
+                None => all.push(json!({"name": name, "properties": wanted})),
+            }
+            match all.len() {
+                count if count > MOST => Err(cloud_provider::Error::quota(format!(
+                    "the route table would have {count} routes, and Azure allows {MOST}"
+                ))),
+                _ => Ok(()),
+            }
+        };
+        self.documents.edit(&self.key(), add).await
+    }
+}

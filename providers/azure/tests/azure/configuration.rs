@@ -1,0 +1,156 @@
+//! Tests of the configuration file, of credentials and of the reference page.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::any;
+use cloud_provider::{CloudProvider, ConfigFile, Environment, Setup};
+use http::Request;
+use provider_azure::{Azure, annotations, factory};
+use provider_kit::declared::reference::{put, table};
+use serde_json::{Value, json};
+
+use crate::harness::{Form, Harness, cluster};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/azure.md");
+
+#[test]
+fn page_has_the_table_that_the_declarations_make() {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let fresh = put(&page, "annotations", &table("annotation", annotations::ALL))
+        .expect("the lines that say where the table is");
+    if std::env::var_os("CCM_WRITE_REFERENCE").is_some() {
+        std::fs::write(PAGE, &fresh).unwrap();
+        return;
+    }
+    assert!(page == fresh, "the page is old: CCM_WRITE_REFERENCE=1 cargo test -p provider-azure writes it");
+}
+
+fn mistakes(config: &Value) -> String {
+    let harness = Harness::new(Form::Addresses).with(config.clone());
+    factory(&harness.setup()).err().map_or_else(|| "none".to_owned(), |error| error.to_string())
+}
+
+#[test]
+fn settings_that_are_not_supported_are_refused_by_name() {
+    let table = [
+        (json!({}), "none"),
+        (json!({"subscriptionId": "", "location": ""}), "subscriptionId is missing; location is missing"),
+        (json!({"cloud": "Mars"}), "AzurePublicCloud, AzureChinaCloud, AzureUSGovernmentCloud, AzureStackCloud"),
+        (json!({"cloud": "AzureStackCloud"}), "AZURE_ENVIRONMENT_FILEPATH"),
+        (json!({"cloud": "azurechinacloud"}), "none"),
+        (json!({"loadBalancerSku": "Standard"}), "none"),
+        (json!({"loadBalancerSku": "basic"}), "only standard is supported"),
+        (json!({"loadBalancerSku": "service"}), "service gateway"),
+        (json!({"serviceGatewayEnabled": true}), "service gateway"),
+        (json!({"loadBalancerBackendPoolConfigurationType": "podIP"}), "service gateway"),
+        (
+            json!({"multipleStandardLoadBalancerConfigurations": [{"name": "a"}]}),
+            "multipleStandardLoadBalancerConfigurations",
+        ),
+        (json!({"preConfiguredBackendPoolLoadBalancerTypes": "all"}), "preConfiguredBackendPoolLoadBalancerTypes"),
+        (json!({"cloudConfigType": "secret"}), "mount the Secret"),
+        (json!({"location": 7}), "wrong type"),
+        (json!({"vmCacheTTLInSeconds": 60, "cloudProviderBackoff": true, "loadBalancerRateLimit": {}}), "none"),
+    ];
+    for (config, expected) in table {
+        let text = mistakes(&config);
+        assert!(text.contains(expected), "{config}: {text}");
+    }
+}
+
+/// The requests for tokens: path, headers and body.
+type Log = Arc<Mutex<Vec<(String, String)>>>;
+
+/// Starts a provider with this credential, and returns the requests for tokens.
+async fn token_requests(config: &Value, variables: &[(&str, &str)]) -> Vec<(String, String)> {
+    let (log, harness) = (Log::default(), Harness::new(Form::Addresses).with(config.clone()));
+    let (seen, fake) = (Arc::clone(&log), harness.fake.router());
+    let router = Router::new().fallback(any(move |request: Request<axum::body::Body>| {
+        let (seen, fake) = (Arc::clone(&seen), fake.clone());
+        async move {
+            if request.uri().path().contains("/subscriptions/") {
+                return tower_call(fake, request).await;
+            }
+            let (head, body) = request.into_parts();
+            let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+            let marks = ["metadata", "x-identity-header"]
+                .map(|name| head.headers.get(name).map_or("", |it| it.to_str().unwrap()).to_owned());
+            let place = format!("{} {} {}", head.method, head.uri, marks.join(""));
+            seen.lock().push((place, String::from_utf8_lossy(&body).into_owned()));
+            let answer = json!({"access_token": "fake-token", "expires_in": 3600, "expires_on": "1"});
+            axum::response::IntoResponse::into_response(([("content-type", "application/json")], answer.to_string()))
+        }
+    }));
+    let setup = Setup { environment: Environment::of(variables.to_vec()), ..harness.setup() };
+    let provider = Azure::new(&setup, move |http| http.service(router.clone())).unwrap();
+    provider.initialize(&harness.cluster.context(cluster())).await.unwrap();
+    log.lock().clone()
+}
+
+async fn tower_call(router: Router, request: Request<axum::body::Body>) -> axum::response::Response {
+    use tower::ServiceExt;
+    router.oneshot(request).await.unwrap()
+}
+
+#[tokio::test]
+async fn each_credential_asks_for_tokens_in_its_own_way() {
+    let file = std::env::temp_dir().join(format!("azure-federated-{}", std::process::id()));
+    std::fs::write(&file, "signed-by-the-cluster\n").unwrap();
+    let path = file.to_str().unwrap();
+    let none = json!({"aadClientSecret": "", "aadClientId": ""});
+    let with = |more: Value| {
+        let mut config = none.clone();
+        more.as_object().unwrap().iter().for_each(|(key, value)| config[key] = value.clone());
+        config
+    };
+    let secret = token_requests(&json!({}), &[]).await;
+    assert!(
+        secret[0].0.starts_with(
+            "POST https://login.microsoftonline.com/00000000-0000-0000-0000-00000000000a/oauth2/v2.0/token"
+        ),
+        "{secret:?}"
+    );
+    assert!(secret[0].1.contains("grant_type=client_credentials") && secret[0].1.contains("client_secret=fake-secret"));
+    assert!(secret[0].1.contains("scope=https%3A%2F%2Fmanagement.azure.com%2F.default"), "{secret:?}");
+    let variables = [("AZURE_CLIENT_ID", "workload"), ("AZURE_FEDERATED_TOKEN_FILE", path)];
+    let workload = token_requests(&with(json!({"useFederatedWorkloadIdentityExtension": true})), &variables).await;
+    assert!(
+        workload[0].1.contains("client_id=workload")
+            && workload[0].1.contains("client_assertion=signed-by-the-cluster")
+    );
+    let managed =
+        token_requests(&with(json!({"useManagedIdentityExtension": true, "userAssignedIdentityID": "id-1"})), &[])
+            .await;
+    assert!(
+        managed[0]
+            .0
+            .starts_with("GET http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01&resource="),
+        "{managed:?}"
+    );
+    assert!(managed[0].0.contains("client_id=id-1") && managed[0].0.ends_with(" true"), "{managed:?}");
+    let variables = [("IDENTITY_ENDPOINT", "http://127.0.0.1:1/msi/token"), ("IDENTITY_HEADER", "proof")];
+    let app = token_requests(&with(json!({"useManagedIdentityExtension": true})), &variables).await;
+    assert!(app[0].0.contains("/msi/token?api-version=2019-08-01") && app[0].0.ends_with(" proof"), "{app:?}");
+}
+
+#[tokio::test]
+async fn renewed_secret_is_read_from_the_file_and_a_wrong_one_is_explained_without_it() {
+    let harness = Harness::new(Form::Addresses).with(json!({"aadClientSecret": "wrong-secret"}));
+    let path = std::env::temp_dir().join(format!("azure-{}.json", std::process::id()));
+    let path = path.to_str().unwrap().to_owned();
+    let wrong = harness.setup().config.unwrap().text;
+    std::fs::write(&path, &wrong).unwrap();
+    let router = harness.fake.router();
+    let setup = Setup::of(ConfigFile { path: path.clone(), text: wrong.clone() });
+    let start = async |setup: &Setup| {
+        let router = router.clone();
+        let provider = Azure::new(setup, move |http| http.service(router.clone())).unwrap();
+        provider.initialize(&harness.cluster.context(cluster())).await
+    };
+    let error = start(&setup).await.unwrap_err().to_string();
+    assert!(error.contains("credential in the cloud configuration") && !error.contains("wrong-secret"), "{error}");
+    std::fs::write(&path, wrong.replace("wrong-secret", azure_fake::CLIENT.1)).unwrap();
+    start(&setup).await.unwrap();
+}

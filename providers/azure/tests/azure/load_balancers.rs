@@ -1,0 +1,166 @@
+//! Tests of what Services get: rules, probes, addresses and security rules.
+
+use azure_fake::id;
+use serde_json::{Value, json};
+
+use crate::harness::{ADDRESSES, Form, Harness, list, service, text};
+
+/// Annotations without the prefix of their keys.
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
+
+/// Returns the rules and probes of a Service, without what is common to all.
+async fn rules(ports: &[u16], annotations: &[(&str, &str)], more: &Value) -> Result<(Vec<Value>, Vec<Value>), String> {
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    harness.ensure(&provider, &service("web", ports, annotations, more)).await.map_err(|error| error.to_string())?;
+    let name = if annotations.contains(&INTERNAL) { "kubernetes-internal" } else { "kubernetes" };
+    let shown = harness.balancer(name);
+    let all = |key: &str| list(&shown["properties"][key]).map(|it| it["properties"].clone()).collect();
+    Ok((all("loadBalancingRules"), all("probes")))
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_and_probes_follow_the_service_and_its_annotations() {
+    let (all, probes) = rules(&[80], &[], &Value::Null).await.unwrap();
+    assert_eq!(
+        (&all[0]["frontendPort"], &all[0]["backendPort"], &all[0]["enableFloatingIP"]),
+        (&json!(80), &json!(80), &json!(true))
+    );
+    assert_eq!((&all[0]["enableTcpReset"], &all[0]["idleTimeoutInMinutes"]), (&json!(true), &json!(4)));
+    assert_eq!((&probes[0]["protocol"], &probes[0]["port"]), (&json!("Tcp"), &json!(30_080)));
+    let node_ports =
+        [("azure-disable-load-balancer-floating-ip", "true"), ("azure-load-balancer-tcp-idle-timeout", "30")];
+    let (all, _) = rules(&[80], &node_ports, &json!({"sessionAffinity": "ClientIP"})).await.unwrap();
+    assert_eq!(
+        (&all[0]["backendPort"], &all[0]["enableFloatingIP"], &all[0]["loadDistribution"]),
+        (&json!(30_080), &json!(false), &json!("SourceIP"))
+    );
+    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32_000});
+    let (_, probes) = rules(&[80, 443], &[], &local).await.unwrap();
+    assert_eq!(probes.len(), 1);
+    assert_eq!(
+        (&probes[0]["protocol"], &probes[0]["port"], &probes[0]["requestPath"]),
+        (&json!("Http"), &json!(32_000), &json!("/healthz"))
+    );
+    let all_ports = [INTERNAL, ("azure-load-balancer-enable-high-availability-ports", "true")];
+    let (all, probes) = rules(&[80, 443], &all_ports, &Value::Null).await.unwrap();
+    assert_eq!(
+        (all.len(), probes.len(), &all[0]["protocol"], &all[0]["frontendPort"]),
+        (1, 1, &json!("All"), &json!(0))
+    );
+    let of_port = [
+        ("port_80_no_lb_rule", "true"),
+        ("port_443_health-probe_protocol", "https"),
+        ("port_443_health-probe_port", "8443"),
+    ];
+    let (all, probes) = rules(&[80, 443], &of_port, &Value::Null).await.unwrap();
+    assert_eq!(
+        (all.len(), &probes[0]["protocol"], &probes[0]["port"], &probes[0]["requestPath"]),
+        (1, &json!("Https"), &json!(8443), &json!("/"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn mistakes_are_reported_with_their_remedy_before_any_request() {
+    let table: [(Pairs<'_>, Value, &str); 9] = [
+        (&[("azure-load-balancer-tcp-idle-timeout", "3")], Value::Null, "azure-load-balancer-tcp-idle-timeout"),
+        (
+            &[
+                ("azure-load-balancer-health-probe-interval", "60"),
+                ("azure-load-balancer-health-probe-num-of-probe", "2"),
+            ],
+            Value::Null,
+            "less than 120",
+        ),
+        (&[("azure-pls-create", "true")], Value::Null, "private link services are not supported"),
+        (&[], json!({"ipFamilies": ["IPv4", "IPv6"]}), "two families"),
+        (&[], json!({"loadBalancerIP": "10.0.0.1"}), "needs a public address"),
+        (&[], json!({"loadBalancerIP": "100.64.0.1"}), "needs a public address"),
+        (&[("azure-allowed-ip-ranges", "10.0.0.1/24")], Value::Null, "10.0.0.1/24"),
+        (
+            &[("azure-allowed-ip-ranges", "10.0.0.0/24")],
+            json!({"loadBalancerSourceRanges": ["10.1.0.0/24"]}),
+            "both set",
+        ),
+        (&[("azure-pip-name", "missing")], Value::Null, "does not exist in resource group nodes"),
+    ];
+    for (annotations, more, expected) in table {
+        let error = rules(&[80], annotations, &more).await.unwrap_err();
+        assert!(error.contains(expected), "{annotations:?} {more}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn address_of_a_user_is_used_and_neither_tagged_nor_deleted() {
+    let harness = Harness::new(Form::Addresses);
+    let address = id(ADDRESSES, "mine");
+    harness.fake.lock().insert(
+        &address,
+        json!({"location": "westeurope", "sku": {"name": "Standard"}, "properties": {
+            "publicIPAllocationMethod": "Static", "ipAddress": "20.1.2.3",
+        }}),
+    );
+    let provider = harness.started().await;
+    for more in [(&[("azure-pip-name", "mine")][..], Value::Null), (&[], json!({"loadBalancerIP": "20.1.2.3"}))] {
+        let web = service("web", &[80], more.0, &more.1);
+        let status = harness.ensure(&provider, &web).await.unwrap().unwrap();
+        assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), Some("20.1.2.3"));
+        harness.delete(&provider, &web).await.unwrap();
+        let cloud = harness.fake.lock();
+        assert!(cloud.get(&address).unwrap()["tags"].is_null() && cloud.all(ADDRESSES).count() == 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_services_share_an_address_with_different_ports() {
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    let web = service("web", &[80], &[], &Value::Null);
+    let ip = harness.ensure(&provider, &web).await.unwrap().unwrap().ingress.unwrap()[0].ip.clone().unwrap();
+    let pinned = json!({ "loadBalancerIP": ip });
+    let mail = service("mail", &[25], &[], &pinned);
+    harness.ensure(&provider, &mail).await.unwrap();
+    let count = |key: &str| list(&harness.balancer("kubernetes")["properties"][key]).count();
+    assert_eq!((count("frontendIPConfigurations"), count("loadBalancingRules")), (1, 2));
+    let error = harness.ensure(&provider, &service("other", &[80], &[], &pinned)).await.unwrap_err().to_string();
+    assert!(error.contains("uses already"), "{error}");
+    harness.delete(&provider, &mail).await.unwrap();
+    assert_eq!((count("frontendIPConfigurations"), count("loadBalancingRules")), (1, 1));
+    let rules = harness.security_rules();
+    assert!(rules.len() == 1 && rules[0]["properties"]["destinationPortRanges"] == json!(["80"]), "{rules:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn security_rules_admit_the_stated_sources_and_leave_with_the_service() {
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    let annotations =
+        [("azure-allowed-service-tags", "AzureCloud"), ("azure-deny-all-except-load-balancer-source-ranges", "true")];
+    let ranges = json!({"loadBalancerSourceRanges": ["10.0.0.0/25", "10.0.0.128/25", "2001:db8::/32"]});
+    let web = service("web", &[80], &annotations, &ranges);
+    harness.ensure(&provider, &web).await.unwrap();
+    let mut shown: Vec<_> = harness
+        .security_rules()
+        .iter()
+        .map(|it| format!("{} {}", text(&it["properties"]["access"]), text(&it["properties"]["sourceAddressPrefix"])))
+        .collect();
+    shown.sort();
+    assert_eq!(shown, ["Allow 10.0.0.0/24", "Allow AzureCloud", "Deny *"]);
+    let mut priorities: Vec<_> =
+        harness.security_rules().iter().map(|it| it["properties"]["priority"].as_u64().unwrap()).collect();
+    priorities.sort_unstable();
+    assert_eq!(priorities, [500, 501, 4095]);
+    let name = text(&harness.security_rules()[0]["name"]);
+    assert!(
+        name.starts_with("k8s-azure-lb_allow_IPv4_") && name.len() == "k8s-azure-lb_allow_IPv4_".len() + 32,
+        "{name}"
+    );
+    harness
+        .ensure(&provider, &service("web", &[80], &[("azure-disable-load-balancer-nsg-rule", "true")], &Value::Null))
+        .await
+        .unwrap();
+    assert!(harness.security_rules().is_empty());
+    harness.delete(&provider, &web).await.unwrap();
+}

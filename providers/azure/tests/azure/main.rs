@@ -1,0 +1,10 @@
+//! Tests of the Azure provider on a fake of Azure Resource Manager. The conformance suite runs in `ccm-tests`.
+
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
+mod configuration;
+mod contract;
+mod harness;
+mod load_balancers;
+mod nodes;
+mod shared_documents;

@@ -1,0 +1,129 @@
+//! Tests of load balancer and security group as documents that all Services share.
+
+use std::time::Duration;
+
+use azure_fake::{Fault, id};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::harness::{BALANCERS, Form, Harness, PUT_BALANCER, list, service, text};
+
+#[tokio::test(start_paused = true)]
+async fn hundred_services_are_created_with_few_writes_of_the_shared_documents() {
+    for form in [Form::Addresses, Form::Interfaces, Form::ScaleSet] {
+        let harness = Harness::new(form);
+        let provider = harness.started().await;
+        let services: Vec<_> =
+            (0..100).map(|number| service(&format!("web-{number}"), &[80], &[], &Value::Null)).collect();
+        let outcomes = join_all(services.iter().map(|it| harness.ensure(&provider, it))).await;
+        let addresses: std::collections::BTreeSet<_> =
+            outcomes.into_iter().map(|it| it.unwrap().unwrap().ingress.unwrap()[0].ip.clone().unwrap()).collect();
+        assert_eq!(addresses.len(), 100);
+        let fault_injector = harness.fake.fault_injector();
+        assert!(
+            fault_injector.count(PUT_BALANCER) <= 12,
+            "{form:?}: {} writes of the load balancer",
+            fault_injector.count(PUT_BALANCER)
+        );
+        let writes = fault_injector.count("PUT /Microsoft.Network/networkSecurityGroups/{name}");
+        assert!(writes <= 12, "{form:?}: {writes} writes of the security group");
+        let rules = harness.security_rules();
+        assert_eq!(rules.len(), 1, "Services with the same ports and sources share a rule");
+        assert_eq!(list(&rules[0]["properties"]["destinationAddressPrefixes"]).count(), 100);
+        fault_injector.forget_requests();
+        let outcomes = join_all(services.iter().map(|it| harness.delete(&provider, it))).await;
+        outcomes.into_iter().for_each(|it| it.unwrap());
+        let removals = fault_injector.count("DELETE /Microsoft.Network/loadBalancers/{name}");
+        let writes = fault_injector.count(PUT_BALANCER) + removals;
+        assert!(writes <= 12, "{form:?}: {writes} writes of the load balancer, {removals} of them deletions");
+        assert_eq!((harness.balancer("kubernetes"), harness.security_rules()), (Value::Null, Vec::new()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_fields_and_elements_of_others_are_written_back_unchanged() {
+    let harness = Harness::new(Form::Addresses);
+    harness.fake.lock().add_frontend("kubernetes", "theirs");
+    harness.fake.lock().edit(&id(BALANCERS, "kubernetes"), |it| it["properties"]["mystery"] = json!({"a": [1, 2]}));
+    let provider = harness.started().await;
+    let web = service("web", &[80], &[], &Value::Null);
+    harness.ensure(&provider, &web).await.unwrap();
+    let name = cloud_provider::default_load_balancer_name(&web);
+    harness.fake.lock().edit(&id(BALANCERS, "kubernetes"), |it| {
+        let frontends = it["properties"]["frontendIPConfigurations"].as_array_mut().unwrap();
+        frontends.iter_mut().filter(|it| it["name"] == *name).for_each(|it| it["properties"]["gateway"] = json!("x"));
+    });
+    harness.ensure(&provider, &service("web", &[80, 443], &[], &Value::Null)).await.unwrap();
+    let shown = harness.balancer("kubernetes");
+    assert_eq!(shown["properties"]["mystery"], json!({"a": [1, 2]}));
+    let of = |name: &str| {
+        list(&shown["properties"]["frontendIPConfigurations"]).find(|it| it["name"] == name).cloned().unwrap()
+    };
+    assert_eq!(of(&name)["properties"]["gateway"], "x");
+    harness.delete(&provider, &web).await.unwrap();
+    let left = harness.balancer("kubernetes");
+    let names: Vec<_> = list(&left["properties"]["frontendIPConfigurations"]).map(|it| text(&it["name"])).collect();
+    assert_eq!((names, left["tags"]["team"].clone()), (vec!["theirs".to_owned()], json!("others")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn throttled_load_balancer_delays_neither_addresses_nor_nodes() {
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    harness.fake.fault_injector().fail(Fault::retry_after(PUT_BALANCER, 429, 200));
+    let web = service("web", &[80], &[], &Value::Null);
+    let error = harness.ensure(&provider, &web).await.unwrap_err();
+    assert!(error.retry_after().is_some(), "{error}");
+    let fault_injector = harness.fake.fault_injector();
+    assert_eq!(fault_injector.count("PUT /Microsoft.Network/publicIPAddresses/{name}"), 1);
+    let before = fault_injector.count(PUT_BALANCER);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    harness.ensure(&provider, &web).await.unwrap_err();
+    assert_eq!(fault_injector.count(PUT_BALANCER), before, "nothing is sent before the time that Azure asks for");
+    let began = tokio::time::Instant::now();
+    harness
+        .ensure(&provider, &service("inner", &[80], &[("azure-load-balancer-internal", "x")], &Value::Null))
+        .await
+        .unwrap_err();
+    use cloud_provider::{CloudProvider, LookupRequest};
+    let nodes: Vec<_> = cloud_provider::Caches::nodes(&harness.cluster);
+    let states = provider.instances().unwrap().lookup(&nodes, LookupRequest::METADATA).await;
+    assert!(states.into_iter().all(|it| it.is_ok()) && began.elapsed() < Duration::from_secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_document_is_read_again_and_the_same_edit_applied() {
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    harness.ensure(&provider, &service("web", &[80], &[], &Value::Null)).await.unwrap();
+    harness.fake.fault_injector().fail(Fault::refused_as(PUT_BALANCER, 412, "PreconditionFailed", "stale").times(2));
+    harness.ensure(&provider, &service("mail", &[25], &[], &Value::Null)).await.unwrap();
+    assert_eq!(list(&harness.balancer("kubernetes")["properties"]["loadBalancingRules"]).count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_of_another_cluster_is_left_alone() {
+    let harness = Harness::new(Form::Addresses);
+    harness.fake.lock().add_frontend("kubernetes", "theirs");
+    harness.fake.lock().edit(&id(BALANCERS, "kubernetes"), |it| it["tags"] = json!({"ccm-rs-cluster": "other"}));
+    let before = harness.balancer("kubernetes");
+    let provider = harness.started().await;
+    let error = harness.ensure(&provider, &service("web", &[80], &[], &Value::Null)).await.unwrap_err().to_string();
+    assert!(error.contains("another cluster, \"other\"") && error.contains("--cluster-name"), "{error}");
+    assert_eq!(harness.balancer("kubernetes"), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn moved_service_gets_the_other_kind_and_leaves_nothing_behind() {
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    harness.ensure(&provider, &service("web", &[80], &[], &Value::Null)).await.unwrap();
+    let internal = service("web", &[80], &[("azure-load-balancer-internal", "true")], &Value::Null);
+    let status = harness.ensure(&provider, &internal).await.unwrap().unwrap();
+    assert!(status.ingress.unwrap()[0].ip.as_ref().unwrap().starts_with("10.2."));
+    assert_eq!(harness.balancer("kubernetes"), Value::Null);
+    assert_eq!(harness.fake.lock().all("Microsoft.Network/publicIPAddresses").count(), 0);
+    assert_eq!(harness.security_rules(), Vec::<Value>::new(), "the virtual network is admitted anyway");
+    harness.delete(&provider, &internal).await.unwrap();
+    assert_eq!(harness.balancer("kubernetes-internal"), Value::Null);
+}
