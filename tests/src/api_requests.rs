@@ -1,9 +1,10 @@
 //! Requests that one program sends to an API server, classified like in kube-apiserver's metrics.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use http::{Method, Uri};
+use parking_lot::{Mutex, MutexGuard};
 
 /// A request to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +111,7 @@ impl ApiRequests {
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Notes a request that was answered.

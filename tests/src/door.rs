@@ -1,11 +1,12 @@
 //! A barrier in front of a cloud, at which requests or their responses wait until it is opened, so that a test can keep
 //! work in progress for as long as it needs, however fast the machine is.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 /// Message that waits at the barrier.
@@ -61,7 +62,7 @@ impl Door {
     }
 
     fn holding(&self) -> MutexGuard<'_, Holding> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Returns the message of this request that has to wait, if any.

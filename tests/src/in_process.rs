@@ -11,6 +11,7 @@ use controllers::node::NoNodeMetrics;
 use controllers::{ControllerContext, NodeController, NodeLifecycleController, Options};
 use embedded_apiserver::ApiServer;
 use kube::Client;
+use parking_lot::Mutex;
 use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN};
 use provider_simulated::provider::Simulated;
@@ -19,7 +20,6 @@ use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
 use runtime::pulse::Pulse;
 use serde_json::{Value, json};
-use std::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// Returns the start-up taint, as the kubelet sets it.
@@ -185,11 +185,11 @@ impl World {
         self.node_controller
             .sync(names, |name, result| {
                 if let Err(error) = result {
-                    errors.lock().expect("not poisoned").push((name.to_owned(), error.to_string()));
+                    errors.lock().push((name.to_owned(), error.to_string()));
                 }
             })
             .await;
-        errors.into_inner().expect("not poisoned")
+        errors.into_inner()
     }
 
     /// Returns the number of Nodes in the API.
@@ -209,7 +209,7 @@ impl World {
     pub fn events(&self) -> Vec<String> {
         self.events
             .iter()
-            .flat_map(|events| events.lock().expect("not poisoned").clone())
+            .flat_map(|events| events.lock().clone())
             .map(|event| format!("{} {}", event.reason, event.message))
             .collect()
     }

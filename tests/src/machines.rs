@@ -55,7 +55,7 @@ impl ServedCloud {
         &self.config
     }
 
-    /// Requests that the API (not the levers) was sent so far.
+    /// Returns the number of requests to the API so far, without those of the controls for tests.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.cloud.requests().values().sum()

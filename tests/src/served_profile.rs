@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use axum::extract::{Request, State};
@@ -11,6 +11,7 @@ use axum::response::Response;
 use axum::serve::ListenerExt as _;
 use ccm_conformance::CloudProfile;
 use ccm_conformance::fault_injector::{Passed, Side};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::TcpListener;
 
 /// The fake of a profile that is served as long as the process runs.
@@ -28,7 +29,7 @@ struct Requests(Arc<Mutex<BTreeMap<String, u64>>>);
 
 impl Requests {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

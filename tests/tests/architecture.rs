@@ -104,6 +104,28 @@ fn arrows_that_point_elsewhere_are_told() {
     assert_eq!(objection("acme-fake", "fake-cloud"), None);
 }
 
+/// Returns the scenarios on a real OpenStack by name, each with `true` if it runs also where the code for OpenStack did
+/// not change.
+fn openstack_scenarios(source: &str) -> BTreeMap<String, bool> {
+    let line = regex_lite::Regex::new(r"(?m)^    (Cloud|CloudAfterChange|Services|Trunks) \w+::(\w+),$").unwrap();
+    line.captures_iter(source).map(|found| (found[2].to_owned(), &found[1] != "CloudAfterChange")).collect()
+}
+
+/// Returns the rows of the page's table of these scenarios: `| \`NAME\` | always | … |`.
+fn documented_scenarios(page: &str) -> BTreeMap<String, bool> {
+    let row = regex_lite::Regex::new(r"(?m)^\| `(\w+)` \| (always|after a change) \|").unwrap();
+    row.captures_iter(page).map(|found| (found[1].to_owned(), &found[2] == "always")).collect()
+}
+
+#[test]
+fn testing_page_says_when_each_openstack_scenario_runs() {
+    let source = std::fs::read_to_string(format!("{ROOT}/tests/tests/openstack/main.rs")).unwrap();
+    let page = std::fs::read_to_string(format!("{ROOT}/docs/testing.md")).unwrap();
+    let scenarios = openstack_scenarios(&source);
+    assert!(scenarios.len() >= 19 && scenarios.values().any(|always| !always), "{scenarios:?}");
+    assert_eq!(documented_scenarios(&page), scenarios);
+}
+
 /// Adds the files and directories under `of` as paths from the root: `docs/index.md`, `docs/providers/`.
 fn collect_paths(of: &Path, paths: &mut Vec<String>) {
     for entry in std::fs::read_dir(of).into_iter().flatten().flatten() {

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -16,6 +16,7 @@ use axum::response::Response;
 use ccm_conformance::Harness;
 use ccm_conformance::virtual_time::VirtualTime;
 use ccm_tests::profiles::AwsCloud;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// The descriptions by service, the actions that were seen, and what breaks the descriptions.
@@ -51,7 +52,7 @@ fn element(xml: &str) -> Option<(Element<'_>, &str)> {
 
 impl Contract {
     fn violate(&self, place: &str, what: &str) {
-        self.violations.lock().unwrap().insert(format!("{place}: {what}"));
+        self.violations.lock().insert(format!("{place}: {what}"));
     }
 
     /// Returns the shape of a member by the name that it has in requests or in answers.
@@ -142,7 +143,7 @@ impl Contract {
         let mut parts = path.trim_start_matches('/').split('/');
         let (service, action) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let Some(description) = self.services.get(service) else { return };
-        self.seen.lock().unwrap().insert(format!("{service} {action}"));
+        self.seen.lock().insert(format!("{service} {action}"));
         let operation = &description["operations"][action];
         let shape = |which: &str| operation[which]["shape"].as_str().and_then(|name| description["shapes"].get(name));
         let parameters = serde_json::from_slice(request).unwrap_or_default();
@@ -243,7 +244,7 @@ fn every_request_and_answer_fits_the_descriptions() {
         let harness = Harness::of(&cloud).routes().layer(move |api| checked.layer(api)).build();
         VirtualTime::default().live(async || live(&harness, own).await);
     }
-    let (seen, violations) = (contract.seen.lock().unwrap(), contract.violations.lock().unwrap());
+    let (seen, violations) = (contract.seen.lock(), contract.violations.lock());
     println!("{} actions: {seen:#?}", seen.len());
     assert_eq!(*violations, BTreeSet::new());
     assert!(seen.len() >= 35, "{} actions", seen.len());

@@ -124,12 +124,12 @@ async fn a_conflict_is_resolved_with_a_live_read_and_one_event() {
     let mut changed = world.node("worker-1").expect("it was registered");
     changed["metadata"]["labels"]["other"] = json!("writer");
     world.api.seed(changed).expect("a Node");
-    let finished = std::sync::Mutex::new(Vec::new());
+    let finished = parking_lot::Mutex::new(Vec::new());
     world
         .node_controller
-        .sync(&["worker-1".into()], |name, result| finished.lock().unwrap().push((name.to_owned(), result.is_ok())))
+        .sync(&["worker-1".into()], |name, result| finished.lock().push((name.to_owned(), result.is_ok())))
         .await;
-    assert_eq!(finished.into_inner().unwrap(), [("worker-1".to_owned(), true)]);
+    assert_eq!(finished.into_inner(), [("worker-1".to_owned(), true)]);
     let node = world.node("worker-1").expect("it is there");
     assert_eq!(
         (&node["metadata"]["labels"]["other"], &node["spec"]["providerID"]),

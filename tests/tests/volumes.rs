@@ -2,13 +2,14 @@
 //!
 //! Rules: PROV-64, D-14, D-129 to D-132.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{CloudProvider, PersistentVolume};
 use controllers::{ControllerContext, VolumeLabelController};
 use embedded_apiserver::{Action, ApiServer, Matcher};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_PROJECT, DEFAULT_TOKEN, Fault, FaultKind, Volume};
 use provider_simulated::provider::Simulated;
@@ -134,7 +135,7 @@ impl World {
 impl Controller {
     /// Returns `reason of volume: message` of all events so far.
     fn events(&self) -> Vec<String> {
-        let events = self.events.lock().expect("not poisoned");
+        let events = self.events.lock();
         events.iter().map(|e| format!("{} {} {}: {}", e.type_, e.reason, e.regarding.name, e.message)).collect()
     }
 }

@@ -12,11 +12,11 @@ use controllers::Options;
 use embedded_apiserver::{Action, ApiServer, Matcher};
 use kube::Client;
 use manager::{Clients, Handles, Selection, Settings, start_controllers};
+use parking_lot::Mutex;
 use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN};
 use provider_simulated::provider::Simulated;
 use serde_json::json;
-use std::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// The simulated cloud, of which a part can be left out, and what it was given.
@@ -31,7 +31,7 @@ impl CloudProvider for Partial {
         self.inner.name()
     }
     fn set_caches(&self, caches: Arc<dyn Caches>) {
-        *self.caches.lock().expect("not poisoned") = Some(Arc::clone(&caches));
+        *self.caches.lock() = Some(Arc::clone(&caches));
         self.inner.set_caches(caches);
     }
     fn instances(&self) -> Option<&dyn Instances> {
@@ -125,7 +125,7 @@ async fn every_standard_controller_runs_and_only_what_they_need_is_read() {
     assert!(world.is_initialised());
     assert_eq!((world.cloud.load_balancers().len(), world.cloud.routes().len()), (1, 1));
     assert_eq!(world.read(), ["nodes", "services"]);
-    let caches = world.provider.caches.lock().expect("not poisoned").clone().expect("caches");
+    let caches = world.provider.caches.lock().clone().expect("caches");
     assert_eq!((caches.nodes().len(), caches.services().len()), (1, 1), "the provider sees what the controllers see");
 }
 

@@ -1,12 +1,13 @@
 //! `DO_API_RATE_LIMIT_QPS`: a connector that sends requests one after the other, at this rate.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use parking_lot::Mutex;
 use provider_kit::transport::{BodyLimit, Connector, NoAnswer};
 use tokio::time::{Instant, sleep_until};
 
@@ -27,7 +28,7 @@ impl Limited {
 
     /// Returns the time at which the next request leaves.
     fn slot(&self) -> Instant {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next.lock();
         let at = next.map_or_else(Instant::now, |next| next.max(Instant::now()));
         *next = Some(at + self.interval);
         at

@@ -61,12 +61,12 @@ pub struct Instances {
     /// If set, Nodes of cloud servers get a zone.
     pub zone_label: bool,
     /// Caching of server reads.
-    pub cache: Cache,
+    pub cache: CachePolicy,
 }
 
 /// Values of `HCLOUD_SERVER_CACHE_MODE` and `HCLOUD_SERVER_CACHE_MAX_AGE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cache {
+pub enum CachePolicy {
     /// Mode unset: controllers share one cached list, and the inventory chooses the cheapest read.
     Shared,
     /// Mode `all`: reads always list all servers; holds the TTL.
@@ -164,10 +164,10 @@ impl Instances {
         let is_default = !variables.is_set(&SERVER_CACHE_MODE) && !variables.is_set(&SERVER_CACHE_MAX_AGE);
         let max_age = variables.get(&SERVER_CACHE_MAX_AGE).unwrap_or_default();
         let cache = match variables.get(&SERVER_CACHE_MODE) {
-            None if is_default => Cache::Shared,
-            None | Some(CacheMode::All) => Cache::All(max_age),
-            Some(CacheMode::One) => Cache::One(max_age),
-            Some(CacheMode::Off) => Cache::Off,
+            None if is_default => CachePolicy::Shared,
+            None | Some(CacheMode::All) => CachePolicy::All(max_age),
+            Some(CacheMode::One) => CachePolicy::One(max_age),
+            Some(CacheMode::Off) => CachePolicy::Off,
         };
         Self {
             address_family: variables.get(&INSTANCES_ADDRESS_FAMILY).unwrap_or_default(),

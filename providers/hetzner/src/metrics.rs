@@ -97,9 +97,8 @@ impl CloudMetrics for ServerCache {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use cloud_provider::ProviderSeries;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -109,7 +108,7 @@ mod tests {
     impl CloudMetrics for Heard {
         fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
             assert_eq!(series.labels.len(), labels.len());
-            self.0.lock().unwrap().push(format!("{}{labels:?} {value}", series.name));
+            self.0.lock().push(format!("{}{labels:?} {value}", series.name));
         }
     }
 
@@ -138,6 +137,6 @@ mod tests {
         let (up, down) = ("hcloud_api_in_flight_requests[] 1", "hcloud_api_in_flight_requests[] -1");
         let count = "hcloud_api_requests_total[\"200\", \"get\", \"/servers/-\"] 1";
         let time = "hcloud_api_request_duration_seconds[\"get\"] 0.02";
-        assert_eq!(*heard.0.lock().unwrap(), [up, down, count, time, up, down, up, down]);
+        assert_eq!(*heard.0.lock(), [up, down, count, time, up, down, up, down]);
     }
 }

@@ -1,10 +1,11 @@
 //! Robot, the web service for dedicated servers. Robot allows about 200 requests per hour, and after it has refused
 //! one, no request is sent for a while.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, InstanceMetadata, Node, Result, async_trait};
+use parking_lot::Mutex;
 use provider_kit::breaker::{Breaker, Pauses};
 use provider_kit::events::EventWriter;
 use provider_kit::inventory::{Inventory, MachineSource, Mode, SharedPriority, Snapshot};
@@ -112,10 +113,10 @@ impl Account {
 
     /// Waits until a list may be read, so that a missing server does not cause a new list at each pass of the lifecycle
     /// controller.
-    async fn turn(&self) -> Result<()> {
+    async fn wait_for_list_budget(&self) -> Result<()> {
         self.breaker.check()?;
         let wait = {
-            let (mut lists, now) = (self.lists.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+            let (mut lists, now) = (self.lists.lock(), Instant::now());
             let all_again = lists.map_or(now, |then| then.max(now)) + LIST_EACH;
             *lists = Some(all_again);
             (all_again - now).saturating_sub(LIST_EACH * LISTS_AT_ONCE)
@@ -142,7 +143,7 @@ impl MachineSource for Account {
     type Machine = DedicatedServer;
 
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<DedicatedServer>> {
-        self.turn().await?;
+        self.wait_for_list_budget().await?;
         let rules = ListProperties { what: "dedicated servers", totals: false };
         read_pages(
             rules,

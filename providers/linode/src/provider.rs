@@ -1,6 +1,5 @@
 //! The provider: its parts, and its start.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,13 +10,14 @@ use provider_kit::checks::{permissions, rate_limit, reached, unavailable};
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::Inventory;
 use provider_kit::load_balancers::{LoadBalancerEngine, Options};
+use provider_kit::node_ipam::{NodeBlocks, NodeIpam};
 use provider_kit::routes::RouteTable;
 use provider_kit::transport::{Call, Transport};
 use serde::Deserialize;
 
 use crate::api::{self, Api};
 use crate::config::Config;
-use crate::ipam::NodeIpam;
+use crate::ipam::LinodeRanges;
 use crate::linodes::{Linodes, Source};
 use crate::metadata::NodeMetadata;
 use crate::nodebalancers::NodeBalancers;
@@ -88,8 +88,9 @@ impl Linode {
         };
         let (linodes, cluster) = (self.linodes.0.clone(), self.cluster.clone());
         if let Some(ranges) = self.config.pod_ranges {
-            let (vpcs, cluster) = (Arc::clone(&linodes.source().vpcs), cluster.clone());
-            until(Box::pin(NodeIpam { ranges, vpcs, cluster, pending: HashMap::new() }.run()));
+            let blocks = vec![NodeBlocks { range: ranges.cluster.into(), length: ranges.ipv4 }];
+            let source = LinodeRanges { ranges, vpcs: Arc::clone(&linodes.source().vpcs) };
+            until(Box::pin(NodeIpam::new(cluster.clone(), blocks, source).run()));
         }
         until(Box::pin(NodeMetadata { linodes, cluster, age: self.config.metadata_max_age }.run()));
         if self.config.checks_token {

@@ -1,9 +1,9 @@
 //! Routes: ranges of addresses on the VPC interfaces of Linodes.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use cloud_provider::{Error, Node, Result, Route, async_trait};
+use parking_lot::Mutex;
 use provider_kit::inventory::{Found, Inventory, Key, Machine as _};
 use provider_kit::keyed_lock::KeyedLock;
 use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, Target};
@@ -93,7 +93,7 @@ impl RouteCloud for InterfaceRanges {
         self.source().vpcs.forget().await;
         let addresses = self.source().vpcs.addresses(std::time::Duration::ZERO).await?;
         let range = |it: &VpcAddress| Some((it.linode_id?.to_string(), it.address_range.clone()?));
-        let ipv6 = self.ipv6.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let ipv6 = self.ipv6.lock().clone();
         let route = |(id, destination): (String, String)| CloudRoute {
             name: format!("{id}-{destination}"),
             destination,
@@ -127,7 +127,7 @@ impl RouteCloud for InterfaceRanges {
             }
         };
         if destination.contains(':') {
-            let mut known = self.ipv6.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.ipv6.lock();
             let entry = (linode, destination);
             if change == Change::Add {
                 known.insert(entry)

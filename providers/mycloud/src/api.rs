@@ -94,7 +94,7 @@ impl Api {
 
     /// Sends a change, and returns the ID of its task and the resource. The idempotency key lets it be sent again after a lost
     /// answer.
-    pub(crate) async fn change(&self, call: Call, key: Option<&str>) -> Result<(String, Value)> {
+    pub(crate) async fn submit(&self, call: Call, key: Option<&str>) -> Result<(String, Value)> {
         let key = key.map_or_else(token, str::to_owned);
         let call = self.call(call).header("idempotency-key", key).repeatable();
         let Accepted { task, resource } = self.http.read(call).await?;
@@ -102,7 +102,7 @@ impl Api {
     }
 
     /// Waits until tasks have ended, and releases the worker permit meanwhile.
-    pub(crate) async fn finish(&self, tasks: &[String], callbacks: &dyn SyncCallbacks) -> Result<()> {
+    pub(crate) async fn wait_for_tasks(&self, tasks: &[String], callbacks: &dyn SyncCallbacks) -> Result<()> {
         if tasks.is_empty() {
             return Ok(());
         }
@@ -113,9 +113,9 @@ impl Api {
     }
 
     /// Sends a change, and waits until its task has ended.
-    pub(crate) async fn run(&self, call: Call, callbacks: &dyn SyncCallbacks) -> Result<()> {
-        let (task, _) = self.change(call, None).await?;
-        self.finish(&[task], callbacks).await
+    pub(crate) async fn submit_and_wait(&self, call: Call, callbacks: &dyn SyncCallbacks) -> Result<()> {
+        let (task, _) = self.submit(call, None).await?;
+        self.wait_for_tasks(&[task], callbacks).await
     }
 }
 

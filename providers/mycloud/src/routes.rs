@@ -99,11 +99,11 @@ impl RouteCloud for MycloudRoutes {
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
         let _turn = self.lock.lock().await;
         let (Change::Add, Target::Machine { id, .. }) = (change, &route.target) else {
-            let outcome = self.api.run(Call::delete(ONE, &[&self.table, &route.name]), &()).await;
+            let outcome = self.api.submit_and_wait(Call::delete(ONE, &[&self.table, &route.name]), &()).await;
             return if outcome.as_ref().is_err_and(Error::is_not_found) { Ok(()) } else { outcome };
         };
         let body = json!({"destination": route.destination, "next_hop_type": "instance", "next_hop_id": id,
             "owner": self.api.config.owner(), "description": route.owner});
-        self.api.run(Call::post(ALL, &[&self.table]).json(&body), &()).await
+        self.api.submit_and_wait(Call::post(ALL, &[&self.table]).json(&body), &()).await
     }
 }

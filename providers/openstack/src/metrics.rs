@@ -97,11 +97,10 @@ fn request(operation: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use cloud_provider::{
         Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Result, Service, async_trait,
     };
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -131,7 +130,7 @@ mod tests {
     impl CloudMetrics for Heard {
         fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
             assert_eq!(series.labels.len(), labels.len());
-            self.0.lock().unwrap().push(format!("{}{labels:?} {value}", series.name));
+            self.0.lock().push(format!("{}{labels:?} {value}", series.name));
         }
     }
 
@@ -179,7 +178,7 @@ mod tests {
         requests.finished("GET /ports", Some(200), Duration::from_millis(20));
         requests.finished("GET /ports", Some(409), Duration::ZERO);
         requests.finished("GET /ports", None, Duration::ZERO);
-        let heard = heard.0.lock().unwrap();
+        let heard = heard.0.lock();
         let count =
             |name: &str| heard.iter().filter(|line| line.starts_with(&format!("{name}[\"port_list\"]"))).count();
         let counts = [REQUESTS.name, DURATION.name, ERRORS.name].map(count);
@@ -201,6 +200,6 @@ mod tests {
             "cloudprovider_openstack_reconcile_duration_seconds[\"loadbalancer_delete\"] 90",
             "cloudprovider_openstack_reconcile_errors_total[\"loadbalancer_delete\"] 1",
         ];
-        assert_eq!(*heard.0.lock().unwrap(), told);
+        assert_eq!(*heard.0.lock(), told);
     }
 }

@@ -1,12 +1,13 @@
 //! The provider: its parts, its start, and the reload of its configuration.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
     Caches, CloudProvider, ConfigFile, Context, Finding, Instances, LoadBalancers, Reload, Result, Routes, Setup,
     async_trait,
 };
+use parking_lot::RwLock;
 use provider_kit::cluster::ClusterView;
 use provider_kit::instrumented::InstrumentedCapability;
 use provider_kit::load_balancers::LoadBalancerEngine;
@@ -64,7 +65,7 @@ impl OpenStack {
     }
 
     fn config(&self) -> Arc<Config> {
-        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.config.read())
     }
 }
 
@@ -113,7 +114,7 @@ impl CloudProvider for OpenStack {
         let is_all = new.differs_in_access_only(&used);
         let Config { auth, tls, files, .. } = new;
         let used = Config { auth, tls, files, ..(*used).clone() };
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(used);
+        *self.config.write() = Arc::new(used);
         Ok(if is_all { Reload::Done } else { Reload::NeedsRestart })
     }
 

@@ -5,7 +5,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::to_bytes;
@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use cloud_provider::{CloudProvider, Cluster, ConfigFile, LoadBalancerRequest, Node, Service, Setup};
 use futures::future::join_all;
+use parking_lot::Mutex;
 use provider_openstack::OpenStack;
 use provider_openstack::config::Config;
 use provider_openstack::services::Services;
@@ -160,7 +161,7 @@ async fn serve() {
             let (parts, body) = request.into_parts();
             let body = to_bytes(body, usize::MAX).await.unwrap();
             let asked = serde_json::from_slice(&body).unwrap_or_default();
-            cloud.lock().unwrap().answer(parts.method.as_str(), parts.uri.path(), asked)
+            cloud.lock().answer(parts.method.as_str(), parts.uri.path(), asked)
         }
     };
     axum::serve(listener, Router::new().fallback(any(answer))).await.unwrap();

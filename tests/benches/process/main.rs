@@ -27,7 +27,7 @@ const TIMES: usize = 15;
 const BINARY_WITHOUT_CLOUDS: f64 = 14.2;
 const BINARY_PER_CLOUD: f64 = 0.5;
 /// The clouds that are built in.
-const CLOUDS: u8 = 6;
+const CLOUDS: u8 = 8;
 /// Features of the image: all clouds, without the demo.
 const IMAGE: [&str; 3] = ["--no-default-features", "--features", "clouds"];
 /// Processes whose idle memory is taken: the median counts.

@@ -1,7 +1,6 @@
 //! The API server, embedded or real, and the Nodes in it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -19,6 +18,7 @@ use k8s_openapi::api::core::v1::{Event, Node as ApiNode};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
+use parking_lot::Mutex;
 use runtime::node::NodeObject;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -112,7 +112,7 @@ impl Cluster {
             Counted::ByTheServer { ours } => {
                 let request = http::Request::get("/metrics").body(Vec::new())?;
                 let all = served(&self.client.request_text(request).await.context("the API server's metrics")?);
-                let mut others = ours.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let mut others = ours.lock().clone();
                 others.add("POST events".to_owned(), self.events_of_the_server().await?);
                 Ok(all.since(&others))
             }
@@ -129,7 +129,7 @@ impl Cluster {
     /// Counts a request of this program, which the server counts as well.
     pub(crate) fn note_ours(&self, request: &str) {
         if let Counted::ByTheServer { ours } = &self.counted {
-            ours.lock().unwrap_or_else(PoisonError::into_inner).add(request.to_owned(), 1);
+            ours.lock().add(request.to_owned(), 1);
         }
     }
 

@@ -1,10 +1,11 @@
 //! Requests that must never be sent, judged at the moment at which they are.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cloud_provider::names::FINALIZER_LOAD_BALANCER;
 use embedded_apiserver::ApiServer;
 use http::Method;
+use parking_lot::Mutex;
 
 use crate::fault_injector::{Passed, Side};
 use crate::profile::CloudProfile;
@@ -17,11 +18,11 @@ impl Breaches {
     /// Returns the violations in words.
     #[must_use]
     pub fn found(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     fn note(&self, breach: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(breach);
+        self.0.lock().push(breach);
     }
 
     /// Judges a request that is about to be carried out.

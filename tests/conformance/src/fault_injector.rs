@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
@@ -38,11 +39,13 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// Returns `true` if the request asks for a change. Reviews only ask for a decision, and a request for a token
-    /// changes nothing.
+    /// Returns `true` if the request asks for a change. Reviews only ask for a decision, and a request for a token or a
+    /// list changes nothing.
     #[must_use]
     pub fn is_mutation(&self) -> bool {
-        !self.method.is_safe() && !self.target.contains("reviews") && !self.target.ends_with("/auth/tokens")
+        let reads = ["/auth/tokens", "/token", "/listInstances", "/getHealth"];
+        let path = self.target.split('?').next().unwrap_or_default();
+        !self.method.is_safe() && !path.contains("reviews") && !reads.iter().any(|end| path.ends_with(end))
     }
 
     /// Returns `true` if this is a request on `route` (`GET /servers/{id}`). A prefix of the path, such as a version, is not
@@ -189,7 +192,7 @@ impl FaultInjector {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Ends the life at the request that is the `number`th from now, from 1.

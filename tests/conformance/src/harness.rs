@@ -2,19 +2,21 @@
 //! virtual time; the program can be started, killed at any request and started again.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::anyhow;
 use axum::Router;
-use cloud_provider::{ClientBuilder, CloudProvider, Cluster, Context, Fence, KubernetesApi, NoEvents};
+use cloud_provider::{ClientBuilder, CloudProvider, Cluster, Context, Fence, KubernetesApi, NoEvents, async_trait};
 use controllers::Options;
 use embedded_apiserver::ApiServer;
 use jiff::Timestamp;
 use kube::Client;
+use kube::client::Body;
 use manager::explain::{Explanation, Reader, Subject, explain};
 use manager::{Clients, Handles, Settings};
+use parking_lot::Mutex;
 use runtime::client::{Limits, NoRequestMetrics, wrap};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -170,19 +172,19 @@ impl Harness {
         let object = self.api.get("services", Some("default"), service).expect("a Service of that name");
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
         self.injector.single_out(uid, Trouble::Status(422, None));
-        self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).insert(service.to_owned());
+        self.hopeless.lock().insert(service.to_owned());
     }
 
     /// Returns `true` if the cloud refuses every change for this Service.
     #[must_use]
     pub fn is_hopeless(&self, service: &str) -> bool {
-        self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).contains(service)
+        self.hopeless.lock().contains(service)
     }
 
     /// Returns `true` if the cloud refuses every change for any Service.
     #[must_use]
     pub fn has_hopeless(&self) -> bool {
-        !self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.hopeless.lock().is_empty()
     }
 
     /// Returns `true` if the program manages routes.
@@ -274,7 +276,10 @@ impl Harness {
         let context = Context {
             cluster: self.cluster(),
             cluster_cidrs: self.options.route.cluster_cidrs.iter().map(ToString::to_string).collect(),
-            clients: Arc::new(NoClients),
+            clients: match self.cloud.uses_kubernetes() {
+                true => Arc::new(ProviderClient(self.client())),
+                false => Arc::new(NoClients),
+            },
             events: Arc::new(NoEvents),
             shutdown: shutdown.clone(),
         };
@@ -313,12 +318,31 @@ impl Harness {
     }
 }
 
-/// No provider under test needs the Kubernetes API itself.
+/// The client of providers that need no Kubernetes API.
 struct NoClients;
 
 impl ClientBuilder for NoClients {
     fn client(&self, component: &str) -> cloud_provider::Result<Arc<dyn KubernetesApi>> {
         Err(cloud_provider::Error::other(format!("no client for {component:?} on this harness")))
+    }
+}
+
+/// The client of the program, for providers that keep Kubernetes objects of their own.
+#[derive(Clone)]
+struct ProviderClient(Client);
+
+impl ClientBuilder for ProviderClient {
+    fn client(&self, _component: &str) -> cloud_provider::Result<Arc<dyn KubernetesApi>> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl KubernetesApi for ProviderClient {
+    async fn send(&self, request: http::Request<Vec<u8>>) -> cloud_provider::Result<http::Response<Vec<u8>>> {
+        let failed = |error: kube::Error| cloud_provider::Error::other(error.to_string());
+        let (head, body) = self.0.send(request.map(Body::from)).await.map_err(failed)?.into_parts();
+        Ok(http::Response::from_parts(head, body.collect_bytes().await.map_err(failed)?.to_vec()))
     }
 }
 

@@ -1,13 +1,14 @@
 //! A provider that notes calls for one Service that overlap (INV-6, D-9).
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cloud_provider::{
     Caches, CloudProvider, Cluster, Clusters, Context, Goal, Instances, LoadBalancerDescription, LoadBalancerRequest,
     LoadBalancerStatus, LoadBalancers, Node, OwnedResource, Plan, RemovalOutcome, Result, Routes, Service,
     ServiceReview, Volumes, async_trait,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 /// Overlapping calls that were found so far. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +22,7 @@ struct Calls {
 
 impl Overlaps {
     fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Begins a call, which ends when the returned guard is dropped.

@@ -28,6 +28,11 @@ pub trait CloudProfile: Send + Sync + 'static {
         Effort::default()
     }
 
+    /// Returns `true` if the provider keeps Kubernetes objects of its own, and so needs the program's client.
+    fn uses_kubernetes(&self) -> bool {
+        false
+    }
+
     /// Returns the API of the fake.
     fn router(&self) -> Router;
     /// Returns the provider of one run of the program. It sends all its requests to `api`, which is
@@ -227,7 +232,7 @@ pub struct LoadBalancerFacts {
     pub service_uid: Option<String>,
     /// The address; `None` while it is created.
     pub address: Option<String>,
-    /// Port, protocol, node port.
+    /// Port, protocol, node port; 0 as the node port where traffic reaches Nodes at the Service's own port.
     pub ports: BTreeSet<(u16, String, u16)>,
     /// Provider IDs of the machines behind it.
     pub targets: BTreeSet<String>,

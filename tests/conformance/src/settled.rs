@@ -133,8 +133,12 @@ fn balancer_unsettled(
     address: &str,
 ) -> Option<String> {
     let number = |value: &Value| u16::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default();
+    let keeps_ports = !balancer.ports.is_empty() && balancer.ports.iter().all(|(.., node_port)| *node_port == 0);
     let ports: BTreeSet<_> = list(&service["spec"]["ports"])
-        .map(|it| (number(&it["port"]), text(&it["protocol"]).to_owned(), number(&it["nodePort"])))
+        .map(|it| {
+            let node_port = if keeps_ports { 0 } else { number(&it["nodePort"]) };
+            (number(&it["port"]), text(&it["protocol"]).to_owned(), node_port)
+        })
         .collect();
     if ports != balancer.ports {
         return Some(format!("ports {:?} in the cloud, not {ports:?}", balancer.ports));

@@ -12,7 +12,7 @@ use ccm_conformance::{
 use cloud_provider::{CloudProvider, Fence, Service, Setup, default_load_balancer_name};
 use hetzner_fake::{Balancer, Fake, Fault, Options, PROJECT, Route, Server, TOKEN, Target};
 use provider_hetzner::Hetzner;
-use provider_hetzner::config::{AddressFamily, Cache, Config, Instances, Network};
+use provider_hetzner::config::{AddressFamily, CachePolicy, Config, Instances, Network};
 use provider_hetzner::variables::{LOAD_BALANCERS_LOCATION, LOAD_BALANCERS_TYPE};
 use provider_kit::declared::Defaults;
 use provider_kit::transport::{Credential, Transport};
@@ -71,7 +71,7 @@ impl HetznerCloud {
             debug: false,
             rate_limit_left_to_others: 10,
             network: Some(network),
-            instances: Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: Cache::Shared },
+            instances: Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: CachePolicy::Shared },
             metrics_address: None,
             load_balancers: Some(load_balancers),
             robot: None,

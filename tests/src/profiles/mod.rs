@@ -1,24 +1,30 @@
 //! The profiles of the clouds of this workspace, for the conformance suite, the race and the scale bench.
 
 mod aws;
+mod azure;
 mod digitalocean;
+mod gcp;
 mod hetzner;
 mod openstack;
 mod simulated;
 
 pub use aws::AwsCloud;
+pub use azure::{AzureCloud, Form as AzurePools};
 use ccm_conformance::{CloudProfile, MakeProfile};
 pub use digitalocean::DigitalOceanCloud;
+pub use gcp::GcpCloud;
 pub use hetzner::HetznerCloud;
 pub use openstack::OpenStackCloud;
 pub use simulated::SimulatedCloud;
 
 /// The profiles by the name of the provider.
-pub const ALL: [(&str, MakeProfile); 5] = [
+pub const ALL: [(&str, MakeProfile); 7] = [
     ("simulated", || Box::new(SimulatedCloud::default())),
     ("hcloud", || Box::new(HetznerCloud::default())),
     ("digitalocean", || Box::new(DigitalOceanCloud::default())),
+    ("gce", || Box::new(GcpCloud::default())),
     ("aws", || Box::new(AwsCloud::classic())),
+    ("azure", || Box::new(AzureCloud::new(AzurePools::Addresses))),
     ("openstack", || Box::new(OpenStackCloud::default())),
 ];
 

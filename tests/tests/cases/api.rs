@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Collected, Full};
 use kube::client::Body;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 
 use super::schema::ApiErrorKind;
@@ -137,7 +138,7 @@ impl Api {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn answer(&self, method: &Method, path: &str, content_type: &str, body: &Bytes) -> Response<Full<Bytes>> {

@@ -1,12 +1,13 @@
 //! Harness of a service controller.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Result;
 use cloud_provider::scripted::ScriptedProvider;
 use cloud_provider::{CloudProvider, Cluster, Node, Service};
 use controllers::service::ServiceMetrics;
 use controllers::{ControllerContext, Options, ServiceController};
+use parking_lot::Mutex;
 use runtime::cache::Cache;
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
@@ -34,16 +35,16 @@ pub(crate) struct Counters(Mutex<(u64, u64)>);
 impl Counters {
     /// Returns `loadbalancer_sync_total` and `nodesync_error_total`.
     pub(crate) fn get(&self) -> (u64, u64) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 
 impl ServiceMetrics for Counters {
     fn targets_sync_started(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
+        self.0.lock().0 += 1;
     }
     fn node_sync_failed(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1 += 1;
+        self.0.lock().1 += 1;
     }
     fn targets_synced(&self, _took: std::time::Duration) {}
     fn node_synced(&self, _took: std::time::Duration) {}
@@ -87,7 +88,7 @@ impl ServiceWorld {
 
     /// Takes the events so far: the key of each one's Service, and its content.
     pub(crate) fn take_events(&self) -> Vec<(String, Event)> {
-        let events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
+        let events = std::mem::take(&mut *self.events.lock());
         let about = |event: &RecordedEvent| format!("{}/{}", event.regarding.namespace, event.regarding.name);
         let said = |event: &RecordedEvent| Event {
             type_: Some(event.type_.to_string()),

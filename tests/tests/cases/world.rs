@@ -1,6 +1,6 @@
 //! Harness of a controller that works on one Node.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use cloud_provider::scripted::ScriptedProvider;
@@ -8,6 +8,7 @@ use cloud_provider::{CloudProvider, Node};
 use controllers::lifecycle::NoLifecycleMetrics;
 use controllers::node::NoNodeMetrics;
 use controllers::{ControllerContext, NodeController, NodeLifecycleController, Options};
+use parking_lot::Mutex;
 use runtime::cache::Cache;
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
@@ -81,10 +82,8 @@ impl World {
     pub(crate) async fn sync(&self) -> Result<Option<String>> {
         let results = Mutex::new(Vec::new());
         let keys = [self.node.name.to_string()];
-        self.node_controller()?
-            .sync(&keys, |_, result| results.lock().unwrap_or_else(PoisonError::into_inner).push(result))
-            .await;
-        let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.node_controller()?.sync(&keys, |_, result| results.lock().push(result)).await;
+        let mut results = results.into_inner();
         ensure!(results.len() == 1, "the sync gave {} results for one key", results.len());
         Ok(results.pop().and_then(Result::err).map(|error| error.to_string()))
     }
@@ -110,7 +109,7 @@ impl World {
 
     /// Returns the events so far.
     pub(crate) fn events(&self) -> Vec<Event> {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = self.events.lock();
         events
             .iter()
             .map(|event| Event {
@@ -132,7 +131,7 @@ impl World {
         let known = ["get nodes", "patch nodes", "patch nodes/status", "delete nodes"];
         let unknown = self.requests().into_iter().filter(|what| !known.contains(&what.as_str()));
         comparison.forbid(unknown.map(|what| format!("the API was asked to {what:?}")));
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = self.events.lock();
         let ours = |event: &&RecordedEvent| {
             let about = &event.regarding;
             about.kind == "Node" && *about.name == *self.node.name && *about.uid == *self.node.uid

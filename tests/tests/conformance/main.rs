@@ -17,6 +17,16 @@ mod aws_network {
     ccm_conformance::conformance!(ccm_tests::profiles::AwsCloud::network());
 }
 
+/// Azure, with pools of the addresses of standalone machines.
+mod azure_addresses {
+    ccm_conformance::conformance!(ccm_tests::profiles::AzureCloud::new(ccm_tests::profiles::AzurePools::Addresses));
+}
+
+/// Azure, with pools of the network interfaces of a uniform scale set.
+mod azure_scale_set {
+    ccm_conformance::conformance!(ccm_tests::profiles::AzureCloud::new(ccm_tests::profiles::AzurePools::ScaleSet));
+}
+
 /// Conformance of the DigitalOcean provider.
 mod digitalocean {
     ccm_conformance::conformance!(ccm_tests::profiles::DigitalOceanCloud::default());
@@ -25,6 +35,16 @@ mod digitalocean {
 /// Conformance of the Hetzner provider.
 mod hetzner {
     ccm_conformance::conformance!(ccm_tests::profiles::HetznerCloud::default());
+}
+
+/// Conformance of the Google Cloud provider with external load balancers.
+mod gcp_external {
+    ccm_conformance::conformance!(ccm_tests::profiles::GcpCloud::default());
+}
+
+/// Conformance of the Google Cloud provider with internal load balancers.
+mod gcp_internal {
+    ccm_conformance::conformance!(ccm_tests::profiles::GcpCloud::internal());
 }
 
 /// Conformance of the OpenStack provider.

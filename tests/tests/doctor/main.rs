@@ -34,6 +34,13 @@ async fn a_sick_cluster_is_told_what_to_do_in_text_and_in_json() {
     assert_eq!(report.exit_code(), 1);
 }
 
+#[test]
+fn sample_of_the_page_is_the_output_for_the_sick_cluster() {
+    let sample: String = include_str!("golden/sick.txt").lines().map(|line| format!("    {line}\n")).collect();
+    let page = include_str!("../../../docs/doctor.md");
+    assert!(page.contains(&sample), "docs/doctor.md shows another output than:\n{sample}");
+}
+
 /// Returns the findings of one check, each as `severity text; remedy`.
 async fn of(world: &World, check: &str) -> Vec<String> {
     let report = world.examine().await;

@@ -1,10 +1,11 @@
 //! Processes that stand for one Lease.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use embedded_apiserver::ApiServer;
 use kube::Client;
+use parking_lot::Mutex;
 use runtime::client::{Limits, NoRequestMetrics, wrap};
 use runtime::clock::{Clock, SystemClock};
 use runtime::election::{ElectionConfig, ElectionMetrics, ElectionOutcome, Elector, Leadership};
@@ -29,16 +30,16 @@ pub(crate) struct Told(Mutex<Vec<String>>);
 
 impl ElectionMetrics for Told {
     fn leading(&self, lease: &str, leads: bool) {
-        self.0.lock().unwrap().push(format!("{lease} {leads}"));
+        self.0.lock().push(format!("{lease} {leads}"));
     }
     fn slow_path(&self, lease: &str) {
-        self.0.lock().unwrap().push(format!("{lease} slow"));
+        self.0.lock().push(format!("{lease} slow"));
     }
 }
 
 impl Told {
     pub(crate) fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().clone()
     }
 }
 
@@ -90,7 +91,7 @@ impl Candidate {
 
     pub(crate) fn events(&self) -> Vec<String> {
         let text = |it: &RecordedEvent| format!("{} {} {} {}", it.regarding, it.type_, it.reason, it.message);
-        self.events.lock().unwrap().iter().map(text).collect()
+        self.events.lock().iter().map(text).collect()
     }
 }
 

@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -22,6 +22,7 @@ use manager::Manager;
 use manager::flags::{Flags, Parsed};
 use manager::logging::{self, Format, LoggingOptions};
 use manager::plan::{json, text};
+use parking_lot::Mutex;
 use provider_kit::settings::YamlSettings;
 use provider_kit::transport::{Call, Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_PROJECT};
@@ -44,8 +45,8 @@ struct Outputs(Arc<Mutex<Vec<u8>>>);
 
 impl Outputs {
     fn say(&self, what: impl AsRef<str>) {
-        self.0.lock().unwrap().extend_from_slice(what.as_ref().as_bytes());
-        self.0.lock().unwrap().push(b'\n');
+        self.0.lock().extend_from_slice(what.as_ref().as_bytes());
+        self.0.lock().push(b'\n');
     }
 
     fn show(&self, what: &dyn Debug) {
@@ -61,7 +62,7 @@ impl Outputs {
     }
 
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.0.lock()).into_owned()
     }
 
     /// Fails if the output contains this text.
@@ -85,7 +86,7 @@ impl Outputs {
 
 impl Write for Outputs {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
     fn flush(&mut self) -> std::io::Result<()> {
@@ -107,7 +108,7 @@ fn rude_provider(cloud: &Cloud, injector: &FaultInjector, outputs: &Outputs) -> 
         let (router, requests) = (router.clone(), Arc::clone(&requests));
         async move {
             let number = {
-                let mut requests = requests.lock().unwrap();
+                let mut requests = requests.lock();
                 *requests += 1;
                 *requests
             };

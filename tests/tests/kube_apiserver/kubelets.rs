@@ -4,7 +4,7 @@
 //! these kubelets renew once a second like real ones. Writes that fail while the API server is down are repeated later.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -15,6 +15,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -90,7 +91,7 @@ impl Kubelets {
 
 impl Shared {
     fn ready(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ready.lock()
     }
 
     async fn report(&self, name: &str, is_ready: bool) -> Result<()> {

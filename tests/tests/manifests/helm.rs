@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::documents::{deploy, parse};
@@ -38,7 +38,7 @@ impl Helm {
 
     /// Returns the output of `helm template` for these values (`name=value`, as for `--set`), or its error.
     pub(crate) fn text(&self, values: &[String]) -> Result<String> {
-        let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = || self.made.lock();
         if let Some(text) = made().get(values) {
             return Ok(text.clone());
         }

@@ -1,11 +1,12 @@
 //! Client of OpenStack's APIs for the scenarios, independent of the program under test.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use ccm_tests::wait::until_every;
 use http::{Method, StatusCode};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::scene::{LOOK, SOON};
@@ -93,11 +94,11 @@ impl Cloud {
 
     /// Sets the password after a change; the current token expires sooner or later.
     pub(crate) fn set_password(&self, password: &str) {
-        password.clone_into(&mut self.password.lock().unwrap_or_else(PoisonError::into_inner));
+        password.clone_into(&mut self.password.lock());
     }
 
     fn session(&self) -> Session {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.session.lock().clone()
     }
 
     /// Returns the id of the project.
@@ -114,7 +115,7 @@ impl Cloud {
     async fn renew(&self) -> Result<()> {
         let domain = json!({"name": "Default"});
         let Login { address, user, project, .. } = &self.login;
-        let password = self.password.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let password = self.password.lock().clone();
         let request = json!({"auth": {
             "identity": {"methods": ["password"], "password": {"user": {"name": user, "domain": domain, "password": password}}},
             "scope": {"project": {"name": project, "domain": domain}},
@@ -135,7 +136,7 @@ impl Cloud {
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let project = text(&body["token"]["project"]["id"]);
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Session { token, project, origins };
+        *self.session.lock() = Session { token, project, origins };
         Ok(())
     }
 

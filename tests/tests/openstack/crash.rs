@@ -6,13 +6,14 @@
 //! errors with the state of the last one are visible in the end: another load balancer, a rule, an address.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use ccm_conformance::fault_injector::{Moment, Passed, Side};
 use ccm_tests::wait::until_every;
 use futures::FutureExt;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 use crate::cloud::text;
@@ -104,7 +105,7 @@ struct Reached {
 
 impl Points {
     fn reached(&self) -> MutexGuard<'_, Reached> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Returns the chooser of the next run's crash point.

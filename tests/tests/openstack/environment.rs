@@ -19,6 +19,9 @@ const SERVICES: &str = "CCM_TEST_OPENSTACK_SERVICES";
 pub(crate) enum Need {
     /// An OpenStack without outages.
     Cloud,
+    /// The same, for a scenario that tests on the fake cover as well. It runs unless `CCM_CHANGED_CLOUDS` says that the
+    /// code for OpenStack did not change.
+    CloudAfterChange,
     /// An OpenStack whose services can be stopped; nothing else runs meanwhile.
     Services,
     /// An OpenStack whose Neutron has trunks.
@@ -30,6 +33,8 @@ pub(crate) struct Environment {
     out: Option<PathBuf>,
     services: Option<PathBuf>,
     binary: Option<PathBuf>,
+    /// If set, the code for OpenStack changed, as far as is known.
+    is_changed: bool,
     /// On which all scenarios run.
     pub(crate) runtime: Runtime,
     /// Projects of their own for the scenarios.
@@ -48,7 +53,9 @@ impl Environment {
         let binary = real::binary(out.is_some())?;
         ccm_tests::install_crypto();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        Ok(Self { out, services, binary, runtime, pool: Pool::default(), peace: RwLock::new(()) })
+        let changed = std::env::var("CCM_CHANGED_CLOUDS").ok();
+        let is_changed = changed.is_none_or(|names| names.split_whitespace().any(|name| name == "openstack"));
+        Ok(Self { out, services, binary, is_changed, runtime, pool: Pool::default(), peace: RwLock::new(()) })
     }
 
     /// Returns the reason for which a scenario cannot run, if any.
@@ -58,8 +65,11 @@ impl Environment {
             Need::Services if self.services.is_none() => {
                 Some("CCM_TEST_OPENSTACK_SERVICES is not set: nothing can stop the services")
             }
+            Need::CloudAfterChange if !self.is_changed => Some(
+                "CCM_CHANGED_CLOUDS does not name openstack: its code did not change, and tests on the fake cover it",
+            ),
             Need::Trunks if !self.has_trunks() => Some("Neutron has no trunks"),
-            Need::Cloud | Need::Services | Need::Trunks => None,
+            Need::Cloud | Need::CloudAfterChange | Need::Services | Need::Trunks => None,
         }
     }
 

@@ -55,27 +55,27 @@ macro_rules! scenarios {
 }
 
 /// Scenarios: the requirement of each, its module and its name. The one that must run alone is the first, so that it
-/// waits for no others; the longest ones follow.
+/// waits for no others; the longest ones follow. docs/testing.md says why each runs here.
 const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Services outages::services_that_stop_in_the_middle_cost_nothing,
     Cloud crash::killed_at_every_request_of_a_service_it_ends_as_undisturbed,
     Cloud cost::reads_grow_with_pages_and_writes_with_changes,
-    Cloud services::a_service_is_made_changed_and_taken_away,
+    CloudAfterChange services::a_service_is_made_changed_and_taken_away,
     Cloud moves::a_service_moves_between_load_balancers,
-    Cloud families::services_are_reached_by_ipv6_alone_first_and_second,
-    Cloud sharing::floating_ips_are_kept_taken_and_given_back,
-    Cloud sharing::services_share_a_load_balancer_and_the_last_takes_it_along,
-    Cloud repairs::a_load_balancer_that_fails_is_replaced,
-    Cloud repairs::a_load_balancer_that_somebody_deleted_is_made_again,
-    Cloud take_over::what_the_go_program_wrote_is_accepted_with_no_change,
+    CloudAfterChange families::services_are_reached_by_ipv6_alone_first_and_second,
+    CloudAfterChange sharing::floating_ips_are_kept_taken_and_given_back,
+    CloudAfterChange sharing::services_share_a_load_balancer_and_the_last_takes_it_along,
+    CloudAfterChange repairs::a_load_balancer_that_fails_is_replaced,
+    CloudAfterChange repairs::a_load_balancer_that_somebody_deleted_is_made_again,
+    CloudAfterChange take_over::what_the_go_program_wrote_is_accepted_with_no_change,
     Cloud credentials::application_credentials_and_trusts_are_enough,
     Cloud credentials::a_credential_of_another_project_deletes_nothing,
     Cloud credentials::a_wrong_password_deletes_nothing_and_a_new_one_is_taken_up,
     Cloud credentials::a_worthless_token_is_renewed_without_a_trace,
-    Cloud tls::a_tls_reference_is_looked_for_and_ends_tls,
+    CloudAfterChange tls::a_tls_reference_is_looked_for_and_ends_tls,
     Trunks trunks::addresses_of_ports_that_a_trunk_carries_are_the_nodes,
-    Cloud nodes::servers_give_nodes_their_identity_their_taint_and_their_end,
-    Cloud routes::each_node_has_its_route_and_foreign_routes_stay,
+    CloudAfterChange nodes::servers_give_nodes_their_identity_their_taint_and_their_end,
+    CloudAfterChange routes::each_node_has_its_route_and_foreign_routes_stay,
 ];
 
 fn main() -> ExitCode {

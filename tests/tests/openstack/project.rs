@@ -2,12 +2,12 @@
 //! next, and several run at a time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use ccm_tests::wait::until_every;
 use http::Method;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::cloud::{Api, Cloud, Login, text};
@@ -56,8 +56,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    fn free(&self) -> std::sync::MutexGuard<'_, Vec<Project>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn free(&self) -> parking_lot::MutexGuard<'_, Vec<Project>> {
+        self.free.lock()
     }
 
     /// Returns a project for exclusive use.

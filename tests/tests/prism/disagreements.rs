@@ -2,8 +2,9 @@
 //! affected requests and responses are changed on their way, so that the proxy lets them pass; no others may be.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// A difference between document and specification.
@@ -45,12 +46,12 @@ pub(crate) struct Used(Arc<Mutex<BTreeSet<&'static str>>>);
 
 impl Used {
     fn note(&self, at: usize) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(DISAGREEMENTS[at].name);
+        self.0.lock().insert(DISAGREEMENTS[at].name);
     }
 
     /// Prints all of them and whether they were met.
     pub(crate) fn print(&self) {
-        let used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = self.0.lock();
         println!("disagreements between the document and the specification:");
         for Disagreement { name, reason } in &DISAGREEMENTS {
             let met = if used.contains(name) { "met" } else { "not met here" };

@@ -10,7 +10,7 @@ use ccm_conformance::Harness;
 use ccm_tests::profiles::HetznerCloud;
 use cloud_provider::{CloudProvider, Fence, Setup};
 use provider_hetzner::Hetzner;
-use provider_hetzner::config::{Cache, Config};
+use provider_hetzner::config::{CachePolicy, Config};
 use provider_kit::transport::Transport;
 use regex_lite::Regex;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ const SOON: Duration = Duration::from_secs(120);
 const OTHER_APIS: [&str; 4] = ["/server", "/server/{number}", "/reset/{number}", "/private-networks"];
 
 /// Returns the program between an API server of its own and the cloud behind the proxy.
-fn harness(scene: &Scene, cloud: &HetznerCloud, cache: Cache) -> Harness {
+fn harness(scene: &Scene, cloud: &HetznerCloud, cache: CachePolicy) -> Harness {
     let (connector, endpoint, behind) = (scene.connector(), scene.proxy.clone(), cloud.clone());
     let provider = move || -> Arc<dyn CloudProvider> {
         let mut config = Config { endpoint: endpoint.clone(), ..behind.config() };
@@ -199,7 +199,7 @@ pub(crate) async fn every_request_of_the_provider_and_its_answer_is_valid(scene:
 
     let cloud = HetznerCloud::of(scene.fake.clone());
     scene.fake.add_certificate("mine");
-    let first = harness(scene, &cloud, Cache::Shared);
+    let first = harness(scene, &cloud, CachePolicy::Shared);
     let program = first.start().await?;
     play(scene, &first).await?;
     let findings = first.provider(&Fence::open()).diagnose().await;
@@ -207,7 +207,7 @@ pub(crate) async fn every_request_of_the_provider_and_its_answer_is_valid(scene:
     program.stop().await;
 
     // Reads get one server at a time.
-    let second = harness(scene, &cloud, Cache::One(Duration::ZERO));
+    let second = harness(scene, &cloud, CachePolicy::One(Duration::ZERO));
     let program = second.start().await?;
     second.cloud.add_machine("worker-9");
     second.user.register_node("worker-9", &["10.244.9.0/24".to_owned()]).await;

@@ -1,8 +1,8 @@
 //! The fake behind the proxy, and a way to both.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use axum::Router;
@@ -15,6 +15,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use hetzner_fake::{Fake, Options, Port, Served, TOKEN};
 use http::header;
+use parking_lot::Mutex;
 use provider_kit::transport::{BodyLimit, Call, Connector, Credential, NoAnswer, Transport};
 use serde_json::Value;
 use std::time::Duration;
@@ -122,7 +123,7 @@ impl Scene {
 
     /// Returns the requests that violated the document, or whose answers did.
     pub(crate) fn violations(&self) -> Vec<String> {
-        self.violations.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.violations.lock().iter().cloned().collect()
     }
 
     /// Prints the routes that were used.
@@ -180,7 +181,7 @@ impl Connector for Proxied {
             // With `--errors` the proxy answers with an error of its own.
             let found = header.or_else(|| text.contains("stoplight.io").then_some(&*text));
             if let Some(found) = found {
-                violations.lock().unwrap_or_else(PoisonError::into_inner).insert(format!("{what}: {found}"));
+                violations.lock().insert(format!("{what}: {found}"));
             }
             let mut response = http::Response::new(bytes);
             (*response.status_mut(), *response.headers_mut()) = (status, headers);

@@ -1,7 +1,7 @@
 //! Accounts of their own for the controllers (APP-50), over the network and from a kubeconfig, as in a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_tests::wait::until;
@@ -12,6 +12,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use manager::flags::{Flags, Parsed};
 use manager::{Failure, Manager};
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -45,7 +46,7 @@ impl Cluster {
             let token = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
             let token = token.strip_prefix("Bearer ").unwrap_or_default().to_owned();
             let what = format!("{} {}", request.method(), request.uri().path());
-            notes.lock().expect("no panic").push((token, what));
+            notes.lock().push((token, what));
             std::future::ready(request)
         }));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -78,7 +79,7 @@ impl Cluster {
     }
 
     fn asked(&self) -> Vec<(String, String)> {
-        self.asked.lock().expect("no panic").clone()
+        self.asked.lock().clone()
     }
 
     fn accounts_asked_for(&self) -> BTreeSet<String> {

@@ -25,7 +25,7 @@ async fn a_candidate_whose_election_breaks_off_ends_the_process_with_1() {
     world.hold_the_lease();
     let process = world.start(&[]).await;
     seconds(5).await;
-    *world.poisoned.lock().unwrap() = Some("cloud-controller-manager");
+    *world.poisoned.lock() = Some("cloud-controller-manager");
     let failure = tokio::time::timeout(Duration::from_secs(30), process.task).await;
     let failure = failure.expect("no zombie").unwrap().unwrap_err();
     assert!(matches!(failure, Failure::LostLease(LostLease::Main)), "{failure}");
@@ -38,7 +38,7 @@ async fn a_candidate_for_the_second_lease_whose_election_breaks_off_ends_the_pro
     world.api.seed(lease_of(MIGRATION, "kube-controller-manager")).unwrap();
     let process = world.start(&["--enable-leader-migration"]).await;
     seconds(5).await;
-    *world.poisoned.lock().unwrap() = Some(MIGRATION);
+    *world.poisoned.lock() = Some(MIGRATION);
     let failure = tokio::time::timeout(Duration::from_secs(30), process.task).await;
     let failure = failure.expect("no zombie").unwrap().unwrap_err();
     assert!(matches!(failure, Failure::LostLease(LostLease::Migration)), "{failure}");

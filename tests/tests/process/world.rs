@@ -1,7 +1,7 @@
 //! A cluster and a cloud in this process, and managers between them.
 
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -17,6 +17,7 @@ use http_body_util::BodyExt;
 use kube::Client;
 use manager::flags::{Flags, Parsed, Program};
 use manager::{Clients, Failure, Manager, Process};
+use parking_lot::Mutex;
 use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN, Options};
 use provider_simulated::provider::Simulated;
@@ -61,7 +62,7 @@ impl CloudProvider for Slow {
         self.inner.initialize(context).await
     }
     async fn reload(&self, config: &ConfigFile) -> Result<Reload> {
-        self.reloads.lock().expect("no panic").push(config.text.clone());
+        self.reloads.lock().push(config.text.clone());
         Ok(Reload::Done)
     }
     fn instances(&self) -> Option<&dyn Instances> {
@@ -126,7 +127,7 @@ impl World {
     fn client(&self) -> Client {
         let (server, poisoned) = (self.api.service(), Arc::clone(&self.poisoned));
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
-            let name = *poisoned.lock().expect("no panic");
+            let name = *poisoned.lock();
             let panics = name.is_some_and(|name| request.uri().path().ends_with(&format!("/leases/{name}")));
             let answer = server.clone().oneshot(request);
             async move {
@@ -163,7 +164,7 @@ impl World {
 
     /// Returns the configurations with which the providers of this thread were reloaded.
     pub(crate) fn reloads(&self) -> Vec<String> {
-        RELOADS.with(|reloads| reloads.lock().expect("no panic").clone())
+        RELOADS.with(|reloads| reloads.lock().clone())
     }
 
     /// Starts the process and returns it.

@@ -1,9 +1,9 @@
 //! Measured times without a leader.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use parking_lot::Mutex;
 
 /// Attempts at a measurement: load on the machine may delay one, but not all of them.
 const ATTEMPTS: u32 = 3;
@@ -36,14 +36,14 @@ impl Gaps {
         }
         let is_met = measured.iter().any(|one| *one <= most);
         let text = format!("{what}: {measured:?}, required is {most:?} at most");
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Gap { what, measured, most });
+        self.0.lock().push(Gap { what, measured, most });
         ensure!(is_met, text);
         Ok(())
     }
 
     /// Prints the table, unless nothing was measured.
     pub(crate) fn print(&self) {
-        let gaps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let gaps = self.0.lock();
         if gaps.is_empty() {
             return;
         }

@@ -1,10 +1,11 @@
 //! A cloud that is nothing but a table of routes, with troubles by destination.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{AddressType, CloudProvider, Cluster, Error, Result, Route, Routes, async_trait};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Fault of calls about a destination.
@@ -42,22 +43,22 @@ impl Table {
 
     /// Sets the duration of every call.
     pub(crate) fn taking(self, time: Duration) -> Self {
-        self.state.lock().unwrap().takes = time;
+        self.state.lock().takes = time;
         self
     }
 
     /// Sets the duration of every later call.
     pub(crate) fn takes(&self, time: Duration) {
-        self.state.lock().unwrap().takes = time;
+        self.state.lock().takes = time;
     }
 
     /// Sets the duration of every list, which shows the state at its beginning.
     pub(crate) fn list_takes(&self, time: Duration) {
-        self.state.lock().unwrap().list_takes = Some(time);
+        self.state.lock().list_takes = Some(time);
     }
 
     pub(crate) fn trouble(&self, destination: &str, trouble: Option<Trouble>) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         match trouble {
             Some(trouble) => _ = state.troubles.insert(destination.to_owned(), trouble),
             None => _ = state.troubles.remove(destination),
@@ -65,12 +66,12 @@ impl Table {
     }
 
     pub(crate) fn list_fails(&self, error: Option<Error>) {
-        self.state.lock().unwrap().list_error = error;
+        self.state.lock().list_error = error;
     }
 
     /// Adds a route, as another client would.
     pub(crate) fn put(&self, name: &str, node: &str, destination: &str, owned: Option<bool>) {
-        self.state.lock().unwrap().routes.push(Route {
+        self.state.lock().routes.push(Route {
             name: name.into(),
             target_node: node.into(),
             destination_cidr: destination.into(),
@@ -82,12 +83,12 @@ impl Table {
 
     /// Removes a route, as another client would.
     pub(crate) fn take(&self, destination: &str) {
-        self.state.lock().unwrap().routes.retain(|route| route.destination_cidr != destination);
+        self.state.lock().routes.retain(|route| route.destination_cidr != destination);
     }
 
     /// Deletes the machine behind a route.
     pub(crate) fn blackhole(&self, destination: &str) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         state
             .routes
             .iter_mut()
@@ -97,7 +98,7 @@ impl Table {
 
     /// Returns `DESTINATION NODE` of all routes, in order.
     pub(crate) fn routes(&self) -> Vec<String> {
-        let state = self.state.lock().unwrap();
+        let state = self.state.lock();
         let mut routes: Vec<String> =
             state.routes.iter().map(|route| format!("{} {}", route.destination_cidr, route.target_node)).collect();
         routes.sort();
@@ -106,7 +107,7 @@ impl Table {
 
     /// Returns the next hops of a destination's route.
     pub(crate) fn hops(&self, destination: &str) -> Vec<String> {
-        let state = self.state.lock().unwrap();
+        let state = self.state.lock();
         let of = state.routes.iter().filter(|route| route.destination_cidr == destination);
         of.flat_map(|route| &route.target_node_addresses).map(|address| address.address.to_string()).collect()
     }
@@ -118,13 +119,13 @@ impl Table {
 
     /// Returns [`calls`](Self::calls) with the seconds since the start.
     pub(crate) fn timed_calls(&self) -> Vec<(u64, String)> {
-        let calls = std::mem::take(&mut self.state.lock().unwrap().calls);
+        let calls = std::mem::take(&mut self.state.lock().calls);
         calls.into_iter().map(|(at, call)| (at.as_secs(), call)).collect()
     }
 
     /// Returns the maximum number of concurrent calls.
     pub(crate) fn most(&self) -> usize {
-        self.state.lock().unwrap().most
+        self.state.lock().most
     }
 
     async fn call<T>(&self, what: String, destination: &str, apply: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
@@ -139,7 +140,7 @@ impl Table {
         apply: impl FnOnce(&mut State) -> Result<T>,
     ) -> Result<T> {
         let (takes, trouble) = {
-            let mut state = self.state.lock().unwrap();
+            let mut state = self.state.lock();
             state.calls.push((self.start.elapsed(), what));
             state.running += 1;
             state.most = state.most.max(state.running);
@@ -151,12 +152,12 @@ impl Table {
         match trouble {
             Some(Trouble::Hangs) => std::future::pending().await,
             Some(Trouble::Panics) => {
-                self.state.lock().unwrap().running -= 1;
+                self.state.lock().running -= 1;
                 panic!("a defect of the provider")
             }
             _ => {}
         }
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         state.running -= 1;
         match trouble {
             Some(Trouble::Fails(error)) => Err(error),
@@ -178,7 +179,7 @@ impl CloudProvider for Table {
 impl Routes for Table {
     async fn list(&self, _cluster: &Cluster) -> Result<Vec<Route>> {
         let early = {
-            let state = self.state.lock().unwrap();
+            let state = self.state.lock();
             state.list_takes.map(|takes| (takes, state.routes.clone()))
         };
         let (takes, routes) = early.unzip();

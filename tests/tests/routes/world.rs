@@ -1,6 +1,6 @@
 //! An API server, a cache of its Nodes, and a route controller that runs.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Caches, CloudProvider, Cluster, Node, Service};
@@ -8,6 +8,7 @@ use controllers::route::{NoRouteMetrics, cluster_cidr};
 use controllers::{ControllerContext, Options, RouteController};
 use embedded_apiserver::ApiServer;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use runtime::cache::{Cache, Resync, WatchConfig, watch};
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
@@ -90,14 +91,14 @@ impl World {
         let (context, recorder) = (self.context.clone(), self.recorder.clone());
         let made = RouteController::new(context, cluster, &self.options, recorder, Arc::new(NoRouteMetrics));
         let life = self.shutdown.child_token();
-        std::mem::replace(&mut *self.life.lock().unwrap(), life.clone()).cancel();
+        std::mem::replace(&mut *self.life.lock(), life.clone()).cancel();
         tokio::spawn(Arc::new(made.unwrap()).run(Arc::new(NoMetrics), Resync::never(), life))
     }
 
     /// Seconds that the controller needs to stop.
     pub(crate) async fn stop(&self, task: JoinHandle<()>) -> u64 {
         let start = Instant::now();
-        self.life.lock().unwrap().cancel();
+        self.life.lock().cancel();
         task.await.unwrap();
         start.elapsed().as_secs()
     }
@@ -144,13 +145,13 @@ impl World {
 
     /// Returns the messages of all events with this reason.
     pub(crate) fn events_of(&self, reason: &str) -> Vec<String> {
-        let events = self.events.lock().unwrap();
+        let events = self.events.lock();
         events.iter().filter(|event| event.reason == reason).map(|event| event.message.clone()).collect()
     }
 
     /// Returns the reasons of all events.
     pub(crate) fn reasons(&self) -> Vec<String> {
-        self.events.lock().unwrap().iter().map(|event| event.reason.clone()).collect()
+        self.events.lock().iter().map(|event| event.reason.clone()).collect()
     }
 
     /// Returns the number of requests so far that ask the API for a change.

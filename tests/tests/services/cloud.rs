@@ -1,7 +1,7 @@
 //! A cloud with nothing but load balancers, which watches how it is called.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
@@ -9,6 +9,7 @@ use cloud_provider::{
     PlanAction, PlanStep, Result, Service, async_trait,
 };
 use embedded_apiserver::ApiServer;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// Finalizer of the service controller.
@@ -172,7 +173,7 @@ impl LbCloud {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn selects(&self, service: &Service) -> bool {

@@ -1,6 +1,6 @@
 //! The controller of the product between an API server with real watches and a cloud, under virtual time.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_conformance::user::User;
@@ -10,6 +10,7 @@ use controllers::service::ServiceMetrics;
 use controllers::{ControllerContext, Options, ServiceController};
 use embedded_apiserver::{ApiServer, Options as ServerOptions};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use runtime::cache::{Cache, WatchConfig, watch};
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
@@ -45,7 +46,7 @@ pub(crate) struct Drifts(Mutex<usize>);
 
 impl Drifts {
     pub(crate) fn get(&self) -> usize {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 
@@ -57,7 +58,7 @@ impl ServiceMetrics for Drifts {
     fn ensured(&self, _took: Duration, _well: bool) {}
     fn deleted(&self, _took: Duration, _well: bool) {}
     fn drift_found(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *self.0.lock() += 1;
     }
 }
 
@@ -160,13 +161,13 @@ impl World {
 
     /// Takes `reason message` of the events so far, of the Services of this name.
     pub(crate) fn take_events(&self, name: &str) -> Vec<String> {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = self.events.lock();
         let taken = events.extract_if(.., |event| event.regarding.name == name);
         taken.map(|event| format!("{} {}", event.reason, event.message)).collect()
     }
 
     pub(crate) fn all_events(&self) -> Vec<String> {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = self.events.lock();
         events.iter().map(|event| format!("{} {}: {}", event.regarding.name, event.reason, event.message)).collect()
     }
 
@@ -181,7 +182,7 @@ impl World {
     pub(crate) fn clear(&self) {
         self.api.requests().clear();
         self.cloud.clear_calls();
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.events.lock().clear();
     }
 }
 

@@ -1,10 +1,10 @@
 //! Certificates: found by name, and followed when Let's Encrypt renews them under a new ID.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::Result;
+use parking_lot::{Mutex, MutexGuard};
 use provider_kit::catalog::Catalog;
 use provider_kit::load_balancers::{ObservedLoadBalancer, ResourceGraph};
 use provider_kit::transport::Call;
@@ -46,7 +46,7 @@ impl Certificates {
     }
 
     fn renewals(&self) -> MutexGuard<'_, HashSet<(String, String)>> {
-        self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
+        self.renewals.lock()
     }
 
     /// Finds the ID of a certificate.

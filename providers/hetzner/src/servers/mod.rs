@@ -41,10 +41,10 @@ impl Servers {
         cluster: ClusterView,
     ) -> Self {
         let (mode, max_age, name) = match config.instances.cache {
-            config::Cache::Shared => (Mode::Shared, None, "all"),
-            config::Cache::All(age) => (Mode::AlwaysList, Some(age), "all"),
-            config::Cache::One(age) => (Mode::AlwaysSingle, Some(age), "one"),
-            config::Cache::Off => (Mode::Off, None, "off"),
+            config::CachePolicy::Shared => (Mode::Shared, None, "all"),
+            config::CachePolicy::All(age) => (Mode::AlwaysList, Some(age), "all"),
+            config::CachePolicy::One(age) => (Mode::AlwaysSingle, Some(age), "one"),
+            config::CachePolicy::Off => (Mode::Off, None, "off"),
         };
         let heard = ServerCache { metrics: api.http.metrics(), subsystem: "instances_v2", mode: name };
         let source = CloudServers { api, config: config.instances.clone(), network };

@@ -10,13 +10,14 @@ mod refusals;
 mod removed;
 mod targets;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
     CloudProvider, Cluster, Error, LoadBalancerIngress, LoadBalancerRequest, LoadBalancers, Node, Result, Service,
 };
 use hetzner_fake::{Balancer, Fake, Options, Target};
+use parking_lot::Mutex;
 use provider_hetzner::Hetzner;
 use provider_hetzner::config::{self, Config};
 use provider_hetzner::variables::HCLOUD;
@@ -126,8 +127,8 @@ impl Scene {
         if self.provider.is_none() {
             self.start().await;
         }
-        *self.cluster.nodes.lock().unwrap() = self.nodes.clone();
-        let mut services = self.cluster.services.lock().unwrap();
+        *self.cluster.nodes.lock() = self.nodes.clone();
+        let mut services = self.cluster.services.lock();
         services.retain(|it| it.metadata.uid != self.service.metadata.uid);
         services.push(Arc::new(self.service.clone()));
         drop(services);

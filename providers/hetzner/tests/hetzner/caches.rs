@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{LookupRequest, Node};
-use provider_hetzner::config::Cache;
+use provider_hetzner::config::CachePolicy;
 
 use crate::machines::{Machines, nodes_of};
 
 const AGE: Duration = Duration::from_secs(10);
 
-fn in_mode(cache: Cache) -> (Machines, Vec<Arc<Node>>) {
+fn in_mode(cache: CachePolicy) -> (Machines, Vec<Arc<Node>>) {
     let mut machines = Machines::of(120);
     machines.config.instances.cache = cache;
     let nodes = nodes_of(&machines.fake);
@@ -19,7 +19,12 @@ fn in_mode(cache: Cache) -> (Machines, Vec<Arc<Node>>) {
 
 #[tokio::test(start_paused = true)]
 async fn look_ups_are_counted_as_hit_or_miss() {
-    let names = [(Cache::Shared, "all"), (Cache::All(AGE), "all"), (Cache::One(AGE), "one"), (Cache::Off, "off")];
+    let names = [
+        (CachePolicy::Shared, "all"),
+        (CachePolicy::All(AGE), "all"),
+        (CachePolicy::One(AGE), "one"),
+        (CachePolicy::Off, "off"),
+    ];
     for (cache, mode) in names {
         let (mut machines, nodes) = in_mode(cache);
         machines.look_up(&nodes[..50], LookupRequest::ADDRESSES).await;

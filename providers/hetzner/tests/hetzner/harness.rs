@@ -1,12 +1,13 @@
 //! Harness: a project in the cloud, a cluster, and the provider between them, configured by variables.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cloud_provider::{
     AddressType, Caches, ClientBuilder, CloudMetrics, CloudProvider, Cluster, Context, Environment, Error, EventKind,
     EventSubject, Events, KubernetesApi, Node, NodeAddress, ProviderSeries, Result, Route, Service, Setup,
 };
 use hetzner_fake::{Fake, ROBOT_PASSWORD, ROBOT_USER, TOKEN};
+use parking_lot::Mutex;
 use provider_hetzner::config::Config;
 use provider_hetzner::{Hetzner, transports};
 use provider_kit::transport::Transport;
@@ -26,24 +27,24 @@ pub(crate) struct ACluster {
 impl ACluster {
     /// Returns the events since the last call, as `object reason: message`.
     pub(crate) fn events(&self) -> Vec<String> {
-        std::mem::take(&mut self.events.lock().unwrap())
+        std::mem::take(&mut self.events.lock())
     }
 
     /// Returns the series since the last call, as `name labels`.
     pub(crate) fn series(&self) -> Vec<String> {
-        std::mem::take(&mut self.series.lock().unwrap())
+        std::mem::take(&mut self.series.lock())
     }
 }
 
 impl Caches for ACluster {
     fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.lock().unwrap().clone()
+        self.nodes.lock().clone()
     }
     fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.nodes().into_iter().find(|node| &*node.name == name)
     }
     fn services(&self) -> Vec<Arc<Service>> {
-        self.services.lock().unwrap().clone()
+        self.services.lock().clone()
     }
 }
 
@@ -54,13 +55,13 @@ impl Events for ACluster {
             EventSubject::Node(node) => node.name.to_string(),
             EventSubject::Service(service) => service.metadata.name.clone().unwrap(),
         };
-        self.events.lock().unwrap().push(format!("{about} {reason}: {message}"));
+        self.events.lock().push(format!("{about} {reason}: {message}"));
     }
 }
 
 impl CloudMetrics for ACluster {
     fn record(&self, series: &'static ProviderSeries, labels: &[&str], _value: f64) {
-        self.series.lock().unwrap().push(format!("{} {}", series.name, labels.join(" ")));
+        self.series.lock().push(format!("{} {}", series.name, labels.join(" ")));
     }
 }
 
@@ -161,7 +162,7 @@ impl Harness {
             pod_cidrs: [pods.into()].into(),
             ..Node::default()
         };
-        self.cluster.nodes.lock().unwrap().push(Arc::new(node));
+        self.cluster.nodes.lock().push(Arc::new(node));
     }
 
     pub(crate) fn events(&self) -> Vec<String> {

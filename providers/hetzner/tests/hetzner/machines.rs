@@ -47,7 +47,7 @@ impl Machines {
 
     /// Tells the provider of the cluster's Nodes.
     pub(super) fn cluster(&self, nodes: &[Arc<Node>]) {
-        *self.cluster.nodes.lock().unwrap() = nodes.to_vec();
+        *self.cluster.nodes.lock() = nodes.to_vec();
     }
 
     /// Starts over: a provider that knows nothing, and has been started.

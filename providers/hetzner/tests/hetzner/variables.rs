@@ -5,7 +5,7 @@ use std::time::Duration;
 use cloud_provider::{Environment, Service, Setup};
 use provider_hetzner::annotations as key;
 use provider_hetzner::annotations::Algorithm;
-use provider_hetzner::config::{AddressFamily, Cache, Config, Instances, Network};
+use provider_hetzner::config::{AddressFamily, CachePolicy, Config, Instances, Network};
 use provider_hetzner::variables::{HCLOUD, ROBOT};
 use provider_kit::annotations::{Annotation, Annotations};
 use provider_kit::declared::Defaults;
@@ -43,7 +43,7 @@ fn a_token_is_enough_and_all_else_has_its_default() {
     assert!(!config.debug);
     assert_eq!(config.rate_limit_left_to_others, 10);
     assert_eq!(config.network, None);
-    let instances = Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: Cache::Shared };
+    let instances = Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: CachePolicy::Shared };
     assert_eq!(config.instances, instances);
     assert_eq!(config.metrics_address.as_deref(), Some(":8233"));
     assert_eq!(config.load_balancers, Some(Defaults::default()));
@@ -161,13 +161,13 @@ fn a_network_has_routes_and_is_checked_unless_told_otherwise() {
 #[test]
 fn the_modes_of_the_cache_keep_their_meaning() {
     let (ten, minute) = (Duration::from_secs(10), Duration::from_secs(60));
-    let table: &[(Set<'_>, Cache)] = &[
-        (&[], Cache::Shared),
-        (&[("HCLOUD_SERVER_CACHE_MODE", "all")], Cache::All(ten)),
-        (&[("HCLOUD_SERVER_CACHE_MODE", "one")], Cache::One(ten)),
-        (&[("HCLOUD_SERVER_CACHE_MODE", "off")], Cache::Off),
-        (&[("HCLOUD_SERVER_CACHE_MAX_AGE", "1m")], Cache::All(minute)),
-        (&[("HCLOUD_SERVER_CACHE_MODE", "one"), ("HCLOUD_SERVER_CACHE_MAX_AGE", "1m")], Cache::One(minute)),
+    let table: &[(Set<'_>, CachePolicy)] = &[
+        (&[], CachePolicy::Shared),
+        (&[("HCLOUD_SERVER_CACHE_MODE", "all")], CachePolicy::All(ten)),
+        (&[("HCLOUD_SERVER_CACHE_MODE", "one")], CachePolicy::One(ten)),
+        (&[("HCLOUD_SERVER_CACHE_MODE", "off")], CachePolicy::Off),
+        (&[("HCLOUD_SERVER_CACHE_MAX_AGE", "1m")], CachePolicy::All(minute)),
+        (&[("HCLOUD_SERVER_CACHE_MODE", "one"), ("HCLOUD_SERVER_CACHE_MAX_AGE", "1m")], CachePolicy::One(minute)),
     ];
     for (variables, expected) in table {
         assert_eq!(read(variables).unwrap().instances.cache, *expected, "{variables:?}");

@@ -13,7 +13,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 
 use super::object::{Backend, NodeBalancer, OWNER_TAGS, POOL};
-use super::spec::{Port as ServicePort, Spec, Subnet};
+use super::spec::{NodeBalancerSpec, PortSpec, Subnet};
 use super::{ALL, CONFIGS, NodeBalancers, ONE, firewall};
 use crate::NAME;
 use crate::annotations as key;
@@ -24,7 +24,7 @@ const SAMPLE: usize = 3;
 const COMPARED: [&str; 3] = [provider_kit::load_balancers::POOL, "node_port", "ssl_fingerprint"];
 
 impl NodeBalancers {
-    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
+    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &NodeBalancerSpec) -> Result<Applied> {
         let Some(actual) = change.actual else { return self.create(change, spec).await };
         if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
             return self.remove(actual, change.identity, spec).await;
@@ -38,7 +38,7 @@ impl NodeBalancers {
 
     /// Creates a NodeBalancer with its ports and backends in one request. With an ACL, the ports are added after the
     /// firewall is attached, so that no traffic bypasses the ACL.
-    async fn create(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
+    async fn create(&self, change: Change<'_>, spec: &NodeBalancerSpec) -> Result<Applied> {
         let identity = change.identity;
         if let Some(id) = &identity.requested_id {
             let annotation = key::ID.key();
@@ -95,7 +95,7 @@ impl NodeBalancers {
 
     /// Checks that the token is for the account of the Nodes: a NodeBalancer in another account would not be found
     /// again.
-    async fn check_account(&self, graph: &ResourceGraph, spec: &Spec) -> Result<()> {
+    async fn check_account(&self, graph: &ResourceGraph, spec: &NodeBalancerSpec) -> Result<()> {
         let (targets, nodes) = (graph.targets_of(POOL), self.cluster.nodes().unwrap_or_default());
         let is_target = |address: Option<String>| address.is_some_and(|it| targets.contains(&it));
         let own = nodes.iter().filter(|node| is_target(spec.backend_address(node, &self.config)));
@@ -114,7 +114,12 @@ impl NodeBalancers {
         }
     }
 
-    async fn update(&self, change: Change<'_>, actual: &ObservedLoadBalancer, spec: &Spec) -> Result<Applied> {
+    async fn update(
+        &self,
+        change: Change<'_>,
+        actual: &ObservedLoadBalancer,
+        spec: &NodeBalancerSpec,
+    ) -> Result<Applied> {
         let (identity, api) = (change.identity, &self.source.api);
         let (before, outcome) = (actual.graph.clone().unwrap_or_default(), change.outcome_of_all());
         let Some(outcome) = outcome else { return Ok(Applied::all(change, actual.clone())) };
@@ -196,7 +201,7 @@ impl NodeBalancers {
         actual: &ObservedLoadBalancer,
         (before, after): (&ResourceGraph, &ResourceGraph),
         operations: &[Operation],
-        spec: &Spec,
+        spec: &NodeBalancerSpec,
     ) -> Result<()> {
         let is_touched = |port: &Port| {
             let is_it = |resource: &ResourceKey| *resource == ResourceKey::Listener(port.clone());
@@ -239,7 +244,7 @@ impl NodeBalancers {
         identity: &Identity<'_>,
         port: &Port,
         settings: &Attributes,
-        spec: &Spec,
+        spec: &NodeBalancerSpec,
     ) -> Result<(Value, Option<SecretString>)> {
         let mut config = settings.nested();
         config["port"] = port.number.into();
@@ -258,7 +263,7 @@ impl NodeBalancers {
         &self,
         graph: &ResourceGraph,
         (port, settings): (&Port, &Attributes),
-        spec: &Spec,
+        spec: &NodeBalancerSpec,
         subnet: Option<u64>,
         there: &[Backend],
     ) -> Value {
@@ -285,7 +290,7 @@ impl NodeBalancers {
     }
 
     /// Returns the subnet of the backends, if they are in a VPC.
-    async fn backend_subnet(&self, spec: &Spec) -> Result<Option<u64>> {
+    async fn backend_subnet(&self, spec: &NodeBalancerSpec) -> Result<Option<u64>> {
         let Subnet { id, vpc, label, .. } = &spec.backend;
         if !spec.uses_vpc(&self.config) {
             return Ok(None);
@@ -299,7 +304,7 @@ impl NodeBalancers {
     }
 
     /// Returns the VPC entry of a new NodeBalancer.
-    async fn backend_range(&self, spec: &Spec, subnet: Option<u64>) -> Result<Option<Value>> {
+    async fn backend_range(&self, spec: &NodeBalancerSpec, subnet: Option<u64>) -> Result<Option<Value>> {
         let Some(subnet) = subnet else { return Ok(None) };
         let is_stated =
             spec.backend.vpc.is_some() || spec.backend.label.is_some() || self.config.backend_subnet_id.is_some();
@@ -312,7 +317,7 @@ impl NodeBalancers {
         }))
     }
 
-    async fn frontend_subnet(&self, spec: &Spec) -> Result<Option<u64>> {
+    async fn frontend_subnet(&self, spec: &NodeBalancerSpec) -> Result<Option<u64>> {
         match (spec.frontend.id, spec.frontend.is_named()) {
             (Some(id), _) => Ok(Some(id)),
             (None, true) => {
@@ -330,7 +335,12 @@ impl NodeBalancers {
 
     /// Deletes a NodeBalancer. Its firewall is deleted first, because after the NodeBalancer is deleted, the firewall
     /// can no longer be found.
-    async fn remove(&self, actual: &ObservedLoadBalancer, identity: &Identity<'_>, spec: &Spec) -> Result<Applied> {
+    async fn remove(
+        &self,
+        actual: &ObservedLoadBalancer,
+        identity: &Identity<'_>,
+        spec: &NodeBalancerSpec,
+    ) -> Result<Applied> {
         if spec.preserve {
             tracing::info!(id = actual.id, service = identity.service.metadata.name, "NodeBalancer is preserved");
             if actual.owner_tags != OwnerTags::default() {
@@ -357,7 +367,7 @@ impl NodeBalancers {
 }
 
 /// Returns the port of the Service that a listener is for.
-fn wanted<'a>(spec: &'a Spec, port: &Port) -> Option<&'a ServicePort> {
+fn wanted<'a>(spec: &'a NodeBalancerSpec, port: &Port) -> Option<&'a PortSpec> {
     spec.ports.iter().find(|it| it.number == port.number && it.config.transport() == port.protocol)
 }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::object::OWNER_TAGS;
-use super::spec::Spec;
+use super::spec::NodeBalancerSpec;
 use crate::api::Api;
 
 /// Maximum number of addresses of one family in a rule.
@@ -64,7 +64,7 @@ pub(super) fn resource() -> ResourceKey {
 }
 
 /// Returns the settings that a Service wants of its ACL firewall.
-pub(super) fn desired(spec: &Spec) -> Option<Attributes> {
+pub(super) fn desired(spec: &NodeBalancerSpec) -> Option<Attributes> {
     let acl = spec.acl.as_ref()?;
     let ports: BTreeSet<_> = spec.ports.iter().map(|it| format!("{}/{}", it.config.transport(), it.number)).collect();
     let ranges: BTreeSet<_> = acl.ranges.iter().map(ToString::to_string).collect();

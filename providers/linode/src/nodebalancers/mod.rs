@@ -7,12 +7,13 @@ mod spec;
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cloud_provider::{
     Cluster, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait,
 };
 use futures::future::try_join_all;
+use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::{EventDeduplicator, PendingEvents};
@@ -30,10 +31,8 @@ use ring::digest::SHA1_FOR_LEGACY_USE_ONLY;
 use serde_json::json;
 
 use self::firewall::Firewall;
-use self::object::{
-    Backend, Config as PortConfig, NodeBalancer, OWNER_TAGS, POOL, Settings, legacy_owner, requested_id,
-};
-use self::spec::Spec;
+use self::object::{Backend, NodeBalancer, OWNER_TAGS, POOL, PortConfig, Settings, legacy_owner, requested_id};
+use self::spec::NodeBalancerSpec;
 use crate::annotations::{PRIVATE_IP, PUBLIC_IPV6, Protocol};
 use crate::config::Config;
 use crate::linodes::Source;
@@ -101,7 +100,7 @@ impl NodeBalancers {
 
     fn actual(&self, shown: NodeBalancer) -> ObservedLoadBalancer {
         let mut actual = shown.into_actual();
-        if self.requested.lock().unwrap_or_else(PoisonError::into_inner).contains(&actual.id) {
+        if self.requested.lock().contains(&actual.id) {
             actual.legacy_owner = Some(format!("ID {}", actual.id));
         }
         actual
@@ -142,14 +141,19 @@ impl NodeBalancers {
     }
 
     /// Returns the tags of a NodeBalancer but for its owner tags, in the order of the Go cloud controller manager.
-    fn tags(&self, cluster: &Cluster, spec: &Spec) -> Vec<String> {
+    fn tags(&self, cluster: &Cluster, spec: &NodeBalancerSpec) -> Vec<String> {
         let all = std::iter::once(&cluster.name).chain(&self.config.tags).chain(&spec.tags);
         let mut seen = BTreeSet::new();
         all.filter(|tag| !tag.is_empty() && seen.insert(*tag)).cloned().collect()
     }
 
     /// Returns the backend addresses of these Nodes; `None` if none is known.
-    fn targets(&self, spec: &Spec, nodes: &[Arc<Node>], pending_events: &mut PendingEvents) -> Option<Targets> {
+    fn targets(
+        &self,
+        spec: &NodeBalancerSpec,
+        nodes: &[Arc<Node>],
+        pending_events: &mut PendingEvents,
+    ) -> Option<Targets> {
         let mut found = Vec::new();
         for node in nodes {
             match spec.backend_address(node, &self.config) {
@@ -174,7 +178,7 @@ fn owner_tag(identity: &Identity<'_>) -> String {
 
 #[async_trait]
 impl LoadBalancerCloud for NodeBalancers {
-    type Spec = Spec;
+    type Spec = NodeBalancerSpec;
 
     fn name_uniqueness(&self) -> NameUniqueness {
         NameUniqueness::NotUnique
@@ -182,7 +186,7 @@ impl LoadBalancerCloud for NodeBalancers {
 
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
         if let Some(id) = requested_id(service) {
-            self.requested.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+            self.requested.lock().insert(id);
         }
         let uid = service.metadata.uid.as_deref().unwrap_or_default();
         Naming {
@@ -193,11 +197,11 @@ impl LoadBalancerCloud for NodeBalancers {
         }
     }
 
-    fn spec(&self, service: &Service) -> Parsed<Spec> {
-        Spec::of(service, &self.config)
+    fn spec(&self, service: &Service) -> Parsed<NodeBalancerSpec> {
+        NodeBalancerSpec::of(service, &self.config)
     }
 
-    async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
+    async fn desired(&self, input: &DesiredStateInput<'_, NodeBalancerSpec>) -> Result<ResourceGraph> {
         let (spec, request, mut pending_events) = (input.spec, input.request, PendingEvents::default());
         let targets = self.targets(spec, request.nodes, &mut pending_events);
         if input.scope == Scope::Targets {
@@ -251,7 +255,7 @@ impl LoadBalancerCloud for NodeBalancers {
         mut desired: ResourceGraph,
         observed: &ObservedLoadBalancer,
         identity: &Identity<'_>,
-        spec: &Spec,
+        spec: &NodeBalancerSpec,
     ) -> Result<ResourceGraph> {
         let empty = Targets::default();
         let has_none = |graph: &ResourceGraph| graph.targets.get(POOL).is_none_or(|targets| *targets == empty);
@@ -275,14 +279,14 @@ impl LoadBalancerCloud for NodeBalancers {
         &self.address_annotations
     }
 
-    async fn apply(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
+    async fn apply(&self, change: Change<'_>, spec: &NodeBalancerSpec) -> Result<Applied> {
         self.carry_out(change, spec).await
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &Spec) -> Published {
+    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &NodeBalancerSpec) -> Published {
         // Pods must connect to the NodeBalancer's address (`ipMode: Proxy`), because a shortcut would omit its TLS and
         // its PROXY header.
-        let speaks = |port: &spec::Port| {
+        let speaks = |port: &spec::PortSpec| {
             port.config.proxy_protocol.as_deref().is_some_and(|it| it != "none")
                 || port.config.protocol == Protocol::Https
         };

@@ -59,7 +59,7 @@ impl Resource for Settings {
 /// A configuration: how one port is served.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Config {
+pub(crate) struct PortConfig {
     #[serde(skip_serializing)]
     pub(crate) id: u64,
     #[serde(skip_serializing)]
@@ -82,7 +82,7 @@ pub(crate) struct Config {
     pub(crate) node_port: Option<u16>,
 }
 
-impl Resource for Config {
+impl Resource for PortConfig {
     const FIELDS: &'static [Field] = &[
         Field::update("protocol").setting(&key::PROTOCOL),
         Field::update("proxy_protocol").setting(&key::PROXY_PROTOCOL),
@@ -101,7 +101,7 @@ impl Resource for Config {
     ];
 }
 
-impl Config {
+impl PortConfig {
     /// The settings that are compared where there are no backends.
     pub(crate) const WITHOUT_BACKENDS: [&str; 14] = [
         provider_kit::load_balancers::POOL,
@@ -212,7 +212,7 @@ impl NodeBalancer {
     /// Builds the resources from the configurations and their backends.
     pub(crate) fn graph(
         &self,
-        configs: Vec<(Config, Vec<Backend>)>,
+        configs: Vec<(PortConfig, Vec<Backend>)>,
         firewall_id: Option<u64>,
     ) -> Result<ResourceGraph> {
         let ips = |backends: &[Backend]| -> Targets {

@@ -9,18 +9,18 @@ use provider_kit::load_balancers::{ServicePort, service_ports};
 use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 use serde::Deserialize;
 
-use super::object::Config as PortConfig;
+use super::object::PortConfig;
 use crate::annotations::{self as key, Acl, Protocol, one_of};
 use crate::config::{Config, NodeBalancerType};
 use crate::vpcs::without_length;
 
 /// NodeBalancer configuration of a Service.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spec {
+pub(crate) struct NodeBalancerSpec {
     pub(crate) kind: NodeBalancerType,
     pub(crate) throttle: u32,
     pub(crate) tags: Vec<String>,
-    pub(crate) ports: Vec<Port>,
+    pub(crate) ports: Vec<PortSpec>,
     pub(crate) preserve: bool,
     pub(crate) reserved_ip: Option<Ipv4Addr>,
     pub(crate) releases_ip: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Subnet {
 
 /// A port of the Service.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Port {
+pub(crate) struct PortSpec {
     pub(crate) number: u16,
     pub(crate) config: PortConfig,
     /// The name of the Secret with the certificate.
@@ -92,7 +92,7 @@ fn warn_of_unknown(service: &Service, annotations: &mut Annotations<'_>) {
     declared.warnings().iter().for_each(|warning| annotations.warning(warning));
 }
 
-impl Spec {
+impl NodeBalancerSpec {
     /// Parses a Service's annotations and ports.
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut annotations = Annotations::of(service);
@@ -217,7 +217,7 @@ impl Defaults {
         }
     }
 
-    fn port(&self, service: &Service, port: ServicePort, annotations: &mut Annotations<'_>) -> Port {
+    fn port(&self, service: &Service, port: ServicePort, annotations: &mut Annotations<'_>) -> PortSpec {
         let annotation = format!("{}port-{}", key::PREFIX, port.number);
         let text = service.metadata.annotations.as_ref().and_then(|all| all.get(&annotation));
         let own = text.map_or_else(|| Ok(PortText::default()), |text| serde_json::from_str(text));
@@ -285,6 +285,6 @@ impl Defaults {
             node_port: Some(port.node_port),
             ..PortConfig::default()
         };
-        Port { number: port.number, config, secret: secret.filter(|_| protocol == Protocol::Https) }
+        PortSpec { number: port.number, config, secret: secret.filter(|_| protocol == Protocol::Https) }
     }
 }

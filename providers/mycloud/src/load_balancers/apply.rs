@@ -91,7 +91,7 @@ impl MycloudLoadBalancers {
             session.carry_out(operation).await?;
         }
         let (tasks, drained_at) = (session.tasks, session.drained_at);
-        self.api.finish(&tasks, change.callbacks).await?;
+        self.api.wait_for_tasks(&tasks, change.callbacks).await?;
         if let Some(time) = drained_at {
             let left = time.saturating_duration_since(Instant::now());
             return Err(Error::retry_in(format!("members of {} are drained for {left:?} more", actual.place()), left));
@@ -108,8 +108,8 @@ impl MycloudLoadBalancers {
         let mut body = json!(spec.settings);
         body["name"] = change.identity.name.as_str().into();
         body["labels"] = json!(change.identity.owner_tags().among(spec.labels.clone()));
-        let (task, created) = self.api.change(Call::post(ALL, &[]).json(&body), Some(change.identity.uid())).await?;
-        self.api.finish(&[task], change.callbacks).await?;
+        let (task, created) = self.api.submit(Call::post(ALL, &[]).json(&body), Some(change.identity.uid())).await?;
+        self.api.wait_for_tasks(&[task], change.callbacks).await?;
         let shown = self.by_id(created["id"].as_str().unwrap_or_default()).await?;
         let shown = shown.ok_or_else(|| Error::other("the load balancer that was just created does not exist"))?;
         Ok(Applied::PlanAgain(Box::new(shown)))
@@ -118,11 +118,11 @@ impl MycloudLoadBalancers {
     /// Deletes the load balancer with everything that belongs to it. The program itself set the protection, and removes
     /// it.
     async fn remove(&self, actual: &ObservedLoadBalancer, callbacks: &dyn SyncCallbacks) -> Result<Applied> {
-        let delete = || self.api.run(Call::delete(ONE, &[&actual.id]).query("cascade", true), callbacks);
+        let delete = || self.api.submit_and_wait(Call::delete(ONE, &[&actual.id]).query("cascade", true), callbacks);
         let outcome = match delete().await {
             Err(error) if error.is_protected() => {
                 let body = json!({"delete_protection": false});
-                self.api.run(Call::patch(ONE, &[&actual.id]).json(&body), callbacks).await?;
+                self.api.submit_and_wait(Call::patch(ONE, &[&actual.id]).json(&body), callbacks).await?;
                 delete().await
             }
             outcome => outcome,
@@ -136,7 +136,7 @@ impl MycloudLoadBalancers {
 
 impl ChangeRun<'_> {
     async fn send(&mut self, call: Call) -> Result<Value> {
-        let (task, created) = self.cloud.api.change(call, None).await?;
+        let (task, created) = self.cloud.api.submit(call, None).await?;
         self.tasks.push(task);
         Ok(created)
     }
@@ -337,7 +337,7 @@ impl ChangeRun<'_> {
 impl MycloudLoadBalancers {
     /// Returns the time at which the drain of a member began, which is `now` for a member that is not draining yet.
     fn drained_at(&self, group: &str, member: &Member, now: Instant) -> Instant {
-        let mut draining = self.draining.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut draining = self.draining.lock();
         let day = std::time::Duration::from_secs(24 * 3600);
         draining.retain(|_, began| now.saturating_duration_since(*began) < day);
         let key = (group.to_owned(), Member { weight: 0, ..member.clone() }.target());

@@ -6,10 +6,11 @@ mod objects;
 mod spec;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cloud_provider::{Cluster, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Result, Service, async_trait};
 use futures::future::try_join_all;
+use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::{EventDeduplicator, PendingEvents};

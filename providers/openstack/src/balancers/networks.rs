@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, Node, Result};
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use provider_kit::addresses::AddressFamily;
 use provider_kit::catalog::Catalog;
 use provider_kit::load_balancers::Targets;
@@ -198,13 +199,13 @@ impl NetworkCatalog {
 
     async fn of_node(&self, ports: &Ports, server: &str, ip: &str) -> Result<Option<String>> {
         let key = (server.to_owned(), ip.to_owned());
-        let known = self.of_nodes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let known = self.of_nodes.lock().get(&key).cloned();
         if known.is_some() {
             return Ok(known);
         }
         let own = ports.of(server, Priority::Ordinary).await?;
         let found = own.iter().find_map(|port| subnet_at(port, ip)).map(str::to_owned);
-        let mut known = self.of_nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.of_nodes.lock();
         if known.len() >= MOST_KEPT {
             known.clear();
         }

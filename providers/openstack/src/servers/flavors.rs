@@ -1,9 +1,9 @@
 //! The instance type of a flavor.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
 
 use cloud_provider::Result;
+use parking_lot::RwLock;
 use provider_kit::labels::{is_value, value_from};
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
@@ -41,7 +41,7 @@ impl Flavors {
         for flavor in flavors {
             if self.instance_type(flavor).is_none() {
                 let found = flavor.find(services, priority).await?;
-                self.0.write().unwrap_or_else(PoisonError::into_inner).insert(flavor.clone(), found);
+                self.0.write().insert(flavor.clone(), found);
             }
         }
         Ok(())
@@ -50,7 +50,7 @@ impl Flavors {
     /// Returns the instance type; `None` if it was not read.
     pub(super) fn instance_type(&self, flavor: &Flavor) -> Option<String> {
         let told = flavor.original_name.as_ref().filter(|name| !name.is_empty() && is_value(name));
-        let learnt = || self.0.read().unwrap_or_else(PoisonError::into_inner).get(flavor).map(ToString::to_string);
+        let learnt = || self.0.read().get(flavor).map(ToString::to_string);
         told.map(ToString::to_string).or_else(learnt)
     }
 }

@@ -16,11 +16,12 @@ mod volumes;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::serve::ListenerExt;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -112,7 +113,7 @@ impl Cloud {
     }
 
     fn model(&self) -> MutexGuard<'_, Model> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Resets the cloud to an empty one with the default token, without faults and with the given behaviour.

@@ -1,11 +1,10 @@
 //! Load balancers of the provider: idempotent changes, owner tags, and no changes to objects of others (INV-2, INV-3,
 //! INV-7).
 
-use std::sync::Mutex;
-
 use cloud_provider::{
     Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, SyncCallbacks, default_load_balancer_name,
 };
+use parking_lot::Mutex;
 use provider_simulated::cloud::{Fault, FaultKind, LoadBalancerChange, LoadBalancerSpec, Options};
 use serde_json::{Value, json};
 
@@ -16,13 +15,13 @@ struct Seen(Mutex<Vec<String>>);
 
 impl SyncCallbacks for Seen {
     fn on_plan(&self, plan: &Plan) {
-        self.0.lock().unwrap().extend(plan.steps.iter().map(ToString::to_string));
+        self.0.lock().extend(plan.steps.iter().map(ToString::to_string));
     }
 }
 
 impl Seen {
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.0.lock())
     }
 }
 

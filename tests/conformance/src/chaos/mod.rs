@@ -13,7 +13,8 @@ mod script;
 mod trouble;
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::crash::in_parallel;
 use crate::profile::MakeProfile;
@@ -69,12 +70,12 @@ pub fn survive(cloud: MakeProfile, seeds: &Seeds) -> Tally {
             println!("{}", run.journal.join("\n"));
         }
         match run.failure {
-            None => total.lock().unwrap_or_else(PoisonError::into_inner).add(&run.tally),
-            Some(failure) => failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure),
+            None => total.lock().add(&run.tally),
+            Some(failure) => failures.lock().push(failure),
         }
     });
-    let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let total = total.into_inner();
+    let mut failures = failures.into_inner();
     println!("{} runs in {:.1} s: {total}", seeds.0.len(), start.elapsed().as_secs_f64());
     failures.sort_by_key(|failure| failure.seed);
     let line = |failure: &Failure| format!("seed {}: {}", failure.seed, failure.problems.join("; "));

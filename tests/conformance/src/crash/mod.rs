@@ -12,12 +12,11 @@ mod play;
 mod report;
 mod scenarios;
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
 use crate::fault_injector::{Moment, Passed, Side};
 use crate::harness::Harness;
@@ -119,12 +118,12 @@ fn try_requests(cloud: MakeProfile, scenarios: &[Scenario], every: usize) -> Rep
     let start = std::time::Instant::now();
     let references = Mutex::new(Vec::new());
     let report = Mutex::new(Report::default());
-    let lock = || report.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || report.lock();
     in_parallel(scenarios.len(), |index| match play::undisturbed(cloud, &scenarios[index]) {
-        Ok(reference) => references.lock().unwrap_or_else(PoisonError::into_inner).push((index, reference)),
+        Ok(reference) => references.lock().push((index, reference)),
         Err(failure) => lock().failures.push(*failure),
     });
-    let mut references: Vec<(usize, Reference)> = references.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut references: Vec<(usize, Reference)> = references.into_inner();
     references.sort_by_key(|(index, _)| *index);
     let create = cloud().api().create;
     let moments = |request: &Passed| {
@@ -156,7 +155,7 @@ fn try_requests(cloud: MakeProfile, scenarios: &[Scenario], every: usize) -> Rep
             Err(failure) => lock().failures.push(*failure),
         }
     });
-    let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut report = report.into_inner();
     let row = |(index, reference): &(usize, Reference)| Row::new(scenarios[*index].name, &reference.requests);
     report.rows = references.iter().map(row).collect();
     report.failures.sort_by_key(|failure| (failure.scenario, failure.number));

@@ -1,6 +1,6 @@
 //! Suite: a reconcile of the route controller.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -8,6 +8,7 @@ use cloud_provider::scripted::{Answer, ScriptedProvider};
 use cloud_provider::{CloudProvider, Cluster, Route};
 use controllers::route::NoRouteMetrics;
 use controllers::{ControllerContext, Options, RouteController};
+use parking_lot::Mutex;
 use runtime::cache::Cache;
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
@@ -129,13 +130,13 @@ struct Ends {
 
 impl Ends {
     fn note(list: &Mutex<Vec<Instant>>) {
-        list.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+        list.lock().push(Instant::now());
     }
 
     /// Returns `true` if all deletes ended before the first create began; `None` if not both happened.
     fn creates_waited(&self) -> Option<bool> {
-        let creates = self.creates.lock().unwrap_or_else(PoisonError::into_inner);
-        let deletes = self.deletes.lock().unwrap_or_else(PoisonError::into_inner);
+        let creates = self.creates.lock();
+        let deletes = self.deletes.lock();
         Some(*creates.iter().min()? - CALL >= *deletes.iter().max()?)
     }
 }
@@ -191,7 +192,7 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let mut conditions = patches.collect::<Result<Vec<_>>>()?;
     conditions.sort_by(|a, b| a.node.cmp(&b.node));
     comparison.key("conditions", &expect.conditions, &conditions);
-    let events = events.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let events = events.lock().clone();
     compare_events(&mut comparison, &expect.events, events);
     let waited = ends.creates_waited();
     // Calls that may overlap need not.

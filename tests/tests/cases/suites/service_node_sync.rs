@@ -1,12 +1,13 @@
 //! Node syncs: each step is one item of the node queue.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Result;
 use cloud_provider::scripted::{Answer, BalancerAction, ScriptedProvider};
 use cloud_provider::{Error, Service};
 use controllers::service::TargetSet;
+use parking_lot::Mutex;
 use runtime::cache::Cached;
 use serde::Deserialize;
 use serde_json::Value;
@@ -107,7 +108,7 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
         }
         let at = |key: &str| format!("steps[{i}].{key}");
         comparison.key(&at("update_calls"), &expected.update_calls, &updates(&world.cloud));
-        let mut gets = gets.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut gets = gets.lock().clone();
         gets.sort_unstable();
         comparison.key(&at("get_calls"), &expected.get_calls, &gets);
         comparison.key(&at("retry"), &expected.retry, &retry);
@@ -134,7 +135,7 @@ fn script(
         script.get_load_balancer = Some(Answer::by(move |service: &Service| {
             let key = service.key().into_owned();
             let answer = exist.get(&key).map(|scripted| scripted.0.clone().map(existing));
-            gets.lock().unwrap_or_else(PoisonError::into_inner).push(key);
+            gets.lock().push(key);
             answer.unwrap_or_else(|| Err(Error::other("not scripted")))
         }));
     });

@@ -1,12 +1,13 @@
 //! Suite: an item of the queue `service`, processed by the production worker.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use cloud_provider::scripted::{BalancerAction, ScriptedProvider};
 use cloud_provider::{LoadBalancerIngress, Service};
 use controllers::ServiceController;
+use parking_lot::Mutex;
 use runtime::cache::Cached;
 use runtime::limiter::RateLimiter;
 use runtime::queue::{NoMetrics, Queue};
@@ -149,14 +150,14 @@ async fn work_once(controller: &Arc<ServiceController>, key: &str, prior: u32) -
     let stop = CancellationToken::new();
     let worked: Arc<Mutex<Vec<(Instant, u32)>>> = Arc::default();
     let note = |worked: &Mutex<Vec<_>>, failures| {
-        worked.lock().unwrap_or_else(PoisonError::into_inner).push((Instant::now(), failures));
+        worked.lock().push((Instant::now(), failures));
     };
     let worker = {
         let (controller, queue, stop, worked) = (controller.clone(), queue.clone(), stop.clone(), worked.clone());
         move |claim: runtime::claim::Claim<String>| {
             let (controller, queue, stop, worked) = (controller.clone(), queue.clone(), stop.clone(), worked.clone());
             async move {
-                if worked.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+                if worked.lock().is_empty() {
                     let key = claim.key().clone();
                     controller.work(claim).await;
                     note(&worked, queue.retries(&key));
@@ -175,7 +176,7 @@ async fn work_once(controller: &Arc<ServiceController>, key: &str, prior: u32) -
         () = run_workers(&queue, 1, stop, worker) => {}
         () = patience => {}
     }
-    let worked = worked.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let worked = worked.lock().clone();
     let Some((ended, failures)) = worked.first().copied() else { anyhow::bail!("the key was not worked on") };
     let requeue = match worked.get(1).map(|(again, _)| *again - ended) {
         None => Requeue::None,

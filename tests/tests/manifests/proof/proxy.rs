@@ -3,8 +3,8 @@
 //! It can inject two rare situations: a conflict, and an API server that does not stream lists.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use axum::body::Body;
@@ -14,6 +14,7 @@ use axum::{Json, Router};
 use ccm_tests::api_requests::{ApiRequest, ApiRequests};
 use http::StatusCode;
 use kube::Client;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -62,7 +63,7 @@ impl Proxy {
 
     /// Answers the next such request with a conflict.
     pub(crate) fn conflict_once(&self, verb: &'static str, resource: &'static str) {
-        *self.shared.conflict.lock().unwrap_or_else(PoisonError::into_inner) = Some((verb, resource));
+        *self.shared.conflict.lock() = Some((verb, resource));
     }
 
     /// Disables streamed lists, so that lists are read in pages.
@@ -93,7 +94,7 @@ impl Shared {
             );
             return Some((StatusCode::UNPROCESSABLE_ENTITY, status));
         }
-        let mut conflict = self.conflict.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut conflict = self.conflict.lock();
         if conflict.is_some_and(|(verb, resource)| verb == request.verb && resource == request.resource) {
             *conflict = None;
             return Some((

@@ -146,12 +146,12 @@ impl SyncCallbacks for Worker {
     fn on_plan(&self, _plan: &Plan) {}
 
     fn release_permit(&self) {
-        self.held.lock().unwrap().take();
+        self.held.lock().take();
     }
 
     async fn reacquire_permit(&self) {
         let permit = Arc::clone(&self.permits).acquire_owned().await.unwrap();
-        *self.held.lock().unwrap() = Some(permit);
+        *self.held.lock() = Some(permit);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Services of a cluster, and a project in the cloud.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cloud_provider::{
@@ -11,6 +11,7 @@ use cloud_provider::{
     async_trait,
 };
 use openstack_fake::{Fake, Network, Options};
+use parking_lot::Mutex;
 use provider_kit::transport::in_process;
 use provider_openstack::OpenStack;
 use provider_openstack::config::Config;
@@ -31,7 +32,7 @@ impl Events for Heard {
             EventSubject::Node(node) => node.name.to_string(),
             EventSubject::Service(service) => service.metadata.name.clone().unwrap(),
         };
-        self.0.lock().unwrap().push(format!("{about} {reason}: {message}"));
+        self.0.lock().push(format!("{about} {reason}: {message}"));
     }
 }
 
@@ -43,13 +44,13 @@ struct Listed {
 
 impl Caches for Listed {
     fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.lock().unwrap().clone()
+        self.nodes.lock().clone()
     }
     fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.nodes().into_iter().find(|node| &*node.name == name)
     }
     fn services(&self) -> Vec<Arc<Service>> {
-        self.services.lock().unwrap().values().cloned().collect()
+        self.services.lock().values().cloned().collect()
     }
 }
 
@@ -66,10 +67,10 @@ struct Annotating {
 impl SyncCallbacks for Annotating {
     fn on_plan(&self, _plan: &Plan) {}
     fn annotate(&self, key: &'static str, value: Option<String>) {
-        self.asked.lock().unwrap().insert(key, value);
+        self.asked.lock().insert(key, value);
     }
     async fn publish(&self, status: &LoadBalancerStatus) -> Result<()> {
-        *self.published.lock().unwrap() = Some(status.clone());
+        *self.published.lock() = Some(status.clone());
         Ok(())
     }
     fn release_permit(&self) {
@@ -200,9 +201,9 @@ impl Scene {
         if self.provider.is_none() {
             self.start().await;
         }
-        *self.caches.nodes.lock().unwrap() = self.nodes.clone();
+        *self.caches.nodes.lock() = self.nodes.clone();
         let services = self.services.iter().map(|(name, service)| (name.clone(), Arc::new(service.clone())));
-        *self.caches.services.lock().unwrap() = services.collect();
+        *self.caches.services.lock() = services.collect();
         self.provider.as_ref().unwrap().load_balancers().unwrap()
     }
 
@@ -224,9 +225,9 @@ impl Scene {
             },
         };
         self.waits = callbacks.waits.load(Ordering::Relaxed);
-        let published = callbacks.published.into_inner().unwrap();
+        let published = callbacks.published.into_inner();
         if is_alive || published.is_some() {
-            for (key, value) in callbacks.asked.into_inner().unwrap() {
+            for (key, value) in callbacks.asked.into_inner() {
                 let all = self.service(name).metadata.annotations.get_or_insert_default();
                 match value {
                     Some(value) => drop(all.insert(key.to_owned(), value)),
@@ -310,7 +311,7 @@ impl Scene {
 
     /// Events, as `object reason: message`.
     pub(crate) fn events(&self) -> Vec<String> {
-        std::mem::take(&mut *self.heard.0.lock().unwrap())
+        std::mem::take(&mut *self.heard.0.lock())
     }
 }
 

@@ -1,7 +1,7 @@
 //! A fake Keystone that issues tokens, and services that accept them.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,6 +11,7 @@ use axum::routing::any;
 use cloud_provider::{ConfigFile, Setup};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use provider_kit::transport::{Call, in_process};
 use provider_openstack::config::Config;
 use provider_openstack::services::Services;
@@ -70,7 +71,7 @@ impl Cloud {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
-        act(&mut self.0.lock().unwrap())
+        act(&mut self.0.lock())
     }
 
     pub(crate) fn set_password(&self, password: &'static str) {
