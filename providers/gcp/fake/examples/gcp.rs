@@ -1,4 +1,4 @@
-//! The fake on a port of this machine, with instances in it: for any client of the Compute Engine API.
+//! The fake on a port of this machine, with instances in two zones: for any client of the Compute Engine API.
 //!
 //! `cargo run -p gcp-fake --example gcp -- 127.0.0.1:9997 50`, then `api-endpoint = http://127.0.0.1:9997/compute/v1/`. Commands
 //! on standard input: `delete NAME`, `stop NAME` (instances), `dump FILE` (all objects), `load FILE`, `requests FILE` (changes
@@ -16,7 +16,7 @@ async fn main() -> std::io::Result<()> {
     let port = Port::open(&address).await?;
     let fake = Handle::new(Gcp::based_at(&format!("{}/compute/v1", port.url())));
     for number in 0..count {
-        fake.lock().add_instance(&format!("worker-{number}"), ZONE);
+        fake.lock().add_instance(&format!("worker-{number}"), [ZONE, "us-central1-b"][number % 2]);
     }
     println!("api-endpoint = {}/compute/v1/", port.url());
     let _served = port.serve(fake.router());
