@@ -146,6 +146,12 @@ impl Gcp {
         format!("{}/projects/{path}", self.base)
     }
 
+    /// Returns the URL of an object that a request names by its URL or, as the Go program does, by its path in the project.
+    fn resolved(&self, request: &ApiRequest, url: &str) -> String {
+        let relative = || format!("{}/{}", request.project, url.trim_start_matches('/'));
+        self.link(&url.rsplit_once("projects/").map_or_else(relative, |(_, path)| path.to_owned()))
+    }
+
     /// Adds or replaces an object, with what the cloud adds to each.
     pub fn insert(&mut self, path: &str, mut object: Value) {
         let id = self.number();

@@ -37,10 +37,11 @@ async fn take_over_from_the_go_program_changes_nothing() {
     let found = provider.instances().unwrap().lookup(&nodes, everything).await;
     for (found, recorded) in found.into_iter().zip(list(&left["nodes"])) {
         let InstanceState::Present { metadata: Some(metadata), .. } = found.unwrap() else { panic!("{recorded}") };
-        let identity =
-            json!([metadata.provider_id, metadata.instance_type, metadata.zone, metadata.region]);
+        let identity = json!([metadata.provider_id, metadata.instance_type, metadata.zone, metadata.region]);
         assert_eq!(identity, json!([recorded["providerID"], recorded["type"], recorded["zone"], recorded["region"]]));
-        let has = |address: &Value| metadata.node_addresses.iter().any(|it| json!([it.kind.as_str(), it.address]) == *address);
+        let has = |address: &Value| {
+            metadata.node_addresses.iter().any(|it| json!([it.kind.as_str(), it.address]) == *address)
+        };
         assert!(list(&recorded["addresses"]).all(has), "{recorded}: {:?}", metadata.node_addresses);
     }
     let routes = provider.routes().unwrap().list(&cluster()).await.unwrap();
