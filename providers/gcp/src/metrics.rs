@@ -82,6 +82,7 @@ fn features(spec: &Spec, is_ready: bool) -> impl Iterator<Item = &'static str> {
 
 /// The names of the Go program for collections of objects.
 const OBJECTS: &[(&str, &str)] = &[
+    ("projects", "projects"),
     ("instances", "instances"),
     ("zones", "zones"),
     ("forwardingRules", "forwardingrule"),
@@ -103,34 +104,33 @@ pub(crate) struct Requests {
     pub(crate) region: String,
 }
 
+/// The verbs of the Go program for what is done to an object, and for methods on one object and on a collection.
+const ACTIONS: [(&str, &str); 7] = [
+    ("addInstance", "add_instances"),
+    ("addInstances", "add_instances"),
+    ("removeInstance", "remove_instances"),
+    ("removeInstances", "remove_instances"),
+    ("listInstances", "list_instances"),
+    ("getHealth", "get_health"),
+    ("setLabels", "set_labels"),
+];
+const METHODS: [(&str, [&str; 2]); 4] =
+    [("GET", ["get", "list"]), ("POST", ["", "create"]), ("DELETE", ["delete", ""]), ("PATCH", ["patch", ""])];
+
 /// Returns the name of a request: `targetpool_add_instances`.
 fn request(operation: &str) -> Option<String> {
     let (method, path) = operation.split_once(' ')?;
-    let mut parts = path.rsplit('/');
-    let last = parts.next()?;
-    let is_one = last.starts_with('{');
-    let (action, collection) = match OBJECTS.iter().find(|(known, _)| *known == last) {
-        Some(found) => (None, found),
-        None => {
-            let collection = if is_one { parts.next() } else { parts.nth(1) }?;
-            ((!is_one).then_some(last), OBJECTS.iter().find(|(known, _)| *known == collection)?)
+    let mut words = path.rsplit('/').filter(|word| !word.starts_with('{'));
+    let last = words.next()?;
+    let object = |word: &str| Some(OBJECTS.iter().find(|(known, _)| *known == word)?.1);
+    let (object, verb) = match object(last) {
+        Some(object) => {
+            let (_, verbs) = METHODS.iter().find(|(known, _)| *known == method)?;
+            (object, verbs[usize::from(!path.ends_with('}'))])
         }
+        None => (object(words.next()?)?, ACTIONS.iter().find(|(known, _)| *known == last)?.1),
     };
-    let verb = match (action, method) {
-        (Some("addInstance" | "addInstances"), _) => "add_instances",
-        (Some("removeInstance" | "removeInstances"), _) => "remove_instances",
-        (Some("listInstances"), _) => "list_instances",
-        (Some("getHealth"), _) => "get_health",
-        (Some("setLabels"), _) => "set_labels",
-        (Some(_), _) => return None,
-        (None, "GET") if is_one => "get",
-        (None, "GET") => "list",
-        (None, "POST") => "create",
-        (None, "DELETE") => "delete",
-        (None, "PATCH") => "patch",
-        (None, _) => "update",
-    };
-    Some(format!("{}_{verb}", collection.1))
+    Some(format!("{object}_{verb}"))
 }
 
 impl CloudMetrics for Requests {

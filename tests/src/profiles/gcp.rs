@@ -287,7 +287,7 @@ impl CloudProfile for GcpCloud {
     fn cost(&self) -> Cost {
         const SERVICES: usize = 40;
         // More than a target pool is created with. Instance groups have no such limit.
-        let nodes = if self.is_internal { 120 } else { 480 };
+        let nodes = if self.is_internal { 120 } else { 210 };
         // A pool, a forwarding rule and a firewall; once a check and its firewall. A target pool is created with at most 200
         // instances, so the others are added to it.
         let created = if self.is_internal { 3 * SERVICES + 10 } else { 4 * SERVICES + 5 };

@@ -11,7 +11,7 @@ use provider_kit::transport::{Call, Method};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::names::{ADDRESSES, CHECKS, FIREWALLS, HTTP_CHECKS, LbNames, object};
+use super::names::{ADDRESSES, FIREWALLS, LbNames, object};
 use super::objects::{Address, Description, Rule, body, service_description};
 use super::spec::Spec;
 use super::{GceLoadBalancers, snapshot};
@@ -89,7 +89,7 @@ impl GceLoadBalancers {
         }
         session.finish().await?;
         let is_user = |other: &Spec| other.is_internal == spec.is_internal && other.check.is_none();
-        let check = format!("{}/{}", if spec.is_internal { CHECKS } else { HTTP_CHECKS }, session.names.shared_check());
+        let check = LbNames::check(&session.names.shared_check(), spec.is_internal);
         // The last Service of its kind reads once more, in case an earlier deletion was incomplete.
         match outcome {
             Some(outcome) => Ok(Applied::all(change, outcome)),

@@ -33,12 +33,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::groups::Groups;
-use self::names::{ADDRESSES, CHECKS, FIREWALLS, HTTP_CHECKS, LbNames};
+use self::names::{ADDRESSES, FIREWALLS, LbNames};
 use self::objects::{Check, Firewall, Pool, Ports, Rule, firewall_description, service_description};
 use self::snapshot::Snapshot;
 use self::spec::MOST_PORTS;
 pub(crate) use self::spec::Spec;
-use crate::api::{Api, Place, TARGET_POOL, short};
+use crate::api::{Api, Place, TARGET_POOL, name, short};
 use crate::instances::{IDS, Source};
 use crate::kubernetes::{self, Kubernetes};
 
@@ -136,10 +136,9 @@ impl GceLoadBalancers {
     }
 
     fn pool(names: &LbNames, spec: &Spec) -> Pool {
-        let check = names.check(spec);
         Pool {
             session_affinity: Some(spec.affinity.to_owned()),
-            health_checks: vec![format!("{}/{check}", if spec.is_internal { CHECKS } else { HTTP_CHECKS })],
+            health_checks: vec![names.check_of(spec)],
             protocol: spec.is_internal.then(|| spec.protocol.to_owned()),
             description: spec.is_internal.then(|| match spec.is_shared {
                 true => String::new(),
@@ -190,11 +189,11 @@ impl GceLoadBalancers {
         }
         let tags = self.tags(input.request.nodes).await?;
         let (path, port) = spec.check.unwrap_or(NODE_CHECK);
-        let check = names.check(spec);
+        let check = names.check_of(spec);
         let description = match (spec.is_internal, spec.check) {
             (true, None) => String::new(),
             (true, Some(_)) => service_description(&spec.service),
-            (false, _) => service_description(&check),
+            (false, _) => service_description(name(&check)),
         };
         let of_check = match (spec.is_internal, spec.check) {
             (true, _) => Some(String::new()),
@@ -217,9 +216,9 @@ impl GceLoadBalancers {
             false => ResourceGraph::default(),
         };
         let mut graph = graph
-            .resource(names.check_firewall_resource(&check, spec.is_internal), Attributes::desired(&of_check)?)
+            .resource(names.check_firewall_resource(&check), Attributes::desired(&of_check)?)
             .resource(
-                names.check_resource(&check, spec.is_internal),
+                names.check_resource(&check),
                 Attributes::desired(&Check::new(!spec.is_internal, path, port, description))?,
             )
             .pool(&pool, Attributes::desired(&Self::pool(names, spec))?, self.targets(input.request.nodes, spec, place))

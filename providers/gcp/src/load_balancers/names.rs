@@ -42,35 +42,36 @@ impl LbNames {
         format!("k8s-{}-node", self.cluster_id)
     }
 
-    /// Returns the name of the health check of a Service.
-    pub(super) fn check(&self, spec: &Spec) -> String {
-        if spec.check.is_some() { self.name.clone() } else { self.shared_check() }
+    /// Returns the path of a health check: `healthChecks/x`, or `httpHealthChecks/x` of an external load balancer.
+    pub(super) fn check(name: &str, is_internal: bool) -> String {
+        format!("{}/{name}", if is_internal { CHECKS } else { HTTP_CHECKS })
+    }
+
+    /// Returns the path of the health check of a Service.
+    pub(super) fn check_of(&self, spec: &Spec) -> String {
+        Self::check(&if spec.check.is_some() { self.name.clone() } else { self.shared_check() }, spec.is_internal)
     }
 
     /// Returns the name of the firewall for a health check.
-    pub(super) fn check_firewall(&self, check: &str, is_internal: bool) -> String {
-        match is_internal {
-            true => format!("{check}-hc"),
-            false if check == self.shared_check() => format!("{check}-http-hc"),
-            false => format!("k8s-{check}-http-hc"),
+    pub(super) fn check_firewall(&self, check: &str) -> String {
+        match check.split_once('/').unwrap_or_default() {
+            (CHECKS, name) => format!("{name}-hc"),
+            (_, name) if name == self.shared_check() => format!("{name}-http-hc"),
+            (_, name) => format!("k8s-{name}-http-hc"),
         }
     }
 
     /// Returns the resource that a health check is. One of the Service's own is created before its firewall and deleted
     /// after it, so that it leads to the firewall; one that is shared is deleted first, because the cloud keeps it
     /// while it is in use.
-    pub(super) fn check_resource(&self, check: &str, is_internal: bool) -> ResourceKey {
-        ResourceKey::created_before(
-            u8::from(self.is_shared(check)),
-            if is_internal { CHECKS } else { HTTP_CHECKS },
-            check,
-        )
+    pub(super) fn check_resource(&self, check: &str) -> ResourceKey {
+        let kind = if check.starts_with(CHECKS) { CHECKS } else { HTTP_CHECKS };
+        ResourceKey::created_before(u8::from(self.is_shared(check)), kind, crate::api::name(check))
     }
 
     /// Returns the resource that the firewall of a health check is.
-    pub(super) fn check_firewall_resource(&self, check: &str, is_internal: bool) -> ResourceKey {
-        let name = self.check_firewall(check, is_internal);
-        ResourceKey::created_before(u8::from(!self.is_shared(check)), FIREWALLS, name)
+    pub(super) fn check_firewall_resource(&self, check: &str) -> ResourceKey {
+        ResourceKey::created_before(u8::from(!self.is_shared(check)), FIREWALLS, self.check_firewall(check))
     }
 
     /// Returns the path of the target pool or backend service, which is also the name of the kit's pool.

@@ -20,15 +20,14 @@ use crate::api::{ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, HTTP_CHECK, Kind, Pl
 /// The label of the kit under which namespace and name of the Service are kept.
 pub(super) const SERVICE: &str = "service";
 
-/// Objects of each kind, by name.
+/// Objects of each kind, by name if nothing else is said.
 #[derive(Default)]
 pub(super) struct Snapshot {
     rules: BTreeMap<String, Rule>,
     addresses: BTreeMap<String, Address>,
-    target_pools: BTreeMap<String, Pool>,
-    backend_services: BTreeMap<String, Pool>,
+    /// Target pools and backend services, and health checks of both kinds, by collection and name.
+    pools: BTreeMap<String, Pool>,
     checks: BTreeMap<String, Check>,
-    http_checks: BTreeMap<String, Check>,
     firewalls: BTreeMap<String, Firewall>,
     members: Members,
     /// If set, what Services share is shown even if no pool refers to it.
@@ -62,23 +61,37 @@ fn read<'a, T: DeserializeOwned + Send + 'static>(
     async move { Ok(read.await?.into_iter().map(|it| (name(&it), it)).collect()) }.boxed()
 }
 
-/// Reads objects of several kinds at the same time: all, or those of these names.
-macro_rules! reads {
-    ($cloud:ident, $place:ident, $($field:ident: $object:ident $kind:ident $names:expr),* $(,)?) => {{
-        let ($($field),*) =
-            futures::try_join!($(read($cloud, $place, $kind, $names, |it: &$object| it.name.clone())),*)?;
-        Self { $($field),*, ..Self::default() }
-    }};
+/// Returns objects by collection and name.
+fn by_path<T>(kind: Kind, objects: BTreeMap<String, T>) -> impl Iterator<Item = (String, T)> {
+    objects.into_iter().map(move |(name, it)| (format!("{}/{name}", kind.collection()), it))
 }
 
 impl Snapshot {
+    /// Reads forwarding rules, addresses, pools and firewalls: all, or those of these names.
+    async fn read(
+        cloud: &GceLoadBalancers,
+        place: &Place,
+        names: Option<&[String]>,
+        firewalls: Option<&[String]>,
+    ) -> Result<Self> {
+        let (rules, addresses, targets, services, firewalls) = futures::try_join!(
+            read(cloud, place, RULE, names, |it: &Rule| it.name.clone()),
+            read(cloud, place, ADDRESS, names, |it: &Address| it.name.clone()),
+            read(cloud, place, TARGET_POOL, names, |it: &Pool| it.name.clone()),
+            read(cloud, place, BACKEND_SERVICE, names, |it: &Pool| it.name.clone()),
+            read(cloud, place, FIREWALL, firewalls, |it: &Firewall| it.name.clone()),
+        )?;
+        let pools = by_path(TARGET_POOL, targets).chain(by_path(BACKEND_SERVICE, services)).collect();
+        Ok(Self { rules, addresses, pools, firewalls, ..Self::default() })
+    }
+
     /// Reads everything of load balancers, with one list for each kind.
     pub(super) async fn of_all(cloud: &GceLoadBalancers, place: &Place, cluster_id: &str) -> Result<Self> {
-        let found = reads! { cloud, place,
-            rules: Rule RULE None, addresses: Address ADDRESS None, target_pools: Pool TARGET_POOL None,
-            backend_services: Pool BACKEND_SERVICE None, checks: Check CHECK None, http_checks: Check HTTP_CHECK None,
-            firewalls: Firewall FIREWALL None,
-        };
+        let mut found = Self::read(cloud, place, None, None).await?;
+        for kind in [CHECK, HTTP_CHECK] {
+            let checks = read(cloud, place, kind, None, |it: &Check| it.name.clone()).await?;
+            found.checks.extend(by_path(kind, checks));
+        }
         found.with_members(cloud, cluster_id, Duration::ZERO).await
     }
 
@@ -89,19 +102,15 @@ impl Snapshot {
         names: &LbNames,
         is_leaving: bool,
     ) -> Result<Self> {
-        let own = [names.name.clone()];
         let mut firewalls = vec![names.firewall()];
         firewalls.extend(cloud.api.config.removes_denials.then(|| names.denial()));
-        let mut found = reads! { cloud, place,
-            rules: Rule RULE Some(&own), addresses: Address ADDRESS Some(&own), target_pools: Pool TARGET_POOL Some(&own),
-            backend_services: Pool BACKEND_SERVICE Some(&own), firewalls: Firewall FIREWALL Some(&firewalls),
-        };
-        let shared = found.rules.values().filter_map(|rule| tail(rule.backend_service.as_deref()?).split_once('/'));
-        let shared: Vec<_> = shared.map(|(_, name)| name.to_owned()).collect();
-        if shared.iter().any(|name| !found.backend_services.contains_key(name)) {
-            let more = read(cloud, place, BACKEND_SERVICE, Some(&shared), |it: &Pool| it.name.clone()).await?;
-            found.backend_services.extend(more);
-        }
+        let mut found = Self::read(cloud, place, Some(std::slice::from_ref(&names.name)), Some(&firewalls)).await?;
+        let shared = found.rules.values().filter_map(|rule| rule.backend_service.as_deref());
+        let shared =
+            shared.filter(|url| !found.pools.contains_key(tail(url))).map(|url| crate::api::name(url).to_owned());
+        let shared: Vec<_> = shared.collect();
+        let more = read(cloud, place, BACKEND_SERVICE, Some(&shared), |it: &Pool| it.name.clone()).await?;
+        found.pools.extend(by_path(BACKEND_SERVICE, more));
         found.read_checks(cloud, place, names, is_leaving).await?;
         found.with_members(cloud, &names.cluster_id, Duration::from_secs(5)).await
     }
@@ -115,7 +124,7 @@ impl Snapshot {
         names: &LbNames,
         is_leaving: bool,
     ) -> Result<()> {
-        let is_bare = self.target_pools.is_empty() && self.backend_services.is_empty();
+        let is_bare = self.pools.is_empty();
         if is_bare && is_leaving {
             cloud.set_released(&names.name, true);
         }
@@ -123,35 +132,33 @@ impl Snapshot {
         if is_rest && !cloud.has_other_users(&names.name, |spec| spec.is_internal) {
             self.has_unused_groups = !cloud.groups.store().zones(place, &names.cluster_id).await?.is_empty();
         }
-        for is_internal in [false, true] {
-            let pools = if is_internal { &self.backend_services } else { &self.target_pools };
-            let checks =
-                pools.values().flat_map(|pool| &pool.health_checks).map(|url| crate::api::name(url).to_owned());
-            let mut checks: BTreeSet<String> = checks.collect();
+        for (kind, pools) in [(HTTP_CHECK, TARGET_POOL), (CHECK, BACKEND_SERVICE)] {
+            let is_internal = kind == CHECK;
+            let own = self.pools.iter().filter(|(path, _)| path.starts_with(pools.collection()));
+            let own: Vec<_> = own.map(|(_, pool)| pool).collect();
+            let used = own.iter().flat_map(|pool| &pool.health_checks).map(|url| crate::api::name(url).to_owned());
+            let mut checks: BTreeSet<String> = used.collect();
             // An interrupted change may have left a check of its own that is not used any more.
-            checks.extend((!pools.is_empty()).then(|| names.name.clone()));
-            if is_rest {
-                checks.insert(names.name.clone());
-                let is_user = |spec: &Spec| spec.is_internal == is_internal && spec.check.is_none();
-                if !cloud.has_other_users(&names.name, is_user) {
-                    checks.insert(names.shared_check());
-                    self.shows_shared = true;
-                }
+            checks.extend((is_rest || !own.is_empty()).then(|| names.name.clone()));
+            let is_user = |spec: &Spec| spec.is_internal == is_internal && spec.check.is_none();
+            if is_rest && !cloud.has_other_users(&names.name, is_user) {
+                checks.insert(names.shared_check());
+                self.shows_shared = true;
             }
             let checks: Vec<_> = checks.into_iter().collect();
-            let kind = if is_internal { CHECK } else { HTTP_CHECK };
             let found = read(cloud, place, kind, Some(&checks), |it: &Check| it.name.clone()).await?;
             let checks = checks.iter().filter(|check| is_bare || found.contains_key(*check));
-            let firewalls: Vec<_> = checks.map(|check| names.check_firewall(check, is_internal)).collect();
+            let firewalls: Vec<_> =
+                checks.map(|check| names.check_firewall(&LbNames::check(check, is_internal))).collect();
             let firewalls = read(cloud, place, FIREWALL, Some(&firewalls), |it: &Firewall| it.name.clone()).await?;
-            if is_internal { &mut self.checks } else { &mut self.http_checks }.extend(found);
+            self.checks.extend(by_path(kind, found));
             self.firewalls.extend(firewalls);
         }
         Ok(())
     }
 
     async fn with_members(mut self, cloud: &GceLoadBalancers, cluster_id: &str, age: Duration) -> Result<Self> {
-        let groups = self.backend_services.values().flat_map(|pool| &pool.backends);
+        let groups = self.pools.values().flat_map(|pool| &pool.backends);
         let group = super::names::group(cluster_id);
         let own = groups.filter(|backend| crate::api::name(&backend.group) == group);
         let zones: BTreeSet<String> = own.filter_map(|it| Some(zone(&it.group)?.to_owned())).collect();
@@ -165,13 +172,13 @@ impl Snapshot {
     /// left.
     pub(super) fn names(&self) -> BTreeSet<&str> {
         let rules = self.rules.values().filter(|rule| !rule.description().service.is_empty());
-        let is_name = |name: &&String| {
+        let is_name = |name: &&str| {
             name.len() == 32 && name.starts_with('a') && name[1..].bytes().all(|it| it.is_ascii_hexdigit())
         };
-        let pools = self.target_pools.keys().chain(self.backend_services.keys()).filter(is_name);
+        let pools = self.pools.keys().map(|path| crate::api::name(path)).filter(is_name);
         let owned = self.firewalls.values().filter(|firewall| firewall.owner().uid.is_some());
         let owned = owned.filter_map(|firewall| firewall.name.strip_prefix(FIREWALL_PREFIX));
-        rules.map(|rule| &*rule.name).chain(pools.map(String::as_str)).chain(owned).collect()
+        rules.map(|rule| &*rule.name).chain(pools).chain(owned).collect()
     }
 
     /// Builds the load balancer of this name, if any part of it exists. `None` for one of another controller.
@@ -185,34 +192,28 @@ impl Snapshot {
         if self.has_unused_groups {
             graph = graph.resource(names.group_resource(), Attributes::default());
         }
+        let own = [TARGET_POOL, BACKEND_SERVICE].map(|kind| format!("{}/{}", kind.collection(), names.name));
+        let shared = rule.and_then(Rule::backend).map(|url| tail(url).to_owned()).filter(|path| !own.contains(path));
         let mut checks = BTreeSet::new();
-        let shared = rule.and_then(Rule::backend).map(|url| crate::api::name(url).to_owned());
-        for (is_internal, pools) in [(false, &self.target_pools), (true, &self.backend_services)] {
-            for pool in std::iter::once(&names.name)
-                .chain(shared.as_ref().filter(|it| **it != names.name))
-                .filter_map(|it| pools.get(it))
-            {
-                let path = if is_internal { BACKEND_SERVICE } else { TARGET_POOL }.collection();
-                graph = graph.pool(
-                    &format!("{path}/{}", pool.name),
-                    pool.observed(!is_internal)?,
-                    Some(self.targets(pool)),
-                );
-                if is_internal {
-                    graph = graph.resource(names.group_resource(), Attributes::default());
-                }
-                checks.extend(pool.health_checks.iter().map(|url| (is_internal, crate::api::name(url).to_owned())));
+        for path in own.into_iter().chain(shared) {
+            let Some(pool) = self.pools.get(&path) else { continue };
+            let is_internal = path.starts_with(BACKEND_SERVICE.collection());
+            graph = graph.pool(&path, pool.observed(!is_internal)?, Some(self.targets(pool)));
+            if is_internal {
+                graph = graph.resource(names.group_resource(), Attributes::default());
             }
-            let left = [&names.name, &names.shared_check()].map(|name| (is_internal, name.clone()));
-            checks.extend(left.into_iter().filter(|(_, name)| *name == names.name || self.shows_shared));
+            checks.extend(pool.health_checks.iter().map(|url| tail(url).to_owned()));
         }
-        for (is_internal, name) in checks {
-            let all = if is_internal { &self.checks } else { &self.http_checks };
-            if let Some(check) = all.get(&name) {
-                graph = graph.resource(names.check_resource(&name, is_internal), check.observed()?);
+        for is_internal in [false, true] {
+            checks.insert(LbNames::check(&names.name, is_internal));
+            checks.extend(self.shows_shared.then(|| LbNames::check(&names.shared_check(), is_internal)));
+        }
+        for check in checks {
+            if let Some(observed) = self.checks.get(&check) {
+                graph = graph.resource(names.check_resource(&check), observed.observed()?);
             }
-            if let Some(firewall) = self.firewalls.get(&names.check_firewall(&name, is_internal)) {
-                graph = graph.resource(names.check_firewall_resource(&name, is_internal), firewall.observed()?);
+            if let Some(firewall) = self.firewalls.get(&names.check_firewall(&check)) {
+                graph = graph.resource(names.check_firewall_resource(&check), firewall.observed()?);
             }
         }
         for name in std::iter::once(names.firewall()).chain(shows_denial.then(|| names.denial())) {
