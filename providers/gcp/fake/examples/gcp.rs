@@ -1,8 +1,8 @@
 //! The fake on a port of this machine, with instances in two zones: for any client of the Compute Engine API.
 //!
-//! `cargo run -p gcp-fake --example gcp -- 127.0.0.1:9997 50 1500` (address, instances, milliseconds of an operation), then `api-endpoint = http://127.0.0.1:9997/compute/v1/`. Commands
-//! on standard input: `delete NAME`, `stop NAME` (instances), `dump FILE` (all objects), `load FILE`, `requests FILE` (changes
-//! since the last time).
+//! `cargo run -p gcp-fake --example gcp -- 127.0.0.1:9997 50 1500` (address, instances, milliseconds of an operation), then
+//! `api-endpoint = http://127.0.0.1:9997/compute/v1/`. Commands on standard input: `delete NAME`, `stop NAME` (instances),
+//! `dump FILE` (all objects), `load FILE`, `requests FILE` (changes since the last time).
 
 use std::io::BufRead;
 use std::time::Duration;
