@@ -402,3 +402,28 @@ async fn condition_tells_that_protocols_are_mixed() {
         ("/api/v1/namespaces/default/services/web/status", &json!("LoadBalancerPortsError"), &json!("True"))
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn class_decides_about_the_kind_if_the_annotation_contradicts_it() {
+    let class = json!({"loadBalancerClass": "networking.gke.io/l4-regional-external-legacy"});
+    let (harness, mut web) = (Harness::new(), service(&[INTERNAL], class));
+    harness.ensure(&harness.started().await, &mut web).await.unwrap();
+    assert_eq!(harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"], "EXTERNAL");
+}
+
+#[tokio::test(start_paused = true)]
+async fn legacy_network_ignores_options_and_an_event_says_so() {
+    let options = [
+        INTERNAL,
+        ("networking.gke.io/internal-load-balancer-allow-global-access", "true"),
+        ("networking.gke.io/internal-load-balancer-subnet", "second"),
+    ];
+    let (harness, mut web) = (Harness::new().without("subnetwork-name"), service(&options, json!({})));
+    let network = json!({"IPv4Range": "10.240.0.0/16"});
+    harness.fake.lock().insert(&format!("{PROJECT}/global/networks/default"), network);
+    harness.ensure(&harness.started().await, &mut web).await.unwrap();
+    let bodies = harness.fake.fault_injector().bodies("POST /projects/{project}/regions/{region}/forwardingRules");
+    assert_eq!((&bodies[0]["subnetwork"], &bodies[0]["allowGlobalAccess"]), (&Value::Null, &Value::Null));
+    let events = harness.events();
+    assert!(events.iter().any(|it| it.starts_with("ILBOptionsIgnored: ")), "{events:?}");
+}
