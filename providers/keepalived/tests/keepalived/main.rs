@@ -1,5 +1,6 @@
 //! The provider on an API server: Services get addresses, whatever happens between two requests.
 
+mod configuration;
 mod crash;
 mod harness;
 mod races;
