@@ -2,6 +2,7 @@
 
 mod configuration;
 mod crash;
+mod data_plane;
 mod harness;
 mod races;
 mod services;
