@@ -37,6 +37,11 @@ impl DataPlane {
         let lines = harness.addresses().into_iter().map(|(ip, _)| format!("{ip}/24 dev eth0\n"));
         let text = std::iter::once(self.before.clone()).chain(lines).collect::<String>();
         std::fs::write(self.directory.join("etc/vips.conf"), text).expect("written addresses");
+        self.signal();
+    }
+
+    /// Lets each keepalived read its addresses again.
+    fn signal(&self) {
         BALANCERS.iter().for_each(|balancer| _ = run("kill", &["-HUP", &self.process(balancer)]));
     }
 }
@@ -44,6 +49,7 @@ impl DataPlane {
 impl Drop for DataPlane {
     fn drop(&mut self) {
         _ = std::fs::write(self.directory.join("etc/vips.conf"), &self.before);
+        self.signal();
     }
 }
 
