@@ -107,7 +107,7 @@ impl Azure {
         let machines = Machines { arm: Arc::clone(&arm), config: Arc::clone(&config), groups };
         let inventory = Inventory::new(machines.clone()).measured(Arc::clone(&setup.metrics));
         let cluster = ClusterView::new(EVENT_SOURCE);
-        let cloud = AzureLoadBalancers::new(Arc::clone(&config), documents.clone(), inventory.clone());
+        let cloud = AzureLoadBalancers::new(Arc::clone(&config), documents.clone(), inventory.clone(), cluster.clone());
         let by_address = config.file.pool_kind != PoolKind::Nic;
         let options = Options { targets_follow_addresses: by_address, ..Options::default() };
         let table = RouteTable {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{Answer, ApiRequest, Azure, LOCATION, NETWORK, id, items, not_found, page, path_id, text};
+use crate::{Answer, ApiRequest, Azure, LOCATION, id, items, not_found, page, path_id, subnet, text};
 
 const MACHINES: &str = "Microsoft.Compute/virtualMachines";
 const SETS: &str = "Microsoft.Compute/virtualMachineScaleSets";
@@ -17,10 +17,6 @@ fn zone(name: &str) -> String {
 fn view(is_off: bool) -> Value {
     let power = if is_off { "PowerState/deallocated" } else { "PowerState/running" };
     json!({"platformFaultDomain": 1, "statuses": [{"code": "ProvisioningState/succeeded"}, {"code": power}]})
-}
-
-fn subnet() -> String {
-    format!("{}/subnets/{}", id("Microsoft.Network/virtualNetworks", NETWORK.0), NETWORK.1)
 }
 
 /// Controls of tests over machines.
@@ -125,6 +121,17 @@ impl Azure {
                 }
             });
         }
+    }
+
+    /// Gives a standalone machine an address of the second family.
+    pub fn add_ipv6(&mut self, name: &str, ip: &str) {
+        let interface = id(INTERFACES, &format!("{name}-nic"));
+        self.edit(&interface, |it| {
+            let second = json!({"id": format!("{interface}/ipConfigurations/two"), "name": "two", "properties": {
+                "privateIPAddress": ip, "privateIPAddressVersion": "IPv6", "subnet": {"id": subnet()},
+            }});
+            it["properties"]["ipConfigurations"].as_array_mut().into_iter().for_each(|all| all.push(second.clone()));
+        });
     }
 
     /// Returns the address of a machine.

@@ -47,7 +47,12 @@ fn settings_that_are_not_supported_are_refused_by_name() {
         (json!({"loadBalancerBackendPoolConfigurationType": "podIP"}), "service gateway"),
         (
             json!({"multipleStandardLoadBalancerConfigurations": [{"name": "a"}]}),
-            "multipleStandardLoadBalancerConfigurations",
+            "each needs name and primaryVMSet",
+        ),
+        (
+            json!({"loadBalancerBackendPoolConfigurationType": "nodeIPConfiguration",
+                "multipleStandardLoadBalancerConfigurations": [{"name": "a", "primaryVMSet": "a"}]}),
+            "needs loadBalancerBackendPoolConfigurationType: nodeIP",
         ),
         (json!({"preConfiguredBackendPoolLoadBalancerTypes": "all"}), "preConfiguredBackendPoolLoadBalancerTypes"),
         (json!({"cloudConfigType": "secret"}), "mount the Secret"),

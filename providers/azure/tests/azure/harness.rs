@@ -82,6 +82,22 @@ impl Harness {
         });
     }
 
+    /// Gives a machine and its Node an address of the second family.
+    pub(crate) fn add_ipv6(&self, name: &str, ip: &str) {
+        self.fake.lock().add_ipv6(name, ip);
+        let mut node = (*self.cluster.node(name).unwrap()).clone();
+        node.addresses = [node.addresses[0].clone(), NodeAddress::new(AddressType::InternalIP, ip)].into();
+        self.cluster.set_node(node);
+    }
+
+    /// Returns the changes since the last time.
+    pub(crate) fn changes(&self) -> Vec<String> {
+        let requests = self.fake.fault_injector().requests().into_iter();
+        self.fake.fault_injector().forget_requests();
+        let is_change = |route: &String| !route.starts_with("GET ") && !route.starts_with("POST /{tenant}");
+        requests.map(|it| it.route).filter(is_change).collect()
+    }
+
     pub(crate) fn setup(&self) -> Setup {
         let mut config = json!({
             "tenantId": TENANT, "subscriptionId": SUBSCRIPTION, "aadClientId": CLIENT.0, "aadClientSecret": CLIENT.1,
