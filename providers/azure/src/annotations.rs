@@ -80,7 +80,7 @@ provider_kit::declare! {
     pub ALLOWED_RANGES: String = "azure-allowed-ip-ranges";
     /// Service tags of Azure that may reach the Service.
     pub ALLOWED_SERVICE_TAGS: Vec<String> = "azure-allowed-service-tags";
-    /// Adds a rule that denies all other traffic to the Service.
+    /// Adds a rule that denies all other traffic to the Service, if there are ranges.
     pub DENY_OTHERS: bool = "azure-deny-all-except-load-balancer-source-ranges", kind(TRUTH), default("false");
     /// Leaves the security group alone.
     pub NO_SECURITY_RULES: bool = "azure-disable-load-balancer-nsg-rule", kind(TRUTH), default("false");

@@ -109,17 +109,27 @@ impl AzureCloud {
             let ip = text(&address["properties"]["ipAddress"]);
             found.insert(by_ip.get(&ip).cloned().unwrap_or(ip));
         }
+        let interface = |it: &Value| text(&it["properties"]["networkProfile"]["networkInterfaces"][0]["id"]);
+        let machines: BTreeMap<String, String> = cloud.machines().map(|it| (interface(it), provider_id(it))).collect();
         for configuration in cloud.members_of(&text(&pool["id"])) {
-            let is_its = |it: &&Value| {
-                let own = text(&it["properties"]["networkProfile"]["networkInterfaces"][0]["id"]);
-                configuration.starts_with(&own)
-            };
-            found.insert(cloud.machines().find(is_its).map_or(configuration.clone(), provider_id));
+            let interface = configuration.split("/ipConfigurations/").next().unwrap_or_default();
+            found.insert(machines.get(interface).cloned().unwrap_or(configuration));
         }
         found
     }
 
-    fn facts(cloud: &Cloud, balancer: &Value, frontend: &Value) -> LoadBalancerFacts {
+    /// Returns the members of each pool, by its ID.
+    fn pools(cloud: &Cloud) -> BTreeMap<String, BTreeSet<String>> {
+        let pools = cloud.all(BALANCERS).flat_map(|it| items(it, "backendAddressPools"));
+        pools.map(|pool| (text(&pool["id"]), Self::members(cloud, pool))).collect()
+    }
+
+    fn facts(
+        cloud: &Cloud,
+        balancer: &Value,
+        frontend: &Value,
+        pools: &BTreeMap<String, BTreeSet<String>>,
+    ) -> LoadBalancerFacts {
         let name = text(&frontend["name"]);
         let address = cloud.get(&text(&frontend["properties"]["publicIPAddress"]["id"])).cloned().unwrap_or_default();
         let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
@@ -132,9 +142,8 @@ impl AzureCloud {
                 text(&properties["protocol"]).to_uppercase(),
                 if keeps_port { 0 } else { number(&properties["backendPort"]) },
             ));
-            let pool =
-                items(balancer, "backendAddressPools").find(|it| it["id"] == properties["backendAddressPool"]["id"]);
-            targets.extend(pool.into_iter().flat_map(|it| Self::members(cloud, it)));
+            let members = pools.get(&text(&properties["backendAddressPool"]["id"]));
+            targets.extend(members.into_iter().flatten().cloned());
         }
         LoadBalancerFacts {
             service_uid: owner(&name).and_then(|_| address["tags"]["ccm-rs-service"].as_str()).map(str::to_owned),
@@ -217,8 +226,10 @@ impl CloudProfile for AzureCloud {
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
         let cloud = self.fake.lock();
+        let pools = Self::pools(&cloud);
         let of = |it: &Value| {
-            items(it, "frontendIPConfigurations").map(|frontend| Self::facts(&cloud, it, frontend)).collect::<Vec<_>>()
+            let frontends = items(it, "frontendIPConfigurations");
+            frontends.map(|frontend| Self::facts(&cloud, it, frontend, &pools)).collect::<Vec<_>>()
         };
         cloud.all(BALANCERS).flat_map(of).collect()
     }

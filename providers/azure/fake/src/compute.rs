@@ -59,7 +59,7 @@ impl Azure {
             self.insert(
                 &set_id,
                 json!({"location": LOCATION, "sku": {"name": "Standard_D4s_v3"}, "properties": {
-                    "orchestrationMode": "Uniform", "virtualMachineProfile": {"networkProfile": {
+                    "orchestrationMode": "Uniform", "virtualMachineProfile": {"osProfile": {"computerNamePrefix": set}, "networkProfile": {
                         "networkInterfaceConfigurations": configuration(json!([])),
                     }},
                 }}),
@@ -230,6 +230,12 @@ pub(crate) fn interfaces_of_instance(cloud: &mut Azure, request: &ApiRequest) ->
     let found = cloud.get(instance).ok_or_else(|| not_found(instance))?;
     let all = vec![cloud.interface_of(found)];
     page(cloud, request, all)
+}
+
+pub(crate) fn interface_of_instance(cloud: &mut Azure, request: &ApiRequest) -> Answer {
+    let instance = id(SETS, &format!("{}/virtualMachines/{}", request.id(), request.nth_id(1)));
+    let found = cloud.get(&instance).ok_or_else(|| not_found(&instance))?;
+    Ok(fake_cloud::Reply::new(200, cloud.interface_of(found)))
 }
 
 /// Answers the states of all machines of the subscription that are in no uniform scale set.

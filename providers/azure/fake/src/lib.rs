@@ -296,6 +296,12 @@ const API: &[Route<Azure>] = &[
         "/Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines/{instance}/networkInterfaces",
         compute::interfaces_of_instance,
     ),
+    // The Go program writes the namespace so.
+    (
+        "GET",
+        "/microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines/{instance}/networkInterfaces/{interface}",
+        compute::interface_of_instance,
+    ),
 ];
 
 const OF_SUBSCRIPTION: &[Route<Azure>] = &[

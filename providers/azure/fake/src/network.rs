@@ -94,12 +94,8 @@ impl Azure {
                 }
             }
             _ => {
-                // What only the fake shows or knows stays.
-                for key in ["instanceView", "privateAddress"] {
-                    if let Some(value) = before.map(|it| &it["properties"][key]).filter(|it| !it.is_null()) {
-                        wanted["properties"][key] = value.clone();
-                    }
-                }
+                // What a request does not have stays: compute resources are changed, not replaced.
+                before.into_iter().for_each(|before| fill(wanted, before));
                 self.check_pools(wanted)
             }
         }
@@ -351,6 +347,17 @@ pub(crate) fn delete_connection(cloud: &mut Azure, request: &ApiRequest) -> crat
         all.into_iter().for_each(|all| all.retain(|it| it["name"] != *name));
     });
     Ok(fake_cloud::Reply::empty(204))
+}
+
+/// Adds what an object does not have.
+fn fill(wanted: &mut Value, before: &Value) {
+    let (Some(wanted), Some(before)) = (wanted.as_object_mut(), before.as_object()) else { return };
+    for (key, value) in before {
+        match wanted.get_mut(key) {
+            Some(there) => fill(there, value),
+            None => drop(wanted.insert(key.clone(), value.clone())),
+        }
+    }
 }
 
 fn check_tags(wanted: &Value) -> Result<(), Refused> {

@@ -68,8 +68,8 @@ pub(crate) struct Inner {
     members: Coalescer<(DocumentKey, String), (Shared, MemberChange)>,
     placed: Mutex<placement::Placed>,
     cluster_view: ClusterView,
-    /// Addresses besides its own to which security rules of a Service must lead.
-    further: Mutex<HashMap<String, BTreeSet<IpAddr>>>,
+    /// Addresses to which security rules of a Service must lead, and the families whose own addresses they replace.
+    further: Mutex<HashMap<String, (BTreeSet<IpAddr>, Vec<bool>)>>,
 }
 
 impl std::ops::Deref for AzureLoadBalancers {
@@ -195,15 +195,10 @@ impl AzureLoadBalancers {
         }
     }
 
-    /// Returns the UID of the Service whose elements begin with `owner`. The name lacks the last digit of the UID: for a
-    /// Service that no longer exists, so does the result.
-    fn uid(&self, owner: &str, service: Option<&Service>) -> Option<String> {
+    /// Returns the Services of the cluster, by the beginning of the names of their elements.
+    fn services(&self) -> HashMap<String, Arc<Service>> {
         let services = self.caches.get().map(|it| it.services()).unwrap_or_default();
-        let mut services = service.into_iter().chain(services.iter().map(|it| &**it));
-        let known = services.find(|it| default_load_balancer_name(it) == owner).and_then(|it| it.metadata.uid.clone());
-        let digits = &owner[1..];
-        let resources = [0..8, 8..12, 12..16, 16..20, 20..31].map(|range| digits.get(range).unwrap_or_default());
-        known.or_else(|| Some(resources.join("-")))
+        services.into_iter().map(|it| (default_load_balancer_name(&it), it)).collect()
     }
 
     /// Returns one Service's share.
@@ -215,6 +210,10 @@ impl AzureLoadBalancers {
         (addresses, links): (&[Value], &[Value]),
         service: Option<&Service>,
     ) -> Result<Option<ObservedLoadBalancer>> {
+        if let Some(service) = service.filter(|_| !self.further.lock().contains_key(owner)) {
+            let nodes = self.caches.get().map(|it| it.nodes()).unwrap_or_default();
+            self.note_destinations(owner, &Spec::of(service, &self.config).spec, &nodes);
+        }
         let none = Value::Null;
         let mut of_kind = observed.load_balancers.iter().filter(|(its, _)| *its == kind).map(|(_, it)| it);
         let first = of_kind.clone().next().unwrap_or(&none);
@@ -247,7 +246,7 @@ impl AzureLoadBalancers {
         let cluster = balancer["tags"][CLUSTER_TAG].as_str().map(str::to_owned);
         let owner_tags = match (own.first().map(|it| address::owner_tags(it)), cluster) {
             (Some(tags), _) => tags,
-            (None, Some(cluster)) => OwnerTags { cluster: Some(cluster), service: self.uid(owner, service) },
+            (None, Some(cluster)) => OwnerTags { cluster: Some(cluster), service: Some(uid(owner, service)) },
             (None, None) => OwnerTags::default(),
         };
         let owner_tags = if owner_tags.service.is_none() { OwnerTags::default() } else { owner_tags };
@@ -264,11 +263,19 @@ impl AzureLoadBalancers {
         }))
     }
 
+    /// Notes the addresses to which the security rules of a Service lead: those of the Nodes, without a floating address.
+    fn note_destinations(&self, owner: &str, spec: &Spec, nodes: &[Arc<Node>]) {
+        let to_nodes: Vec<bool> = spec.families.iter().filter(|it| it.to_nodes).map(|it| it.is_ipv6).collect();
+        let of_family = |is_ipv6: &bool| nodes.iter().filter_map(|node| internal(node, *is_ipv6)).collect::<Vec<_>>();
+        let further = spec.additional.iter().copied().chain(to_nodes.iter().flat_map(of_family)).collect();
+        self.further.lock().insert(owner.to_owned(), (further, to_nodes));
+    }
+
     /// Returns the addresses to which the security rules of a Service lead.
     fn destinations(&self, owner: &str, ingress: &[LoadBalancerIngress]) -> BTreeSet<IpAddr> {
-        let further = self.further.lock().get(owner).cloned().unwrap_or_default();
+        let (further, replaced) = self.further.lock().get(owner).cloned().unwrap_or_default();
         let own = ingress.iter().filter_map(|it| it.ip.as_deref()?.parse().ok());
-        own.chain(further).collect()
+        own.filter(|ip: &IpAddr| !replaced.contains(&ip.is_ipv6())).chain(further).collect()
     }
 
     /// Reads the shares of one Service, of both kinds. The Service, if it is known, may name the resource group of its
@@ -329,7 +336,11 @@ impl AzureLoadBalancers {
         }
         let managed = addresses.iter().filter(|it| address::is_managed(it, self.cluster()));
         owners.extend(managed.filter_map(|it| Some((EXTERNAL, address::owner_in(text(it, "/name"))?))));
-        let actuals = owners.iter().map(|(kind, owner)| self.actual(owner, kind, &observed, (&addresses, &links), None));
+        let services = self.services();
+        let actuals = owners.iter().map(|(kind, owner)| {
+            let service = services.get(owner).map(|it| &**it);
+            self.actual(owner, kind, &observed, (&addresses, &links), service)
+        });
         actuals.filter_map(Result::transpose).collect()
     }
 
@@ -383,6 +394,14 @@ fn pool_of(family: &Family, own: Option<&str>, cluster: &str) -> String {
 fn internal(node: &Node, is_ipv6: bool) -> Option<IpAddr> {
     let internal = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
     { internal }.filter_map(|it| it.address.parse().ok()).find(|ip: &IpAddr| ip.is_ipv6() == is_ipv6)
+}
+
+/// Returns the UID of the Service whose elements begin with `owner`. The name lacks the last digit of the UID: for a
+/// Service that no longer exists, so does the result.
+fn uid(owner: &str, service: Option<&Service>) -> String {
+    let digits = &owner[1..];
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..31].map(|range| digits.get(range).unwrap_or_default());
+    service.and_then(|it| it.metadata.uid.clone()).unwrap_or_else(|| parts.join("-"))
 }
 
 /// Returns the name of a load balancer without the suffix of internal ones.
@@ -444,11 +463,7 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         if input.scope == Scope::Targets {
             return Ok(graph);
         }
-        let mut further: BTreeSet<IpAddr> = spec.additional.iter().copied().collect();
-        for family in spec.families.iter().filter(|it| it.to_nodes) {
-            further.extend(request.nodes.iter().filter_map(|node| internal(node, family.is_ipv6)));
-        }
-        self.further.lock().insert(owner.clone(), further);
+        self.note_destinations(&owner, spec, request.nodes);
         let mut frontend = Attributes::default();
         if let Some(base) = base {
             frontend = frontend.set(BALANCER, base);
@@ -499,7 +514,9 @@ impl LoadBalancerCloud for AzureLoadBalancers {
             Query::Owner(identity) => self.find(&identity.name, Some(identity.service)).await.map(ListResult::of),
             Query::Ids(ids, _) => {
                 let owners: BTreeSet<&str> = ids.iter().map(|id| name_of(id)).collect();
-                let found = try_join_all(owners.iter().map(|owner| self.find(owner, None))).await?;
+                let services = self.services();
+                let found = owners.iter().map(|owner| self.find(owner, services.get(*owner).map(|it| &**it)));
+                let found = try_join_all(found).await?;
                 Ok(ListResult::of(found.into_iter().flatten().filter(|it| ids.contains(&it.id)).collect()))
             }
         }

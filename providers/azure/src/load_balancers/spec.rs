@@ -63,6 +63,8 @@ impl Resource for Rule {
 pub(crate) struct SpecPort {
     pub(crate) number: u16,
     transport: &'static str,
+    /// If not set, only the security group admits traffic to the port.
+    has_rule: bool,
     node_port: u16,
     rule: Rule,
 }
@@ -153,6 +155,7 @@ impl Spec {
         let link = link::parse(config, &mut annotations, link_subnet, may_link);
         let has_one_rule = is_internal && annotations.get(&key::ALL_PORTS) == Some(true);
         let security = security(service, config, &mut annotations, is_internal, (&families, &ports));
+        let ports: Vec<SpecPort> = ports.into_iter().filter(|it| it.has_rule).collect();
         let spec = Self {
             is_internal,
             balancers: annotations.get(&key::BALANCERS).unwrap_or_default(),
@@ -296,14 +299,12 @@ fn ports(
             }
         };
         let own = OfPort(service, port.number);
-        if own.is_true("no_lb_rule") {
-            continue;
-        }
+        let has_rule = !own.is_true("no_lb_rule");
         if port.node_port == 0 && families.iter().any(|it| it.to_nodes) {
             annotations.mistake(format!("port {}: has no node port; set allocateLoadBalancerNodePorts", port.number));
         }
         let is_tcp = port.protocol == "TCP";
-        let probe = if own.is_true("no_probe_rule") || !is_tcp {
+        let probe = if own.is_true("no_probe_rule") || !is_tcp || !has_rule {
             None
         } else {
             Some(probe(service, config, annotations, index, port.node_port))
@@ -317,12 +318,13 @@ fn ports(
         found.push(SpecPort {
             number: port.number,
             transport: port.protocol,
+            has_rule,
             node_port: port.node_port,
             rule: Rule {
                 protocol: protocol.to_owned(),
                 idle_timeout_in_minutes: idle,
                 load_distribution: if is_sticky { "SourceIP" } else { "Default" }.to_owned(),
-                enable_tcp_reset: is_tcp && resets && protocol == "Tcp",
+                enable_tcp_reset: is_tcp && resets,
                 disable_outbound_snat: config.file.disable_outbound_snat,
                 probe,
                 ..Rule::default()
@@ -462,7 +464,7 @@ fn security(
                 rules.extend(sources.iter().map(|it| format!("{} {protocol} Allow {it} {numbers}", family.name())));
             }
         }
-        if denies && !nothing_stated {
+        if denies && !networks.is_empty() {
             rules.insert(format!("{} * Deny * *", family.name()));
         }
     }

@@ -130,7 +130,17 @@ impl Harness {
     }
 
     pub(crate) async fn ensure(&self, provider: &Azure, service: &Service) -> Result<Option<LoadBalancerStatus>> {
-        self.cluster.set_services([service.clone()]);
+        self.ensure_among(provider, service, std::slice::from_ref(service)).await
+    }
+
+    /// Ensures one of several Services.
+    pub(crate) async fn ensure_among(
+        &self,
+        provider: &Azure,
+        service: &Service,
+        all: &[Service],
+    ) -> Result<Option<LoadBalancerStatus>> {
+        self.cluster.set_services(all.to_vec());
         let (cluster, nodes) = (cluster(), self.cluster.nodes());
         let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
         provider.load_balancers().unwrap().ensure(request).await
