@@ -281,7 +281,7 @@ fn refused(file: &File) -> Vec<String> {
     let is_gateway = file.service_gateway_enabled
         || file.pool_kind == PoolKind::Pod
         || file.load_balancer_sku.eq_ignore_ascii_case("service");
-    let is_secret = !matches!(file.cloud_config_type.to_ascii_lowercase().as_str(), "" | "file" | "merge");
+    let is_unknown = !matches!(&*file.cloud_config_type.to_ascii_lowercase(), "" | "file" | "secret" | "merge");
     let table = [
         (
             is_gateway,
@@ -310,7 +310,7 @@ fn refused(file: &File) -> Vec<String> {
             "preConfiguredBackendPoolLoadBalancerTypes is not supported; remove it",
         ),
         (file.migrates_pools, "enableMigrateToIPBasedBackendPoolAPI is not supported; remove it"),
-        (is_secret, "cloudConfigType: only file is supported; mount the Secret as the file of --cloud-config"),
+        (is_unknown, "cloudConfigType: only file, secret and merge are supported"),
         (
             file.auxiliary_token_provider.is_some(),
             "auxiliaryTokenProvider is not supported; use networkResourceTenantID",
