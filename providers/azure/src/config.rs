@@ -298,7 +298,8 @@ fn refused(file: &File) -> Vec<String> {
         ),
         (
             {
-                let names: std::collections::BTreeSet<_> = file.balancers.iter().map(|it| it.name.to_lowercase()).collect();
+                let names: std::collections::BTreeSet<_> =
+                    file.balancers.iter().map(|it| it.name.to_lowercase()).collect();
                 let sets: std::collections::BTreeSet<_> =
                     file.balancers.iter().map(|it| it.primary_set.to_lowercase()).collect();
                 names.len().min(sets.len()) < file.balancers.len()

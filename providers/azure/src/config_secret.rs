@@ -44,9 +44,12 @@ impl ConfigSecret {
         let wrong = |what: &str| Error::invalid(format!("Secret {}: {what}", self.path));
         let (status, secret) = self.cluster.get(&self.path).await?;
         if !status.is_success() {
-            return Err(wrong(&format!("cannot be read: {status}; allow ServiceAccount cloud-controller-manager to get it")));
+            return Err(wrong(&format!(
+                "cannot be read: {status}; allow ServiceAccount cloud-controller-manager to get it"
+            )));
         }
-        let data = secret["data"][&self.key].as_str().ok_or_else(|| wrong(&format!("key {:?} is missing", self.key)))?;
+        let data =
+            secret["data"][&self.key].as_str().ok_or_else(|| wrong(&format!("key {:?} is missing", self.key)))?;
         let data = STANDARD.decode(data).map_err(|_| wrong("its data is not base64"))?;
         let text = String::from_utf8(data).map_err(|_| wrong("its data is no text"))?;
         let Some(file) = &self.file else { return Ok(ConfigFile { path: self.path.clone(), text }) };

@@ -68,9 +68,8 @@ impl Identity {
             Some(secret) => Some(secret.read().await?.text),
             None => None,
         };
-        let of_file = |it: &cloud_provider::ConfigFile| {
-            std::fs::read_to_string(&it.path).unwrap_or_else(|_| it.text.clone())
-        };
+        let of_file =
+            |it: &cloud_provider::ConfigFile| std::fs::read_to_string(&it.path).unwrap_or_else(|_| it.text.clone());
         let text = secret.or_else(|| self.file.as_ref().map(of_file));
         let path = self.file.as_ref().map_or("no configuration file", |it| &it.path);
         let file = yaml(&text.unwrap_or_default()).map_err(|at| Error::invalid(format!("{path}: invalid{at}")))?;

@@ -68,11 +68,10 @@ fn clients(
     change: impl Fn(Builder) -> Builder,
 ) -> Result<Vec<[Transport; 2]>> {
     let file = &config.file;
-    let tokens =
-        |tenant: &str| {
-            let (connect, config) = (Arc::clone(connect), Arc::clone(config));
-            Arc::new(Tokens::of(Identity::new(connect, config, setup, secret.cloned(), tenant)))
-        };
+    let tokens = |tenant: &str| {
+        let (connect, config) = (Arc::clone(connect), Arc::clone(config));
+        Arc::new(Tokens::of(Identity::new(connect, config, setup, secret.cloned(), tenant)))
+    };
     let own = tokens(&file.tenant_id);
     let network = match file.network_tenant.is_empty() || file.network_tenant == file.tenant_id {
         true => Arc::clone(&own),
@@ -195,7 +194,9 @@ impl CloudProvider for Azure {
         let mut findings = Vec::new();
         let parts = match self.parts().await {
             Ok(parts) => parts,
-            Err(error) => return vec![Finding::failure("configuration", error.to_string(), "correct the configuration")],
+            Err(error) => {
+                return vec![Finding::failure("configuration", error.to_string(), "correct the configuration")];
+            }
         };
         let config = &parts.config;
         let answer = parts.arm().probe(&[&MACHINES], &config.nodes).await;

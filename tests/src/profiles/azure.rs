@@ -64,13 +64,20 @@ fn provider_id(machine: &Value) -> String {
     format!("{NAME}://{}", text(&machine["id"]))
 }
 
+/// Returns the destinations of a security rule.
+fn destinations(rule: &Value) -> Vec<String> {
+    let properties = &rule["properties"];
+    let single = Some(text(&properties["destinationAddressPrefix"])).filter(|it| !it.is_empty());
+    list(&properties["destinationAddressPrefixes"]).map(text).chain(single).collect()
+}
+
 /// Returns an object without what differs from run to run and concerns nobody.
 fn comparable(mut it: Value) -> Value {
     if let Some(fields) = it.as_object_mut() {
         fields.remove("etag");
     }
     if let Some(properties) = it["properties"].as_object_mut() {
-        ["priority", "destinationAddressPrefixes", "loadBalancerBackendAddresses"]
+        ["priority", "destinationAddressPrefix", "destinationAddressPrefixes", "loadBalancerBackendAddresses"]
             .iter()
             .for_each(|key| drop(properties.remove(*key)));
     }
@@ -243,8 +250,7 @@ impl CloudProfile for AzureCloud {
             cloud.all(ADDRESSES).filter(is_left).map(|it| format!("left over: {}", it["name"])).collect();
         let rules = cloud.all(GROUPS).flat_map(|it| items(it, "securityRules"));
         for rule in rules.filter(|it| text(&it["name"]).starts_with("k8s-azure-lb_")) {
-            let stale =
-                list(&rule["properties"]["destinationAddressPrefixes"]).filter(|ip| !served.contains(&text(ip)));
+            let stale = destinations(rule).into_iter().filter(|ip| !served.contains(ip));
             left.extend(stale.map(|ip| format!("left over: {ip} in rule {}", rule["name"])));
         }
         left
@@ -278,8 +284,9 @@ impl CloudProfile for AzureCloud {
                     );
                 }
                 for rule in items(document, "securityRules") {
-                    let destinations = list(&rule["properties"]["destinationAddressPrefixes"]);
-                    found.extend(destinations.map(|it| json!({"rule": rule["name"], "destination": it})));
+                    found.extend(
+                        destinations(rule).into_iter().map(|it| json!({"rule": rule["name"], "destination": it})),
+                    );
                 }
             }
         }

@@ -314,7 +314,10 @@ const LOGIN: &[Route<Azure>] = &[
     ("POST", "/{tenant}/oauth2/v2.0/token", token),
     // Managed identities, which the Go program uses against this fake.
     ("GET", "/metadata/identity/oauth2/token", |_, _| {
-        Ok(Reply::new(200, json!({"token_type": "Bearer", "expires_on": "4000000000", "expires_in": "86400", "access_token": TOKEN, "resource": "x"})))
+        Ok(Reply::new(
+            200,
+            json!({"token_type": "Bearer", "expires_on": "4000000000", "expires_in": "86400", "access_token": TOKEN, "resource": "x"}),
+        ))
     }),
 ];
 

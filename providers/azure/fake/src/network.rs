@@ -90,7 +90,10 @@ impl Azure {
                 let is_allowed = self.get(&crate::subnet());
                 match is_allowed.is_some_and(|it| it["properties"]["privateLinkServiceNetworkPolicies"] == "Disabled") {
                     true => Ok(()),
-                    false => Err(refuse("PrivateLinkServiceNetworkPoliciesMustBeDisabled", "The subnet has network policies.")),
+                    false => Err(refuse(
+                        "PrivateLinkServiceNetworkPoliciesMustBeDisabled",
+                        "The subnet has network policies.",
+                    )),
                 }
             }
             _ => {
@@ -248,9 +251,11 @@ impl Azure {
                     let slot = &frontend["properties"]["privateIPAddress"];
                     if !slot.is_string() {
                         let number = self.number();
-                        let ip = known.unwrap_or_else(|| match frontend["properties"]["privateIPAddressVersion"] == "IPv6" {
-                            true => format!("fd00:2::{number:x}").into(),
-                            false => format!("10.2.{}.{}", number / 250, number % 250 + 4).into(),
+                        let ip = known.unwrap_or_else(|| {
+                            match frontend["properties"]["privateIPAddressVersion"] == "IPv6" {
+                                true => format!("fd00:2::{number:x}").into(),
+                                false => format!("10.2.{}.{}", number / 250, number % 250 + 4).into(),
+                            }
                         });
                         wanted["properties"]["frontendIPConfigurations"][index]["properties"]["privateIPAddress"] = ip;
                     }
@@ -262,12 +267,16 @@ impl Azure {
 
     /// Refuses to remove a frontend while a private link service leads to it.
     fn check_links(&self, balancer: &str, wanted: Option<&Value>) -> Result<(), Refused> {
-        let kept: Vec<&str> = wanted.into_iter().flat_map(|it| items(it, "frontendIPConfigurations")).map(|it| text(it, "/id")).collect();
+        let kept: Vec<&str> =
+            wanted.into_iter().flat_map(|it| items(it, "frontendIPConfigurations")).map(|it| text(it, "/id")).collect();
         for link in self.all("Microsoft.Network/privateLinkServices") {
             let frontend = text(link, "/properties/loadBalancerFrontendIpConfigurations/0/id");
             let is_its = frontend.to_ascii_lowercase().starts_with(&format!("{}/", balancer.to_ascii_lowercase()));
             if is_its && !kept.iter().any(|it| it.eq_ignore_ascii_case(frontend)) {
-                return Err(refuse("InUseFrontendCannotBeDeleted", format!("{frontend} is in use by {}.", text(link, "/id"))));
+                return Err(refuse(
+                    "InUseFrontendCannotBeDeleted",
+                    format!("{frontend} is in use by {}.", text(link, "/id")),
+                ));
             }
         }
         Ok(())

@@ -12,9 +12,9 @@ use provider_kit::load_balancers::{
 use serde_json::{Value, json};
 
 use super::document::{self, Edit, FRONTEND, Frame, MOST_NAME, Share, prefix};
+use super::link::{self, PrivateLink};
 use super::members::MemberChange;
 use super::spec::{Family, IPV6, Rule, Spec};
-use super::link::{self, PrivateLink};
 use super::{AzureLoadBalancers, address, ingress_of, placement, security, share_id};
 use crate::arm::{LOAD_BALANCERS, name_of, text};
 use crate::config::PoolKind;
@@ -84,7 +84,8 @@ impl AzureLoadBalancers {
             self.delete_links_of(&document, owner, identity.service).await?;
         }
         if moves {
-            self.write_share(&old_key, self.edit(&old_key, owner, &ResourceGraph::default(), identity, spec).await?).await?;
+            self.write_share(&old_key, self.edit(&old_key, owner, &ResourceGraph::default(), identity, spec).await?)
+                .await?;
         }
         if is_tagged || touches(&is_share) || (is_by_address && !members.is_empty()) {
             let mut edit = self.edit(&key, owner, &graph, identity, spec).await?;
@@ -233,7 +234,8 @@ impl AzureLoadBalancers {
         let SecurityChange { owner, key, present, leaving, rules } = change;
         let mut retained = retained(&self.documents.store().last(key), owner);
         retained.extend(self.retained_by_services(owner, &leaving));
-        let numbers = |family| spec.ports.iter().map(move |it: &super::spec::SpecPort| it.number_for(family).to_string());
+        let numbers =
+            |family| spec.ports.iter().map(move |it: &super::spec::SpecPort| it.number_for(family).to_string());
         let edit = security::Edit {
             addresses: present,
             leaving,

@@ -394,7 +394,8 @@ impl Edit {
     fn remove_unused_pools(&self, document: &mut Value) {
         let id = |it: &Value| name_of(text(it, "/properties/backendAddressPool/id")).to_ascii_lowercase();
         let used: BTreeSet<String> = items(document, LISTS[3]).map(id).collect();
-        let is_left = |name: &str| name.eq_ignore_ascii_case(&self.own_pool) && !used.contains(&name.to_ascii_lowercase());
+        let is_left =
+            |name: &str| name.eq_ignore_ascii_case(&self.own_pool) && !used.contains(&name.to_ascii_lowercase());
         retain(document, LISTS[1], |it| {
             let name = text(it, "/name");
             !is_left(name.get(..name.len() - suffix(name).len()).unwrap_or(name))

@@ -64,7 +64,12 @@ pub(super) fn resource(name: &str) -> ResourceKey {
 }
 
 /// Parses the annotations of a Service; `None` if it asks for no private link service.
-pub(super) fn parse(config: &Config, annotations: &mut Annotations<'_>, subnet: Option<&str>, may: bool) -> Option<Link> {
+pub(super) fn parse(
+    config: &Config,
+    annotations: &mut Annotations<'_>,
+    subnet: Option<&str>,
+    may: bool,
+) -> Option<Link> {
     let is_stated = annotations.get(&key::LINK_CREATE) == Some(true);
     let mut words = |key| {
         let text: String = annotations.get(key).unwrap_or_default();
@@ -124,13 +129,19 @@ impl Link {
 /// Returns the settings of a private link service as Azure shows it.
 pub(super) fn observed(shown: &Value) -> PrivateLink {
     let properties = &shown["properties"];
-    let texts = |value: &Value| value.as_array().into_iter().flatten().filter_map(|it| it.as_str().map(str::to_owned)).collect();
+    let texts = |value: &Value| {
+        value.as_array().into_iter().flatten().filter_map(|it| it.as_str().map(str::to_owned)).collect()
+    };
     let mut configurations: Vec<&Value> = items(shown, "ipConfigurations").collect();
     configurations.sort_by_key(|it| (it["properties"]["primary"] != true, text(it, "/properties/privateIPAddress")));
     let is_static = |it: &&&Value| text(it, "/properties/privateIPAllocationMethod") == "Static";
-    let addresses = configurations.iter().filter(is_static).map(|it| text(it, "/properties/privateIPAddress").to_owned());
+    let addresses =
+        configurations.iter().filter(is_static).map(|it| text(it, "/properties/privateIPAddress").to_owned());
     PrivateLink {
-        subnet: configurations.first().map(|it| text(it, "/properties/subnet/id").to_ascii_lowercase()).unwrap_or_default(),
+        subnet: configurations
+            .first()
+            .map(|it| text(it, "/properties/subnet/id").to_ascii_lowercase())
+            .unwrap_or_default(),
         count: u32::try_from(configurations.len()).unwrap_or_default(),
         addresses: addresses.collect(),
         enable_proxy_protocol: properties["enableProxyProtocol"] == true,
@@ -152,7 +163,8 @@ impl PrivateLink {
                 "privateIPAddressVersion": "IPv4", "primary": is_primary, "subnet": {"id": self.subnet},
             }})
         };
-        let fixed = self.addresses.iter().enumerate().map(|(at, ip)| configuration(format!("-static-{ip}"), Some(ip), at == 0));
+        let fixed =
+            self.addresses.iter().enumerate().map(|(at, ip)| configuration(format!("-static-{ip}"), Some(ip), at == 0));
         let rest = (0..self.count as usize - self.addresses.len())
             .map(|at| configuration(format!("-dynamic-{at}"), None, !has_static && at == 0));
         json!({
@@ -193,8 +205,14 @@ impl AzureLoadBalancers {
     }
 
     /// Returns the private link service of a share, among those that were read, if this cluster made it for the Service.
-    pub(super) fn link_of<'a>(&self, share: &Share<'_>, links: &'a [Value], service: Option<&str>) -> Option<&'a Value> {
-        let leads = |link: &&Value| share.frontends.values().any(|it| text(it, "/id").eq_ignore_ascii_case(frontend_of(link)));
+    pub(super) fn link_of<'a>(
+        &self,
+        share: &Share<'_>,
+        links: &'a [Value],
+        service: Option<&str>,
+    ) -> Option<&'a Value> {
+        let leads =
+            |link: &&Value| share.frontends.values().any(|it| text(it, "/id").eq_ignore_ascii_case(frontend_of(link)));
         let is_ours = |link: &&Value| {
             let owner = link["tags"][OWNER].as_str();
             self.made_link(link) && (service.is_none() || owner == service)
@@ -207,14 +225,21 @@ impl AzureLoadBalancers {
     }
 
     /// Creates or changes the private link service of a frontend.
-    pub(super) async fn write_link(&self, name: &str, service: &Service, frontend: &str, wanted: &PrivateLink) -> Result<()> {
+    pub(super) async fn write_link(
+        &self,
+        name: &str,
+        service: &Service,
+        frontend: &str,
+        wanted: &PrivateLink,
+    ) -> Result<()> {
         let group = self.link_group(Some(service));
         let all = self.arm().all(&PRIVATE_LINKS, &group).await?;
         let own = full_name(service);
-        let there = all.into_iter().find(|it| {
-            frontend_of(it).eq_ignore_ascii_case(frontend) || text(it, "/name").eq_ignore_ascii_case(name)
-        });
-        let is_own = |it: &Value| self.made_link(it) && it["tags"][OWNER] == own && text(it, "/name").eq_ignore_ascii_case(name);
+        let there = all
+            .into_iter()
+            .find(|it| frontend_of(it).eq_ignore_ascii_case(frontend) || text(it, "/name").eq_ignore_ascii_case(name));
+        let is_own =
+            |it: &Value| self.made_link(it) && it["tags"][OWNER] == own && text(it, "/name").eq_ignore_ascii_case(name);
         if let Some(other) = there.as_ref().filter(|it| !is_own(it)) {
             return Err(Error::invalid(format!(
                 "private link service {} of Service {} has the name or the frontend; a name cannot change, and a frontend \

@@ -16,7 +16,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, Caches, Cluster, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait, default_load_balancer_name,
+    AddressType, Caches, Cluster, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait,
+    default_load_balancer_name,
 };
 use futures::future::try_join_all;
 use parking_lot::Mutex;
@@ -225,7 +226,9 @@ impl AzureLoadBalancers {
                 && address::owner_in(text(it, "/name")).as_deref() == Some(owner)
         };
         let mut graph = share.graph(balancer, self.cluster(), ResourceGraph::default())?;
-        if !self.config.file.balancers.is_empty() && let Some(attributes) = graph.balancer_attributes().cloned() {
+        if !self.config.file.balancers.is_empty()
+            && let Some(attributes) = graph.balancer_attributes().cloned()
+        {
             graph = graph.balancer(attributes.set(BALANCER, base_name(text(balancer, "/name"))));
         }
         let own: Vec<&Value> = addresses.iter().filter(is_own).collect();
@@ -300,7 +303,8 @@ impl AzureLoadBalancers {
                 }
             }
         }
-        let actuals = [EXTERNAL, INTERNAL].map(|kind| self.actual(owner, kind, &observed, (&addresses, &links), service));
+        let actuals =
+            [EXTERNAL, INTERNAL].map(|kind| self.actual(owner, kind, &observed, (&addresses, &links), service));
         actuals.into_iter().filter_map(Result::transpose).collect()
     }
 

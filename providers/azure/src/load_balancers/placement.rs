@@ -42,7 +42,8 @@ impl<'de> Deserialize<'de> for LabelSelector {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         let equal = value["matchLabels"].as_object().into_iter().flatten();
-        let mut parts: Vec<String> = equal.map(|(key, it)| format!("{key}={}", it.as_str().unwrap_or_default())).collect();
+        let mut parts: Vec<String> =
+            equal.map(|(key, it)| format!("{key}={}", it.as_str().unwrap_or_default())).collect();
         for expression in value["matchExpressions"].as_array().into_iter().flatten() {
             let (key, operator) = (text(expression, "/key"), text(expression, "/operator"));
             let values = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -90,7 +91,8 @@ fn eligible<'a>(
 ) -> Result<Vec<&'a StandardBalancer>, String> {
     let is_current = |it: &StandardBalancer| current.is_some_and(|current| current.eq_ignore_ascii_case(&it.name));
     let names = || all.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
-    let is_stated = |it: &StandardBalancer| stated.is_empty() || stated.iter().any(|name| name.eq_ignore_ascii_case(&it.name));
+    let is_stated =
+        |it: &StandardBalancer| stated.is_empty() || stated.iter().any(|name| name.eq_ignore_ascii_case(&it.name));
     if let Some(unknown) = stated.iter().find(|name| !all.iter().any(|it| it.name.eq_ignore_ascii_case(name))) {
         return Err(format!("load balancer {unknown:?} is not configured; configured are {}", names()));
     }
@@ -131,13 +133,15 @@ fn assign(
     for (node, set) in nodes {
         let of_set = all.iter().filter(is_there).find(|it| !set.is_empty() && it.primary_set.eq_ignore_ascii_case(set));
         let selects = |it: &&StandardBalancer| {
-            !is_empty(it.node_selector.as_ref()) && it.node_selector.as_ref().is_some_and(|it| it.0.matches(&node.labels))
+            !is_empty(it.node_selector.as_ref())
+                && it.node_selector.as_ref().is_some_and(|it| it.0.matches(&node.labels))
         };
         let mut fit: Vec<_> = all.iter().filter(is_there).filter(selects).collect();
         if fit.is_empty() {
             fit = all.iter().filter(is_there).filter(|it| is_empty(it.node_selector.as_ref())).collect();
         }
-        let stays = |it: &&&StandardBalancer| current.get(&*node.name).is_some_and(|at| at.eq_ignore_ascii_case(&it.name));
+        let stays =
+            |it: &&&StandardBalancer| current.get(&*node.name).is_some_and(|at| at.eq_ignore_ascii_case(&it.name));
         match of_set.or_else(|| fit.iter().find(stays).copied()) {
             Some(it) => {
                 *counts.entry(&it.name).or_default() += 1;
@@ -190,8 +194,11 @@ impl AzureLoadBalancers {
                     None => continue,
                 },
             };
-            let has = |it: &Value| items(it, "frontendIPConfigurations").any(|it| text(it, wanted.0).eq_ignore_ascii_case(&wanted.1));
-            pinned = pinned.or_else(|| of_kind().find(|(.., it)| has(it)).map(|(_, key, _)| base_name(&key.name).to_owned()));
+            let has = |it: &Value| {
+                items(it, "frontendIPConfigurations").any(|it| text(it, wanted.0).eq_ignore_ascii_case(&wanted.1))
+            };
+            pinned = pinned
+                .or_else(|| of_kind().find(|(.., it)| has(it)).map(|(_, key, _)| base_name(&key.name).to_owned()));
         }
         let seen = of_kind().find(|(.., it)| !Share::of(it, &owner).frontends.is_empty());
         let current = seen.map(|(_, key, _)| base_name(&key.name).to_owned());
@@ -283,7 +290,9 @@ impl AzureLoadBalancers {
             for is_ipv6 in [false, true] {
                 let family = Family { is_ipv6, ..Family::default() };
                 let there = members(document, &family.pool(self.cluster()));
-                let here = nodes.iter().filter(|node| internal(node, is_ipv6).is_some_and(|ip| there.contains(&ip.to_string())));
+                let here = nodes
+                    .iter()
+                    .filter(|node| internal(node, is_ipv6).is_some_and(|ip| there.contains(&ip.to_string())));
                 current.extend(here.map(|node| (node.name.to_string(), base_name(&key.name).to_owned())));
             }
         }
@@ -309,8 +318,10 @@ impl AzureLoadBalancers {
             let own: Vec<_> = nodes.iter().filter(|node| assigned.get(&*node.name) == Some(&base)).collect();
             for is_ipv6 in [false, true] {
                 let pool = Family { is_ipv6, ..Family::default() }.pool(self.cluster());
-                let has_pool = items(&document, "backendAddressPools").any(|it| text(it, "/name").eq_ignore_ascii_case(&pool));
-                let named = own.iter().filter_map(|node| Some((node.name.to_string(), internal(node, is_ipv6)?.to_string())));
+                let has_pool =
+                    items(&document, "backendAddressPools").any(|it| text(it, "/name").eq_ignore_ascii_case(&pool));
+                let named =
+                    own.iter().filter_map(|node| Some((node.name.to_string(), internal(node, is_ipv6)?.to_string())));
                 let wanted: Vec<(String, String)> = named.collect();
                 let ips: Targets = wanted.iter().map(|(_, ip)| ip).collect();
                 let there = members(&document, &pool);

@@ -188,7 +188,8 @@ fn trimmed(text: Option<String>) -> Option<String> {
 /// Returns the IP families of a Service, in its order.
 fn families(service: &Service, annotations: &mut Annotations<'_>, is_internal: bool) -> Vec<Family> {
     let spec = service.spec.as_ref();
-    let stated: Vec<bool> = spec.and_then(|it| it.ip_families.as_ref()).into_iter().flatten().map(|it| it == "IPv6").collect();
+    let stated: Vec<bool> =
+        spec.and_then(|it| it.ip_families.as_ref()).into_iter().flatten().map(|it| it == "IPv6").collect();
     let stated = if stated.is_empty() { vec![false] } else { stated };
     let of_spec = spec.and_then(|it| it.load_balancer_ip.as_deref()).filter(|it| !it.is_empty());
     let of_spec: Option<IpAddr> = of_spec.and_then(|it| {

@@ -45,10 +45,7 @@ fn settings_that_are_not_supported_are_refused_by_name() {
         (json!({"loadBalancerSku": "service"}), "service gateway"),
         (json!({"serviceGatewayEnabled": true}), "service gateway"),
         (json!({"loadBalancerBackendPoolConfigurationType": "podIP"}), "service gateway"),
-        (
-            json!({"multipleStandardLoadBalancerConfigurations": [{"name": "a"}]}),
-            "each needs name and primaryVMSet",
-        ),
+        (json!({"multipleStandardLoadBalancerConfigurations": [{"name": "a"}]}), "each needs name and primaryVMSet"),
         (
             json!({"loadBalancerBackendPoolConfigurationType": "nodeIPConfiguration",
                 "multipleStandardLoadBalancerConfigurations": [{"name": "a", "primaryVMSet": "a"}]}),

@@ -203,7 +203,10 @@ async fn service_with_two_families_has_two_of_each() {
         harness.fake.fault_injector().forget_requests();
         harness.ensure(&provider, &web).await.unwrap();
         assert_eq!(harness.changes(), [""; 0]);
-        harness.ensure(&provider, &service("web", &[80], &annotations, &json!({"ipFamilies": ["IPv4"]}))).await.unwrap();
+        harness
+            .ensure(&provider, &service("web", &[80], &annotations, &json!({"ipFamilies": ["IPv4"]})))
+            .await
+            .unwrap();
         let left = harness.fake.lock().all(ADDRESSES).count();
         assert_eq!(left, usize::from(!internal), "the second address is given back");
         harness.delete(&provider, &web).await.unwrap();
