@@ -158,10 +158,12 @@ impl PrivateLink {
         let configuration = |end: String, ip: Option<&String>, is_primary: bool| {
             let mut start = format!("{}-{name}", name_of(&self.subnet));
             start.truncate(MOST_NAME - end.len());
-            json!({"name": start + &end, "properties": {
-                "privateIPAddress": ip, "privateIPAllocationMethod": ip.map_or("Dynamic", |_| "Static"),
-                "privateIPAddressVersion": "IPv4", "primary": is_primary, "subnet": {"id": self.subnet},
-            }})
+            let mut properties = json!({
+                "privateIPAllocationMethod": ip.map_or("Dynamic", |_| "Static"), "privateIPAddressVersion": "IPv4",
+                "primary": is_primary, "subnet": {"id": self.subnet},
+            });
+            ip.iter().for_each(|ip| properties["privateIPAddress"] = json!(ip));
+            json!({"name": start + &end, "properties": properties})
         };
         let fixed =
             self.addresses.iter().enumerate().map(|(at, ip)| configuration(format!("-static-{ip}"), Some(ip), at == 0));
