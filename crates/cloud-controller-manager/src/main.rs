@@ -29,6 +29,8 @@ fn providers() -> Registry {
     providers.register(provider_mycloud::NAME, provider_mycloud::factory);
     #[cfg(feature = "gce")]
     providers.register(provider_gcp::NAME, provider_gcp::factory);
+    #[cfg(feature = "keepalived")]
+    providers.register(provider_keepalived::NAME, provider_keepalived::factory);
     #[cfg(feature = "linode")]
     providers.register(provider_linode::NAME, provider_linode::factory);
     #[cfg(feature = "digitalocean")]

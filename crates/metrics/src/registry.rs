@@ -1,5 +1,7 @@
 //! Creates metrics from the declarations of series.
 
+use std::collections::HashSet;
+
 use cloud_provider::ProviderSeries;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
@@ -17,6 +19,9 @@ const SOUND: &str = "the tables of series are sound, and each series is made onc
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
     collectors: Collectors,
+    /// Series about requests to a cloud that its provider declares. They replace those of all clouds that have the same
+    /// name, because a provider has the labels of its Go program.
+    declared: Collectors,
     provider: String,
 }
 
@@ -24,7 +29,8 @@ impl Registry {
     /// Returns the registry for the series whose names contain the name of this provider.
     pub(crate) fn of_provider(&self, name: &str) -> Self {
         let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
-        Self { collectors: self.collectors.clone(), provider: name.chars().map(allowed).collect() }
+        let (collectors, declared) = (self.collectors.clone(), self.declared.clone());
+        Self { collectors, declared, provider: name.chars().map(allowed).collect() }
     }
 
     pub(crate) fn counter(&self, series: &Series) -> IntCounter {
@@ -54,7 +60,9 @@ impl Registry {
     /// Registers a series that a provider declares. The declaration may be invalid, or its name may be taken.
     pub(crate) fn of_a_provider(&self, series: &ProviderSeries) -> Result<Family, prometheus::Error> {
         let family = Family::new(series.kind, Opts::new(series.name, series.help), series.labels)?;
-        self.collectors.register(match family.clone() {
+        let replaces = series.name.starts_with("cloudprovider_");
+        let collectors = if replaces { &self.declared } else { &self.collectors };
+        collectors.register(match family.clone() {
             Family::Counter(family) => Box::new(family),
             Family::Gauge(family) => Box::new(family),
             Family::Histogram(family) => Box::new(family),
@@ -64,7 +72,11 @@ impl Registry {
 
     /// Returns the current values of all series, sorted by name; series without samples are left out (MET-3).
     pub(crate) fn gather(&self) -> Vec<MetricFamily> {
-        self.collectors.gather()
+        let mut families = self.declared.gather();
+        let names: HashSet<String> = families.iter().map(|it| it.name().to_owned()).collect();
+        families.extend(self.collectors.gather().into_iter().filter(|it| !names.contains(it.name())));
+        families.sort_by(|a, b| a.name().cmp(b.name()));
+        families
     }
 
     fn options(&self, series: &Series) -> Opts {

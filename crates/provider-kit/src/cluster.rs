@@ -106,6 +106,15 @@ impl ClusterView {
         Ok(self.send(request, object.to_string().into_bytes()).await?.0)
     }
 
+    /// Replaces the object at `path`, if it still has the resource version of `object`. Returns the status of the answer.
+    ///
+    /// # Errors
+    /// The errors of [`api`](Self::api).
+    pub async fn replace(&self, path: &str, object: &Value) -> Result<StatusCode> {
+        let request = Request::put(path).header(CONTENT_TYPE, "application/json");
+        Ok(self.send(request, object.to_string().into_bytes()).await?.0)
+    }
+
     async fn send(&self, request: request::Builder, body: Vec<u8>) -> Result<(StatusCode, Value)> {
         let request = request.body(body).map_err(|error| Error::other(error.to_string()))?;
         let answer = self.api()?.send(request).await?;

@@ -87,6 +87,8 @@ pub(crate) struct Place {
     /// URLs, as the API writes them.
     pub(crate) network: String,
     pub(crate) subnetwork: Option<String>,
+    /// If set, the network has no subnetworks: it is one of before 2015.
+    pub(crate) is_legacy: bool,
     pub(crate) base: String,
 }
 
@@ -243,8 +245,9 @@ pub(crate) struct Api {
 impl Api {
     pub(crate) fn new(config: Config, setup: &Setup, connector: &Arc<dyn Connector>) -> Result<Self> {
         let config = Arc::new(config);
-        let credentials = || Credentials { config: Arc::clone(&config), connector: Arc::clone(connector) };
-        let tokens = Arc::new(Tokens::of(credentials()));
+        let (metrics, connection) = (Arc::clone(&setup.metrics), Arc::clone(connector));
+        let credentials = Credentials { config: Arc::clone(&config), connector: connection, metrics };
+        let tokens = Arc::new(Tokens::of(credentials.clone()));
         let region = config.zone.as_deref().map(region).unwrap_or_default().to_owned();
         let requests = Arc::new(Requests { metrics: Arc::clone(&setup.metrics), region });
         // Documented limits are 1,500 requests a minute for each group; polls of operations are a group of their own.
@@ -265,7 +268,7 @@ impl Api {
         let (http, polled) = (connection(20, 200)?, connection(10, 20)?);
         let operations = Operations::new(POLL, PER_POLL, move |ids: Vec<String>| poll(polled.clone(), ids));
         let operations = operations.timeouts(OPERATION_LIMIT, Duration::from_secs(10));
-        let credentials = Arc::new(credentials());
+        let credentials = Arc::new(credentials);
         Ok(Self { http, config, credentials, place: Arc::default(), operations })
     }
 
@@ -297,11 +300,12 @@ impl Api {
             false => format!("{base}/projects/{network_project}/global/networks/{network}"),
         };
         let region = region(&zone).to_owned();
-        let mut place = Place { project, network_project, zone, region, network, subnetwork: None, base };
+        let (subnetwork, is_legacy) = (None, false);
+        let mut place = Place { project, network_project, zone, region, network, subnetwork, is_legacy, base };
         place.subnetwork = match &config.subnetwork {
             Some(url) if url.contains('/') => Some(url.clone()),
             Some(name) => Some(place.subnetwork_url(name)),
-            None => self.find_subnetwork(&place).await,
+            None => self.find_subnetwork(&mut place).await,
         };
         Ok(place)
     }
@@ -321,10 +325,11 @@ impl Api {
     }
 
     /// Returns the subnetwork that an automatic network has in the region; other networks have none that is obvious.
-    async fn find_subnetwork(&self, place: &Place) -> Option<String> {
+    async fn find_subnetwork(&self, place: &mut Place) -> Option<String> {
         let call =
             Call::get("/projects/{project}/global/networks/{name}", &[&place.network_project, name(&place.network)]);
         let network = self.http.read::<Value>(call).await.ok()?;
+        place.is_legacy = network["IPv4Range"].is_string();
         if network["autoCreateSubnetworks"] != true {
             tracing::warn!(
                 "subnetwork-name is not set: internal load balancers get the address that the network chooses"

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use cloud_provider::{Error, Result, async_trait};
+use cloud_provider::{CloudMetrics, Error, Result, async_trait};
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use provider_kit::tokens::{Issued, Issuer};
@@ -18,6 +18,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::config::{Config, TokenSource};
+use crate::metrics::token_requested;
 
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
@@ -27,9 +28,11 @@ const HOUR: Duration = Duration::from_secs(3600);
 const METADATA_TOKEN: &str = "/computeMetadata/v1/instance/service-accounts/default/token";
 
 /// Issues access tokens for the API.
+#[derive(Clone)]
 pub(crate) struct Credentials {
     pub(crate) config: Arc<Config>,
     pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) metrics: Arc<dyn CloudMetrics>,
 }
 
 /// An access token, and the time for which it is valid.
@@ -79,7 +82,9 @@ impl Credentials {
             TokenSource::Url(url, body) => {
                 let own: Token = self.metadata(METADATA_TOKEN).await?.json()?;
                 let call = bearer(Call::post("", &[]).json(body), &own).reading();
-                Ok((self.at(url)?.read(call).await?, None))
+                let token = self.at(url)?.read(call).await;
+                token_requested(&*self.metrics, token.is_err());
+                Ok((token?, None))
             }
             TokenSource::File(path) => {
                 let account = serde_json::from_str(&read(path)?);

@@ -118,19 +118,15 @@ impl Instance {
         let [project, zone, name] = instance_of(&answer.self_link);
         let mut addresses: Vec<_> = answer.network_interfaces.iter().flat_map(Interface::addresses).collect();
         addresses.sort_by_key(|(_, ip)| ip.is_ipv6() == (config.stack == StackType::Ipv4First));
-        let mut all: Vec<_> =
-            addresses.iter().map(|(kind, ip)| NodeAddress::new(kind.clone(), &ip.to_string())).collect();
-        if !all.is_empty() {
-            let dns = format!("{name}.{zone}.c.{project}.internal");
-            all.extend([AddressType::InternalDNS, AddressType::Hostname].map(|kind| NodeAddress::new(kind, &dns)));
-        }
+        // The Hostname stays what the kubelet says: another one would change each Node at a take-over from the Go program.
+        let addresses = addresses.iter().map(|(kind, ip)| NodeAddress::new(kind.clone(), &ip.to_string())).collect();
         let first = answer.network_interfaces.into_iter().next().unwrap_or_default();
         Self {
             id_at: if config.is_multi_project { 0 } else { project.len() + 1 },
             path: format!("{project}/{zone}/{name}").into(),
             kind: last_part(&answer.machine_type).into(),
             status: answer.status,
-            addresses: all.into(),
+            addresses,
             tags: answer.tags.items,
             ipv6: first.ipv6(),
             pod_ranges: first.alias_ip_ranges,

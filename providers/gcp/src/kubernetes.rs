@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Caches, Error, Result, Service};
+use cloud_provider::{Caches, CloudMetrics, Error, Result, Service};
 use provider_kit::cached::Cached;
 use provider_kit::cluster::ClusterView;
 use serde_json::json;
 
 use crate::config::Config;
 use crate::load_balancers::Spec;
+use crate::metrics::LoadBalancerCounts;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const CONFIG_MAP: &str = "ingress-uid";
@@ -20,6 +21,8 @@ const ATTEMPTS: usize = 3;
 const ID_AGE: Duration = Duration::from_secs(600);
 /// Interval between two passes over the Services.
 const SERVICE_INTERVAL: Duration = Duration::from_secs(5);
+/// Number of passes for one count of load balancers.
+const PASSES_OF_A_COUNT: u64 = 12;
 /// Condition of a Service whose ports a load balancer cannot have.
 const PORTS_CONDITION: &str = "LoadBalancerPortsError";
 /// The finalizer that the framework removes when the load balancer is deleted.
@@ -87,10 +90,20 @@ impl Kubernetes {
 
     /// Removes the finalizers of the Go program from Services whose load balancer the framework has deleted, and sets the
     /// condition of Services with several protocols.
-    pub(crate) async fn update_services(self, caches: Arc<dyn Caches>, config: Arc<Config>) {
-        loop {
+    pub(crate) async fn update_services(
+        self,
+        caches: Arc<dyn Caches>,
+        config: Arc<Config>,
+        metrics: Arc<dyn CloudMetrics>,
+    ) {
+        let mut counts = LoadBalancerCounts::default();
+        for pass in 0.. {
             tokio::time::sleep(SERVICE_INTERVAL).await;
-            for service in caches.services() {
+            let services = caches.services();
+            if pass % PASSES_OF_A_COUNT == 0 {
+                counts.report(&services, &config, &*metrics);
+            }
+            for service in services {
                 if let Err(error) = self.update_service(&service, &config).await {
                     tracing::warn!(%error, service = service.metadata.name, "Service not updated");
                 }

@@ -1,9 +1,13 @@
 //! The series that dashboards know from the Go program.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::CloudMetrics;
+use cloud_provider::{CloudMetrics, Service};
+
+use crate::config::Config;
+use crate::load_balancers::Spec;
 
 provider_kit::series! {
     /// Time until a request to the API was answered, in seconds.
@@ -11,6 +15,69 @@ provider_kit::series! {
         "request", "region", "zone", "version";
     /// Requests to the API that failed.
     ERRORS: Counter = "cloudprovider_gce_api_request_errors", "request", "region", "zone", "version";
+    /// Internal load balancers, by what they use and whether they have an address.
+    INTERNAL: Gauge = "number_of_l4_ilbs", "feature";
+    /// External load balancers, by whether they have an address.
+    EXTERNAL: Gauge = "number_of_l4_netlbs", "status", "deny_firewall";
+    /// Requests for a token to `token-url`.
+    TOKENS: Counter = "get_token_count";
+    /// Requests for a token to `token-url` that failed.
+    TOKEN_FAILURES: Counter = "get_token_fail_count";
+}
+
+/// Counts a request for a token to `token-url`.
+pub(crate) fn token_requested(metrics: &dyn CloudMetrics, is_failed: bool) {
+    metrics.record(&TOKENS, &[], 1.0);
+    if is_failed {
+        metrics.record(&TOKEN_FAILURES, &[], 1.0);
+    }
+}
+
+/// The numbers of load balancers that were reported last, by kind and label: gauges take differences.
+#[derive(Default)]
+pub(crate) struct LoadBalancerCounts(BTreeMap<(bool, &'static str), f64>);
+
+impl LoadBalancerCounts {
+    /// Reports how the numbers have changed.
+    pub(crate) fn report(&mut self, services: &[Arc<Service>], config: &Config, metrics: &dyn CloudMetrics) {
+        let mut counts: BTreeMap<_, f64> = self.0.keys().map(|key| (*key, 0.0)).collect();
+        for (spec, is_ready) in services.iter().filter_map(|service| ours(service, config)) {
+            features(&spec, is_ready).for_each(|label| *counts.entry((spec.is_internal, label)).or_default() += 1.0);
+        }
+        for ((is_internal, label), count) in &counts {
+            let change = count - self.0.get(&(*is_internal, *label)).unwrap_or(&0.0);
+            let denial = match (config.denies, config.removes_denials) {
+                (true, _) if *label == "Success" => "IPv4",
+                (false, true) => "DISABLED",
+                _ => "",
+            };
+            match is_internal {
+                true => metrics.record(&INTERNAL, &[label], change),
+                false => metrics.record(&EXTERNAL, &[label, denial], change),
+            }
+        }
+        self.0 = counts;
+    }
+}
+
+/// Returns the settings of a Service that has a load balancer of this program, and `true` if it has an address.
+fn ours(service: &Service, config: &Config) -> Option<(Spec, bool)> {
+    service.spec.as_ref().filter(|spec| spec.type_.as_deref() == Some("LoadBalancer"))?;
+    let ingress = service.status.iter().flat_map(|it| &it.load_balancer).flat_map(|it| it.ingress.iter().flatten());
+    Some((Spec::of(service, config).spec, ingress.count() > 0)).filter(|(spec, _)| !spec.is_elsewhere)
+}
+
+/// Returns the labels under which the Go program counts a load balancer.
+fn features(spec: &Spec, is_ready: bool) -> impl Iterator<Item = &'static str> {
+    let (ready, failed) = if spec.is_internal { ("L4ILBInSuccess", "L4ILBInError") } else { ("Success", "Error") };
+    let uses = |feature, is_used: bool| (spec.is_internal && is_used).then_some(feature);
+    let all = [
+        uses("L4ILBService", true),
+        Some(if is_ready { ready } else { failed }),
+        uses("L4ILBGlobalAccess", is_ready && spec.has_global_access),
+        uses("L4ILBCustomSubnet", is_ready && spec.subnet.is_some()),
+    ];
+    all.into_iter().flatten()
 }
 
 /// The names of the Go program for collections of objects.

@@ -142,7 +142,11 @@ impl CloudProvider for Gce {
             let stop = context.shutdown.clone();
             tokio::spawn(async move { stop.run_until_cancelled(task).await });
         };
-        until(Box::pin(self.kubernetes.clone().update_services(caches, Arc::clone(&self.api.config))));
+        until(Box::pin(self.kubernetes.clone().update_services(
+            caches,
+            Arc::clone(&self.api.config),
+            self.api.http.metrics(),
+        )));
         let (instances, cluster) = (self.instances.0.clone(), self.kubernetes.cluster.clone());
         match self.api.config.pod_ranges.clone() {
             None => {}

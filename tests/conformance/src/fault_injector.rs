@@ -136,6 +136,7 @@ struct State {
     mutations: usize,
     kill: Option<(usize, Moment)>,
     chooser: Option<Chooser>,
+    interruption: Option<(usize, Interruption)>,
     is_dead: bool,
     disturbances: Vec<Disturbance>,
     hits: usize,
@@ -153,6 +154,9 @@ type Witness = Arc<dyn Fn(&Passed, &[u8]) + Send + Sync>;
 
 /// Function that selects the request at which a run ends, and the moment.
 type Chooser = Box<dyn FnMut(&Passed) -> Option<Moment> + Send>;
+
+/// What happens in the cloud between two requests of the program.
+type Interruption = Box<dyn FnOnce() + Send>;
 
 impl Default for FaultInjector {
     fn default() -> Self {
@@ -177,6 +181,7 @@ impl FaultInjector {
             mutations: 0,
             kill: None,
             chooser: None,
+            interruption: None,
             is_dead: false,
             disturbances: Vec::new(),
             hits: 0,
@@ -205,6 +210,11 @@ impl FaultInjector {
     /// Ends the run at the first request for which `choose` returns a moment.
     pub fn kill_when(&self, choose: impl FnMut(&Passed) -> Option<Moment> + Send + 'static) {
         self.state().chooser = Some(Box::new(choose));
+    }
+
+    /// Runs `action` right before the request to the cloud that is the `number`th from now, from 1.
+    pub fn interrupt_at(&self, number: usize, action: impl FnOnce() + Send + 'static) {
+        self.state().interruption = Some((number, Box::new(action)));
     }
 
     /// Names the route of the list of load balancers, for [`Moment::AfterNextRead`] and [`delay_lists`](Self::delay_lists).
@@ -360,6 +370,18 @@ impl FaultInjector {
         Some(Verdict::Trouble(trouble))
     }
 
+    /// Runs the action of [`interrupt_at`](Self::interrupt_at) if this request to the cloud is its number.
+    fn interrupt(&self) {
+        let mut state = self.state();
+        let Some((number, action)) = state.interruption.take() else { return };
+        if number > 1 {
+            state.interruption = Some((number - 1, action));
+            return;
+        }
+        drop(state);
+        action();
+    }
+
     fn is_list(&self, passed: &Passed) -> bool {
         let list = self.state().list.clone();
         !list.is_empty() && passed.is_on(&list) && !passed.target.contains("name=")
@@ -433,6 +455,9 @@ where
             let body = body.collect().await.map_err(|_| NoAnswer)?.to_bytes();
             let target = head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
             let passed = Passed { side, method: head.method.clone(), target };
+            if side == Side::Cloud {
+                injector.interrupt();
+            }
             let Some(verdict) = injector.judge(passed.clone(), &body) else { return std::future::pending().await };
             let late = (service.clone(), Request::from_parts(head.clone(), Full::new(body.clone())));
             let forward = {

@@ -58,6 +58,7 @@ macro_rules! conformance {
             lagging_lists_lead_to_no_second_load_balancer
             lost_answers_lead_to_no_second_load_balancer
             another_accounts_credential_creates_and_deletes_no_load_balancer
+            credential_that_changes_amid_a_deletion_loses_no_load_balancer
             refused_quota_is_reported_and_tried_again
             protected_load_balancers_stay_until_the_protection_ends
             unowned_load_balancers_are_adopted_or_refused

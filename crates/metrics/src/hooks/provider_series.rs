@@ -178,4 +178,25 @@ mod tests {
         series.record(&GAUGE, &[], 2.0);
         assert!(super::tests::text(&registry).contains("acme_in_flight 2\n"));
     }
+
+    #[test]
+    fn a_series_of_the_provider_replaces_that_of_all_clouds() {
+        static ERRORS: ProviderSeries = ProviderSeries {
+            name: "cloudprovider_acme_api_request_errors",
+            kind: SeriesKind::Counter,
+            labels: &["request", "region"],
+            help: "Errors.",
+        };
+        let registry = Registry::default().of_provider("acme");
+        let series = OwnSeries::new(&registry);
+        registry.counters(crate::series::CLOUD_REQUEST_ERRORS).with_label_values(&["GET /x"]).inc();
+        assert!(text(&registry).contains("cloudprovider_acme_api_request_errors{request=\"GET /x\"} 1\n"));
+        series.record(&ERRORS, &["x_get", "here"], 1.0);
+        let text = text(&registry);
+        assert!(
+            text.contains("cloudprovider_acme_api_request_errors{region=\"here\",request=\"x_get\"} 1\n"),
+            "{text}"
+        );
+        assert!(!text.contains("GET /x"), "{text}");
+    }
 }

@@ -114,7 +114,8 @@ impl ElasticLoadBalancers {
         }))
     }
 
-    /// Reads load balancers of a kind with all their resources; `identity`: their Service, if it is known.
+    /// Reads load balancers of a kind with all their resources; `identity`: their Service, if it is known. One without an
+    /// answer about its tags has ceased to exist meanwhile, as far as this credential shows, and is left out.
     pub(super) async fn whole(
         &self,
         kind: &'static str,
@@ -131,8 +132,8 @@ impl ElasticLoadBalancers {
         };
         let ids = |it| std::iter::once(Balancer::id(it)).chain(own(it).into_iter().map(|it| &*it.target_group_arn));
         let tags = tags(&self.api, kind, &found.iter().flat_map(ids).collect::<Vec<_>>()).await?;
-        let shared = (&objects, &**subnets, &tags);
-        try_join_all(found.iter().map(|it| self.complete(it, own(it), shared, identity))).await
+        let (shared, found) = ((&objects, &**subnets, &tags), found.iter().filter(|it| tags.contains_key(it.id())));
+        try_join_all(found.map(|it| self.complete(it, own(it), shared, identity))).await
     }
 
     /// Reads the rest of a load balancer. What only a change of its settings needs is not read where it is to be deleted.
@@ -226,10 +227,10 @@ impl ElasticLoadBalancers {
         let found =
             try_join!(self.whole(CLASSIC, &classic, Some(identity)), self.whole(NETWORK, &network, Some(identity)))?;
         let mut seen: Vec<_> = found.0.into_iter().chain(found.1).collect();
-        let is_there = |kind| if kind == CLASSIC { !classic.is_empty() } else { !network.is_empty() };
-        if identity.is_leaving() || !is_there(identity.kind) {
+        let there: Vec<_> = seen.iter().map(|it| it.kind).collect();
+        if identity.is_leaving() || !there.contains(&identity.kind) {
             let objects = self.objects(if identity.is_leaving() { NETWORK } else { identity.kind }).await?;
-            for kind in [CLASSIC, NETWORK].into_iter().filter(|kind| !is_there(kind)) {
+            for kind in [CLASSIC, NETWORK].into_iter().filter(|kind| !there.contains(kind)) {
                 let group = security_group(kind, &identity.cluster.name, identity.service, &identity.name);
                 let left = objects.left_of(kind, &identity.name, Some(&group), self.api.config.has_node_rules)?;
                 seen.extend(left.map(|left| ObservedLoadBalancer { owner_tags: identity.owner_tags(), ..left }));

@@ -1,11 +1,14 @@
-//! The fake on a port of this machine, with instances in it: for any client of the Compute Engine API.
+//! The fake on a port of this machine, with instances in two zones: for any client of the Compute Engine API.
 //!
-//! `cargo run -p gcp-fake --example gcp -- 127.0.0.1:9997 50`, then `api-endpoint = http://127.0.0.1:9997/compute/v1/`. Commands
+//! `cargo run -p gcp-fake --example gcp -- 127.0.0.1:9997 50 1500` (address, instances, milliseconds of an operation), then `api-endpoint = http://127.0.0.1:9997/compute/v1/`. Commands
 //! on standard input: `delete NAME`, `stop NAME` (instances), `dump FILE` (all objects), `load FILE`, `requests FILE` (changes
 //! since the last time).
 
 use std::io::BufRead;
+use std::time::Duration;
 
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
 use gcp_fake::{Gcp, Handle, Port, ZONE};
 use serde_json::{Value, json};
 
@@ -15,11 +18,20 @@ async fn main() -> std::io::Result<()> {
     let count: usize = std::env::args().nth(2).and_then(|it| it.parse().ok()).unwrap_or(3);
     let port = Port::open(&address).await?;
     let fake = Handle::new(Gcp::based_at(&format!("{}/compute/v1", port.url())));
+    let delay = Duration::from_millis(std::env::args().nth(3).and_then(|it| it.parse().ok()).unwrap_or(1500));
+    fake.lock().delay = delay;
+    // The cloud answers such a request when the operation has ended.
+    let hold = from_fn(move |request: Request, next: Next| async move {
+        if request.uri().path().ends_with("/wait") {
+            tokio::time::sleep(delay).await;
+        }
+        next.run(request).await
+    });
     for number in 0..count {
-        fake.lock().add_instance(&format!("worker-{number}"), ZONE);
+        fake.lock().add_instance(&format!("worker-{number}"), [ZONE, "us-central1-b"][number % 2]);
     }
     println!("api-endpoint = {}/compute/v1/", port.url());
-    let _served = port.serve(fake.router());
+    let _served = port.serve(fake.router().layer(hold));
     let commands = fake.clone();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {

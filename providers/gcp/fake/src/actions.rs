@@ -15,7 +15,7 @@ fn target(request: &ApiRequest) -> String {
 
 /// Returns the URLs of instances in a body, in the form of this cloud's links.
 fn urls(cloud: &Gcp, request: &ApiRequest) -> Vec<String> {
-    array(&request.body["instances"]).filter_map(|it| Some(cloud.link(path_of(it["instance"].as_str()?)))).collect()
+    array(&request.body["instances"]).filter_map(|it| Some(cloud.resolved(request, it["instance"].as_str()?))).collect()
 }
 
 /// Adds instances to a list, or removes them.

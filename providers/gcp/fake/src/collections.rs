@@ -5,7 +5,7 @@ use regex_lite::Regex;
 use serde_json::{Value, json};
 
 use crate::references::{check, check_users, complete};
-use crate::{Answer, ApiRequest, Gcp, invalid, not_found, refuse, singular};
+use crate::{Answer, ApiRequest, Gcp, array, invalid, not_found, refuse, singular};
 
 /// Returns `true` if an object fits a filter: `name eq REGEX`, `(a = "x") OR (a = "y")`, `(a eq x) (b eq y)`.
 pub(crate) fn fits(object: &Value, filter: &str) -> Result<bool, Refused> {
@@ -117,6 +117,14 @@ pub(crate) fn create(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     if cloud.objects.contains_key(&path) {
         return Err(refuse(409, "alreadyExists", format!("The resource 'projects/{path}' already exists")));
     }
+    let (hop, instances) = (body["nextHopInstance"].take(), body["instances"].take());
+    if let Some(url) = hop.as_str() {
+        body["nextHopInstance"] = cloud.resolved(request, url).into();
+    }
+    if instances.is_array() {
+        body["instances"] = array(&instances).filter_map(Value::as_str).map(|it| cloud.resolved(request, it)).collect();
+    }
+    body.as_object_mut().into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
     check(cloud, &path, &body)?;
     complete(cloud, &path, &mut body)?;
     cloud.insert(&path, body);

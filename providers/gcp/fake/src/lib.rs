@@ -96,8 +96,10 @@ impl Gcp {
             let network = cloud.link(&format!("{project}/global/networks/default"));
             let subnetwork = json!({"network": network, "ipCidrRange": "10.128.0.0/20"});
             cloud.insert(&format!("{project}/regions/{REGION}/subnetworks/default"), subnetwork);
-            cloud.insert(&format!("{project}/global/zones/{ZONE}"), json!({}));
-            cloud.insert(&format!("{project}/global/zones/us-central1-b"), json!({}));
+            let region = cloud.link(&format!("{project}/regions/{REGION}"));
+            for zone in [ZONE, "us-central1-b"] {
+                cloud.insert(&format!("{project}/global/zones/{zone}"), json!({"region": region, "status": "UP"}));
+            }
         }
         cloud
     }
@@ -142,6 +144,12 @@ impl Gcp {
     #[must_use]
     pub fn link(&self, path: &str) -> String {
         format!("{}/projects/{path}", self.base)
+    }
+
+    /// Returns the URL of an object that a request names by its URL or, as the Go program does, by its path in the project.
+    fn resolved(&self, request: &ApiRequest, url: &str) -> String {
+        let relative = || format!("{}/{}", request.project, url.trim_start_matches('/'));
+        self.link(&url.rsplit_once("projects/").map_or_else(relative, |(_, path)| path.to_owned()))
     }
 
     /// Adds or replaces an object, with what the cloud adds to each.
@@ -189,8 +197,12 @@ impl Gcp {
         if let Some(id) = request.query("requestId") {
             self.requests.insert(id.to_owned(), path.clone());
         }
-        self.operations.insert(path, Pending { operation, shown: shown.clone(), deletes, creates });
-        Ok(Reply::new(200, shown))
+        let is_over = operation.is_over();
+        self.operations.insert(path.clone(), Pending { operation, shown, deletes, creates });
+        if is_over {
+            self.end(&path);
+        }
+        Ok(Reply::new(200, self.operations[&path].shown.clone()))
     }
 
     /// Returns the operation that a request with the same ID has begun.

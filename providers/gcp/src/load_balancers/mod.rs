@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
-    Caches, Cluster, Error, Node, Result, Service, TargetHealth, async_trait, default_load_balancer_name,
+    Caches, Cluster, Error, EventSubject, Node, Result, Service, TargetHealth, async_trait, default_load_balancer_name,
 };
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
@@ -154,9 +154,10 @@ impl GceLoadBalancers {
         ports.sort();
         let all = (spec.is_internal && ports.len() > MOST_PORTS).then_some(true);
         let subnetwork = match &spec.subnet {
-            Some(name) => Some(place.subnetwork_url(name)),
-            None => place.subnetwork.clone(),
+            Some(name) if !place.is_legacy => Some(place.subnetwork_url(name)),
+            _ => place.subnetwork.clone(),
         };
+        let is_global = spec.is_internal && spec.has_global_access && !place.is_legacy;
         let rule = Rule {
             ip: spec.ip.clone(),
             protocol: Some(spec.protocol.to_owned()),
@@ -165,7 +166,7 @@ impl GceLoadBalancers {
             all_ports: all,
             load_balancing_scheme: Some(if spec.is_internal { "INTERNAL" } else { "EXTERNAL" }.to_owned()),
             network_tier: spec.tier.clone(),
-            allow_global_access: (spec.is_internal && spec.has_global_access).then_some(true),
+            allow_global_access: is_global.then_some(true),
             subnetwork: subnetwork.filter(|_| spec.is_internal).map(|url| short(&url).to_owned()),
             ..Rule::default()
         };
@@ -180,6 +181,13 @@ impl GceLoadBalancers {
         place: &Place,
     ) -> Result<ResourceGraph> {
         let (spec, config) = (input.spec, &self.api.config);
+        if place.is_legacy && spec.is_internal && (spec.has_global_access || spec.subnet.is_some()) {
+            let (subject, reason) = (EventSubject::Service(input.request.service), "ILBOptionsIgnored");
+            let text = "The network has no subnetworks: global access and subnetwork of the load balancer are ignored";
+            if self.deduplicator.is_first(subject, reason, text) {
+                self.kubernetes.cluster.events().warning(subject, reason, text);
+            }
+        }
         let tags = self.tags(input.request.nodes).await?;
         let (path, port) = spec.check.unwrap_or(NODE_CHECK);
         let check = names.check(spec);

@@ -23,7 +23,7 @@ pub(super) const MOST_PORTS: usize = 5;
 pub(crate) struct Spec {
     /// Namespace and name, as descriptions name the Service.
     pub(super) service: String,
-    pub(super) is_internal: bool,
+    pub(crate) is_internal: bool,
     /// If set, another controller serves the Service.
     pub(crate) is_elsewhere: bool,
     pub(super) protocol: &'static str,
@@ -31,8 +31,8 @@ pub(crate) struct Spec {
     pub(super) ranges: Vec<String>,
     pub(super) ip: Option<String>,
     pub(super) tier: Option<String>,
-    pub(super) has_global_access: bool,
-    pub(super) subnet: Option<String>,
+    pub(crate) has_global_access: bool,
+    pub(crate) subnet: Option<String>,
     pub(super) is_shared: bool,
     pub(super) affinity: &'static str,
     /// The affinity, as the Service has it.
@@ -72,8 +72,8 @@ impl Spec {
         let ranges = source_ranges(service).map_err(|error| annotations.mistake(error.to_string())).unwrap_or_default();
         let (kind, class) = (annotations.get(&key::TYPE), spec.load_balancer_class.as_deref());
         if class == Some(EXTERNAL_CLASS) && kind == Some(true) {
-            annotations.mistake(format!(
-                "annotation {}: Internal contradicts spec.loadBalancerClass {EXTERNAL_CLASS}",
+            annotations.warning(format!(
+                "annotation {}: Internal has no effect: spec.loadBalancerClass {EXTERNAL_CLASS} is external",
                 key::TYPE.key()
             ));
         }

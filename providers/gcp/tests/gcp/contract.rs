@@ -18,7 +18,10 @@ const INTERNAL: (&str, &str) = ("networking.gke.io/load-balancer-type", "Interna
 async fn load_balancers(harness: &Harness, provider: &Gce) {
     for kind in [&[][..], &[INTERNAL]] {
         let mut web = service(kind, json!({"ports": ports(&[80])}));
+        // Only the first changes are waited for: each poll is a second after the one before.
+        harness.fake.lock().delay = Duration::from_millis(50);
         harness.ensure(provider, &mut web).await.unwrap();
+        harness.fake.lock().delay = Duration::ZERO;
         let sticky = json!({"ports": ports(&[80, 443]), "sessionAffinity": "ClientIP"});
         let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 30012, "loadBalancerSourceRanges": ["10.0.0.0/8"]});
         for more in [sticky, local, json!({"ports": ports(&[1, 2, 3, 4, 5, 6])})] {
@@ -69,7 +72,6 @@ async fn every_request_and_answer_fits_the_description() {
     let (proxy, upstream) = (variable("PROXY"), variable("UPSTREAM"));
     let harness =
         Harness::new().set("api-endpoint", &format!("{proxy}/compute/v1/")).set("GCE_METADATA_HOST", &upstream);
-    harness.fake.lock().delay = Duration::from_millis(50);
     harness.fake.lock().page = 2;
     let _served = Port::open(&upstream).await.unwrap().serve(harness.fake.router());
     let check = Transport::builder(proxy.clone()).build().unwrap();

@@ -8,3 +8,4 @@ mod credentials;
 mod harness;
 mod load_balancers;
 mod nodes;
+mod takeover;

@@ -24,7 +24,10 @@ pub use creation::{
     lagging_lists_lead_to_no_second_load_balancer, late_creations, late_creations_lead_to_no_second_load_balancer,
     lost_answers_lead_to_no_second_load_balancer,
 };
-pub use credentials::another_accounts_credential_creates_and_deletes_no_load_balancer;
+pub use credentials::{
+    another_accounts_credential_creates_and_deletes_no_load_balancer,
+    credential_that_changes_amid_a_deletion_loses_no_load_balancer,
+};
 pub use deletion::{
     deleted_services_leave_nothing_behind, finalizer_comes_before_the_first_cloud_write_and_goes_after_the_last,
     protected_load_balancers_stay_until_the_protection_ends,
