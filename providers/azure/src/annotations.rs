@@ -52,6 +52,8 @@ provider_kit::declare! {
     pub INTERNAL: bool = "azure-load-balancer-internal", kind(TRUTH), default("false");
     /// Subnet of an internal address.
     pub SUBNET: String = "azure-load-balancer-internal-subnet", default_description("`subnetName` of the configuration");
+    /// Names of the load balancers that may serve the Service, if there are several.
+    pub BALANCERS: Vec<String> = "azure-load-balancer-configurations";
     /// Address of the load balancer, instead of `spec.loadBalancerIP`. A public one must exist.
     pub IPV4: IpAddr = "azure-load-balancer-ipv4";
     /// Address of a load balancer for a Service of the family IPv6.
@@ -60,8 +62,12 @@ provider_kit::declare! {
     pub GROUP: String = "azure-load-balancer-resource-group", default_description("that of the load balancers");
     /// Name of an existing public address. It is never changed or deleted.
     pub ADDRESS_NAME: String = "azure-pip-name";
+    /// Name of an existing public address of a Service's second family.
+    pub ADDRESS_NAME_IPV6: String = "azure-pip-name-ipv6";
     /// ID of the prefix from which a new public address is allocated.
     pub ADDRESS_PREFIX: String = "azure-pip-prefix-id";
+    /// ID of the prefix for the address of a Service's second family.
+    pub ADDRESS_PREFIX_IPV6: String = "azure-pip-prefix-id-ipv6";
     /// IP tags of a new public address: `key=value,…`.
     pub IP_TAGS: String = "azure-pip-ip-tags";
     /// Tags of the public address: `key=value,…`.
@@ -74,7 +80,7 @@ provider_kit::declare! {
     pub ALLOWED_RANGES: String = "azure-allowed-ip-ranges";
     /// Service tags of Azure that may reach the Service.
     pub ALLOWED_SERVICE_TAGS: Vec<String> = "azure-allowed-service-tags";
-    /// Adds a rule that denies all other traffic to the Service.
+    /// Adds a rule that denies all other traffic to the Service, if there are ranges.
     pub DENY_OTHERS: bool = "azure-deny-all-except-load-balancer-source-ranges", kind(TRUTH), default("false");
     /// Leaves the security group alone.
     pub NO_SECURITY_RULES: bool = "azure-disable-load-balancer-nsg-rule", kind(TRUTH), default("false");
@@ -86,6 +92,26 @@ provider_kit::declare! {
     pub NO_TCP_RESET: bool = "azure-load-balancer-disable-tcp-reset", kind(TRUTH), default("false");
     /// Combines all ports in one rule; only for an internal address.
     pub ALL_PORTS: bool = "azure-load-balancer-enable-high-availability-ports", kind(TRUTH), default("false");
+    /// Makes a private link service for the Service's frontend.
+    pub LINK_CREATE: bool = "azure-pls-create", kind(TRUTH), default("false");
+    /// Name of the private link service; it cannot change later.
+    pub LINK_NAME: String = "azure-pls-name", default_description("`pls-` and the name of the frontend");
+    /// Resource group of the private link service.
+    pub LINK_GROUP: String = "azure-pls-resource-group", default_description("`privateLinkServiceResourceGroup`");
+    /// Subnet of the addresses of the private link service.
+    pub LINK_SUBNET: String = "azure-pls-ip-configuration-subnet", default_description("that of the load balancer");
+    /// Number of addresses of the private link service.
+    pub LINK_COUNT: u32 = "azure-pls-ip-configuration-ip-address-count", kind(Kind::number(1, 8)), default("1");
+    /// Static addresses of the private link service, separated by spaces; the first one is the primary one.
+    pub LINK_ADDRESSES: String = "azure-pls-ip-configuration-ip-address";
+    /// Names of the private link service, separated by spaces.
+    pub LINK_FQDNS: String = "azure-pls-fqdns";
+    /// Passes the address of the client in the PROXY protocol.
+    pub LINK_PROXY_PROTOCOL: bool = "azure-pls-proxy-protocol", kind(TRUTH), default("false");
+    /// Subscriptions that see the private link service, separated by spaces; `*` for all.
+    pub LINK_VISIBILITY: String = "azure-pls-visibility";
+    /// Subscriptions whose private endpoints are approved at once, separated by spaces.
+    pub LINK_AUTO_APPROVAL: String = "azure-pls-auto-approval";
     /// Protocol of health probes.
     pub PROBE_PROTOCOL: ProbeProtocol = "azure-load-balancer-health-probe-protocol", default_description("`tcp`");
     /// Seconds between two health probes.
@@ -108,9 +134,5 @@ pub(crate) const OF_PORT: [&str; 7] = [
 ];
 
 /// Annotations that are refused, each with the reason.
-pub(crate) const REFUSED: [(&str, &str); 4] = [
-    ("azure-pls-create", "private link services are not supported"),
-    ("azure-load-balancer-configurations", "several standard load balancers are not supported"),
-    ("azure-load-balancer-mode", "it is for load balancers of the basic SKU, which Azure has retired"),
-    ("azure-pip-name-ipv6", "Services with two families are not supported"),
-];
+pub(crate) const REFUSED: [(&str, &str); 1] =
+    [("azure-load-balancer-mode", "it is for load balancers of the basic SKU, which Azure has retired")];

@@ -49,8 +49,19 @@ pub(crate) const PUBLIC_ADDRESSES: ResourceType = resource_type!("Microsoft.Netw
 pub(crate) const SECURITY_GROUPS: ResourceType = resource_type!("Microsoft.Network/networkSecurityGroups", NETWORK, 2);
 pub(crate) const ROUTE_TABLES: ResourceType = resource_type!("Microsoft.Network/routeTables", NETWORK, 3);
 pub(crate) const INTERFACES: ResourceType = resource_type!("Microsoft.Network/networkInterfaces", NETWORK, 4);
-pub(crate) const MACHINES: ResourceType = resource_type!("Microsoft.Compute/virtualMachines", COMPUTE, 5);
-pub(crate) const SCALE_SETS: ResourceType = resource_type!("Microsoft.Compute/virtualMachineScaleSets", COMPUTE, 6);
+pub(crate) const PRIVATE_LINKS: ResourceType = resource_type!("Microsoft.Network/privateLinkServices", NETWORK, 5);
+pub(crate) const MACHINES: ResourceType = resource_type!("Microsoft.Compute/virtualMachines", COMPUTE, 6);
+pub(crate) const SCALE_SETS: ResourceType = resource_type!("Microsoft.Compute/virtualMachineScaleSets", COMPUTE, 7);
+/// A subnet of a virtual network, and a connection to a private link service.
+pub(crate) const SUBNET: (&str, &str) = (
+    "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Network/virtualNetworks/{vnet}/subnets/{name}",
+    NETWORK,
+);
+pub(crate) const ENDPOINT_CONNECTION: (&str, &str) = (
+    "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Network/privateLinkServices/{name}\
+     /privateEndpointConnections/{connection}",
+    NETWORK,
+);
 
 macro_rules! of_scale_set {
     ($rest:literal) => {
@@ -74,7 +85,7 @@ const STATUSES: &str = "/subscriptions/{subscription}/providers/Microsoft.Comput
 const OPERATION: &str = "/subscriptions/{subscription}/providers/{namespace}/locations/{location}/{kind}/{operation}";
 
 /// The number of lanes, each with a client for reads and one for changes.
-pub(crate) const LANES: usize = 7;
+pub(crate) const LANES: usize = 8;
 pub(crate) const PAGING: Paging = Paging::token_link("$skiptoken", "/nextLink");
 
 /// The first delay between two polls of an operation, the longest one, and the time after which the caller gives up.

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::clouds::CloudEndpoints;
+pub use crate::load_balancers::placement::StandardBalancer;
 
 /// The form of load balancer pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -59,6 +60,7 @@ pub struct File {
     pub load_balancer_sku: String,
     pub load_balancer_name: String,
     pub load_balancer_resource_group: String,
+    pub private_link_service_resource_group: String,
     pub pre_configured_backend_pool_load_balancer_types: String,
     pub exclude_master_from_standard_lb: Option<bool>,
     #[serde(rename = "disableOutboundSNAT")]
@@ -68,7 +70,8 @@ pub struct File {
     pub pool_kind: PoolKind,
     #[serde(rename = "enableMigrateToIPBasedBackendPoolAPI")]
     pub migrates_pools: bool,
-    pub multiple_standard_load_balancer_configurations: Vec<Value>,
+    #[serde(rename = "multipleStandardLoadBalancerConfigurations")]
+    pub balancers: Vec<StandardBalancer>,
     #[serde(rename = "clusterServiceLoadBalancerHealthProbeMode")]
     pub probe_mode: String,
     #[serde(rename = "clusterServiceSharedLoadBalancerHealthProbePort")]
@@ -118,7 +121,6 @@ const ELSEWHERE: &[&str] = &[
     "disableAPICallCache",
     "disableAzureStackCloud",
     "enableIPTagMutationForExistingPublicIP",
-    "privateLinkServiceResourceGroup",
     "disableTags",
 ];
 
@@ -152,6 +154,7 @@ pub struct Config {
     pub security_group: ResourceGroup,
     pub route_table: ResourceGroup,
     pub vnet: ResourceGroup,
+    pub private_links: ResourceGroup,
     /// Tags of resources that the provider creates.
     pub tags: BTreeMap<String, String>,
     pub maximum_rules: usize,
@@ -232,6 +235,7 @@ impl Config {
             security_group: group(network, &file.security_group_resource_group),
             route_table: group(network, &file.route_table_resource_group),
             vnet: group(network, &file.vnet_resource_group),
+            private_links: group(network, &file.private_link_service_resource_group),
             maximum_rules: file.maximum_load_balancer_rule_count.unwrap_or(250),
             has_shared_probe: file.probe_mode.eq_ignore_ascii_case("shared"),
             grace_period: Duration::from_secs(file.grace_period),
@@ -241,11 +245,14 @@ impl Config {
         }
     }
 
-    /// Returns the name of the load balancer for one kind of Services.
+    /// Returns the names of the load balancers for Services, without the suffix of internal ones; never empty.
     #[must_use]
-    pub fn load_balancer_name(&self, cluster: &str, is_internal: bool) -> String {
-        let base = if self.file.load_balancer_name.is_empty() { cluster } else { &self.file.load_balancer_name };
-        if is_internal { format!("{base}-internal") } else { base.to_owned() }
+    pub fn balancer_names(&self, cluster: &str) -> Vec<String> {
+        let name = if self.file.load_balancer_name.is_empty() { cluster } else { &self.file.load_balancer_name };
+        match self.file.balancers.is_empty() {
+            true => vec![name.to_owned()],
+            false => self.file.balancers.iter().map(|it| it.name.clone()).collect(),
+        }
     }
 
     /// Returns `true` if Nodes may be machines outside of uniform scale sets.
@@ -274,7 +281,7 @@ fn refused(file: &File) -> Vec<String> {
     let is_gateway = file.service_gateway_enabled
         || file.pool_kind == PoolKind::Pod
         || file.load_balancer_sku.eq_ignore_ascii_case("service");
-    let is_secret = !matches!(file.cloud_config_type.to_ascii_lowercase().as_str(), "" | "file" | "merge");
+    let is_unknown = !matches!(&*file.cloud_config_type.to_ascii_lowercase(), "" | "file" | "secret" | "merge");
     let table = [
         (
             is_gateway,
@@ -282,15 +289,29 @@ fn refused(file: &File) -> Vec<String> {
         ),
         (is_basic && !is_gateway, "loadBalancerSku: only standard is supported; Azure has retired the basic SKU"),
         (
-            !file.multiple_standard_load_balancer_configurations.is_empty(),
-            "multipleStandardLoadBalancerConfigurations is not supported; remove it",
+            !file.balancers.is_empty() && file.pool_kind != PoolKind::Address,
+            "multipleStandardLoadBalancerConfigurations needs loadBalancerBackendPoolConfigurationType: nodeIP",
+        ),
+        (
+            file.balancers.iter().any(|it| it.name.is_empty() || it.primary_set.is_empty()),
+            "multipleStandardLoadBalancerConfigurations: each needs name and primaryVMSet",
+        ),
+        (
+            {
+                let names: std::collections::BTreeSet<_> =
+                    file.balancers.iter().map(|it| it.name.to_lowercase()).collect();
+                let sets: std::collections::BTreeSet<_> =
+                    file.balancers.iter().map(|it| it.primary_set.to_lowercase()).collect();
+                names.len().min(sets.len()) < file.balancers.len()
+            },
+            "multipleStandardLoadBalancerConfigurations: two have the same name or primaryVMSet",
         ),
         (
             !file.pre_configured_backend_pool_load_balancer_types.is_empty(),
             "preConfiguredBackendPoolLoadBalancerTypes is not supported; remove it",
         ),
         (file.migrates_pools, "enableMigrateToIPBasedBackendPoolAPI is not supported; remove it"),
-        (is_secret, "cloudConfigType: only file is supported; mount the Secret as the file of --cloud-config"),
+        (is_unknown, "cloudConfigType: only file, secret and merge are supported"),
         (
             file.auxiliary_token_provider.is_some(),
             "auxiliaryTokenProvider is not supported; use networkResourceTenantID",

@@ -19,6 +19,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use crate::config::Config;
+use crate::config_secret::ConfigSecret;
 
 const IMDS: &str = "http://169.254.169.254";
 const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -45,18 +46,31 @@ pub(crate) struct Identity {
     pub(crate) config: Arc<Config>,
     pub(crate) tenant: String,
     file: Option<cloud_provider::ConfigFile>,
+    secret: Option<ConfigSecret>,
     environment: Environment,
 }
 
 impl Identity {
-    pub(crate) fn new(connect: Connect, config: Arc<Config>, setup: &Setup, tenant: &str) -> Self {
+    pub(crate) fn new(
+        connect: Connect,
+        config: Arc<Config>,
+        setup: &Setup,
+        secret: Option<ConfigSecret>,
+        tenant: &str,
+    ) -> Self {
         let (file, environment) = (setup.config.clone(), setup.environment.clone());
-        Self { connect, config, tenant: tenant.to_owned(), file, environment }
+        Self { connect, config, tenant: tenant.to_owned(), file, secret, environment }
     }
 
-    /// Reads the credential from the configuration file as it is now, so that a renewed one is used without a restart.
-    fn credential(&self) -> Result<(Credential, String)> {
-        let text = self.file.as_ref().map(|it| std::fs::read_to_string(&it.path).unwrap_or_else(|_| it.text.clone()));
+    /// Reads the credential from the configuration as it is now, so that a renewed one is used without a restart.
+    async fn credential(&self) -> Result<(Credential, String)> {
+        let secret = match &self.secret {
+            Some(secret) => Some(secret.read().await?.text),
+            None => None,
+        };
+        let of_file =
+            |it: &cloud_provider::ConfigFile| std::fs::read_to_string(&it.path).unwrap_or_else(|_| it.text.clone());
+        let text = secret.or_else(|| self.file.as_ref().map(of_file));
         let path = self.file.as_ref().map_or("no configuration file", |it| &it.path);
         let file = yaml(&text.unwrap_or_default()).map_err(|at| Error::invalid(format!("{path}: invalid{at}")))?;
         let value = |key: &str| file[key].as_str().unwrap_or_default().to_owned();
@@ -151,7 +165,7 @@ impl Issuer for Identity {
     type Token = Arc<Access>;
 
     async fn issue(&self) -> Result<Issued<Arc<Access>>> {
-        let (credential, client) = self.credential()?;
+        let (credential, client) = self.credential().await?;
         let answer = match credential {
             Credential::ClientSecret(secret) => {
                 self.client_credentials(&client, &[("client_secret", secret.expose_secret())], &secret).await

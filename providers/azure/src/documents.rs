@@ -71,7 +71,12 @@ impl Documents {
         self.known.lock().get(key).cloned().unwrap_or_default()
     }
 
-    fn note(&self, key: &DocumentKey, document: &Value) {
+    /// Returns `true` if the document was read before.
+    pub(crate) fn knows(&self, key: &DocumentKey) -> bool {
+        self.known.lock().contains_key(key)
+    }
+
+    pub(crate) fn note(&self, key: &DocumentKey, document: &Value) {
         self.known.lock().insert(key.clone(), document.clone());
     }
 }
@@ -93,7 +98,7 @@ impl DocumentStore for Documents {
         if document.is_null() {
             match self.arm.delete(of, &key.group, &key.name).await {
                 // A load balancer cannot be deleted while models of scale sets refer to its pools.
-                Err(error) if error.code().contains("InUse") => {
+                Err(error) if error.code().contains("InUseByVirtualMachineScaleSet") => {
                     unbind(&self.arm, &self.last(key), &self.nodes).await?;
                     self.arm.delete(of, &key.group, &key.name).await?;
                 }

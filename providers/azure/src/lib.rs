@@ -17,6 +17,7 @@ pub mod annotations;
 mod arm;
 mod clouds;
 pub mod config;
+mod config_secret;
 mod credentials;
 mod documents;
 mod load_balancers;

@@ -36,11 +36,22 @@ pub(crate) struct VirtualMachine {
     external: Box<[IpAddr]>,
     /// `None` if unknown, because a list does not show the power state.
     is_off: Option<bool>,
+    /// Name of the scale set or availability set.
+    set: Box<str>,
     /// ID of the primary network interface in lower case; for an instance of a uniform scale set, of the instance.
     pub(crate) interface: Box<str>,
 }
 
 impl VirtualMachine {
+    pub(crate) fn set_name(&self) -> Box<str> {
+        self.set.clone()
+    }
+
+    /// Returns `true` if the machine may have an address of this family: IPv4 addresses may not be known yet.
+    pub(crate) fn has_family(&self, is_ipv6: bool) -> bool {
+        !is_ipv6 || self.internal.iter().any(IpAddr::is_ipv6)
+    }
+
     /// Returns `true` if the power state was read.
     pub(crate) fn has_state(&self) -> bool {
         self.is_off.is_some()
@@ -161,7 +172,9 @@ impl Shown {
         let id = place.id();
         let key = interface.as_deref().filter(|_| place.scale_set.is_none()).unwrap_or(&id);
         let (internal, external) = nics.addresses(key);
+        let set = ["/virtualMachineScaleSet/id", "/availabilitySet/id"].map(|it| name_of(text(&self.properties, it)));
         Some(VirtualMachine {
+            set: place.scale_set.unwrap_or(if set[0].is_empty() { set[1] } else { set[0] }).into(),
             name: name.to_ascii_lowercase().into(),
             provider_id: place.provider_id().into(),
             size: size.into(),

@@ -1,10 +1,10 @@
 //! The provider: its parts, and its start.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup, async_trait,
+    Caches, CloudProvider, Context, Error, Finding, Instances, LoadBalancers, Result, Routes, Setup, async_trait,
 };
 use parking_lot::Mutex;
 use provider_kit::checks::{reached, unavailable};
@@ -18,6 +18,7 @@ use provider_kit::transport::{Access, Budget, Builder, Jitter, Refill, RetryPoli
 
 use crate::arm::{Arm, LANES, LOAD_BALANCERS, MACHINES, PAGING, PUBLIC_ADDRESSES, SCALE_SETS, SECURITY_GROUPS};
 use crate::config::{Config, PoolKind};
+use crate::config_secret::ConfigSecret;
 use crate::credentials::{Connect, Identity};
 use crate::documents::{DocumentKind, Documents, Shared};
 use crate::load_balancers::AzureLoadBalancers;
@@ -38,13 +39,24 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
 
 /// The cloud provider for Azure.
 pub struct Azure {
+    setup: Setup,
+    change: Change,
+    cluster: ClusterView,
+    /// The parts, which exist when the configuration is known: at once, or with the first access to a Secret.
+    parts: OnceLock<Parts>,
+}
+
+/// A function that completes the builder of a client.
+type Change = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
+
+/// The parts that follow from the configuration.
+struct Parts {
     config: Arc<Config>,
     documents: Shared,
     nodes: Nodes,
     cloud: AzureLoadBalancers,
     load_balancers: LoadBalancerEngine,
     routes: Option<routes::RouteTable<RouteTable>>,
-    cluster: ClusterView,
 }
 
 /// Returns the clients of each lane. The last two lanes are those of `Microsoft.Compute`.
@@ -52,11 +64,14 @@ fn clients(
     config: &Arc<Config>,
     setup: &Setup,
     connect: &Connect,
+    secret: Option<&ConfigSecret>,
     change: impl Fn(Builder) -> Builder,
 ) -> Result<Vec<[Transport; 2]>> {
     let file = &config.file;
-    let tokens =
-        |tenant: &str| Arc::new(Tokens::of(Identity::new(Arc::clone(connect), Arc::clone(config), setup, tenant)));
+    let tokens = |tenant: &str| {
+        let (connect, config) = (Arc::clone(connect), Arc::clone(config));
+        Arc::new(Tokens::of(Identity::new(connect, config, setup, secret.cloned(), tenant)))
+    };
     let own = tokens(&file.tenant_id);
     let network = match file.network_tenant.is_empty() || file.network_tenant == file.tenant_id {
         true => Arc::clone(&own),
@@ -97,17 +112,26 @@ impl Azure {
     /// # Errors
     /// *Invalid*, with all mistakes in the configuration file.
     pub fn new(setup: &Setup, change: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Result<Self> {
-        let config = Arc::new(Config::read(setup)?);
-        let change = Arc::new(change);
-        let (own, its_setup) = (Arc::clone(&change), setup.clone());
+        let (change, cluster): (Change, _) = (Arc::new(change), ClusterView::new(EVENT_SOURCE));
+        let provider = Self { setup: setup.clone(), change, cluster, parts: OnceLock::new() };
+        if ConfigSecret::of(setup, &provider.cluster).is_none() || setup.environment.is_offline() {
+            let parts = provider.parts_of(setup, None)?;
+            provider.parts.get_or_init(|| parts);
+        }
+        Ok(provider)
+    }
+
+    /// Creates the parts for a configuration.
+    fn parts_of(&self, setup: &Setup, secret: Option<&ConfigSecret>) -> Result<Parts> {
+        let (config, cluster) = (Arc::new(Config::read(setup)?), self.cluster.clone());
+        let (own, its_setup) = (Arc::clone(&self.change), setup.clone());
         let connect: Connect = Arc::new(move |base: &str| own(Transport::builder(base).setup(&its_setup)));
-        let arm = Arc::new(Arm::new(clients(&config, setup, &connect, |http| change(http))?));
+        let arm = Arc::new(Arm::new(clients(&config, setup, &connect, secret, |http| (self.change)(http))?));
         let documents = SharedDocuments::new(Documents::new(Arc::clone(&arm), config.nodes.clone()));
         let groups: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let machines = Machines { arm: Arc::clone(&arm), config: Arc::clone(&config), groups };
         let inventory = Inventory::new(machines.clone()).measured(Arc::clone(&setup.metrics));
-        let cluster = ClusterView::new(EVENT_SOURCE);
-        let cloud = AzureLoadBalancers::new(Arc::clone(&config), documents.clone(), inventory.clone());
+        let cloud = AzureLoadBalancers::new(Arc::clone(&config), documents.clone(), inventory.clone(), cluster.clone());
         let by_address = config.file.pool_kind != PoolKind::Nic;
         let options = Options { targets_follow_addresses: by_address, ..Options::default() };
         let table = RouteTable {
@@ -117,17 +141,30 @@ impl Azure {
             unmanaged: Mutex::default(),
         };
         let has_routes = !config.file.route_table_name.is_empty();
-        Ok(Self {
+        Ok(Parts {
             load_balancers: LoadBalancerEngine::of(cloud.clone(), Arc::new(machines), options),
-            routes: has_routes.then(|| routes::RouteTable::new(table, cluster.clone())),
+            routes: has_routes.then(|| routes::RouteTable::new(table, cluster)),
             nodes: Nodes(inventory),
             cloud,
             documents,
             config,
-            cluster,
         })
     }
 
+    /// Returns the parts, and creates them from the Secret if they do not exist yet.
+    async fn parts(&self) -> Result<&Parts> {
+        if let Some(parts) = self.parts.get() {
+            return Ok(parts);
+        }
+        let missing = || Error::invalid("no configuration: set --cloud-config or --cloud-config-secret-name");
+        let secret = ConfigSecret::of(&self.setup, &self.cluster).ok_or_else(missing)?;
+        let setup = Setup { config: Some(secret.read().await?), ..self.setup.clone() };
+        let parts = self.parts_of(&setup, Some(&secret))?;
+        Ok(self.parts.get_or_init(|| parts))
+    }
+}
+
+impl Parts {
     fn arm(&self) -> &Arm {
         self.documents.store().arm()
     }
@@ -141,20 +178,28 @@ impl CloudProvider for Azure {
 
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
-        self.cloud.learn_cluster(&context.cluster);
-        self.arm().probe(&[&MACHINES], &self.config.nodes).await.map_err(|error| {
+        let parts = self.parts().await?;
+        parts.cloud.learn_cluster(&context.cluster);
+        parts.arm().probe(&[&MACHINES], &parts.config.nodes).await.map_err(|error| {
             let check = if error.is_unauthorized() {
                 "the credential and its role"
             } else {
                 "subscriptionId, resourceGroup and the network"
             };
-            error.context(format!("Azure at {} cannot be used; check {check}", self.config.endpoints.resource_manager))
+            error.context(format!("Azure at {} cannot be used; check {check}", parts.config.endpoints.resource_manager))
         })
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
-        let (mut findings, config) = (Vec::new(), &self.config);
-        let answer = self.arm().probe(&[&MACHINES], &config.nodes).await;
+        let mut findings = Vec::new();
+        let parts = match self.parts().await {
+            Ok(parts) => parts,
+            Err(error) => {
+                return vec![Finding::failure("configuration", error.to_string(), "correct the configuration")];
+            }
+        };
+        let config = &parts.config;
+        let answer = parts.arm().probe(&[&MACHINES], &config.nodes).await;
         let base = &config.endpoints.resource_manager;
         if reached(base, "cloud or resourceManagerEndpoint", CREDENTIAL, answer, &mut findings).is_none() {
             return findings;
@@ -166,7 +211,7 @@ impl CloudProvider for Azure {
             ("security groups", &SECURITY_GROUPS, &config.security_group),
         ] {
             let remedy = format!("give the identity a role that can read {what} of resource group {}", group.name);
-            findings.push(match self.arm().probe(&[of], group).await {
+            findings.push(match parts.arm().probe(&[of], group).await {
                 Ok(()) => Finding::ok("permission", format!("{what} of resource group {} can be read", group.name)),
                 Err(error) => Finding::failure("permission", error.to_string(), remedy),
             });
@@ -183,7 +228,7 @@ impl CloudProvider for Azure {
             if name.is_empty() {
                 continue;
             }
-            match self.arm().all(kind.resource_type(), group).await {
+            match parts.arm().all(kind.resource_type(), group).await {
                 Ok(all) => {
                     let names = all.iter().map(|it| crate::arm::text(it, "/name"));
                     findings.extend(
@@ -199,20 +244,22 @@ impl CloudProvider for Azure {
     }
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {
-        self.load_balancers.set_caches(Arc::clone(&caches));
-        self.cloud.set_caches(Arc::clone(&caches));
+        if let Some(parts) = self.parts.get() {
+            parts.load_balancers.set_caches(Arc::clone(&caches));
+            parts.cloud.set_caches(Arc::clone(&caches));
+        }
         self.cluster.set_caches(caches);
     }
 
     fn instances(&self) -> Option<&dyn Instances> {
-        Some(&self.nodes)
+        self.parts.get().map(|parts| &parts.nodes as &dyn Instances)
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        Some(&self.load_balancers)
+        self.parts.get().map(|parts| &parts.load_balancers as &dyn LoadBalancers)
     }
 
     fn routes(&self) -> Option<&dyn Routes> {
-        self.routes.as_ref().map(|routes| routes as &dyn Routes)
+        self.parts.get()?.routes.as_ref().map(|routes| routes as &dyn Routes)
     }
 }

@@ -64,13 +64,20 @@ fn provider_id(machine: &Value) -> String {
     format!("{NAME}://{}", text(&machine["id"]))
 }
 
+/// Returns the destinations of a security rule.
+fn destinations(rule: &Value) -> Vec<String> {
+    let properties = &rule["properties"];
+    let single = Some(text(&properties["destinationAddressPrefix"])).filter(|it| !it.is_empty());
+    list(&properties["destinationAddressPrefixes"]).map(text).chain(single).collect()
+}
+
 /// Returns an object without what differs from run to run and concerns nobody.
 fn comparable(mut it: Value) -> Value {
     if let Some(fields) = it.as_object_mut() {
         fields.remove("etag");
     }
     if let Some(properties) = it["properties"].as_object_mut() {
-        ["priority", "destinationAddressPrefixes", "loadBalancerBackendAddresses"]
+        ["priority", "destinationAddressPrefix", "destinationAddressPrefixes", "loadBalancerBackendAddresses"]
             .iter()
             .for_each(|key| drop(properties.remove(*key)));
     }
@@ -109,17 +116,27 @@ impl AzureCloud {
             let ip = text(&address["properties"]["ipAddress"]);
             found.insert(by_ip.get(&ip).cloned().unwrap_or(ip));
         }
+        let interface = |it: &Value| text(&it["properties"]["networkProfile"]["networkInterfaces"][0]["id"]);
+        let machines: BTreeMap<String, String> = cloud.machines().map(|it| (interface(it), provider_id(it))).collect();
         for configuration in cloud.members_of(&text(&pool["id"])) {
-            let is_its = |it: &&Value| {
-                let own = text(&it["properties"]["networkProfile"]["networkInterfaces"][0]["id"]);
-                configuration.starts_with(&own)
-            };
-            found.insert(cloud.machines().find(is_its).map_or(configuration.clone(), provider_id));
+            let interface = configuration.split("/ipConfigurations/").next().unwrap_or_default();
+            found.insert(machines.get(interface).cloned().unwrap_or(configuration));
         }
         found
     }
 
-    fn facts(cloud: &Cloud, balancer: &Value, frontend: &Value) -> LoadBalancerFacts {
+    /// Returns the members of each pool, by its ID.
+    fn pools(cloud: &Cloud) -> BTreeMap<String, BTreeSet<String>> {
+        let pools = cloud.all(BALANCERS).flat_map(|it| items(it, "backendAddressPools"));
+        pools.map(|pool| (text(&pool["id"]), Self::members(cloud, pool))).collect()
+    }
+
+    fn facts(
+        cloud: &Cloud,
+        balancer: &Value,
+        frontend: &Value,
+        pools: &BTreeMap<String, BTreeSet<String>>,
+    ) -> LoadBalancerFacts {
         let name = text(&frontend["name"]);
         let address = cloud.get(&text(&frontend["properties"]["publicIPAddress"]["id"])).cloned().unwrap_or_default();
         let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
@@ -132,9 +149,8 @@ impl AzureCloud {
                 text(&properties["protocol"]).to_uppercase(),
                 if keeps_port { 0 } else { number(&properties["backendPort"]) },
             ));
-            let pool =
-                items(balancer, "backendAddressPools").find(|it| it["id"] == properties["backendAddressPool"]["id"]);
-            targets.extend(pool.into_iter().flat_map(|it| Self::members(cloud, it)));
+            let members = pools.get(&text(&properties["backendAddressPool"]["id"]));
+            targets.extend(members.into_iter().flatten().cloned());
         }
         LoadBalancerFacts {
             service_uid: owner(&name).and_then(|_| address["tags"]["ccm-rs-service"].as_str()).map(str::to_owned),
@@ -217,8 +233,10 @@ impl CloudProfile for AzureCloud {
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
         let cloud = self.fake.lock();
+        let pools = Self::pools(&cloud);
         let of = |it: &Value| {
-            items(it, "frontendIPConfigurations").map(|frontend| Self::facts(&cloud, it, frontend)).collect::<Vec<_>>()
+            let frontends = items(it, "frontendIPConfigurations");
+            frontends.map(|frontend| Self::facts(&cloud, it, frontend, &pools)).collect::<Vec<_>>()
         };
         cloud.all(BALANCERS).flat_map(of).collect()
     }
@@ -232,8 +250,7 @@ impl CloudProfile for AzureCloud {
             cloud.all(ADDRESSES).filter(is_left).map(|it| format!("left over: {}", it["name"])).collect();
         let rules = cloud.all(GROUPS).flat_map(|it| items(it, "securityRules"));
         for rule in rules.filter(|it| text(&it["name"]).starts_with("k8s-azure-lb_")) {
-            let stale =
-                list(&rule["properties"]["destinationAddressPrefixes"]).filter(|ip| !served.contains(&text(ip)));
+            let stale = destinations(rule).into_iter().filter(|ip| !served.contains(ip));
             left.extend(stale.map(|ip| format!("left over: {ip} in rule {}", rule["name"])));
         }
         left
@@ -267,8 +284,9 @@ impl CloudProfile for AzureCloud {
                     );
                 }
                 for rule in items(document, "securityRules") {
-                    let destinations = list(&rule["properties"]["destinationAddressPrefixes"]);
-                    found.extend(destinations.map(|it| json!({"rule": rule["name"], "destination": it})));
+                    found.extend(
+                        destinations(rule).into_iter().map(|it| json!({"rule": rule["name"], "destination": it})),
+                    );
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{Answer, ApiRequest, Azure, LOCATION, NETWORK, id, items, not_found, page, path_id, text};
+use crate::{Answer, ApiRequest, Azure, LOCATION, id, items, not_found, page, path_id, subnet, text};
 
 const MACHINES: &str = "Microsoft.Compute/virtualMachines";
 const SETS: &str = "Microsoft.Compute/virtualMachineScaleSets";
@@ -17,10 +17,6 @@ fn zone(name: &str) -> String {
 fn view(is_off: bool) -> Value {
     let power = if is_off { "PowerState/deallocated" } else { "PowerState/running" };
     json!({"platformFaultDomain": 1, "statuses": [{"code": "ProvisioningState/succeeded"}, {"code": power}]})
-}
-
-fn subnet() -> String {
-    format!("{}/subnets/{}", id("Microsoft.Network/virtualNetworks", NETWORK.0), NETWORK.1)
 }
 
 /// Controls of tests over machines.
@@ -63,7 +59,7 @@ impl Azure {
             self.insert(
                 &set_id,
                 json!({"location": LOCATION, "sku": {"name": "Standard_D4s_v3"}, "properties": {
-                    "orchestrationMode": "Uniform", "virtualMachineProfile": {"networkProfile": {
+                    "orchestrationMode": "Uniform", "virtualMachineProfile": {"osProfile": {"computerNamePrefix": set}, "networkProfile": {
                         "networkInterfaceConfigurations": configuration(json!([])),
                     }},
                 }}),
@@ -125,6 +121,17 @@ impl Azure {
                 }
             });
         }
+    }
+
+    /// Gives a standalone machine an address of the second family.
+    pub fn add_ipv6(&mut self, name: &str, ip: &str) {
+        let interface = id(INTERFACES, &format!("{name}-nic"));
+        self.edit(&interface, |it| {
+            let second = json!({"id": format!("{interface}/ipConfigurations/two"), "name": "two", "properties": {
+                "privateIPAddress": ip, "privateIPAddressVersion": "IPv6", "subnet": {"id": subnet()},
+            }});
+            it["properties"]["ipConfigurations"].as_array_mut().into_iter().for_each(|all| all.push(second.clone()));
+        });
     }
 
     /// Returns the address of a machine.
@@ -223,6 +230,12 @@ pub(crate) fn interfaces_of_instance(cloud: &mut Azure, request: &ApiRequest) ->
     let found = cloud.get(instance).ok_or_else(|| not_found(instance))?;
     let all = vec![cloud.interface_of(found)];
     page(cloud, request, all)
+}
+
+pub(crate) fn interface_of_instance(cloud: &mut Azure, request: &ApiRequest) -> Answer {
+    let instance = id(SETS, &format!("{}/virtualMachines/{}", request.id(), request.nth_id(1)));
+    let found = cloud.get(&instance).ok_or_else(|| not_found(&instance))?;
+    Ok(fake_cloud::Reply::new(200, cloud.interface_of(found)))
 }
 
 /// Answers the states of all machines of the subscription that are in no uniform scale set.

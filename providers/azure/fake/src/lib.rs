@@ -54,6 +54,8 @@ pub struct Azure {
     pub page: usize,
     /// Duration of an operation.
     pub delay: Duration,
+    /// Scheme of the links in answers: clients of the vendor follow no plain HTTP.
+    pub scheme: &'static str,
     operations: BTreeMap<String, Operation>,
     number: u64,
 }
@@ -64,6 +66,7 @@ impl Default for Azure {
             objects: BTreeMap::new(),
             page: 50,
             delay: Duration::from_millis(1500),
+            scheme: "http",
             operations: BTreeMap::new(),
             number: 0,
         };
@@ -73,8 +76,14 @@ impl Default for Azure {
                 "location": LOCATION, "properties": {"securityRules": [], "defaultSecurityRules": []},
             }),
         );
+        cloud.insert(&subnet(), json!({"properties": {"addressPrefix": "10.1.0.0/16"}}));
         cloud
     }
+}
+
+/// Returns the ID of the subnet of all machines.
+fn subnet() -> String {
+    format!("{}/subnets/{}", id("Microsoft.Network/virtualNetworks", NETWORK.0), NETWORK.1)
 }
 
 /// Returns the ID of a resource.
@@ -148,7 +157,8 @@ fn page(cloud: &Azure, request: &ApiRequest, all: Vec<Value>) -> Answer {
     let host = request.header("host").unwrap_or("azure");
     let version = request.query("api-version").unwrap_or_default();
     let expand = request.query("$expand").map_or(String::new(), |it| format!("&$expand={it}"));
-    let link = |at: usize| format!("http://{host}{}?api-version={version}{expand}&$skiptoken={at}", request.path);
+    let (scheme, path) = (cloud.scheme, &request.path);
+    let link = |at: usize| format!("{scheme}://{host}{path}?api-version={version}{expand}&$skiptoken={at}");
     let next = match shown.next {
         Next::Nothing => None,
         Next::Following => Some(link(start + cloud.page)),
@@ -193,7 +203,8 @@ fn put(cloud: &mut Azure, request: &ApiRequest) -> Answer {
         return Err(Refused::new(409, "AnotherOperationInProgress", &format!("Operation {running} is in progress.")));
     }
     let mut wanted = request.body.clone();
-    if !wanted.is_object() || text(&wanted, "/location").is_empty() {
+    let has_location = id.to_ascii_lowercase().contains("/subnets/") || !text(&wanted, "/location").is_empty();
+    if !wanted.is_object() || !has_location {
         return Err(refuse("LocationRequired", "The location property is required for this definition."));
     }
     cloud.check_put(&id, &mut wanted, before.as_ref())?;
@@ -254,6 +265,17 @@ const API: &[Route<Azure>] = &[
     ("GET", "/Microsoft.Network/routeTables", list),
     ("GET", "/Microsoft.Network/routeTables/{name}", get),
     ("PUT", "/Microsoft.Network/routeTables/{name}", put),
+    ("GET", "/Microsoft.Network/privateLinkServices", list),
+    ("GET", "/Microsoft.Network/privateLinkServices/{name}", get),
+    ("PUT", "/Microsoft.Network/privateLinkServices/{name}", put),
+    ("DELETE", "/Microsoft.Network/privateLinkServices/{name}", delete),
+    (
+        "DELETE",
+        "/Microsoft.Network/privateLinkServices/{name}/privateEndpointConnections/{connection}",
+        network::delete_connection,
+    ),
+    ("GET", "/Microsoft.Network/virtualNetworks/{name}/subnets/{subnet}", get),
+    ("PUT", "/Microsoft.Network/virtualNetworks/{name}/subnets/{subnet}", put),
     ("GET", "/Microsoft.Network/networkInterfaces", list),
     ("GET", "/Microsoft.Network/networkInterfaces/{name}", get),
     ("PUT", "/Microsoft.Network/networkInterfaces/{name}", put),
@@ -274,6 +296,12 @@ const API: &[Route<Azure>] = &[
         "/Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines/{instance}/networkInterfaces",
         compute::interfaces_of_instance,
     ),
+    // The Go program writes the namespace so.
+    (
+        "GET",
+        "/microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines/{instance}/networkInterfaces/{interface}",
+        compute::interface_of_instance,
+    ),
 ];
 
 const OF_SUBSCRIPTION: &[Route<Azure>] = &[
@@ -282,7 +310,16 @@ const OF_SUBSCRIPTION: &[Route<Azure>] = &[
     ("GET", "/{namespace}", zones),
 ];
 
-const LOGIN: &[Route<Azure>] = &[("POST", "/{tenant}/oauth2/v2.0/token", token)];
+const LOGIN: &[Route<Azure>] = &[
+    ("POST", "/{tenant}/oauth2/v2.0/token", token),
+    // Managed identities, which the Go program uses against this fake.
+    ("GET", "/metadata/identity/oauth2/token", |_, _| {
+        Ok(Reply::new(
+            200,
+            json!({"token_type": "Bearer", "expires_on": "4000000000", "expires_in": "86400", "access_token": TOKEN, "resource": "x"}),
+        ))
+    }),
+];
 
 impl Cloud for Azure {
     type Service = ();
@@ -306,7 +343,7 @@ impl Cloud for Azure {
     }
 
     fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
-        if request.route.starts_with("POST /{tenant}") {
+        if request.route.starts_with("POST /{tenant}") || request.route.starts_with("GET /metadata") {
             return Ok(());
         }
         if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {

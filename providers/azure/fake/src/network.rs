@@ -86,13 +86,19 @@ impl Azure {
             id if is_of(id, ADDRESSES) => self.check_address(wanted, before),
             id if is_of(id, "Microsoft.Network/networkSecurityGroups") => check_security_group(id, wanted),
             id if is_of(id, "Microsoft.Network/routeTables") => check_route_table(id, wanted),
-            _ => {
-                // What only the fake shows or knows stays.
-                for key in ["instanceView", "privateAddress"] {
-                    if let Some(value) = before.map(|it| &it["properties"][key]).filter(|it| !it.is_null()) {
-                        wanted["properties"][key] = value.clone();
-                    }
+            id if is_of(id, "Microsoft.Network/privateLinkServices") => {
+                let is_allowed = self.get(&crate::subnet());
+                match is_allowed.is_some_and(|it| it["properties"]["privateLinkServiceNetworkPolicies"] == "Disabled") {
+                    true => Ok(()),
+                    false => Err(refuse(
+                        "PrivateLinkServiceNetworkPoliciesMustBeDisabled",
+                        "The subnet has network policies.",
+                    )),
                 }
+            }
+            _ => {
+                // What a request does not have stays: compute resources are changed, not replaced.
+                before.into_iter().for_each(|before| fill(wanted, before));
                 self.check_pools(wanted)
             }
         }
@@ -136,7 +142,10 @@ impl Azure {
             Some(before) => before["properties"]["ipAddress"].clone(),
             None => {
                 let number = self.number();
-                format!("20.50.{}.{}", number / 250, number % 250 + 1).into()
+                match wanted["properties"]["publicIPAddressVersion"] == "IPv6" {
+                    true => format!("2603:1020::{number:x}").into(),
+                    false => format!("20.50.{}.{}", number / 250, number % 250 + 1).into(),
+                }
             }
         };
         wanted["properties"]["ipAddress"] = ip;
@@ -185,6 +194,7 @@ impl Azure {
             }
         }
         self.check_frontends(id, wanted)?;
+        self.check_links(id, Some(wanted))?;
         for pool in wanted["properties"]["backendAddressPools"].as_array_mut().into_iter().flatten() {
             let members = self.members_of(text(pool, "/id"));
             if !members.is_empty() && items(pool, "loadBalancerBackendAddresses").next().is_some() {
@@ -210,6 +220,12 @@ impl Azure {
                 return Err(refuse("ResourceAvailabilityZonesCannotBeModified", "Zones cannot be changed."));
             }
             match frontend["properties"]["publicIPAddress"]["id"].as_str() {
+                Some(_) if frontend["zones"].is_array() => {
+                    return Err(refuse(
+                        "LoadBalancerFrontendIPConfigCannotHaveZoneWhenReferencingPublicIPAddress",
+                        "A frontend with a public address has no zones of its own.",
+                    ));
+                }
                 Some(address) => {
                     let holder = self
                         .frontend_of(address)
@@ -235,10 +251,32 @@ impl Azure {
                     let slot = &frontend["properties"]["privateIPAddress"];
                     if !slot.is_string() {
                         let number = self.number();
-                        let ip = known.unwrap_or_else(|| format!("10.2.{}.{}", number / 250, number % 250 + 4).into());
+                        let ip = known.unwrap_or_else(|| {
+                            match frontend["properties"]["privateIPAddressVersion"] == "IPv6" {
+                                true => format!("fd00:2::{number:x}").into(),
+                                false => format!("10.2.{}.{}", number / 250, number % 250 + 4).into(),
+                            }
+                        });
                         wanted["properties"]["frontendIPConfigurations"][index]["properties"]["privateIPAddress"] = ip;
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to remove a frontend while a private link service leads to it.
+    fn check_links(&self, balancer: &str, wanted: Option<&Value>) -> Result<(), Refused> {
+        let kept: Vec<&str> =
+            wanted.into_iter().flat_map(|it| items(it, "frontendIPConfigurations")).map(|it| text(it, "/id")).collect();
+        for link in self.all("Microsoft.Network/privateLinkServices") {
+            let frontend = text(link, "/properties/loadBalancerFrontendIpConfigurations/0/id");
+            let is_its = frontend.to_ascii_lowercase().starts_with(&format!("{}/", balancer.to_ascii_lowercase()));
+            if is_its && !kept.iter().any(|it| it.eq_ignore_ascii_case(frontend)) {
+                return Err(refuse(
+                    "InUseFrontendCannotBeDeleted",
+                    format!("{frontend} is in use by {}.", text(link, "/id")),
+                ));
             }
         }
         Ok(())
@@ -254,6 +292,9 @@ impl Azure {
                     "Public IP address {id} can not be deleted since it is still allocated to resource {frontend}."
                 ),
             ));
+        }
+        if is_of(id, BALANCERS) {
+            self.check_links(id, None)?;
         }
         if is_of(id, BALANCERS) && self.is_in_a_scale_set(&id.to_ascii_lowercase()) {
             return Err(refuse(
@@ -303,6 +344,28 @@ impl Azure {
             }}),
         );
         self.insert(&target, document);
+    }
+}
+
+/// Deletes a connection of a private endpoint to a private link service.
+pub(crate) fn delete_connection(cloud: &mut Azure, request: &ApiRequest) -> crate::Answer {
+    let link = id("Microsoft.Network/privateLinkServices", request.id());
+    let name = request.nth_id(1).to_owned();
+    cloud.edit(&link, |it| {
+        let all = it["properties"]["privateEndpointConnections"].as_array_mut();
+        all.into_iter().for_each(|all| all.retain(|it| it["name"] != *name));
+    });
+    Ok(fake_cloud::Reply::empty(204))
+}
+
+/// Adds what an object does not have.
+fn fill(wanted: &mut Value, before: &Value) {
+    let (Some(wanted), Some(before)) = (wanted.as_object_mut(), before.as_object()) else { return };
+    for (key, value) in before {
+        match wanted.get_mut(key) {
+            Some(there) => fill(there, value),
+            None => drop(wanted.insert(key.clone(), value.clone())),
+        }
     }
 }
 

@@ -22,7 +22,8 @@ impl Azure {
         let namespace = if id.contains("Microsoft.Compute") { "Microsoft.Compute" } else { "Microsoft.Network" };
         let host = request.header("host").unwrap_or("azure");
         let url = format!(
-            "http://{host}/subscriptions/{SUBSCRIPTION}/providers/{namespace}/locations/{LOCATION}/operations/{name}?api-version=2024-05-01"
+            "{}://{host}/subscriptions/{SUBSCRIPTION}/providers/{namespace}/locations/{LOCATION}/operations/{name}?api-version=2024-05-01",
+            self.scheme
         );
         let operation = Operation {
             id: id.to_ascii_lowercase(),

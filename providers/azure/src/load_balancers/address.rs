@@ -7,8 +7,8 @@ use provider_kit::load_balancers::{Attributes, OwnerTags, ResourceKey};
 use serde_json::{Value, json};
 
 use super::AzureLoadBalancers;
-use super::document::{CLUSTER_TAG, prefix};
-use super::spec::Spec;
+use super::document::{CLUSTER_TAG, MOST_NAME, prefix};
+use super::spec::{Family, Spec};
 use crate::arm::{PUBLIC_ADDRESSES, name_of, overlay, place_of, text};
 use crate::config::ResourceGroup;
 
@@ -16,7 +16,7 @@ use crate::config::ResourceGroup;
 pub(crate) const KIND: &str = "public IP address";
 /// The tags that the Go cloud controller manager writes and reads, each with its former name.
 const SERVICE: [&str; 2] = ["k8s-azure-service", "service"];
-const CLUSTER: [&str; 2] = ["k8s-azure-cluster-name", "kubernetes-cluster-name"];
+pub(super) const CLUSTER: [&str; 2] = ["k8s-azure-cluster-name", "kubernetes-cluster-name"];
 const DNS_OWNER: &str = "k8s-azure-dns-label-service";
 /// The tag with the UID of the Service. Azure does not accept a slash in the name of a tag.
 const SERVICE_TAG: &str = "ccm-rs-service";
@@ -27,11 +27,11 @@ pub(crate) fn resource(name: &str) -> ResourceKey {
 }
 
 /// Returns the name of the address of a Service.
-pub(crate) fn default_name(cluster: &str, owner: &str, from: Option<&str>) -> String {
+pub(crate) fn default_name(cluster: &str, owner: &str, family: &Family) -> String {
     let mut name = format!("{cluster}-{owner}");
-    name.extend(from.map(|id| format!("-{}", name_of(id))));
-    name.truncate(75);
-    name
+    name.extend(family.prefix.iter().map(|id| format!("-{}", name_of(id))));
+    name.truncate(MOST_NAME);
+    name + family.suffix
 }
 
 /// Returns the Service's resource in the name of an address.
@@ -69,7 +69,7 @@ pub(crate) fn observed(address: &Value) -> Attributes {
     tags.fold(attributes, |attributes, (key, value)| attributes.set(format!("tag {key}"), value))
 }
 
-fn full_name(service: &Service) -> String {
+pub(super) fn full_name(service: &Service) -> String {
     let text = |it: &Option<String>| it.clone().unwrap_or_default();
     format!("{}/{}", text(&service.metadata.namespace), text(&service.metadata.name))
 }
@@ -126,16 +126,16 @@ impl AzureLoadBalancers {
     ///
     /// # Errors
     /// *Invalid* if there is none.
-    pub(crate) async fn stated_address(&self, spec: &Spec) -> Result<Option<Value>> {
+    pub(crate) async fn stated_address(&self, spec: &Spec, family: &Family) -> Result<Option<Value>> {
         let group = self.address_group(spec);
-        if let Some(name) = &spec.address_name {
+        if let Some(name) = &family.address_name {
             let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, name).await?;
             let missing = || {
                 Error::invalid(format!("public IP address {name:?} does not exist in resource group {}", group.name))
             };
             return found.map(Some).ok_or_else(missing);
         }
-        let Some(ip) = spec.address else { return Ok(None) };
+        let Some(ip) = family.address else { return Ok(None) };
         let all = self.arm().all(&PUBLIC_ADDRESSES, &group).await?;
         let found = all.into_iter().find(|it| text(it, "/properties/ipAddress").parse() == Ok(ip));
         let missing = || {
@@ -149,7 +149,7 @@ impl AzureLoadBalancers {
 
     /// Creates or changes the address of a Service, and returns it as Azure shows it.
     pub(crate) async fn write_address(&self, name: &str, wanted: Wanted<'_>) -> Result<Value> {
-        let Wanted { spec, service, cluster, owner } = wanted;
+        let Wanted { spec, family, service, cluster, owner } = wanted;
         let group = self.address_group(spec);
         let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, name).await?;
         let etag = found.as_ref().and_then(|it| it["etag"].as_str()).map(str::to_owned);
@@ -172,9 +172,9 @@ impl AzureLoadBalancers {
             }
             address["properties"] = json!({
                 "publicIPAllocationMethod": "Static",
-                "publicIPAddressVersion": if spec.is_ipv6 { "IPv6" } else { "IPv4" },
+                "publicIPAddressVersion": family.name(),
             });
-            if let Some(prefix) = &spec.prefix {
+            if let Some(prefix) = &family.prefix {
                 address["properties"]["publicIPPrefix"] = json!({ "id": prefix });
             }
             if let Some(tags) = spec.ip_tags.as_ref().filter(|it| !it.is_empty()) {
@@ -235,6 +235,7 @@ impl AzureLoadBalancers {
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) spec: &'a Spec,
+    pub(crate) family: &'a Family,
     pub(crate) service: &'a Service,
     pub(crate) cluster: &'a str,
     pub(crate) owner: &'a OwnerTags,

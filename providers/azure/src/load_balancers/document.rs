@@ -1,12 +1,12 @@
 //! The share of one Service in a load balancer's document: how it is read, and how it is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{Attributes, Port, ResourceGraph, Targets};
 use serde_json::{Value, json};
 
-use super::spec::{Probe, Rule};
+use super::spec::{IPV6, Probe, Rule};
 use crate::arm::{items, name_of, overlay, text};
 use crate::documents::new_document;
 use crate::machines::place;
@@ -15,6 +15,8 @@ use crate::machines::place;
 pub(crate) const CLUSTER_TAG: &str = "ccm-rs-cluster";
 /// The probe that all Services share.
 const SHARED_PROBE: &str = "cluster-service-shared-health-probe";
+/// The longest name of an element, without the suffix of a family.
+pub(crate) const MOST_NAME: usize = 75;
 /// Lists of a document whose elements Services own, in the order in which they refer to each other.
 const LISTS: [&str; 4] = ["frontendIPConfigurations", "backendAddressPools", "probes", "loadBalancingRules"];
 
@@ -68,9 +70,23 @@ fn owner_of(configuration: &str) -> String {
     place(instance).map_or_else(|| interface.to_owned(), |place| place.id())
 }
 
+/// Returns the end of a name that tells the second family of a Service.
+pub(crate) fn suffix(name: &str) -> &'static str {
+    let is_second = name.len() > IPV6.len() && name.is_char_boundary(name.len() - IPV6.len());
+    if is_second && name[name.len() - IPV6.len()..].eq_ignore_ascii_case(IPV6) { IPV6 } else { "" }
+}
+
+/// Attributes of the load balancer in a resource graph, by the field of a frontend.
+pub(crate) const FRONTEND: [(&str, &str); 3] = [
+    ("publicIPAddress", "/properties/publicIPAddress/id"),
+    ("subnet", "/properties/subnet/id"),
+    ("privateIPAddress", "/properties/privateIPAddress"),
+];
+
 /// A Service's share, as it was read.
 pub(crate) struct Share<'a> {
-    pub(crate) frontend: Option<&'a Value>,
+    /// Frontends by the suffix of their family.
+    pub(crate) frontends: BTreeMap<&'static str, &'a Value>,
     rules: Vec<&'a Value>,
     probes: Vec<&'a Value>,
 }
@@ -79,36 +95,63 @@ impl<'a> Share<'a> {
     /// Reads the share of a Service. A Service whose address belongs to another Service uses that one's frontend.
     pub(crate) fn of(document: &'a Value, owner: &str) -> Self {
         let rules: Vec<_> = items(document, "loadBalancingRules").filter(|it| belongs(it, owner)).collect();
-        let probes = items(document, "probes").collect();
-        let mut frontends = items(document, "frontendIPConfigurations");
-        let used = rules.first().map(|it| name_of(text(it, "/properties/frontendIPConfiguration/id")));
-        let frontend = frontends.clone().find(|it| belongs(it, owner));
-        let frontend = frontend.or_else(|| frontends.find(|it| used == Some(text(it, "/name"))));
-        Self { frontend, rules, probes }
+        let all = items(document, "frontendIPConfigurations");
+        let mut frontends = BTreeMap::new();
+        for rule in &rules {
+            let used = name_of(text(rule, "/properties/frontendIPConfiguration/id"));
+            let used = all.clone().find(|it| used.eq_ignore_ascii_case(text(it, "/name")));
+            frontends.extend(used.map(|it| (suffix(text(rule, "/name")), it)));
+        }
+        let own = all.filter(|it| belongs(it, owner)).map(|it| (suffix(text(it, "/name")), it));
+        frontends.extend(own);
+        Self { frontends, rules, probes: items(document, "probes").collect() }
     }
 
-    /// Adds the resources of the share to a resource graph.
+    /// Returns the IDs of the public addresses.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &'a str> {
+        self.frontends.values().map(|it| text(it, FRONTEND[0].1)).filter(|it| !it.is_empty())
+    }
+
+    /// Returns `true` if rules of others use a frontend of the share.
+    pub(crate) fn is_shared(&self, document: &Value, owner: &str) -> bool {
+        let own: Vec<&str> = self.frontends.values().map(|it| text(it, "/id")).collect();
+        let lists = ["loadBalancingRules", "inboundNatRules"].into_iter().flat_map(|list| items(document, list));
+        lists.filter(|it| !belongs(it, owner)).any(|it| {
+            let used = text(it, "/properties/frontendIPConfiguration/id");
+            own.iter().any(|id| used.eq_ignore_ascii_case(id))
+        })
+    }
+
+    /// Adds the resources of the share to a resource graph. A Service without rules is in the pool of the cluster.
     pub(crate) fn graph(&self, document: &Value, pool: &str, mut graph: ResourceGraph) -> Result<ResourceGraph> {
-        let Some(frontend) = self.frontend else { return Ok(graph) };
-        let id = |pointer: &str| Some(text(frontend, pointer).to_ascii_lowercase()).filter(|it| !it.is_empty());
+        if self.frontends.is_empty() {
+            return Ok(graph);
+        }
         let mut attributes = Attributes::default();
-        if let Some(address) = id("/properties/publicIPAddress/id") {
-            attributes = attributes.set("publicIPAddress", address);
-        }
-        if let Some(subnet) = id("/properties/subnet/id") {
-            attributes = attributes.set("subnet", subnet);
-        }
-        if let Some(address) = id("/properties/privateIPAddress") {
-            attributes = attributes.set("privateIPAddress", address);
+        for (suffix, frontend) in &self.frontends {
+            for (key, pointer) in FRONTEND {
+                let value = text(frontend, pointer).to_ascii_lowercase();
+                if !value.is_empty() {
+                    attributes = attributes.set(format!("{key}{suffix}"), value);
+                }
+            }
         }
         graph = graph.balancer(attributes);
-        if items(document, "backendAddressPools").any(|it| text(it, "/name").eq_ignore_ascii_case(pool)) {
-            graph = graph.pool(pool, Attributes::default(), Some(members(document, pool)));
+        let used = |rule: &&Value| name_of(text(rule, "/properties/backendAddressPool/id")).to_owned();
+        let mut used: BTreeSet<String> = self.rules.iter().map(used).collect();
+        if used.is_empty() {
+            used.insert(pool.to_owned());
+        }
+        for known in items(document, "backendAddressPools").map(|it| text(it, "/name")) {
+            if used.iter().any(|it| it.eq_ignore_ascii_case(known)) {
+                graph = graph.pool(known, Attributes::default(), Some(members(document, known)));
+            }
         }
         for rule in &self.rules {
             let Some(port) = port_of(text(rule, "/name")) else { continue };
-            let read = self.rule(rule);
-            graph = graph.listener(port.number, port.protocol, pool, Attributes::observed(&read)?);
+            let attributes = Attributes::observed(&self.rule(rule))?;
+            let pool = name_of(text(rule, "/properties/backendAddressPool/id"));
+            graph = graph.listener(port.number, port.protocol, pool, attributes);
         }
         Ok(graph)
     }
@@ -147,11 +190,12 @@ impl<'a> Share<'a> {
     }
 }
 
-/// Returns the port in the name of a rule: `<prefix>[-<subnet>]-<protocol>-<port>`.
+/// Returns the port in the name of a rule: `<prefix>[-<subnet>]-<protocol>-<port>[-IPv6]`.
 fn port_of(name: &str) -> Option<Port> {
-    let mut parts = name.strip_suffix("-IPv6").unwrap_or(name).rsplit('-');
-    let (number, protocol) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
-    Some(Port { number, protocol: protocol.into() })
+    let end = suffix(name);
+    let mut parts = name[..name.len() - end.len()].rsplit('-');
+    let number = parts.next()?.parse().ok()?;
+    Some(Port { number, protocol: format!("{}{end}", parts.next()?).into() })
 }
 
 /// The facts of a cluster that all shares of a load balancer have.
@@ -162,7 +206,6 @@ pub(crate) struct Frame {
     pub(crate) extended_location: Value,
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) cluster: String,
-    pub(crate) pool: String,
     pub(crate) maximum_rules: usize,
     pub(crate) vnet: Option<String>,
 }
@@ -174,19 +217,22 @@ pub(crate) struct Edit {
     pub(crate) owner: String,
     /// Beginning of the names of frontend, rules and probes.
     pub(crate) base: String,
-    /// Name and properties of the frontend, and zones of a new one; `None` removes the share.
-    pub(crate) frontend: Option<(Value, Vec<String>)>,
-    pub(crate) rules: Vec<(Port, Rule)>,
-    /// Addresses that join or leave the pool, each with its name. Only for pools of addresses.
-    pub(crate) join: Vec<(String, String)>,
-    pub(crate) leave: Targets,
+    /// Properties of the frontends, by the suffixes of their families; none removes the share.
+    pub(crate) frontends: BTreeMap<&'static str, Value>,
+    /// The name of the pool of this Service alone.
+    pub(crate) own_pool: String,
+    /// Zones of new frontends.
+    pub(crate) zones: Vec<String>,
+    pub(crate) rules: Vec<(Port, String, Rule)>,
+    /// By pool, the addresses that join, each with its name, and those that leave. Only for pools of addresses.
+    pub(crate) members: BTreeMap<String, (Vec<(String, String)>, Targets)>,
 }
 
 impl Edit {
     /// Applies the edit. A document without frontends becomes `null`.
     pub(crate) fn apply(&self, document: &mut Value) -> Result<()> {
         if document.is_null() {
-            if self.frontend.is_none() {
+            if self.frontends.is_empty() {
                 return Ok(());
             }
             *document = new_document(&self.frame.location, &self.frame.tags);
@@ -196,16 +242,12 @@ impl Edit {
             }
         }
         self.check_owner(document)?;
-        match &self.frontend {
-            Some((frontend, zones)) => {
-                document["tags"][CLUSTER_TAG] = self.frame.cluster.clone().into();
-                self.write(document, frontend, zones)
-            }
-            None => {
-                self.remove(document);
-                Ok(())
-            }
+        if self.frontends.is_empty() {
+            self.remove(document);
+            return Ok(());
         }
+        document["tags"][CLUSTER_TAG] = self.frame.cluster.clone().into();
+        self.write(document)
     }
 
     fn check_owner(&self, document: &Value) -> Result<()> {
@@ -219,40 +261,58 @@ impl Edit {
         }
     }
 
-    fn write(&self, document: &mut Value, frontend: &Value, zones: &[String]) -> Result<()> {
-        let frame = &self.frame;
-        let reference = |list: &str, name: &str| json!({"id": format!("{}/{list}/{name}", frame.id)});
-        // Azure refuses a second frontend for an address.
-        let is_same = |it: &&Value| {
-            let same = |pointer: &str| {
+    /// Writes the frontends, and returns their names by the suffixes of their families.
+    fn write_frontends(&self, document: &mut Value) -> BTreeMap<&'static str, String> {
+        let mut names = BTreeMap::new();
+        for (suffix, frontend) in &self.frontends {
+            // Azure refuses a second frontend for an address.
+            let same = |it: &Value, pointer: &str| {
                 !text(frontend, pointer).is_empty() && text(it, pointer).eq_ignore_ascii_case(text(frontend, pointer))
             };
-            same("/properties/publicIPAddress/id")
-                || (same("/properties/subnet/id") && same("/properties/privateIPAddress"))
-        };
-        let of_other = items(document, "frontendIPConfigurations").filter(|it| !belongs(it, &self.owner)).find(is_same);
-        let frontend_name = of_other.map_or(&*self.base, |it| text(it, "/name")).to_owned();
-        let is_shared = of_other.is_some();
-        retain(document, LISTS[0], |it| !belongs(it, &self.owner) || (!is_shared && text(it, "/name") == self.base));
-        if !is_shared {
-            let is_new = !items(document, LISTS[0]).any(|it| text(it, "/name") == self.base);
+            let is_same = |it: &&Value| same(it, FRONTEND[0].1) || (same(it, FRONTEND[1].1) && same(it, FRONTEND[2].1));
+            let mut others = items(document, LISTS[0]).filter(|it| !belongs(it, &self.owner));
+            let of_other = others.find(is_same).map(|it| text(it, "/name").to_owned());
+            names.insert(*suffix, of_other.unwrap_or_else(|| format!("{}{suffix}", self.base)));
+        }
+        retain(document, LISTS[0], |it| {
+            !belongs(it, &self.owner) || names.values().any(|name| text(it, "/name").eq_ignore_ascii_case(name))
+        });
+        for (suffix, frontend) in &self.frontends {
+            let name = format!("{}{suffix}", self.base);
+            if names.get(suffix) != Some(&name) {
+                continue;
+            }
+            let is_new = !items(document, LISTS[0]).any(|it| text(it, "/name") == name);
             let mut wanted = frontend.clone();
-            wanted["name"] = self.base.clone().into();
-            if is_new && !zones.is_empty() {
-                wanted["zones"] = json!(zones);
+            wanted["name"] = name.into();
+            // A frontend with a public address is in the zones of that address.
+            if is_new && !self.zones.is_empty() && text(frontend, FRONTEND[0].1).is_empty() {
+                wanted["zones"] = json!(self.zones);
             }
             upsert(document, LISTS[0], &wanted);
         }
-        upsert(document, LISTS[1], &json!({"name": frame.pool}));
+        names
+    }
+
+    fn write(&self, document: &mut Value) -> Result<()> {
+        let frame = &self.frame;
+        let reference = |list: &str, name: &str| json!({"id": format!("{}/{list}/{name}", frame.id)});
+        let frontends = self.write_frontends(document);
+        for (.., pool, _) in &self.rules {
+            upsert(document, LISTS[1], &json!({ "name": pool }));
+        }
         let (mut rules, mut probes) = (Vec::new(), Vec::new());
-        for (port, rule) in &self.rules {
-            let name = format!("{}-{}-{}", self.base, port.protocol, port.number);
+        for (port, pool, rule) in &self.rules {
+            let end = suffix(&port.protocol);
+            let protocol = port.protocol.strip_suffix(end).unwrap_or(&port.protocol);
+            let name = self.rule_name(protocol, port.number, end);
+            let Some(frontend) = frontends.get(end) else { continue };
             let probe = rule.probe.as_ref().map(|probe| {
                 let name = match probe {
                     it if it.is_shared => SHARED_PROBE.to_owned(),
                     // All ports of a Service with local traffic have the probe of kube-proxy.
                     it if it.request_path.as_deref() == Some("/healthz") && self.shares(it) => {
-                        format!("{}-TCP-{}", self.base, it.port)
+                        self.rule_name("TCP", it.port, end)
                     }
                     _ => name.clone(),
                 };
@@ -261,8 +321,8 @@ impl Edit {
             });
             let all = rule.protocol == "All";
             rules.push(json!({"name": name, "properties": {
-                "frontendIPConfiguration": reference(LISTS[0], &frontend_name),
-                "backendAddressPool": reference(LISTS[1], &frame.pool),
+                "frontendIPConfiguration": reference(LISTS[0], frontend),
+                "backendAddressPool": reference(LISTS[1], pool),
                 "probe": probe.map(|name| reference(LISTS[2], &name)),
                 "protocol": rule.protocol, "frontendPort": if all { 0 } else { port.number }, "backendPort": rule.backend_port,
                 "enableFloatingIP": rule.floating, "idleTimeoutInMinutes": rule.idle_timeout_in_minutes,
@@ -287,14 +347,26 @@ impl Edit {
                 frame.maximum_rules
             )));
         }
-        self.change_members(document);
+        for (pool, (join, leave)) in &self.members {
+            set_members(document, pool, (join, leave), frame.vnet.as_deref());
+        }
+        self.remove_unused_pools(document);
         Ok(())
+    }
+
+    /// Returns the name of a rule, which is cut where its subnet is too long.
+    fn rule_name(&self, protocol: &str, port: u16, end: &str) -> String {
+        let (owner, rest) = self.base.split_at(self.owner.len().min(self.base.len()));
+        let last = format!("-{protocol}-{port}");
+        let room = MOST_NAME - owner.len() - last.len();
+        format!("{owner}{}{last}{end}", rest.get(..room).unwrap_or(rest))
     }
 
     /// Returns `true` if the probe is one for all ports of the Service.
     fn shares(&self, probe: &Probe) -> bool {
-        let of_local = |(_, rule): &(Port, Rule)| rule.probe.as_ref().is_none_or(|it| it == probe);
-        self.rules.iter().all(of_local) && !self.rules.iter().any(|(_, rule)| rule.backend_port == probe.port)
+        let mut rules = self.rules.iter().map(|(.., rule)| rule);
+        let is_local = |rule: &Rule| rule.probe.as_ref().is_none_or(|it| it == probe);
+        rules.clone().all(is_local) && !rules.any(|rule| rule.backend_port == probe.port)
     }
 
     fn check_conflict(&self, document: &Value, rule: &Value) -> Result<()> {
@@ -318,28 +390,21 @@ impl Edit {
         }
     }
 
-    fn change_members(&self, document: &mut Value) {
-        if self.join.is_empty() && self.leave.is_empty() {
-            return;
-        }
-        let vnet = self.frame.vnet.as_ref().map(|id| json!({ "id": id }));
-        let pools = list_mut(document, LISTS[1]).iter_mut();
-        let Some(pool) = { pools }.find(|it| text(it, "/name").eq_ignore_ascii_case(&self.frame.pool)) else { return };
-        let members = list_mut(pool, "loadBalancerBackendAddresses");
-        members.retain(|it| !self.leave.contains(text(it, "/properties/ipAddress")));
-        for (name, ip) in &self.join {
-            if !members.iter().any(|it| text(it, "/properties/ipAddress") == ip) {
-                members.retain(|it| text(it, "/name") != name);
-                let mut member = json!({"name": name, "properties": {"ipAddress": ip}});
-                vnet.iter().for_each(|vnet| member["properties"]["virtualNetwork"] = vnet.clone());
-                members.push(member);
-            }
-        }
+    /// Removes the Service's own pools that no rule leads to.
+    fn remove_unused_pools(&self, document: &mut Value) {
+        let id = |it: &Value| name_of(text(it, "/properties/backendAddressPool/id")).to_ascii_lowercase();
+        let used: BTreeSet<String> = items(document, LISTS[3]).map(id).collect();
+        let is_left =
+            |name: &str| name.eq_ignore_ascii_case(&self.own_pool) && !used.contains(&name.to_ascii_lowercase());
+        retain(document, LISTS[1], |it| {
+            let name = text(it, "/name");
+            !is_left(name.get(..name.len() - suffix(name).len()).unwrap_or(name))
+        });
     }
 
     fn remove(&self, document: &mut Value) {
         let used: Vec<String> =
-            Share::of(document, &self.owner).frontend.iter().map(|it| text(it, "/name").to_owned()).collect();
+            Share::of(document, &self.owner).frontends.values().map(|it| text(it, "/name").to_owned()).collect();
         for list in [LISTS[3], LISTS[2]] {
             retain(document, list, |it| !belongs(it, &self.owner));
         }
@@ -359,8 +424,30 @@ impl Edit {
             .collect();
         retain(document, LISTS[0], |it| !gone.iter().any(|name| name == text(it, "/name")));
         remove_unused_probe(document);
+        self.remove_unused_pools(document);
         if items(document, LISTS[0]).next().is_none() {
             *document = Value::Null;
+        }
+    }
+}
+
+/// Adds addresses to a pool, each with its name, and removes others.
+pub(crate) fn set_members(
+    document: &mut Value,
+    pool: &str,
+    (join, leave): (&[(String, String)], &Targets),
+    vnet: Option<&str>,
+) {
+    let mut pools = list_mut(document, LISTS[1]).iter_mut();
+    let Some(pool) = pools.find(|it| text(it, "/name").eq_ignore_ascii_case(pool)) else { return };
+    let members = list_mut(pool, "loadBalancerBackendAddresses");
+    members.retain(|it| !leave.contains(text(it, "/properties/ipAddress")));
+    for (name, ip) in join {
+        if !members.iter().any(|it| text(it, "/properties/ipAddress") == ip) {
+            members.retain(|it| text(it, "/name") != name);
+            let mut member = json!({"name": name, "properties": {"ipAddress": ip}});
+            vnet.iter().for_each(|id| member["properties"]["virtualNetwork"] = json!({ "id": id }));
+            members.push(member);
         }
     }
 }

@@ -9,7 +9,7 @@ use provider_kit::load_balancers::Targets;
 use provider_kit::transport::{Call, Method};
 use serde_json::{Value, json};
 
-use super::document::members;
+use super::document::{members, suffix};
 use crate::arm::{Arm, INSTANCE, INTERFACES, MACHINES, SCALE_SETS, items, place_of, text};
 use crate::config::ResourceGroup;
 use crate::documents::{DocumentKey, Shared};
@@ -19,7 +19,7 @@ use crate::machines::scale_set_of;
 const AT_ONCE: usize = 8;
 
 /// A change of a pool's members.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct MemberChange {
     pub(crate) join: Targets,
     pub(crate) leave: Targets,
@@ -90,16 +90,24 @@ fn primary(list: Option<&mut Vec<Value>>) -> Option<&mut Value> {
     list.get_mut(index)
 }
 
-/// Returns the primary IP configuration of a list of network interfaces in a model.
-fn configuration<'a>(object: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
-    let interface = primary(object.pointer_mut(pointer)?.as_array_mut())?;
-    primary(interface.pointer_mut("/properties/ipConfigurations")?.as_array_mut())
+/// Returns the IP configuration of an interface for a pool: the primary one, or the one for IPv6.
+fn configuration<'a>(interface: &'a mut Value, pool: &str) -> Option<&'a mut Value> {
+    let list = interface.pointer_mut("/properties/ipConfigurations")?.as_array_mut()?;
+    if suffix(pool).is_empty() {
+        return primary(Some(list));
+    }
+    list.iter_mut().find(|it| it["properties"]["privateIPAddressVersion"] == "IPv6")
+}
+
+/// Returns the IP configuration of the primary interface in a model.
+fn of_model<'a>(object: &'a mut Value, pointer: &str, pool: &str) -> Option<&'a mut Value> {
+    configuration(primary(object.pointer_mut(pointer)?.as_array_mut())?, pool)
 }
 
 async fn scale_set(arm: &Arm, group: &ResourceGroup, set: &str, pool: &str, joins: bool) -> Result<()> {
     let Some(mut shown) = arm.get::<Value>(&SCALE_SETS, group, set).await? else { return Ok(()) };
     let pointer = "/properties/virtualMachineProfile/networkProfile/networkInterfaceConfigurations";
-    let Some(configuration) = configuration(&mut shown, pointer) else { return Ok(()) };
+    let Some(configuration) = of_model(&mut shown, pointer, pool) else { return Ok(()) };
     if !set_pool(configuration, pool, joins) {
         return Ok(());
     }
@@ -123,7 +131,7 @@ async fn instance_member(arm: &Arm, group: &ResourceGroup, path: [&str; 2], pool
     let read = Arm::scale_set_call(Method::GET, INSTANCE, group, &path);
     let Some(mut shown) = arm.reads(&MACHINES).find::<Value>(read).await? else { return Ok(()) };
     let pointer = "/properties/networkProfileConfiguration/networkInterfaceConfigurations";
-    let Some(configuration) = configuration(&mut shown, pointer) else { return Ok(()) };
+    let Some(configuration) = of_model(&mut shown, pointer, pool) else { return Ok(()) };
     if !set_pool(configuration, pool, joins) {
         return Ok(());
     }
@@ -136,8 +144,7 @@ async fn interface_member(arm: &Arm, target: &str, pool: &str, joins: bool) -> R
     let (group, name) = place_of(target).ok_or_else(|| Error::other(format!("{target:?} is no network interface")))?;
     let Some(mut shown) = arm.get::<Value>(&INTERFACES, &group, name).await? else { return Ok(()) };
     let etag = shown["etag"].as_str().map(str::to_owned);
-    let configurations = shown["properties"]["ipConfigurations"].as_array_mut();
-    let Some(configuration) = primary(configurations) else { return Ok(()) };
+    let Some(configuration) = configuration(&mut shown, pool) else { return Ok(()) };
     if !set_pool(configuration, pool, joins) {
         return Ok(());
     }

@@ -184,11 +184,14 @@ impl Edit {
     }
 }
 
+/// Writes the destinations in the form of the Go program: a single one has a field of its own.
 fn set_destinations(rule: &mut Value, destinations: &BTreeSet<String>) {
-    if let Some(properties) = rule["properties"].as_object_mut() {
-        properties.remove("destinationAddressPrefix");
-        properties.insert("destinationAddressPrefixes".to_owned(), json!(destinations));
-    }
+    let Some(properties) = rule["properties"].as_object_mut() else { return };
+    let (one, many) = ("destinationAddressPrefix", "destinationAddressPrefixes");
+    let single = destinations.first().filter(|_| destinations.len() == 1);
+    let (key, other, value) = single.map_or((many, one, json!(destinations)), |it| (one, many, json!(it)));
+    properties.remove(other);
+    properties.insert(key.to_owned(), value);
 }
 
 fn new_rule(rule: &Parsed<'_>, addresses: &BTreeSet<String>, all: &[Value]) -> Result<Value> {
@@ -206,7 +209,6 @@ fn new_rule(rule: &Parsed<'_>, addresses: &BTreeSet<String>, all: &[Value]) -> R
         priority.ok_or_else(|| Error::quota("the security group has no priority left between 500 and 4095"))?;
     let mut properties = json!({
         "protocol": rule.protocol, "access": rule.access, "direction": "Inbound", "priority": priority, "sourcePortRange": "*",
-        "destinationAddressPrefixes": addresses,
     });
     match rule.sources[..] {
         [one] => properties["sourceAddressPrefix"] = one.into(),
@@ -216,7 +218,9 @@ fn new_rule(rule: &Parsed<'_>, addresses: &BTreeSet<String>, all: &[Value]) -> R
         "Deny" => properties["destinationPortRange"] = "*".into(),
         _ => properties["destinationPortRanges"] = json!(rule.ports),
     }
-    Ok(json!({"name": rule.name(), "properties": properties}))
+    let mut new = json!({"name": rule.name(), "properties": properties});
+    set_destinations(&mut new, addresses);
+    Ok(new)
 }
 
 fn check_limits(all: &[Value]) -> Result<()> {

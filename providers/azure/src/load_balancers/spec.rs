@@ -10,6 +10,7 @@ use provider_kit::health_check::HealthCheck;
 use provider_kit::load_balancers::{Field, Resource, each_port};
 use serde::{Deserialize, Serialize};
 
+use super::link::{self, Link};
 use crate::annotations as key;
 use crate::annotations::{PREFIX, ProbeProtocol};
 use crate::config::Config;
@@ -57,35 +58,77 @@ impl Resource for Rule {
     ];
 }
 
-/// A port of the Service: transport protocol, port, and its rule.
+/// A port of the Service: transport protocol, port, Node port, and its rule with a floating address.
 #[derive(Clone, Debug)]
 pub(crate) struct SpecPort {
     pub(crate) number: u16,
-    pub(crate) transport: &'static str,
-    pub(crate) rule: Rule,
+    transport: &'static str,
+    /// If not set, only the security group admits traffic to the port.
+    has_rule: bool,
+    node_port: u16,
+    rule: Rule,
 }
+
+impl SpecPort {
+    /// Returns the number that traffic to an address of this family has at the Nodes.
+    pub(crate) fn number_for(&self, family: &Family) -> u16 {
+        if family.to_nodes { self.node_port } else { self.number }
+    }
+
+    /// Returns the key of the listener for a family, and its rule.
+    pub(crate) fn listener(&self, family: &Family) -> (u16, String, Rule) {
+        let backend_port = if self.rule.protocol == "All" { 0 } else { self.number_for(family) };
+        let rule = Rule { floating: !family.to_nodes, backend_port, ..self.rule.clone() };
+        (self.number, format!("{}{}", self.transport, family.suffix), rule)
+    }
+}
+
+/// An IP family of a Service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Family {
+    pub(crate) is_ipv6: bool,
+    /// The end of the names of elements: `-IPv6` for the second family of a Service with two, else empty.
+    pub(crate) suffix: &'static str,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) address_name: Option<String>,
+    pub(crate) prefix: Option<String>,
+    /// If set, traffic goes to the node ports, and security rules admit it to the Nodes.
+    pub(crate) to_nodes: bool,
+}
+
+impl Family {
+    pub(crate) fn name(&self) -> &'static str {
+        if self.is_ipv6 { "IPv6" } else { "IPv4" }
+    }
+
+    /// Returns the name of the pool for all Services of the family.
+    pub(crate) fn pool(&self, cluster: &str) -> String {
+        if self.is_ipv6 { format!("{cluster}{IPV6}") } else { cluster.to_owned() }
+    }
+}
+
+/// The end of the names of elements for IPv6.
+pub(crate) const IPV6: &str = "-IPv6";
 
 /// Load balancer configuration of a Service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spec {
     pub(crate) is_internal: bool,
-    pub(crate) is_ipv6: bool,
+    pub(crate) families: Vec<Family>,
+    /// The load balancers that may serve the Service, if it names some.
+    pub(crate) balancers: Vec<String>,
     pub(crate) subnet: Option<String>,
     /// The subnet, if an annotation names it: it is part of the names of frontend and rules.
     pub(crate) named_subnet: Option<String>,
-    pub(crate) address: Option<IpAddr>,
-    pub(crate) address_name: Option<String>,
     pub(crate) address_group: Option<String>,
-    pub(crate) prefix: Option<String>,
     pub(crate) ip_tags: Option<BTreeMap<String, String>>,
     pub(crate) address_tags: BTreeMap<String, String>,
     pub(crate) dns_label: Option<String>,
     pub(crate) additional: Vec<IpAddr>,
     pub(crate) ports: Vec<SpecPort>,
+    pub(crate) link: Option<Link>,
     /// `None`: the security group is left alone.
     pub(crate) security: Option<BTreeSet<String>>,
-    /// If set, security rules admit traffic to the Nodes instead of the load balancer's address.
-    pub(crate) to_nodes: bool,
 }
 
 const SHARED_PORT: u16 = 10256;
@@ -94,14 +137,9 @@ impl Spec {
     /// Parses a Service's annotations and ports.
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut annotations = Annotations::of(service);
-        let text = |text: Option<String>| text.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
-        let spec = service.spec.as_ref();
-        let families: Vec<&str> =
-            spec.and_then(|it| it.ip_families.as_ref()).into_iter().flatten().map(String::as_str).collect();
-        if families.len() > 1 {
-            annotations
-                .mistake("ipFamilies: Services with two families are not supported; set ipFamilyPolicy to SingleStack");
-        }
+        let text = trimmed;
+        let is_internal = annotations.get(&key::INTERNAL) == Some(true);
+        let families = families(service, &mut annotations, is_internal);
         let has = |key: &str| {
             service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(&format!("{PREFIX}{key}")))
         };
@@ -110,40 +148,28 @@ impl Spec {
                 annotations.mistake(format!("annotation {PREFIX}{key}: {why}; remove it"));
             }
         }
-        let is_ipv6 = families.first() == Some(&"IPv6");
-        let is_internal = annotations.get(&key::INTERNAL) == Some(true);
         let named_subnet = text(annotations.get(&key::SUBNET)).filter(|_| is_internal);
-        let by_family = if is_ipv6 { annotations.get(&key::IPV6) } else { annotations.get(&key::IPV4) };
-        let of_spec = spec.and_then(|it| it.load_balancer_ip.as_deref()).filter(|it| !it.is_empty());
-        let of_spec = of_spec.and_then(|it| {
-            it.parse::<IpAddr>()
-                .map_err(|_| annotations.mistake(format!("spec.loadBalancerIP: {it:?} is no IP address")))
-                .ok()
-        });
-        let address = by_family.or(of_spec);
-        if let Some(ip) = address.filter(|_| !is_internal)
-            && !is_public(ip)
-        {
-            annotations.mistake(format!("address {ip}: a public load balancer needs a public address"));
-        }
-        let to_nodes = annotations.get(&key::NO_FLOATING_IP) == Some(true) || (is_internal && is_ipv6);
-        let ports = ports(service, config, &mut annotations, is_internal, !to_nodes);
+        let ports = ports(service, config, &mut annotations, is_internal, &families);
+        let may_link = families.iter().any(|it| !it.is_ipv6) && (is_internal || families[0].to_nodes);
+        let link_subnet = named_subnet.as_deref().or(Some(&config.file.subnet_name));
+        let link = link::parse(config, &mut annotations, link_subnet, may_link);
+        let has_one_rule = is_internal && annotations.get(&key::ALL_PORTS) == Some(true);
+        let security = security(service, config, &mut annotations, is_internal, (&families, &ports));
+        let ports: Vec<SpecPort> = ports.into_iter().filter(|it| it.has_rule).collect();
         let spec = Self {
             is_internal,
-            is_ipv6,
+            balancers: annotations.get(&key::BALANCERS).unwrap_or_default(),
             subnet: named_subnet.clone().or_else(|| text(Some(config.file.subnet_name.clone()))),
             named_subnet,
-            address,
-            address_name: text(annotations.get(&key::ADDRESS_NAME)),
             address_group: text(annotations.get(&key::GROUP)),
-            prefix: text(annotations.get(&key::ADDRESS_PREFIX)),
             ip_tags: annotations.get(&key::IP_TAGS).map(|text| pairs(&text)),
             address_tags: annotations.get(&key::TAGS).unwrap_or_default(),
             dns_label: annotations.get(&key::DNS_LABEL).map(|it| it.trim().to_owned()),
             additional: annotations.get(&key::ADDITIONAL_ADDRESSES).unwrap_or_default(),
-            security: security(service, config, &mut annotations, is_internal, is_ipv6, to_nodes),
-            ports,
-            to_nodes,
+            link,
+            security,
+            ports: if has_one_rule { for_all(&ports) } else { ports },
+            families,
         };
         if spec.is_internal && spec.subnet.is_none() && !config.file.subscription_id.is_empty() {
             annotations.mistake(
@@ -153,6 +179,46 @@ impl Spec {
         annotations.unknown(&format!("{PREFIX}azure-"), key::ALL);
         annotations.parsed(spec)
     }
+}
+
+fn trimmed(text: Option<String>) -> Option<String> {
+    text.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty())
+}
+
+/// Returns the IP families of a Service, in its order.
+fn families(service: &Service, annotations: &mut Annotations<'_>, is_internal: bool) -> Vec<Family> {
+    let spec = service.spec.as_ref();
+    let stated: Vec<bool> =
+        spec.and_then(|it| it.ip_families.as_ref()).into_iter().flatten().map(|it| it == "IPv6").collect();
+    let stated = if stated.is_empty() { vec![false] } else { stated };
+    let of_spec = spec.and_then(|it| it.load_balancer_ip.as_deref()).filter(|it| !it.is_empty());
+    let of_spec: Option<IpAddr> = of_spec.and_then(|it| {
+        it.parse().map_err(|_| annotations.mistake(format!("spec.loadBalancerIP: {it:?} is no IP address"))).ok()
+    });
+    let is_dual = stated.len() > 1;
+    let no_floating = annotations.get(&key::NO_FLOATING_IP) == Some(true);
+    let mut family = |is_ipv6: bool| {
+        let by_family = annotations.get(if is_ipv6 { &key::IPV6 } else { &key::IPV4 });
+        let address = by_family.or(of_spec.filter(|ip| ip.is_ipv6() == is_ipv6));
+        if let Some(ip) = address.filter(|it| !is_internal && !is_public(*it)) {
+            annotations.mistake(format!("address {ip}: a public load balancer needs a public address"));
+        }
+        // A Service of IPv6 alone may have the annotations of either family.
+        let mut of_family = |first, second| match (is_ipv6, is_dual) {
+            (true, true) => trimmed(annotations.get(second)),
+            (true, false) => trimmed(annotations.get(second)).or_else(|| trimmed(annotations.get(first))),
+            (false, _) => trimmed(annotations.get(first)),
+        };
+        Family {
+            is_ipv6,
+            suffix: if is_ipv6 && is_dual { IPV6 } else { "" },
+            address,
+            address_name: of_family(&key::ADDRESS_NAME, &key::ADDRESS_NAME_IPV6),
+            prefix: of_family(&key::ADDRESS_PREFIX, &key::ADDRESS_PREFIX_IPV6),
+            to_nodes: no_floating || (is_internal && is_ipv6),
+        }
+    };
+    stated.into_iter().map(&mut family).collect()
 }
 
 /// Returns `true` for an address that Azure can give to a public load balancer.
@@ -217,7 +283,7 @@ fn ports(
     config: &Config,
     annotations: &mut Annotations<'_>,
     is_internal: bool,
-    floating: bool,
+    families: &[Family],
 ) -> Vec<SpecPort> {
     let all_ports = annotations.get(&key::ALL_PORTS) == Some(true) && is_internal;
     let is_sticky = service.spec.as_ref().and_then(|it| it.session_affinity.as_deref()) == Some("ClientIP");
@@ -234,14 +300,12 @@ fn ports(
             }
         };
         let own = OfPort(service, port.number);
-        if own.is_true("no_lb_rule") {
-            continue;
-        }
-        if port.node_port == 0 && !floating {
+        let has_rule = !own.is_true("no_lb_rule");
+        if port.node_port == 0 && families.iter().any(|it| it.to_nodes) {
             annotations.mistake(format!("port {}: has no node port; set allocateLoadBalancerNodePorts", port.number));
         }
         let is_tcp = port.protocol == "TCP";
-        let probe = if own.is_true("no_probe_rule") || !is_tcp {
+        let probe = if own.is_true("no_probe_rule") || !is_tcp || !has_rule {
             None
         } else {
             Some(probe(service, config, annotations, index, port.node_port))
@@ -255,28 +319,27 @@ fn ports(
         found.push(SpecPort {
             number: port.number,
             transport: port.protocol,
+            has_rule,
+            node_port: port.node_port,
             rule: Rule {
                 protocol: protocol.to_owned(),
-                // A rule for all protocols is one for all ports.
-                backend_port: match (protocol, floating) {
-                    ("All", _) => 0,
-                    (_, true) => port.number,
-                    (_, false) => port.node_port,
-                },
-                floating,
                 idle_timeout_in_minutes: idle,
                 load_distribution: if is_sticky { "SourceIP" } else { "Default" }.to_owned(),
-                enable_tcp_reset: is_tcp && resets && protocol == "Tcp",
+                enable_tcp_reset: is_tcp && resets,
                 disable_outbound_snat: config.file.disable_outbound_snat,
                 probe,
+                ..Rule::default()
             },
         });
     }
-    if all_ports && let Some(mut first) = found.first().cloned() {
-        first.rule.probe = found.iter().find_map(|it| it.rule.probe.clone());
-        return vec![first];
-    }
     found
+}
+
+/// Returns the port whose rule stands for all ports.
+fn for_all(ports: &[SpecPort]) -> Vec<SpecPort> {
+    let Some(mut first) = ports.first().cloned() else { return Vec::new() };
+    first.rule.probe = ports.iter().find_map(|it| it.rule.probe.clone());
+    vec![first]
 }
 
 fn probe(service: &Service, config: &Config, annotations: &mut Annotations<'_>, index: usize, node_port: u16) -> Probe {
@@ -302,7 +365,9 @@ fn probe(service: &Service, config: &Config, annotations: &mut Annotations<'_>, 
         probe_threshold: 2,
         ..Probe::default()
     };
-    if let Some(check) = HealthCheck::of(service) {
+    // The probe of kube-proxy does not speak the PROXY protocol.
+    let has_proxy = [&key::LINK_CREATE, &key::LINK_PROXY_PROTOCOL].iter().all(|it| annotations.get(it) == Some(true));
+    if let Some(check) = HealthCheck::of(service).filter(|_| !has_proxy) {
         return http(u16::try_from(check.port).unwrap_or_default(), check.path);
     }
     if config.has_shared_probe {
@@ -348,8 +413,7 @@ fn security(
     config: &Config,
     annotations: &mut Annotations<'_>,
     is_internal: bool,
-    is_ipv6: bool,
-    to_nodes: bool,
+    (families, ports): (&[Family], &[SpecPort]),
 ) -> Option<BTreeSet<String>> {
     let denies = annotations.get(&key::DENY_OTHERS) == Some(true);
     let tags = annotations.get(&key::ALLOWED_SERVICE_TAGS).unwrap_or_default();
@@ -378,36 +442,32 @@ fn security(
     }
     let is_everything = |it: &IpNet| it.prefix_len() == 0;
     let nothing_stated = networks.is_empty() && tags.is_empty();
-    let family = if is_ipv6 { "IPv6" } else { "IPv4" };
-    let of_family = networks.iter().filter(|it| matches!(it, IpNet::V6(_)) == is_ipv6);
-    let of_family: Vec<IpNet> = IpNet::aggregate(&of_family.copied().collect());
-    let mut sources: Vec<Vec<String>> = tags.iter().map(|tag| vec![tag.clone()]).collect();
-    let mut prefixes: Vec<String> = of_family.iter().map(ToString::to_string).collect();
-    prefixes.sort();
-    match (nothing_stated, is_internal) {
-        (true, false) => sources.push(vec!["Internet".to_owned()]),
-        (true, true) => {}
-        // Traffic inside the virtual network is admitted anyway.
-        (false, true) if of_family.iter().any(is_everything) => {}
-        (false, _) if !prefixes.is_empty() => sources.push(prefixes),
-        (false, _) => {}
-    }
     let mut rules = BTreeSet::new();
-    for (protocol, transport) in [("Tcp", "TCP"), ("Udp", "UDP"), ("*", "SCTP")] {
-        let accepted = [transport];
-        let ports = each_port(service, &accepted).filter_map(Result::ok);
-        let ports = ports.filter(|it| !OfPort(service, it.number).is_true("no_lb_rule"));
-        let mut numbers: Vec<String> =
-            ports.map(|it| if to_nodes { it.node_port } else { it.number }.to_string()).collect();
-        numbers.sort();
-        if !numbers.is_empty() {
-            rules.extend(
-                sources.iter().map(|it| format!("{family} {protocol} Allow {} {}", it.join(","), numbers.join(","))),
-            );
+    for family in families {
+        let of_family = networks.iter().filter(|it| matches!(it, IpNet::V6(_)) == family.is_ipv6);
+        let of_family: Vec<IpNet> = IpNet::aggregate(&of_family.copied().collect());
+        let mut sources: Vec<String> = tags.clone();
+        let mut prefixes: Vec<String> = of_family.iter().map(ToString::to_string).collect();
+        prefixes.sort();
+        match (nothing_stated, is_internal) {
+            (true, false) => sources.push("Internet".to_owned()),
+            // Traffic inside the virtual network is admitted anyway.
+            (false, true) if of_family.iter().any(is_everything) => {}
+            (false, _) if !prefixes.is_empty() => sources.push(prefixes.join(",")),
+            _ => {}
         }
-    }
-    if denies && !nothing_stated {
-        rules.insert(format!("{family} * Deny * *"));
+        for (protocol, transport) in [("Tcp", "TCP"), ("Udp", "UDP"), ("*", "SCTP")] {
+            let of_protocol = ports.iter().filter(|it| it.transport == transport);
+            let mut numbers: Vec<String> = of_protocol.map(|it| it.number_for(family).to_string()).collect();
+            numbers.sort();
+            if !numbers.is_empty() {
+                let numbers = numbers.join(",");
+                rules.extend(sources.iter().map(|it| format!("{} {protocol} Allow {it} {numbers}", family.name())));
+            }
+        }
+        if denies && !networks.is_empty() {
+            rules.insert(format!("{} * Deny * *", family.name()));
+        }
     }
     Some(rules)
 }

@@ -45,12 +45,14 @@ fn settings_that_are_not_supported_are_refused_by_name() {
         (json!({"loadBalancerSku": "service"}), "service gateway"),
         (json!({"serviceGatewayEnabled": true}), "service gateway"),
         (json!({"loadBalancerBackendPoolConfigurationType": "podIP"}), "service gateway"),
+        (json!({"multipleStandardLoadBalancerConfigurations": [{"name": "a"}]}), "each needs name and primaryVMSet"),
         (
-            json!({"multipleStandardLoadBalancerConfigurations": [{"name": "a"}]}),
-            "multipleStandardLoadBalancerConfigurations",
+            json!({"loadBalancerBackendPoolConfigurationType": "nodeIPConfiguration",
+                "multipleStandardLoadBalancerConfigurations": [{"name": "a", "primaryVMSet": "a"}]}),
+            "needs loadBalancerBackendPoolConfigurationType: nodeIP",
         ),
         (json!({"preConfiguredBackendPoolLoadBalancerTypes": "all"}), "preConfiguredBackendPoolLoadBalancerTypes"),
-        (json!({"cloudConfigType": "secret"}), "mount the Secret"),
+        (json!({"cloudConfigType": "vault"}), "only file, secret and merge"),
         (json!({"location": 7}), "wrong type"),
         (json!({"vmCacheTTLInSeconds": 60, "cloudProviderBackoff": true, "loadBalancerRateLimit": {}}), "none"),
     ];
@@ -153,4 +155,33 @@ async fn renewed_secret_is_read_from_the_file_and_a_wrong_one_is_explained_witho
     assert!(error.contains("credential in the cloud configuration") && !error.contains("wrong-secret"), "{error}");
     std::fs::write(&path, wrong.replace("wrong-secret", azure_fake::CLIENT.1)).unwrap();
     start(&setup).await.unwrap();
+}
+
+#[tokio::test]
+async fn configuration_is_read_from_a_secret_and_merged_with_the_file() {
+    let harness = Harness::new(Form::Addresses);
+    let whole: Value = serde_json::from_str(&harness.setup().config.unwrap().text).unwrap();
+    let put = |config: &Value| {
+        let data = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, config.to_string());
+        let path = "/api/v1/namespaces/kube-system/secrets/azure-cloud-provider";
+        harness.cluster.set_document(path, json!({"data": {"cloud-config": data}}).to_string());
+    };
+    let (mut file, mut secret) = (whole.clone(), json!({}));
+    file["cloudConfigType"] = "merge".into();
+    for key in ["aadClientId", "aadClientSecret"] {
+        secret[key] = file.as_object_mut().unwrap().remove(key).unwrap();
+    }
+    let flags = Environment::of([("--cloud-config-secret-name", "azure-cloud-provider")]);
+    let file = ConfigFile { path: "azure.json".into(), text: file.to_string() };
+    for (config, in_secret) in [(None, &whole), (Some(file), &secret)] {
+        let router = harness.fake.router();
+        let setup = Setup { config, flags: flags.clone(), ..Setup::default() };
+        let provider = Azure::new(&setup, move |http| http.service(router.clone())).unwrap();
+        harness.cluster.remove_document("/api/v1/namespaces/kube-system/secrets/azure-cloud-provider");
+        let error = provider.initialize(&harness.cluster.context(cluster())).await.unwrap_err().to_string();
+        assert!(error.contains("allow ServiceAccount"), "{error}");
+        put(in_secret);
+        provider.initialize(&harness.cluster.context(cluster())).await.unwrap();
+        assert!(provider.load_balancers().is_some() && provider.routes().is_some());
+    }
 }

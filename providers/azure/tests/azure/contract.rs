@@ -49,6 +49,8 @@ async fn every_request_and_answer_fits_the_description() {
             (&[][..], Value::Null),
             (&[("azure-dns-label-name", "web"), ("azure-pip-tags", "a=b")], local),
             (&[("azure-load-balancer-internal", "true")], Value::Null),
+            (&[], json!({"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"})),
+            (&[("azure-load-balancer-internal", "true"), ("azure-pls-create", "true")], Value::Null),
             (
                 &[("azure-deny-all-except-load-balancer-source-ranges", "true")],
                 json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "198.51.100.0/24"]}),

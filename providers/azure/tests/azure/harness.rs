@@ -82,6 +82,22 @@ impl Harness {
         });
     }
 
+    /// Gives a machine and its Node an address of the second family.
+    pub(crate) fn add_ipv6(&self, name: &str, ip: &str) {
+        self.fake.lock().add_ipv6(name, ip);
+        let mut node = (*self.cluster.node(name).unwrap()).clone();
+        node.addresses = [node.addresses[0].clone(), NodeAddress::new(AddressType::InternalIP, ip)].into();
+        self.cluster.set_node(node);
+    }
+
+    /// Returns the changes since the last time.
+    pub(crate) fn changes(&self) -> Vec<String> {
+        let requests = self.fake.fault_injector().requests().into_iter();
+        self.fake.fault_injector().forget_requests();
+        let is_change = |route: &String| !route.starts_with("GET ") && !route.starts_with("POST /{tenant}");
+        requests.map(|it| it.route).filter(is_change).collect()
+    }
+
     pub(crate) fn setup(&self) -> Setup {
         let mut config = json!({
             "tenantId": TENANT, "subscriptionId": SUBSCRIPTION, "aadClientId": CLIENT.0, "aadClientSecret": CLIENT.1,
@@ -114,7 +130,17 @@ impl Harness {
     }
 
     pub(crate) async fn ensure(&self, provider: &Azure, service: &Service) -> Result<Option<LoadBalancerStatus>> {
-        self.cluster.set_services([service.clone()]);
+        self.ensure_among(provider, service, std::slice::from_ref(service)).await
+    }
+
+    /// Ensures one of several Services.
+    pub(crate) async fn ensure_among(
+        &self,
+        provider: &Azure,
+        service: &Service,
+        all: &[Service],
+    ) -> Result<Option<LoadBalancerStatus>> {
+        self.cluster.set_services(all.to_vec());
         let (cluster, nodes) = (cluster(), self.cluster.nodes());
         let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
         provider.load_balancers().unwrap().ensure(request).await

@@ -74,8 +74,12 @@ async fn mistakes_are_reported_with_their_remedy_before_any_request() {
             Value::Null,
             "less than 120",
         ),
-        (&[("azure-pls-create", "true")], Value::Null, "private link services are not supported"),
-        (&[], json!({"ipFamilies": ["IPv4", "IPv6"]}), "two families"),
+        (&[("azure-pls-create", "true")], Value::Null, "needs an internal load balancer"),
+        (
+            &[INTERNAL, ("azure-pls-create", "true"), ("azure-pls-ip-configuration-ip-address", "10.1.0.9 10.1.0.8")],
+            Value::Null,
+            "1 is less than the number of addresses",
+        ),
         (&[], json!({"loadBalancerIP": "10.0.0.1"}), "needs a public address"),
         (&[], json!({"loadBalancerIP": "100.64.0.1"}), "needs a public address"),
         (&[("azure-allowed-ip-ranges", "10.0.0.1/24")], Value::Null, "10.0.0.1/24"),
@@ -163,4 +167,145 @@ async fn security_rules_admit_the_stated_sources_and_leave_with_the_service() {
         .unwrap();
     assert!(harness.security_rules().is_empty());
     harness.delete(&provider, &web).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_with_two_families_has_two_of_each() {
+    for (form, internal) in [(Form::Addresses, false), (Form::Interfaces, false), (Form::Addresses, true)] {
+        let harness = Harness::new(form);
+        harness.add_ipv6("worker-1", "fd00::11");
+        harness.add_ipv6("worker-2", "fd00::12");
+        let provider = harness.started().await;
+        let annotations = if internal { vec![INTERNAL] } else { Vec::new() };
+        let dual = json!({"ipFamilies": ["IPv6", "IPv4"], "ipFamilyPolicy": "RequireDualStack"});
+        let web = service("web", &[80], &annotations, &dual);
+        let ingress = harness.ensure(&provider, &web).await.unwrap().unwrap().ingress.unwrap();
+        let ips: Vec<_> = ingress.iter().map(|it| it.ip.as_deref().unwrap()).collect();
+        assert!(ips.len() == 2 && ips[0].contains(':') && ips[1].contains('.'), "{form:?}: {ips:?}");
+        let shown = harness.balancer(if internal { "kubernetes-internal" } else { "kubernetes" });
+        let owner = cloud_provider::default_load_balancer_name(&web);
+        let names = |key: &str| {
+            let mut names: Vec<_> = list(&shown["properties"][key]).map(|it| text(&it["name"])).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names("frontendIPConfigurations"), [owner.clone(), format!("{owner}-IPv6")]);
+        assert_eq!(names("loadBalancingRules"), [format!("{owner}-TCP-80"), format!("{owner}-TCP-80-IPv6")]);
+        assert_eq!(names("backendAddressPools"), ["kubernetes", "kubernetes-IPv6"]);
+        let members = |pool: &Value| {
+            let interfaces = harness.fake.lock().members_of(&text(&pool["id"])).len();
+            interfaces + list(&pool["properties"]["loadBalancerBackendAddresses"]).count()
+        };
+        assert!(list(&shown["properties"]["backendAddressPools"]).all(|it| members(it) == 2), "{shown:#}");
+        let of_rule = list(&shown["properties"]["loadBalancingRules"]).find(|it| text(&it["name"]).ends_with("IPv6"));
+        let backend = &of_rule.unwrap()["properties"]["backendPort"];
+        assert_eq!(*backend, json!(if internal { 30_080 } else { 80 }), "internal IPv6 leads to the node ports");
+        harness.fake.fault_injector().forget_requests();
+        harness.ensure(&provider, &web).await.unwrap();
+        assert_eq!(harness.changes(), [""; 0]);
+        harness
+            .ensure(&provider, &service("web", &[80], &annotations, &json!({"ipFamilies": ["IPv4"]})))
+            .await
+            .unwrap();
+        let left = harness.fake.lock().all(ADDRESSES).count();
+        assert_eq!(left, usize::from(!internal), "the second address is given back");
+        harness.delete(&provider, &web).await.unwrap();
+        assert_eq!(harness.fake.lock().all(ADDRESSES).count(), 0);
+        assert_eq!(harness.security_rules(), Vec::<Value>::new());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn frontend_with_a_long_subnet_is_cut_to_what_azure_accepts() {
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    let subnet = "s".repeat(40) + "-" + &"t".repeat(40);
+    let web = service("web", &[80], &[INTERNAL, ("azure-load-balancer-internal-subnet", &subnet)], &Value::Null);
+    harness.ensure(&provider, &web).await.unwrap();
+    let shown = harness.balancer("kubernetes-internal");
+    let name = |key: &str| text(&list(&shown["properties"][key]).next().unwrap()["name"]);
+    assert_eq!((name("frontendIPConfigurations").len(), name("loadBalancingRules").len()), (75, 75));
+    assert!(name("frontendIPConfigurations").ends_with('t') && name("loadBalancingRules").ends_with("-TCP-80"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn private_link_service_follows_its_annotations_and_goes_before_its_frontend() {
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    let create = ("azure-pls-create", "true");
+    let more = [
+        ("azure-pls-ip-configuration-ip-address-count", "2"),
+        ("azure-pls-ip-configuration-ip-address", "10.1.0.9"),
+        ("azure-pls-visibility", "a b"),
+        ("azure-pls-auto-approval", "b"),
+        ("azure-pls-fqdns", "web.example.com"),
+    ];
+    let of = |annotations: &[(&str, &str)]| service("web", &[80], annotations, &Value::Null);
+    let all: Vec<_> = [INTERNAL, create].into_iter().chain(more).collect();
+    harness.ensure(&provider, &of(&all)).await.unwrap();
+    let name = format!("pls-{}", cloud_provider::default_load_balancer_name(&of(&[])));
+    let link = id("Microsoft.Network/privateLinkServices", &name);
+    let shown = || harness.fake.lock().get(&link).cloned().unwrap_or_default();
+    let configurations: Vec<_> = list(&shown()["properties"]["ipConfigurations"])
+        .map(|it| (text(&it["properties"]["privateIPAddress"]), it["properties"]["primary"] == true))
+        .collect();
+    assert_eq!(configurations, [("10.1.0.9".to_owned(), true), (String::new(), false)]);
+    assert_eq!(shown()["tags"]["k8s-azure-owner-service"], "default/web");
+    assert_eq!(shown()["properties"]["visibility"]["subscriptions"], json!(["a", "b"]));
+    harness.changes();
+    harness.ensure(&provider, &of(&all)).await.unwrap();
+    assert_eq!(harness.changes(), [""; 0]);
+    harness.ensure(&provider, &of(&[INTERNAL, create])).await.unwrap();
+    assert_eq!(harness.changes(), ["PUT /Microsoft.Network/privateLinkServices/{name}"]);
+    assert_eq!(list(&shown()["properties"]["ipConfigurations"]).count(), 1);
+    harness.fake.lock().edit(&link, |it| it["properties"]["privateEndpointConnections"] = json!([{"name": "theirs"}]));
+    // Without the annotation, the private link service is found when Azure refuses to remove its frontend.
+    for annotations in [&[INTERNAL, create][..], &[INTERNAL]] {
+        harness.ensure(&provider, &of(&[INTERNAL, create])).await.unwrap();
+        harness.delete(&provider, &of(annotations)).await.unwrap();
+        assert_eq!((shown(), harness.balancer("kubernetes-internal")), (Value::Null, Value::Null));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_load_balancers_share_services_and_nodes() {
+    let harness = Harness::new(Form::Addresses).with(json!({"multipleStandardLoadBalancerConfigurations": [
+        {"name": "kubernetes", "primaryVMSet": "one"},
+        {"name": "second", "primaryVMSet": "two"},
+    ]}));
+    let provider = harness.started().await;
+    let members = |name: &str, pool: &str| {
+        let shown = harness.balancer(name);
+        let pools = list(&shown["properties"]["backendAddressPools"]).filter(|it| it["name"] == *pool);
+        let members = pools.flat_map(|it| list(&it["properties"]["loadBalancerBackendAddresses"]));
+        let mut names: Vec<_> = members.map(|it| text(&it["name"])).collect();
+        names.sort();
+        names
+    };
+    let web = service("web", &[80], &[], &Value::Null);
+    let first = harness.ensure(&provider, &web).await.unwrap();
+    assert_eq!(members("kubernetes", "kubernetes"), ["worker-1", "worker-2"]);
+    let mail = service("mail", &[25], &[], &Value::Null);
+    harness.ensure(&provider, &mail).await.unwrap();
+    let both = [members("kubernetes", "kubernetes"), members("second", "kubernetes")].concat();
+    assert_eq!((both.len(), both.iter().collect::<std::collections::BTreeSet<_>>().len()), (2, 2), "{both:?}");
+    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32_000});
+    let near = service("near", &[53], &[("azure-load-balancer-configurations", "second")], &local);
+    harness.ensure(&provider, &near).await.unwrap();
+    assert_eq!(members("second", "default-near"), ["worker-1", "worker-2"]);
+    harness.changes();
+    for service in [&web, &mail, &near] {
+        harness.ensure(&provider, service).await.unwrap();
+    }
+    assert_eq!(harness.changes(), [""; 0]);
+    let moved = service("web", &[80], &[("azure-load-balancer-configurations", "second")], &Value::Null);
+    let status = harness.ensure(&provider, &moved).await.unwrap();
+    assert_eq!(status.unwrap().ingress, first.unwrap().ingress, "the address stays");
+    assert_eq!(harness.balancer("kubernetes"), Value::Null);
+    assert_eq!(members("second", "kubernetes"), ["worker-1", "worker-2"]);
+    for service in [&moved, &mail, &near] {
+        harness.delete(&provider, service).await.unwrap();
+    }
+    assert_eq!(harness.balancer("second"), Value::Null);
+    assert_eq!(harness.fake.lock().all(ADDRESSES).count(), 0);
 }

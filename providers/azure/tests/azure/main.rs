@@ -8,3 +8,4 @@ mod harness;
 mod load_balancers;
 mod nodes;
 mod shared_documents;
+mod takeover;

@@ -1,0 +1,63 @@
+//! The configuration in a Secret, which is read when the program has access to Kubernetes.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cloud_provider::{ConfigFile, Error, Result, Setup};
+use provider_kit::cluster::ClusterView;
+use provider_kit::settings::yaml;
+use serde_json::Value;
+
+/// The place of the Secret.
+#[derive(Clone)]
+pub(crate) struct ConfigSecret {
+    path: String,
+    key: String,
+    /// Text of the file of `--cloud-config`, whose keys count where the Secret has none.
+    file: Option<String>,
+    cluster: ClusterView,
+}
+
+impl ConfigSecret {
+    /// Returns the Secret that the flags name, if the configuration is there: without a file, or if the file says so.
+    pub(crate) fn of(setup: &Setup, cluster: &ClusterView) -> Option<Self> {
+        let file = setup.config.as_ref().and_then(|it| yaml(&it.text).ok());
+        let kind = file.as_ref().and_then(|it| it["cloudConfigType"].as_str()).unwrap_or_default().to_ascii_lowercase();
+        let flag = |name: &str| setup.flags.get(name).filter(|it| !it.is_empty());
+        let is_named = ["--cloud-config-secret-name", "--enable-dynamic-reloading"].iter().any(|it| flag(it).is_some());
+        let is_there = match file {
+            Some(_) => ["secret", "merge"].contains(&&*kind),
+            None => is_named && setup.config.is_none(),
+        };
+        let or = |name, otherwise: &str| flag(name).unwrap_or(otherwise).to_owned();
+        let namespace = or("--cloud-config-secret-namespace", "kube-system");
+        let name = or("--cloud-config-secret-name", "azure-cloud-provider");
+        is_there.then(|| Self {
+            path: format!("/api/v1/namespaces/{namespace}/secrets/{name}"),
+            key: or("--cloud-config-key", "cloud-config"),
+            file: setup.config.as_ref().filter(|_| kind == "merge").map(|it| it.text.clone()),
+            cluster: cluster.clone(),
+        })
+    }
+
+    /// Reads the Secret.
+    pub(crate) async fn read(&self) -> Result<ConfigFile> {
+        let wrong = |what: &str| Error::invalid(format!("Secret {}: {what}", self.path));
+        let (status, secret) = self.cluster.get(&self.path).await?;
+        if !status.is_success() {
+            return Err(wrong(&format!(
+                "cannot be read: {status}; allow ServiceAccount cloud-controller-manager to get it"
+            )));
+        }
+        let data =
+            secret["data"][&self.key].as_str().ok_or_else(|| wrong(&format!("key {:?} is missing", self.key)))?;
+        let data = STANDARD.decode(data).map_err(|_| wrong("its data is not base64"))?;
+        let text = String::from_utf8(data).map_err(|_| wrong("its data is no text"))?;
+        let Some(file) = &self.file else { return Ok(ConfigFile { path: self.path.clone(), text }) };
+        let parse = |text: &str| yaml(text).map_err(|at| wrong(&format!("neither valid JSON nor YAML{at}")));
+        let (mut merged, own) = (parse(file)?, parse(&text)?);
+        if let (Value::Object(merged), Value::Object(own)) = (&mut merged, own) {
+            merged.extend(own);
+        }
+        Ok(ConfigFile { path: self.path.clone(), text: merged.to_string() })
+    }
+}

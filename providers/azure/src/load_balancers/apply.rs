@@ -1,0 +1,344 @@
+//! Changes of a Service's share: which documents and addresses are written, and in which order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cloud_provider::{LoadBalancerIngress, Result, Service, default_load_balancer_name};
+use provider_kit::load_balancers::{
+    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph, ResourceKey,
+};
+use serde_json::{Value, json};
+
+use super::document::{self, Edit, FRONTEND, Frame, MOST_NAME, Share, prefix};
+use super::link::{self, PrivateLink};
+use super::members::MemberChange;
+use super::spec::{Family, IPV6, Rule, Spec};
+use super::{AzureLoadBalancers, address, ingress_of, placement, security, share_id};
+use crate::arm::{LOAD_BALANCERS, name_of, text};
+use crate::config::PoolKind;
+use crate::documents::DocumentKey;
+
+impl AzureLoadBalancers {
+    fn frame(&self, key: &DocumentKey, identity: &Identity<'_>) -> Frame {
+        let file = &self.config.file;
+        Frame {
+            id: key.group.id(LOAD_BALANCERS.kind, &key.name),
+            location: file.location.clone(),
+            extended_location: self.extended_location().unwrap_or_default(),
+            tags: self.config.tags.clone(),
+            cluster: OwnerTags::cluster(identity.cluster).to_owned(),
+            maximum_rules: self.config.maximum_rules,
+            vnet: self.vnet(),
+        }
+    }
+
+    /// Returns the ID of the virtual network, which members of pools of addresses name.
+    pub(super) fn vnet(&self) -> Option<String> {
+        let name = &self.config.file.vnet_name;
+        (!name.is_empty()).then(|| self.config.vnet.id("Microsoft.Network/virtualNetworks", name))
+    }
+
+    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
+        let Change { identity, actual, operations, .. } = change;
+        let (kind, owner) = (actual.map_or(identity.kind, |it| it.kind), actual.map_or(&*identity.name, |it| &it.name));
+        let after = change.outcome_of_all();
+        let graph = after.as_ref().and_then(|it| it.graph.clone()).unwrap_or_default();
+        let graph_before = actual.and_then(|it| it.graph.clone()).unwrap_or_default();
+        let old_key = self.key_in(kind, &graph_before);
+        let key = if graph.balancer_attributes().is_some() { self.key_in(kind, &graph) } else { old_key.clone() };
+        let moves = graph_before.balancer_attributes().is_some() && key != old_key;
+        let touches =
+            |is_it: &dyn Fn(&ResourceKey) -> bool| operations.iter().any(|it| it.resource().is_some_and(is_it));
+        let is_address = |resource: &ResourceKey| resource.is_of_kind(address::KIND);
+        let is_tagged = operations.contains(&Operation::Tag);
+        let is_rules = |resource: &ResourceKey| *resource == security::resource();
+        let before = actual.map(|it| it.ingress.clone()).unwrap_or_default();
+        let mut leaving = self.destinations(owner, &before);
+        leaving.extend(identity.published_addresses.iter().filter_map(|it| it.parse::<IpAddr>().ok()));
+        let security = |present, leaving, rules| SecurityChange { owner, key: &old_key, present, leaving, rules };
+        if operations.iter().any(|it| it.deletes(is_rules)) {
+            self.write_security(security(BTreeSet::new(), leaving.clone(), BTreeSet::new()), spec).await?;
+        }
+        let created = |resource: &ResourceKey| {
+            operations.iter().any(|it| it.resource() == Some(resource) && !it.deletes(|_| true))
+        };
+        for resource in graph.resources.keys().filter(|it| is_address(it) && (is_tagged || created(it))) {
+            let ResourceKey::CreatedBefore(it) = resource else { continue };
+            let is_its = |family: &&Family| (document::suffix(&it.name) == IPV6) == (family.suffix == IPV6);
+            let Some(family) = spec.families.iter().find(is_its) else { continue };
+            let (tags, service) = (identity.owner_tags(), identity.service);
+            let wanted = address::Wanted { spec, family, service, cluster: self.cluster(), owner: &tags };
+            self.write_address(&it.name, wanted).await?;
+        }
+        let is_share = |resource: &ResourceKey| {
+            matches!(resource, ResourceKey::Balancer | ResourceKey::Pool(_) | ResourceKey::Listener(_))
+        };
+        let members = member_changes(operations);
+        let is_by_address = self.config.file.pool_kind != PoolKind::Nic;
+        let mut was_there = true;
+        let is_link = |resource: &ResourceKey| resource.is_of_kind(link::KIND);
+        if operations.iter().any(|it| it.deletes(is_link)) || (moves && spec.link.is_some()) {
+            let document = self.documents.store().get(&old_key).await?;
+            self.delete_links_of(&document, owner, identity.service).await?;
+        }
+        if moves {
+            self.write_share(&old_key, self.edit(&old_key, owner, &ResourceGraph::default(), identity, spec).await?)
+                .await?;
+        }
+        if is_tagged || touches(&is_share) || (is_by_address && !members.is_empty()) {
+            let mut edit = self.edit(&key, owner, &graph, identity, spec).await?;
+            if is_by_address {
+                let named = |ip: &str| (self.node_name(ip), ip.to_owned());
+                let members = members.iter();
+                edit.members = members
+                    .map(|(pool, it)| (pool.clone(), (it.join.iter().map(named).collect(), it.leave.clone())))
+                    .collect();
+            }
+            let ends = edit.frontends.is_empty();
+            was_there = match self.write_share(&key, edit.clone()).await {
+                // The annotation of a private link service may have been removed before the Service.
+                Err(error) if ends && error.to_string().to_ascii_lowercase().contains("privatelinkservice") => {
+                    let document = self.documents.store().get(&key).await?;
+                    self.delete_links_of(&document, owner, identity.service).await?;
+                    self.write_share(&key, edit).await?
+                }
+                outcome => outcome?,
+            };
+        }
+        if !is_by_address && graph.balancer_attributes().is_some() {
+            for (pool, change) in &members {
+                let item = (self.documents.clone(), change.clone());
+                self.members.join((key.clone(), pool.clone()), item).await?;
+            }
+        }
+        self.balance(&key).await?;
+        let is_pool = |resource: &ResourceKey| matches!(resource, ResourceKey::Pool(_));
+        let ingress = match after {
+            Some(_) => self.ingress(&key, owner, &before).await?,
+            None => before.clone(),
+        };
+        if let Some((ResourceKey::CreatedAfter(it), settings)) = graph.resources.iter().find(|(it, _)| is_link(it))
+            && (moves || touches(&is_link))
+        {
+            let base = frontend_name(owner, spec.named_subnet.as_deref());
+            let document = self.documents.store().last(&key);
+            let share = Share::of(&document, owner);
+            let frontend = share.frontends.get("").map(|it| text(it, "/id")).unwrap_or_default();
+            let wanted: PrivateLink = crate::arm::read(&settings.nested())?;
+            let name = spec.link.as_ref().map(|link| link.name(&base)).unwrap_or_else(|| it.name.clone());
+            self.write_link(&name, identity.service, frontend, &wanted).await?;
+        }
+        let settings = graph.resources.get(&security::resource());
+        if (settings.is_some() && touches(&is_rules)) || (!before.is_empty() && before != ingress) {
+            let rules = settings.and_then(|it| it.get("rules")).map(crate::arm::read).transpose()?.unwrap_or_default();
+            let present = self.destinations(owner, &ingress);
+            leaving.retain(|ip| !present.contains(ip));
+            let security = SecurityChange { owner, key: &key, present, leaving, rules };
+            self.write_security(security, spec).await?;
+        }
+        for operation in operations {
+            if let Operation::Delete { resource: resource @ ResourceKey::CreatedBefore(it) } = operation
+                && is_address(resource)
+            {
+                self.delete_address(&it.name, spec).await?;
+            }
+        }
+        let Some(after) = after else { return Ok(if was_there { Applied::Removed } else { Applied::Gone }) };
+        let cloud_name_and_id = Some((owner.to_owned(), key.name.clone()));
+        let mut shown = ObservedLoadBalancer { id: share_id(kind, owner), ingress, cloud_name_and_id, ..after };
+        // The pool of other Services may have members that no Service wants any more.
+        let mut has_others = false;
+        if let Some(graph) = shown.graph.as_mut().filter(|_| moves || created_by(operations, is_pool)) {
+            let document = self.documents.store().last(&key);
+            for (pool, targets) in graph.targets.iter().map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>() {
+                let there = document::members(&document, &pool);
+                has_others |= !there.without(&targets).is_empty() || moves;
+                let all = if moves { there } else { there.with(&targets) };
+                graph.targets.insert(pool, all);
+            }
+        }
+        Ok(if has_others { Applied::PlanAgain(Box::new(shown)) } else { Applied::all(change, shown) })
+    }
+
+    /// Returns the name of the Node that has this address.
+    fn node_name(&self, ip: &str) -> String {
+        let nodes = self.caches.get().map(|it| it.nodes()).unwrap_or_default();
+        let found = nodes.iter().find(|node| node.addresses.iter().any(|it| &*it.address == ip));
+        found.map_or_else(|| ip.to_owned(), |node| node.name.to_string())
+    }
+
+    async fn edit(
+        &self,
+        key: &DocumentKey,
+        owner: &str,
+        graph: &ResourceGraph,
+        identity: &Identity<'_>,
+        spec: &Spec,
+    ) -> Result<Edit> {
+        let rule = |(port, settings): (&Port, &Attributes)| {
+            let pool = settings.text("pool").unwrap_or_default().to_owned();
+            Ok((port.clone(), pool, crate::arm::read::<Rule>(&settings.nested())?))
+        };
+        let attributes = graph.balancer_attributes();
+        let of = |family: &Family| Some((family.suffix, frontend(attributes?, family)?));
+        Ok(Edit {
+            frame: self.frame(key, identity),
+            owner: owner.to_owned(),
+            base: frontend_name(owner, spec.named_subnet.as_deref()),
+            own_pool: placement::own_pool(identity.service),
+            zones: if attributes.is_some() && spec.is_internal { self.zones().await? } else { Vec::new() },
+            frontends: spec.families.iter().filter_map(of).collect(),
+            rules: graph.listeners().map(rule).collect::<Result<_>>()?,
+            members: BTreeMap::new(),
+        })
+    }
+
+    /// Writes a share, together with those of other Services. Returns `false` if there was no load balancer.
+    async fn write_share(&self, key: &DocumentKey, edit: Edit) -> Result<bool> {
+        let was_there = Arc::new(AtomicBool::new(true));
+        let seen = Arc::clone(&was_there);
+        let apply = move |document: &mut Value| {
+            seen.store(!document.is_null(), Ordering::Relaxed);
+            edit.apply(document)
+        };
+        self.documents.edit(key, apply).await?;
+        Ok(was_there.load(Ordering::Relaxed))
+    }
+
+    /// Returns the addresses of a share after a change.
+    async fn ingress(
+        &self,
+        key: &DocumentKey,
+        owner: &str,
+        before: &[LoadBalancerIngress],
+    ) -> Result<Vec<LoadBalancerIngress>> {
+        let document = self.documents.store().last(key);
+        let share = Share::of(&document, owner);
+        if share.frontends.is_empty() {
+            return Ok(before.to_vec());
+        }
+        let mut addresses = Vec::new();
+        for id in share.addresses() {
+            addresses.extend(self.address_by_id(id).await?);
+        }
+        Ok(ingress_of(&share, &addresses))
+    }
+
+    /// Writes the security rules of a Service, together with those of other Services.
+    async fn write_security(&self, change: SecurityChange<'_>, spec: &Spec) -> Result<()> {
+        if self.config.file.security_group_name.is_empty() {
+            return Ok(());
+        }
+        let SecurityChange { owner, key, present, leaving, rules } = change;
+        let mut retained = retained(&self.documents.store().last(key), owner);
+        retained.extend(self.retained_by_services(owner, &leaving));
+        let numbers =
+            |family| spec.ports.iter().map(move |it: &super::spec::SpecPort| it.number_for(family).to_string());
+        let edit = security::Edit {
+            addresses: present,
+            leaving,
+            rules,
+            retained,
+            node_ports: spec
+                .families
+                .iter()
+                .any(|it| it.to_nodes)
+                .then(|| spec.families.iter().flat_map(numbers).collect()),
+        };
+        self.documents.edit(&self.security_key(), move |group| edit.apply(group)).await
+    }
+
+    /// Returns protocols and ports of other Services that show one of these addresses.
+    fn retained_by_services(&self, owner: &str, addresses: &BTreeSet<IpAddr>) -> BTreeSet<String> {
+        let services = self.caches.get().map(|it| it.services()).unwrap_or_default();
+        let shows = |it: &Service| {
+            let ingress = it.status.as_ref().and_then(|it| it.load_balancer.as_ref()?.ingress.as_ref());
+            let mut ips = ingress.into_iter().flatten().filter_map(|it| it.ip.as_deref()?.parse().ok());
+            ips.any(|ip: IpAddr| addresses.contains(&ip))
+        };
+        let others = services.iter().filter(|it| default_load_balancer_name(it) != owner && shows(it));
+        let ports = others.filter_map(|it| it.spec.as_ref()?.ports.as_ref()).flatten();
+        ports
+            .map(|port| match port.protocol.as_deref() {
+                Some("UDP") => format!("Udp {}", port.port),
+                Some("SCTP") => format!("* {}", port.port),
+                _ => format!("Tcp {}", port.port),
+            })
+            .collect()
+    }
+}
+
+/// A change of a Service's security rules.
+struct SecurityChange<'a> {
+    owner: &'a str,
+    key: &'a DocumentKey,
+    /// The addresses that rules lead to.
+    present: BTreeSet<IpAddr>,
+    /// Addresses that the Service had.
+    leaving: BTreeSet<IpAddr>,
+    rules: BTreeSet<String>,
+}
+
+/// Returns `true` if the operations create a resource for which `is_it` holds.
+fn created_by(operations: &[Operation], is_it: impl Fn(&ResourceKey) -> bool) -> bool {
+    operations.iter().any(|it| matches!(it, Operation::Create { resource, .. } if is_it(resource)))
+}
+
+/// Returns the targets that join and leave each pool.
+fn member_changes(operations: &[Operation]) -> BTreeMap<String, MemberChange> {
+    let mut changes: BTreeMap<String, MemberChange> = BTreeMap::new();
+    for operation in operations {
+        match operation {
+            Operation::AddTargets { pool, targets } => {
+                let change = changes.entry(pool.clone()).or_default();
+                change.join = change.join.with(targets);
+            }
+            Operation::RemoveTargets { pool, targets } => {
+                let change = changes.entry(pool.clone()).or_default();
+                change.leave = change.leave.with(targets);
+            }
+            _ => {}
+        }
+    }
+    changes
+}
+
+/// Returns the name of a frontend. One that is cut ends in a letter or an underscore, as with the Go program.
+pub(super) fn frontend_name(owner: &str, subnet: Option<&str>) -> String {
+    let Some(subnet) = subnet else { return owner.to_owned() };
+    let mut name = format!("{owner}-{subnet}");
+    if name.len() > MOST_NAME {
+        name.truncate(MOST_NAME);
+        if !name.ends_with(|it: char| it.is_alphabetic() || it == '_') {
+            name.pop();
+            name.push('_');
+        }
+    }
+    name
+}
+
+/// Returns the frontend of a family as the API reads it; `None` if the family has none.
+fn frontend(attributes: &Attributes, family: &Family) -> Option<Value> {
+    let [address, subnet, ip] = FRONTEND.map(|(key, _)| attributes.text(&format!("{key}{}", family.suffix)));
+    let properties = match (address, subnet) {
+        (Some(id), _) => json!({"publicIPAddress": {"id": id}, "subnet": null, "privateIPAddress": null}),
+        (None, None) => return None,
+        (None, subnet) => json!({
+            "subnet": {"id": subnet}, "publicIPAddress": null, "privateIPAddress": ip,
+            "privateIPAllocationMethod": ip.map_or("Dynamic", |_| "Static"), "privateIPAddressVersion": family.name(),
+        }),
+    };
+    Some(json!({ "properties": properties }))
+}
+
+/// Returns protocols and ports of other Services that use a frontend of this one.
+fn retained(document: &Value, owner: &str) -> BTreeSet<String> {
+    let own: Vec<_> = Share::of(document, owner).frontends.values().map(|it| text(it, "/name")).collect();
+    let others = crate::arm::items(document, "loadBalancingRules").filter(|it| {
+        let its = name_of(text(it, "/properties/frontendIPConfiguration/id"));
+        prefix(text(it, "/name")) != Some(owner) && own.iter().any(|own| its.eq_ignore_ascii_case(own))
+    });
+    others.map(|it| format!("{} {}", text(it, "/properties/protocol"), it["properties"]["frontendPort"])).collect()
+}
