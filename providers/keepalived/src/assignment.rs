@@ -10,7 +10,7 @@ use crate::address_book::{AddressBook, Entry, word};
 use crate::config::{ANNOTATIONS, Config, FORWARD_METHOD, ForwardMethod, POOL, PREFIX};
 use crate::pools::{Family, Pools};
 
-/// What a Service requests.
+/// The addresses that a Service requests, and its forward method.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Desired {
     /// UID of the Service.

@@ -8,9 +8,9 @@ use ipnet::IpNet;
 /// The family of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// IPv4.
+    /// Addresses of 32 bits.
     V4,
-    /// IPv6.
+    /// Addresses of 128 bits.
     V6,
 }
 
@@ -38,7 +38,7 @@ struct Range {
     last: u128,
 }
 
-/// All ranges, in the order in which they are used up.
+/// The ranges of all pools, in the order in which they are used up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pools(Vec<Range>);
 

@@ -155,7 +155,7 @@ type Witness = Arc<dyn Fn(&Passed, &[u8]) + Send + Sync>;
 /// Function that selects the request at which a run ends, and the moment.
 type Chooser = Box<dyn FnMut(&Passed) -> Option<Moment> + Send>;
 
-/// What happens in the cloud between two requests of the program.
+/// A change in the cloud between two requests of the program.
 type Interruption = Box<dyn FnOnce() + Send>;
 
 impl Default for FaultInjector {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::harness::{Harness, Moment, Run};
 
-/// What users ask for: two Services, a fixed address, and a deletion. Ends early if the run is killed.
+/// Plays what users do: two Services, a fixed address, and a deletion. Ends early if the run is killed.
 async fn story(harness: &Harness, run: &Run, services: &[cloud_provider::Service; 3]) -> Option<()> {
     let [web, api, gone] = services;
     run.ensure(gone).await?.expect("an address");

@@ -13,7 +13,7 @@ use crate::harness::Harness;
 
 const BALANCERS: [&str; 2] = ["lb1", "lb2"];
 
-/// What kube-keepalived-vip does: it turns the ConfigMap into the configuration of keepalived on each Node.
+/// A stand-in for kube-keepalived-vip: it turns the ConfigMap into the configuration of keepalived on each Node.
 struct DataPlane {
     directory: PathBuf,
     /// Lines that were there before.
