@@ -37,7 +37,8 @@ pub(crate) fn desired(service: &Service, config: &Config) -> Parsed<Desired> {
     let mut annotations = Annotations::of(service);
     let method = annotations.get(&FORWARD_METHOD).or(config.method);
     let pool = annotations.get(&POOL).unwrap_or_default();
-    if !pool.is_empty() && !config.pools.names().contains(&&*pool) {
+    let is_known = config.pools == Pools::default() || config.pools.names().contains(&&*pool);
+    if !pool.is_empty() && !is_known {
         let known = config.pools.names().join(", ");
         annotations
             .mistake(format!("annotation {}: {pool:?} is no pool of KEEPALIVED_SERVICE_CIDR ({known})", POOL.key()));
