@@ -127,7 +127,7 @@ impl AzureLoadBalancers {
             let share = Share::of(&document, owner);
             let frontend = share.frontends.get("").map(|it| text(it, "/id")).unwrap_or_default();
             let wanted: PrivateLink = crate::arm::read(&settings.nested())?;
-            let name = spec.link.as_ref().map(|link| link.name(&base)).unwrap_or_else(|| it.name.clone());
+            let name = spec.link.as_ref().map_or_else(|| it.name.clone(), |link| link.name(&base));
             self.write_link(&name, identity.service, frontend, &wanted).await?;
         }
         let settings = graph.resources.get(&security::resource());

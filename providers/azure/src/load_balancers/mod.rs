@@ -70,8 +70,11 @@ pub(crate) struct Inner {
     placed: Mutex<placement::Placed>,
     cluster_view: ClusterView,
     /// Addresses to which security rules of a Service must lead, and the families whose own addresses they replace.
-    further: Mutex<HashMap<String, (BTreeSet<IpAddr>, Vec<bool>)>>,
+    further: Mutex<HashMap<String, FurtherDestinations>>,
 }
+
+/// Addresses, and for each family that they replace whether it is IPv6.
+type FurtherDestinations = (BTreeSet<IpAddr>, Vec<bool>);
 
 impl std::ops::Deref for AzureLoadBalancers {
     type Target = Inner;
@@ -415,14 +418,14 @@ fn base_name(name: &str) -> &str {
 
 /// Returns the addresses of a share.
 fn ingress_of(share: &Share<'_>, addresses: &[Value]) -> Vec<LoadBalancerIngress> {
-    let address = |frontend: &&Value| match text(frontend, "/properties/publicIPAddress/id") {
+    let address = |frontend: &Value| match text(frontend, "/properties/publicIPAddress/id") {
         "" => text(frontend, "/properties/privateIPAddress").to_owned(),
         id => {
             let used = addresses.iter().find(|it| text(it, "/id").eq_ignore_ascii_case(id));
             used.map(|it| text(it, "/properties/ipAddress").to_owned()).unwrap_or_default()
         }
     };
-    let all = share.frontends.values().map(|frontend| address(&frontend));
+    let all = share.frontends.values().map(|frontend| address(frontend));
     all.filter(|it| !it.is_empty()).map(|ip| ObservedLoadBalancer::ip(&ip)).collect()
 }
 
