@@ -27,7 +27,7 @@ const TIMES: usize = 15;
 const BINARY_WITHOUT_CLOUDS: f64 = 14.2;
 const BINARY_PER_CLOUD: f64 = 0.5;
 /// The clouds that are built in.
-const CLOUDS: u8 = 8;
+const CLOUDS: u8 = 9;
 /// Features of the image: all clouds, without the demo.
 const IMAGE: [&str; 3] = ["--no-default-features", "--features", "clouds"];
 /// Processes whose idle memory is taken: the median counts.
@@ -84,9 +84,9 @@ async fn measure() -> Result<bool> {
     println!("{:<58} {:>9}  at most", "figure", "measured");
     let lines = [
         line("start to ready on an empty cluster, s (median)", median(&mut starts), 0.3),
-        line("resident memory while idle, all controllers, MiB (median)", median(&mut idle), 15.0),
+        line("resident memory while idle, all controllers, MiB (median)", median(&mut idle), 16.0),
         line("release binary, MB", size, BINARY_WITHOUT_CLOUDS + f64::from(CLOUDS) * BINARY_PER_CLOUD),
-        line("scrape of /metrics at 5,000 Nodes, ms (median)", median(&mut scrapes), 10.0),
+        line("scrape of /metrics at 5,000 Nodes, ms (median)", median(&mut scrapes), 15.0),
     ];
     println!("(that scrape: {bytes} bytes; resident memory with 5,000 Nodes: {resident:.1} MiB)");
     Ok(lines.into_iter().all(|ok| ok))
