@@ -35,9 +35,10 @@ pub(crate) struct Verdict {
 }
 
 impl Requirement {
-    /// Returns `true` if the limit is about the simulated cloud's pages and requests.
+    /// Returns `true` if the limit is about the simulated cloud's pages and requests, or about events, of which other providers
+    /// write some of their own.
     fn is_of_the_simulated_cloud(&self) -> bool {
-        ["pages", "changes of a load balancer"].iter().any(|it| self.requirement.contains(it))
+        ["pages", "changes of a load balancer", "events about a Service"].iter().any(|it| self.requirement.contains(it))
     }
 
     pub(crate) fn at_most(requirement: &'static str, limit: f64, measured: f64) -> Self {
