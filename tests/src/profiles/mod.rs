@@ -5,6 +5,7 @@ mod azure;
 mod digitalocean;
 mod gcp;
 mod hetzner;
+mod oci;
 mod openstack;
 mod simulated;
 
@@ -14,17 +15,19 @@ use ccm_conformance::{CloudProfile, MakeProfile};
 pub use digitalocean::DigitalOceanCloud;
 pub use gcp::GcpCloud;
 pub use hetzner::HetznerCloud;
+pub use oci::OciCloud;
 pub use openstack::OpenStackCloud;
 pub use simulated::SimulatedCloud;
 
 /// The profiles by the name of the provider.
-pub const ALL: [(&str, MakeProfile); 7] = [
+pub const ALL: [(&str, MakeProfile); 8] = [
     ("simulated", || Box::new(SimulatedCloud::default())),
     ("hcloud", || Box::new(HetznerCloud::default())),
     ("digitalocean", || Box::new(DigitalOceanCloud::default())),
     ("gce", || Box::new(GcpCloud::default())),
     ("aws", || Box::new(AwsCloud::classic())),
     ("azure", || Box::new(AzureCloud::new(AzurePools::Addresses))),
+    ("oci", || Box::new(OciCloud::default())),
     ("openstack", || Box::new(OpenStackCloud::default())),
 ];
 

@@ -47,6 +47,16 @@ mod gcp_internal {
     ccm_conformance::conformance!(ccm_tests::profiles::GcpCloud::internal());
 }
 
+/// Oracle Cloud, with load balancers.
+mod oci_lb {
+    ccm_conformance::conformance!(ccm_tests::profiles::OciCloud::default());
+}
+
+/// Oracle Cloud, with network load balancers.
+mod oci_nlb {
+    ccm_conformance::conformance!(ccm_tests::profiles::OciCloud::network());
+}
+
 /// Conformance of the OpenStack provider.
 mod openstack {
     ccm_conformance::conformance!(ccm_tests::profiles::OpenStackCloud::default());
