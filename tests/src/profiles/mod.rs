@@ -1,5 +1,6 @@
 //! The profiles of the clouds of this workspace, for the conformance suite, the race and the scale bench.
 
+mod alibaba;
 mod aws;
 mod azure;
 mod digitalocean;
@@ -8,6 +9,7 @@ mod hetzner;
 mod openstack;
 mod simulated;
 
+pub use alibaba::AlibabaCloud;
 pub use aws::AwsCloud;
 pub use azure::{AzureCloud, Form as AzurePools};
 use ccm_conformance::{CloudProfile, MakeProfile};
@@ -18,11 +20,12 @@ pub use openstack::OpenStackCloud;
 pub use simulated::SimulatedCloud;
 
 /// The profiles by the name of the provider.
-pub const ALL: [(&str, MakeProfile); 7] = [
+pub const ALL: [(&str, MakeProfile); 8] = [
     ("simulated", || Box::new(SimulatedCloud::default())),
     ("hcloud", || Box::new(HetznerCloud::default())),
     ("digitalocean", || Box::new(DigitalOceanCloud::default())),
     ("gce", || Box::new(GcpCloud::default())),
+    ("alibabacloud", || Box::new(AlibabaCloud::classic())),
     ("aws", || Box::new(AwsCloud::classic())),
     ("azure", || Box::new(AzureCloud::new(AzurePools::Addresses))),
     ("openstack", || Box::new(OpenStackCloud::default())),

@@ -7,6 +7,16 @@ mod simulated {
     ccm_conformance::conformance!(ccm_tests::profiles::SimulatedCloud::default());
 }
 
+/// Alibaba Cloud, with classic load balancers (CLB).
+mod alibaba_classic {
+    ccm_conformance::conformance!(ccm_tests::profiles::AlibabaCloud::classic());
+}
+
+/// Alibaba Cloud, with network load balancers (NLB).
+mod alibaba_network {
+    ccm_conformance::conformance!(ccm_tests::profiles::AlibabaCloud::network());
+}
+
 /// AWS, with classic load balancers.
 mod aws_classic {
     ccm_conformance::conformance!(ccm_tests::profiles::AwsCloud::classic());
