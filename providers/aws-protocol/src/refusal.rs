@@ -41,7 +41,7 @@ const MEANINGS: [(&str, Kind); 7] = [
     ("InvalidID UnsupportedOperation ValidationError InvalidConfigurationRequest", Error::invalid),
 ];
 
-/// Both forms of a refusal: that of EC2, with `errors`, and that of the other APIs.
+/// A refusal in either of its forms: that of EC2, with `errors`, and that of the other APIs.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Body {

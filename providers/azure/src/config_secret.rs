@@ -39,7 +39,7 @@ impl ConfigSecret {
         })
     }
 
-    /// Reads the Secret.
+    /// Reads the configuration from the Secret.
     pub(crate) async fn read(&self) -> Result<ConfigFile> {
         let wrong = |what: &str| Error::invalid(format!("Secret {}: {what}", self.path));
         let (status, secret) = self.cluster.get(&self.path).await?;

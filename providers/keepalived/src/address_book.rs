@@ -22,7 +22,7 @@ const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 pub(crate) struct Entry {
     /// UID of the Service.
     pub(crate) uid: String,
-    /// Virtual IP address.
+    /// Virtual IP address of the Service.
     pub(crate) ip: IpAddr,
     /// Namespace of the Service; empty in entries of old versions of the Go program.
     #[serde(rename = "serviceNamespace", default)]

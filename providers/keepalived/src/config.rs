@@ -79,7 +79,7 @@ pub struct Config {
     pub namespace: String,
     /// Name of the ConfigMap.
     pub config_map: String,
-    /// Ranges of addresses.
+    /// Ranges of virtual IP addresses.
     pub pools: Pools,
     /// Forward method of Services that name none.
     pub method: Option<ForwardMethod>,

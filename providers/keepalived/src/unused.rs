@@ -45,7 +45,7 @@ impl VirtualAddresses {
         if unused.len() * 2 > count {
             let place = self.config.place();
             return Err(Error::other(format!(
-                "the Services of {} of {count} addresses in {place} do not exist, which are too many to release at once. If the                  Services were deleted, run the subcommand orphans with --delete",
+                "the Services of {} of {count} addresses in {place} do not exist, which are too many to release at once. If the Services were deleted, run the subcommand orphans with --delete",
                 unused.len()
             )));
         }

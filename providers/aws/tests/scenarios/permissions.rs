@@ -99,7 +99,7 @@ async fn tagging(harness: Harness) -> Result<()> {
     expect(!has_tag(), "the tags are still there")
 }
 
-/// Everything that the program does, in an account that denies one action, or none.
+/// Runs each kind of work of the program in an account that denies one action, or none.
 async fn everything(denied: &str) -> Result<()> {
     let families = json!({"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"});
     let none = json!({});

@@ -65,7 +65,7 @@ fn is_empty(selector: Option<&LabelSelector>) -> bool {
     selector.is_none_or(|it| it.0.selects_all())
 }
 
-/// What was decided and is not yet seen in the cloud.
+/// Decisions that the cloud does not show yet.
 #[derive(Default)]
 pub(super) struct Placed {
     /// The load balancers of Services, by the names of their frontends.

@@ -169,7 +169,7 @@ fn mistakes_name_the_field_its_value_and_what_is_accepted() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
-    /// Whatever users do in whatever order, an address has one user, and entries made by hand stay.
+    /// After any changes of users in any order, an address has one user, and entries made by hand stay.
     #[test]
     fn address_has_one_user_after_any_changes(changes in prop::collection::vec((0..6_u8, 0..4_u8, 0..8_u8), 1..40)) {
         let config = config("10.0.0.0/29,2001:db8::/125", None);

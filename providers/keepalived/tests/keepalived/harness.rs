@@ -102,7 +102,7 @@ impl Harness {
         Run { provider, requests }
     }
 
-    /// Returns the ConfigMap.
+    /// Returns the ConfigMap of the provider.
     pub(crate) fn config_map(&self) -> Value {
         self.api.get("configmaps", Some("kube-system"), "vip").unwrap_or_default()
     }
