@@ -25,6 +25,10 @@ fn providers() -> Registry {
     providers.register(provider_aws::NAME, provider_aws::factory);
     #[cfg(feature = "azure")]
     providers.register(provider_azure::NAME, provider_azure::factory);
+    #[cfg(feature = "cce")]
+    for name in [provider_baidu::NAME, provider_baidu::ALIAS] {
+        providers.register(name, provider_baidu::factory);
+    }
     #[cfg(feature = "mycloud")]
     providers.register(provider_mycloud::NAME, provider_mycloud::factory);
     #[cfg(feature = "gce")]

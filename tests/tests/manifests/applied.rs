@@ -39,6 +39,7 @@ pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment:
         &["manifests/azure.yaml"],
         &["manifests/hcloud-networks.yaml"],
         &["manifests/mycloud.yaml"],
+        &["manifests/baidu.yaml"],
         &["manifests/keepalived.yaml"],
         &["manifests/linode.yaml"],
         &["manifests/openstack.yaml"],

@@ -20,6 +20,7 @@ const PLAIN: &[&str] = &[
     "manifests/azure.yaml",
     "manifests/hcloud-networks.yaml",
     "manifests/mycloud.yaml",
+    "manifests/baidu.yaml",
     "manifests/keepalived.yaml",
     "manifests/linode.yaml",
     "manifests/openstack.yaml",

@@ -1,0 +1,243 @@
+//! BLBs, their listeners and backends.
+
+use std::time::Duration;
+
+use fake_cloud::{Refused, Reply};
+use serde_json::{Value, json};
+
+use crate::instances::has;
+use crate::{Answer, ApiRequest, Baidu, array, conflict, done, find, not_found, only, page, refuse, required, shown};
+
+const CREATION: Duration = Duration::from_millis(1500);
+const CHECKS: [&str; 5] =
+    ["healthCheckTimeoutInSecond", "healthCheckInterval", "unhealthyThreshold", "healthyThreshold", "healthCheckType"];
+
+impl Baidu {
+    /// Adds a BLB as its owner creates it by hand, and returns its ID.
+    pub fn add_blb(&mut self, account: &str, name: &str, description: &str) -> String {
+        let number = self.number();
+        let [high, low] = u16::try_from(number).unwrap_or_default().to_be_bytes();
+        let id = format!("lb-{number:08x}");
+        self.blbs.push(json!({
+            "blbId": id, "account": account, "name": name, "desc": description, "address": format!("192.168.{}.{low}", 128 + high),
+            "status": "available", "vpcId": crate::VPC, "subnetId": crate::SUBNET, "publicIp": "", "allowDelete": true, "ipv6": "",
+            "tags": [], "listeners": [], "backends": [],
+        }));
+        id
+    }
+
+    pub(crate) fn finish_blb(&mut self, id: &str, has_failed: bool) {
+        for blb in self.blbs.iter_mut().filter(|it| it["blbId"] == id) {
+            blb["status"] = if has_failed { "unavailable" } else { "available" }.into();
+        }
+    }
+
+    /// Returns the BLB of a path, which must accept a change.
+    fn to_change<'a>(&'a mut self, request: &ApiRequest) -> Result<&'a mut Value, Refused> {
+        let busy = self.busy;
+        let blb = find(&mut self.blbs, "blbId", request.id(), request)?;
+        if blb["status"] != "available" {
+            return Err(conflict("The BLB is busy."));
+        }
+        if !busy.is_zero() {
+            blb["status"] = "updating".into();
+            self.work.begin(request.id(), busy, &request.effects);
+        }
+        Ok(blb)
+    }
+}
+
+fn named(body: &Value) -> Result<(), Refused> {
+    let is_wrong = body["name"].as_str().is_some_and(|name| !(1..=65).contains(&name.chars().count()));
+    let is_long = body["desc"].as_str().is_some_and(|text| text.chars().count() > 200);
+    if is_wrong || is_long { Err(refuse("InappropriateJSON", "name or desc is too long")) } else { Ok(()) }
+}
+
+pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
+    let fits = |it: &&Value| {
+        [("name", "name"), ("blbId", "blbId"), ("address", "address")].iter().all(|(query, key)| {
+            let has = it[key].as_str().unwrap_or_default();
+            let is_exact = request.query("exactlyMatch") == Some("true");
+            request.query(query).is_none_or(|wanted| if is_exact { has == wanted } else { has.contains(wanted) })
+        })
+    };
+    page(request, "blbList", cloud.blbs.iter().filter(fits).cloned())
+}
+
+pub(crate) fn one(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
+    let blb = find(&mut cloud.blbs, "blbId", request.id(), request)?;
+    let mut answer = shown(blb, &["listeners", "backends", "subnetId"]);
+    let listener = |it: &Value| json!({"port": it["listenerPort"].to_string(), "type": it["listenerType"]});
+    answer["listener"] = array(&blb["listeners"]).map(listener).collect();
+    Ok(Reply::new(200, answer))
+}
+
+pub(crate) fn create(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
+    let body = &request.body;
+    only(body, &["name", "desc", "subnetId", "vpcId", "type", "address", "eip", "tags", "allowDelete", "allocateIpv6"])?;
+    named(body)?;
+    let subnet = find(&mut cloud.subnets, "subnetId", required(body, "subnetId")?, request)?;
+    if subnet["vpcId"] != required(body, "vpcId")? || subnet["subnetType"] != "BCC" {
+        return Err(refuse("InappropriateJSON", "the subnet is not for BLBs of this VPC"));
+    }
+    cloud.once(request, |cloud| {
+        let text = |key: &str| body[key].as_str().unwrap_or_default();
+        let id = cloud.add_blb(&request.project, text("name"), text("desc"));
+        let blb = cloud.blbs.last_mut().ok_or_else(|| not_found("BLB"))?;
+        blb["status"] = "creating".into();
+        if body["allocateIpv6"] == true {
+            blb["ipv6"] = format!("240c::{id}").replace("lb-", "").into();
+        }
+        let answer = json!({"blbId": id, "name": blb["name"], "desc": blb["desc"], "address": blb["address"]});
+        cloud.work.begin(&id, CREATION, &request.effects);
+        Ok(answer)
+    })
+}
+
+pub(crate) fn update(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
+    only(&request.body, &["name", "desc", "allowDelete", "allocateIpv6"])?;
+    named(&request.body)?;
+    let blb = cloud.to_change(request)?;
+    for key in ["name", "desc", "allowDelete"] {
+        request.body.get(key).into_iter().for_each(|value| blb[key] = value.clone());
+    }
+    if request.body["allocateIpv6"] == true {
+        blb["ipv6"] = "240c::1".into();
+    }
+    done()
+}
+
+pub(crate) fn delete(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
+    let id = request.id();
+    if cloud.eips.iter().any(|it| it["instanceId"] == id) {
+        return Err(conflict("An EIP is bound to the BLB."));
+    }
+    if find(&mut cloud.blbs, "blbId", id, request)?["allowDelete"] == false {
+        return Err(refuse("OperationNotPermitted", "The BLB is protected against deletion."));
+    }
+    cloud.work.forget(id);
+    cloud.blbs.retain(|it| it["blbId"] != id);
+    done()
+}
+
+pub(crate) fn listeners(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
+    let blb = find(&mut cloud.blbs, "blbId", request.id(), request)?;
+    page(request, "listenerList", array(&blb["listeners"]).cloned())
+}
+
+fn check_listener(body: &Value, is_udp: bool) -> Result<(), Refused> {
+    let own: &[&str] = if is_udp {
+        &["udpSessionTimeout", "healthCheckString", "healthCheckPort"]
+    } else {
+        &["tcpSessionTimeout"]
+    };
+    only(body, &[&CHECKS[..], own, &["listenerPort", "backendPort", "scheduler"]].concat())?;
+    for (key, from, to) in [
+        ("listenerPort", 1, 65535),
+        ("backendPort", 1, 65535),
+        ("healthCheckTimeoutInSecond", 1, 60),
+        ("healthCheckInterval", 1, 10),
+        ("unhealthyThreshold", 2, 5),
+        ("healthyThreshold", 2, 5),
+    ] {
+        if !body[key].is_null() && body[key].as_u64().is_none_or(|it| !(from..=to).contains(&it)) {
+            return Err(refuse("InappropriateJSON", &format!("{key} must be {from} to {to}")));
+        }
+    }
+    let is_known = ["RoundRobin", "LeastConnection", "Hash"].iter().any(|it| body["scheduler"] == **it);
+    if is_known || body["scheduler"].is_null() { Ok(()) } else { Err(refuse("InappropriateJSON", "scheduler")) }
+}
+
+fn is_udp(request: &ApiRequest) -> bool {
+    request.path.ends_with("/UDPlistener")
+}
+
+pub(crate) fn create_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
+    let (body, is_udp) = (&request.body, is_udp(request));
+    check_listener(body, is_udp)?;
+    if is_udp && body["healthCheckString"].is_null() || body["backendPort"].is_null() || body["scheduler"].is_null() {
+        return Err(refuse("InappropriateJSON", "backendPort, scheduler or healthCheckString is missing"));
+    }
+    let kind = if is_udp { "UDP" } else { "TCP" };
+    let blb = cloud.to_change(request)?;
+    if array(&blb["listeners"]).any(|it| it["listenerPort"] == body["listenerPort"] && it["listenerType"] == kind) {
+        return Err(conflict("There is a listener on this port."));
+    }
+    let mut listener = json!({"listenerType": kind, "healthCheckType": kind, "healthCheckTimeoutInSecond": 3,
+        "healthCheckInterval": 3, "unhealthyThreshold": 3, "healthyThreshold": 3});
+    for (key, value) in body.as_object().into_iter().flatten() {
+        listener[key] = value.clone();
+    }
+    blb["listeners"].as_array_mut().into_iter().for_each(|all| all.push(listener.clone()));
+    done()
+}
+
+pub(crate) fn update_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
+    let is_udp = is_udp(request);
+    check_listener(&request.body, is_udp)?;
+    let (kind, port) = (if is_udp { "UDP" } else { "TCP" }, request.query("listenerPort").and_then(|it| it.parse::<u64>().ok()));
+    let blb = cloud.to_change(request)?;
+    let is_it = |it: &&mut Value| it["listenerType"] == kind && it["listenerPort"].as_u64() == port;
+    let found = blb["listeners"].as_array_mut().and_then(|all| all.iter_mut().find(is_it));
+    let found = found.ok_or_else(|| not_found("listener"))?;
+    for (key, value) in request.body.as_object().into_iter().flatten() {
+        found[key] = value.clone();
+    }
+    done()
+}
+
+pub(crate) fn delete_listeners(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
+    if request.query("batchdelete").is_none() {
+        return Err(refuse("InvalidHTTPRequest", "batchdelete"));
+    }
+    let blb = cloud.to_change(request)?;
+    let is_gone = |it: &Value| has(&request.body["portTypeList"], &json!({"port": it["listenerPort"], "type": it["listenerType"]}));
+    blb["listeners"].as_array_mut().into_iter().for_each(|all| all.retain(|it| !is_gone(it)));
+    done()
+}
+
+pub(crate) fn backends(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
+    let blb = find(&mut cloud.blbs, "blbId", request.id(), request)?;
+    let backends = blb["backends"].clone();
+    let with_ip = |it: &Value| {
+        let mut it = it.clone();
+        let instance = cloud.instances.iter().find(|instance| instance["id"] == it["instanceId"]);
+        it["privateIp"] = instance.map_or_else(|| "".into(), |it| it["internalIp"].clone());
+        it
+    };
+    page(request, "backendServerList", array(&backends).map(with_ip))
+}
+
+fn set_backends(cloud: &mut Baidu, request: &ApiRequest, is_new: bool) -> Answer {
+    let wanted: Vec<_> = array(&request.body["backendServerList"]).cloned().collect();
+    for backend in &wanted {
+        only(backend, &["instanceId", "weight", "privateIp"])?;
+        if !cloud.has_instance(&backend["instanceId"], &request.project) {
+            return Err(not_found("instance"));
+        }
+    }
+    let blb = cloud.to_change(request)?;
+    let all = blb["backends"].as_array_mut().ok_or_else(|| not_found("BLB"))?;
+    for backend in wanted {
+        match all.iter_mut().find(|it| it["instanceId"] == backend["instanceId"]) {
+            Some(there) => there["weight"] = backend["weight"].clone(),
+            None if is_new => all.push(json!({"instanceId": backend["instanceId"], "weight": backend["weight"]})),
+            None => return Err(not_found("backend")),
+        }
+    }
+    if all.len() > 50 { Err(refuse("BackendServerExceedLimit", "A BLB has 50 backends at most.")) } else { done() }
+}
+
+pub(crate) fn add_backends(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
+    set_backends(cloud, request, true)
+}
+
+pub(crate) fn change_backends(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
+    if request.query("update").is_some() {
+        return set_backends(cloud, request, false);
+    }
+    let blb = cloud.to_change(request)?;
+    let is_gone = |it: &Value| has(&request.body["backendServerList"], &it["instanceId"]);
+    blb["backends"].as_array_mut().into_iter().for_each(|all| all.retain(|it| !is_gone(it)));
+    done()
+}

@@ -1,0 +1,242 @@
+//! Changes of a BLB: the requests of each operation.
+
+use std::time::Duration;
+
+use cloud_provider::{Error, Result};
+use jiff::Timestamp;
+use provider_kit::load_balancers::{
+    Applied, Attributes, Change, Machines, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph, ResourceKey,
+    State, Targets,
+};
+use provider_kit::signing::sha256_hex;
+use provider_kit::transport::Call;
+use serde_json::{Map, Value, json};
+
+use super::object::{Blb, DESCRIPTION, EipSettings, FULL_WEIGHT, POOL, PROTECTED, described, eip_key, public};
+use super::spec::BlbSpec;
+use super::{ALL, BACKENDS, BlbLoadBalancers, ONE, is_lent};
+use crate::annotations as key;
+
+/// Time between two attempts while a BLB is busy, and their number.
+const PAUSE: Duration = Duration::from_secs(2);
+const ATTEMPTS: usize = 30;
+
+/// Returns the request that creates an object. The token makes the request repeatable.
+pub(super) fn creation(path: &'static str, uid: &str) -> Call {
+    let token = sha256_hex(format!("{path} {uid} {}", Timestamp::now().as_nanosecond()).as_bytes());
+    Call::post(path, &[]).query("clientToken", &token[..32]).repeatable()
+}
+
+impl BlbLoadBalancers {
+    /// Carries out the first operation, or a whole deletion.
+    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &BlbSpec) -> Result<Applied> {
+        let Some(actual) = change.actual else { return self.create(change, spec).await };
+        let is_removal = |it: &Operation| {
+            *it == Operation::Untag || it.deletes(|resource| *resource == ResourceKey::Balancer)
+        };
+        if change.operations.iter().any(is_removal) {
+            return self.leave(change, actual, spec).await;
+        }
+        let mut outcome = change.outcome(1).unwrap_or_default();
+        let id = &*actual.id;
+        match &change.operations[0] {
+            Operation::Tag => self.describe(change, actual, &change.identity.owner_tags()).await?,
+            Operation::AddTargets { targets, .. } => {
+                let missing = self.add(change, id, targets).await?;
+                let graph = outcome.graph.get_or_insert_default();
+                graph.targets.insert(POOL.to_owned(), graph.targets_of(POOL).without(&missing));
+            }
+            Operation::RemoveTargets { targets, .. } => {
+                self.send(change, id, Call::put(BACKENDS, &[id]).json(&json!({"backendServerList": targets}))).await?;
+            }
+            Operation::Update { resource: ResourceKey::Pool(pool), .. } => {
+                let targets = outcome.graph.as_ref().map(|graph| graph.targets_of(pool)).unwrap_or_default();
+                let call = Call::put(BACKENDS, &[id]).query("update", "");
+                self.send(change, id, call.json(&backends(&targets))).await?;
+            }
+            Operation::Update { resource: ResourceKey::Balancer, .. } => {
+                let body = json!({"allocateIpv6": true});
+                self.send(change, id, Call::put(ONE, &[id]).json(&body)).await?;
+            }
+            Operation::Create { resource: ResourceKey::Listener(port), attributes } => {
+                let mut body = attributes.clone().matching(|key| key != provider_kit::load_balancers::POOL).nested();
+                body["listenerPort"] = port.number.into();
+                let path = if port.protocol == "UDP" { "/v1/blb/{blbId}/UDPlistener" } else { "/v1/blb/{blbId}/TCPlistener" };
+                self.send(change, id, Call::post(path, &[id]).json(&body)).await?;
+            }
+            Operation::Update { resource: ResourceKey::Listener(port), changes, .. } => {
+                let body: Map<_, _> = changes.iter().map(|it| (it.key.clone(), it.to.clone())).collect();
+                let path = if port.protocol == "UDP" { "/v1/blb/{blbId}/UDPlistener" } else { "/v1/blb/{blbId}/TCPlistener" };
+                let call = Call::put(path, &[id]).query("listenerPort", port.number).json(&body);
+                self.send(change, id, call).await?;
+            }
+            Operation::Delete { resource: ResourceKey::Listener(port) } => {
+                self.delete_listeners(change, id, [port].into_iter()).await?;
+            }
+            Operation::Create { resource, .. } if *resource == eip_key() => {
+                self.bind_to(change, spec, &mut outcome).await?;
+            }
+            Operation::Update { resource, attributes, changes } if *resource == eip_key() => {
+                if changes.iter().any(|it| it.key == "bound") {
+                    self.bind_to(change, spec, &mut outcome).await?;
+                }
+                let resized = changes.iter().find(|it| it.key == "bandwidthInMbps");
+                if let (Some(ip), Some(resized)) = (attributes.text("ip"), resized) {
+                    self.resize(ip, &resized.to, change.callbacks).await?;
+                }
+            }
+            Operation::Delete { resource } if *resource == eip_key() => {
+                self.release_all(change, actual, spec).await?;
+                outcome.ingress.retain(|it| it.ip_mode.is_none());
+            }
+            _ => {}
+        }
+        Ok(Applied::Shown(1, Box::new(outcome)))
+    }
+
+    /// Creates a BLB without listeners; the engine waits until the BLB is available.
+    async fn create(&self, change: Change<'_>, spec: &BlbSpec) -> Result<Applied> {
+        let identity = change.identity;
+        if let Some(id) = &identity.requested_id {
+            let annotation = if is_lent(identity.service, id) { key::EXIST_ID.key() } else { key::ID.key() };
+            return Err(Error::invalid(format!("annotation {annotation}: there is no BLB {id} in this account and region")));
+        }
+        let subnet = self.place.subnet(spec.subnet.as_deref()).await?;
+        let mut body = json!({
+            "name": identity.name, "vpcId": self.place.vpc().await?, "subnetId": subnet,
+            "desc": described(&identity.owner_tags(), &self.api.config.description()),
+        });
+        if spec.has_ipv6 {
+            body["allocateIpv6"] = true.into();
+        }
+        let made: Blb = self.api.blb.read(creation(ALL, identity.uid()).json(&body)).await?;
+        let made = self.observed(made);
+        let balancer = change.outcome(1).and_then(|it| it.graph).unwrap_or_default();
+        let balancer = balancer.balancer_attributes().cloned().unwrap_or_default();
+        let graph = ResourceGraph::default().balancer(balancer);
+        let (state, owner_tags, name) = (State::Busy, identity.owner_tags(), identity.name.clone());
+        let adopted = false;
+        let made = ObservedLoadBalancer { state, owner_tags, name, adopted, legacy_owner: None, graph: Some(graph), ..made };
+        Ok(Applied::Shown(1, Box::new(made)))
+    }
+
+    /// Sends a change of a BLB. While the BLB is busy with another change, the request is sent again.
+    async fn send(&self, change: Change<'_>, id: &str, call: Call) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            let Err(error) = self.api.blb.send(call.clone()).await else { return Ok(()) };
+            let is_busy = error.is_conflict() || error.is_invalid();
+            let status = if is_busy { self.api.blb.find::<Blb>(Call::get(ONE, &[id])).await? } else { None };
+            if status.is_none_or(|blb| blb.observed().state != State::Busy) {
+                return Err(error);
+            }
+            change.callbacks.release_permit();
+            tokio::time::sleep(PAUSE).await;
+            change.callbacks.reacquire_permit().await;
+        }
+        Err(Error::other(format!("BLB {id} was busy for a minute; the change is tried again later")))
+    }
+
+    async fn describe(&self, change: Change<'_>, actual: &ObservedLoadBalancer, owner: &OwnerTags) -> Result<()> {
+        let text = actual.labels.get(DESCRIPTION).map_or("", String::as_str);
+        let body = json!({"name": actual.name, "desc": described(owner, text)});
+        self.send(change, &actual.id, Call::put(ONE, &[&actual.id]).json(&body)).await
+    }
+
+    /// Adds backends, and returns those whose instances do not exist: the Node of a deleted instance must not keep the
+    /// other Nodes from being served.
+    async fn add(&self, change: Change<'_>, id: &str, targets: &Targets) -> Result<Targets> {
+        let call = |targets: &Targets| Call::post(BACKENDS, &[id]).json(&backends(targets)).repeatable();
+        match self.send(change, id, call(targets)).await {
+            Err(error) if error.is_invalid() || error.is_not_found() => {
+                let known = Machines::ids(&self.source).await?;
+                let missing = targets.without(&known);
+                let present = change.outcome(0).and_then(|it| it.graph).unwrap_or_default().targets_of(POOL);
+                // If no instance is known, the credential may be another account's.
+                let is_ours = known.iter().any(|id| targets.contains(id) || present.contains(id));
+                if missing.is_empty() || !is_ours {
+                    return Err(error);
+                }
+                tracing::warn!(load_balancer = id, %missing, "instances that do not exist are left out of the backends");
+                let rest = targets.without(&missing);
+                if !rest.is_empty() {
+                    self.send(change, id, call(&rest)).await?;
+                }
+                Ok(missing)
+            }
+            outcome => outcome.map(|()| Targets::default()),
+        }
+    }
+
+    async fn delete_listeners<'a>(&self, change: Change<'_>, id: &str, ports: impl Iterator<Item = &'a Port>) -> Result<()> {
+        let ports: Vec<_> = ports.map(|port| json!({"port": port.number, "type": port.protocol})).collect();
+        if ports.is_empty() {
+            return Ok(());
+        }
+        let call = Call::put("/v1/blb/{blbId}/listener", &[id]).query("batchdelete", "");
+        self.send(change, id, call.json(&json!({"portTypeList": ports}))).await
+    }
+
+    /// Binds the EIP, and shows its address in the outcome.
+    async fn bind_to(&self, change: Change<'_>, spec: &BlbSpec, outcome: &mut ObservedLoadBalancer) -> Result<()> {
+        let Some(wanted) = &spec.eip else { return Ok(()) };
+        let eip = self.bind(change.identity, &outcome.id, wanted, change.callbacks).await?;
+        outcome.ingress.retain(|it| it.ip_mode.is_none());
+        outcome.ingress.push(public(&eip.eip));
+        let is_own = self.is_own(&eip, outcome, Some(change.identity.service));
+        let shown = Attributes::observed(&EipSettings::observed(&eip, &outcome.id, is_own))?;
+        outcome.graph.get_or_insert_default().resources.insert(eip_key(), shown);
+        Ok(())
+    }
+
+    /// Releases the EIPs of a BLB: the bound one, and those that were created for its Service and are not bound. The EIP
+    /// that a user has bound to a BLB of their own stays bound, unless the Service names it.
+    async fn release_all(&self, change: Change<'_>, actual: &ObservedLoadBalancer, spec: &BlbSpec) -> Result<()> {
+        let service = change.identity.service;
+        for eip in self.api.eips().await?.iter() {
+            let is_own = self.is_own(eip, actual, Some(service));
+            let named = spec.eip.as_ref();
+            let is_named = named.is_some_and(|it| it.fixed_ip.as_ref() == Some(&eip.eip) || it.name.is_some() && it.name == eip.name);
+            let is_due = match eip.instance() {
+                Some(id) => id == actual.id && (is_own || is_named || !actual.adopted),
+                None => is_own,
+            };
+            if is_due {
+                self.release(eip, is_own, service, change.callbacks).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a BLB. One that was not created for the Service, or that is reserved, loses its listeners, its backends
+    /// and its owner tags instead.
+    async fn leave(&self, change: Change<'_>, actual: &ObservedLoadBalancer, spec: &BlbSpec) -> Result<Applied> {
+        let id = &*actual.id;
+        let is_kept = actual.adopted || spec.is_reserved || is_lent(change.identity.service, id);
+        if !is_kept && actual.labels.contains_key(PROTECTED) {
+            return Err(Error::protected(format!("{} is protected against deletion; end the protection (allowDelete)", actual.place())));
+        }
+        self.release_all(change, actual, spec).await?;
+        if !is_kept {
+            return match self.api.blb.send(Call::delete(ONE, &[id])).await {
+                Ok(_) => Ok(Applied::Removed),
+                Err(error) if error.is_not_found() => Ok(Applied::Gone),
+                Err(error) => Err(error),
+            };
+        }
+        let graph = actual.graph.clone().unwrap_or_default();
+        self.delete_listeners(change, id, graph.listeners().map(|(port, _)| port)).await?;
+        let targets = graph.targets_of(POOL);
+        if !targets.is_empty() {
+            self.send(change, id, Call::put(BACKENDS, &[id]).json(&json!({"backendServerList": targets}))).await?;
+        }
+        if actual.owner_tags != OwnerTags::default() {
+            self.describe(change, actual, &OwnerTags::default()).await?;
+        }
+        Ok(Applied::Protected)
+    }
+}
+
+fn backends(targets: &Targets) -> Value {
+    let list: Vec<_> = targets.iter().map(|id| json!({"instanceId": id, "weight": FULL_WEIGHT})).collect();
+    json!({"backendServerList": list})
+}

@@ -1,0 +1,310 @@
+//! BLB load balancers with EIPs, as a cloud for the engine of provider-kit.
+
+mod apply;
+mod eip;
+mod object;
+mod place;
+mod spec;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{
+    Cluster, Error, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Result, Service, async_trait,
+};
+use futures::future::try_join_all;
+use parking_lot::Mutex;
+use provider_kit::annotations::Parsed;
+use provider_kit::cluster::ClusterView;
+use provider_kit::events::{EventDeduplicator, PendingEvents};
+use provider_kit::inventory::SharedPriority;
+use provider_kit::load_balancers::{
+    Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
+    NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, Published, Query, ResourceGraph, Scope, machine_ids,
+};
+use provider_kit::operation::Polling;
+use provider_kit::paging::ListResult;
+use provider_kit::signing::sha256_hex;
+use provider_kit::transport::Call;
+
+use self::object::{Backend, Blb, EipSettings, Listener, OWN, POOL, SHARE_GROUP, eip_key};
+pub(crate) use self::place::Place;
+use self::spec::BlbSpec;
+use crate::annotations as key;
+use crate::api::{Api, all};
+use crate::instances::{IDS, Source};
+
+const ALL: &str = "/v1/blb";
+const ONE: &str = "/v1/blb/{blbId}";
+const BACKENDS: &str = "/v1/blb/{blbId}/backendserver";
+/// Number of BLBs from which their states are read with one list.
+const FEW: usize = 4;
+/// The most characters of a name.
+const LONGEST_NAME: usize = 65;
+
+/// The BLBs of a region.
+struct BlbLoadBalancers {
+    api: Api,
+    source: Source,
+    place: Arc<Place>,
+    deduplicator: EventDeduplicator,
+    /// IDs of BLBs that annotations of Services name. The legacy owner tag of such a BLB is its ID; that of any other,
+    /// its name.
+    named: Mutex<BTreeSet<String>>,
+}
+
+/// Returns the load balancers of a region.
+pub(crate) fn load_balancers(source: Source, place: Arc<Place>, cluster: ClusterView) -> LoadBalancerEngine {
+    let polling = Polling { max_interval: Duration::from_secs(2), timeout: Duration::from_secs(60), ..Polling::default() };
+    let options = Options { polling, annotates_id: true, ..Options::default() };
+    let (deduplicator, named) = (EventDeduplicator::new(cluster.events().clone()), Mutex::default());
+    let (api, machines) = (source.0.clone(), Arc::new(source.clone()));
+    LoadBalancerEngine::of(BlbLoadBalancers { api, source, place, deduplicator, named }, machines, options)
+}
+
+fn text_on(service: &Service, annotation: &str) -> Option<String> {
+    service.metadata.annotations.as_ref()?.get(annotation).filter(|text| !text.is_empty()).cloned()
+}
+
+/// Returns the ID of the BLB that a user asks for. An ID that was written together with `…-cce-add-id` is a record.
+fn requested_id(service: &Service) -> Option<String> {
+    let added = text_on(service, key::ADDED_ID.key());
+    text_on(service, key::EXIST_ID.key()).or_else(|| text_on(service, key::ID.key()).filter(|id| Some(id) != added.as_ref()))
+}
+
+/// Returns `true` if the annotation `…-exist-id` names this BLB.
+fn is_lent(service: &Service, id: &str) -> bool {
+    text_on(service, key::EXIST_ID.key()).as_deref() == Some(id)
+}
+
+/// Returns a name without what differs between the versions of the Go program: `CCE/SVC/` in front, and the end of a
+/// long one.
+fn legacy_name(name: &str) -> String {
+    name.strip_prefix("CCE/SVC/").unwrap_or(name).chars().take(LONGEST_NAME).collect()
+}
+
+/// Shortens a name that is too long; a hash keeps it different from others.
+fn shortened(name: String) -> String {
+    if name.chars().count() <= LONGEST_NAME {
+        return name;
+    }
+    let hash = sha256_hex(name.as_bytes());
+    let start: String = name.chars().take(LONGEST_NAME - 9).collect();
+    format!("{start}-{}", &hash[..8])
+}
+
+impl BlbLoadBalancers {
+    fn observed(&self, blb: Blb) -> ObservedLoadBalancer {
+        let mut observed = blb.observed();
+        let is_untagged = observed.owner_tags.service.is_none();
+        if is_untagged && self.named.lock().contains(&observed.id) {
+            observed.legacy_owner = Some(format!("ID {}", observed.id));
+        } else if is_untagged && !observed.adopted {
+            observed.legacy_owner = Some(legacy_name(&observed.name));
+        }
+        observed
+    }
+
+    async fn list(&self) -> Result<ListResult<ObservedLoadBalancer>> {
+        let (call, id) = (Call::get(ALL, &[]), |it: &ObservedLoadBalancer| it.id.clone());
+        self.api.blb.list(call, "blbList", &SharedPriority::default(), |it| self.observed(it), id).await
+    }
+
+    /// Reads the BLBs that may be the Service's: by owner tags, by name, and by the IDs in its annotations. The API
+    /// cannot search for owner tags, so the whole list is compared.
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
+        let mut found = self.list().await?.complete()?.into_items();
+        let added = text_on(identity.service, key::ADDED_ID.key());
+        let missing = [identity.requested_id.clone(), added].into_iter().flatten();
+        for id in missing.filter(|id| !found.iter().any(|it| it.id == *id)).collect::<BTreeSet<_>>() {
+            found.extend(self.by_id(&id, Detail::State).await?);
+        }
+        found.retain(|it| {
+            let is_named = it.name == identity.name || identity.other_names.contains(&it.name);
+            let is_legacy = it.legacy_owner.is_some() && it.legacy_owner == identity.legacy_owner;
+            let is_requested = identity.requested_id.as_ref() == Some(&it.id);
+            is_named || is_legacy || is_requested || it.owner_tags.service.as_deref() == Some(identity.uid())
+        });
+        Ok(found)
+    }
+
+    /// Reads a BLB with its listeners, backends and EIP.
+    async fn by_id(&self, id: &str, detail: Detail) -> Result<Option<ObservedLoadBalancer>> {
+        let Some(blb) = self.api.blb.find::<Blb>(Call::get(ONE, &[id])).await? else { return Ok(None) };
+        let ipv6 = blb.has_ipv6();
+        let observed = self.observed(blb);
+        if detail == Detail::State {
+            return Ok(Some(observed));
+        }
+        let listeners = Call::get("/v1/blb/{blbId}/listener", &[id]);
+        let listeners = all(&self.api.blb, listeners, "listenerList", Listener::port);
+        let backends = Call::get(BACKENDS, &[id]);
+        let backends = all(&self.api.blb, backends, "backendServerList", |it: &Backend| it.instance_id.clone());
+        let (listeners, backends, eips) = futures::try_join!(listeners, backends, self.api.eips())?;
+        let eip = self.eip_of(&eips, &observed);
+        let eip = eip.map(|eip| EipSettings::observed(eip, id, self.is_own(eip, &observed, None)));
+        let graph = object::graph(ipv6, listeners, &backends, eip.as_ref())?;
+        Ok(Some(ObservedLoadBalancer { graph: Some(graph), ..observed }))
+    }
+}
+
+#[async_trait]
+impl LoadBalancerCloud for BlbLoadBalancers {
+    type Spec = BlbSpec;
+
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::NotUnique
+    }
+
+    fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
+        let part = |text: &Option<String>| text.clone().unwrap_or_default();
+        let [namespace, name] = [part(&service.metadata.namespace), part(&service.metadata.name)];
+        let generated = format!("CCE/SVC/{}/{namespace}/{name}", self.api.config.cluster);
+        let default = Naming::of(service);
+        let chosen = text_on(service, key::NAME.key());
+        let legacy = legacy_name(chosen.as_ref().unwrap_or(&generated));
+        let (added, requested_id) = (text_on(service, key::ADDED_ID.key()), requested_id(service));
+        self.named.lock().extend(added.iter().chain(&requested_id).cloned());
+        let by_id = requested_id.as_ref().or(added.as_ref()).map(|id| format!("ID {id}"));
+        let former: String = default.name.chars().take(32).collect();
+        Naming {
+            name: chosen.unwrap_or_else(|| shortened(generated)),
+            former_names: vec![former, legacy.clone()],
+            legacy_owner: Some(by_id.unwrap_or(legacy)),
+            requested_id,
+            ..default
+        }
+    }
+
+    fn spec(&self, service: &Service) -> Parsed<BlbSpec> {
+        BlbSpec::of(service)
+    }
+
+    async fn desired(&self, input: &DesiredStateInput<'_, BlbSpec>) -> Result<ResourceGraph> {
+        let (spec, request) = (input.spec, input.request);
+        let pool = Attributes::default().set(object::WEIGHT, object::FULL_WEIGHT);
+        let mut graph = ResourceGraph::default().pool(POOL, pool, machine_ids(request.nodes, &IDS));
+        graph = graph.limit(POOL, spec.most_backends);
+        let mut pending_events = PendingEvents::default();
+        for node in request.nodes.iter().filter(|node| node.provider_id().is_none() && !node.is_uninitialized()) {
+            pending_events.warn_node(node, "NoProviderID", "this Node is no backend: it has no provider ID");
+        }
+        if input.scope == Scope::Targets {
+            self.deduplicator.record_new(request.service, "targets", &pending_events);
+            return Ok(graph);
+        }
+        spec.warnings.iter().for_each(|text| pending_events.warn("QuestionableSetting", text));
+        self.deduplicator.record_new(request.service, "", &pending_events);
+        graph = graph.balancer(object::balancer(spec.has_ipv6));
+        for listener in &spec.listeners {
+            let (port, transport) = listener.port();
+            graph = graph.listener(port, transport, POOL, Attributes::desired(listener)?);
+        }
+        if let Some(eip) = &spec.eip {
+            graph = graph.resource(eip_key(), Attributes::desired(&EipSettings::desired(eip))?);
+        }
+        Ok(graph)
+    }
+
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
+        match query {
+            Query::All(_) => self.list().await,
+            Query::Owner(identity) => self.find(identity).await.map(ListResult::of),
+            Query::Ids(ids, detail) => {
+                let mut found = Vec::new();
+                if detail == Detail::State && ids.len() >= FEW {
+                    found = self.list().await?.into_items();
+                    found.retain(|it| ids.contains(&it.id));
+                }
+                let missing = ids.iter().filter(|id| !found.iter().any(|it| it.id == **id));
+                let missing: Vec<_> = missing.cloned().collect();
+                let read = try_join_all(missing.iter().map(|id| self.by_id(id, detail))).await?;
+                found.extend(read.into_iter().flatten());
+                Ok(ListResult::of(found))
+            }
+        }
+    }
+
+    /// Refuses what an EIP cannot change, and keeps the bandwidth of an EIP that shares that of a group.
+    fn fit(
+        &self,
+        mut desired: ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        _identity: &Identity<'_>,
+        _spec: &BlbSpec,
+    ) -> Result<ResourceGraph> {
+        let Some(seen) = &observed.graph else { return Ok(desired) };
+        if let (Some(wanted), Some(there)) = (desired.resources.get(&eip_key()), seen.resources.get(&eip_key())) {
+            let is_other = wanted.text("ip").is_some_and(|ip| there.text("ip") != Some(ip));
+            for setting in [&key::PAYMENT, &key::BILLING] {
+                let field = if setting.key() == key::PAYMENT.key() { "paymentTiming" } else { "billingMethod" };
+                let (to, from) = (wanted.text(field), there.text(field));
+                if !is_other && to.is_some() && to != from {
+                    let [to, from] = [to, from].map(Option::unwrap_or_default);
+                    return Err(Error::invalid(format!(
+                        "annotation {}: EIP {} cannot change from {from} to {to}; restore the annotation, or create the Service again",
+                        setting.key(),
+                        there.text("ip").unwrap_or_default()
+                    )));
+                }
+            }
+            if there.get(SHARE_GROUP).is_some() {
+                desired.keep(seen, &eip_key(), &["bandwidthInMbps"]);
+            }
+        }
+        Ok(desired)
+    }
+
+    fn lock(&self, observed: &ObservedLoadBalancer) -> Option<String> {
+        self.named.lock().contains(&observed.id).then(|| observed.id.clone())
+    }
+
+    async fn apply(&self, change: Change<'_>, spec: &BlbSpec) -> Result<Applied> {
+        self.carry_out(change, spec).await
+    }
+
+    fn published(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &BlbSpec) -> Published {
+        let is_ipv6 = |it: &&LoadBalancerIngress| it.ip.as_ref().is_some_and(|ip| ip.contains(':'));
+        let is_shown = |it: &&LoadBalancerIngress| match is_ipv6(it) {
+            true => spec.has_ipv6,
+            // The address of the EIP has a mode, the address in the VPC has none.
+            false => it.ip_mode.is_some() == spec.eip.is_some(),
+        };
+        let shown = observed.ingress.iter().filter(is_shown).cloned();
+        let shown = shown.map(|it| LoadBalancerIngress { ip_mode: Some("VIP".to_owned()), ..it });
+        let ingress: Vec<_> = shown.collect();
+        let status = LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) };
+        let mut annotations = Vec::new();
+        if text_on(service, key::EXIST_ID.key()).is_none() {
+            annotations.extend([key::ID.key(), key::ADDED_ID.key()].map(|key| (key, Some(observed.id.clone()))));
+        }
+        let eip = observed.graph.as_ref().and_then(|graph| graph.resources.get(&eip_key()));
+        let own = eip.filter(|eip| eip.get(OWN).is_some()).and_then(|eip| eip.text("ip"));
+        annotations.extend(own.map(|ip| (key::ADDED_EIP.key(), Some(ip.to_owned()))));
+        Published { status, annotations }
+    }
+
+    fn report(&self, notice: Notice<'_>) {
+        if let Notice::TargetsLeftOut { request, targets, .. } = notice {
+            let annotation = key::MAX_BACKENDS.key();
+            let text = format!("Nodes are no backends, because the BLB has as many as {annotation} allows: {targets}");
+            self.deduplicator.warn(true, EventSubject::Service(request.service), "TooManyBackends", &text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_shortened_and_stay_different() {
+        let name = |end: &str| format!("CCE/SVC/c-12345678/{}/{end}", "n".repeat(63));
+        let [one, other] = [name("web"), name("mail")].map(shortened);
+        assert_eq!((one.len(), other.len()), (LONGEST_NAME, LONGEST_NAME));
+        assert_ne!(one, other);
+        assert_eq!(shortened("CCE/SVC/c-1/default/web".to_owned()), "CCE/SVC/c-1/default/web");
+        assert_eq!(legacy_name("CCE/SVC/c-1/default/web"), legacy_name("c-1/default/web"));
+    }
+}

@@ -1,0 +1,169 @@
+//! Harness: an account, a cluster, and the provider between them, configured like the program.
+
+use std::sync::Arc;
+
+use baidu_fake::{ACCOUNT, Baidu as Cloud, Handle};
+use cloud_provider::scripted::ScriptedCluster;
+use cloud_provider::{
+    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerRequest,
+    LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
+};
+use provider_baidu::config::Config;
+use provider_baidu::{Baidu, PRODUCTS, cloud};
+use provider_kit::transport::Builder;
+use serde_json::{Value, json};
+
+use crate::profile::file;
+
+pub(crate) const UID: &str = "0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11";
+pub(crate) const BLB: &str = "service.beta.kubernetes.io/cce-load-balancer-";
+pub(crate) const EIP: &str = "service.beta.kubernetes.io/cce-elastic-ip-";
+
+pub(crate) struct Harness {
+    pub(crate) fake: Handle<Cloud>,
+    pub(crate) cluster: ScriptedCluster,
+    file: Value,
+    variables: Vec<(String, String)>,
+}
+
+impl Harness {
+    /// Creates an account with two instances, and a Node for each.
+    pub(crate) fn new() -> Self {
+        let variables = vec![("BCE_ENDPOINT".to_owned(), "http://baidu".to_owned())];
+        let harness =
+            Self { fake: Handle::new(Cloud::default()), cluster: ScriptedCluster::default(), file: file(), variables };
+        ["worker-1", "worker-2"].into_iter().for_each(|name| drop(harness.add_node(name)));
+        harness
+    }
+
+    /// Sets a key of the file, or a variable; null removes a key.
+    pub(crate) fn set(mut self, name: &str, value: impl Into<Value>) -> Self {
+        let value = value.into();
+        if name.contains('_') {
+            self.variables.retain(|(known, _)| known != name);
+            self.variables.push((name.to_owned(), value.as_str().unwrap_or_default().to_owned()));
+        } else {
+            self.file[name] = value;
+        }
+        self
+    }
+
+    pub(crate) fn setup(&self) -> Setup {
+        let file = ConfigFile { path: "cloud.config".into(), text: self.file.to_string() };
+        Setup { environment: Environment::of(self.variables.clone()), ..Setup::of(file) }
+    }
+
+    /// Returns the provider as the program starts it; the requests of the start are forgotten.
+    pub(crate) async fn started(&self) -> Baidu {
+        self.started_with(|it| it.service(self.fake.router())).await
+    }
+
+    pub(crate) async fn started_with(&self, connect: impl Fn(Builder) -> Builder) -> Baidu {
+        let setup = self.setup();
+        let config = Config::read(&setup).unwrap();
+        let connections = PRODUCTS.map(|product| connect(cloud(&config, &setup, product)).build().unwrap());
+        let provider = Baidu::new(config, connections);
+        let cluster_cidrs = vec!["10.244.0.0/16".to_owned()];
+        let context = Context { cluster_cidrs, ..self.cluster.context(cluster()) };
+        provider.initialize(&context).await.unwrap();
+        provider.set_caches(Arc::new(self.cluster.clone()));
+        self.fake.fault_injector().forget_requests();
+        provider
+    }
+
+    /// Adds an instance and its Node, and returns the instance's ID.
+    pub(crate) fn add_node(&self, name: &str) -> String {
+        let id = self.fake.lock().add_instance(ACCOUNT, name);
+        let ip = self.instance(name)["internalIp"].as_str().unwrap().to_owned();
+        let node = Node {
+            name: name.into(),
+            uid: format!("uid-{name}").into(),
+            provider_id: format!("cce://{id}").into(),
+            addresses: [NodeAddress::new(AddressType::InternalIP, &ip)].into(),
+            ..Node::default()
+        };
+        self.cluster.set_node(node);
+        id
+    }
+
+    pub(crate) fn instance(&self, name: &str) -> Value {
+        self.fake.lock().instances.iter().find(|it| it["name"] == name).cloned().unwrap()
+    }
+
+    pub(crate) fn events(&self) -> Vec<String> {
+        self.cluster.take_events().iter().map(ToString::to_string).collect()
+    }
+
+    fn request<'a>(&self, service: &'a Service, nodes: &'a [Arc<Node>], cluster: &'a Cluster) -> LoadBalancerRequest<'a> {
+        self.cluster.set_services([service.clone()]);
+        LoadBalancerRequest { cluster, service, nodes, callbacks: &() }
+    }
+
+    /// Syncs a Service, which gets the status that follows.
+    pub(crate) async fn ensure(&self, provider: &Baidu, service: &mut Service) -> Result<LoadBalancerStatus> {
+        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let before = service.clone();
+        let request = self.request(&before, &nodes, &cluster);
+        let status = provider.load_balancers().unwrap().ensure(request).await?.unwrap_or_default();
+        service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
+        Ok(status)
+    }
+
+    pub(crate) async fn delete(&self, provider: &Baidu, service: &Service) -> Result<()> {
+        let cluster = cluster();
+        provider.load_balancers().unwrap().delete(self.request(service, &[], &cluster)).await
+    }
+
+    /// Returns the only BLB.
+    pub(crate) fn blb(&self) -> Value {
+        let cloud = self.fake.lock();
+        assert_eq!(cloud.blbs.len(), 1, "{:#?}", cloud.blbs);
+        cloud.blbs[0].clone()
+    }
+
+    pub(crate) fn eips(&self) -> Vec<Value> {
+        self.fake.lock().eips.clone()
+    }
+
+    /// Returns the requests that changed something, by route.
+    pub(crate) fn changes(&self) -> Vec<String> {
+        self.fake.fault_injector().changes().into_iter().map(|(route, _)| route).collect()
+    }
+}
+
+pub(crate) fn cluster() -> Cluster {
+    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+}
+
+/// Returns a Service with ports 80 and 443, and these annotations.
+pub(crate) fn service(annotations: &[(String, &str)]) -> Service {
+    service_of(annotations, json!({}))
+}
+
+/// Returns a Service with further fields in its spec.
+pub(crate) fn service_of(all: &[(String, &str)], more: Value) -> Service {
+    let all: Value = all.iter().map(|(key, value)| (key.clone(), json!(value))).collect::<serde_json::Map<_, _>>().into();
+    let port = |name: &str, port: u16| json!({"name": name, "port": port, "nodePort": 30000 + port, "protocol": "TCP"});
+    let mut spec = json!({"type": "LoadBalancer", "ports": [port("http", 80), port("https", 443)]});
+    let Value::Object(more) = more else { panic!("fields of a spec are an object") };
+    for (key, value) in more {
+        spec[key] = value;
+    }
+    let metadata = json!({"name": "web", "namespace": "default", "uid": UID, "annotations": all});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+/// Returns the key of an annotation of the BLB.
+pub(crate) fn blb(key: &str) -> String {
+    format!("{BLB}{key}")
+}
+
+/// Returns the key of an annotation of the EIP.
+pub(crate) fn eip(key: &str) -> String {
+    format!("{EIP}{key}")
+}
+
+/// Sets an annotation of the Service.
+pub(crate) fn annotate(service: &mut Service, key: String, value: &str) {
+    service.metadata.annotations.get_or_insert_default().insert(key, value.to_owned());
+}
