@@ -92,9 +92,9 @@ impl Eip {
         self.share_group_id.as_ref().is_some_and(|id| !id.is_empty())
     }
 
-    /// Returns `true` while the cloud is changing the EIP.
+    /// Returns `true` while the cloud is changing the EIP. The answer to a creation has no status.
     pub(crate) fn is_busy(&self) -> bool {
-        ["creating", "binding", "unbinding", "updating"].contains(&&*self.status)
+        ["", "creating", "binding", "unbinding", "updating"].contains(&&*self.status)
     }
 }
 

@@ -136,10 +136,13 @@ impl Config {
             cluster,
             region,
         };
-        let mistakes: Vec<_> = [keys.finish().map_err(|error| format!("{path}: {error}")), variables.finish().map_err(|it| it.to_string())]
-            .into_iter()
-            .filter_map(Result::err)
-            .collect();
+        let mistakes: Vec<_> = [
+            keys.finish().map_err(|error| format!("{path}: {error}")),
+            variables.finish().map_err(|it| it.to_string()),
+        ]
+        .into_iter()
+        .filter_map(Result::err)
+        .collect();
         if mistakes.is_empty() { Ok(config) } else { Err(Error::invalid(mistakes.join("; "))) }
     }
 

@@ -128,8 +128,7 @@ impl Signer for BceSigner {
 
 fn header(text: &str, is_secret: bool) -> Result<HeaderValue> {
     let value = HeaderValue::try_from(text);
-    let mut value =
-        value.map_err(|_| Error::invalid("a credential has characters that no HTTP header can carry"))?;
+    let mut value = value.map_err(|_| Error::invalid("a credential has characters that no HTTP header can carry"))?;
     value.set_sensitive(is_secret);
     Ok(value)
 }
@@ -163,7 +162,8 @@ pub(crate) fn sign(request: &mut Request<Bytes>, keys: &Keys, now: Timestamp) ->
     names.sort_unstable();
     lines.sort_unstable();
     let parameters = request.uri().query().unwrap_or_default().split('&').filter(|it| !it.is_empty());
-    let mut query: Vec<_> = parameters.map(|it| if it.contains('=') { it.to_owned() } else { format!("{it}=") }).collect();
+    let mut query: Vec<_> =
+        parameters.map(|it| if it.contains('=') { it.to_owned() } else { format!("{it}=") }).collect();
     query.sort_unstable();
     let canonical =
         format!("{}\n{}\n{}\n{}", request.method(), request.uri().path(), query.join("&"), lines.join("\n"));
@@ -180,7 +180,8 @@ mod tests {
     /// The example that Baidu publishes: the last part of an upload to its object storage.
     #[test]
     fn published_example_is_signed_as_published() {
-        let uri = "https://bj.bcebos.com/v1/test/myfolder/readme.txt?uploadId=a44cc9bab11cbd156984767aad637851&partNumber=9";
+        let uri =
+            "https://bj.bcebos.com/v1/test/myfolder/readme.txt?uploadId=a44cc9bab11cbd156984767aad637851&partNumber=9";
         let mut request = Request::put(uri).body(Bytes::from_static(b"Example")).unwrap();
         for (name, value) in
             [("content-type", "text/plain"), ("content-length", "8"), ("content-md5", "NFzcPqhviddjRNnSOGo4rw==")]

@@ -83,7 +83,12 @@ impl CloudProvider for Baidu {
         if reached(&self.api.bcc.base(), "Region", CREDENTIAL, answer, &mut findings).is_none() {
             return findings;
         }
-        let vpc = self.api.config.vpc.iter().map(|vpc| ("routes", &self.api.bcc, Call::get("/v1/route", &[]).query("vpcId", vpc)));
+        let vpc = self
+            .api
+            .config
+            .vpc
+            .iter()
+            .map(|vpc| ("routes", &self.api.bcc, Call::get("/v1/route", &[]).query("vpcId", vpc)));
         let one = |path| Call::get(path, &[]).query("maxKeys", 1);
         let lists = [("BLBs", &self.api.blb, one("/v1/blb")), ("EIPs", &self.api.eip, one("/v1/eip"))];
         for (what, http, call) in lists.into_iter().chain(vpc) {

@@ -50,9 +50,8 @@ struct Rule {
 /// Returns `false` if the Node's annotation keeps its routes out of the table.
 fn is_advertised(node: &Node) -> Result<bool> {
     let Some(text) = node.annotations.get(ADVERTISE_ROUTE) else { return Ok(true) };
-    let wrong = || {
-        Error::invalid(format!("annotation {ADVERTISE_ROUTE} of Node {}: {text:?} is not true or false", node.name))
-    };
+    let wrong =
+        || Error::invalid(format!("annotation {ADVERTISE_ROUTE} of Node {}: {text:?} is not true or false", node.name));
     truth(text).ok_or_else(wrong)
 }
 
@@ -87,7 +86,8 @@ impl RouteRules {
             for rule in ours.iter().filter(overlaps) {
                 let Some(node) = rule.nexthop_id.as_ref().and_then(|id| nodes.get(id)) else { continue };
                 let (one, id, another) = (&rule.destination_address, &other.route_rule_id, &other.destination_address);
-                let text = format!("the route to {one} overlaps route rule {id} to {another}, which is not this cluster's");
+                let text =
+                    format!("the route to {one} overlaps route rule {id} to {another}, which is not this cluster's");
                 self.deduplicator.warn(true, EventSubject::Node(node), "RouteTableConflictDetection", &text);
             }
         }

@@ -74,7 +74,10 @@ pub(crate) fn one(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 
 pub(crate) fn create(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let body = &request.body;
-    only(body, &["name", "desc", "subnetId", "vpcId", "type", "address", "eip", "tags", "allowDelete", "allocateIpv6"])?;
+    only(
+        body,
+        &["name", "desc", "subnetId", "vpcId", "type", "address", "eip", "tags", "allowDelete", "allocateIpv6"],
+    )?;
     named(body)?;
     let subnet = find(&mut cloud.subnets, "subnetId", required(body, "subnetId")?, request)?;
     if subnet["vpcId"] != required(body, "vpcId")? || subnet["subnetType"] != "BCC" {
@@ -126,11 +129,8 @@ pub(crate) fn listeners(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 }
 
 fn check_listener(body: &Value, is_udp: bool) -> Result<(), Refused> {
-    let own: &[&str] = if is_udp {
-        &["udpSessionTimeout", "healthCheckString", "healthCheckPort"]
-    } else {
-        &["tcpSessionTimeout"]
-    };
+    let own: &[&str] =
+        if is_udp { &["udpSessionTimeout", "healthCheckString", "healthCheckPort"] } else { &["tcpSessionTimeout"] };
     only(body, &[&CHECKS[..], own, &["listenerPort", "backendPort", "scheduler"]].concat())?;
     for (key, from, to) in [
         ("listenerPort", 1, 65535),
@@ -175,7 +175,8 @@ pub(crate) fn create_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer
 pub(crate) fn update_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let is_udp = is_udp(request);
     check_listener(&request.body, is_udp)?;
-    let (kind, port) = (if is_udp { "UDP" } else { "TCP" }, request.query("listenerPort").and_then(|it| it.parse::<u64>().ok()));
+    let (kind, port) =
+        (if is_udp { "UDP" } else { "TCP" }, request.query("listenerPort").and_then(|it| it.parse::<u64>().ok()));
     let blb = cloud.to_change(request)?;
     let is_it = |it: &&mut Value| it["listenerType"] == kind && it["listenerPort"].as_u64() == port;
     let found = blb["listeners"].as_array_mut().and_then(|all| all.iter_mut().find(is_it));
@@ -191,7 +192,9 @@ pub(crate) fn delete_listeners(cloud: &mut Baidu, request: &ApiRequest) -> Answe
         return Err(refuse("InvalidHTTPRequest", "batchdelete"));
     }
     let blb = cloud.to_change(request)?;
-    let is_gone = |it: &Value| has(&request.body["portTypeList"], &json!({"port": it["listenerPort"], "type": it["listenerType"]}));
+    let is_gone = |it: &Value| {
+        has(&request.body["portTypeList"], &json!({"port": it["listenerPort"], "type": it["listenerType"]}))
+    };
     blb["listeners"].as_array_mut().into_iter().for_each(|all| all.retain(|it| !is_gone(it)));
     done()
 }

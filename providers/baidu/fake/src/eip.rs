@@ -58,7 +58,9 @@ fn check_billing(billing: &Value) -> Result<(), Refused> {
     let is_prepaid = billing["paymentTiming"] == "Prepaid";
     let has_method = ["ByTraffic", "ByBandwidth"].iter().any(|it| billing["billingMethod"] == **it);
     let has_length = billing["reservation"]["reservationLength"].is_u64();
-    if is_prepaid && has_length && billing["billingMethod"].is_null() || billing["paymentTiming"] == "Postpaid" && has_method {
+    if is_prepaid && has_length && billing["billingMethod"].is_null()
+        || billing["paymentTiming"] == "Postpaid" && has_method
+    {
         return Ok(());
     }
     Err(refuse("InappropriateJSON", "billing"))
@@ -69,7 +71,8 @@ pub(crate) fn create(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     only(body, &["name", "bandwidthInMbps", "billing", "tags"])?;
     check_billing(&body["billing"])?;
     let most = if body["billing"]["billingMethod"] == "ByTraffic" { 1000 } else { 200 };
-    if body["bandwidthInMbps"].as_u64().is_none_or(|it| !(1..=most).contains(&it)) || required(body, "name")?.len() > 65 {
+    if body["bandwidthInMbps"].as_u64().is_none_or(|it| !(1..=most).contains(&it)) || required(body, "name")?.len() > 65
+    {
         return Err(refuse("InappropriateJSON", "bandwidthInMbps or name"));
     }
     cloud.once(request, |cloud| {

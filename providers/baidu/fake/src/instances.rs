@@ -3,7 +3,10 @@
 use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
 
-use crate::{ACCOUNT, Answer, ApiRequest, Baidu, SUBNET, TABLE, VPC, array, conflict, done, find, not_found, only, page, refuse, required, shown};
+use crate::{
+    ACCOUNT, Answer, ApiRequest, Baidu, SUBNET, TABLE, VPC, array, conflict, done, find, not_found, only, page, refuse,
+    required, shown,
+};
 
 impl Baidu {
     /// Adds a running instance, and returns its ID.
@@ -73,13 +76,29 @@ pub(crate) fn table(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 
 pub(crate) fn create_rule(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let body = &request.body;
-    only(body, &["routeTableId", "sourceAddress", "destinationAddress", "nexthopId", "ipVersion", "nexthopType", "description"])?;
+    only(
+        body,
+        &[
+            "routeTableId",
+            "sourceAddress",
+            "destinationAddress",
+            "nexthopId",
+            "ipVersion",
+            "nexthopType",
+            "description",
+        ],
+    )?;
     let (destination, instance) = (required(body, "destinationAddress")?, required(body, "nexthopId")?);
-    if required(body, "routeTableId")? != TABLE || request.project != ACCOUNT || !cloud.has_instance(&body["nexthopId"], ACCOUNT) {
+    if required(body, "routeTableId")? != TABLE
+        || request.project != ACCOUNT
+        || !cloud.has_instance(&body["nexthopId"], ACCOUNT)
+    {
         return Err(not_found("route table or instance"));
     }
     let is_ipv6 = destination.contains(':');
-    if required(body, "sourceAddress")? != if is_ipv6 { "::/0" } else { "0.0.0.0/0" } || is_ipv6 != (body["ipVersion"] == "6") {
+    if required(body, "sourceAddress")? != if is_ipv6 { "::/0" } else { "0.0.0.0/0" }
+        || is_ipv6 != (body["ipVersion"] == "6")
+    {
         return Err(refuse("InappropriateJSON", "sourceAddress and ipVersion do not fit the destination"));
     }
     if cloud.rules.iter().any(|it| it["destinationAddress"] == destination) {

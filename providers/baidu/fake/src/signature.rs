@@ -37,12 +37,11 @@ pub(crate) fn check(request: &ApiRequest) -> Result<(), Refused> {
     };
     let names: Vec<_> = names.split(';').collect();
     let is_whole = ["host", "x-bce-date"].iter().all(|name| names.contains(name));
-    let mut headers: Vec<_> = names
-        .iter()
-        .filter_map(|name| Some(format!("{name}:{}", encoded(request.header(name)?.trim()))))
-        .collect();
+    let mut headers: Vec<_> =
+        names.iter().filter_map(|name| Some(format!("{name}:{}", encoded(request.header(name)?.trim())))).collect();
     headers.sort();
-    let mut query: Vec<_> = request.query.iter().map(|(key, value)| format!("{}={}", encoded(key), encoded(value))).collect();
+    let mut query: Vec<_> =
+        request.query.iter().map(|(key, value)| format!("{}={}", encoded(key), encoded(value))).collect();
     query.sort();
     let path = percent_decode_str(&request.path).decode_utf8_lossy();
     let path = utf8_percent_encode(&path, KEPT_IN_PATH);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use cloud_provider::{Error, Result};
 use jiff::Timestamp;
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Machines, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph, ResourceKey,
-    State, Targets,
+    Applied, Attributes, Change, Machines, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
+    ResourceKey, State, Targets,
 };
 use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
@@ -31,13 +31,14 @@ impl BlbLoadBalancers {
     /// Carries out the first operation, or a whole deletion.
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &BlbSpec) -> Result<Applied> {
         let Some(actual) = change.actual else { return self.create(change, spec).await };
-        let is_removal = |it: &Operation| {
-            *it == Operation::Untag || it.deletes(|resource| *resource == ResourceKey::Balancer)
-        };
+        let is_removal =
+            |it: &Operation| *it == Operation::Untag || it.deletes(|resource| *resource == ResourceKey::Balancer);
         if change.operations.iter().any(is_removal) {
             return self.leave(change, actual, spec).await;
         }
-        let mut outcome = change.outcome(1).unwrap_or_default();
+        let after = change.outcome(1);
+        let is_all = after.is_none();
+        let mut outcome = after.unwrap_or_default();
         let id = &*actual.id;
         match &change.operations[0] {
             Operation::Tag => self.describe(change, actual, &change.identity.owner_tags()).await?,
@@ -61,12 +62,14 @@ impl BlbLoadBalancers {
             Operation::Create { resource: ResourceKey::Listener(port), attributes } => {
                 let mut body = attributes.clone().matching(|key| key != provider_kit::load_balancers::POOL).nested();
                 body["listenerPort"] = port.number.into();
-                let path = if port.protocol == "UDP" { "/v1/blb/{blbId}/UDPlistener" } else { "/v1/blb/{blbId}/TCPlistener" };
+                let path =
+                    if port.protocol == "UDP" { "/v1/blb/{blbId}/UDPlistener" } else { "/v1/blb/{blbId}/TCPlistener" };
                 self.send(change, id, Call::post(path, &[id]).json(&body)).await?;
             }
             Operation::Update { resource: ResourceKey::Listener(port), changes, .. } => {
                 let body: Map<_, _> = changes.iter().map(|it| (it.key.clone(), it.to.clone())).collect();
-                let path = if port.protocol == "UDP" { "/v1/blb/{blbId}/UDPlistener" } else { "/v1/blb/{blbId}/TCPlistener" };
+                let path =
+                    if port.protocol == "UDP" { "/v1/blb/{blbId}/UDPlistener" } else { "/v1/blb/{blbId}/TCPlistener" };
                 let call = Call::put(path, &[id]).query("listenerPort", port.number).json(&body);
                 self.send(change, id, call).await?;
             }
@@ -91,7 +94,7 @@ impl BlbLoadBalancers {
             }
             _ => {}
         }
-        Ok(Applied::Shown(1, Box::new(outcome)))
+        Ok(if is_all { Applied::Removed } else { Applied::Shown(1, Box::new(outcome)) })
     }
 
     /// Creates a BLB without listeners; the engine waits until the BLB is available.
@@ -99,7 +102,9 @@ impl BlbLoadBalancers {
         let identity = change.identity;
         if let Some(id) = &identity.requested_id {
             let annotation = if is_lent(identity.service, id) { key::EXIST_ID.key() } else { key::ID.key() };
-            return Err(Error::invalid(format!("annotation {annotation}: there is no BLB {id} in this account and region")));
+            return Err(Error::invalid(format!(
+                "annotation {annotation}: there is no BLB {id} in this account and region"
+            )));
         }
         let subnet = self.place.subnet(spec.subnet.as_deref()).await?;
         let mut body = json!({
@@ -116,7 +121,8 @@ impl BlbLoadBalancers {
         let graph = ResourceGraph::default().balancer(balancer);
         let (state, owner_tags, name) = (State::Busy, identity.owner_tags(), identity.name.clone());
         let adopted = false;
-        let made = ObservedLoadBalancer { state, owner_tags, name, adopted, legacy_owner: None, graph: Some(graph), ..made };
+        let made =
+            ObservedLoadBalancer { state, owner_tags, name, adopted, legacy_owner: None, graph: Some(graph), ..made };
         Ok(Applied::Shown(1, Box::new(made)))
     }
 
@@ -167,7 +173,12 @@ impl BlbLoadBalancers {
         }
     }
 
-    async fn delete_listeners<'a>(&self, change: Change<'_>, id: &str, ports: impl Iterator<Item = &'a Port>) -> Result<()> {
+    async fn delete_listeners<'a>(
+        &self,
+        change: Change<'_>,
+        id: &str,
+        ports: impl Iterator<Item = &'a Port>,
+    ) -> Result<()> {
         let ports: Vec<_> = ports.map(|port| json!({"port": port.number, "type": port.protocol})).collect();
         if ports.is_empty() {
             return Ok(());
@@ -195,7 +206,8 @@ impl BlbLoadBalancers {
         for eip in self.api.eips().await?.iter() {
             let is_own = self.is_own(eip, actual, Some(service));
             let named = spec.eip.as_ref();
-            let is_named = named.is_some_and(|it| it.fixed_ip.as_ref() == Some(&eip.eip) || it.name.is_some() && it.name == eip.name);
+            let is_named = named
+                .is_some_and(|it| it.fixed_ip.as_ref() == Some(&eip.eip) || it.name.is_some() && it.name == eip.name);
             let is_due = match eip.instance() {
                 Some(id) => id == actual.id && (is_own || is_named || !actual.adopted),
                 None => is_own,
@@ -213,7 +225,10 @@ impl BlbLoadBalancers {
         let id = &*actual.id;
         let is_kept = actual.adopted || spec.is_reserved || is_lent(change.identity.service, id);
         if !is_kept && actual.labels.contains_key(PROTECTED) {
-            return Err(Error::protected(format!("{} is protected against deletion; end the protection (allowDelete)", actual.place())));
+            return Err(Error::protected(format!(
+                "{} is protected against deletion; end the protection (allowDelete)",
+                actual.place()
+            )));
         }
         self.release_all(change, actual, spec).await?;
         if !is_kept {

@@ -44,7 +44,9 @@ impl BlbLoadBalancers {
         let named = |name: &str| eips.iter().filter(|it| it.name.as_deref() == Some(name)).collect::<Vec<_>>();
         if let Some(ip) = &spec.fixed_ip {
             let found = eips.iter().find(|it| it.eip == *ip);
-            return found.cloned().ok_or_else(|| Error::invalid(format!("loadBalancerIP: there is no EIP {ip} in this account and region")));
+            return found.cloned().ok_or_else(|| {
+                Error::invalid(format!("loadBalancerIP: there is no EIP {ip} in this account and region"))
+            });
         }
         let (owner, added) = (identity.owner_tags(), text_on(identity.service, key::ADDED_EIP.key()));
         let is_own = |it: &&Eip| {
@@ -65,7 +67,9 @@ impl BlbLoadBalancers {
             (_, [_]) => {}
             (name, _) => {
                 let name = name.as_deref().unwrap_or_default();
-                return Err(Error::invalid(format!("annotation {annotation}: several EIPs have the name {name:?}; give all but one another name")));
+                return Err(Error::invalid(format!(
+                    "annotation {annotation}: several EIPs have the name {name:?}; give all but one another name"
+                )));
             }
         }
         self.create_eip(identity, spec, &owner).await
@@ -98,14 +102,18 @@ impl BlbLoadBalancers {
         spec: &EipSpec,
         callbacks: &dyn SyncCallbacks,
     ) -> Result<Eip> {
-        let chosen = self.choose(identity, blb, spec).await?;
-        let Some(eip) = self.settled(&chosen.eip, callbacks).await? else {
-            return Err(Error::conflict(format!("EIP {} was deleted before it was bound", chosen.eip)));
-        };
+        let mut eip = self.choose(identity, blb, spec).await?;
+        if eip.is_busy() {
+            let deleted = Error::conflict(format!("EIP {} was deleted before it was bound", eip.eip));
+            eip = self.settled(&eip.eip, callbacks).await?.ok_or(deleted)?;
+        }
         match eip.instance() {
             Some(id) if id == blb => return Ok(eip),
             Some(other) => {
-                return Err(Error::invalid(format!("EIP {} is bound to {other}; unbind it, or name another one", eip.eip)));
+                return Err(Error::invalid(format!(
+                    "EIP {} is bound to {other}; unbind it, or name another one",
+                    eip.eip
+                )));
             }
             None => {}
         }
@@ -130,16 +138,21 @@ impl BlbLoadBalancers {
         service: &Service,
         callbacks: &dyn SyncCallbacks,
     ) -> Result<()> {
+        let mut eip = eip.clone();
         if eip.is_busy() {
-            self.settled(&eip.eip, callbacks).await?;
+            let Some(settled) = self.settled(&eip.eip, callbacks).await? else { return Ok(()) };
+            eip = settled;
         }
-        if eip.instance().is_some() && eip.status != "unbinding" {
+        if eip.instance().is_some() {
             self.api.eip.remove(Call::put(ONE, &[&eip.eip]).query("unbind", "")).await?;
+            let Some(settled) = self.settled(&eip.eip, callbacks).await? else { return Ok(()) };
+            eip = settled;
         }
-        let Some(eip) = self.settled(&eip.eip, callbacks).await? else { return Ok(()) };
         let reason = match () {
             () if !is_own => return Ok(()),
-            () if eip.payment_timing.as_deref() == Some("Prepaid") => "it is prepaid, and cannot be released before it expires",
+            () if eip.payment_timing.as_deref() == Some("Prepaid") => {
+                "it is prepaid, and cannot be released before it expires"
+            }
             () if eip.delete_protect == Some(true) => "it is protected against deletion",
             () if eip.is_shared() => "it shares the bandwidth of a group",
             () => return self.api.eip.remove(Call::delete(ONE, &[&eip.eip])).await,
@@ -151,20 +164,15 @@ impl BlbLoadBalancers {
 
     /// Waits until the cloud has finished its change of an EIP. `None` if the EIP does not exist.
     async fn settled(&self, ip: &str, callbacks: &dyn SyncCallbacks) -> Result<Option<Eip>> {
-        let find = async || -> Result<Option<Eip>> { Ok(self.api.eips().await?.iter().find(|it| it.eip == ip).cloned()) };
-        let first = find().await?;
-        if first.as_ref().is_some_and(|it| !it.is_busy()) {
-            return Ok(first);
-        }
         callbacks.release_permit();
         let wait = async {
-            // A new EIP may be missing from the list at first.
             for poll in 0..POLLS {
                 tokio::time::sleep(POLL).await;
-                match find().await? {
+                match self.api.eips().await?.iter().find(|it| it.eip == ip) {
+                    // A new EIP may be missing from the list at first.
                     None if poll < 3 => {}
                     Some(eip) if eip.is_busy() => {}
-                    found => return Ok(found),
+                    found => return Ok(found.cloned()),
                 }
             }
             Err(Error::other(format!("EIP {ip} was not ready within a minute")))

@@ -56,7 +56,8 @@ struct BlbLoadBalancers {
 
 /// Returns the load balancers of a region.
 pub(crate) fn load_balancers(source: Source, place: Arc<Place>, cluster: ClusterView) -> LoadBalancerEngine {
-    let polling = Polling { max_interval: Duration::from_secs(2), timeout: Duration::from_secs(60), ..Polling::default() };
+    let polling =
+        Polling { max_interval: Duration::from_secs(2), timeout: Duration::from_secs(60), ..Polling::default() };
     let options = Options { polling, annotates_id: true, ..Options::default() };
     let (deduplicator, named) = (EventDeduplicator::new(cluster.events().clone()), Mutex::default());
     let (api, machines) = (source.0.clone(), Arc::new(source.clone()));
@@ -70,7 +71,8 @@ fn text_on(service: &Service, annotation: &str) -> Option<String> {
 /// Returns the ID of the BLB that a user asks for. An ID that was written together with `…-cce-add-id` is a record.
 fn requested_id(service: &Service) -> Option<String> {
     let added = text_on(service, key::ADDED_ID.key());
-    text_on(service, key::EXIST_ID.key()).or_else(|| text_on(service, key::ID.key()).filter(|id| Some(id) != added.as_ref()))
+    text_on(service, key::EXIST_ID.key())
+        .or_else(|| text_on(service, key::ID.key()).filter(|id| Some(id) != added.as_ref()))
 }
 
 /// Returns `true` if the annotation `…-exist-id` names this BLB.
@@ -126,7 +128,23 @@ impl BlbLoadBalancers {
             let is_requested = identity.requested_id.as_ref() == Some(&it.id);
             is_named || is_legacy || is_requested || it.owner_tags.service.as_deref() == Some(identity.uid())
         });
+        if found.is_empty() && identity.is_leaving() {
+            found.extend(self.left_eip(identity).await?);
+        }
         Ok(found)
+    }
+
+    /// Returns the EIP that was created for a Service whose BLB was deleted by hand, as all that is left of the BLB.
+    async fn left_eip(&self, identity: &Identity<'_>) -> Result<Option<ObservedLoadBalancer>> {
+        let (name, owner_tags) = (identity.name.clone(), identity.owner_tags());
+        let left = ObservedLoadBalancer { name, owner_tags, ..ObservedLoadBalancer::default() };
+        let eips = self.api.eips().await?;
+        let Some(eip) = eips.iter().find(|it| it.instance().is_none() && self.is_own(it, &left, None)) else {
+            return Ok(None);
+        };
+        let settings = Attributes::observed(&EipSettings::observed(eip, "", true))?;
+        let graph = Some(ResourceGraph::default().resource(eip_key(), settings));
+        Ok(Some(ObservedLoadBalancer { id: format!("eip/{}", eip.eip), graph, ..left }))
     }
 
     /// Reads a BLB with its listeners, backends and EIP.

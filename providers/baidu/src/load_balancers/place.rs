@@ -44,7 +44,9 @@ impl Place {
         let found = known.find(|it| !it.vpc.is_empty()).map(|it| [it.vpc.to_string(), it.subnet.to_string()]);
         let [vpc, subnet] = [config::VPC_ID.key(), config::SUBNET_ID.key()];
         found.ok_or_else(|| {
-            Error::other(format!("no Node of the cluster has a known instance; set {vpc} and {subnet} in the cloud configuration"))
+            Error::other(format!(
+                "no Node of the cluster has a known instance; set {vpc} and {subnet} in the cloud configuration"
+            ))
         })
     }
 
@@ -82,7 +84,8 @@ impl Place {
             Some(subnet) if subnet.is_for_blbs() => return Ok(subnet.subnet_id),
             Some(_) => {}
             None => {
-                let text = format!("the account of the access key does not have subnet {of_node} of the cluster's Nodes");
+                let text =
+                    format!("the account of the access key does not have subnet {of_node} of the cluster's Nodes");
                 return Err(Error::invalid(format!("{text}; use a key of the account that has them")));
             }
         }

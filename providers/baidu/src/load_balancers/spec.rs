@@ -66,7 +66,9 @@ impl BlbSpec {
         let listeners = listeners.collect();
         match configured_source_ranges(service) {
             Ok(ranges) if ranges.is_empty() || allows_all(&ranges) => {}
-            Ok(_) => annotations.warning("loadBalancerSourceRanges has no effect on a BLB; use a security group of the VPC"),
+            Ok(_) => {
+                annotations.warning("loadBalancerSourceRanges has no effect on a BLB; use a security group of the VPC")
+            }
             Err(error) => annotations.mistake(error.to_string()),
         }
         let is_internal = annotations.get(&key::INTERNAL).unwrap_or_default();
@@ -104,9 +106,18 @@ impl EipSpec {
         let [payment, billing, bandwidth, reservation] =
             [key::PAYMENT.key(), key::BILLING.key(), key::BANDWIDTH.key(), key::RESERVATION.key()];
         for (is_wrong, text) in [
-            (is_prepaid && eip.billing.is_some(), format!("annotation {billing} is not possible with {payment}: Prepaid")),
-            (is_prepaid && eip.reservation.is_none() && !annotations.is_set(&key::RESERVATION), format!("annotation {reservation} is required with {payment}: Prepaid")),
-            (eip.bandwidth.is_some_and(|it| it > most), format!("annotation {bandwidth}: the most for this EIP is {most}")),
+            (
+                is_prepaid && eip.billing.is_some(),
+                format!("annotation {billing} is not possible with {payment}: Prepaid"),
+            ),
+            (
+                is_prepaid && eip.reservation.is_none() && !annotations.is_set(&key::RESERVATION),
+                format!("annotation {reservation} is required with {payment}: Prepaid"),
+            ),
+            (
+                eip.bandwidth.is_some_and(|it| it > most),
+                format!("annotation {bandwidth}: the most for this EIP is {most}"),
+            ),
         ] {
             if is_wrong {
                 annotations.mistake(text);

@@ -1,6 +1,6 @@
 //! The provider and the fake, with a validating proxy between them that knows the vendor's own description.
 //!
-//! `CCM_TEST_BAIDU_PROXY=http://127.0.0.1:4071 CCM_TEST_BAIDU_UPSTREAM=127.0.0.1:4070`: the proxy, and the address that it
+//! `CCM_TEST_BAIDU_PROXY=http://127.0.0.1:4093 CCM_TEST_BAIDU_UPSTREAM=127.0.0.1:4092`: the proxy, and the address that it
 //! forwards to. The proxy checks signatures, refuses requests that violate the description, and turns answers that do
 //! into 500.
 
@@ -46,7 +46,11 @@ async fn load_balancers(harness: &Harness, provider: &provider_baidu::Baidu) {
         let gone = harness.instance("worker-2")["id"].as_str().unwrap().to_owned();
         harness.cluster.remove_node("worker-2");
         harness.ensure(&provider, &mut service).await.unwrap();
-        let node = cloud_provider::Node { name: "worker-2".into(), provider_id: format!("cce://{gone}").into(), ..Default::default() };
+        let node = cloud_provider::Node {
+            name: "worker-2".into(),
+            provider_id: format!("cce://{gone}").into(),
+            ..Default::default()
+        };
         harness.cluster.set_node(node);
         harness.delete(&provider, &service).await.unwrap();
     }

@@ -63,7 +63,7 @@ impl Harness {
         let config = Config::read(&setup).unwrap();
         let connections = PRODUCTS.map(|product| connect(cloud(&config, &setup, product)).build().unwrap());
         let provider = Baidu::new(config, connections);
-        let cluster_cidrs = vec!["10.244.0.0/16".to_owned()];
+        let cluster_cidrs = ["10.244.0.0/16", "fd00::/48"].map(str::to_owned).into();
         let context = Context { cluster_cidrs, ..self.cluster.context(cluster()) };
         provider.initialize(&context).await.unwrap();
         provider.set_caches(Arc::new(self.cluster.clone()));
@@ -94,7 +94,12 @@ impl Harness {
         self.cluster.take_events().iter().map(ToString::to_string).collect()
     }
 
-    fn request<'a>(&self, service: &'a Service, nodes: &'a [Arc<Node>], cluster: &'a Cluster) -> LoadBalancerRequest<'a> {
+    fn request<'a>(
+        &self,
+        service: &'a Service,
+        nodes: &'a [Arc<Node>],
+        cluster: &'a Cluster,
+    ) -> LoadBalancerRequest<'a> {
         self.cluster.set_services([service.clone()]);
         LoadBalancerRequest { cluster, service, nodes, callbacks: &() }
     }
@@ -142,7 +147,8 @@ pub(crate) fn service(annotations: &[(String, &str)]) -> Service {
 
 /// Returns a Service with further fields in its spec.
 pub(crate) fn service_of(all: &[(String, &str)], more: Value) -> Service {
-    let all: Value = all.iter().map(|(key, value)| (key.clone(), json!(value))).collect::<serde_json::Map<_, _>>().into();
+    let all: Value =
+        all.iter().map(|(key, value)| (key.clone(), json!(value))).collect::<serde_json::Map<_, _>>().into();
     let port = |name: &str, port: u16| json!({"name": name, "port": port, "nodePort": 30000 + port, "protocol": "TCP"});
     let mut spec = json!({"type": "LoadBalancer", "ports": [port("http", 80), port("https", 443)]});
     let Value::Object(more) = more else { panic!("fields of a spec are an object") };

@@ -33,8 +33,14 @@ async fn service_gets_a_blb_with_listeners_backends_and_an_eip() {
     assert_eq!(made["desc"], format!("{DESCRIPTION} ccmrs-cluster:5c1d ccmrs-service:{UID}"));
     let one = listener(&made, 80, "TCP");
     assert_eq!((&one["backendPort"], &one["scheduler"]), (&json!(30080), &json!("RoundRobin")));
-    assert_eq!(made["backends"], json!([{"instanceId": "i-00000001", "weight": 100}, {"instanceId": "i-00000002", "weight": 100}]));
-    assert_eq!((&eips[0]["tags"], &eips[0]["bandwidthInMbps"], &eips[0]["name"]), (&owner(), &json!(1000), &made["name"]));
+    assert_eq!(
+        made["backends"],
+        json!([{"instanceId": "i-00000001", "weight": 100}, {"instanceId": "i-00000002", "weight": 100}])
+    );
+    assert_eq!(
+        (&eips[0]["tags"], &eips[0]["bandwidthInMbps"], &eips[0]["name"]),
+        (&owner(), &json!(1000), &made["name"])
+    );
     assert_eq!((shown(&status), &made["publicIp"]), (vec![text(&eips[0]["eip"])], &eips[0]["eip"]));
     let ingress = status.ingress.unwrap();
     assert_eq!((ingress.len(), ingress[0].ip_mode.as_deref()), (1, Some("VIP")));
@@ -61,7 +67,11 @@ async fn listeners_follow_ports_and_annotations() {
     assert_eq!(listener(&made, 53, "UDP")["healthCheckString"], "HealthCheck");
     assert_eq!(listener(&made, 53, "TCP")["scheduler"], "Hash");
     let mut after = service_of(
-        &[(blb("scheduler"), "LeastConnection"), (blb("health-check-interval"), "9"), (blb("unhealthy-threshold"), "5")],
+        &[
+            (blb("scheduler"), "LeastConnection"),
+            (blb("health-check-interval"), "9"),
+            (blb("unhealthy-threshold"), "5"),
+        ],
         json!({"ports": [port(80, 31080, "TCP"), port(443, 30443, "TCP"), port(53, 30054, "UDP")]}),
     );
     harness.ensure(&provider, &mut after).await.unwrap();
@@ -216,7 +226,10 @@ async fn blb_of_a_user_is_used_and_released() {
     let provider = harness.started().await;
     harness.delete(&provider, &lent).await.unwrap();
     let left = harness.blb();
-    assert_eq!((&left["desc"], &left["listeners"], &left["backends"]), (&json!("for the shop"), &json!([]), &json!([])));
+    assert_eq!(
+        (&left["desc"], &left["listeners"], &left["backends"]),
+        (&json!("for the shop"), &json!([]), &json!([]))
+    );
     assert_eq!(left["publicIp"], own, "the user's EIP stays bound");
     let mut wrong = service(&[(blb("exist-id"), "lb-none")]);
     let error = harness.ensure(&provider, &mut wrong).await.unwrap_err().to_string();
@@ -283,14 +296,33 @@ async fn recorded_id_of_a_blb_that_was_deleted_by_hand_leads_to_a_new_one() {
     {
         let mut cloud = harness.fake.lock();
         cloud.blbs.clear();
-        let ip = text(&cloud.eips[0]["eip"]);
         (cloud.eips[0]["instanceId"], cloud.eips[0]["status"]) = ("".into(), "available".into());
-        drop(ip);
     }
     let provider = harness.started().await;
     let status = harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!((shown(&status), harness.eips().len()), (vec![text(&harness.eips()[0]["eip"])], 1), "the EIP is used again");
+    assert_eq!(
+        (shown(&status), harness.eips().len()),
+        (vec![text(&harness.eips()[0]["eip"])], 1),
+        "the EIP is used again"
+    );
     assert_ne!(text(&harness.blb()["blbId"]), id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn eip_of_a_blb_that_was_deleted_by_hand_goes_with_the_service() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    {
+        let mut cloud = harness.fake.lock();
+        cloud.blbs.clear();
+        (cloud.eips[0]["instanceId"], cloud.eips[0]["status"]) = ("".into(), "available".into());
+    }
+    service.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-11-26T00:00:00Z")).unwrap());
+    let provider = harness.started().await;
+    harness.delete(&provider, &service).await.unwrap();
+    assert_eq!(harness.eips(), [Value::Null; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -322,10 +354,20 @@ async fn wrong_annotations_name_value_and_choices() {
         (vec![(blb("unhealthy-threshold"), "1")], "2 to 5"),
         (vec![(eip("billing-method"), "test")], "ByTraffic"),
         (vec![(eip("bandwidth-in-mbps"), "1000000")], "1 to 1000"),
-        (vec![(eip("bandwidth-in-mbps"), "201"), (eip("billing-method"), "ByBandwidth")], "the most for this EIP is 200"),
+        (
+            vec![(eip("bandwidth-in-mbps"), "201"), (eip("billing-method"), "ByBandwidth")],
+            "the most for this EIP is 200",
+        ),
         (vec![(eip("payment-timing"), "Prepaid")], "reservation-length is required"),
         (vec![(eip("payment-timing"), "Prepaid"), (eip("reservation-length"), "10")], "1 to 9, 12, 24 or 36"),
-        (vec![(eip("payment-timing"), "Prepaid"), (eip("reservation-length"), "1"), (eip("billing-method"), "ByTraffic")], "is not possible"),
+        (
+            vec![
+                (eip("payment-timing"), "Prepaid"),
+                (eip("reservation-length"), "1"),
+                (eip("billing-method"), "ByTraffic"),
+            ],
+            "is not possible",
+        ),
     ] {
         let error = harness.ensure(&provider, &mut service(&annotations)).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{annotations:?}: {error}");
@@ -338,7 +380,10 @@ async fn wrong_annotations_name_value_and_choices() {
         assert!(error.contains(expected), "{error}");
     }
     assert!(harness.fake.lock().blbs.is_empty());
-    harness.ensure(&provider, &mut service_of(&[], json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]}))).await.unwrap();
+    harness
+        .ensure(&provider, &mut service_of(&[], json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]})))
+        .await
+        .unwrap();
     assert!(harness.events().iter().any(|it| it.contains("loadBalancerSourceRanges has no effect")));
 }
 
@@ -354,7 +399,8 @@ async fn two_services_with_one_blb_are_refused() {
     second.metadata.name = Some("other".into());
     harness.cluster.set_services([first.clone(), second.clone()]);
     let (nodes, cluster) = (harness.cluster.nodes(), crate::harness::cluster());
-    let request = cloud_provider::LoadBalancerRequest { cluster: &cluster, service: &second, nodes: &nodes, callbacks: &() };
+    let request =
+        cloud_provider::LoadBalancerRequest { cluster: &cluster, service: &second, nodes: &nodes, callbacks: &() };
     let error = provider.load_balancers().unwrap().ensure(request).await.unwrap_err().to_string();
     assert!(error.contains("belongs to Service default/web"), "{error}");
 }
@@ -363,7 +409,10 @@ async fn two_services_with_one_blb_are_refused() {
 async fn quota_and_permission_errors_have_their_class() {
     let harness = Harness::new();
     let provider = harness.started().await;
-    harness.fake.fault_injector().fail(Fault::refused_as("POST /v1/blb", 400, "BlbQuotaExceedLimit", "no more").times(1));
+    harness
+        .fake
+        .fault_injector()
+        .fail(Fault::refused_as("POST /v1/blb", 400, "BlbQuotaExceedLimit", "no more").times(1));
     let error = harness.ensure(&provider, &mut service(&[])).await.unwrap_err();
     assert!(error.is_quota() && error.to_string().contains("x-bce-request-id"), "{error}");
     harness.fake.fault_injector().fail(Fault::refused_as("POST /v1/blb", 403, "AccessDenied", "no").times(2));

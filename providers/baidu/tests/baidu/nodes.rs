@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cloud_provider::{
-    AddressType, Caches, CloudProvider, InstanceMetadata, InstanceState, LookupRequest, MetadataLevel, Node, NodeAddress,
-    Result, Route,
+    AddressType, Caches, CloudProvider, InstanceMetadata, InstanceState, LookupRequest, MetadataLevel, Node,
+    NodeAddress, Result, Route,
 };
 use serde_json::{Value, json};
 
@@ -71,10 +71,15 @@ async fn node_is_found_by_host_name_by_address_and_by_provider_id() {
 #[tokio::test(start_paused = true)]
 async fn status_of_an_instance_decides_about_its_node() {
     let harness = Harness::new();
-    for (status, is_off) in [("Running", false), ("Scaling", false), ("Error", false), ("Stopped", true), ("Recycled", true)] {
+    for (status, is_off) in
+        [("Running", false), ("Scaling", false), ("Error", false), ("Stopped", true), ("Recycled", true)]
+    {
         set(&harness, "status", status);
         let found = state(&harness, with_id("cce://i-00000001")).await;
-        assert!(matches!(found, Ok(InstanceState::Present { shutdown: Some(it), .. }) if it == is_off), "{status}: {found:?}");
+        assert!(
+            matches!(found, Ok(InstanceState::Present { shutdown: Some(it), .. }) if it == is_off),
+            "{status}: {found:?}"
+        );
     }
     set(&harness, "status", "Deleted");
     assert!(matches!(state(&harness, with_id("cce://i-00000001")).await, Ok(InstanceState::Gone(_))));

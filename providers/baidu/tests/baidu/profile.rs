@@ -66,8 +66,10 @@ fn facts(it: &Value) -> LoadBalancerFacts {
     }
 }
 
+/// Sorts listeners by their ports, and backends by their instances.
 fn sorted(mut value: Value) -> Value {
-    value.as_array_mut().into_iter().for_each(|all| all.sort_by_key(ToString::to_string));
+    let key = |it: &Value| (it["listenerPort"].as_u64(), it["listenerType"].to_string(), it["instanceId"].to_string());
+    value.as_array_mut().into_iter().for_each(|all| all.sort_by_key(key));
     value
 }
 
@@ -104,7 +106,8 @@ impl CloudProfile for BaiduCloud {
         let config = ConfigFile { path: "cloud.config".into(), text: file().to_string() };
         let setup = Setup { environment, fence: fence.clone(), ..Setup::of(config) };
         let config = Config::read(&setup).expect("a valid configuration");
-        let connection = |product| cloud(&config, &setup, product).service(api.clone()).build().expect("a valid address");
+        let connection =
+            |product| cloud(&config, &setup, product).service(api.clone()).build().expect("a valid address");
         let connections = PRODUCTS.map(connection);
         Arc::new(Baidu::new(config, connections))
     }
@@ -179,7 +182,8 @@ impl CloudProfile for BaiduCloud {
             aliases.push((text(&it["address"]), format!("<address of the BLB of {owner}>")));
         }
         for it in &cloud.eips {
-            let owner = list(&it["tags"]).find(|tag| tag["tagKey"] == "ccm-rs/service").map(|tag| text(&tag["tagValue"]));
+            let owner =
+                list(&it["tags"]).find(|tag| tag["tagKey"] == "ccm-rs/service").map(|tag| text(&tag["tagValue"]));
             let owner = owner.unwrap_or_else(|| text(&it["name"]));
             aliases.push((text(&it["eip"]), format!("<EIP of {owner}>")));
             aliases.push((text(&it["eipId"]), format!("<ID of the EIP of {owner}>")));
@@ -253,7 +257,7 @@ impl CloudProfile for BaiduCloud {
     fn prepare(&mut self, _machines: usize) {}
     /// A BLB has at most 50 backends. A Service needs a BLB, its backends, two listeners, an EIP and its binding.
     fn cost(&self) -> Cost {
-        const NODES: usize = 240;
+        const NODES: usize = 48;
         const SERVICES: usize = 40;
         Cost {
             nodes: NODES,
@@ -263,7 +267,7 @@ impl CloudProfile for BaiduCloud {
             created: Limit { changes: 6 * SERVICES, reads: 8 * SERVICES },
             unchanged: Limit { changes: 0, reads: 0 },
             steady: Limit { changes: 0, reads: 60 },
-            not_ready: Limit { changes: 0, reads: 260 },
+            not_ready: Limit { changes: 0, reads: 130 },
             joined: Limit { changes: 2 * SERVICES, reads: 4 * SERVICES + 10 },
             deleted: Limit { changes: 3 * SERVICES, reads: 8 * SERVICES },
         }
