@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::harness::{Harness, annotate, blb, cluster, eip, service, service_of};
 use crate::nodes::EVERYTHING;
 
-async fn load_balancers(harness: &Harness, provider: &provider_baidu::Baidu) {
+async fn load_balancers(harness: &Harness) {
     let (lent, fixed) = {
         let mut cloud = harness.fake.lock();
         (cloud.add_blb(ACCOUNT, "mine", "mine"), cloud.add_eip(ACCOUNT, "mine"))
@@ -32,16 +32,17 @@ async fn load_balancers(harness: &Harness, provider: &provider_baidu::Baidu) {
         service(&[(eip("billing-method"), "ByBandwidth"), (eip("bandwidth-in-mbps"), "5")]),
         service(&prepaid),
     ] {
-        harness.ensure(provider, &mut service).await.unwrap();
+        let provider = harness.started_with(|it| it).await;
+        harness.ensure(&provider, &mut service).await.unwrap();
         annotate(&mut service, blb("health-check-interval"), "7");
         annotate(&mut service, eip("bandwidth-in-mbps"), "77");
         service.spec.as_mut().unwrap().ports.as_mut().unwrap().truncate(1);
         harness.add_node(&format!("worker-{}", harness.fake.lock().number()));
-        harness.ensure(provider, &mut service).await.unwrap();
+        harness.ensure(&provider, &mut service).await.unwrap();
         for blb in &mut harness.fake.lock().blbs {
-            blb["backends"][0]["weight"] = 7.into();
+            blb["backends"].as_array_mut().into_iter().flatten().for_each(|it| it["weight"] = 7.into());
         }
-        let provider = harness_restart(harness).await;
+        let provider = harness.started_with(|it| it).await;
         harness.ensure(&provider, &mut service).await.unwrap();
         let gone = harness.instance("worker-2")["id"].as_str().unwrap().to_owned();
         harness.cluster.remove_node("worker-2");
@@ -53,11 +54,10 @@ async fn load_balancers(harness: &Harness, provider: &provider_baidu::Baidu) {
         };
         harness.cluster.set_node(node);
         harness.delete(&provider, &service).await.unwrap();
+        let is_left = |it: &Value| it["tags"] != json!([]) && it["paymentTiming"] != "Prepaid";
+        let left: Vec<_> = harness.eips().into_iter().filter(is_left).collect();
+        assert_eq!(left, [Value::Null; 0], "{:?}", service.metadata.annotations);
     }
-}
-
-async fn harness_restart(harness: &Harness) -> provider_baidu::Baidu {
-    harness.started_with(|it| it).await
 }
 
 async fn nodes_and_routes(harness: &Harness, provider: &provider_baidu::Baidu) {
@@ -81,7 +81,7 @@ async fn every_request_and_answer_fits_the_description() {
     let harness = Harness::new().set("BCE_ENDPOINT", proxy.clone());
     let _served = Port::open(&upstream).await.unwrap().serve(harness.fake.router());
     let provider = Arc::new(harness.started_with(|it| it).await);
-    load_balancers(&harness, &provider).await;
+    load_balancers(&harness).await;
     nodes_and_routes(&harness, &provider).await;
     assert!(provider.diagnose().await.iter().all(|it| it.severity == Severity::Ok));
     let harness = harness
