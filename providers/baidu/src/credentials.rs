@@ -98,24 +98,11 @@ impl Signer for BceSigner {
         Ok(())
     }
 
-    /// Corrects the clock, and signs again with keys that were renewed after the request was signed.
+    /// Corrects the clock by the date of the answer.
     async fn refused(&self, request: &HeaderMap, refusal: &Refusal, answer: &HeaderMap) -> Result<bool> {
-        let shown = |name: HeaderName| request.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
-        if ["RequestExpired", "SignatureDoesNotMatch"].contains(&&*refusal.code)
-            && let Ok(signed) = shown(DATE).parse()
-            && self.clock.correct(signed, answer)
-        {
-            return Ok(true);
-        }
-        let is_about_keys = ["InvalidAccessKeyId", "AccessDenied", "SignatureDoesNotMatch"].contains(&&*refusal.code);
-        let used = self.last.lock().clone();
-        let is_renewed = |keys: Keys| {
-            used.is_some_and(|used| {
-                let secret = |keys: &Keys| keys.secret_key.expose_secret().to_owned();
-                used.access_key != keys.access_key || secret(&used) != secret(&keys)
-            })
-        };
-        Ok(is_about_keys && self.keys().is_ok_and(is_renewed))
+        let is_about_time = ["RequestExpired", "SignatureDoesNotMatch"].contains(&&*refusal.code);
+        let signed = request.get(DATE).and_then(|date| date.to_str().ok()?.parse().ok());
+        Ok(is_about_time && signed.is_some_and(|signed| self.clock.correct(signed, answer)))
     }
 
     fn redact(&self, text: String) -> String {

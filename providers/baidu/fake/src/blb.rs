@@ -76,7 +76,19 @@ pub(crate) fn create(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let body = &request.body;
     only(
         body,
-        &["name", "desc", "subnetId", "vpcId", "type", "address", "eip", "tags", "allowDelete", "allocateIpv6"],
+        &[
+            "name",
+            "desc",
+            "subnetId",
+            "vpcId",
+            "type",
+            "address",
+            "eip",
+            "tags",
+            "allowDelete",
+            "allocateIpv6",
+            "allocateVip",
+        ],
     )?;
     named(body)?;
     let subnet = find(&mut cloud.subnets, "subnetId", required(body, "subnetId")?, request)?;

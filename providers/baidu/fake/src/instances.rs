@@ -49,6 +49,17 @@ pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     page(request, "instances", cloud.instances.iter().filter(|it| fits(it)).cloned())
 }
 
+/// Lists instances as the gateway does for a cluster.
+pub(crate) fn of_cluster(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
+    let own = cloud.instances.iter().filter(|it| it["account"] == *request.project);
+    let of_cluster = |it: &Value| {
+        let mut it = shown(it, &["hostname", "spec"]);
+        (it["instancetype"], it["status"]) = ("10".into(), "RUNNING".into());
+        it
+    };
+    Ok(Reply::new(200, json!({"instances": own.map(of_cluster).collect::<Vec<_>>()})))
+}
+
 pub(crate) fn one(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let found = find(&mut cloud.instances, "id", request.id(), request)?;
     Ok(Reply::new(200, json!({"instance": shown(found, &[])})))

@@ -208,10 +208,21 @@ const API: &[Route<Baidu>] = &[
     ("DELETE", "/v1/eip/{eip}", eip::delete),
 ];
 
+/// The paths that only the gateway has through which version 1.0.14 of the Go program sends everything.
+const GATEWAY: &[Route<Baidu>] = &[
+    ("GET", "/v1/instance", instances::of_cluster),
+    ("GET", "/v1/vpc/subnet", instances::subnets),
+    ("GET", "/v1/vpc/subnet/{subnetId}", instances::subnet),
+];
+
 impl Cloud for Baidu {
     type Service = ();
     type Refusal = Refused;
-    const ROUTES: &'static [Routes<Self>] = &[Routes { prefix: "", service: (), table: API }];
+    const ROUTES: &'static [Routes<Self>] = &[
+        Routes { prefix: "", service: (), table: API },
+        Routes { prefix: "/internal-api", service: (), table: GATEWAY },
+        Routes { prefix: "/internal-api", service: (), table: API },
+    ];
 
     fn advance(&mut self, _now: Instant) {
         for (id, operation) in self.work.finished() {

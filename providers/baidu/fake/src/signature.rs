@@ -9,6 +9,9 @@ use crate::{ApiRequest, KEY, SECRET, TEMPORARY};
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const KEPT_IN_PATH: &AsciiSet = &KEPT.remove(b'/');
 
+/// The headers that are signed if a signature does not name them.
+const DEFAULT: [&str; 4] = ["host", "content-length", "content-type", "content-md5"];
+
 fn encoded(text: &str) -> String {
     utf8_percent_encode(text, KEPT).to_string()
 }
@@ -35,7 +38,11 @@ pub(crate) fn check(request: &ApiRequest) -> Result<(), Refused> {
         (id, token) if id == TEMPORARY[0] && token == Some(TEMPORARY[2]) => TEMPORARY[1],
         _ => return Err(broken("InvalidAccessKeyId", 403)),
     };
-    let names: Vec<_> = names.split(';').collect();
+    let mut names: Vec<_> = names.split(';').filter(|name| !name.is_empty()).collect();
+    if names.is_empty() {
+        let is_signed = |name: &&str| DEFAULT.contains(name) || name.starts_with("x-bce-");
+        names = request.headers.keys().map(|name| name.as_str()).filter(is_signed).collect();
+    }
     let is_whole = ["host", "x-bce-date"].iter().all(|name| names.contains(name));
     let mut headers: Vec<_> =
         names.iter().filter_map(|name| Some(format!("{name}:{}", encoded(request.header(name)?.trim())))).collect();

@@ -40,44 +40,35 @@ impl BlbLoadBalancers {
         let is_all = after.is_none();
         let mut outcome = after.unwrap_or_default();
         let id = &*actual.id;
-        match &change.operations[0] {
-            Operation::Tag => self.describe(change, actual, &change.identity.owner_tags()).await?,
+        let call = match &change.operations[0] {
+            Operation::Tag => Some(description(actual, &change.identity.owner_tags())),
             Operation::AddTargets { targets, .. } => {
                 let missing = self.add(change, id, targets).await?;
                 let graph = outcome.graph.get_or_insert_default();
                 graph.targets.insert(POOL.to_owned(), graph.targets_of(POOL).without(&missing));
+                None
             }
-            Operation::RemoveTargets { targets, .. } => {
-                self.send(change, id, Call::put(BACKENDS, &[id]).json(&json!({"backendServerList": targets}))).await?;
-            }
+            Operation::RemoveTargets { targets, .. } => Some(removal(id, targets)),
             Operation::Update { resource: ResourceKey::Pool(pool), .. } => {
                 let targets = outcome.graph.as_ref().map(|graph| graph.targets_of(pool)).unwrap_or_default();
-                let call = Call::put(BACKENDS, &[id]).query("update", "");
-                self.send(change, id, call.json(&backends(&targets))).await?;
+                Some(Call::put(BACKENDS, &[id]).query("update", "").json(&backends(&targets)))
             }
-            Operation::Update { resource: ResourceKey::Balancer, .. } => {
-                let body = json!({"allocateIpv6": true});
-                self.send(change, id, Call::put(ONE, &[id]).json(&body)).await?;
+            Operation::Update { resource: ResourceKey::Balancer, attributes, .. } => {
+                Some(Call::put(ONE, &[id]).json(attributes))
             }
             Operation::Create { resource: ResourceKey::Listener(port), attributes } => {
                 let mut body = attributes.clone().matching(|key| key != provider_kit::load_balancers::POOL).nested();
                 body["listenerPort"] = port.number.into();
-                let path =
-                    if port.protocol == "UDP" { "/v1/blb/{blbId}/UDPlistener" } else { "/v1/blb/{blbId}/TCPlistener" };
-                self.send(change, id, Call::post(path, &[id]).json(&body)).await?;
+                Some(Call::post(listener(port), &[id]).json(&body))
             }
             Operation::Update { resource: ResourceKey::Listener(port), changes, .. } => {
                 let body: Map<_, _> = changes.iter().map(|it| (it.key.clone(), it.to.clone())).collect();
-                let path =
-                    if port.protocol == "UDP" { "/v1/blb/{blbId}/UDPlistener" } else { "/v1/blb/{blbId}/TCPlistener" };
-                let call = Call::put(path, &[id]).query("listenerPort", port.number).json(&body);
-                self.send(change, id, call).await?;
+                Some(Call::put(listener(port), &[id]).query("listenerPort", port.number).json(&body))
             }
-            Operation::Delete { resource: ResourceKey::Listener(port) } => {
-                self.delete_listeners(change, id, [port].into_iter()).await?;
-            }
+            Operation::Delete { resource: ResourceKey::Listener(port) } => Some(listeners_removal(id, [port])),
             Operation::Create { resource, .. } if *resource == eip_key() => {
                 self.bind_to(change, spec, &mut outcome).await?;
+                None
             }
             Operation::Update { resource, attributes, changes } if *resource == eip_key() => {
                 if changes.iter().any(|it| it.key == "bound") {
@@ -87,12 +78,17 @@ impl BlbLoadBalancers {
                 if let (Some(ip), Some(resized)) = (attributes.text("ip"), resized) {
                     self.resize(ip, &resized.to, change.callbacks).await?;
                 }
+                None
             }
             Operation::Delete { resource } if *resource == eip_key() => {
                 self.release_all(change, actual, spec).await?;
                 outcome.ingress.retain(|it| it.ip_mode.is_none());
+                None
             }
-            _ => {}
+            _ => None,
+        };
+        if let Some(call) = call {
+            self.send(change, id, call).await?;
         }
         Ok(if is_all { Applied::Removed } else { Applied::Shown(1, Box::new(outcome)) })
     }
@@ -142,16 +138,10 @@ impl BlbLoadBalancers {
         Err(Error::other(format!("BLB {id} was busy for a minute; the change is tried again later")))
     }
 
-    async fn describe(&self, change: Change<'_>, actual: &ObservedLoadBalancer, owner: &OwnerTags) -> Result<()> {
-        let text = actual.labels.get(DESCRIPTION).map_or("", String::as_str);
-        let body = json!({"name": actual.name, "desc": described(owner, text)});
-        self.send(change, &actual.id, Call::put(ONE, &[&actual.id]).json(&body)).await
-    }
-
     /// Adds backends, and returns those whose instances do not exist: the Node of a deleted instance must not keep the
     /// other Nodes from being served.
     async fn add(&self, change: Change<'_>, id: &str, targets: &Targets) -> Result<Targets> {
-        let call = |targets: &Targets| Call::post(BACKENDS, &[id]).json(&backends(targets)).repeatable();
+        let call = |targets: &Targets| Call::post(BACKENDS, &[id]).json(&backends(targets));
         match self.send(change, id, call(targets)).await {
             Err(error) if error.is_invalid() || error.is_not_found() => {
                 let known = Machines::ids(&self.source).await?;
@@ -171,20 +161,6 @@ impl BlbLoadBalancers {
             }
             outcome => outcome.map(|()| Targets::default()),
         }
-    }
-
-    async fn delete_listeners<'a>(
-        &self,
-        change: Change<'_>,
-        id: &str,
-        ports: impl Iterator<Item = &'a Port>,
-    ) -> Result<()> {
-        let ports: Vec<_> = ports.map(|port| json!({"port": port.number, "type": port.protocol})).collect();
-        if ports.is_empty() {
-            return Ok(());
-        }
-        let call = Call::put("/v1/blb/{blbId}/listener", &[id]).query("batchdelete", "");
-        self.send(change, id, call.json(&json!({"portTypeList": ports}))).await
     }
 
     /// Binds the EIP, and shows its address in the outcome.
@@ -239,19 +215,41 @@ impl BlbLoadBalancers {
             };
         }
         let graph = actual.graph.clone().unwrap_or_default();
-        self.delete_listeners(change, id, graph.listeners().map(|(port, _)| port)).await?;
-        let targets = graph.targets_of(POOL);
-        if !targets.is_empty() {
-            self.send(change, id, Call::put(BACKENDS, &[id]).json(&json!({"backendServerList": targets}))).await?;
-        }
-        if actual.owner_tags != OwnerTags::default() {
-            self.describe(change, actual, &OwnerTags::default()).await?;
+        let (ports, targets) = (graph.listeners().map(|(port, _)| port).collect::<Vec<_>>(), graph.targets_of(POOL));
+        let is_tagged = actual.owner_tags != OwnerTags::default();
+        let calls = [
+            (!ports.is_empty()).then(|| listeners_removal(id, ports)),
+            (!targets.is_empty()).then(|| removal(id, &targets)),
+            is_tagged.then(|| description(actual, &OwnerTags::default())),
+        ];
+        for call in calls.into_iter().flatten() {
+            self.send(change, id, call).await?;
         }
         Ok(Applied::Protected)
     }
 }
 
+fn listener(port: &Port) -> &'static str {
+    if port.protocol == "UDP" { "/v1/blb/{blbId}/UDPlistener" } else { "/v1/blb/{blbId}/TCPlistener" }
+}
+
+fn listeners_removal<'a>(id: &str, ports: impl IntoIterator<Item = &'a Port>) -> Call {
+    let ports: Vec<_> = ports.into_iter().map(|port| json!({"port": port.number, "type": port.protocol})).collect();
+    let call = Call::put("/v1/blb/{blbId}/listener", &[id]).query("batchdelete", "");
+    call.json(&json!({"portTypeList": ports}))
+}
+
+fn removal(id: &str, targets: &Targets) -> Call {
+    Call::put(BACKENDS, &[id]).json(&json!({"backendServerList": targets}))
+}
+
 fn backends(targets: &Targets) -> Value {
     let list: Vec<_> = targets.iter().map(|id| json!({"instanceId": id, "weight": FULL_WEIGHT})).collect();
     json!({"backendServerList": list})
+}
+
+/// Returns the request that writes owner tags behind the other text of a description.
+fn description(actual: &ObservedLoadBalancer, owner: &OwnerTags) -> Call {
+    let text = actual.labels.get(DESCRIPTION).map_or("", String::as_str);
+    Call::put(ONE, &[&actual.id]).json(&json!({"name": actual.name, "desc": described(owner, text)}))
 }

@@ -254,18 +254,14 @@ impl LoadBalancerCloud for BlbLoadBalancers {
     ) -> Result<ResourceGraph> {
         let Some(seen) = &observed.graph else { return Ok(desired) };
         if let (Some(wanted), Some(there)) = (desired.resources.get(&eip_key()), seen.resources.get(&eip_key())) {
-            let is_other = wanted.text("ip").is_some_and(|ip| there.text("ip") != Some(ip));
-            for setting in [&key::PAYMENT, &key::BILLING] {
-                let field = if setting.key() == key::PAYMENT.key() { "paymentTiming" } else { "billingMethod" };
-                let (to, from) = (wanted.text(field), there.text(field));
-                if !is_other && to.is_some() && to != from {
-                    let [to, from] = [to, from].map(Option::unwrap_or_default);
-                    return Err(Error::invalid(format!(
-                        "annotation {}: EIP {} cannot change from {from} to {to}; restore the annotation, or create the Service again",
-                        setting.key(),
-                        there.text("ip").unwrap_or_default()
-                    )));
-                }
+            let is_same = wanted.text("ip").is_none_or(|ip| there.text("ip") == Some(ip));
+            let changed = wanted.differences(there).into_iter();
+            let fixed = changed.filter(|it| ["paymentTiming", "billingMethod"].contains(&&*it.key) && is_same);
+            if let Some(change) = fixed.into_iter().next() {
+                let ip = there.text("ip").unwrap_or_default();
+                return Err(Error::invalid(format!(
+                    "EIP {ip} cannot change ({change}); restore the annotation, or create the Service again"
+                )));
             }
             if there.get(SHARE_GROUP).is_some() {
                 desired.keep(seen, &eip_key(), &["bandwidthInMbps"]);

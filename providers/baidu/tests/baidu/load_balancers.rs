@@ -167,7 +167,7 @@ async fn bandwidth_is_changed_in_place_and_payment_is_not() {
     assert_eq!(harness.eips()[0]["bandwidthInMbps"], 20, "the bandwidth is that of the group");
     annotate(&mut service, eip("billing-method"), "ByBandwidth");
     let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
-    assert!(error.contains("cannot change from ByTraffic to ByBandwidth"), "{error}");
+    assert!(error.contains("billing-method: ByTraffic → ByBandwidth"), "{error}");
     harness.delete(&provider, &service).await.unwrap();
     let left = harness.eips();
     assert_eq!((left.len(), &left[0]["status"]), (1, &json!("available")), "the EIP of a group is unbound and stays");
