@@ -63,11 +63,10 @@ struct InstanceAnswer {
 impl InstanceAnswer {
     /// Returns the instance; `None` if it was deleted.
     fn instance(self) -> Option<Instance> {
-        let ip = |text: &Box<str>| text.parse().ok();
         let ipv6 = self.ipv6.iter().chain(self.ipv6_addresses.iter().flatten());
         (&*self.status != "Deleted").then(|| Instance {
-            internal: self.internal_ip.iter().chain(ipv6).filter_map(ip).collect(),
-            public: self.public_ip.iter().find_map(ip),
+            internal: self.internal_ip.iter().chain(ipv6).filter_map(|ip| ip.parse().ok()).collect(),
+            public: self.public_ip.and_then(|ip| ip.parse().ok()),
             is_off: ["Stopped", "Expired", "Recycled"].contains(&&*self.status),
             is_gpu: self.card_count.is_some_and(|count| !["", "0"].contains(&&*count)),
             name: self.hostname.filter(|name| !name.is_empty()).or(self.name).unwrap_or_default(),

@@ -50,7 +50,7 @@ impl Baidu {
         let place = Arc::new(Place::new(inventory.clone(), cluster.clone()));
         let routes = RouteRules::new(inventory.clone(), Arc::clone(&place), cluster.clone());
         Self {
-            load_balancers: load_balancers::load_balancers(source, place, cluster.clone()),
+            load_balancers: load_balancers::load_balancers(source, place, &cluster),
             routes: RouteTable::new(routes, cluster.clone()),
             instances: BccInstances(inventory),
             api,

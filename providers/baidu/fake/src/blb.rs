@@ -33,7 +33,7 @@ impl Baidu {
     }
 
     /// Returns the BLB of a path, which must accept a change.
-    fn to_change<'a>(&'a mut self, request: &ApiRequest) -> Result<&'a mut Value, Refused> {
+    fn changed<'a>(&'a mut self, request: &ApiRequest) -> Result<&'a mut Value, Refused> {
         let busy = self.busy;
         let blb = find(&mut self.blbs, "blbId", request.id(), request)?;
         if blb["status"] != "available" {
@@ -112,7 +112,7 @@ pub(crate) fn create(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 pub(crate) fn update(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     only(&request.body, &["name", "desc", "allowDelete", "allocateIpv6"])?;
     named(&request.body)?;
-    let blb = cloud.to_change(request)?;
+    let blb = cloud.changed(request)?;
     for key in ["name", "desc", "allowDelete"] {
         request.body.get(key).into_iter().for_each(|value| blb[key] = value.clone());
     }
@@ -171,7 +171,7 @@ pub(crate) fn create_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer
         return Err(refuse("InappropriateJSON", "backendPort, scheduler or healthCheckString is missing"));
     }
     let kind = if is_udp { "UDP" } else { "TCP" };
-    let blb = cloud.to_change(request)?;
+    let blb = cloud.changed(request)?;
     if array(&blb["listeners"]).any(|it| it["listenerPort"] == body["listenerPort"] && it["listenerType"] == kind) {
         return Err(conflict("There is a listener on this port."));
     }
@@ -189,7 +189,7 @@ pub(crate) fn update_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer
     check_listener(&request.body, is_udp)?;
     let (kind, port) =
         (if is_udp { "UDP" } else { "TCP" }, request.query("listenerPort").and_then(|it| it.parse::<u64>().ok()));
-    let blb = cloud.to_change(request)?;
+    let blb = cloud.changed(request)?;
     let is_it = |it: &&mut Value| it["listenerType"] == kind && it["listenerPort"].as_u64() == port;
     let found = blb["listeners"].as_array_mut().and_then(|all| all.iter_mut().find(is_it));
     let found = found.ok_or_else(|| not_found("listener"))?;
@@ -203,7 +203,7 @@ pub(crate) fn delete_listeners(cloud: &mut Baidu, request: &ApiRequest) -> Answe
     if request.query("batchdelete").is_none() {
         return Err(refuse("InvalidHTTPRequest", "batchdelete"));
     }
-    let blb = cloud.to_change(request)?;
+    let blb = cloud.changed(request)?;
     let is_gone = |it: &Value| {
         has(&request.body["portTypeList"], &json!({"port": it["listenerPort"], "type": it["listenerType"]}))
     };
@@ -231,7 +231,7 @@ fn set_backends(cloud: &mut Baidu, request: &ApiRequest, is_new: bool) -> Answer
             return Err(not_found("instance"));
         }
     }
-    let blb = cloud.to_change(request)?;
+    let blb = cloud.changed(request)?;
     let all = blb["backends"].as_array_mut().ok_or_else(|| not_found("BLB"))?;
     for backend in wanted {
         match all.iter_mut().find(|it| it["instanceId"] == backend["instanceId"]) {
@@ -251,7 +251,7 @@ pub(crate) fn change_backends(cloud: &mut Baidu, request: &ApiRequest) -> Answer
     if request.query("update").is_some() {
         return set_backends(cloud, request, false);
     }
-    let blb = cloud.to_change(request)?;
+    let blb = cloud.changed(request)?;
     let is_gone = |it: &Value| has(&request.body["backendServerList"], &it["instanceId"]);
     blb["backends"].as_array_mut().into_iter().for_each(|all| all.retain(|it| !is_gone(it)));
     done()

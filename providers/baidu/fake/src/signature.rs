@@ -41,7 +41,7 @@ pub(crate) fn check(request: &ApiRequest) -> Result<(), Refused> {
     let mut names: Vec<_> = names.split(';').filter(|name| !name.is_empty()).collect();
     if names.is_empty() {
         let is_signed = |name: &&str| DEFAULT.contains(name) || name.starts_with("x-bce-");
-        names = request.headers.keys().map(|name| name.as_str()).filter(is_signed).collect();
+        names = request.headers.iter().map(|(name, _)| name.as_str()).filter(is_signed).collect();
     }
     let is_whole = ["host", "x-bce-date"].iter().all(|name| names.contains(name));
     let mut headers: Vec<_> =

@@ -55,7 +55,7 @@ struct BlbLoadBalancers {
 }
 
 /// Returns the load balancers of a region.
-pub(crate) fn load_balancers(source: Source, place: Arc<Place>, cluster: ClusterView) -> LoadBalancerEngine {
+pub(crate) fn load_balancers(source: Source, place: Arc<Place>, cluster: &ClusterView) -> LoadBalancerEngine {
     let polling =
         Polling { max_interval: Duration::from_secs(2), timeout: Duration::from_secs(60), ..Polling::default() };
     let options = Options { polling, annotates_id: true, ..Options::default() };

@@ -67,7 +67,7 @@ impl BlbSpec {
         match configured_source_ranges(service) {
             Ok(ranges) if ranges.is_empty() || allows_all(&ranges) => {}
             Ok(_) => {
-                annotations.warning("loadBalancerSourceRanges has no effect on a BLB; use a security group of the VPC")
+                annotations.warning("loadBalancerSourceRanges has no effect on a BLB; use a security group of the VPC");
             }
             Err(error) => annotations.mistake(error.to_string()),
         }

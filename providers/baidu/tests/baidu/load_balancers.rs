@@ -179,9 +179,9 @@ async fn eips_of_users_are_bound_and_never_deleted() {
     let [one, other, named] = ["one", "other", "named"].map(|name| harness.fake.lock().add_eip(ACCOUNT, name));
     let provider = harness.started().await;
     let mut fixed = service_of(&[], json!({"loadBalancerIP": one}));
-    assert_eq!(shown(&harness.ensure(&provider, &mut fixed).await.unwrap()), [one.clone()]);
+    assert_eq!(shown(&harness.ensure(&provider, &mut fixed).await.unwrap()), [&*one]);
     fixed.spec.as_mut().unwrap().load_balancer_ip = Some(other.clone());
-    assert_eq!(shown(&harness.ensure(&provider, &mut fixed).await.unwrap()), [other.clone()]);
+    assert_eq!(shown(&harness.ensure(&provider, &mut fixed).await.unwrap()), [&*other]);
     fixed.spec.as_mut().unwrap().load_balancer_ip = Some("198.51.100.99".to_owned());
     let error = harness.ensure(&provider, &mut fixed).await.unwrap_err().to_string();
     assert!(error.contains("there is no EIP 198.51.100.99"), "{error}");
@@ -219,7 +219,7 @@ async fn blb_of_a_user_is_used_and_released() {
     harness.fake.lock().bind(&own, &id);
     let provider = harness.started().await;
     let mut lent = service(&[(blb("exist-id"), &id)]);
-    assert_eq!(shown(&harness.ensure(&provider, &mut lent).await.unwrap()), [own.clone()]);
+    assert_eq!(shown(&harness.ensure(&provider, &mut lent).await.unwrap()), [&*own]);
     let made = harness.blb();
     assert_eq!(made["desc"], format!("for the shop ccmrs-cluster:5c1d ccmrs-service:{UID}"));
     assert_eq!(list(&made["listeners"]).count(), 2);
