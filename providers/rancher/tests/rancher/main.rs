@@ -1,0 +1,9 @@
+//! The conformance suite on a fake of Rancher's API, and tests of what is particular to this cloud.
+
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
+mod profile;
+
+use profile::RancherCloud;
+
+ccm_conformance::conformance!(RancherCloud::default());
