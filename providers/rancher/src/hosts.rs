@@ -8,7 +8,7 @@ use cloud_provider::{
     AddressType, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, Node, NodeAddress,
     Result, async_trait,
 };
-use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, SharedPriority, priority};
+use provider_kit::inventory::{Found, Inventory, Key, Machine, MachineSource, SharedPriority, priority};
 use provider_kit::paging::ListResult;
 use provider_kit::provider_id::ProviderIds;
 use provider_kit::transport::Priority;
@@ -208,12 +208,20 @@ impl Hosts {
         nodes.iter().map(known).collect()
     }
 
-    fn state(&self, found: Found<Host>, node: &Node, request: LookupRequest) -> Result<InstanceState> {
-        match &found {
-            Found::Present(host) if !host.is_settled() && request.metadata != MetadataLevel::No => Err(Error::other(
-                format!("host {} ({}) has no IP addresses: its agent is not registered", host.hostname, host.uuid),
-            )),
-            _ => Ok(self.0.state_of(found, node, request)),
+    /// Returns the state of a Node. A host that the list shows without addresses is read again by itself.
+    async fn state(&self, mut found: Found<Host>, node: &Node, request: LookupRequest) -> Result<InstanceState> {
+        let needs_addresses = |found: &Found<Host>| match found {
+            Found::Present(host) if request.metadata != MetadataLevel::No && !host.is_settled() => Some(host.uuid.clone()),
+            _ => None,
+        };
+        if let Some(uuid) = needs_addresses(&found) {
+            found = self.0.find(Key::Id(&uuid), true, priority(request)).await?;
+        }
+        match needs_addresses(&found) {
+            Some(uuid) => {
+                Err(Error::other(format!("host {} ({uuid}) has no IP addresses: its agent is not registered", node.name)))
+            }
+            None => Ok(self.0.state_of(found, node, request)),
         }
     }
 }
@@ -224,11 +232,14 @@ impl Instances for Hosts {
         let known = self.known_by_name(nodes, request).await;
         let clear: Vec<_> = known.iter().filter_map(|it| it.as_ref().ok().cloned()).collect();
         let mut found = self.0.find_all(&clear, request.fresh, priority(request)).await.into_iter();
-        let states = nodes.iter().zip(known).map(|(node, known)| {
-            known?;
-            let found = found.next().unwrap_or_else(|| Err(Error::other("a lookup returned no answer for a Node")))?;
-            self.state(found, node, request)
-        });
-        states.collect()
+        let mut states = Vec::with_capacity(nodes.len());
+        for (node, known) in nodes.iter().zip(known) {
+            let unanswered = || Err(Error::other("a lookup returned no answer for a Node"));
+            states.push(match known.and_then(|_| found.next().unwrap_or_else(unanswered)) {
+                Ok(found) => self.state(found, node, request).await,
+                Err(error) => Err(error),
+            });
+        }
+        states
     }
 }

@@ -74,6 +74,11 @@ impl CloudProvider for Rancher {
         false
     }
 
+    /// Owner tags name the Service itself.
+    fn needs_cluster_id(&self) -> bool {
+        false
+    }
+
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
         self.api.collections().await.map_err(|error| {

@@ -45,10 +45,18 @@ pub struct PortProtocol {
     protocol: Protocol,
 }
 
+const PORT_PROTOCOLS: Kind<Vec<PortProtocol>> =
+    Kind::of("a list such as 80=http,443=https of ports and the protocols tcp, http, https, tls", |text| {
+        let one = |text: &str| {
+            let (port, protocol) = text.split_once('=')?;
+            Some(PortProtocol { port: port.trim().parse().ok()?, protocol: Protocol::of(protocol.trim())? })
+        };
+        text.split(',').map(one).collect()
+    });
+
 impl Value for PortProtocol {
-    const KIND: Kind<Self> = Kind::of("a port and one of tcp, http, https, tls, such as 443=https", |text| {
-        let (port, protocol) = text.split_once('=')?;
-        Some(Self { port: port.trim().parse().ok()?, protocol: Protocol::of(protocol.trim())? })
+    const KIND: Kind<Self> = Kind::of("a port and its protocol, such as 443=https", |text| {
+        PORT_PROTOCOLS.parse(text)?.pop()
     });
 }
 
@@ -59,7 +67,7 @@ provider_kit::declare! {
     /// Number of containers of the load balancer, each on a host of its own.
     pub SCALE: u32 = "scale", kind(Kind::number(1, 1000)), default_description("Rancher's: 1");
     /// Protocols of ports, such as `80=http,443=https`. A port that is not named speaks `tcp`.
-    pub PROTOCOLS: Vec<PortProtocol> = "protocols";
+    pub PROTOCOLS: Vec<PortProtocol> = "protocols", kind(PORT_PROTOCOLS);
     /// IDs of certificates in Rancher for the protocols `https` and `tls`, such as `1c5`. The first one is the default.
     pub CERTIFICATES: Vec<String> = "certificate-ids";
     /// Name of a cookie that keeps a client at one Node. It needs the protocol `http` or `https`.

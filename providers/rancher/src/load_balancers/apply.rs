@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::object::{LbConfig, LoadBalancerService, POOL, PortRule, stickiness};
-use super::{BALANCER, Shared};
+use super::annotations::LoadBalancerSpec;
+use super::{BALANCER, Shared, with_ports};
 use crate::NAME;
 use crate::api::Links;
 
@@ -32,13 +33,13 @@ struct Setting {
 }
 
 impl Shared {
-    pub(super) async fn carry_out(&self, change: Change<'_>) -> Result<Applied> {
+    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
         let Some(actual) = change.actual else { return self.create(change).await };
         let Some(balancer) = self.by_id(&actual.id).await? else { return Ok(Applied::Gone) };
         if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
             return self.remove(change, &balancer).await;
         }
-        self.update(change, balancer).await
+        self.update(change, balancer, spec).await
     }
 
     /// Creates a load balancer with its rules. Links need another request, which is accepted when Rancher has
@@ -107,23 +108,37 @@ impl Shared {
 
     /// Changes a load balancer: an unfinished upgrade first, then other published ports, which need an upgrade, then
     /// everything else.
-    async fn update(&self, change: Change<'_>, balancer: LoadBalancerService) -> Result<Applied> {
+    async fn update(
+        &self,
+        change: Change<'_>,
+        balancer: LoadBalancerService,
+        spec: &LoadBalancerSpec,
+    ) -> Result<Applied> {
         let (identity, api) = (change.identity, &self.source.api);
         let Some(outcome) = change.outcome_of_all() else { return Ok(Applied::Gone) };
-        let graph = outcome.graph.clone().unwrap_or_default();
+        let mut graph = outcome.graph.clone().unwrap_or_default();
+        // A load balancer without backends has no ports, so its first backends come without ports.
+        let lacks_ports = graph.listeners().next().is_none() && !graph.targets_of(POOL).is_empty();
+        if lacks_ports {
+            graph = with_ports(graph, spec);
+        }
         let settings = graph.balancer_attributes().cloned().unwrap_or_default();
         let changes: Vec<_> = change.operations.iter().flat_map(Operation::changes).map(|it| &*it.key).collect();
-        let now = self.observed(&balancer)?;
-        if balancer.state == "upgraded" {
+        let busy = |settings: Attributes| -> Result<Applied> {
+            let mut now = ObservedLoadBalancer { state: State::Busy, ..self.observed(&balancer)? };
+            now.graph = now.graph.map(|graph| graph.balancer(settings));
+            Ok(Applied::PlanAgain(Box::new(now)))
+        };
+        if changes.contains(&"upgraded") {
             api.act(&balancer.resource, "finishupgrade", &Value::Null).await?;
-            return Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { state: State::Busy, ..now })));
+            return busy(settings);
         }
         if changes.contains(&"ports") {
             let ports = settings.get("ports").cloned().unwrap_or_default();
-            let resource = balancer.resource.clone();
-            let strategy = json!({"launchConfig": balancer.launch_config_with(&ports), "batchSize": 1, "intervalMillis": 2000});
-            api.act(&resource, "upgrade", &json!({"inServiceStrategy": strategy})).await?;
-            return Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { state: State::Busy, ..now })));
+            let config = balancer.launch_config_with(&ports);
+            let strategy = json!({"launchConfig": config, "batchSize": 1, "intervalMillis": 2000});
+            api.act(&balancer.resource, "upgrade", &json!({"inServiceStrategy": strategy})).await?;
+            return busy(settings.set("upgraded", true));
         }
         let (stack, _) = self.stack.get(AGE, || self.find_stack()).await?;
         let cluster = OwnerTags::cluster(identity.cluster);
@@ -133,7 +148,7 @@ impl Shared {
         if !removed.is_empty() {
             self.backends.release(cluster, &removed, Some(&balancer), &kept).await?;
         }
-        let linked = balancer.linked_services.as_ref().map(|all| all.values().cloned().collect());
+        let linked: Option<BTreeSet<String>> = balancer.linked_services.as_ref().map(|all| all.values().cloned().collect());
         if linked.as_ref() != Some(&kept) {
             let links: Vec<_> = kept.iter().map(|id| json!({"serviceId": id})).collect();
             api.act(&balancer.resource, "setservicelinks", &json!({"serviceLinks": links})).await?;
@@ -156,6 +171,10 @@ impl Shared {
         }
         if changes.contains(&"active") {
             api.act(&balancer.resource, "activate", &Value::Null).await?;
+        }
+        if lacks_ports {
+            let written = ObservedLoadBalancer { state: State::Busy, graph: Some(graph), ..outcome };
+            return Ok(Applied::PlanAgain(Box::new(written)));
         }
         Ok(Applied::Begun(change.operations.len()))
     }

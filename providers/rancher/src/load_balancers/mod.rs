@@ -144,6 +144,7 @@ impl LoadBalancerCloud for LoadBalancers {
         let targets = is_known.then(|| targets.into_iter().collect::<Targets>());
         let settings = Settings {
             active: true,
+            upgraded: false,
             ports: spec.ports.iter().map(|port| published_port(port.number)).collect(),
             scale: spec.scale,
             certificates: spec.certificates.clone(),
@@ -151,12 +152,7 @@ impl LoadBalancerCloud for LoadBalancers {
         };
         let graph = ResourceGraph::default().balancer(Attributes::desired(&settings)?);
         let graph = graph.pool(POOL, Attributes::default(), targets);
-        let listener = |graph: ResourceGraph, port: &annotations::PortSpec| {
-            let settings =
-                Attributes::default().set("node_port", port.node_port).set("protocol", port.protocol.name());
-            graph.listener(port.number, "TCP", POOL, settings)
-        };
-        Ok(spec.ports.iter().fold(graph, listener))
+        Ok(with_ports(graph, spec))
     }
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
@@ -200,9 +196,17 @@ impl LoadBalancerCloud for LoadBalancers {
         Ok(desired)
     }
 
-    async fn apply(&self, change: Change<'_>, _: &LoadBalancerSpec) -> Result<Applied> {
-        self.0.carry_out(change).await
+    async fn apply(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
+        self.0.carry_out(change, spec).await
     }
+}
+
+/// Returns the graph with the ports of a Service.
+fn with_ports(graph: ResourceGraph, spec: &LoadBalancerSpec) -> ResourceGraph {
+    spec.ports.iter().fold(graph, |graph, port| {
+        let settings = Attributes::default().set("node_port", port.node_port).set("protocol", port.protocol.name());
+        graph.listener(port.number, "TCP", POOL, settings)
+    })
 }
 
 /// Returns the load balancer in a state in which the engine deletes it at once, if its Service is leaving: Rancher also

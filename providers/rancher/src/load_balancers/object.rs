@@ -104,6 +104,8 @@ impl ExternalService {
 #[derive(Serialize)]
 pub(crate) struct Settings {
     pub(crate) active: bool,
+    /// If set, old containers wait for the end of an upgrade, and Rancher accepts no other change.
+    pub(crate) upgraded: bool,
     pub(crate) ports: Vec<String>,
     pub(crate) scale: Option<u32>,
     pub(crate) certificates: Option<Vec<String>>,
@@ -113,6 +115,7 @@ pub(crate) struct Settings {
 impl Resource for Settings {
     const FIELDS: &'static [Field] = &[
         Field::update("active"),
+        Field::update("upgraded"),
         Field::update("ports").unordered_list(),
         Field::update("scale").setting(&key::SCALE),
         Field::update("certificates").setting(&key::CERTIFICATES),
@@ -165,6 +168,7 @@ impl LoadBalancerService {
         let policy = config.and_then(|it| it.stickiness_policy.as_ref());
         Settings {
             active: !STOPPED.contains(&&*self.state),
+            upgraded: self.state == "upgraded",
             ports: ports.map(with_protocol).collect(),
             scale: self.scale,
             certificates: config.and_then(|it| it.certificate_ids.clone()),
@@ -217,9 +221,9 @@ impl LoadBalancerService {
     }
 
     /// Returns the configuration of the containers with other published ports.
-    pub(crate) fn launch_config_with(mut self, ports: &Value) -> Value {
-        let mut config = self.launch_config.take().unwrap_or_default();
-        config.ports = serde_json::from_value(ports.clone()).ok();
-        json!(config)
+    pub(crate) fn launch_config_with(&self, ports: &Value) -> Value {
+        let mut config = json!(self.launch_config);
+        config["ports"] = ports.clone();
+        config
     }
 }

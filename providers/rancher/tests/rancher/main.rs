@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
+mod configuration;
+mod harness;
+mod load_balancers;
+mod nodes;
 mod profile;
 
 use profile::RancherCloud;

@@ -157,8 +157,12 @@ impl CloudProfile for RancherCloud {
         self.live().iter().filter(|it| is_balancer(it)).map(|it| self.facts(it)).collect()
     }
     fn leftovers(&self) -> Vec<String> {
-        let is_ours = |it: &&Value| !is_balancer(it) && it["metadata"]["ccm-rs/cluster"].is_string();
-        self.live().iter().filter(is_ours).map(|it| format!("external service {}", it["name"])).collect()
+        let live = self.live();
+        let used: BTreeSet<String> = live.iter().flat_map(|it| list(&it["lbConfig"]["portRules"])).map(|it| text(&it["serviceId"])).collect();
+        let is_ours = |it: &&Value| {
+            !is_balancer(it) && it["metadata"]["ccm-rs/cluster"].is_string() && !used.contains(&text(&it["id"]))
+        };
+        live.iter().filter(is_ours).map(|it| format!("external service {}", it["name"])).collect()
     }
     fn objects(&self) -> Vec<Value> {
         let mut all = self.live();
