@@ -8,7 +8,7 @@ use cloud_provider::{Error, Result, Setup};
 use http::HeaderMap;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::paging::{ListResult, Paging};
-use provider_kit::transport::{Builder, Call, Method, Priority, Refusal, RetryPolicy, Transport};
+use provider_kit::transport::{Builder, Call, Method, Refusal, RetryPolicy, Transport};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -19,7 +19,8 @@ use crate::config::Config;
 /// The header of the API's root with the URL of the schemas.
 const SCHEMAS: &str = "x-api-schemas";
 /// Templates of paths below the base URL, by their number of parts.
-const TEMPLATES: [&str; 7] = ["", "/{}", "/{}/{}", "/{}/{}/{}", "/{}/{}/{}/{}", "/{}/{}/{}/{}/{}", "/{}/{}/{}/{}/{}/{}"];
+const TEMPLATES: [&str; 7] =
+    ["", "/{}", "/{}/{}", "/{}/{}/{}", "/{}/{}/{}/{}", "/{}/{}/{}/{}/{}", "/{}/{}/{}/{}/{}/{}"];
 
 /// Returns the builder of a client for the API.
 #[must_use]
@@ -60,7 +61,6 @@ impl Links {
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
-
 }
 
 impl Api {
@@ -91,11 +91,15 @@ impl Api {
         };
         let (path, base) = (path_of(url), path_of(&self.http.base()));
         let (path, query) = path.split_once('?').unwrap_or((&path, ""));
-        let parts = path.strip_prefix(base.trim_end_matches('/')).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let parts =
+            path.strip_prefix(base.trim_end_matches('/')).filter(|rest| rest.is_empty() || rest.starts_with('/'));
         let parts: Option<Vec<&str>> = parts.map(|rest| rest.split('/').filter(|part| !part.is_empty()).collect());
         let template = parts.as_ref().and_then(|parts| TEMPLATES.get(parts.len()));
         let (Some(parts), Some(template)) = (&parts, template) else {
-            return Err(Error::other(format!("Rancher answered the URL {url}, which is not below {}", self.http.base())));
+            return Err(Error::other(format!(
+                "Rancher answered the URL {url}, which is not below {}",
+                self.http.base()
+            )));
         };
         let operation = format!("{method} {what}");
         let call = Call::new(method, template, parts).operation(operation);
@@ -104,7 +108,8 @@ impl Api {
     }
 
     async fn collection(&self, method: Method, kind: &str) -> Result<Call> {
-        let missing = || Error::invalid(format!("the API key shows no collection of type {kind}; use an environment API key"));
+        let missing =
+            || Error::invalid(format!("the API key shows no collection of type {kind}; use an environment API key"));
         let url = self.collections().await?.get(kind).ok_or_else(missing)?;
         self.call(method, url, kind)
     }
@@ -143,12 +148,13 @@ impl Api {
         &self,
         from: &Links,
         link: &str,
-        priority: Priority,
+        shared_priority: &SharedPriority,
         key: fn(&T) -> K,
     ) -> Result<Vec<T>> {
-        let url = from.links.get(link).ok_or_else(|| Error::other(format!("resource {} has no link {link}", from.id)))?;
-        let (call, shared_priority) = (self.call(Method::GET, url, link)?, SharedPriority::of(priority));
-        let list = self.http.list(call, "data", &shared_priority, |item| item, key).await?;
+        let url =
+            from.links.get(link).ok_or_else(|| Error::other(format!("resource {} has no link {link}", from.id)))?;
+        let call = self.call(Method::GET, url, link)?;
+        let list = self.http.list(call, "data", shared_priority, |item| item, key).await?;
         Ok(list.complete()?.into_items())
     }
 
@@ -167,9 +173,13 @@ impl Api {
         self.http.send(call.json(body)).await.map(drop)
     }
 
-    pub(crate) async fn delete(&self, resource: &Links) -> Result<()> {
+    /// Deletes a resource. Returns `false` if the API does not know it.
+    pub(crate) async fn delete(&self, resource: &Links) -> Result<bool> {
         let call = self.call(Method::DELETE, resource.links.get("self").map_or("", |url| url), "resource")?;
-        self.http.remove(call).await
+        match self.http.send(call).await {
+            Err(error) if error.is_not_found() => Ok(false),
+            answer => answer.map(|_| true),
+        }
     }
 
     /// Carries out an action of a resource.
@@ -197,7 +207,6 @@ fn refusal(_: &HeaderMap, body: &[u8]) -> Option<Refusal> {
 
 /// Maps the codes of refusals that another read and another attempt may resolve.
 fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
-    let is_passing =
-        ["NotUnique", "InvalidState", "InvalidReference", "ActionNotAvailable"].contains(&&*refusal.code);
+    let is_passing = ["NotUnique", "InvalidState", "InvalidReference", "ActionNotAvailable"].contains(&&*refusal.code);
     if is_passing { Some(Error::conflict) } else { None }
 }

@@ -83,7 +83,9 @@ impl Config {
         let keys = (key(&ACCESS_KEY, &FILE_ACCESS_KEY), key(&SECRET_KEY, &FILE_SECRET_KEY));
         let is_offline = setup.environment.is_offline();
         if url.is_none() && !is_offline {
-            variables.mistake("CATTLE_URL is required: the URL of the API, such as https://rancher.example.org/v2-beta/projects/1a5");
+            variables.mistake(
+                "CATTLE_URL is required: the URL of the API, such as https://rancher.example.org/v2-beta/projects/1a5",
+            );
         }
         let credential = match keys {
             (Some(access), Some(secret)) => Credential::basic_files(access, secret).unwrap_or_else(|error| {

@@ -1,6 +1,6 @@
 //! Hosts as machines of Nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use cloud_provider::{
     AddressType, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, Node, NodeAddress,
     Result, async_trait,
 };
-use provider_kit::inventory::{Found, Inventory, Key, Machine, MachineSource, SharedPriority, priority};
+use futures::{StreamExt, TryStreamExt, stream};
+use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, SharedPriority, priority};
 use provider_kit::paging::ListResult;
 use provider_kit::provider_id::ProviderIds;
 use provider_kit::transport::Priority;
@@ -28,6 +29,9 @@ pub(crate) const IDS: ProviderIds = ProviderIds {
 
 /// Filters of lists of hosts.
 const ALL: [(&str, &str); 2] = [("removed_null", "1"), ("include", "ipAddresses")];
+
+/// Number of hosts whose addresses are read at the same time, if lists do not include them.
+const CONCURRENT: usize = 8;
 
 /// A host, as far as a Node needs it: thousands are kept.
 #[derive(Debug)]
@@ -58,7 +62,7 @@ struct HostAnswer {
     ip_addresses: Option<Vec<IpAddress>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct IpAddress {
     address: Option<String>,
 }
@@ -100,7 +104,8 @@ impl Source {
     fn host(&self, answer: HostAnswer) -> Host {
         let is_any = |state: Option<&str>, all: &[&str]| state.is_some_and(|state| all.contains(&state));
         let state = answer.state.as_deref();
-        let label = |key: &str| answer.labels.as_ref().and_then(|all| all.get(key)?.as_str()).unwrap_or_default().into();
+        let label =
+            |key: &str| answer.labels.as_ref().and_then(|all| all.get(key)?.as_str()).unwrap_or_default().into();
         let addresses = answer.ip_addresses.iter().flatten().filter_map(|it| it.address.as_ref()?.parse().ok());
         Host {
             is_off: is_any(state, &["inactive", "deactivating"])
@@ -118,26 +123,24 @@ impl Source {
         }
     }
 
-    /// Reads hosts, with their addresses. Addresses that the list does not include are read by the link of each host.
-    async fn few(
-        &self,
-        filter: Option<(&str, &str)>,
-        priority: Priority,
-        keep: impl Fn(&HostAnswer) -> bool,
-    ) -> Result<Vec<Host>> {
+    /// Reads hosts with their addresses. Addresses that the list does not include are read by the link of each host.
+    async fn read(&self, filter: Option<(&str, &str)>, shared_priority: &SharedPriority) -> Result<ListResult<Host>> {
         let filters: Vec<_> = ALL.into_iter().chain(filter).collect();
-        let (shared_priority, key) = (SharedPriority::of(priority), |it: &HostAnswer| it.uuid.clone());
-        let list = self.api.list("host", &filters, &shared_priority, |it: HostAnswer| it, key);
-        let mut found = Vec::new();
-        for mut answer in list.await?.complete()?.into_items().into_iter().filter(keep) {
-            if answer.ip_addresses.as_ref().is_none_or(Vec::is_empty) {
-                let key = |it: &IpAddress| it.address.clone();
-                answer.ip_addresses = Some(self.api.linked(&answer.resource, "ipAddresses", priority, key).await?);
-            }
-            found.push(self.host(answer));
-        }
-        found.retain(|host| !host.is_removed);
-        Ok(found)
+        let key = |it: &HostAnswer| it.uuid.clone();
+        let list = self.api.list("host", &filters, shared_priority, |it: HostAnswer| it, key).await?;
+        let has_none = |it: &&HostAnswer| it.ip_addresses.as_ref().is_none_or(Vec::is_empty);
+        let linked = list.items().iter().filter(has_none).map(async |it: &HostAnswer| {
+            let key = |it: &IpAddress| it.address.clone();
+            let read = self.api.linked(&it.resource, "ipAddresses", shared_priority, key).await?;
+            Ok::<_, Error>((it.uuid.clone(), read))
+        });
+        let linked: Vec<_> = linked.collect();
+        let linked: HashMap<_, _> = stream::iter(linked).buffer_unordered(CONCURRENT).try_collect().await?;
+        let host = |mut answer: HostAnswer| {
+            answer.ip_addresses = linked.get(&answer.uuid).cloned().or(answer.ip_addresses);
+            Some(self.host(answer)).filter(|host| !host.is_removed)
+        };
+        Ok(list.flat_map(host))
     }
 }
 
@@ -146,17 +149,17 @@ impl MachineSource for Source {
     type Machine = Host;
 
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Host>> {
-        let list = self.api.list("host", &ALL, shared_priority, |it| self.host(it), |it: &Host| it.uuid.clone());
-        Ok(list.await?.filter(|host| !host.is_removed))
+        self.read(None, shared_priority).await
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Host>> {
-        Ok(self.few(Some(("uuid", id)), priority, |it| *it.uuid == *id).await?.pop())
+        let found = self.read(Some(("uuid", id)), &SharedPriority::of(priority)).await?.complete()?;
+        Ok(found.into_items().into_iter().find(|host| *host.uuid == *id))
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Host>> {
-        let is_it = |it: &HostAnswer| it.hostname.as_ref().is_some_and(|hostname| is_named(hostname, name));
-        self.few(None, priority, is_it).await
+        let all = self.read(None, &SharedPriority::of(priority)).await?.complete()?;
+        Ok(all.into_items().into_iter().filter(|host| is_named(&host.hostname, name)).collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
@@ -164,7 +167,9 @@ impl MachineSource for Source {
     }
 
     fn metadata(&self, host: &Host, _: &Node) -> InstanceMetadata {
-        let both = |ip: &IpAddr| [AddressType::ExternalIP, AddressType::InternalIP].map(|it| NodeAddress::new(it, &ip.to_string()));
+        let both = |ip: &IpAddr| {
+            [AddressType::ExternalIP, AddressType::InternalIP].map(|it| NodeAddress::new(it, &ip.to_string()))
+        };
         let name = NodeAddress::new(AddressType::Hostname, &host.hostname);
         InstanceMetadata {
             provider_id: IDS.write(&host.uuid),
@@ -197,7 +202,9 @@ impl Hosts {
             let hosts = list.iter().filter(|_| is_new(node)).flat_map(|list| list.machines());
             let mut found = hosts.filter(|host| is_named(&host.hostname, &node.name));
             match (found.next(), found.next()) {
-                (Some(host), None) => Ok(Arc::new(Node { provider_id: IDS.write(&host.uuid).into(), ..(**node).clone() })),
+                (Some(host), None) => {
+                    Ok(Arc::new(Node { provider_id: IDS.write(&host.uuid).into(), ..(**node).clone() }))
+                }
                 (Some(host), Some(other)) => Err(Error::invalid(format!(
                     "Node {}: hosts {} ({}) and {} ({}) both have this name; rename one of them",
                     node.name, host.hostname, host.uuid, other.hostname, other.uuid
@@ -208,20 +215,12 @@ impl Hosts {
         nodes.iter().map(known).collect()
     }
 
-    /// Returns the state of a Node. A host that the list shows without addresses is read again by itself.
-    async fn state(&self, mut found: Found<Host>, node: &Node, request: LookupRequest) -> Result<InstanceState> {
-        let needs_addresses = |found: &Found<Host>| match found {
-            Found::Present(host) if request.metadata != MetadataLevel::No && !host.is_settled() => Some(host.uuid.clone()),
-            _ => None,
-        };
-        if let Some(uuid) = needs_addresses(&found) {
-            found = self.0.find(Key::Id(&uuid), true, priority(request)).await?;
-        }
-        match needs_addresses(&found) {
-            Some(uuid) => {
-                Err(Error::other(format!("host {} ({uuid}) has no IP addresses: its agent is not registered", node.name)))
-            }
-            None => Ok(self.0.state_of(found, node, request)),
+    fn state(&self, found: Found<Host>, node: &Node, request: LookupRequest) -> Result<InstanceState> {
+        match &found {
+            Found::Present(host) if !host.is_settled() && request.metadata != MetadataLevel::No => Err(Error::other(
+                format!("host {} ({}) has no IP addresses: its agent is not registered", host.hostname, host.uuid),
+            )),
+            _ => Ok(self.0.state_of(found, node, request)),
         }
     }
 }
@@ -232,14 +231,11 @@ impl Instances for Hosts {
         let known = self.known_by_name(nodes, request).await;
         let clear: Vec<_> = known.iter().filter_map(|it| it.as_ref().ok().cloned()).collect();
         let mut found = self.0.find_all(&clear, request.fresh, priority(request)).await.into_iter();
-        let mut states = Vec::with_capacity(nodes.len());
-        for (node, known) in nodes.iter().zip(known) {
+        let states = nodes.iter().zip(known).map(|(node, known)| {
+            known?;
             let unanswered = || Err(Error::other("a lookup returned no answer for a Node"));
-            states.push(match known.and_then(|_| found.next().unwrap_or_else(unanswered)) {
-                Ok(found) => self.state(found, node, request).await,
-                Err(error) => Err(error),
-            });
-        }
-        states
+            self.state(found.next().unwrap_or_else(unanswered)?, node, request)
+        });
+        states.collect()
     }
 }

@@ -113,7 +113,9 @@ fn page(cloud: &Rancher, request: &ApiRequest, kind: &str, all: &[Value], show: 
                 None => it.get(key).is_none_or(|value| value.as_str() == Some(wanted)),
             })
     };
-    let limit = request.query("limit").map_or(Ok(cloud.page), |text| text.parse().map_err(|_| invalid("InvalidFormat", "limit")))?;
+    let limit = request
+        .query("limit")
+        .map_or(Ok(cloud.page), |text| text.parse().map_err(|_| invalid("InvalidFormat", "limit")))?;
     let size = limit.clamp(1, cloud.page);
     let start: usize = request.query("marker").and_then(|it| it.strip_prefix('m')?.parse().ok()).unwrap_or_default();
     let found: Vec<&Value> = all.iter().filter(fits).collect();

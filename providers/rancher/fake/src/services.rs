@@ -81,8 +81,8 @@ impl Rancher {
         self.work.begin(id, Duration::from_millis(time), &request.effects);
     }
 
-    /// Ends what is due.
-    pub(crate) fn finish(&mut self) {
+    /// Ends what is due. Each request does so, too.
+    pub fn finish(&mut self) {
         for (id, operation) in self.work.finished() {
             let Some(at) = self.services.iter().position(|it| it["id"] == *id) else { continue };
             let number: u64 = id.trim_start_matches("1s").parse().unwrap_or_default();
@@ -122,11 +122,17 @@ impl Rancher {
         }
         let name = body["name"].as_str().unwrap_or_default();
         let is_inner = |it: char| it.is_ascii_alphanumeric() || it == '-';
-        if name.is_empty() || name.len() > 63 || !name.chars().all(is_inner) || name.starts_with('-') || name.contains("--") {
+        if name.is_empty()
+            || name.len() > 63
+            || !name.chars().all(is_inner)
+            || name.starts_with('-')
+            || name.contains("--")
+        {
             return Err(invalid("InvalidCharacters", "name"));
         }
         let is_taken = |it: &Value| {
-            it["stackId"] == body["stackId"] && it["removed"].is_null()
+            it["stackId"] == body["stackId"]
+                && it["removed"].is_null()
                 && it["name"].as_str().is_some_and(|it| it.eq_ignore_ascii_case(name))
         };
         if self.services.iter().any(is_taken) {
@@ -252,7 +258,8 @@ pub(crate) fn act(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
         "setservicelinks" => {
             let mut links = Map::new();
             for link in array(&request.body["serviceLinks"]) {
-                let linked = cloud.live(request, &link["serviceId"]).ok_or_else(|| invalid("InvalidReference", "serviceId"))?;
+                let linked =
+                    cloud.live(request, &link["serviceId"]).ok_or_else(|| invalid("InvalidReference", "serviceId"))?;
                 let name = linked["name"].as_str().unwrap_or_default().to_owned();
                 if links.insert(name, linked["id"].clone()).is_some() {
                     return Err(invalid("NotUnique", "serviceId"));

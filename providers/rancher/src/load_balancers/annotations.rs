@@ -55,9 +55,8 @@ const PORT_PROTOCOLS: Kind<Vec<PortProtocol>> =
     });
 
 impl Value for PortProtocol {
-    const KIND: Kind<Self> = Kind::of("a port and its protocol, such as 443=https", |text| {
-        PORT_PROTOCOLS.parse(text)?.pop()
-    });
+    const KIND: Kind<Self> =
+        Kind::of("a port and its protocol, such as 443=https", |text| PORT_PROTOCOLS.parse(text)?.pop());
 }
 
 provider_kit::declare! {
@@ -119,14 +118,17 @@ impl LoadBalancerSpec {
         }
         if cookie.is_some() && !speaks(&[Protocol::Http, Protocol::Https]) {
             let [cookie, protocols] = [COOKIE.key(), PROTOCOLS.key()];
-            annotations.mistake(format!("annotation {cookie}: only http and https have cookies; set annotation {protocols}"));
+            annotations
+                .mistake(format!("annotation {cookie}: only http and https have cookies; set annotation {protocols}"));
         }
         if ports.iter().any(|it| it.number == CHECK_PORT) {
-            annotations.mistake(format!("port {CHECK_PORT}: Rancher reserves it for the health check of load balancers"));
+            annotations
+                .mistake(format!("port {CHECK_PORT}: Rancher reserves it for the health check of load balancers"));
         }
         let spec = service.spec.clone().unwrap_or_default();
         if spec.load_balancer_ip.is_some_and(|ip| !ip.is_empty()) {
-            annotations.mistake("spec.loadBalancerIP: a load balancer of Rancher has the addresses of its hosts; remove it");
+            annotations
+                .mistake("spec.loadBalancerIP: a load balancer of Rancher has the addresses of its hosts; remove it");
         }
         if let Some(affinity) = spec.session_affinity.filter(|it| !it.is_empty() && it != "None") {
             let cookie = COOKIE.key();

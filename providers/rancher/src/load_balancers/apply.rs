@@ -11,8 +11,8 @@ use provider_kit::load_balancers::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::object::{LbConfig, LoadBalancerService, POOL, PortRule, stickiness};
 use super::annotations::LoadBalancerSpec;
+use super::object::{LbConfig, LoadBalancerService, POOL, PortRule, stickiness};
 use super::{BALANCER, Shared, with_ports};
 use crate::NAME;
 use crate::api::Links;
@@ -69,6 +69,9 @@ impl Shared {
     /// again.
     async fn check_environment(&self) -> Result<()> {
         let nodes = self.cluster.nodes().unwrap_or_default();
+        if nodes.is_empty() {
+            return Err(Error::other("no nodes available: a load balancer is created when the cluster has a Node"));
+        }
         let mut is_any = false;
         for node in nodes.iter().filter(|node| node.provider_id_scheme() == Some(NAME)).take(SAMPLE) {
             if Machines::has(&self.source, node).await? {
@@ -148,14 +151,16 @@ impl Shared {
         if !removed.is_empty() {
             self.backends.release(cluster, &removed, Some(&balancer), &kept).await?;
         }
-        let linked: Option<BTreeSet<String>> = balancer.linked_services.as_ref().map(|all| all.values().cloned().collect());
+        let linked: Option<BTreeSet<String>> =
+            balancer.linked_services.as_ref().map(|all| all.values().cloned().collect());
         if linked.as_ref() != Some(&kept) {
             let links: Vec<_> = kept.iter().map(|id| json!({"serviceId": id})).collect();
             api.act(&balancer.resource, "setservicelinks", &json!({"serviceLinks": links})).await?;
         }
         drop(claim);
         let mut body = Map::new();
-        let touches = |it: &Operation| it.targets_of().is_some() || matches!(it.resource(), Some(ResourceKey::Listener(_)));
+        let touches =
+            |it: &Operation| it.targets_of().is_some() || matches!(it.resource(), Some(ResourceKey::Listener(_)));
         if change.operations.iter().any(touches) || ["certificates", "cookie"].iter().any(|key| changes.contains(key)) {
             let config = balancer.lb_config.unwrap_or_default();
             body.insert("lbConfig".to_owned(), configured(config, &graph, &ids));
@@ -185,7 +190,9 @@ impl Shared {
         let cluster = OwnerTags::cluster(change.identity.cluster);
         let consumed = balancer.services().cloned().collect();
         self.backends.release(cluster, &consumed, Some(balancer), &BTreeSet::new()).await?;
-        self.source.api.delete(&balancer.resource).await?;
+        if !self.source.api.delete(&balancer.resource).await? {
+            return Ok(Applied::Gone);
+        }
         Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { state: State::Busy, ..self.observed(balancer)? })))
     }
 }

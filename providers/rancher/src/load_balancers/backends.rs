@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use cloud_provider::{Error, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
+use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{OwnerTags, Targets};
 use provider_kit::transport::Priority;
 use serde_json::{Value, json};
@@ -45,7 +46,11 @@ impl Drop for Claim<'_> {
         let mut claims = self.backends.claims.lock();
         for id in &self.ids {
             let claim = claims.entry(id.clone()).or_default();
-            if self.leaves { claim.is_leaving = false } else { claim.links = claim.links.saturating_sub(1) }
+            if self.leaves {
+                claim.is_leaving = false
+            } else {
+                claim.links = claim.links.saturating_sub(1)
+            }
             if claim.links == 0 && !claim.is_leaving {
                 claims.remove(id);
             }
@@ -214,8 +219,8 @@ impl Backends {
             there.is_leaving = true;
             Claim { backends: self, ids: vec![id.to_owned()], leaves: true }
         };
-        let consumers: Vec<Links> =
-            self.api.linked(&service.resource, "consumedbyservices", Priority::Urgent, |it: &Links| it.id().to_owned()).await?;
+        let (urgent, key) = (SharedPriority::of(Priority::Urgent), |it: &Links| it.id().to_owned());
+        let consumers = self.api.linked(&service.resource, "consumedbyservices", &urgent, key).await?;
         if consumers.iter().all(|it| it.id() == besides) {
             self.api.delete(&service.resource).await?;
             self.addresses.lock().remove(id);

@@ -136,7 +136,9 @@ impl LoadBalancerCloud for LoadBalancers {
             match address(node) {
                 Some(address) => targets.push(address),
                 None if node.is_uninitialized() => {}
-                None => pending_events.warn_node(node, "NoBackendAddress", "this Node is no backend: it has no address"),
+                None => {
+                    pending_events.warn_node(node, "NoBackendAddress", "this Node is no backend: it has no address")
+                }
             }
         }
         self.0.deduplicator.record_new(input.request.service, "targets", &pending_events);

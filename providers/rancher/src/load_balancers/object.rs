@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::Result;
-use provider_kit::load_balancers::{Attributes, Field, ObservedLoadBalancer, OwnerTags, Resource, ResourceGraph, State, Targets};
+use provider_kit::load_balancers::{
+    Attributes, Field, ObservedLoadBalancer, OwnerTags, Resource, ResourceGraph, State, Targets,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

@@ -53,7 +53,8 @@ impl Harness {
     pub(crate) async fn started(&self) -> Rancher {
         let setup = self.setup();
         let config = Config::read(&setup).unwrap();
-        let provider = Rancher::new(config.clone(), cloud(&config, &setup).service(self.fake.router()).build().unwrap());
+        let provider =
+            Rancher::new(config.clone(), cloud(&config, &setup).service(self.fake.router()).build().unwrap());
         let context = Context { shutdown: self.shutdown.clone(), ..self.cluster.context(cluster()) };
         provider.initialize(&context).await.unwrap();
         provider.set_caches(Arc::new(self.cluster.clone()));
@@ -98,7 +99,8 @@ impl Harness {
 
     /// Returns the services of this type that exist.
     pub(crate) fn live(&self, kind: &str) -> Vec<Value> {
-        let cloud = self.fake.lock();
+        let mut cloud = self.fake.lock();
+        cloud.finish();
         cloud.services.iter().filter(|it| it["type"] == kind && it["removed"].is_null()).cloned().collect()
     }
 
@@ -126,7 +128,8 @@ pub(crate) fn cluster() -> Cluster {
 /// Returns a Service with these ports, annotations without their prefix, and further fields in its spec.
 pub(crate) fn service(ports: &[u16], all: &[(&str, &str)], more: Value) -> Service {
     let all = all.iter().map(|(key, value)| (format!("{}{key}", annotations::PREFIX), json!(value)));
-    let port = |port: &u16| json!({"name": format!("p{port}"), "port": port, "nodePort": 30000 + port, "protocol": "TCP"});
+    let port =
+        |port: &u16| json!({"name": format!("p{port}"), "port": port, "nodePort": 30000 + port, "protocol": "TCP"});
     let mut spec = json!({"type": "LoadBalancer", "ports": ports.iter().map(port).collect::<Vec<_>>()});
     let Value::Object(more) = more else { panic!("fields of a spec are an object") };
     for (key, value) in more {

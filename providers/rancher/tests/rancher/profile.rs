@@ -91,7 +91,9 @@ impl RancherCloud {
     }
 
     fn live(&self) -> Vec<Value> {
-        self.0.lock().services.iter().filter(|it| it["removed"].is_null()).cloned().collect()
+        let mut cloud = self.0.lock();
+        cloud.finish();
+        cloud.services.iter().filter(|it| it["removed"].is_null()).cloned().collect()
     }
 }
 
@@ -158,9 +160,11 @@ impl CloudProfile for RancherCloud {
     }
     fn leftovers(&self) -> Vec<String> {
         let live = self.live();
-        let used: BTreeSet<String> = live.iter().flat_map(|it| list(&it["lbConfig"]["portRules"])).map(|it| text(&it["serviceId"])).collect();
+        let used: BTreeSet<String> =
+            live.iter().flat_map(|it| list(&it["lbConfig"]["portRules"])).map(|it| text(&it["serviceId"])).collect();
         let is_ours = |it: &&Value| {
-            !is_balancer(it) && it["metadata"]["ccm-rs/cluster"].is_string() && !used.contains(&text(&it["id"]))
+            let is_tagged = it["metadata"]["ccm-rs/cluster"].as_str().is_some_and(|it| it != "another");
+            !is_balancer(it) && is_tagged && !used.contains(&text(&it["id"]))
         };
         live.iter().filter(is_ours).map(|it| format!("external service {}", it["name"])).collect()
     }
@@ -174,7 +178,10 @@ impl CloudProfile for RancherCloud {
         let mut aliases = Vec::new();
         for it in &cloud.hosts {
             let name = text(&it["hostname"]);
-            aliases.extend([(text(&it["uuid"]), format!("<host {name}>")), (text(&it["addresses"][0]), format!("<address of {name}>"))]);
+            aliases.extend([
+                (text(&it["uuid"]), format!("<host {name}>")),
+                (text(&it["addresses"][0]), format!("<address of {name}>")),
+            ]);
         }
         for it in cloud.services.iter().filter(|it| it["removed"].is_null()) {
             let name = text(&it["name"]);
@@ -233,7 +240,7 @@ impl CloudProfile for RancherCloud {
     /// A load balancer with the name of the Go program is the Service's own.
     fn add_namesake(&self, service: &Service) -> Option<Namesake> {
         let mut cloud = self.0.lock();
-        let config = json!({"launchConfig": {"ports": ["80:80/tcp"], "imageUuid": "docker:lb"}, "lbConfig": {}});
+        let config = json!({"launchConfig": {"ports": ["80:80/tcp"], "imageUuid": "docker:lb"}, "lbConfig": {}, "publicEndpoints": [{"ipAddress": "203.0.113.99", "port": 80}]});
         insert(&mut cloud, "loadBalancerService", &format!("lb-{}", default_load_balancer_name(service)), &config);
         Some(Namesake::Adopted)
     }
@@ -254,7 +261,8 @@ impl CloudProfile for RancherCloud {
             created: Limit { changes: 3 * SERVICES + NODES + 1, reads: 20 * SERVICES },
             unchanged: Limit { changes: 0, reads: 0 },
             steady: Limit { changes: 0, reads: 60 },
-            not_ready: Limit { changes: 0, reads: 260 },
+            // A list of hosts for each of the 120 checks.
+            not_ready: Limit { changes: 0, reads: 122 * PAGES },
             joined: Limit { changes: 2 * SERVICES + 1, reads: 20 * SERVICES },
             deleted: Limit { changes: SERVICES + NODES, reads: 20 * SERVICES },
         }
