@@ -1,7 +1,7 @@
 //! The fake on a port of this machine, with hosts in it: for any client of the API of Rancher 1.6.
 //!
 //! `cargo run -p rancher-fake --example rancher -- 127.0.0.1:9997 3`, then `CATTLE_URL=http://127.0.0.1:9997/v2-beta`.
-//! Commands on standard input: `delete HOSTNAME`, `dump FILE` (all objects), `requests FILE` (those since the last time).
+//! Commands on standard input: `delete HOSTNAME`, `dump FILE` (all objects), `load FILE`, `requests FILE` (those since the last time).
 
 use std::io::BufRead;
 
@@ -25,6 +25,17 @@ async fn main() -> std::io::Result<()> {
             let (command, name) = line.split_once(' ').unwrap_or((&line, ""));
             match command {
                 "delete" => commands.lock().hosts.retain(|it| it["hostname"] != name),
+                "load" => {
+                    let text = std::fs::read_to_string(name).unwrap_or_default();
+                    let all: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+                    let list = |key: &str| all[key].as_array().cloned().unwrap_or_default();
+                    let mut cloud = commands.lock();
+                    (cloud.hosts, cloud.stacks, cloud.services) = (list("hosts"), list("stacks"), list("balancers"));
+                    // IDs of new objects are greater than all that were loaded.
+                    for _ in 0..10_000 {
+                        cloud.number();
+                    }
+                }
                 "dump" => {
                     let cloud = commands.lock();
                     let live: Vec<_> = cloud.services.iter().filter(|it| it["removed"].is_null()).collect();

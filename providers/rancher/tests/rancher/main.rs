@@ -7,6 +7,7 @@ mod harness;
 mod load_balancers;
 mod nodes;
 mod profile;
+mod takeover;
 
 use profile::RancherCloud;
 

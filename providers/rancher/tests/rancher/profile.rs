@@ -240,7 +240,8 @@ impl CloudProfile for RancherCloud {
     /// A load balancer with the name of the Go program is the Service's own.
     fn add_namesake(&self, service: &Service) -> Option<Namesake> {
         let mut cloud = self.0.lock();
-        let config = json!({"launchConfig": {"ports": ["80:80/tcp"], "imageUuid": "docker:lb"}, "lbConfig": {}, "publicEndpoints": [{"ipAddress": "203.0.113.99", "port": 80}]});
+        let launch = json!({"ports": ["80:80/tcp"], "imageUuid": "docker:lb"});
+        let config = json!({"state": "inactive", "launchConfig": launch, "lbConfig": {}});
         insert(&mut cloud, "loadBalancerService", &format!("lb-{}", default_load_balancer_name(service)), &config);
         Some(Namesake::Adopted)
     }
@@ -264,7 +265,7 @@ impl CloudProfile for RancherCloud {
             // A list of hosts for each of the 120 checks.
             not_ready: Limit { changes: 0, reads: 122 * PAGES },
             joined: Limit { changes: 2 * SERVICES + 1, reads: 20 * SERVICES },
-            deleted: Limit { changes: SERVICES + NODES, reads: 20 * SERVICES },
+            deleted: Limit { changes: SERVICES + NODES + 5, reads: 20 * SERVICES },
         }
     }
 }
