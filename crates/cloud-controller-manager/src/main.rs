@@ -21,6 +21,8 @@ fn providers() -> Registry {
     let mut providers = Registry::new();
     #[cfg(feature = "demo")]
     providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
+    #[cfg(feature = "rancher")]
+    providers.register(provider_rancher::NAME, provider_rancher::factory);
     #[cfg(feature = "aws")]
     providers.register(provider_aws::NAME, provider_aws::factory);
     #[cfg(feature = "azure")]

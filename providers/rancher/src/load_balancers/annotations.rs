@@ -1,0 +1,141 @@
+//! The annotations of Services, and the Service parsed into the settings of its load balancer.
+
+use cloud_provider::Service;
+use provider_kit::annotations::{Annotations, Parsed};
+use provider_kit::declared::{Kind, Value};
+use provider_kit::load_balancers::{ServicePort, service_ports};
+
+/// The prefix of all annotations.
+pub const PREFIX: &str = "service.beta.kubernetes.io/rancher-load-balancer-";
+/// The port at which Rancher checks the health of load balancers.
+const CHECK_PORT: u16 = 42;
+
+/// The protocol that a port of a load balancer speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// Connections are passed on.
+    #[default]
+    Tcp,
+    /// Requests are passed on.
+    Http,
+    /// Requests are decrypted and passed on.
+    Https,
+    /// Connections are decrypted and passed on.
+    Tls,
+}
+
+impl Protocol {
+    const ALL: [(Self, &str); 4] =
+        [(Self::Tcp, "tcp"), (Self::Http, "http"), (Self::Https, "https"), (Self::Tls, "tls")];
+
+    fn of(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, name)| *name == word).map(|(protocol, _)| *protocol)
+    }
+
+    /// Returns the word of the API.
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(protocol, _)| *protocol == self).map_or("tcp", |(_, name)| name)
+    }
+}
+
+/// The protocol of one port, written `443=https`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortProtocol {
+    port: u16,
+    protocol: Protocol,
+}
+
+const PORT_PROTOCOLS: Kind<Vec<PortProtocol>> =
+    Kind::of("a list such as 80=http,443=https of ports and the protocols tcp, http, https, tls", |text| {
+        let one = |text: &str| {
+            let (port, protocol) = text.split_once('=')?;
+            Some(PortProtocol { port: port.trim().parse().ok()?, protocol: Protocol::of(protocol.trim())? })
+        };
+        text.split(',').map(one).collect()
+    });
+
+impl Value for PortProtocol {
+    const KIND: Kind<Self> =
+        Kind::of("a port and its protocol, such as 443=https", |text| PORT_PROTOCOLS.parse(text)?.pop());
+}
+
+provider_kit::declare! {
+    /// The annotations, in the order of the reference page.
+    pub ALL: "service.beta.kubernetes.io/rancher-load-balancer-";
+
+    /// Number of containers of the load balancer, each on a host of its own.
+    pub SCALE: u32 = "scale", kind(Kind::number(1, 1000)), default_description("Rancher's: 1");
+    /// Protocols of ports, such as `80=http,443=https`. A port that is not named speaks `tcp`.
+    pub PROTOCOLS: Vec<PortProtocol> = "protocols", kind(PORT_PROTOCOLS);
+    /// IDs of certificates in Rancher for the protocols `https` and `tls`, such as `1c5`. The first one is the default.
+    pub CERTIFICATES: Vec<String> = "certificate-ids";
+    /// Name of a cookie that keeps a client at one Node. It needs the protocol `http` or `https`.
+    pub COOKIE: String = "stickiness-cookie";
+}
+
+/// Load balancer configuration of a Service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LoadBalancerSpec {
+    pub(crate) ports: Vec<PortSpec>,
+    pub(crate) scale: Option<u32>,
+    pub(crate) certificates: Option<Vec<String>>,
+    pub(crate) cookie: Option<String>,
+}
+
+/// A port of a Service.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortSpec {
+    pub(crate) number: u16,
+    pub(crate) node_port: u16,
+    pub(crate) protocol: Protocol,
+}
+
+impl LoadBalancerSpec {
+    /// Parses a Service.
+    pub(crate) fn of(service: &Service) -> Parsed<Self> {
+        let mut annotations = Annotations::of(service);
+        let (scale, certificates) = (annotations.get(&SCALE), annotations.get(&CERTIFICATES));
+        let (protocols, cookie) = (annotations.get(&PROTOCOLS).unwrap_or_default(), annotations.get(&COOKIE));
+        annotations.unknown(PREFIX, ALL);
+        let ports = service_ports(service, &["TCP"]).unwrap_or_else(|error| {
+            annotations.mistake(error.to_string());
+            Vec::new()
+        });
+        let protocol = |number| protocols.iter().find(|it| it.port == number).map(|it| it.protocol);
+        let port = |it: &ServicePort| PortSpec {
+            number: it.number,
+            node_port: it.node_port,
+            protocol: protocol(it.number).unwrap_or_default(),
+        };
+        let ports: Vec<_> = ports.iter().map(port).collect();
+        let speaks = |all: &[Protocol]| ports.iter().any(|it| all.contains(&it.protocol));
+        if let Some(other) = protocols.iter().find(|other| !ports.iter().any(|it| it.number == other.port)) {
+            annotations.mistake(format!("annotation {}: the Service has no port {}", PROTOCOLS.key(), other.port));
+        }
+        if speaks(&[Protocol::Https, Protocol::Tls]) && certificates.as_ref().is_none_or(Vec::is_empty) {
+            let [certificates, protocols] = [CERTIFICATES.key(), PROTOCOLS.key()];
+            annotations.mistake(format!("annotation {protocols}: https and tls need annotation {certificates}"));
+        }
+        if cookie.is_some() && !speaks(&[Protocol::Http, Protocol::Https]) {
+            let [cookie, protocols] = [COOKIE.key(), PROTOCOLS.key()];
+            annotations
+                .mistake(format!("annotation {cookie}: only http and https have cookies; set annotation {protocols}"));
+        }
+        if ports.iter().any(|it| it.number == CHECK_PORT) {
+            annotations
+                .mistake(format!("port {CHECK_PORT}: Rancher reserves it for the health check of load balancers"));
+        }
+        let spec = service.spec.clone().unwrap_or_default();
+        if spec.load_balancer_ip.is_some_and(|ip| !ip.is_empty()) {
+            annotations
+                .mistake("spec.loadBalancerIP: a load balancer of Rancher has the addresses of its hosts; remove it");
+        }
+        if let Some(affinity) = spec.session_affinity.filter(|it| !it.is_empty() && it != "None") {
+            let cookie = COOKIE.key();
+            annotations.mistake(format!(
+                "spec.sessionAffinity: {affinity:?} is not supported, only \"None\"; use annotation {cookie} for http"
+            ));
+        }
+        annotations.parsed(Self { ports, scale, certificates, cookie })
+    }
+}

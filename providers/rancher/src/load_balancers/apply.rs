@@ -1,0 +1,231 @@
+//! Changes of a load balancer: the order of requests, and the handling of answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use cloud_provider::{Error, Result};
+use provider_kit::load_balancers::{
+    Applied, Attributes, Change, Machines, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
+    ResourceKey, State,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::annotations::LoadBalancerSpec;
+use super::object::{LbConfig, LoadBalancerService, POOL, PortRule, stickiness};
+use super::{BALANCER, Shared, with_ports};
+use crate::NAME;
+use crate::api::Links;
+
+/// Name and external ID of the stack of all load balancers.
+const STACK: (&str, &str) = ("kubernetes-loadbalancers", "kubernetes-loadbalancers://");
+/// The setting with the image of load balancers.
+const IMAGE: &str = "lb.instance.image";
+/// Age of the cached stack and image.
+const AGE: Duration = Duration::from_secs(60);
+/// Number of Nodes that are read to check that the API key is for the environment of the cluster.
+const SAMPLE: usize = 3;
+
+#[derive(Deserialize)]
+struct Setting {
+    name: String,
+    value: Option<String>,
+}
+
+impl Shared {
+    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
+        let Some(actual) = change.actual else { return self.create(change).await };
+        let Some(balancer) = self.by_id(&actual.id).await? else { return Ok(Applied::Gone) };
+        if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
+            return self.remove(change, &balancer).await;
+        }
+        self.update(change, balancer, spec).await
+    }
+
+    /// Creates a load balancer with its rules. Links need another request, which is accepted when Rancher has
+    /// registered the load balancer.
+    async fn create(&self, change: Change<'_>) -> Result<Applied> {
+        self.check_environment().await?;
+        let (identity, graph) = (change.identity, change.outcome_of_all().and_then(|it| it.graph).unwrap_or_default());
+        let cluster = OwnerTags::cluster(identity.cluster);
+        let (stack, _) = self.stack.get(AGE, || self.find_stack()).await?;
+        let (image, _) = self.image.get(AGE, || self.read_image()).await?;
+        let (ids, _claim) = self.backends.ensure(&graph.targets_of(POOL), &self.names(), &stack, cluster).await?;
+        let settings = graph.balancer_attributes().cloned().unwrap_or_default();
+        let ports = settings.get("ports").cloned().unwrap_or_default();
+        let mut body = json!({
+            "name": identity.name, "stackId": *stack, "metadata": tagged(None, &identity.owner_tags()),
+            "launchConfig": {"ports": ports, "imageUuid": format!("docker:{image}")},
+            "lbConfig": configured(LbConfig::default(), &graph, &ids),
+        });
+        if let Some(scale) = settings.get("scale") {
+            body["scale"] = scale.clone();
+        }
+        let created: LoadBalancerService = self.source.api.create(BALANCER, &body).await?;
+        Ok(Applied::PlanAgain(Box::new(self.observed(&created)?)))
+    }
+
+    /// Checks that the API key is for the environment of the Nodes: a load balancer in another one would not be found
+    /// again.
+    async fn check_environment(&self) -> Result<()> {
+        let nodes = self.cluster.nodes().unwrap_or_default();
+        if nodes.is_empty() {
+            return Err(Error::other("no nodes available: a load balancer is created when the cluster has a Node"));
+        }
+        let mut is_any = false;
+        for node in nodes.iter().filter(|node| node.provider_id_scheme() == Some(NAME)).take(SAMPLE) {
+            if Machines::has(&self.source, node).await? {
+                return Ok(());
+            }
+            is_any = true;
+        }
+        match is_any {
+            false => Ok(()),
+            true => Err(Error::invalid(
+                "the API key of CATTLE_ACCESS_KEY shows none of the cluster's Nodes; use a key of the environment that has them",
+            )),
+        }
+    }
+
+    async fn find_stack(&self) -> Result<String> {
+        let (api, (name, external_id)) = (&self.source.api, STACK);
+        let filters = [("name", name), ("externalId", external_id), ("removed_null", "1")];
+        let find = async || api.all("stack", &filters, |it: &Links| it.id().to_owned()).await;
+        if let Some(found) = find().await?.first() {
+            return Ok(found.id().to_owned());
+        }
+        let created: Result<Links> = api.create("stack", &json!({"name": name, "externalId": external_id})).await;
+        match created {
+            Err(error) if error.is_conflict() => find().await?.first().map(|it| it.id().to_owned()).ok_or(error),
+            created => Ok(created?.id().to_owned()),
+        }
+    }
+
+    async fn read_image(&self) -> Result<String> {
+        let settings = self.source.api.all("setting", &[("name", IMAGE)], |it: &Setting| it.name.clone()).await?;
+        let image = settings.into_iter().find(|it| it.name.eq_ignore_ascii_case(IMAGE)).and_then(|it| it.value);
+        image.filter(|image| !image.is_empty()).ok_or_else(|| {
+            Error::invalid(format!("the setting {IMAGE} of Rancher is empty: set it to the image of load balancers"))
+        })
+    }
+
+    /// Changes a load balancer: an unfinished upgrade first, then other published ports, which need an upgrade, then
+    /// everything else.
+    async fn update(
+        &self,
+        change: Change<'_>,
+        balancer: LoadBalancerService,
+        spec: &LoadBalancerSpec,
+    ) -> Result<Applied> {
+        let (identity, api) = (change.identity, &self.source.api);
+        let Some(outcome) = change.outcome_of_all() else { return Ok(Applied::Gone) };
+        let mut graph = outcome.graph.clone().unwrap_or_default();
+        // A load balancer without backends has no ports, so its first backends come without ports.
+        let lacks_ports = graph.listeners().next().is_none() && !graph.targets_of(POOL).is_empty();
+        if lacks_ports {
+            graph = with_ports(graph, spec);
+        }
+        let settings = graph.balancer_attributes().cloned().unwrap_or_default();
+        let changes: Vec<_> = change.operations.iter().flat_map(Operation::changes).map(|it| &*it.key).collect();
+        let busy = |settings: Attributes| -> Result<Applied> {
+            let mut now = ObservedLoadBalancer { state: State::Busy, ..self.observed(&balancer)? };
+            now.graph = now.graph.map(|graph| graph.balancer(settings));
+            Ok(Applied::PlanAgain(Box::new(now)))
+        };
+        if changes.contains(&"upgraded") {
+            api.act(&balancer.resource, "finishupgrade", &Value::Null).await?;
+            return busy(settings);
+        }
+        if changes.contains(&"ports") {
+            let ports = settings.get("ports").cloned().unwrap_or_default();
+            let config = balancer.launch_config_with(&ports);
+            let strategy = json!({"launchConfig": config, "batchSize": 1, "intervalMillis": 2000});
+            api.act(&balancer.resource, "upgrade", &json!({"inServiceStrategy": strategy})).await?;
+            return busy(settings.set("upgraded", true));
+        }
+        let (stack, _) = self.stack.get(AGE, || self.find_stack()).await?;
+        let cluster = OwnerTags::cluster(identity.cluster);
+        let (ids, claim) = self.backends.ensure(&graph.targets_of(POOL), &self.names(), &stack, cluster).await?;
+        let kept: BTreeSet<String> = ids.values().cloned().collect();
+        let removed: BTreeSet<String> = balancer.services().filter(|id| !kept.contains(*id)).cloned().collect();
+        if !removed.is_empty() {
+            self.backends.release(cluster, &removed, Some(&balancer), &kept).await?;
+        }
+        let linked: Option<BTreeSet<String>> =
+            balancer.linked_services.as_ref().map(|all| all.values().cloned().collect());
+        if linked.as_ref() != Some(&kept) {
+            let links: Vec<_> = kept.iter().map(|id| json!({"serviceId": id})).collect();
+            api.act(&balancer.resource, "setservicelinks", &json!({"serviceLinks": links})).await?;
+        }
+        drop(claim);
+        let mut body = Map::new();
+        let touches =
+            |it: &Operation| it.targets_of().is_some() || matches!(it.resource(), Some(ResourceKey::Listener(_)));
+        if change.operations.iter().any(touches) || ["certificates", "cookie"].iter().any(|key| changes.contains(key)) {
+            let config = balancer.lb_config.unwrap_or_default();
+            body.insert("lbConfig".to_owned(), configured(config, &graph, &ids));
+        }
+        if changes.contains(&"scale") {
+            body.insert("scale".to_owned(), settings.get("scale").cloned().unwrap_or_default());
+        }
+        if change.operations.iter().any(|it| matches!(it, Operation::Tag | Operation::Untag)) {
+            body.insert("metadata".to_owned(), tagged(balancer.metadata, &outcome.owner_tags));
+        }
+        if !body.is_empty() {
+            api.update(&balancer.resource, &body.into()).await?;
+        }
+        if changes.contains(&"active") {
+            api.act(&balancer.resource, "activate", &Value::Null).await?;
+        }
+        if lacks_ports {
+            let written = ObservedLoadBalancer { state: State::Busy, graph: Some(graph), ..outcome };
+            return Ok(Applied::PlanAgain(Box::new(written)));
+        }
+        Ok(Applied::Begun(change.operations.len()))
+    }
+
+    /// Deletes a load balancer. Its backends are deleted first, unless another load balancer uses them, because
+    /// afterwards nothing shows which ones they were.
+    async fn remove(&self, change: Change<'_>, balancer: &LoadBalancerService) -> Result<Applied> {
+        let cluster = OwnerTags::cluster(change.identity.cluster);
+        let consumed = balancer.services().cloned().collect();
+        self.backends.release(cluster, &consumed, Some(balancer), &BTreeSet::new()).await?;
+        if !self.source.api.delete(&balancer.resource).await? {
+            return Ok(Applied::Gone);
+        }
+        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { state: State::Busy, ..self.observed(balancer)? })))
+    }
+}
+
+/// Returns the metadata of a service with these owner tags instead of its own; the rest stays.
+fn tagged(metadata: Option<Map<String, Value>>, owner: &OwnerTags) -> Value {
+    let mut all = metadata.unwrap_or_default();
+    for (key, value) in [(OwnerTags::CLUSTER, &owner.cluster), (OwnerTags::SERVICE, &owner.service)] {
+        match value {
+            Some(value) => all.insert(key.to_owned(), value.as_str().into()),
+            None => all.remove(key),
+        };
+    }
+    all.into()
+}
+
+/// Returns the configuration with the rules of all ports and backends; settings that no annotation sets stay.
+fn configured(mut config: LbConfig, graph: &ResourceGraph, ids: &BTreeMap<String, String>) -> Value {
+    let rule = |(port, settings): (&Port, &Attributes), id: &String| PortRule {
+        source_port: Some(port.number),
+        target_port: settings.number("node_port"),
+        service_id: Some(id.clone()),
+        protocol: settings.text("protocol").map(str::to_owned),
+    };
+    let rules = ids.values().flat_map(|id| graph.listeners().map(move |listener| rule(listener, id)));
+    config.port_rules = Some(rules.collect());
+    let settings = graph.balancer_attributes().cloned().unwrap_or_default();
+    if let Some(ids) = settings.get("certificates").and_then(Value::as_array).filter(|ids| !ids.is_empty()) {
+        config.certificate_ids = serde_json::from_value(ids.clone().into()).ok();
+        config.others.insert("defaultCertificateId".to_owned(), ids[0].clone());
+    }
+    if let Some(cookie) = settings.text("cookie") {
+        config.stickiness_policy = Some(stickiness(cookie));
+    }
+    json!(config)
+}

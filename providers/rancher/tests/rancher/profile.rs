@@ -1,0 +1,271 @@
+//! Rancher, as the conformance suite needs it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::Router;
+use ccm_conformance::{
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, Namesake,
+    ProgramSettings,
+};
+use cloud_provider::{CloudProvider, Environment, Fence, Service, Setup, default_load_balancer_name};
+use provider_rancher::config::Config;
+use provider_rancher::{NAME, Rancher, cloud};
+use serde_json::{Value, json};
+
+use rancher_fake::{ACCESS_KEY, ENVIRONMENT, Fault, Handle, Rancher as Fake, SECRET_KEY};
+
+/// The environment of others.
+const OTHERS: &str = "others";
+/// The name of services of others in our environment.
+const THEIRS: &str = "theirs";
+
+/// The fake and its settings.
+#[derive(Clone)]
+pub(crate) struct RancherCloud(pub(crate) Handle<Fake>);
+
+impl Default for RancherCloud {
+    fn default() -> Self {
+        Self(Handle::new(Fake::default()))
+    }
+}
+
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn provider_id(host: &Value) -> String {
+    format!("{NAME}://{}", text(&host["uuid"]))
+}
+
+/// Returns the variables of a program that uses the fake at a URL.
+pub(crate) fn variables(url: &str) -> [(&'static str, String); 3] {
+    let [access, secret] = [ACCESS_KEY, SECRET_KEY].map(str::to_owned);
+    [("CATTLE_URL", url.to_owned()), ("CATTLE_ACCESS_KEY", access), ("CATTLE_SECRET_KEY", secret)]
+}
+
+fn is_balancer(it: &Value) -> bool {
+    it["type"] == "loadBalancerService"
+}
+
+/// Adds a service as another program does.
+fn insert(cloud: &mut Fake, kind: &str, name: &str, more: &Value) -> String {
+    let id = format!("1s{}", cloud.number());
+    let mut service = json!({
+        "id": id, "type": kind, "environment": ENVIRONMENT, "name": name, "stackId": "1st9", "state": "active",
+        "removed": null, "metadata": {"team": "db"}, "linkedServices": {}, "publicEndpoints": [],
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        service[key] = value.clone();
+    }
+    cloud.services.push(service);
+    id
+}
+
+impl RancherCloud {
+    fn change(&self, name: &str, change: impl Fn(&mut Value)) {
+        self.0.lock().hosts.iter_mut().filter(|it| it["hostname"] == name).for_each(change);
+    }
+
+    fn facts(&self, it: &Value) -> LoadBalancerFacts {
+        let cloud = self.0.lock();
+        let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
+        let number = |value: &Value| value.as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or_default();
+        for rule in list(&it["lbConfig"]["portRules"]) {
+            ports.insert((number(&rule["sourcePort"]), "TCP".to_owned(), number(&rule["targetPort"])));
+            let service = cloud.services.iter().find(|it| it["id"] == rule["serviceId"] && it["removed"].is_null());
+            let ip = service.map(|it| text(&it["externalIpAddresses"][0])).unwrap_or_default();
+            let host = cloud.hosts.iter().find(|it| it["addresses"][0] == *ip);
+            targets.insert(host.map_or(ip, provider_id));
+        }
+        LoadBalancerFacts {
+            service_uid: it["metadata"]["ccm-rs/service"].as_str().map(str::to_owned),
+            address: it["publicEndpoints"][0]["ipAddress"].as_str().map(str::to_owned),
+            ports,
+            targets,
+        }
+    }
+
+    fn live(&self) -> Vec<Value> {
+        let mut cloud = self.0.lock();
+        cloud.finish();
+        cloud.services.iter().filter(|it| it["removed"].is_null()).cloned().collect()
+    }
+}
+
+impl CloudProfile for RancherCloud {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { routes: false, accounts: true }
+    }
+    fn api(&self) -> ApiRequests {
+        ApiRequests {
+            machines: "GET /hosts",
+            load_balancers: "GET /loadbalancerservices",
+            create: "POST /loadbalancerservices",
+            polls: &["GET /loadbalancerservices/{id}", "GET /loadbalancerservices"],
+        }
+    }
+    fn effort(&self) -> Effort {
+        Effort { crash_every: 3, chaos_seeds: 20 }
+    }
+
+    fn router(&self) -> Router {
+        self.0.router()
+    }
+    fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
+        let environment = Environment::of(variables("http://rancher"));
+        let setup = Setup { environment, fence: fence.clone(), ..Setup::default() };
+        let config = Config::read(&setup).expect("a valid configuration");
+        let http = cloud(&config, &setup).service(api).build().expect("a valid address");
+        Arc::new(Rancher::new(config, http))
+    }
+    fn program(&self, url: &str) -> ProgramSettings {
+        let environment = variables(url).map(|(name, value)| (name.to_owned(), value)).into();
+        ProgramSettings { environment, cloud_config: None }
+    }
+    fn has_session_affinity(&self) -> bool {
+        false
+    }
+
+    fn add_machine(&self, name: &str) -> String {
+        format!("{NAME}://{}", self.0.lock().add_host(ENVIRONMENT, name))
+    }
+    fn stop(&self, name: &str) {
+        self.change(name, |it| it["state"] = "inactive".into());
+    }
+    fn start(&self, name: &str) {
+        self.change(name, |it| it["state"] = "active".into());
+    }
+    fn terminate(&self, name: &str) {
+        self.0.lock().hosts.retain(|it| it["hostname"] != name);
+    }
+    fn machines(&self) -> Vec<Machine> {
+        let machine = |it: &Value| Machine {
+            name: text(&it["hostname"]),
+            provider_id: provider_id(it),
+            is_stopped: it["state"] == "inactive",
+        };
+        self.0.lock().hosts.iter().filter(|it| it["environment"] == ENVIRONMENT).map(machine).collect()
+    }
+
+    fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
+        self.live().iter().filter(|it| is_balancer(it)).map(|it| self.facts(it)).collect()
+    }
+    fn leftovers(&self) -> Vec<String> {
+        let live = self.live();
+        let used: BTreeSet<String> =
+            live.iter().flat_map(|it| list(&it["lbConfig"]["portRules"])).map(|it| text(&it["serviceId"])).collect();
+        let is_ours = |it: &&Value| {
+            let is_tagged = it["metadata"]["ccm-rs/cluster"].as_str().is_some_and(|it| it != "another");
+            !is_balancer(it) && is_tagged && !used.contains(&text(&it["id"]))
+        };
+        live.iter().filter(is_ours).map(|it| format!("external service {}", it["name"])).collect()
+    }
+    fn objects(&self) -> Vec<Value> {
+        let mut all = self.live();
+        all.sort_by_key(|it| (text(&it["type"]), text(&it["name"])));
+        all
+    }
+    fn aliases(&self) -> Vec<(String, String)> {
+        let cloud = self.0.lock();
+        let mut aliases = Vec::new();
+        for it in &cloud.hosts {
+            let name = text(&it["hostname"]);
+            aliases.extend([
+                (text(&it["uuid"]), format!("<host {name}>")),
+                (text(&it["addresses"][0]), format!("<address of {name}>")),
+            ]);
+        }
+        for it in cloud.services.iter().filter(|it| it["removed"].is_null()) {
+            let name = text(&it["name"]);
+            let owner = it["metadata"]["ccm-rs/service"].as_str().unwrap_or(&name).to_owned();
+            aliases.push((text(&it["id"]), format!("<{} of {owner}>", text(&it["type"]))));
+            aliases.push((text(&it["publicEndpoints"][0]["ipAddress"]), format!("<address of {owner}>")));
+            if is_balancer(it) && owner != name {
+                aliases.push((name, format!("<name of {owner}>")));
+            }
+        }
+        aliases.extend(cloud.stacks.iter().map(|it| (text(&it["id"]), "<stack>".to_owned())));
+        aliases.retain(|(value, _)| !value.is_empty());
+        aliases
+    }
+
+    fn confuse(&self, is_confused: bool) {
+        self.0.lock().environment = if is_confused { OTHERS } else { ENVIRONMENT };
+    }
+    fn add_machine_of_others(&self, name: &str) {
+        self.0.lock().add_host(OTHERS, name);
+    }
+    fn leave_things_of_others(&self) {
+        let mut cloud = self.0.lock();
+        let backend = insert(&mut cloud, "externalService", THEIRS, &json!({"externalIpAddresses": ["192.0.2.1"]}));
+        let rule = json!({"sourcePort": 80, "targetPort": 80, "serviceId": backend, "protocol": "tcp"});
+        let balancer = json!({"lbConfig": {"portRules": [rule]}, "linkedServices": {THEIRS: backend}});
+        insert(&mut cloud, "loadBalancerService", THEIRS, &balancer);
+        let tagged = json!({"metadata": {"ccm-rs/cluster": "another"}, "externalIpAddresses": ["192.0.2.2"]});
+        insert(&mut cloud, "externalService", &format!("{THEIRS}-2"), &tagged);
+    }
+    fn things_of_others(&self) -> Vec<Value> {
+        self.live().into_iter().filter(|it| text(&it["name"]).starts_with(THEIRS)).collect()
+    }
+
+    fn fail(&self, fault: Fault) {
+        self.0.fault_injector().fail(fault);
+    }
+    fn clear_faults(&self) {
+        self.0.fault_injector().clear_faults();
+    }
+    fn take_longest_padding(&self) -> Option<usize> {
+        let longest = self.0.fault_injector().longest_padding();
+        self.0.fault_injector().forget_requests();
+        Some(longest)
+    }
+    fn tamper(&self) -> bool {
+        let mut cloud = self.0.lock();
+        let ours = cloud.services.iter_mut().filter(|it| is_balancer(it) && it["name"] != THEIRS);
+        ours.for_each(|it| it["lbConfig"]["portRules"] = json!([]));
+        true
+    }
+    fn remove_load_balancers(&self) -> bool {
+        self.0.lock().services.retain(|it| !is_balancer(it));
+        true
+    }
+    /// A load balancer with the name of the Go program is the Service's own.
+    fn add_namesake(&self, service: &Service) -> Option<Namesake> {
+        let mut cloud = self.0.lock();
+        let launch = json!({"ports": ["80:80/tcp"], "imageUuid": "docker:lb"});
+        let config = json!({"state": "inactive", "launchConfig": launch, "lbConfig": {}});
+        insert(&mut cloud, "loadBalancerService", &format!("lb-{}", default_load_balancer_name(service)), &config);
+        Some(Namesake::Adopted)
+    }
+    fn change_addresses(&self, name: &str, internal: &str, _external: &str) -> bool {
+        self.change(name, |it| it["addresses"] = json!([internal]));
+        true
+    }
+
+    fn prepare(&mut self, _machines: usize) {}
+    fn cost(&self) -> Cost {
+        const NODES: usize = 240;
+        const SERVICES: usize = 40;
+        const PAGES: usize = NODES.div_ceil(100);
+        Cost {
+            nodes: NODES,
+            services: SERVICES,
+            initialised: Limit { changes: 0, reads: 4 * PAGES },
+            created: Limit { changes: 3 * SERVICES + NODES + 1, reads: 20 * SERVICES },
+            unchanged: Limit { changes: 0, reads: 0 },
+            steady: Limit { changes: 0, reads: 60 },
+            // A list of hosts for each of the 120 checks.
+            not_ready: Limit { changes: 0, reads: 122 * PAGES },
+            joined: Limit { changes: 2 * SERVICES + 1, reads: 20 * SERVICES },
+            deleted: Limit { changes: SERVICES + NODES + 5, reads: 20 * SERVICES },
+        }
+    }
+}
