@@ -16,8 +16,10 @@ use crate::annotations::KINDS;
 /// Address families of the Nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StackType {
-    /// IPv4 addresses come first.
+    /// Load balancers have IPv4 addresses only; IPv4 addresses of Nodes come first.
     #[default]
+    Ipv4Only,
+    /// IPv4 addresses come first.
     Ipv4First,
     /// IPv6 addresses come first.
     Ipv6First,
@@ -25,7 +27,7 @@ pub enum StackType {
 
 impl Value for StackType {
     const KIND: Kind<Self> =
-        Kind::one_of(&[("IPV4", Self::Ipv4First), ("IPV4_IPV6", Self::Ipv4First), ("IPV6", Self::Ipv6First)]);
+        Kind::one_of(&[("IPV4", Self::Ipv4Only), ("IPV4_IPV6", Self::Ipv4First), ("IPV6", Self::Ipv6First)]);
 }
 
 provider_kit::declare! {
@@ -50,7 +52,7 @@ provider_kit::declare! {
     pub NODE_TAGS: String = "node-tags", default_description("the tag of each Node that begins its name");
     /// Beginning of the names of the Nodes' instances.
     pub NODE_PREFIX: String = "node-instance-prefix";
-    /// Order of a Node's addresses: IPv4 or IPv6 first.
+    /// Families of the cluster: the first one of a Node's addresses, and whether load balancers may have IPv6 addresses.
     pub STACK: StackType = "stack-type", default("IPV4");
     /// Name of the secondary range from which Pod ranges are taken.
     pub SECONDARY_RANGE: String = "secondary-range-name", default_description("the first alias range");

@@ -345,6 +345,7 @@ impl Cloud for Gcp {
         collection!("regions/{region}/forwardingRules"),
         collection!("regions/{region}/targetPools"),
         collection!("regions/{region}/backendServices"),
+        collection!("regions/{region}/healthChecks"),
         collection!("regions/{region}/subnetworks"),
         collection!("zones/{zone}/instances"),
         collection!("zones/{zone}/instanceGroups"),

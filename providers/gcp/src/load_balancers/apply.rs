@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Difference, Machines, Operation, ResourceKey, Targets,
+    Applied, Attributes, Change, Difference, Machines, Operation, ResourceGraph, ResourceKey, Targets,
 };
 use provider_kit::transport::{Call, Method};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::names::{ADDRESSES, FIREWALLS, LbNames, object};
+use super::names::{LbNames, held, is_ipv6, traffic};
 use super::objects::{Address, Description, Rule, body, service_description};
 use super::spec::Spec;
 use super::{GceLoadBalancers, snapshot};
 use crate::api::{
-    ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, GROUP, HTTP_CHECK, Kind, Place, RULE, TARGET_POOL, is_in_use, name,
+    ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, GROUP, HTTP_CHECK, Kind, Place, REGION_CHECK, RULE, TARGET_POOL,
+    is_in_use, name,
 };
 
 /// Most instances with which a target pool is created, and most of one change.
@@ -75,28 +76,34 @@ impl GceLoadBalancers {
         let (pending, created) = (Vec::new(), Targets::default());
         let mut session =
             Session { cloud: self, change, spec, names, place: &place, pending, level: None, created, is_kept: false };
-        let traffic = ResourceKey::created_after(FIREWALLS, session.names.firewall());
+        let graph = change.actual.and_then(|it| it.graph.as_ref());
+        let mut markers = [false, true].map(|is_ipv6| traffic(session.names.firewall(is_ipv6))).into_iter();
+        let marker = markers.find(|resource| graph.is_some_and(|graph| graph.resources.contains_key(resource)));
         if outcome.is_none() && !self.is_known(change.identity.uid()) {
-            session.mark_owner(&traffic).await?;
+            session.mark_owner(marker.as_ref()).await?;
         }
         // The firewall is deleted last, so that each incomplete deletion is found by it.
-        let is_last = |operation: &Operation| outcome.is_none() && operation.deletes(|resource| *resource == traffic);
+        let is_last = |operation: &Operation| {
+            outcome.is_none() && operation.deletes(|resource| Some(resource) == marker.as_ref())
+        };
         let (last, operations): (Vec<_>, Vec<_>) = change.operations.iter().partition(|it| is_last(it));
         for (at, operation) in operations.into_iter().chain(last).enumerate() {
             if let Some(rule) = session.carry_out(operation).await? {
-                return session.planned_again(at, rule).await;
+                return session.planned_again(at, &rule).await;
             }
         }
         session.finish().await?;
-        let is_user = |other: &Spec| other.is_internal == spec.is_internal && other.check.is_none();
-        let check = LbNames::check(&session.names.shared_check(), spec.is_internal);
-        // The last Service of its kind reads once more, in case an earlier deletion was incomplete.
-        match outcome {
-            Some(outcome) => Ok(Applied::all(change, outcome)),
-            None if self.has_other_users(&change.identity.name, is_user) => Ok(Applied::Removed),
-            None if is_recent(*self.shared.lock(check).await, false) => Ok(Applied::Removed),
-            None => Ok(Applied::Gone),
-        }
+        let Some(outcome) = outcome else {
+            // The last Service of its kind reads once more, in case an earlier deletion was incomplete.
+            for kind in spec.frontends().map(|it| it.backend.check).collect::<BTreeSet<_>>() {
+                let is_deleted = is_recent(*self.shared.lock(kind.path(&session.names.shared_check())).await, false);
+                if !is_deleted && !self.has_other_users(&change.identity.name, |other| other.shares_check(kind)) {
+                    return Ok(Applied::Gone);
+                }
+            }
+            return Ok(Applied::Removed);
+        };
+        Ok(Applied::all(change, outcome))
     }
 
     /// Returns `true` if the API server shows a Service with this UID.
@@ -133,11 +140,11 @@ impl Session<'_> {
             self.finish().await?;
         }
         match operation {
-            Operation::Create { resource: ResourceKey::Listener(_), attributes } => {
-                return self.replace_rule(attributes, &[]).await.map(Some);
+            Operation::Create { resource: ResourceKey::Listener(port), attributes } => {
+                return self.replace_rule(is_ipv6(&port.protocol), attributes, &[]).await.map(Some);
             }
-            Operation::Update { resource: ResourceKey::Listener(_), attributes, changes } => {
-                return self.replace_rule(attributes, changes).await.map(Some);
+            Operation::Update { resource: ResourceKey::Listener(port), attributes, changes } => {
+                return self.replace_rule(is_ipv6(&port.protocol), attributes, changes).await.map(Some);
             }
             Operation::Create { resource, attributes } => self.create(resource, attributes).await?,
             Operation::Update { resource, attributes, changes } => self.update(resource, attributes, changes).await?,
@@ -151,32 +158,37 @@ impl Session<'_> {
     }
 
     /// Returns the load balancer after the first operations, with a forwarding rule as the cloud shows it.
-    async fn planned_again(mut self, at: usize, rule: Rule) -> Result<Applied> {
+    async fn planned_again(mut self, at: usize, rule: &Rule) -> Result<Applied> {
         self.finish().await?;
         let mut graph = self.change.outcome(at + 1).and_then(|it| it.graph).unwrap_or_default();
+        let is_for_ipv6 = is_ipv6(&rule.name);
         if let Some(ResourceKey::Listener(port)) = self.change.operations[at].resource() {
-            graph.resources.retain(|resource, _| !matches!(resource, ResourceKey::Listener(_)));
-            let pool = rule.backend().map(crate::api::tail).unwrap_or_default().to_owned();
-            graph = graph.listener(port.number, port.protocol.clone(), &pool, rule.observed()?);
+            let is_other = |resource: &ResourceKey| {
+                !matches!(resource, ResourceKey::Listener(port) if is_ipv6(&port.protocol) == is_for_ipv6)
+            };
+            graph.resources.retain(|resource, _| is_other(resource));
+            graph = rule.listener(graph, port.number, is_for_ipv6)?;
         }
-        if let Some(held) = self.cloud.api.find::<Address>(self.place, ADDRESS, &self.names.name).await? {
-            graph =
-                graph.resource(ResourceKey::created_after(ADDRESSES, &*self.names.name), Attributes::observed(&held)?);
+        if let Some(address) = self.cloud.api.find::<Address>(self.place, ADDRESS, &rule.name).await? {
+            graph = graph.resource(held(rule.name.clone()), Attributes::observed(&address)?);
         }
-        Ok(Applied::PlanAgain(Box::new(snapshot::load_balancer(&self.names.name, Some(&rule), graph))))
+        Ok(Applied::PlanAgain(Box::new(snapshot::load_balancer(&self.names.name, Some(rule), graph))))
+    }
+
+    fn graph(&self) -> Option<&ResourceGraph> {
+        self.change.actual.and_then(|it| it.graph.as_ref())
     }
 
     /// Writes the owner tags into the description of the firewall for traffic. The forwarding rule has them, but is deleted
     /// first, and no Service leads to the rest.
-    async fn mark_owner(&mut self, traffic: &ResourceKey) -> Result<()> {
-        let graph = self.change.actual.and_then(|it| it.graph.as_ref());
-        let Some(firewall) = graph.and_then(|graph| graph.resources.get(traffic)) else { return Ok(()) };
+    async fn mark_owner(&mut self, marker: Option<&ResourceKey>) -> Result<()> {
+        let Some(ResourceKey::CreatedAfter(it)) = marker else { return Ok(()) };
         let text = Description::text(&self.spec.service, self.change.identity.owner_tags());
-        if firewall.text("description") == Some(&text) {
+        let firewall = self.graph().zip(marker).and_then(|(graph, marker)| graph.resources.get(marker));
+        if firewall.is_some_and(|firewall| firewall.text("description") == Some(&text)) {
             return Ok(());
         }
-        let name = self.names.firewall();
-        self.firewall(Method::PATCH, &name, &Attributes::default().set("description", text)).await?;
+        self.firewall(Method::PATCH, &it.name, &Attributes::default().set("description", text)).await?;
         self.finish().await
     }
 
@@ -197,21 +209,19 @@ impl Session<'_> {
         } else {
             self.created = targets.clone();
             body["backends"] = self.fill_groups(targets).await?;
-            body["loadBalancingScheme"] = "INTERNAL".into();
         }
         self.expand_checks(&mut body);
         Ok(self.place.all(Method::POST, kind, "").json(&body))
     }
 
     async fn create(&mut self, resource: &ResourceKey, settings: &Attributes) -> Result<()> {
-        let own = self.names.name.clone();
-        let Some((kind, name)) = object(resource, &own).filter(|(kind, _)| *kind != GROUP) else { return Ok(()) };
-        if self.names.is_shared(name) {
-            let mut known = self.cloud.shared.lock(format!("{}/{name}", kind.collection())).await;
+        let Some((kind, name)) = self.names.object(resource).filter(|(kind, _)| *kind != GROUP) else { return Ok(()) };
+        if self.names.is_shared(&name) {
+            let mut known = self.cloud.shared.lock(kind.path(&name)).await;
             if is_recent(*known, true) {
                 return Ok(());
             }
-            match self.create_one(resource, kind, name, settings).await {
+            match self.create_one(resource, kind, &name, settings).await {
                 // Another program was faster.
                 Err(error) if error.is_conflict() => {}
                 sent => sent?,
@@ -220,7 +230,7 @@ impl Session<'_> {
             *known = Some((true, Instant::now()));
             return Ok(());
         }
-        self.create_one(resource, kind, name, settings).await
+        self.create_one(resource, kind, &name, settings).await
     }
 
     async fn create_one(
@@ -236,19 +246,20 @@ impl Session<'_> {
                 let call = self.new_pool(kind, name, settings, &self.targets_to_add(resource)).await?;
                 self.begin(call).await
             }
-            _ if resource.is_of_kind(FIREWALLS) => self.firewall(Method::POST, name, settings).await,
+            _ if kind == FIREWALL => self.firewall(Method::POST, name, settings).await,
             _ => self.begin(self.place.all(Method::POST, kind, "").json(&body(name, settings))).await,
         }
     }
 
     async fn update(&mut self, resource: &ResourceKey, settings: &Attributes, changes: &[Difference]) -> Result<()> {
-        let own = self.names.name.clone();
-        let Some((kind, name)) = object(resource, &own) else { return Ok(()) };
-        if resource.is_of_kind(FIREWALLS) {
-            return self.firewall(Method::PATCH, name, settings).await;
+        let Some((kind, name)) = self.names.object(resource) else { return Ok(()) };
+        if kind == FIREWALL {
+            return self.firewall(Method::PATCH, &name, settings).await;
         }
-        if kind == TARGET_POOL || changes.iter().any(|it| it.key == "protocol") {
-            return self.replace_pool(resource, kind, name, settings).await;
+        if let ResourceKey::Pool(pool) = resource
+            && (kind == TARGET_POOL || changes.iter().any(|it| ["protocol", "loadBalancingScheme"].contains(&&*it.key)))
+        {
+            return self.replace_pool(pool, kind, &name, settings).await;
         }
         let changed = changes.iter().fold(Attributes::default(), |all, it| all.set(it.key.clone(), &it.to));
         let mut body = changed.nested();
@@ -256,47 +267,42 @@ impl Session<'_> {
         if let Some(fingerprint) = settings.text("fingerprint") {
             body["fingerprint"] = fingerprint.into();
         }
-        self.begin(self.place.one(Method::PATCH, kind, name).json(&body)).await
+        self.begin(self.place.one(Method::PATCH, kind, &name).json(&body)).await
     }
 
-    /// Replaces a pool with its forwarding rule, whose address is held. A target pool cannot change its affinity.
-    async fn replace_pool(
-        &mut self,
-        resource: &ResourceKey,
-        kind: Kind,
-        name: &str,
-        settings: &Attributes,
-    ) -> Result<()> {
-        let graph = self.change.actual.and_then(|it| it.graph.as_ref());
-        if let Some((_, rule)) = graph.and_then(|graph| graph.listeners().next()) {
-            self.hold_address(rule).await?;
-            self.delete_object(RULE, &self.names.name.clone()).await?;
+    /// Replaces a pool with its forwarding rules, whose addresses are held. A target pool cannot change its affinity.
+    async fn replace_pool(&mut self, pool: &str, kind: Kind, name: &str, settings: &Attributes) -> Result<()> {
+        let graph = self.graph().cloned().unwrap_or_default();
+        for (port, rule) in graph.listeners().filter(|(_, rule)| rule.text("pool") == Some(pool)) {
+            let own = self.names.rule(is_ipv6(&port.protocol));
+            self.hold_address(&own, rule).await?;
+            self.delete_object(RULE, &own).await?;
         }
         self.delete_object(kind, name).await?;
-        let ResourceKey::Pool(pool) = resource else { return Ok(()) };
-        let targets = graph.map(|graph| graph.targets_of(pool)).unwrap_or_default();
+        let targets = graph.targets_of(pool);
         let call = self.new_pool(kind, name, settings, &targets).await?;
         self.cloud.api.change(call).await?;
         if kind == TARGET_POOL {
             self.add(pool, &targets).await?;
         }
         self.finish().await?;
-        Err(Error::conflict(format!("{resource} was replaced; its forwarding rule is created again")))
+        Err(Error::conflict(format!("pool {pool:?} was replaced; its forwarding rules are created again")))
     }
 
     /// Creates a forwarding rule, in the place of the one that there is. The address stays, unless the change is about it.
-    async fn replace_rule(&mut self, settings: &Attributes, changes: &[Difference]) -> Result<Rule> {
-        let (actual, own) = (self.change.actual, self.names.name.clone());
-        let before =
-            actual.and_then(|it| it.graph.as_ref()).and_then(|graph| graph.listeners().next()).map(|(_, it)| it);
+    async fn replace_rule(&self, is_for_ipv6: bool, settings: &Attributes, changes: &[Difference]) -> Result<Rule> {
+        let own = self.names.rule(is_for_ipv6);
+        let mut before = self.graph().into_iter().flat_map(ResourceGraph::listeners);
+        let before = before.find(|(port, _)| is_ipv6(&port.protocol) == is_for_ipv6).map(|(_, it)| it);
         let mut body = body(&own, settings);
         let moves = |it: &Difference| MOVES.contains(&&*it.key);
         let seen = before.and_then(|it| it.text("IPAddress"));
-        let is_moving = changes.iter().any(moves) || self.spec.ip.as_deref().is_some_and(|ip| Some(ip) != seen);
-        match (&self.spec.ip, seen) {
+        let wanted = self.spec.ip.as_deref().filter(|ip| ip.contains(':') == is_for_ipv6);
+        let is_moving = changes.iter().any(moves) || wanted.is_some_and(|ip| Some(ip) != seen);
+        match (wanted, seen) {
             (Some(ip), _) => {
-                body["IPAddress"] = ip.as_str().into();
-                if !self.spec.is_internal && self.spec.ip.as_deref() != seen {
+                body["IPAddress"] = ip.into();
+                if !self.spec.is_internal && Some(ip) != seen {
                     self.check_address(ip).await?;
                 }
             }
@@ -306,13 +312,14 @@ impl Session<'_> {
         }
         if let Some(before) = before {
             if !is_moving {
-                self.hold_address(before).await?;
+                self.hold_address(&own, before).await?;
             }
             self.delete_object(RULE, &own).await?;
         }
         body["description"] = Description::text(&self.spec.service, self.change.identity.owner_tags()).into();
         let pool = settings.text("pool").unwrap_or_default();
-        body[if self.spec.is_internal { "backendService" } else { "target" }] = self.place.url(pool).into();
+        let is_of_targets = pool.starts_with(TARGET_POOL.word);
+        body[if is_of_targets { "target" } else { "backendService" }] = self.place.url_of(pool).into();
         if self.spec.is_internal {
             body["network"] = self.place.network.as_str().into();
         }
@@ -325,22 +332,30 @@ impl Session<'_> {
     }
 
     /// Reserves the address of a forwarding rule for the time of its replacement, unless it is reserved already.
-    async fn hold_address(&self, rule: &Attributes) -> Result<()> {
-        let Some(ip) = rule.text("IPAddress") else { return Ok(()) };
-        if self.addresses(ip).await?.is_empty() {
-            let mut body =
-                json!({"name": self.names.name, "address": ip, "description": service_description(&self.spec.service)});
-            match rule.text("loadBalancingScheme") {
-                Some("INTERNAL") => {
-                    body["addressType"] = "INTERNAL".into();
-                    let subnetwork = rule.text("subnetwork").map(|it| format!("{}/projects/{it}", self.place.base));
-                    subnetwork.into_iter().for_each(|url| body["subnetwork"] = url.into());
-                }
-                _ => rule.text("networkTier").into_iter().for_each(|tier| body["networkTier"] = tier.into()),
-            }
-            self.cloud.api.change(self.place.all(Method::POST, ADDRESS, "").json(&body)).await?;
+    async fn hold_address(&self, name: &str, rule: &Attributes) -> Result<()> {
+        let Some((ip, length)) = rule.text("IPAddress").map(|ip| ip.split_once('/').unwrap_or((ip, ""))) else {
+            return Ok(());
+        };
+        if !self.addresses(ip).await?.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let is_internal = rule.text("loadBalancingScheme") == Some("INTERNAL");
+        let mut body = json!({"name": name, "address": ip, "description": service_description(&self.spec.service)});
+        if is_ipv6(name) {
+            body["ipVersion"] = "IPV6".into();
+            body["prefixLength"] = length.parse::<u8>().ok().into();
+        }
+        match is_internal {
+            true => body["addressType"] = "INTERNAL".into(),
+            false => rule.text("networkTier").into_iter().for_each(|tier| body["networkTier"] = tier.into()),
+        }
+        if is_ipv6(name) && !is_internal {
+            body["ipv6EndpointType"] = "NETLB".into();
+        }
+        let subnetwork = rule.text("subnetwork").filter(|_| is_internal || is_ipv6(name));
+        let subnetwork = subnetwork.map(|it| format!("{}/projects/{it}", self.place.base));
+        subnetwork.into_iter().for_each(|url| body["subnetwork"] = url.into());
+        self.cloud.api.change(self.place.all(Method::POST, ADDRESS, "").json(&body)).await
     }
 
     async fn addresses(&self, ip: &str) -> Result<Vec<Value>> {
@@ -370,29 +385,34 @@ impl Session<'_> {
     }
 
     async fn delete(&mut self, resource: &ResourceKey) -> Result<()> {
-        let own = self.names.name.clone();
-        let Some((kind, name)) = object(resource, &own) else { return Ok(()) };
+        let Some((kind, name)) = self.names.object(resource) else { return Ok(()) };
         match kind {
-            _ if self.names.is_shared(name) => self.delete_shared(resource, kind, name).await?,
-            FIREWALL => self.firewall(Method::DELETE, name, &Attributes::default()).await?,
-            _ => self.delete_object(kind, name).await?,
+            _ if self.names.is_shared(&name) => self.delete_shared(resource, kind, &name).await?,
+            FIREWALL => self.firewall(Method::DELETE, &name, &Attributes::default()).await?,
+            _ => self.delete_object(kind, &name).await?,
         }
         if matches!(resource, ResourceKey::Pool(_)) && self.change.identity.is_leaving() {
-            self.cloud.set_released(&own, true);
+            self.cloud.set_released(&self.names.name, true);
         }
         Ok(())
     }
 
     /// Deletes an object that Services share, unless another Service or object uses it.
     async fn delete_shared(&mut self, resource: &ResourceKey, kind: Kind, name: &str) -> Result<()> {
-        let is_internal = kind != HTTP_CHECK && !name.ends_with("-http-hc");
-        let is_user = |spec: &Spec| spec.is_internal == is_internal && (kind == GROUP || spec.check.is_none());
+        let is_user = |spec: &Spec| match kind {
+            GROUP => spec.has_groups(),
+            FIREWALL if name.ends_with("-http-hc") => spec.shares_check(HTTP_CHECK),
+            FIREWALL => {
+                (spec.has_ipv6 || !is_ipv6(name)) && [CHECK, REGION_CHECK].into_iter().any(|kind| spec.shares_check(kind))
+            }
+            _ => spec.shares_check(kind),
+        };
         let is_kept = (kind == FIREWALL && self.is_kept) || (kind == GROUP && self.cloud.api.config.skips_groups);
         let has_users = || self.cloud.has_other_users(&self.names.name, is_user);
         if matches!(resource, ResourceKey::CreatedBefore(_)) && (is_kept || has_users()) {
             return Ok(());
         }
-        let mut known = self.cloud.shared.lock(format!("{}/{name}", kind.collection())).await;
+        let mut known = self.cloud.shared.lock(kind.path(name)).await;
         if is_recent(*known, false) {
             return Ok(());
         }
@@ -403,7 +423,7 @@ impl Session<'_> {
             _ => self.delete_object(kind, name).await,
         };
         match outcome {
-            Err(error) if is_in_use(&error) => self.is_kept |= matches!(kind, CHECK | HTTP_CHECK),
+            Err(error) if is_in_use(&error) => self.is_kept |= matches!(kind, CHECK | REGION_CHECK | HTTP_CHECK),
             outcome => {
                 outcome?;
                 *known = Some((false, Instant::now()));
@@ -444,11 +464,10 @@ impl Session<'_> {
         self.place.instance(zone, name)
     }
 
-    /// Replaces the short names of health checks by their URLs.
+    /// Replaces the short paths of health checks by their URLs.
     fn expand_checks(&self, body: &mut Value) {
         for check in body.get_mut("healthChecks").and_then(Value::as_array_mut).into_iter().flatten() {
-            let path = check.as_str().unwrap_or_default();
-            *check = format!("{}/projects/{}/global/{path}", self.place.base, self.place.project).into();
+            *check = self.place.url_of(check.as_str().unwrap_or_default()).into();
         }
     }
 
@@ -473,11 +492,10 @@ impl Session<'_> {
     }
 
     async fn add_all(&mut self, pool: &str, targets: &Targets) -> Result<()> {
-        if pool.starts_with(TARGET_POOL.collection()) {
+        if pool.starts_with(TARGET_POOL.word) {
             return self.change_instances(ADD, pool, targets).await;
         }
-        let graph = self.change.actual.and_then(|it| it.graph.as_ref());
-        let all = graph.map(|graph| graph.targets_of(pool)).unwrap_or_default().with(targets);
+        let all = self.graph().map(|graph| graph.targets_of(pool)).unwrap_or_default().with(targets);
         let backends = self.fill_groups(&all).await?;
         let service: super::objects::Pool = match self.cloud.api.find(self.place, BACKEND_SERVICE, name(pool)).await? {
             Some(service) => service,
@@ -492,7 +510,7 @@ impl Session<'_> {
     }
 
     async fn remove(&mut self, pool: &str, targets: &Targets) -> Result<()> {
-        if pool.starts_with(TARGET_POOL.collection()) {
+        if pool.starts_with(TARGET_POOL.word) {
             return self.change_instances(REMOVE, pool, targets).await;
         }
         for (zone, names) in by_zone(targets) {
