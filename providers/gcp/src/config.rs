@@ -87,6 +87,8 @@ provider_kit::declare! {
     pub DENY: bool = "enable-l4-deny-firewall", default("false");
     /// Removes the firewalls of `--enable-l4-deny-firewall`.
     pub DENY_CLEANUP: bool = "enable-l4-deny-firewall-rollback-cleanup", default("false");
+    /// Has no effect but in the metric `ccm_feature_gate_info`: locks are as fine as they can be.
+    pub FINE_LOCKS: bool = "enable-l4-ilb-fine-grained-lock", default("false");
     /// Writes Pod ranges to Nodes, instead of kube-controller-manager, which must not do so as well.
     pub IPAM: bool = "allocate-node-cidrs", default("false");
     /// Source of Pod ranges: the instances, or `--cluster-cidr`.
@@ -115,7 +117,8 @@ provider_kit::declare! {
 }
 
 /// Sources of Pod ranges: `true` is the instances.
-const ALLOCATORS: Kind<bool> = Kind::one_of(&[("CloudAllocator", true), ("RangeAllocator", false)]);
+const ALLOCATORS: Kind<bool> =
+    Kind::one_of(&[("CloudAllocator", true), ("IPAMFromCloud", true), ("RangeAllocator", false)]);
 
 /// The source of Pod ranges of Nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,6 +166,7 @@ pub struct Config {
     pub annotates: bool,
     pub denies: bool,
     pub removes_denials: bool,
+    pub has_fine_locks: bool,
     /// Source of Pod ranges; `None`: kube-controller-manager.
     pub pod_ranges: Option<PodRanges>,
     pub max_age: Duration,
@@ -181,7 +185,7 @@ impl Config {
         let alpha = file.all(&ALPHA);
         let mut flag = |flag| flags.get(flag).unwrap_or_default();
         let [is_multi_project, leaves_external, annotates] = [&MULTI_PROJECT, &RBS_DEFAULT, &ANNOTATES].map(&mut flag);
-        let [denies, removes_denials] = [&DENY, &DENY_CLEANUP].map(&mut flag);
+        let [denies, removes_denials, has_fine_locks] = [&DENY, &DENY_CLEANUP, &FINE_LOCKS].map(&mut flag);
         let pod_ranges = pod_ranges(&mut flags, setup.cluster_cidr.as_deref().unwrap_or_default());
         file.get(&CONTAINER_ENDPOINT);
         let config = Self {
@@ -207,6 +211,7 @@ impl Config {
             annotates,
             denies,
             removes_denials: removes_denials || denies,
+            has_fine_locks,
             pod_ranges,
             max_age: Duration::from_secs(60),
         };

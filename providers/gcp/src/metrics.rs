@@ -19,6 +19,8 @@ provider_kit::series! {
     INTERNAL: Gauge = "number_of_l4_ilbs", "feature";
     /// External load balancers, by whether they have an address.
     EXTERNAL: Gauge = "number_of_l4_netlbs", "status", "deny_firewall";
+    /// Feature gates of the Go program, which this program accepts without effect.
+    FEATURE_GATES: Gauge = "ccm_feature_gate_info", "name", "enabled";
     /// Requests for a token to `token-url`.
     TOKENS: Counter = "get_token_count";
     /// Requests for a token to `token-url` that failed.
@@ -31,6 +33,12 @@ pub(crate) fn token_requested(metrics: &dyn CloudMetrics, is_failed: bool) {
     if is_failed {
         metrics.record(&TOKEN_FAILURES, &[], 1.0);
     }
+}
+
+/// Reports the feature gates of the Go program.
+pub(crate) fn report_feature_gates(config: &Config, metrics: &dyn CloudMetrics) {
+    let enabled = if config.has_fine_locks { "true" } else { "false" };
+    metrics.record(&FEATURE_GATES, &["finegrainedlock", enabled], 1.0);
 }
 
 /// The numbers of load balancers that were reported last, by kind and label: gauges take differences.

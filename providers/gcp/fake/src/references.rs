@@ -219,7 +219,11 @@ impl Gcp {
         let internal = self.objects.get(path).is_some_and(|it| it["loadBalancingScheme"] == "INTERNAL");
         let is_ipv6 = self.objects.get(path).is_some_and(|it| it["ipVersion"] == "IPV6");
         let ip = match is_ipv6 {
-            true => format!("{}:8000:{:x}::/96", if internal { "fd20:1:2:3" } else { "2600:1900:4000:1" }, self.number() % 0xffff),
+            true => format!(
+                "{}:8000:{:x}::/96",
+                if internal { "fd20:1:2:3" } else { "2600:1900:4000:1" },
+                self.number() % 0xffff
+            ),
             false => self.new_address(internal),
         };
         if let Some(rule) = self.objects.get_mut(path).filter(|it| it["IPAddress"].is_null()) {

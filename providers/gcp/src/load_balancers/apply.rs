@@ -93,7 +93,7 @@ impl GceLoadBalancers {
             }
         }
         session.finish().await?;
-        let Some(outcome) = outcome else {
+        let Some(mut outcome) = outcome else {
             // The last Service of its kind reads once more, in case an earlier deletion was incomplete.
             for kind in spec.frontends().map(|it| it.backend.check).collect::<BTreeSet<_>>() {
                 let is_deleted = is_recent(*self.shared.lock(kind.path(&session.names.shared_check())).await, false);
@@ -103,6 +103,7 @@ impl GceLoadBalancers {
             }
             return Ok(Applied::Removed);
         };
+        outcome.ingress = outcome.graph.as_ref().map(snapshot::ingress).unwrap_or_default();
         Ok(Applied::all(change, outcome))
     }
 
@@ -163,9 +164,7 @@ impl Session<'_> {
         let mut graph = self.change.outcome(at + 1).and_then(|it| it.graph).unwrap_or_default();
         let is_for_ipv6 = is_ipv6(&rule.name);
         if let Some(ResourceKey::Listener(port)) = self.change.operations[at].resource() {
-            let is_other = |resource: &ResourceKey| {
-                !matches!(resource, ResourceKey::Listener(port) if is_ipv6(&port.protocol) == is_for_ipv6)
-            };
+            let is_other = |resource: &ResourceKey| !matches!(resource, ResourceKey::Listener(port) if is_ipv6(&port.protocol) == is_for_ipv6);
             graph.resources.retain(|resource, _| is_other(resource));
             graph = rule.listener(graph, port.number, is_for_ipv6)?;
         }
@@ -275,7 +274,9 @@ impl Session<'_> {
         let graph = self.graph().cloned().unwrap_or_default();
         for (port, rule) in graph.listeners().filter(|(_, rule)| rule.text("pool") == Some(pool)) {
             let own = self.names.rule(is_ipv6(&port.protocol));
-            self.hold_address(&own, rule).await?;
+            if rule.text("loadBalancingScheme") == Some(self.spec.scheme()) {
+                self.hold_address(&own, rule).await?;
+            }
             self.delete_object(RULE, &own).await?;
         }
         self.delete_object(kind, name).await?;
@@ -284,6 +285,13 @@ impl Session<'_> {
         self.cloud.api.change(call).await?;
         if kind == TARGET_POOL {
             self.add(pool, &targets).await?;
+        }
+        self.finish().await?;
+        // The next plan does not know the health check to which only the old pool led.
+        for operation in self.change.operations {
+            if let Operation::Delete { resource: resource @ ResourceKey::CreatedBefore(_) } = operation {
+                self.delete(resource).await?;
+            }
         }
         self.finish().await?;
         Err(Error::conflict(format!("pool {pool:?} was replaced; its forwarding rules are created again")))
@@ -403,7 +411,8 @@ impl Session<'_> {
             GROUP => spec.has_groups(),
             FIREWALL if name.ends_with("-http-hc") => spec.shares_check(HTTP_CHECK),
             FIREWALL => {
-                (spec.has_ipv6 || !is_ipv6(name)) && [CHECK, REGION_CHECK].into_iter().any(|kind| spec.shares_check(kind))
+                (spec.has_ipv6 || !is_ipv6(name))
+                    && [CHECK, REGION_CHECK].into_iter().any(|kind| spec.shares_check(kind))
             }
             _ => spec.shares_check(kind),
         };

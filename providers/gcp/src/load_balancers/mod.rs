@@ -215,7 +215,8 @@ impl GceLoadBalancers {
                 ),
                 (false, Some(_)) => (service_description(name(&check)), None),
             };
-            let sources = if is_ipv6 { IPV6_CHECK_SOURCES.map(str::to_owned).to_vec() } else { config.check_sources.clone() };
+            let sources =
+                if is_ipv6 { IPV6_CHECK_SOURCES.map(str::to_owned).to_vec() } else { config.check_sources.clone() };
             let checked = vec![Ports::new("tcp", u16::try_from(port))];
             let of_check = Firewall { description: of_check, ..firewall(sources, checked) };
             if backend.has_groups() {
@@ -231,11 +232,7 @@ impl GceLoadBalancers {
                     names.check_resource(&check),
                     Attributes::desired(&Check::new(!backend.has_groups(), path, port, description))?,
                 )
-                .pool(
-                    &pool,
-                    Self::pool(names, spec, backend)?,
-                    Self::targets(input.request.nodes, backend, place),
-                )
+                .pool(&pool, Self::pool(names, spec, backend)?, Self::targets(input.request.nodes, backend, place))
                 .listener(spec.port_range().0, protocol, &pool, Self::rule(spec, frontend, place)?)
                 .resource(traffic(names.firewall(is_ipv6)), Attributes::desired(&allowed)?);
             if denies {
@@ -356,12 +353,18 @@ impl LoadBalancerCloud for GceLoadBalancers {
             let (_, it) = seen?.resources.iter().find(|(resource, _)| {
                 matches!(resource, ResourceKey::CreatedAfter(it) if it.kind == ADDRESS.word && is_ipv6(&it.name) == is_for_ipv6)
             })?;
+            // That of a load balancer of the other kind is released.
+            if (it.text("addressType") == Some("INTERNAL")) != spec.is_internal {
+                return None;
+            }
             let length = it.number::<u8>("prefixLength").filter(|_| is_for_ipv6);
             Some(it.text("address")?.to_owned() + &length.map(|length| format!("/{length}")).unwrap_or_default())
         };
         let shown = |is_for_ipv6: bool| {
             let mut rules = seen.into_iter().flat_map(ResourceGraph::listeners);
-            rules.find(|(port, _)| is_ipv6(&port.protocol) == is_for_ipv6).and_then(|(_, it)| Some(it.text("IPAddress")?.to_owned()))
+            rules
+                .find(|(port, _)| is_ipv6(&port.protocol) == is_for_ipv6)
+                .and_then(|(_, it)| Some(it.text("IPAddress")?.to_owned()))
         };
         let resources: Vec<_> = desired.resources.iter().map(|(resource, it)| (resource.clone(), it.clone())).collect();
         for (resource, settings) in resources {
@@ -381,7 +384,9 @@ impl LoadBalancerCloud for GceLoadBalancers {
                 {
                     settings.set("description", text(ip))
                 }
-                (ResourceKey::Listener(_), Some(ip)) if shown(of_name).is_none() && settings.get("IPAddress").is_none() => {
+                (ResourceKey::Listener(_), Some(ip))
+                    if shown(of_name).is_none() && settings.get("IPAddress").is_none() =>
+                {
                     settings.set("IPAddress", ip)
                 }
                 _ => continue,
@@ -392,7 +397,8 @@ impl LoadBalancerCloud for GceLoadBalancers {
         let stays = |it: &&str| nodes.as_ref().is_none_or(|nodes| nodes.contains(*it));
         let pools: Vec<_> = desired.targets.iter().map(|(pool, targets)| (pool.clone(), targets.clone())).collect();
         for (pool, targets) in pools.into_iter().filter(|(pool, _)| pool.starts_with(BACKEND_SERVICE.word)) {
-            let stay: Targets = seen.map(|graph| graph.targets_of(&pool)).unwrap_or_default().iter().filter(stays).collect();
+            let stay: Targets =
+                seen.map(|graph| graph.targets_of(&pool)).unwrap_or_default().iter().filter(stays).collect();
             desired.targets.insert(pool, targets.with(&stay));
         }
         Ok(desired)
@@ -430,7 +436,8 @@ impl LoadBalancerCloud for GceLoadBalancers {
             let mut rules = observed.graph.iter().flat_map(ResourceGraph::listeners);
             rules.find_map(|(_, it)| it.text("pool")?.strip_prefix(kind.word)?.strip_prefix('/')).map(str::to_owned)
         };
-        let keys = [("networking.gke.io/target-pool", TARGET_POOL), ("networking.gke.io/backend-service", BACKEND_SERVICE)];
+        let keys =
+            [("networking.gke.io/target-pool", TARGET_POOL), ("networking.gke.io/backend-service", BACKEND_SERVICE)];
         let keys = keys.into_iter().filter(|_| self.api.config.annotates).map(|(key, kind)| (key, shown(kind)));
         Published { status: observed.status(), annotations: keys.collect() }
     }

@@ -107,6 +107,7 @@ resources! {
     struct Address {
         #[serde(skip_serializing)] name: String,
         address: Option<String> = [Field::observed("address")],
+        address_type: Option<String> = [Field::observed("addressType")],
         prefix_length: Option<u8> = [Field::observed("prefixLength")],
         network_tier: Option<String> = [Field::observed("networkTier")],
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cloud_provider::Result;
+use cloud_provider::{LoadBalancerIngress, Result};
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
 use provider_kit::inventory::SharedPriority;
@@ -16,7 +16,9 @@ use super::names::{FIREWALL_PREFIX, IPV6, LbNames, held, plain, traffic};
 use super::objects::{Address, Check, Firewall, Pool, Rule};
 use super::spec::{Backend, EXTERNAL, INTERNAL, TARGETS};
 use super::{GceLoadBalancers, Spec, target};
-use crate::api::{ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, HTTP_CHECK, Kind, Place, REGION_CHECK, RULE, TARGET_POOL, tail};
+use crate::api::{
+    ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, HTTP_CHECK, Kind, Place, REGION_CHECK, RULE, TARGET_POOL, tail,
+};
 use crate::config::StackType;
 
 /// The label of the kit under which namespace and name of the Service are kept.
@@ -154,9 +156,11 @@ impl Snapshot {
             let found = read(cloud, place, kind, Some(&checks), |it: &Check| it.name.clone()).await?;
             let checks = checks.iter().filter(|check| is_bare || found.contains_key(*check));
             let families = cloud.families().iter().filter(|is_ipv6| kind != HTTP_CHECK || !**is_ipv6);
-            firewalls.extend(checks.flat_map(|check| {
-                families.clone().map(|is_ipv6| names.check_firewall(&kind.path(check), *is_ipv6))
-            }));
+            firewalls.extend(
+                checks.flat_map(|check| {
+                    families.clone().map(|is_ipv6| names.check_firewall(&kind.path(check), *is_ipv6))
+                }),
+            );
             self.checks.extend(by_path(kind, found));
         }
         let firewalls: Vec<_> = firewalls.into_iter().collect();
@@ -196,7 +200,10 @@ impl Snapshot {
 
     /// Builds the load balancer of this name, if any part of it exists. `None` for one of another controller.
     pub(super) fn actual(&self, names: &LbNames, shows_denial: bool) -> Result<Option<ObservedLoadBalancer>> {
-        let rules: Vec<_> = [false, true].into_iter().filter_map(|is_ipv6| Some((is_ipv6, self.rules.get(&names.rule(is_ipv6))?))).collect();
+        let rules: Vec<_> = [false, true]
+            .into_iter()
+            .filter_map(|is_ipv6| Some((is_ipv6, self.rules.get(&names.rule(is_ipv6))?)))
+            .collect();
         if rules.iter().any(|(_, rule)| rule.is_of_other_controller()) {
             return Ok(None);
         }
@@ -296,21 +303,25 @@ impl GceLoadBalancers {
     }
 }
 
+/// Returns the addresses of the forwarding rules, IPv4 first. An IPv6 address has the length of its prefix in the cloud.
+pub(super) fn ingress(graph: &ResourceGraph) -> Vec<LoadBalancerIngress> {
+    let mut addresses: Vec<_> = graph.listeners().filter_map(|(_, it)| it.text("IPAddress")).collect();
+    addresses.sort_by_key(|ip| ip.contains(':'));
+    addresses.iter().map(|ip| ObservedLoadBalancer::ip(ip.split('/').next().unwrap_or(ip))).collect()
+}
+
 /// Returns the load balancer of this name with these resources; `rule` names its owner.
 pub(super) fn load_balancer(name: &str, rule: Option<&Rule>, graph: ResourceGraph) -> ObservedLoadBalancer {
     let service = rule.map(|rule| rule.description().service).filter(|it| !it.is_empty());
-    let mut addresses: Vec<_> = graph.listeners().map(|(_, it)| it.text("IPAddress")).collect();
-    // An IPv6 address has the length of its prefix, and comes after the IPv4 address.
-    addresses.sort_by_key(|ip| ip.is_some_and(|ip| ip.contains(':')));
-    let ingress = addresses.iter().flatten().map(|ip| ObservedLoadBalancer::ip(ip.split('/').next().unwrap_or(ip)));
+    let is_without = graph.listeners().any(|(_, it)| it.text("IPAddress").is_none());
     ObservedLoadBalancer {
         id: name.to_owned(),
         name: name.to_owned(),
         owner_tags: rule.map(Rule::owner_tags).unwrap_or_default(),
         labels: service.map(|it| (SERVICE.to_owned(), it)).into_iter().collect(),
         legacy_owner: Some(name.to_owned()),
-        state: if addresses.contains(&None) { State::Busy } else { State::Ready },
-        ingress: ingress.collect(),
+        state: if is_without { State::Busy } else { State::Ready },
+        ingress: ingress(&graph),
         created: rule.and_then(|rule| rule.creation_timestamp.as_deref()?.parse().ok()),
         graph: Some(graph),
         ..ObservedLoadBalancer::default()

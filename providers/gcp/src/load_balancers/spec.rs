@@ -129,7 +129,8 @@ impl Spec {
         let wants = |family: &str| spec.ip_families.iter().flatten().any(|it| it == family);
         let is_preferred = spec.ip_family_policy.as_deref() == Some("PreferDualStack") && wants("IPv4");
         let admits = |is_ipv6: bool| is_open || ranges.iter().any(|range| range.addr().is_ipv6() == is_ipv6);
-        let (is_standard, has_stack) = (!is_internal && tier.as_deref() == Some("STANDARD"), config.stack != StackType::Ipv4Only);
+        let (is_standard, has_stack) =
+            (!is_internal && tier.as_deref() == Some("STANDARD"), config.stack != StackType::Ipv4Only);
         let has_ipv6 = has_stack && wants("IPv6") && (!is_preferred || (admits(true) && !is_standard));
         let has_ipv4 = !has_ipv6 || wants("IPv4");
         if wants("IPv6") && !has_stack && !is_preferred {
@@ -138,7 +139,10 @@ impl Spec {
             );
         }
         if has_ipv6 && is_standard {
-            annotations.mistake(format!("annotation {}: Standard has no IPv6 addresses; use Premium, or remove IPv6 from spec.ipFamilies", key::NETWORK_TIER.key()));
+            annotations.mistake(format!(
+                "annotation {}: Standard has no IPv6 addresses; use Premium, or remove IPv6 from spec.ipFamilies",
+                key::NETWORK_TIER.key()
+            ));
         }
         for (is_ipv6, family, all) in [(false, "IPv4", "0.0.0.0/0"), (true, "IPv6", "::/0")] {
             if (if is_ipv6 { has_ipv6 } else { has_ipv4 }) && !admits(is_ipv6) && !ranges.is_empty() {
@@ -175,6 +179,10 @@ impl Spec {
         (numbers().min().unwrap_or_default(), numbers().max().unwrap_or_default())
     }
 
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.is_internal { INTERNAL.scheme } else { EXTERNAL.scheme }
+    }
+
     /// Returns the source ranges of one address family. All IPv4 addresses stand for all IPv6 addresses as well.
     pub(super) fn ranges(&self, is_ipv6: bool) -> Vec<String> {
         let own = self.ranges.iter().filter(|range| range.addr().is_ipv6() == is_ipv6);
@@ -187,7 +195,7 @@ impl Spec {
     /// # Errors
     /// *Invalid*, if the Service needs an IPv6 address.
     pub(super) fn fitted(&self, place: &Place) -> Result<Self> {
-        let scheme = if self.is_internal { INTERNAL.scheme } else { EXTERNAL.scheme };
+        let scheme = self.scheme();
         if !self.has_ipv6 || self.subnet.is_some() || place.ipv6_access == scheme {
             return Ok(self.clone());
         }
@@ -196,7 +204,8 @@ impl Spec {
         }
         Err(Error::invalid(format!(
             "spec.ipFamilies: the cluster's subnetwork has no {} IPv6 addresses (its ipv6AccessType is {:?}); remove IPv6 from spec.ipFamilies",
-            scheme.to_lowercase(), place.ipv6_access
+            scheme.to_lowercase(),
+            place.ipv6_access
         )))
     }
 

@@ -21,7 +21,7 @@ fn wrong_values_are_named_and_unknown_keys_are_accepted() {
         (&[("token-url", "http://tokens"), ("token-body", "{")], "token-body"),
         (&[("--cloud-provider-gce-lb-src-cidrs", "x")], "--cloud-provider-gce-lb-src-cidrs"),
         (&[("--enable-l4-deny-firewall", "true")], "rollback-cleanup"),
-        (&[("--cidr-allocator-type", "IPAMFromCloud")], "--cidr-allocator-type"),
+        (&[("--cidr-allocator-type", "IPAMFromCluster")], "--cidr-allocator-type"),
         (&[("--allocate-node-cidrs", "true"), ("--node-cidr-mask-size", "15")], "--cluster-cidr with room"),
     ];
     for (settings, expected) in table {
