@@ -431,6 +431,14 @@ impl Api {
         let operation = self.begin(call).await?;
         self.operations.wait(operation.as_slice()).await
     }
+
+    /// Deletes an object, and waits until it is deleted. An object that does not exist is no error.
+    pub(crate) async fn remove(&self, call: Call) -> Result<()> {
+        match self.change(call).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            outcome => outcome,
+        }
+    }
 }
 
 /// Reads the states of operations: one request for each scope.

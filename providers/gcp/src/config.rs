@@ -52,6 +52,9 @@ provider_kit::declare! {
     pub NODE_TAGS: String = "node-tags", default_description("the tag of each Node that begins its name");
     /// Beginning of the names of the Nodes' instances.
     pub NODE_PREFIX: String = "node-instance-prefix";
+    /// Beginning of the names of instance groups of others that serve internal load balancers as they are, if all of their
+    /// instances are Nodes or have `node-instance-prefix`. OpenShift's build of the Go program has this key.
+    pub GROUPS_PREFIX: String = "external-instance-groups-prefix";
     /// Families of the cluster: the first one of a Node's addresses, and whether load balancers may have IPv6 addresses.
     pub STACK: StackType = "stack-type", default("IPV4");
     /// Name of the secondary range from which Pod ranges are taken.
@@ -152,6 +155,7 @@ pub struct Config {
     pub is_regional: bool,
     pub node_tags: Vec<String>,
     pub node_prefix: String,
+    pub groups_prefix: Option<String>,
     pub stack: StackType,
     pub secondary_range: Option<String>,
     pub endpoint: Option<String>,
@@ -197,6 +201,7 @@ impl Config {
             is_regional: file.flag(&MULTIZONE) | file.flag(&REGIONAL),
             node_tags: file.all(&NODE_TAGS),
             node_prefix: file.get(&NODE_PREFIX).unwrap_or_default(),
+            groups_prefix: file.get(&GROUPS_PREFIX).filter(|prefix| !prefix.is_empty()),
             stack: file.get(&STACK).unwrap_or_default(),
             secondary_range: file.get(&SECONDARY_RANGE),
             endpoint: file.get(&ENDPOINT).map(|url| url.trim_end_matches('/').trim_end_matches("/projects").to_owned()),

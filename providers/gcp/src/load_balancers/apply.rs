@@ -207,7 +207,7 @@ impl Session<'_> {
             body["description"] = service_description(&self.spec.service).into();
         } else {
             self.created = targets.clone();
-            body["backends"] = self.fill_groups(targets).await?;
+            body["backends"] = self.fill_groups(targets).await?.into();
         }
         self.expand_checks(&mut body);
         Ok(self.place.all(Method::POST, kind, "").json(&body))
@@ -443,10 +443,7 @@ impl Session<'_> {
 
     /// Deletes an object, and waits: what refers to nothing any more can be deleted next.
     async fn delete_object(&self, kind: Kind, name: &str) -> Result<()> {
-        match self.cloud.api.change(self.place.one(Method::DELETE, kind, name)).await {
-            Err(error) if error.is_not_found() => Ok(()),
-            outcome => outcome,
-        }
+        self.cloud.api.remove(self.place.one(Method::DELETE, kind, name)).await
     }
 
     /// Writes the owner tags as labels: the description of a forwarding rule does not change.
@@ -510,8 +507,9 @@ impl Session<'_> {
             Some(service) => service,
             None => return Err(Error::conflict(format!("backend service {} does not exist any more", name(pool)))),
         };
-        let has = |zone: &String| service.backends.iter().any(|it| snapshot::zone(&it.group) == Some(&**zone));
-        if by_zone(&all).keys().all(has) {
+        let known: BTreeSet<_> = service.backends.iter().filter_map(|it| snapshot::group_key(&it.group)).collect();
+        let has = |it: &Value| it["group"].as_str().and_then(snapshot::group_key).is_some_and(|it| known.contains(&it));
+        if backends.iter().all(has) {
             return Ok(());
         }
         let body = json!({"backends": backends, "fingerprint": service.fingerprint});
@@ -549,25 +547,30 @@ impl Session<'_> {
         self.cloud.groups.edit(&(zone, self.names.group()), edit).await.map(drop)
     }
 
-    /// Adds instances to the groups of their zones, and returns these as backends of a backend service. Members that are no
-    /// Nodes of the cluster any more are removed: a new load balancer would send traffic to them.
-    async fn fill_groups(&self, targets: &Targets) -> Result<Value> {
-        let (mut backends, group) = (Vec::new(), self.names.group());
-        for (zone, names) in by_zone(targets) {
-            backends.push(json!({"group": format!(
-                "{}/projects/{}/zones/{zone}/instanceGroups/{group}", self.place.base, self.place.project
-            )}));
-            if self.cloud.api.config.skips_groups {
+    /// Adds instances to the groups of their zones, unless a group of others has them, and returns all groups as backends of
+    /// a backend service. Members that are no Nodes of the cluster any more are removed: a new load balancer would send
+    /// traffic to them.
+    async fn fill_groups(&self, targets: &Targets) -> Result<Vec<Value>> {
+        let (nodes, zones) = (self.cloud.balanced_nodes(), by_zone(targets));
+        let mut others = self.cloud.groups.store().others(&self.names.cluster_id, nodes.as_ref()).await?;
+        others.retain(|(zone, _), _| zones.contains_key(zone));
+        let mut groups: BTreeSet<_> = others.keys().cloned().collect();
+        for (zone, mut names) in zones.into_iter().filter(|_| !self.cloud.api.config.skips_groups) {
+            names.retain(|it| !others.iter().any(|((other, _), members)| *other == zone && members.contains(it)));
+            if names.is_empty() {
                 continue;
             }
-            let (nodes, prefix) = (self.cloud.balanced_nodes(), format!("{zone}:"));
+            groups.insert((zone.clone(), self.names.group()));
+            let (nodes, prefix) = (nodes.clone(), format!("{zone}:"));
             let edit = move |members: &mut BTreeSet<String>| {
                 members.retain(|it| nodes.as_ref().is_none_or(|nodes| nodes.contains(&(prefix.clone() + it))));
                 members.extend(names.iter().cloned());
             };
             self.edit_group(zone, edit).await?;
         }
-        Ok(backends.into())
+        let Place { base, project, .. } = self.place;
+        let url = |(zone, name)| format!("{base}/projects/{project}/zones/{zone}/instanceGroups/{name}");
+        Ok(groups.into_iter().map(|key| json!({"group": url(key)})).collect())
     }
 }
 

@@ -11,7 +11,7 @@ use provider_kit::load_balancers::{Attributes, ObservedLoadBalancer, ResourceGra
 use provider_kit::transport::Method;
 use serde::de::DeserializeOwned;
 
-use super::groups::Members;
+use super::groups::{GroupKey, Members};
 use super::names::{FIREWALL_PREFIX, IPV6, LbNames, held, plain, traffic};
 use super::objects::{Address, Check, Firewall, Pool, Rule};
 use super::spec::{Backend, EXTERNAL, INTERNAL, TARGETS};
@@ -137,7 +137,7 @@ impl Snapshot {
         }
         let is_rest = is_bare && (is_leaving || self.traffic(names).is_some());
         if is_rest && !cloud.has_other_users(&names.name, Spec::has_groups) {
-            self.has_unused_groups = !cloud.groups.store().zones(place, &names.cluster_id).await?.is_empty();
+            self.has_unused_groups = !cloud.groups.store().named(&names.group()).await?.is_empty();
         }
         let mut firewalls = BTreeSet::new();
         for Backend { pool: pools, check: kind, scheme } in [TARGETS, INTERNAL, EXTERNAL] {
@@ -175,12 +175,20 @@ impl Snapshot {
     }
 
     async fn with_members(mut self, cloud: &GceLoadBalancers, cluster_id: &str, age: Duration) -> Result<Self> {
-        let groups = self.pools.values().flat_map(|pool| &pool.backends);
-        let group = super::names::group(cluster_id);
-        let own = groups.filter(|backend| crate::api::name(&backend.group) == group);
-        let zones: BTreeSet<String> = own.filter_map(|it| Some(zone(&it.group)?.to_owned())).collect();
-        if !zones.is_empty() {
-            self.members = (*cloud.groups.store().of(&zones, cluster_id, age).await?).clone();
+        let (group, config) = (super::names::group(cluster_id), &cloud.api.config);
+        let is_read = |name: &str| {
+            name == group || config.skips_groups || config.groups_prefix.as_deref().is_some_and(|it| name.starts_with(it))
+        };
+        let groups = self.pools.values().flat_map(|pool| &pool.backends).filter_map(|it| group_key(&it.group));
+        let groups: BTreeSet<_> = groups.filter(|(_, name)| is_read(name)).collect();
+        if !groups.is_empty() {
+            self.members = (*cloud.groups.store().of(&groups, age).await?).clone();
+        }
+        // Instances in groups of others that are no Nodes are not this program's to remove.
+        if let Some(nodes) = cloud.balanced_nodes().filter(|_| groups.iter().any(|(_, name)| *name != group)) {
+            for ((zone, _), members) in self.members.iter_mut().filter(|((_, name), _)| *name != group) {
+                members.retain(|it| nodes.contains(&format!("{zone}:{it}")));
+            }
         }
         Ok(self)
     }
@@ -269,9 +277,8 @@ impl Snapshot {
 
     fn targets(&self, pool: &Pool) -> Targets {
         let direct = pool.instances.iter().filter_map(|url| target(url));
-        let zones = pool.backends.iter().filter_map(|it| zone(&it.group));
-        let grouped = zones.filter_map(|zone| Some((zone, self.members.get(zone)?)));
-        let grouped = grouped.flat_map(|(zone, members)| members.iter().map(move |name| format!("{zone}:{name}")));
+        let groups = pool.backends.iter().filter_map(|it| self.members.get_key_value(&group_key(&it.group)?));
+        let grouped = groups.flat_map(|((zone, _), all)| all.iter().map(move |name| format!("{zone}:{name}")));
         direct.chain(grouped).collect()
     }
 }
@@ -328,7 +335,8 @@ pub(super) fn load_balancer(name: &str, rule: Option<&Rule>, graph: ResourceGrap
     }
 }
 
-/// Returns the zone of an instance group's URL.
-pub(super) fn zone(url: &str) -> Option<&str> {
-    url.split_once("/zones/")?.1.split('/').next()
+/// Returns zone and name in the URL of an instance group.
+pub(super) fn group_key(url: &str) -> Option<GroupKey> {
+    let (zone, rest) = url.split_once("/zones/")?.1.split_once('/')?;
+    Some((zone.to_owned(), crate::api::name(rest).to_owned()))
 }

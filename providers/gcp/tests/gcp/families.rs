@@ -23,7 +23,7 @@ fn dual() -> Value {
 }
 
 /// A project whose subnetwork has IPv6 addresses of this type.
-fn dual_stack(access: &str) -> Harness {
+pub(crate) fn dual_stack(access: &str) -> Harness {
     let harness = Harness::new().set("stack-type", "IPV4_IPV6");
     let path = format!("{PROJECT}/regions/{REGION}/subnetworks/default");
     harness.fake.lock().objects.get_mut(&path).unwrap()["ipv6AccessType"] = access.into();

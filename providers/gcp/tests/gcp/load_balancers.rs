@@ -406,10 +406,12 @@ async fn condition_of_the_go_program_about_mixed_protocols_is_taken_back() {
 
 #[tokio::test(start_paused = true)]
 async fn class_decides_about_the_kind_if_the_annotation_contradicts_it() {
-    let class = json!({"loadBalancerClass": "networking.gke.io/l4-regional-external-legacy"});
-    let (harness, mut web) = (Harness::new(), service(&[INTERNAL], class));
-    harness.ensure(&harness.started().await, &mut web).await.unwrap();
-    assert_eq!(harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"], "EXTERNAL");
+    for (annotations, class, scheme) in [(&[INTERNAL][..], "external", "EXTERNAL"), (&[], "internal", "INTERNAL")] {
+        let class = json!({"loadBalancerClass": format!("networking.gke.io/l4-regional-{class}-legacy")});
+        let (harness, mut web) = (Harness::new(), service(annotations, class));
+        harness.ensure(&harness.started().await, &mut web).await.unwrap();
+        assert_eq!(harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"], scheme);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -478,6 +480,54 @@ async fn group_has_at_most_1000_nodes_of_a_zone_and_none_of_other_subnetworks() 
     let members =
         names(&harness.object(&format!("zones/{}/instanceGroups/k8s-ig--{CLUSTER_ID}", gcp_fake::ZONE))["members"]);
     assert_eq!((members.len(), members.contains(&"worker-1".to_owned())), (1000, false));
+}
+
+/// Adds a load-balanced instance group of somebody else with these instances.
+fn add_group(harness: &Harness, name: &str, members: &[&str]) {
+    let (zone, mut cloud) = (gcp_fake::ZONE, harness.fake.lock());
+    let members: Vec<_> =
+        members.iter().map(|it| cloud.link(&format!("{PROJECT}/zones/{zone}/instances/{it}"))).collect();
+    cloud.insert(&format!("{PROJECT}/zones/{zone}/instanceGroups/{name}"), json!({ "members": members }));
+    let group = cloud.link(&format!("{PROJECT}/zones/{zone}/instanceGroups/{name}"));
+    let service = json!({"backends": [{"group": group}], "loadBalancingScheme": "INTERNAL", "protocol": "TCP"});
+    cloud.insert(&format!("{PROJECT}/regions/{REGION}/backendServices/theirs-{name}"), service);
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_of_others_serve_the_instances_that_they_have() {
+    let harness = Harness::new().set("external-instance-groups-prefix", "infra").set("node-instance-prefix", "worker");
+    let mut web = service(&[INTERNAL], json!({}));
+    harness.fake.lock().add_instance("worker-bootstrap", gcp_fake::ZONE);
+    harness.fake.lock().add_instance("database", gcp_fake::ZONE);
+    add_group(&harness, "infra-a", &["worker-1", "worker-bootstrap"]);
+    add_group(&harness, "infra-b", &["database"]);
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let own = format!("k8s-ig--{CLUSTER_ID}");
+    let backends = harness.object(&format!("backendServices/{LB}"))["backends"].clone();
+    let groups: Vec<_> = backends.as_array().unwrap().iter().map(|it| names(&json!([it["group"]]))).collect();
+    assert_eq!(groups.concat(), ["infra-a".to_owned(), own.clone()]);
+    let members = |name: &str| names(&harness.object(&format!("zones/{}/instanceGroups/{name}", gcp_fake::ZONE))["members"]);
+    assert_eq!((members(&own), members("infra-a")), (vec!["worker-2".into()], vec!["worker-1".into(), "worker-bootstrap".into()]));
+    harness.fake.fault_injector().forget_requests();
+    harness.ensure(&provider, &mut web).await.unwrap();
+    harness.objects.nodes.lock().retain(|it| &*it.name != "worker-1");
+    harness.update(&provider, &web).await.unwrap();
+    assert_eq!(harness.changes(), [""; 0]);
+    harness.delete(&provider, &web).await.unwrap();
+    assert!(members("infra-a").len() == 2 && members(&own).is_empty(), "{:?}", harness.leftovers());
+}
+
+#[tokio::test(start_paused = true)]
+async fn skipped_groups_are_only_looked_up() {
+    let (harness, mut web) = (Harness::new().set("alpha-features", "SkipIGsManagement"), service(&[INTERNAL], json!({})));
+    add_group(&harness, &format!("k8s-ig--{CLUSTER_ID}-second"), &["worker-1"]);
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let backends = harness.object(&format!("backendServices/{LB}"))["backends"].clone();
+    assert_eq!(backends.as_array().map(Vec::len), Some(1));
+    harness.delete(&provider, &web).await.unwrap();
+    assert!(harness.changes().iter().all(|it| !it.contains("instanceGroups")), "{:?}", harness.changes());
 }
 
 #[tokio::test(start_paused = true)]
