@@ -113,7 +113,9 @@ impl Groups {
         members.retain(|(zone, _), members| {
             let is_node = |it: &String| nodes.is_some_and(|nodes| nodes.contains(&format!("{zone}:{it}")));
             let is_all = members.iter().all(is_node);
-            config.skips_groups || is_all || prefix.is_some_and(|prefix| members.iter().all(|it| it.starts_with(prefix)))
+            config.skips_groups
+                || is_all
+                || prefix.is_some_and(|prefix| members.iter().all(|it| it.starts_with(prefix)))
         });
         Ok(members)
     }

@@ -177,7 +177,9 @@ impl Snapshot {
     async fn with_members(mut self, cloud: &GceLoadBalancers, cluster_id: &str, age: Duration) -> Result<Self> {
         let (group, config) = (super::names::group(cluster_id), &cloud.api.config);
         let is_read = |name: &str| {
-            name == group || config.skips_groups || config.groups_prefix.as_deref().is_some_and(|it| name.starts_with(it))
+            name == group
+                || config.skips_groups
+                || config.groups_prefix.as_deref().is_some_and(|it| name.starts_with(it))
         };
         let groups = self.pools.values().flat_map(|pool| &pool.backends).filter_map(|it| group_key(&it.group));
         let groups: BTreeSet<_> = groups.filter(|(_, name)| is_read(name)).collect();

@@ -74,11 +74,13 @@ async fn number_of_a_project_and_url_of_a_network_are_accepted() {
 async fn subnetwork_of_an_automatic_network_is_found_and_not_missed_because_of_an_error() {
     let harness = Harness::new().without("subnetwork-name");
     let fault = |status| gcp_fake::Fault::refused("GET /projects/{project}/global/networks/{name}", status);
-    let internal = || crate::harness::service(&[("networking.gke.io/load-balancer-type", "Internal")], serde_json::json!({}));
+    let internal =
+        || crate::harness::service(&[("networking.gke.io/load-balancer-type", "Internal")], serde_json::json!({}));
     for (status, expected) in [(None, Some("default")), (Some(403), None)] {
         status.into_iter().for_each(|status| harness.fake.fault_injector().fail(fault(status)));
         harness.ensure(&harness.started().await, &mut internal()).await.unwrap();
-        let body = harness.fake.fault_injector().bodies("POST /projects/{project}/regions/{region}/forwardingRules").remove(0);
+        let body =
+            harness.fake.fault_injector().bodies("POST /projects/{project}/regions/{region}/forwardingRules").remove(0);
         assert_eq!(body["subnetwork"].as_str().and_then(|url| url.rsplit('/').next()), expected);
         harness.fake.lock().objects.retain(|path, _| !path.contains("/forwardingRules/"));
     }

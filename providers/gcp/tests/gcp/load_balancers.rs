@@ -507,8 +507,12 @@ async fn groups_of_others_serve_the_instances_that_they_have() {
     let backends = harness.object(&format!("backendServices/{LB}"))["backends"].clone();
     let groups: Vec<_> = backends.as_array().unwrap().iter().map(|it| names(&json!([it["group"]]))).collect();
     assert_eq!(groups.concat(), ["infra-a".to_owned(), own.clone()]);
-    let members = |name: &str| names(&harness.object(&format!("zones/{}/instanceGroups/{name}", gcp_fake::ZONE))["members"]);
-    assert_eq!((members(&own), members("infra-a")), (vec!["worker-2".into()], vec!["worker-1".into(), "worker-bootstrap".into()]));
+    let members =
+        |name: &str| names(&harness.object(&format!("zones/{}/instanceGroups/{name}", gcp_fake::ZONE))["members"]);
+    assert_eq!(
+        (members(&own), members("infra-a")),
+        (vec!["worker-2".into()], vec!["worker-1".into(), "worker-bootstrap".into()])
+    );
     harness.fake.fault_injector().forget_requests();
     harness.ensure(&provider, &mut web).await.unwrap();
     harness.objects.nodes.lock().retain(|it| &*it.name != "worker-1");
@@ -520,7 +524,8 @@ async fn groups_of_others_serve_the_instances_that_they_have() {
 
 #[tokio::test(start_paused = true)]
 async fn skipped_groups_are_only_looked_up() {
-    let (harness, mut web) = (Harness::new().set("alpha-features", "SkipIGsManagement"), service(&[INTERNAL], json!({})));
+    let (harness, mut web) =
+        (Harness::new().set("alpha-features", "SkipIGsManagement"), service(&[INTERNAL], json!({})));
     add_group(&harness, &format!("k8s-ig--{CLUSTER_ID}-second"), &["worker-1"]);
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
