@@ -58,7 +58,7 @@ macro_rules! kinds {
             one: concat!("/projects/{project}/", $scope, $collection, "/{name}"),
             is_of_network: !stringify!($($is_of_network)?).is_empty(),
         };)*
-        /// All kinds of objects.
+        /// The kinds of objects.
         const KINDS: &[Kind] = &[$($name),*];
     };
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::names::{LbNames, held, is_ipv6, traffic};
-use super::objects::{Address, Description, Rule, body, service_description};
+use super::objects::{Address, Description, Rule, body, service_description, without_nulls};
 use super::spec::Spec;
 use super::{GceLoadBalancers, snapshot};
 use crate::api::{
@@ -141,11 +141,9 @@ impl Session<'_> {
             self.finish().await?;
         }
         match operation {
-            Operation::Create { resource: ResourceKey::Listener(port), attributes } => {
-                return self.replace_rule(is_ipv6(&port.protocol), attributes, &[]).await.map(Some);
-            }
-            Operation::Update { resource: ResourceKey::Listener(port), attributes, changes } => {
-                return self.replace_rule(is_ipv6(&port.protocol), attributes, changes).await.map(Some);
+            Operation::Create { resource: ResourceKey::Listener(port), attributes }
+            | Operation::Update { resource: ResourceKey::Listener(port), attributes, .. } => {
+                return self.replace_rule(is_ipv6(&port.protocol), attributes).await.map(Some);
             }
             Operation::Create { resource, attributes } => self.create(resource, attributes).await?,
             Operation::Update { resource, attributes, changes } => self.update(resource, attributes, changes).await?,
@@ -215,39 +213,28 @@ impl Session<'_> {
 
     async fn create(&mut self, resource: &ResourceKey, settings: &Attributes) -> Result<()> {
         let Some((kind, name)) = self.names.object(resource).filter(|(kind, _)| *kind != GROUP) else { return Ok(()) };
+        let mut known = None;
         if self.names.is_shared(&name) {
-            let mut known = self.cloud.shared.lock(kind.path(&name)).await;
-            if is_recent(*known, true) {
+            let recent = known.insert(self.cloud.shared.lock(kind.path(&name)).await);
+            if is_recent(**recent, true) {
                 return Ok(());
             }
-            match self.create_one(resource, kind, &name, settings).await {
-                // Another program was faster.
-                Err(error) if error.is_conflict() => {}
-                sent => sent?,
-            }
-            self.finish().await?;
-            *known = Some((true, Instant::now()));
-            return Ok(());
         }
-        self.create_one(resource, kind, &name, settings).await
-    }
-
-    async fn create_one(
-        &mut self,
-        resource: &ResourceKey,
-        kind: Kind,
-        name: &str,
-        settings: &Attributes,
-    ) -> Result<()> {
-        match resource {
+        let sent = match resource {
             ResourceKey::Pool(_) => {
                 self.cloud.set_released(&self.names.name, false);
-                let call = self.new_pool(kind, name, settings, &self.targets_to_add(resource)).await?;
+                let call = self.new_pool(kind, &name, settings, &self.targets_to_add(resource)).await?;
                 self.begin(call).await
             }
-            _ if kind == FIREWALL => self.firewall(Method::POST, name, settings).await,
-            _ => self.begin(self.place.all(Method::POST, kind, "").json(&body(name, settings))).await,
-        }
+            _ if kind == FIREWALL => self.firewall(Method::POST, &name, settings).await,
+            _ => self.begin(self.place.all(Method::POST, kind, "").json(&body(&name, settings))).await,
+        };
+        let Some(mut known) = known else { return sent };
+        // Another program may have been faster.
+        sent.or_else(|error| if error.is_conflict() { Ok(()) } else { Err(error) })?;
+        self.finish().await?;
+        *known = Some((true, Instant::now()));
+        Ok(())
     }
 
     async fn update(&mut self, resource: &ResourceKey, settings: &Attributes, changes: &[Difference]) -> Result<()> {
@@ -298,27 +285,20 @@ impl Session<'_> {
     }
 
     /// Creates a forwarding rule, in the place of the one that there is. The address stays, unless the change is about it.
-    async fn replace_rule(&self, is_for_ipv6: bool, settings: &Attributes, changes: &[Difference]) -> Result<Rule> {
+    async fn replace_rule(&self, is_for_ipv6: bool, settings: &Attributes) -> Result<Rule> {
         let own = self.names.rule(is_for_ipv6);
         let mut before = self.graph().into_iter().flat_map(ResourceGraph::listeners);
         let before = before.find(|(port, _)| is_ipv6(&port.protocol) == is_for_ipv6).map(|(_, it)| it);
         let mut body = body(&own, settings);
-        let moves = |it: &Difference| MOVES.contains(&&*it.key);
+        let moves = |key: &&str| before.is_some_and(|it| settings.get(key).is_some_and(|to| it.get(key) != Some(to)));
         let seen = before.and_then(|it| it.text("IPAddress"));
         let wanted = self.spec.ip.as_deref().filter(|ip| ip.contains(':') == is_for_ipv6);
-        let is_moving = changes.iter().any(moves) || wanted.is_some_and(|ip| Some(ip) != seen);
-        match (wanted, seen) {
-            (Some(ip), _) => {
-                body["IPAddress"] = ip.into();
-                if !self.spec.is_internal && Some(ip) != seen {
-                    self.check_address(ip).await?;
-                }
-            }
-            (None, _) if is_moving => drop(body.as_object_mut().and_then(|it| it.remove("IPAddress"))),
-            (None, Some(ip)) => body["IPAddress"] = ip.into(),
-            (None, None) => {}
+        let is_moving = MOVES.iter().any(moves) || wanted.is_some_and(|ip| Some(ip) != seen);
+        if let Some(ip) = wanted.filter(|ip| !self.spec.is_internal && Some(*ip) != seen) {
+            self.check_address(ip).await?;
         }
         if let Some(before) = before {
+            body["IPAddress"] = wanted.or(seen.filter(|_| !is_moving)).into();
             if !is_moving {
                 self.hold_address(&own, before).await?;
             }
@@ -328,13 +308,10 @@ impl Session<'_> {
         let pool = settings.text("pool").unwrap_or_default();
         let is_of_targets = pool.starts_with(TARGET_POOL.word);
         body[if is_of_targets { "target" } else { "backendService" }] = self.place.url_of(pool).into();
-        if self.spec.is_internal {
-            body["network"] = self.place.network.as_str().into();
-        }
-        if let Some(subnetwork) = settings.text("subnetwork") {
-            body["subnetwork"] = format!("{}/projects/{subnetwork}", self.place.base).into();
-        }
-        self.cloud.api.change(self.place.all(Method::POST, RULE, "").json(&body)).await?;
+        body["network"] = self.spec.is_internal.then_some(&*self.place.network).into();
+        let subnetwork = settings.text("subnetwork").map(|it| format!("{}/projects/{it}", self.place.base));
+        body["subnetwork"] = subnetwork.into();
+        self.cloud.api.change(self.place.all(Method::POST, RULE, "").json(&without_nulls(body))).await?;
         let shown: Option<Rule> = self.cloud.api.find(self.place, RULE, &own).await?;
         shown.ok_or_else(|| Error::conflict("the forwarding rule that was just created does not exist"))
     }
@@ -347,22 +324,17 @@ impl Session<'_> {
         if !self.addresses(ip).await?.is_empty() {
             return Ok(());
         }
-        let is_internal = rule.text("loadBalancingScheme") == Some("INTERNAL");
-        let mut body = json!({"name": name, "address": ip, "description": service_description(&self.spec.service)});
-        if is_ipv6(name) {
-            body["ipVersion"] = "IPV6".into();
-            body["prefixLength"] = length.parse::<u8>().ok().into();
-        }
-        match is_internal {
-            true => body["addressType"] = "INTERNAL".into(),
-            false => rule.text("networkTier").into_iter().for_each(|tier| body["networkTier"] = tier.into()),
-        }
-        if is_ipv6(name) && !is_internal {
-            body["ipv6EndpointType"] = "NETLB".into();
-        }
-        let subnetwork = rule.text("subnetwork").filter(|_| is_internal || is_ipv6(name));
-        let subnetwork = subnetwork.map(|it| format!("{}/projects/{it}", self.place.base));
-        subnetwork.into_iter().for_each(|url| body["subnetwork"] = url.into());
+        let (is_ipv6, is_internal) = (is_ipv6(name), rule.text("loadBalancingScheme") == Some("INTERNAL"));
+        let subnetwork = rule.text("subnetwork").filter(|_| is_internal || is_ipv6);
+        let body = without_nulls(json!({
+            "name": name, "address": ip, "description": service_description(&self.spec.service),
+            "addressType": is_internal.then_some("INTERNAL"),
+            "networkTier": rule.text("networkTier").filter(|_| !is_internal),
+            "subnetwork": subnetwork.map(|it| format!("{}/projects/{it}", self.place.base)),
+            "ipVersion": is_ipv6.then_some("IPV6"),
+            "prefixLength": length.parse::<u8>().ok(),
+            "ipv6EndpointType": (is_ipv6 && !is_internal).then_some("NETLB"),
+        }));
         self.cloud.api.change(self.place.all(Method::POST, ADDRESS, "").json(&body)).await
     }
 

@@ -297,16 +297,23 @@ pub(super) fn firewall_description(service: &str, ip: &str) -> String {
     format!(r#"{{"kubernetes.io/service-name":"{service}", "kubernetes.io/service-ip":"{ip}"}}"#)
 }
 
+/// Returns an object without the fields that have no value.
+pub(super) fn without_nulls(mut body: Value) -> Value {
+    body.as_object_mut().into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
+    body
+}
+
 /// Returns the value of settings as a request has them, with a name.
 pub(super) fn body(name: &str, settings: &Attributes) -> Value {
     let mut body = settings.nested();
     body["name"] = name.into();
-    let is_ipv4 = body["ipVersion"] == "IPV4";
-    let observed = ["fingerprint", "labelFingerprint", "creationTimestamp", "pool"];
-    for key in observed.into_iter().chain(is_ipv4.then_some("ipVersion")) {
-        body.as_object_mut().and_then(|fields| fields.remove(key));
+    for observed in ["fingerprint", "labelFingerprint", "creationTimestamp", "pool"] {
+        body[observed] = Value::Null;
     }
-    body
+    if body["ipVersion"] == "IPV4" {
+        body["ipVersion"] = Value::Null;
+    }
+    without_nulls(body)
 }
 
 #[cfg(test)]

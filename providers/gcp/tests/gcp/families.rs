@@ -73,11 +73,13 @@ async fn mixed_external_service_becomes_internal_and_back() {
     let (harness, mut web) = (Harness::new(), service(&[], json!({"ports": dns()})));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
-    for kind in [&[INTERNAL][..], &[]] {
-        web = changed(kind, &web, json!({"ports": dns()}));
-        harness.ensure(&provider, &mut web).await.unwrap();
-        assert_eq!(harness.object(&format!("backendServices/{LB}"))["loadBalancingScheme"], access(kind));
+    // Kind and ports change together.
+    for (kind, ports) in [(&[INTERNAL][..], ports(&[80])), (&[], ports(&[443])), (&[INTERNAL], dns()), (&[], dns())] {
+        web = changed(kind, &web, json!({ "ports": ports }));
+        let status = harness.ensure(&provider, &mut web).await.unwrap();
         assert_eq!(harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"], access(kind));
+        assert_eq!(addresses(&status)[0].starts_with("10."), !kind.is_empty());
+        assert_eq!(harness.object(&format!("addresses/{LB}")), Value::Null);
     }
     harness.delete(&provider, &web).await.unwrap();
     assert_eq!(harness.leftovers(), [""; 0]);
