@@ -16,7 +16,7 @@ use provider_kit::transport::{Budget, Call, Connector, Method, Priority, Refill,
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::config::Config;
+use crate::config::{Config, StackType};
 use crate::credentials::Credentials;
 use crate::metrics::Requests;
 
@@ -42,6 +42,8 @@ pub(crate) use wire;
 /// A kind of object: the path of all, and of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
+    /// The word by which resources of load balancers name the kind: `targetPools`.
+    pub(crate) word: &'static str,
     pub(crate) all: &'static str,
     pub(crate) one: &'static str,
     /// If set, objects are in the project of the network.
@@ -49,31 +51,40 @@ pub(crate) struct Kind {
 }
 
 macro_rules! kinds {
-    ($($name:ident = $scope:literal $collection:literal $is_of_network:literal;)*) => {
+    ($($name:ident = $word:literal: $scope:literal $collection:literal $($is_of_network:ident)?;)*) => {
         $(pub(crate) const $name: Kind = Kind {
+            word: $word,
             all: concat!("/projects/{project}/", $scope, $collection),
             one: concat!("/projects/{project}/", $scope, $collection, "/{name}"),
-            is_of_network: $is_of_network,
+            is_of_network: !stringify!($($is_of_network)?).is_empty(),
         };)*
+        /// The kinds of objects.
+        const KINDS: &[Kind] = &[$($name),*];
     };
 }
 
 kinds! {
-    ADDRESS = "regions/{region}/" "addresses" false;
-    RULE = "regions/{region}/" "forwardingRules" false;
-    TARGET_POOL = "regions/{region}/" "targetPools" false;
-    BACKEND_SERVICE = "regions/{region}/" "backendServices" false;
-    GROUP = "zones/{zone}/" "instanceGroups" false;
-    CHECK = "global/" "healthChecks" false;
-    HTTP_CHECK = "global/" "httpHealthChecks" false;
-    FIREWALL = "global/" "firewalls" true;
-    ROUTE = "global/" "routes" true;
+    ADDRESS = "addresses": "regions/{region}/" "addresses";
+    RULE = "forwardingRules": "regions/{region}/" "forwardingRules";
+    TARGET_POOL = "targetPools": "regions/{region}/" "targetPools";
+    BACKEND_SERVICE = "backendServices": "regions/{region}/" "backendServices";
+    GROUP = "instanceGroups": "zones/{zone}/" "instanceGroups";
+    CHECK = "healthChecks": "global/" "healthChecks";
+    REGION_CHECK = "regionHealthChecks": "regions/{region}/" "healthChecks";
+    HTTP_CHECK = "httpHealthChecks": "global/" "httpHealthChecks";
+    FIREWALL = "firewalls": "global/" "firewalls" of_network;
+    ROUTE = "routes": "global/" "routes" of_network;
 }
 
 impl Kind {
-    /// Returns the word by which paths and metrics name the kind: `targetPools`.
-    pub(crate) fn collection(self) -> &'static str {
-        self.all.rsplit('/').next().unwrap_or_default()
+    /// Returns the kind of this word.
+    pub(crate) fn of(word: &str) -> Option<Self> {
+        KINDS.iter().find(|kind| kind.word == word).copied()
+    }
+
+    /// Returns the name of an object with the word of the kind: `targetPools/web`.
+    pub(crate) fn path(self, name: &str) -> String {
+        format!("{}/{name}", self.word)
     }
 }
 
@@ -89,6 +100,8 @@ pub(crate) struct Place {
     pub(crate) subnetwork: Option<String>,
     /// If set, the network has no subnetworks: it is one of before 2015.
     pub(crate) is_legacy: bool,
+    /// Type of the IPv6 addresses of the subnetwork: `INTERNAL` or `EXTERNAL`, empty if it has none.
+    pub(crate) ipv6_access: String,
     pub(crate) base: String,
 }
 
@@ -133,9 +146,15 @@ impl Place {
         format!("{}/projects/{}/zones/{zone}/instances/{name}", self.base, self.project)
     }
 
-    /// Returns the URL of an object of the region.
-    pub(crate) fn url(&self, path: &str) -> String {
-        format!("{}/projects/{}/regions/{}/{path}", self.base, self.project, self.region)
+    /// Returns the URL of an object that is in no zone.
+    pub(crate) fn url(&self, kind: Kind, name: &str) -> String {
+        self.base.clone() + &self.one(Method::GET, kind, name).uri()
+    }
+
+    /// Returns the URL of an object that a [short path](tail) names: `targetPools/web`.
+    pub(crate) fn url_of(&self, path: &str) -> String {
+        let found = path.split_once('/').and_then(|(word, name)| Some(self.url(Kind::of(word)?, name)));
+        found.unwrap_or_else(|| path.to_owned())
     }
 }
 
@@ -144,10 +163,12 @@ pub(crate) fn short(url: &str) -> &str {
     url.rsplit_once("projects/").map_or(url, |(_, path)| path)
 }
 
-/// Returns the last two parts of an object's URL: `targetPools/web`.
-pub(crate) fn tail(url: &str) -> &str {
+/// Returns the kind and the name in an object's URL: `targetPools/web`.
+pub(crate) fn tail(url: &str) -> String {
     let mut slashes = url.rmatch_indices('/').map(|(at, _)| at + 1);
-    slashes.nth(1).map_or(url, |at| &url[at..])
+    let path = slashes.nth(1).map_or(url, |at| &url[at..]);
+    let is_regional = path.starts_with(CHECK.word) && url.contains("/regions/");
+    if is_regional { REGION_CHECK.path(name(url)) } else { path.to_owned() }
 }
 
 /// Returns the last part of an object's URL: its name.
@@ -300,14 +321,31 @@ impl Api {
             false => format!("{base}/projects/{network_project}/global/networks/{network}"),
         };
         let region = region(&zone).to_owned();
-        let (subnetwork, is_legacy) = (None, false);
-        let mut place = Place { project, network_project, zone, region, network, subnetwork, is_legacy, base };
+        let mut place = Place { project, network_project, zone, region, network, base, ..Place::default() };
         place.subnetwork = match &config.subnetwork {
             Some(url) if url.contains('/') => Some(url.clone()),
             Some(name) => Some(place.subnetwork_url(name)),
-            None => self.find_subnetwork(&mut place).await,
+            None => self.find_subnetwork(&mut place).await?,
         };
+        if let Some(url) = place.subnetwork.as_ref().filter(|_| config.stack != StackType::Ipv4Only) {
+            let path = "/projects/{project}/regions/{region}/subnetworks/{name}";
+            let parts: Vec<_> = short(url).split('/').collect();
+            let [project, region] = [0, 2].map(|at| parts.get(at).copied().unwrap_or_default());
+            let subnetwork = self.open(Call::get(path, &[project, region, name(url)])).await?;
+            place.ipv6_access = subnetwork["ipv6AccessType"].as_str().unwrap_or_default().to_owned();
+        }
         Ok(place)
+    }
+
+    /// Reads an object of the network; `null` if the credential may not read it or it does not exist.
+    async fn open(&self, call: Call) -> Result<Value> {
+        match self.http.read(call).await {
+            Err(error) if error.is_unauthorized() || error.is_not_found() => {
+                tracing::warn!(%error, "the network's subnetworks are not known");
+                Ok(Value::Null)
+            }
+            outcome => outcome,
+        }
     }
 
     /// Returns the name of a project that is given by its number. The number serves as well if that fails.
@@ -325,28 +363,27 @@ impl Api {
     }
 
     /// Returns the subnetwork that an automatic network has in the region; other networks have none that is obvious.
-    async fn find_subnetwork(&self, place: &mut Place) -> Option<String> {
-        let call =
-            Call::get("/projects/{project}/global/networks/{name}", &[&place.network_project, name(&place.network)]);
-        let network = self.http.read::<Value>(call).await.ok()?;
+    async fn find_subnetwork(&self, place: &mut Place) -> Result<Option<String>> {
+        let path = "/projects/{project}/global/networks/{name}";
+        let network = self.open(Call::get(path, &[&place.network_project, name(&place.network)])).await?;
         place.is_legacy = network["IPv4Range"].is_string();
-        if network["autoCreateSubnetworks"] != true {
-            tracing::warn!(
-                "subnetwork-name is not set: internal load balancers get the address that the network chooses"
-            );
-            return None;
+        let mut found = Vec::new();
+        if network["autoCreateSubnetworks"] == true {
+            let path = "/projects/{project}/regions/{region}/subnetworks";
+            let list = self.open(Call::get(path, &[&place.network_project, &place.region]).list()).await?;
+            let automatic: ipnet::Ipv4Net = "10.128.0.0/9".parse().map_err(|_| Error::other("no range"))?;
+            let is_its = |it: &&Value| {
+                let range = it["ipCidrRange"].as_str().and_then(|range| range.parse().ok());
+                it["network"].as_str().is_some_and(|url| short(url) == short(&place.network))
+                    && range.is_some_and(|range: ipnet::Ipv4Net| automatic.contains(&range))
+            };
+            found.extend(list["items"].as_array().into_iter().flatten().filter(is_its).cloned());
         }
-        let path = "/projects/{project}/regions/{region}/subnetworks";
-        let call = Call::get(path, &[&place.network_project, &place.region]).list();
-        let list = self.http.read::<Value>(call).await.ok()?;
-        let automatic: ipnet::Ipv4Net = "10.128.0.0/9".parse().ok()?;
-        let is_its = |it: &&Value| {
-            let range = it["ipCidrRange"].as_str().and_then(|range| range.parse().ok());
-            it["network"].as_str().is_some_and(|url| short(url) == short(&place.network))
-                && range.is_some_and(|range: ipnet::Ipv4Net| automatic.contains(&range))
-        };
-        let found: Vec<_> = list["items"].as_array().into_iter().flatten().filter(is_its).collect();
-        if found.len() == 1 { found[0]["selfLink"].as_str().map(str::to_owned) } else { None }
+        if let [one] = &*found {
+            return Ok(one["selfLink"].as_str().map(str::to_owned));
+        }
+        tracing::warn!("subnetwork-name is not set: internal load balancers get the address that the network chooses");
+        Ok(None)
     }
 
     /// Returns project, zone and name in the ID of an instance.
@@ -394,6 +431,14 @@ impl Api {
         let operation = self.begin(call).await?;
         self.operations.wait(operation.as_slice()).await
     }
+
+    /// Deletes an object, and waits until it is deleted. An object that does not exist is no error.
+    pub(crate) async fn remove(&self, call: Call) -> Result<()> {
+        match self.change(call).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            outcome => outcome,
+        }
+    }
 }
 
 /// Reads the states of operations: one request for each scope.
@@ -425,8 +470,10 @@ mod tests {
     #[test]
     fn parts_of_urls_are_told_apart() {
         let url = "https://compute.googleapis.com/compute/v1/projects/p/regions/r/targetPools/web";
-        assert_eq!((short(url), tail(url), name(url)), ("p/regions/r/targetPools/web", "targetPools/web", "web"));
-        assert_eq!((short("projects/p/x"), tail("web"), region("us-central1-b")), ("p/x", "web", "us-central1"));
+        assert_eq!((short(url), &*tail(url), name(url)), ("p/regions/r/targetPools/web", "targetPools/web", "web"));
+        assert_eq!((short("projects/p/x"), &*tail("web"), region("us-central1-b")), ("p/x", "web", "us-central1"));
+        assert_eq!(tail("x/projects/p/regions/r/healthChecks/c"), "regionHealthChecks/c");
+        assert_eq!(tail("x/projects/p/global/healthChecks/c"), "healthChecks/c");
     }
 
     #[test]

@@ -16,8 +16,10 @@ use crate::annotations::KINDS;
 /// Address families of the Nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StackType {
-    /// IPv4 addresses come first.
+    /// Load balancers have IPv4 addresses only; IPv4 addresses of Nodes come first.
     #[default]
+    Ipv4Only,
+    /// IPv4 addresses come first.
     Ipv4First,
     /// IPv6 addresses come first.
     Ipv6First,
@@ -25,7 +27,7 @@ pub enum StackType {
 
 impl Value for StackType {
     const KIND: Kind<Self> =
-        Kind::one_of(&[("IPV4", Self::Ipv4First), ("IPV4_IPV6", Self::Ipv4First), ("IPV6", Self::Ipv6First)]);
+        Kind::one_of(&[("IPV4", Self::Ipv4Only), ("IPV4_IPV6", Self::Ipv4First), ("IPV6", Self::Ipv6First)]);
 }
 
 provider_kit::declare! {
@@ -50,7 +52,10 @@ provider_kit::declare! {
     pub NODE_TAGS: String = "node-tags", default_description("the tag of each Node that begins its name");
     /// Beginning of the names of the Nodes' instances.
     pub NODE_PREFIX: String = "node-instance-prefix";
-    /// Order of a Node's addresses: IPv4 or IPv6 first.
+    /// Beginning of the names of instance groups of others that serve internal load balancers as they are, if all of their
+    /// instances are Nodes or have `node-instance-prefix`. OpenShift's build of the Go program has this key.
+    pub GROUPS_PREFIX: String = "external-instance-groups-prefix";
+    /// Families of the cluster: the first one of a Node's addresses, and whether load balancers may have IPv6 addresses.
     pub STACK: StackType = "stack-type", default("IPV4");
     /// Name of the secondary range from which Pod ranges are taken.
     pub SECONDARY_RANGE: String = "secondary-range-name", default_description("the first alias range");
@@ -85,6 +90,8 @@ provider_kit::declare! {
     pub DENY: bool = "enable-l4-deny-firewall", default("false");
     /// Removes the firewalls of `--enable-l4-deny-firewall`.
     pub DENY_CLEANUP: bool = "enable-l4-deny-firewall-rollback-cleanup", default("false");
+    /// Has no effect but in the metric `ccm_feature_gate_info`: locks are as fine as they can be.
+    pub FINE_LOCKS: bool = "enable-l4-ilb-fine-grained-lock", default("false");
     /// Writes Pod ranges to Nodes, instead of kube-controller-manager, which must not do so as well.
     pub IPAM: bool = "allocate-node-cidrs", default("false");
     /// Source of Pod ranges: the instances, or `--cluster-cidr`.
@@ -113,7 +120,8 @@ provider_kit::declare! {
 }
 
 /// Sources of Pod ranges: `true` is the instances.
-const ALLOCATORS: Kind<bool> = Kind::one_of(&[("CloudAllocator", true), ("RangeAllocator", false)]);
+const ALLOCATORS: Kind<bool> =
+    Kind::one_of(&[("CloudAllocator", true), ("IPAMFromCloud", true), ("RangeAllocator", false)]);
 
 /// The source of Pod ranges of Nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,6 +155,7 @@ pub struct Config {
     pub is_regional: bool,
     pub node_tags: Vec<String>,
     pub node_prefix: String,
+    pub groups_prefix: Option<String>,
     pub stack: StackType,
     pub secondary_range: Option<String>,
     pub endpoint: Option<String>,
@@ -161,6 +170,7 @@ pub struct Config {
     pub annotates: bool,
     pub denies: bool,
     pub removes_denials: bool,
+    pub has_fine_locks: bool,
     /// Source of Pod ranges; `None`: kube-controller-manager.
     pub pod_ranges: Option<PodRanges>,
     pub max_age: Duration,
@@ -179,7 +189,7 @@ impl Config {
         let alpha = file.all(&ALPHA);
         let mut flag = |flag| flags.get(flag).unwrap_or_default();
         let [is_multi_project, leaves_external, annotates] = [&MULTI_PROJECT, &RBS_DEFAULT, &ANNOTATES].map(&mut flag);
-        let [denies, removes_denials] = [&DENY, &DENY_CLEANUP].map(&mut flag);
+        let [denies, removes_denials, has_fine_locks] = [&DENY, &DENY_CLEANUP, &FINE_LOCKS].map(&mut flag);
         let pod_ranges = pod_ranges(&mut flags, setup.cluster_cidr.as_deref().unwrap_or_default());
         file.get(&CONTAINER_ENDPOINT);
         let config = Self {
@@ -191,6 +201,7 @@ impl Config {
             is_regional: file.flag(&MULTIZONE) | file.flag(&REGIONAL),
             node_tags: file.all(&NODE_TAGS),
             node_prefix: file.get(&NODE_PREFIX).unwrap_or_default(),
+            groups_prefix: file.get(&GROUPS_PREFIX).filter(|prefix| !prefix.is_empty()),
             stack: file.get(&STACK).unwrap_or_default(),
             secondary_range: file.get(&SECONDARY_RANGE),
             endpoint: file.get(&ENDPOINT).map(|url| url.trim_end_matches('/').trim_end_matches("/projects").to_owned()),
@@ -205,6 +216,7 @@ impl Config {
             annotates,
             denies,
             removes_denials: removes_denials || denies,
+            has_fine_locks,
             pod_ranges,
             max_age: Duration::from_secs(60),
         };

@@ -117,7 +117,7 @@ impl Instance {
     fn new(answer: InstanceAnswer, config: &Config) -> Self {
         let [project, zone, name] = instance_of(&answer.self_link);
         let mut addresses: Vec<_> = answer.network_interfaces.iter().flat_map(Interface::addresses).collect();
-        addresses.sort_by_key(|(_, ip)| ip.is_ipv6() == (config.stack == StackType::Ipv4First));
+        addresses.sort_by_key(|(_, ip)| ip.is_ipv6() == (config.stack != StackType::Ipv6First));
         // The Hostname stays what the kubelet says: another one would change each Node at a take-over from the Go program.
         let addresses = addresses.iter().map(|(kind, ip)| NodeAddress::new(kind.clone(), &ip.to_string())).collect();
         let first = answer.network_interfaces.into_iter().next().unwrap_or_default();

@@ -1,6 +1,5 @@
 //! The Kubernetes objects that the provider keeps: the ID of the cluster, finalizers of Services, and fields of Nodes.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use serde_json::json;
 
 use crate::config::Config;
 use crate::load_balancers::Spec;
-use crate::metrics::LoadBalancerCounts;
+use crate::metrics::{LoadBalancerCounts, report_feature_gates};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const CONFIG_MAP: &str = "ingress-uid";
@@ -23,7 +22,7 @@ const ID_AGE: Duration = Duration::from_secs(600);
 const SERVICE_INTERVAL: Duration = Duration::from_secs(5);
 /// Number of passes for one count of load balancers.
 const PASSES_OF_A_COUNT: u64 = 12;
-/// Condition of a Service whose ports a load balancer cannot have.
+/// Condition by which the Go program refuses a Service with TCP and UDP ports.
 const PORTS_CONDITION: &str = "LoadBalancerPortsError";
 /// The finalizer that the framework removes when the load balancer is deleted.
 const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -88,8 +87,8 @@ impl Kubernetes {
         self.cluster.patch_status(&path(service), &patch).await
     }
 
-    /// Removes the finalizers of the Go program from Services whose load balancer the framework has deleted, and sets the
-    /// condition of Services with several protocols.
+    /// Removes the finalizers of the Go program from Services whose load balancer the framework has deleted, and takes back
+    /// its condition about Services with TCP and UDP ports.
     pub(crate) async fn update_services(
         self,
         caches: Arc<dyn Caches>,
@@ -97,6 +96,7 @@ impl Kubernetes {
         metrics: Arc<dyn CloudMetrics>,
     ) {
         let mut counts = LoadBalancerCounts::default();
+        report_feature_gates(&config, &*metrics);
         for pass in 0.. {
             tokio::time::sleep(SERVICE_INTERVAL).await;
             let services = caches.services();
@@ -115,15 +115,15 @@ impl Kubernetes {
         if is_done(service) {
             self.patch_finalizers(service, "$deleteFromPrimitiveList/finalizers", &FINALIZERS).await?;
         }
-        let Some(status) = ports_condition(service).filter(|_| !Spec::of(service, config).spec.is_elsewhere) else {
+        let conditions = service.status.iter().flat_map(|it| it.conditions.iter().flatten());
+        let is_refused = conditions.into_iter().any(|it| it.type_ == PORTS_CONDITION && it.status == "True");
+        if !is_refused || Spec::of(service, config).spec.is_elsewhere {
             return Ok(());
-        };
-        let (reason, message) = match status {
-            "True" => ("LoadBalancerMixedProtocolNotSupported", "TCP and UDP in one Service are not supported"),
-            _ => ("LoadBalancerPortsSupported", "all ports have the same protocol"),
-        };
-        let condition = json!({"type": PORTS_CONDITION, "status": status, "reason": reason, "message": message,
-            "lastTransitionTime": jiff::Timestamp::now().to_string()});
+        }
+        let condition = json!({
+            "type": PORTS_CONDITION, "status": "False", "reason": "LoadBalancerPortsSupported",
+            "message": "TCP and UDP ports are served", "lastTransitionTime": jiff::Timestamp::now().to_string(),
+        });
         let patch = json!({"status": {"conditions": [condition]}});
         self.cluster.patch_status(&path(service), &patch).await.map(drop)
     }
@@ -134,17 +134,6 @@ fn path(service: &Service) -> String {
     let [namespace, name] =
         [&service.metadata.namespace, &service.metadata.name].map(|it| it.as_deref().unwrap_or_default());
     format!("/api/v1/namespaces/{namespace}/services/{name}")
-}
-
-/// Returns the status that the condition about ports should have; `None` if nothing needs to be written.
-fn ports_condition(service: &Service) -> Option<&'static str> {
-    let spec = service.spec.as_ref().filter(|spec| spec.type_.as_deref() == Some("LoadBalancer"))?;
-    let protocols: BTreeSet<_> =
-        spec.ports.iter().flatten().map(|it| it.protocol.as_deref().unwrap_or("TCP")).collect();
-    let conditions = service.status.iter().flat_map(|it| it.conditions.iter().flatten());
-    let before = conditions.filter(|it| it.type_ == PORTS_CONDITION).map(|it| &*it.status).next();
-    let status = if protocols.len() > 1 { "True" } else { "False" };
-    (before.unwrap_or("False") != status).then_some(status)
 }
 
 fn finalizers(service: &Service) -> impl Iterator<Item = &str> {

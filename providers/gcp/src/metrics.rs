@@ -19,6 +19,8 @@ provider_kit::series! {
     INTERNAL: Gauge = "number_of_l4_ilbs", "feature";
     /// External load balancers, by whether they have an address.
     EXTERNAL: Gauge = "number_of_l4_netlbs", "status", "deny_firewall";
+    /// Feature gates of the Go program, which this program accepts without effect.
+    FEATURE_GATES: Gauge = "ccm_feature_gate_info", "name", "enabled";
     /// Requests for a token to `token-url`.
     TOKENS: Counter = "get_token_count";
     /// Requests for a token to `token-url` that failed.
@@ -31,6 +33,12 @@ pub(crate) fn token_requested(metrics: &dyn CloudMetrics, is_failed: bool) {
     if is_failed {
         metrics.record(&TOKEN_FAILURES, &[], 1.0);
     }
+}
+
+/// Reports the feature gates of the Go program.
+pub(crate) fn report_feature_gates(config: &Config, metrics: &dyn CloudMetrics) {
+    let enabled = if config.has_fine_locks { "true" } else { "false" };
+    metrics.record(&FEATURE_GATES, &["finegrainedlock", enabled], 1.0);
 }
 
 /// The numbers of load balancers that were reported last, by kind and label: gauges take differences.
@@ -80,23 +88,6 @@ fn features(spec: &Spec, is_ready: bool) -> impl Iterator<Item = &'static str> {
     all.into_iter().flatten()
 }
 
-/// The names of the Go program for collections of objects.
-const OBJECTS: &[(&str, &str)] = &[
-    ("projects", "projects"),
-    ("instances", "instances"),
-    ("zones", "zones"),
-    ("forwardingRules", "forwardingrule"),
-    ("addresses", "address"),
-    ("targetPools", "targetpool"),
-    ("backendServices", "backendservice"),
-    ("instanceGroups", "instancegroup"),
-    ("healthChecks", "healthcheck"),
-    ("httpHealthChecks", "healthcheck"),
-    ("firewalls", "firewall"),
-    ("routes", "routes"),
-    ("operations", "operations"),
-];
-
 /// Observes requests under the names of the Go program.
 #[derive(Clone)]
 pub(crate) struct Requests {
@@ -104,33 +95,42 @@ pub(crate) struct Requests {
     pub(crate) region: String,
 }
 
-/// The verbs of the Go program for what is done to an object, and for methods on one object and on a collection.
-const ACTIONS: [(&str, &str); 7] = [
-    ("addInstance", "add_instances"),
-    ("addInstances", "add_instances"),
-    ("removeInstance", "remove_instances"),
-    ("removeInstances", "remove_instances"),
-    ("listInstances", "list_instances"),
-    ("getHealth", "get_health"),
-    ("setLabels", "set_labels"),
-];
+/// The verbs of the Go program for methods on a collection, and on one object.
 const METHODS: [(&str, [&str; 2]); 4] =
-    [("GET", ["get", "list"]), ("POST", ["", "create"]), ("DELETE", ["delete", ""]), ("PATCH", ["patch", ""])];
+    [("GET", ["list", "get"]), ("POST", ["create", ""]), ("DELETE", ["", "delete"]), ("PATCH", ["", "patch"])];
+/// Collections that the Go program names in the plural.
+const PLURALS: [&str; 5] = ["projects", "instances", "zones", "routes", "operations"];
+
+/// Returns the word of the Go program for a collection: `forwardingrule` for `forwardingRules`.
+fn object(collection: &str) -> String {
+    let word = collection.to_lowercase();
+    let word = word.strip_prefix("http").unwrap_or(&word);
+    let stem = word.strip_suffix("es").filter(|stem| stem.ends_with('s')).or(word.strip_suffix('s'));
+    stem.filter(|_| !PLURALS.contains(&word)).unwrap_or(word).to_owned()
+}
 
 /// Returns the name of a request: `targetpool_add_instances`.
 fn request(operation: &str) -> Option<String> {
     let (method, path) = operation.split_once(' ')?;
-    let mut words = path.rsplit('/').filter(|word| !word.starts_with('{'));
-    let last = words.next()?;
-    let object = |word: &str| Some(OBJECTS.iter().find(|(known, _)| *known == word)?.1);
-    let (object, verb) = match object(last) {
-        Some(object) => {
-            let (_, verbs) = METHODS.iter().find(|(known, _)| *known == method)?;
-            (object, verbs[usize::from(!path.ends_with('}'))])
-        }
-        None => (object(words.next()?)?, ACTIONS.iter().find(|(known, _)| *known == last)?.1),
-    };
-    Some(format!("{object}_{verb}"))
+    let words: Vec<_> = path.split('/').collect();
+    let verb = |is_object: bool| Some(METHODS.iter().find(|(known, _)| *known == method)?.1[usize::from(is_object)]);
+    match words[..] {
+        // An action on an object: `targetPools/{name}/addInstance`.
+        [.., collection, "{name}", action] => Some(format!("{}_{}", object(collection), snake(action))),
+        [.., collection, item] if item.starts_with('{') => Some(format!("{}_{}", object(collection), verb(true)?)),
+        [.., collection] => Some(format!("{}_{}", object(collection), verb(false)?)),
+        [] => None,
+    }
+}
+
+/// Returns the words of an action: `add_instances` for `addInstance`.
+fn snake(action: &str) -> String {
+    let plural = if action.ends_with("Instance") { "s" } else { "" };
+    let mut words = String::new();
+    for letter in action.chars() {
+        words.extend(letter.is_uppercase().then_some('_').into_iter().chain(letter.to_lowercase()));
+    }
+    words + plural
 }
 
 impl CloudMetrics for Requests {

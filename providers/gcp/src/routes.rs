@@ -86,10 +86,7 @@ impl RouteCloud for NodeRoutes {
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
         let (api, place) = (self.api(), self.api().place().await?);
         if change == Change::Remove {
-            return match api.change(place.one(Method::DELETE, ROUTE, &route.name)).await {
-                Err(error) if error.is_not_found() => Ok(()),
-                outcome => outcome,
-            };
+            return api.remove(place.one(Method::DELETE, ROUTE, &route.name)).await;
         }
         let Target::Machine { id, .. } = &route.target else {
             return Err(Error::invalid(format!("the route to {} leads to no instance", route.destination)));

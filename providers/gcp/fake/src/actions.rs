@@ -86,6 +86,23 @@ pub(crate) fn group_instances(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     if adds && urls.iter().any(is_member) {
         return Err(refuse(400, "invalid", "an instance is already a member of the instance group"));
     }
+    let is_balanced = |group: &String| {
+        cloud
+            .all("backendServices")
+            .any(|it| array(&it["backends"]).any(|it| it["group"].as_str().map(path_of) == Some(group)))
+    };
+    let groups = cloud.objects.iter().filter(|(other, _)| **other != path && is_balanced(other));
+    if adds
+        && groups
+            .into_iter()
+            .any(|(_, group)| array(&group["members"]).any(|it| urls.iter().any(|url| it == url.as_str())))
+    {
+        return Err(refuse(
+            400,
+            "INSTANCE_IN_MULTIPLE_LOAD_BALANCED_IGS",
+            "an instance may belong to at most one load-balanced instance group",
+        ));
+    }
     let group = cloud.object(&path)?;
     edit(&mut group["members"], &urls, adds);
     group["size"] = array(&group["members"]).count().into();

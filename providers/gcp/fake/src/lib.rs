@@ -287,6 +287,14 @@ fn token(_: &mut Gcp, request: &ApiRequest) -> Answer {
     Ok(Reply::new(400, json!({"error": "unsupported_grant_type", "error_description": form})))
 }
 
+/// Issues a token for another account, or for the body of `token-url`, to the bearer of a token.
+fn other_token(_: &mut Gcp, request: &ApiRequest) -> Answer {
+    if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
+        return Err(refuse(401, "authError", "Invalid Credentials"));
+    }
+    Ok(Reply::new(200, json!({"accessToken": TOKEN, "expireTime": "2036-11-23T00:00:00Z"})))
+}
+
 const API: &[Route<Gcp>] = &[
     ("GET", "/projects/{project}", project),
     ("GET", "/projects/{project}/zones", collections::zones),
@@ -334,6 +342,8 @@ const OTHERS: &[Route<Gcp>] = &[
     ("GET", "/computeMetadata/v1/instance/service-accounts/default/token", metadata),
     ("GET", "/computeMetadata/v1/instance/network-interfaces/0/network", metadata),
     ("POST", "/token", token),
+    ("POST", "/alternative", other_token),
+    ("POST", "/v1/projects/-/serviceAccounts/{account}", other_token),
 ];
 
 impl Cloud for Gcp {
@@ -345,6 +355,7 @@ impl Cloud for Gcp {
         collection!("regions/{region}/forwardingRules"),
         collection!("regions/{region}/targetPools"),
         collection!("regions/{region}/backendServices"),
+        collection!("regions/{region}/healthChecks"),
         collection!("regions/{region}/subnetworks"),
         collection!("zones/{zone}/instances"),
         collection!("zones/{zone}/instanceGroups"),

@@ -40,15 +40,31 @@ pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refus
     }
     let parts: Vec<_> = path.rsplit('/').collect();
     match parts[1] {
-        "forwardingRules" if object["loadBalancingScheme"] == "INTERNAL" => {
-            need(object, &["backendService", "IPProtocol"])?;
+        "forwardingRules" if object["backendService"].is_string() => {
+            need(object, &["IPProtocol"])?;
             let count = array(&object["ports"]).count();
             if count > 5 || (count == 0) != (object["allPorts"] == true) {
                 return Err(invalid("Invalid value for field 'resource.ports': at most 5, or allPorts"));
             }
             let service = cloud.objects.get(path_of(object["backendService"].as_str().unwrap_or_default()));
-            if service.is_some_and(|it| it["protocol"] != object["IPProtocol"]) {
+            let (protocol, is_both) = (&object["IPProtocol"], object["IPProtocol"] == "L3_DEFAULT");
+            let wanted = if is_both { &json!("UNSPECIFIED") } else { protocol };
+            if service.is_some_and(|it| it["protocol"] != *wanted) || (is_both && object["allPorts"] != true) {
                 return Err(invalid("Protocols of forwarding rule and backend service differ"));
+            }
+            let is_internal = object["loadBalancingScheme"] == "INTERNAL";
+            if service.is_some_and(|it| (it["loadBalancingScheme"] == "INTERNAL") != is_internal) {
+                return Err(invalid("Schemes of forwarding rule and backend service differ"));
+            }
+            if object["ipVersion"] == "IPV6" {
+                need(object, &["subnetwork"])?;
+                let subnetwork = cloud.objects.get(path_of(object["subnetwork"].as_str().unwrap_or_default()));
+                let access = if is_internal { "INTERNAL" } else { "EXTERNAL" };
+                if subnetwork.is_none_or(|it| it["ipv6AccessType"] != access) {
+                    return Err(invalid("Subnetwork does not have an IPv6 range of the scheme"));
+                }
+            } else if !is_internal && !object["subnetwork"].is_null() {
+                return Err(invalid("a subnetwork on an external IPv4 forwarding rule"));
             }
         }
         "forwardingRules" => {
@@ -61,6 +77,14 @@ pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refus
             need(object, &["healthChecks", "loadBalancingScheme", "protocol"])?;
             if array(&object["healthChecks"]).count() > 1 {
                 return Err(invalid("at most one health check"));
+            }
+            let before = cloud.objects.get(path).map(|it| &it["loadBalancingScheme"]);
+            if before.is_some_and(|scheme| *scheme != object["loadBalancingScheme"]) {
+                return Err(invalid("Load balancing scheme cannot be changed."));
+            }
+            let is_regional = |it: &Value| it.as_str().is_some_and(|url| url.contains("/regions/"));
+            if object["loadBalancingScheme"] == "EXTERNAL" && !array(&object["healthChecks"]).all(is_regional) {
+                return Err(invalid("a regional health check is required"));
             }
         }
         "firewalls" => {
@@ -129,7 +153,7 @@ pub(crate) fn complete(cloud: &mut Gcp, path: &str, object: &mut Value) -> Resul
                     return Err(invalid("IP address is already reserved"));
                 }
                 let mut rules = cloud.all("forwardingRules");
-                if !internal && !rules.any(|it| it["IPAddress"] == ip) {
+                if !internal && !rules.any(|it| bare(&it["IPAddress"]) == bare(&ip)) {
                     return Err(invalid("Specified IP address is not allocated to the project"));
                 }
             }
@@ -152,8 +176,14 @@ pub(crate) fn complete(cloud: &mut Gcp, path: &str, object: &mut Value) -> Resul
     Ok(())
 }
 
+/// Returns an address without the length of its prefix.
+fn bare(ip: &Value) -> &str {
+    ip.as_str().and_then(|ip| ip.split('/').next()).unwrap_or_default()
+}
+
 /// Refuses an address that is neither reserved nor free.
 fn check_address(cloud: &Gcp, path: &str, ip: &str, internal: bool, tier: &Value) -> Result<(), Refused> {
+    let ip = ip.split('/').next().unwrap_or(ip);
     let reserved = cloud.all("addresses").find(|it| it["address"] == ip);
     if let Some(address) = reserved.filter(|it| !internal && it["networkTier"] != *tier) {
         return Err(invalid(format!("network tier of the address is {}", address["networkTier"])));
@@ -164,7 +194,7 @@ fn check_address(cloud: &Gcp, path: &str, ip: &str, internal: bool, tier: &Value
     let in_use = cloud
         .objects
         .iter()
-        .any(|(other, it)| other != path && other.contains("/forwardingRules/") && it["IPAddress"] == ip);
+        .any(|(other, it)| other != path && other.contains("/forwardingRules/") && bare(&it["IPAddress"]) == ip);
     if in_use { Err(refuse(400, "resourceInUseByAnotherResource", "IP address is in use")) } else { Ok(()) }
 }
 
@@ -187,7 +217,15 @@ impl Gcp {
     /// Gives a forwarding rule its address, at the end of its creation.
     pub(crate) fn assign_address(&mut self, path: &str) {
         let internal = self.objects.get(path).is_some_and(|it| it["loadBalancingScheme"] == "INTERNAL");
-        let ip = self.new_address(internal);
+        let is_ipv6 = self.objects.get(path).is_some_and(|it| it["ipVersion"] == "IPV6");
+        let ip = match is_ipv6 {
+            true => format!(
+                "{}:8000:{:x}::/96",
+                if internal { "fd20:1:2:3" } else { "2600:1900:4000:1" },
+                self.number() % 0xffff
+            ),
+            false => self.new_address(internal),
+        };
         if let Some(rule) = self.objects.get_mut(path).filter(|it| it["IPAddress"].is_null()) {
             rule["IPAddress"] = ip.into();
         }

@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Difference, Machines, Operation, ResourceKey, Targets,
+    Applied, Attributes, Change, Difference, Machines, Operation, ResourceGraph, ResourceKey, Targets,
 };
 use provider_kit::transport::{Call, Method};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::names::{ADDRESSES, FIREWALLS, LbNames, object};
-use super::objects::{Address, Description, Rule, body, service_description};
+use super::names::{LbNames, held, is_ipv6, traffic};
+use super::objects::{Address, Description, Rule, body, service_description, without_nulls};
 use super::spec::Spec;
 use super::{GceLoadBalancers, snapshot};
 use crate::api::{
-    ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, GROUP, HTTP_CHECK, Kind, Place, RULE, TARGET_POOL, is_in_use, name,
+    ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, GROUP, HTTP_CHECK, Kind, Place, REGION_CHECK, RULE, TARGET_POOL,
+    is_in_use, name,
 };
 
 /// Most instances with which a target pool is created, and most of one change.
@@ -75,28 +76,35 @@ impl GceLoadBalancers {
         let (pending, created) = (Vec::new(), Targets::default());
         let mut session =
             Session { cloud: self, change, spec, names, place: &place, pending, level: None, created, is_kept: false };
-        let traffic = ResourceKey::created_after(FIREWALLS, session.names.firewall());
+        let graph = change.actual.and_then(|it| it.graph.as_ref());
+        let mut markers = [false, true].map(|is_ipv6| traffic(session.names.firewall(is_ipv6))).into_iter();
+        let marker = markers.find(|resource| graph.is_some_and(|graph| graph.resources.contains_key(resource)));
         if outcome.is_none() && !self.is_known(change.identity.uid()) {
-            session.mark_owner(&traffic).await?;
+            session.mark_owner(marker.as_ref()).await?;
         }
         // The firewall is deleted last, so that each incomplete deletion is found by it.
-        let is_last = |operation: &Operation| outcome.is_none() && operation.deletes(|resource| *resource == traffic);
+        let is_last = |operation: &Operation| {
+            outcome.is_none() && operation.deletes(|resource| Some(resource) == marker.as_ref())
+        };
         let (last, operations): (Vec<_>, Vec<_>) = change.operations.iter().partition(|it| is_last(it));
         for (at, operation) in operations.into_iter().chain(last).enumerate() {
             if let Some(rule) = session.carry_out(operation).await? {
-                return session.planned_again(at, rule).await;
+                return session.planned_again(at, &rule).await;
             }
         }
         session.finish().await?;
-        let is_user = |other: &Spec| other.is_internal == spec.is_internal && other.check.is_none();
-        let check = LbNames::check(&session.names.shared_check(), spec.is_internal);
-        // The last Service of its kind reads once more, in case an earlier deletion was incomplete.
-        match outcome {
-            Some(outcome) => Ok(Applied::all(change, outcome)),
-            None if self.has_other_users(&change.identity.name, is_user) => Ok(Applied::Removed),
-            None if is_recent(*self.shared.lock(check).await, false) => Ok(Applied::Removed),
-            None => Ok(Applied::Gone),
-        }
+        let Some(mut outcome) = outcome else {
+            // The last Service of its kind reads once more, in case an earlier deletion was incomplete.
+            for kind in spec.frontends().map(|it| it.backend.check).collect::<BTreeSet<_>>() {
+                let is_deleted = is_recent(*self.shared.lock(kind.path(&session.names.shared_check())).await, false);
+                if !is_deleted && !self.has_other_users(&change.identity.name, |other| other.shares_check(kind)) {
+                    return Ok(Applied::Gone);
+                }
+            }
+            return Ok(Applied::Removed);
+        };
+        outcome.ingress = outcome.graph.as_ref().map(snapshot::ingress).unwrap_or_default();
+        Ok(Applied::all(change, outcome))
     }
 
     /// Returns `true` if the API server shows a Service with this UID.
@@ -133,11 +141,9 @@ impl Session<'_> {
             self.finish().await?;
         }
         match operation {
-            Operation::Create { resource: ResourceKey::Listener(_), attributes } => {
-                return self.replace_rule(attributes, &[]).await.map(Some);
-            }
-            Operation::Update { resource: ResourceKey::Listener(_), attributes, changes } => {
-                return self.replace_rule(attributes, changes).await.map(Some);
+            Operation::Create { resource: ResourceKey::Listener(port), attributes }
+            | Operation::Update { resource: ResourceKey::Listener(port), attributes, .. } => {
+                return self.replace_rule(is_ipv6(&port.protocol), attributes).await.map(Some);
             }
             Operation::Create { resource, attributes } => self.create(resource, attributes).await?,
             Operation::Update { resource, attributes, changes } => self.update(resource, attributes, changes).await?,
@@ -151,32 +157,35 @@ impl Session<'_> {
     }
 
     /// Returns the load balancer after the first operations, with a forwarding rule as the cloud shows it.
-    async fn planned_again(mut self, at: usize, rule: Rule) -> Result<Applied> {
+    async fn planned_again(mut self, at: usize, rule: &Rule) -> Result<Applied> {
         self.finish().await?;
         let mut graph = self.change.outcome(at + 1).and_then(|it| it.graph).unwrap_or_default();
+        let is_for_ipv6 = is_ipv6(&rule.name);
         if let Some(ResourceKey::Listener(port)) = self.change.operations[at].resource() {
-            graph.resources.retain(|resource, _| !matches!(resource, ResourceKey::Listener(_)));
-            let pool = rule.backend().map(crate::api::tail).unwrap_or_default().to_owned();
-            graph = graph.listener(port.number, port.protocol.clone(), &pool, rule.observed()?);
+            let is_other = |resource: &ResourceKey| !matches!(resource, ResourceKey::Listener(port) if is_ipv6(&port.protocol) == is_for_ipv6);
+            graph.resources.retain(|resource, _| is_other(resource));
+            graph = rule.listener(graph, port.number, is_for_ipv6)?;
         }
-        if let Some(held) = self.cloud.api.find::<Address>(self.place, ADDRESS, &self.names.name).await? {
-            graph =
-                graph.resource(ResourceKey::created_after(ADDRESSES, &*self.names.name), Attributes::observed(&held)?);
+        if let Some(address) = self.cloud.api.find::<Address>(self.place, ADDRESS, &rule.name).await? {
+            graph = graph.resource(held(rule.name.clone()), Attributes::observed(&address)?);
         }
-        Ok(Applied::PlanAgain(Box::new(snapshot::load_balancer(&self.names.name, Some(&rule), graph))))
+        Ok(Applied::PlanAgain(Box::new(snapshot::load_balancer(&self.names.name, Some(rule), graph))))
+    }
+
+    fn graph(&self) -> Option<&ResourceGraph> {
+        self.change.actual.and_then(|it| it.graph.as_ref())
     }
 
     /// Writes the owner tags into the description of the firewall for traffic. The forwarding rule has them, but is deleted
     /// first, and no Service leads to the rest.
-    async fn mark_owner(&mut self, traffic: &ResourceKey) -> Result<()> {
-        let graph = self.change.actual.and_then(|it| it.graph.as_ref());
-        let Some(firewall) = graph.and_then(|graph| graph.resources.get(traffic)) else { return Ok(()) };
+    async fn mark_owner(&mut self, marker: Option<&ResourceKey>) -> Result<()> {
+        let Some(ResourceKey::CreatedAfter(it)) = marker else { return Ok(()) };
         let text = Description::text(&self.spec.service, self.change.identity.owner_tags());
-        if firewall.text("description") == Some(&text) {
+        let firewall = self.graph().zip(marker).and_then(|(graph, marker)| graph.resources.get(marker));
+        if firewall.is_some_and(|firewall| firewall.text("description") == Some(&text)) {
             return Ok(());
         }
-        let name = self.names.firewall();
-        self.firewall(Method::PATCH, &name, &Attributes::default().set("description", text)).await?;
+        self.firewall(Method::PATCH, &it.name, &Attributes::default().set("description", text)).await?;
         self.finish().await
     }
 
@@ -196,59 +205,47 @@ impl Session<'_> {
             body["description"] = service_description(&self.spec.service).into();
         } else {
             self.created = targets.clone();
-            body["backends"] = self.fill_groups(targets).await?;
-            body["loadBalancingScheme"] = "INTERNAL".into();
+            body["backends"] = self.fill_groups(targets).await?.into();
         }
         self.expand_checks(&mut body);
         Ok(self.place.all(Method::POST, kind, "").json(&body))
     }
 
     async fn create(&mut self, resource: &ResourceKey, settings: &Attributes) -> Result<()> {
-        let own = self.names.name.clone();
-        let Some((kind, name)) = object(resource, &own).filter(|(kind, _)| *kind != GROUP) else { return Ok(()) };
-        if self.names.is_shared(name) {
-            let mut known = self.cloud.shared.lock(format!("{}/{name}", kind.collection())).await;
-            if is_recent(*known, true) {
+        let Some((kind, name)) = self.names.object(resource).filter(|(kind, _)| *kind != GROUP) else { return Ok(()) };
+        let mut known = None;
+        if self.names.is_shared(&name) {
+            let recent = known.insert(self.cloud.shared.lock(kind.path(&name)).await);
+            if is_recent(**recent, true) {
                 return Ok(());
             }
-            match self.create_one(resource, kind, name, settings).await {
-                // Another program was faster.
-                Err(error) if error.is_conflict() => {}
-                sent => sent?,
-            }
-            self.finish().await?;
-            *known = Some((true, Instant::now()));
-            return Ok(());
         }
-        self.create_one(resource, kind, name, settings).await
-    }
-
-    async fn create_one(
-        &mut self,
-        resource: &ResourceKey,
-        kind: Kind,
-        name: &str,
-        settings: &Attributes,
-    ) -> Result<()> {
-        match resource {
+        let sent = match resource {
             ResourceKey::Pool(_) => {
                 self.cloud.set_released(&self.names.name, false);
-                let call = self.new_pool(kind, name, settings, &self.targets_to_add(resource)).await?;
+                let call = self.new_pool(kind, &name, settings, &self.targets_to_add(resource)).await?;
                 self.begin(call).await
             }
-            _ if resource.is_of_kind(FIREWALLS) => self.firewall(Method::POST, name, settings).await,
-            _ => self.begin(self.place.all(Method::POST, kind, "").json(&body(name, settings))).await,
-        }
+            _ if kind == FIREWALL => self.firewall(Method::POST, &name, settings).await,
+            _ => self.begin(self.place.all(Method::POST, kind, "").json(&body(&name, settings))).await,
+        };
+        let Some(mut known) = known else { return sent };
+        // Another program may have been faster.
+        sent.or_else(|error| if error.is_conflict() { Ok(()) } else { Err(error) })?;
+        self.finish().await?;
+        *known = Some((true, Instant::now()));
+        Ok(())
     }
 
     async fn update(&mut self, resource: &ResourceKey, settings: &Attributes, changes: &[Difference]) -> Result<()> {
-        let own = self.names.name.clone();
-        let Some((kind, name)) = object(resource, &own) else { return Ok(()) };
-        if resource.is_of_kind(FIREWALLS) {
-            return self.firewall(Method::PATCH, name, settings).await;
+        let Some((kind, name)) = self.names.object(resource) else { return Ok(()) };
+        if kind == FIREWALL {
+            return self.firewall(Method::PATCH, &name, settings).await;
         }
-        if kind == TARGET_POOL || changes.iter().any(|it| it.key == "protocol") {
-            return self.replace_pool(resource, kind, name, settings).await;
+        if let ResourceKey::Pool(pool) = resource
+            && (kind == TARGET_POOL || changes.iter().any(|it| ["protocol", "loadBalancingScheme"].contains(&&*it.key)))
+        {
+            return self.replace_pool(pool, kind, &name, settings).await;
         }
         let changed = changes.iter().fold(Attributes::default(), |all, it| all.set(it.key.clone(), &it.to));
         let mut body = changed.nested();
@@ -256,91 +253,89 @@ impl Session<'_> {
         if let Some(fingerprint) = settings.text("fingerprint") {
             body["fingerprint"] = fingerprint.into();
         }
-        self.begin(self.place.one(Method::PATCH, kind, name).json(&body)).await
+        self.begin(self.place.one(Method::PATCH, kind, &name).json(&body)).await
     }
 
-    /// Replaces a pool with its forwarding rule, whose address is held. A target pool cannot change its affinity.
-    async fn replace_pool(
-        &mut self,
-        resource: &ResourceKey,
-        kind: Kind,
-        name: &str,
-        settings: &Attributes,
-    ) -> Result<()> {
-        let graph = self.change.actual.and_then(|it| it.graph.as_ref());
-        if let Some((_, rule)) = graph.and_then(|graph| graph.listeners().next()) {
-            self.hold_address(rule).await?;
-            self.delete_object(RULE, &self.names.name.clone()).await?;
+    /// Replaces a pool with its forwarding rules, whose addresses are held. A target pool cannot change its affinity.
+    async fn replace_pool(&mut self, pool: &str, kind: Kind, name: &str, settings: &Attributes) -> Result<()> {
+        let graph = self.graph().cloned().unwrap_or_default();
+        for (port, rule) in graph.listeners().filter(|(_, rule)| rule.text("pool") == Some(pool)) {
+            let own = self.names.rule(is_ipv6(&port.protocol));
+            if rule.text("loadBalancingScheme") == Some(self.spec.scheme()) {
+                self.hold_address(&own, rule).await?;
+            }
+            self.delete_object(RULE, &own).await?;
         }
         self.delete_object(kind, name).await?;
-        let ResourceKey::Pool(pool) = resource else { return Ok(()) };
-        let targets = graph.map(|graph| graph.targets_of(pool)).unwrap_or_default();
+        let targets = graph.targets_of(pool);
         let call = self.new_pool(kind, name, settings, &targets).await?;
         self.cloud.api.change(call).await?;
         if kind == TARGET_POOL {
             self.add(pool, &targets).await?;
         }
         self.finish().await?;
-        Err(Error::conflict(format!("{resource} was replaced; its forwarding rule is created again")))
+        // The next plan does not know the health check to which only the old pool led.
+        for operation in self.change.operations {
+            if let Operation::Delete { resource: resource @ ResourceKey::CreatedBefore(_) } = operation {
+                self.delete(resource).await?;
+            }
+        }
+        self.finish().await?;
+        Err(Error::conflict(format!("pool {pool:?} was replaced; its forwarding rules are created again")))
     }
 
     /// Creates a forwarding rule, in the place of the one that there is. The address stays, unless the change is about it.
-    async fn replace_rule(&mut self, settings: &Attributes, changes: &[Difference]) -> Result<Rule> {
-        let (actual, own) = (self.change.actual, self.names.name.clone());
-        let before =
-            actual.and_then(|it| it.graph.as_ref()).and_then(|graph| graph.listeners().next()).map(|(_, it)| it);
+    async fn replace_rule(&self, is_for_ipv6: bool, settings: &Attributes) -> Result<Rule> {
+        let own = self.names.rule(is_for_ipv6);
+        let mut before = self.graph().into_iter().flat_map(ResourceGraph::listeners);
+        let before = before.find(|(port, _)| is_ipv6(&port.protocol) == is_for_ipv6).map(|(_, it)| it);
         let mut body = body(&own, settings);
-        let moves = |it: &Difference| MOVES.contains(&&*it.key);
+        let moves = |key: &&str| before.is_some_and(|it| settings.get(key).is_some_and(|to| it.get(key) != Some(to)));
         let seen = before.and_then(|it| it.text("IPAddress"));
-        let is_moving = changes.iter().any(moves) || self.spec.ip.as_deref().is_some_and(|ip| Some(ip) != seen);
-        match (&self.spec.ip, seen) {
-            (Some(ip), _) => {
-                body["IPAddress"] = ip.as_str().into();
-                if !self.spec.is_internal && self.spec.ip.as_deref() != seen {
-                    self.check_address(ip).await?;
-                }
-            }
-            (None, _) if is_moving => drop(body.as_object_mut().and_then(|it| it.remove("IPAddress"))),
-            (None, Some(ip)) => body["IPAddress"] = ip.into(),
-            (None, None) => {}
+        let wanted = self.spec.ip.as_deref().filter(|ip| ip.contains(':') == is_for_ipv6);
+        let is_moving = MOVES.iter().any(moves) || wanted.is_some_and(|ip| Some(ip) != seen);
+        if let Some(ip) = wanted.filter(|ip| !self.spec.is_internal && Some(*ip) != seen) {
+            self.check_address(ip).await?;
         }
         if let Some(before) = before {
+            body["IPAddress"] = wanted.or(seen.filter(|_| !is_moving)).into();
             if !is_moving {
-                self.hold_address(before).await?;
+                self.hold_address(&own, before).await?;
             }
             self.delete_object(RULE, &own).await?;
         }
         body["description"] = Description::text(&self.spec.service, self.change.identity.owner_tags()).into();
         let pool = settings.text("pool").unwrap_or_default();
-        body[if self.spec.is_internal { "backendService" } else { "target" }] = self.place.url(pool).into();
-        if self.spec.is_internal {
-            body["network"] = self.place.network.as_str().into();
-        }
-        if let Some(subnetwork) = settings.text("subnetwork") {
-            body["subnetwork"] = format!("{}/projects/{subnetwork}", self.place.base).into();
-        }
-        self.cloud.api.change(self.place.all(Method::POST, RULE, "").json(&body)).await?;
+        let is_of_targets = pool.starts_with(TARGET_POOL.word);
+        body[if is_of_targets { "target" } else { "backendService" }] = self.place.url_of(pool).into();
+        body["network"] = self.spec.is_internal.then_some(&*self.place.network).into();
+        let subnetwork = settings.text("subnetwork").map(|it| format!("{}/projects/{it}", self.place.base));
+        body["subnetwork"] = subnetwork.into();
+        self.cloud.api.change(self.place.all(Method::POST, RULE, "").json(&without_nulls(body))).await?;
         let shown: Option<Rule> = self.cloud.api.find(self.place, RULE, &own).await?;
         shown.ok_or_else(|| Error::conflict("the forwarding rule that was just created does not exist"))
     }
 
     /// Reserves the address of a forwarding rule for the time of its replacement, unless it is reserved already.
-    async fn hold_address(&self, rule: &Attributes) -> Result<()> {
-        let Some(ip) = rule.text("IPAddress") else { return Ok(()) };
-        if self.addresses(ip).await?.is_empty() {
-            let mut body =
-                json!({"name": self.names.name, "address": ip, "description": service_description(&self.spec.service)});
-            match rule.text("loadBalancingScheme") {
-                Some("INTERNAL") => {
-                    body["addressType"] = "INTERNAL".into();
-                    let subnetwork = rule.text("subnetwork").map(|it| format!("{}/projects/{it}", self.place.base));
-                    subnetwork.into_iter().for_each(|url| body["subnetwork"] = url.into());
-                }
-                _ => rule.text("networkTier").into_iter().for_each(|tier| body["networkTier"] = tier.into()),
-            }
-            self.cloud.api.change(self.place.all(Method::POST, ADDRESS, "").json(&body)).await?;
+    async fn hold_address(&self, name: &str, rule: &Attributes) -> Result<()> {
+        let Some((ip, length)) = rule.text("IPAddress").map(|ip| ip.split_once('/').unwrap_or((ip, ""))) else {
+            return Ok(());
+        };
+        if !self.addresses(ip).await?.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let (is_ipv6, is_internal) = (is_ipv6(name), rule.text("loadBalancingScheme") == Some("INTERNAL"));
+        let subnetwork = rule.text("subnetwork").filter(|_| is_internal || is_ipv6);
+        let body = without_nulls(json!({
+            "name": name, "address": ip, "description": service_description(&self.spec.service),
+            "addressType": is_internal.then_some("INTERNAL"),
+            "networkTier": rule.text("networkTier").filter(|_| !is_internal),
+            "subnetwork": subnetwork.map(|it| format!("{}/projects/{it}", self.place.base)),
+            "ipVersion": is_ipv6.then_some("IPV6"),
+            "prefixLength": length.parse::<u8>().ok(),
+            "ipv6EndpointType": (is_ipv6 && !is_internal).then_some("NETLB"),
+        }));
+        self.cloud.api.change(self.place.all(Method::POST, ADDRESS, "").json(&body)).await
     }
 
     async fn addresses(&self, ip: &str) -> Result<Vec<Value>> {
@@ -370,29 +365,35 @@ impl Session<'_> {
     }
 
     async fn delete(&mut self, resource: &ResourceKey) -> Result<()> {
-        let own = self.names.name.clone();
-        let Some((kind, name)) = object(resource, &own) else { return Ok(()) };
+        let Some((kind, name)) = self.names.object(resource) else { return Ok(()) };
         match kind {
-            _ if self.names.is_shared(name) => self.delete_shared(resource, kind, name).await?,
-            FIREWALL => self.firewall(Method::DELETE, name, &Attributes::default()).await?,
-            _ => self.delete_object(kind, name).await?,
+            _ if self.names.is_shared(&name) => self.delete_shared(resource, kind, &name).await?,
+            FIREWALL => self.firewall(Method::DELETE, &name, &Attributes::default()).await?,
+            _ => self.delete_object(kind, &name).await?,
         }
         if matches!(resource, ResourceKey::Pool(_)) && self.change.identity.is_leaving() {
-            self.cloud.set_released(&own, true);
+            self.cloud.set_released(&self.names.name, true);
         }
         Ok(())
     }
 
     /// Deletes an object that Services share, unless another Service or object uses it.
     async fn delete_shared(&mut self, resource: &ResourceKey, kind: Kind, name: &str) -> Result<()> {
-        let is_internal = kind != HTTP_CHECK && !name.ends_with("-http-hc");
-        let is_user = |spec: &Spec| spec.is_internal == is_internal && (kind == GROUP || spec.check.is_none());
+        let is_user = |spec: &Spec| match kind {
+            GROUP => spec.has_groups(),
+            FIREWALL if name.ends_with("-http-hc") => spec.shares_check(HTTP_CHECK),
+            FIREWALL => {
+                (spec.has_ipv6 || !is_ipv6(name))
+                    && [CHECK, REGION_CHECK].into_iter().any(|kind| spec.shares_check(kind))
+            }
+            _ => spec.shares_check(kind),
+        };
         let is_kept = (kind == FIREWALL && self.is_kept) || (kind == GROUP && self.cloud.api.config.skips_groups);
         let has_users = || self.cloud.has_other_users(&self.names.name, is_user);
         if matches!(resource, ResourceKey::CreatedBefore(_)) && (is_kept || has_users()) {
             return Ok(());
         }
-        let mut known = self.cloud.shared.lock(format!("{}/{name}", kind.collection())).await;
+        let mut known = self.cloud.shared.lock(kind.path(name)).await;
         if is_recent(*known, false) {
             return Ok(());
         }
@@ -403,7 +404,7 @@ impl Session<'_> {
             _ => self.delete_object(kind, name).await,
         };
         match outcome {
-            Err(error) if is_in_use(&error) => self.is_kept |= matches!(kind, CHECK | HTTP_CHECK),
+            Err(error) if is_in_use(&error) => self.is_kept |= matches!(kind, CHECK | REGION_CHECK | HTTP_CHECK),
             outcome => {
                 outcome?;
                 *known = Some((false, Instant::now()));
@@ -414,10 +415,7 @@ impl Session<'_> {
 
     /// Deletes an object, and waits: what refers to nothing any more can be deleted next.
     async fn delete_object(&self, kind: Kind, name: &str) -> Result<()> {
-        match self.cloud.api.change(self.place.one(Method::DELETE, kind, name)).await {
-            Err(error) if error.is_not_found() => Ok(()),
-            outcome => outcome,
-        }
+        self.cloud.api.remove(self.place.one(Method::DELETE, kind, name)).await
     }
 
     /// Writes the owner tags as labels: the description of a forwarding rule does not change.
@@ -444,11 +442,10 @@ impl Session<'_> {
         self.place.instance(zone, name)
     }
 
-    /// Replaces the short names of health checks by their URLs.
+    /// Replaces the short paths of health checks by their URLs.
     fn expand_checks(&self, body: &mut Value) {
         for check in body.get_mut("healthChecks").and_then(Value::as_array_mut).into_iter().flatten() {
-            let path = check.as_str().unwrap_or_default();
-            *check = format!("{}/projects/{}/global/{path}", self.place.base, self.place.project).into();
+            *check = self.place.url_of(check.as_str().unwrap_or_default()).into();
         }
     }
 
@@ -473,18 +470,18 @@ impl Session<'_> {
     }
 
     async fn add_all(&mut self, pool: &str, targets: &Targets) -> Result<()> {
-        if pool.starts_with(TARGET_POOL.collection()) {
+        if pool.starts_with(TARGET_POOL.word) {
             return self.change_instances(ADD, pool, targets).await;
         }
-        let graph = self.change.actual.and_then(|it| it.graph.as_ref());
-        let all = graph.map(|graph| graph.targets_of(pool)).unwrap_or_default().with(targets);
+        let all = self.graph().map(|graph| graph.targets_of(pool)).unwrap_or_default().with(targets);
         let backends = self.fill_groups(&all).await?;
         let service: super::objects::Pool = match self.cloud.api.find(self.place, BACKEND_SERVICE, name(pool)).await? {
             Some(service) => service,
             None => return Err(Error::conflict(format!("backend service {} does not exist any more", name(pool)))),
         };
-        let has = |zone: &String| service.backends.iter().any(|it| snapshot::zone(&it.group) == Some(&**zone));
-        if by_zone(&all).keys().all(has) {
+        let known: BTreeSet<_> = service.backends.iter().filter_map(|it| snapshot::group_key(&it.group)).collect();
+        let has = |it: &Value| it["group"].as_str().and_then(snapshot::group_key).is_some_and(|it| known.contains(&it));
+        if backends.iter().all(has) {
             return Ok(());
         }
         let body = json!({"backends": backends, "fingerprint": service.fingerprint});
@@ -492,7 +489,7 @@ impl Session<'_> {
     }
 
     async fn remove(&mut self, pool: &str, targets: &Targets) -> Result<()> {
-        if pool.starts_with(TARGET_POOL.collection()) {
+        if pool.starts_with(TARGET_POOL.word) {
             return self.change_instances(REMOVE, pool, targets).await;
         }
         for (zone, names) in by_zone(targets) {
@@ -522,25 +519,30 @@ impl Session<'_> {
         self.cloud.groups.edit(&(zone, self.names.group()), edit).await.map(drop)
     }
 
-    /// Adds instances to the groups of their zones, and returns these as backends of a backend service. Members that are no
-    /// Nodes of the cluster any more are removed: a new load balancer would send traffic to them.
-    async fn fill_groups(&self, targets: &Targets) -> Result<Value> {
-        let (mut backends, group) = (Vec::new(), self.names.group());
-        for (zone, names) in by_zone(targets) {
-            backends.push(json!({"group": format!(
-                "{}/projects/{}/zones/{zone}/instanceGroups/{group}", self.place.base, self.place.project
-            )}));
-            if self.cloud.api.config.skips_groups {
+    /// Adds instances to the groups of their zones, unless a group of others has them, and returns all groups as backends of
+    /// a backend service. Members that are no Nodes of the cluster any more are removed: a new load balancer would send
+    /// traffic to them.
+    async fn fill_groups(&self, targets: &Targets) -> Result<Vec<Value>> {
+        let (nodes, zones) = (self.cloud.balanced_nodes(), by_zone(targets));
+        let mut others = self.cloud.groups.store().others(&self.names.cluster_id, nodes.as_ref()).await?;
+        others.retain(|(zone, _), _| zones.contains_key(zone));
+        let mut groups: BTreeSet<_> = others.keys().cloned().collect();
+        for (zone, mut names) in zones.into_iter().filter(|_| !self.cloud.api.config.skips_groups) {
+            names.retain(|it| !others.iter().any(|((other, _), members)| *other == zone && members.contains(it)));
+            if names.is_empty() {
                 continue;
             }
-            let (nodes, prefix) = (self.cloud.balanced_nodes(), format!("{zone}:"));
+            groups.insert((zone.clone(), self.names.group()));
+            let (nodes, prefix) = (nodes.clone(), format!("{zone}:"));
             let edit = move |members: &mut BTreeSet<String>| {
                 members.retain(|it| nodes.as_ref().is_none_or(|nodes| nodes.contains(&(prefix.clone() + it))));
                 members.extend(names.iter().cloned());
             };
             self.edit_group(zone, edit).await?;
         }
-        Ok(backends.into())
+        let Place { base, project, .. } = self.place;
+        let url = |(zone, name)| format!("{base}/projects/{project}/zones/{zone}/instanceGroups/{name}");
+        Ok(groups.into_iter().map(|key| json!({"group": url(key)})).collect())
     }
 }
 

@@ -1,16 +1,16 @@
-//! Instance groups: one for each zone, which all internal load balancers of the cluster share.
+//! Instance groups: one for each zone, which all load balancers with backend services share, and groups of others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Result, async_trait};
+use cloud_provider::{Error, Result, async_trait};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use provider_kit::cached::Cached;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::shared_document::{DocumentStore, Versioned};
-use provider_kit::transport::Method;
+use provider_kit::transport::{Call, Method};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -19,14 +19,15 @@ use crate::api::{Api, GROUP, Place, name};
 
 /// Longest age of the members of instance groups.
 const MEMBERS_AGE: Duration = Duration::from_secs(30);
-const ACTIONS: [&str; 3] = [
-    "/projects/{project}/zones/{zone}/instanceGroups/{name}/listInstances",
-    "/projects/{project}/zones/{zone}/instanceGroups/{name}/addInstances",
-    "/projects/{project}/zones/{zone}/instanceGroups/{name}/removeInstances",
-];
+const LIST: &str = "/projects/{project}/zones/{zone}/instanceGroups/{name}/listInstances";
+const ADD: &str = "/projects/{project}/zones/{zone}/instanceGroups/{name}/addInstances";
+const REMOVE: &str = "/projects/{project}/zones/{zone}/instanceGroups/{name}/removeInstances";
 
-/// The instances of the group of each zone.
-pub(super) type Members = BTreeMap<String, BTreeSet<String>>;
+/// Zone and name of a group.
+pub(super) type GroupKey = (String, String);
+
+/// The names of the instances of groups.
+pub(super) type Members = BTreeMap<GroupKey, BTreeSet<String>>;
 
 /// The group of one zone: as it was read, and as it shall be.
 #[derive(Clone, PartialEq)]
@@ -36,7 +37,7 @@ pub(super) struct Group {
     pub(super) members: BTreeSet<String>,
 }
 
-/// Reads and writes instance groups, by zone and name.
+/// Reads and writes instance groups.
 pub(super) struct Groups {
     pub(super) api: Api,
     pub(super) members: Cached<Members>,
@@ -48,63 +49,78 @@ struct GroupMember {
 }
 
 impl Groups {
-    fn list<'a>(&'a self, place: &'a Place, zone: &'a str, name: &'a str) -> BoxFuture<'a, Result<Vec<GroupMember>>> {
-        let call = place.action(Method::POST, GROUP, ACTIONS[0], zone, name).json(&json!({"instanceState": "ALL"}));
-        async move {
-            self.api.list(call.reading(), &SharedPriority::default(), |it: &GroupMember| it.instance.clone()).await
-        }
-        .boxed()
+    /// Reads the members of a group; `None` if there is none.
+    fn find<'a>(&'a self, (zone, group): &'a GroupKey) -> BoxFuture<'a, Result<Option<BTreeSet<String>>>> {
+        let read = async move {
+            let place = self.api.place().await?;
+            let call = place.action(Method::POST, GROUP, LIST, zone, group).json(&json!({"instanceState": "ALL"}));
+            let key = |it: &GroupMember| it.instance.clone();
+            match self.api.list(call.reading(), &SharedPriority::default(), key).await {
+                Err(error) if error.is_not_found() => Ok(None),
+                found => Ok(Some(found?.iter().map(|it| name(&it.instance).to_owned()).collect())),
+            }
+        };
+        read.boxed()
     }
 
-    async fn read_all(&self, zones: &BTreeSet<String>, cluster_id: &str) -> Result<Members> {
-        let (place, group, mut members) = (self.api.place().await?, group(cluster_id), Members::new());
-        for zone in zones {
-            match self.list(&place, zone, &group).await {
-                Err(error) if error.is_not_found() => {}
-                found => {
-                    let names = found?.iter().map(|it| name(&it.instance).to_owned()).collect();
-                    members.insert(zone.clone(), names);
-                }
-            }
+    async fn find_all(&self, keys: &BTreeSet<GroupKey>) -> Result<Members> {
+        let mut members = Members::new();
+        for key in keys {
+            members.extend(self.find(key).await?.map(|found| (key.clone(), found)));
         }
         Ok(members)
     }
 
-    /// Returns the groups of these zones that exist, with their members.
-    pub(super) async fn of(&self, zones: &BTreeSet<String>, cluster_id: &str, age: Duration) -> Result<Arc<Members>> {
+    /// Returns the groups that exist, with their members.
+    pub(super) async fn of(&self, keys: &BTreeSet<GroupKey>, age: Duration) -> Result<Arc<Members>> {
         let age = age.min(MEMBERS_AGE);
-        let (known, _) = self.members.get(age, async || self.read_all(zones, cluster_id).await).await?;
-        if zones.iter().all(|zone| known.contains_key(zone)) || age.is_zero() {
+        let (known, _) = self.members.get(age, async || self.find_all(keys).await).await?;
+        if keys.iter().all(|key| known.contains_key(key)) || age.is_zero() {
             return Ok(known);
         }
-        Ok(self.members.get(Duration::ZERO, async || self.read_all(zones, cluster_id).await).await?.0)
+        Ok(self.members.get(Duration::ZERO, async || self.find_all(keys).await).await?.0)
     }
-}
 
-#[async_trait]
-impl DocumentStore for Groups {
-    type Key = (String, String);
-    type Document = Group;
-
-    async fn read(&self, (zone, name): &(String, String)) -> Result<Versioned<Group>> {
+    /// Returns the groups whose names match a pattern.
+    pub(super) async fn named(&self, pattern: &str) -> Result<BTreeSet<GroupKey>> {
         let place = self.api.place().await?;
-        let (exists, seen) = match self.list(&place, zone, name).await {
-            Err(error) if error.is_not_found() => (false, BTreeSet::new()),
-            found => (true, found?.iter().map(|it| crate::api::name(&it.instance).to_owned()).collect::<BTreeSet<_>>()),
+        let call = Call::get("/projects/{project}/aggregated/instanceGroups", &[&place.project]).list();
+        let found: Value = self.api.http.read(call.query("filter", format!("name eq {pattern}"))).await?;
+        let mut groups = BTreeSet::new();
+        for (scope, it) in found["items"].as_object().into_iter().flatten() {
+            if it["warning"]["code"].as_str().is_some_and(|code| code != "NO_RESULTS_ON_PAGE") {
+                return Err(Error::other(format!("the list of instance groups lacks {scope}, which did not answer")));
+            }
+            let names = it["instanceGroups"].as_array().into_iter().flatten().filter_map(|it| it["name"].as_str());
+            groups.extend(names.map(|it| (name(scope).to_owned(), it.to_owned())));
+        }
+        Ok(groups)
+    }
+
+    /// Returns the groups of others that serve the cluster as they are: an instance can be in one load-balanced group only.
+    /// Each member is a Node (`zone:name`), or has the prefix of the cluster's instances.
+    pub(super) async fn others(&self, cluster_id: &str, nodes: Option<&BTreeSet<String>>) -> Result<Members> {
+        let (config, own) = (&self.api.config, group(cluster_id));
+        let pattern = match &config.groups_prefix {
+            _ if config.skips_groups => format!("{own}.*"),
+            Some(prefix) => format!("{prefix}.*"),
+            None => return Ok(Members::new()),
         };
-        Ok(Versioned { document: Group { exists, members: seen.clone(), seen }, version: None })
+        let mut keys = self.named(&pattern).await?;
+        keys.retain(|(_, name)| config.skips_groups || *name != own);
+        let mut members = self.find_all(&keys).await?;
+        let prefix = Some(&*config.node_prefix).filter(|it| !it.is_empty());
+        members.retain(|(zone, _), members| {
+            let is_node = |it: &String| nodes.is_some_and(|nodes| nodes.contains(&format!("{zone}:{it}")));
+            let is_all = members.iter().all(is_node);
+            config.skips_groups
+                || is_all
+                || prefix.is_some_and(|prefix| members.iter().all(|it| it.starts_with(prefix)))
+        });
+        Ok(members)
     }
 
-    async fn write(&self, (zone, name): &(String, String), group: Group, _: Option<&str>) -> Result<()> {
-        let place = self.api.place().await?;
-        let outcome = self.write_group(&place, zone, name, &group).await;
-        self.members.forget().await;
-        outcome
-    }
-}
-
-impl Groups {
-    async fn write_group(&self, place: &Place, zone: &str, name: &str, group: &Group) -> Result<()> {
+    async fn write_group(&self, place: &Place, (zone, name): &GroupKey, group: &Group) -> Result<()> {
         if !group.exists {
             let call = place.all(Method::POST, GROUP, zone).json(&json!({ "name": name }));
             match self.api.change(call).await {
@@ -114,7 +130,7 @@ impl Groups {
         }
         let url = |it: &String| json!({"instance": place.instance(zone, it)});
         let removed = group.seen.difference(&group.members);
-        for (action, changed) in [(ACTIONS[2], removed), (ACTIONS[1], group.members.difference(&group.seen))] {
+        for (action, changed) in [(REMOVE, removed), (ADD, group.members.difference(&group.seen))] {
             let instances: Vec<Value> = changed.map(url).collect();
             if instances.is_empty() {
                 continue;
@@ -122,36 +138,39 @@ impl Groups {
             let call = place.action(Method::POST, GROUP, action, zone, name).json(&json!({ "instances": instances }));
             match self.api.change(call).await {
                 // An instance that does not exist is in no group.
-                Err(error) if error.is_not_found() && action == ACTIONS[2] => {}
+                Err(error) if error.is_not_found() && action == REMOVE => {}
                 outcome => outcome?,
             }
         }
         Ok(())
     }
 
-    /// Returns the zones that have a group of the cluster.
-    pub(super) async fn zones(&self, place: &Place, cluster_id: &str) -> Result<Vec<String>> {
-        let filter = format!("name = \"{}\"", group(cluster_id));
-        let path = "/projects/{project}/aggregated/instanceGroups";
-        let call = provider_kit::transport::Call::get(path, &[&place.project]).list().query("filter", filter);
-        let found: Value = self.api.http.read(call).await?;
-        let has_group =
-            |(_, it): &(&String, &Value)| it["instanceGroups"].as_array().is_some_and(|all| !all.is_empty());
-        let scopes = found["items"].as_object().into_iter().flatten().filter(has_group);
-        Ok(scopes.map(|(scope, _)| name(scope).to_owned()).collect())
-    }
-
     /// Deletes the groups of the cluster. Those to which a backend service refers are an error, and stay.
     pub(super) async fn delete(&self, cluster_id: &str) -> Result<()> {
         let (place, mut outcome) = (self.api.place().await?, Ok(()));
-        for zone in self.zones(&place, cluster_id).await? {
-            let call = place.action(Method::DELETE, GROUP, GROUP.one, &zone, &group(cluster_id));
-            match self.api.change(call).await {
-                Err(error) if error.is_not_found() => {}
-                Err(error) => outcome = Err(error),
-                Ok(()) => {}
-            }
+        for (zone, name) in self.named(&group(cluster_id)).await? {
+            let call = place.action(Method::DELETE, GROUP, GROUP.one, &zone, &name);
+            outcome = outcome.and(self.api.remove(call).await);
         }
+        self.members.forget().await;
+        outcome
+    }
+}
+
+#[async_trait]
+impl DocumentStore for Groups {
+    type Key = GroupKey;
+    type Document = Group;
+
+    async fn read(&self, key: &GroupKey) -> Result<Versioned<Group>> {
+        let found = self.find(key).await?;
+        let (exists, seen) = (found.is_some(), found.unwrap_or_default());
+        Ok(Versioned { document: Group { exists, members: seen.clone(), seen }, version: None })
+    }
+
+    async fn write(&self, key: &GroupKey, group: Group, _: Option<&str>) -> Result<()> {
+        let place = self.api.place().await?;
+        let outcome = self.write_group(&place, key, &group).await;
         self.members.forget().await;
         outcome
     }

@@ -33,12 +33,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::groups::Groups;
-use self::names::{ADDRESSES, FIREWALLS, LbNames};
+use self::names::{IPV6, LbNames, is_ipv6, traffic};
 use self::objects::{Check, Firewall, Pool, Ports, Rule, firewall_description, service_description};
 use self::snapshot::Snapshot;
-use self::spec::MOST_PORTS;
 pub(crate) use self::spec::Spec;
-use crate::api::{Api, Place, TARGET_POOL, name, short};
+use self::spec::{BOTH, Backend, Frontend, MOST_PORTS};
+use crate::api::{ADDRESS, Api, BACKEND_SERVICE, FIREWALL, Kind, Place, TARGET_POOL, name, short};
 use crate::instances::{IDS, Source};
 use crate::kubernetes::{self, Kubernetes};
 
@@ -48,6 +48,8 @@ const NODE_CHECK: (&str, i32) = ("/healthz", 10256);
 const SUBNET_LABEL: &str = "cloud.google.com/gke-node-pool-subnet";
 /// Most instances of an instance group.
 const MOST_OF_A_GROUP: usize = 1000;
+/// Sources of health checks over IPv6: of internal and of external load balancers.
+const IPV6_CHECK_SOURCES: [&str; 2] = ["2600:2d00:1:b029::/64", "2600:1901:8001::/48"];
 
 /// The load balancers of a region.
 pub(crate) struct GceLoadBalancers {
@@ -94,15 +96,15 @@ impl GceLoadBalancers {
     }
 
     /// Returns the targets that the Nodes are; `None` if no instance is known.
-    fn targets(&self, nodes: &[Arc<Node>], spec: &Spec, place: &Place) -> Option<Targets> {
-        let cluster_subnet = place.subnetwork.as_deref().map(crate::api::name);
+    fn targets(nodes: &[Arc<Node>], backend: Backend, place: &Place) -> Option<Targets> {
+        let own = place.subnetwork.as_deref().map(name);
         let is_in_subnet = |node: &&Arc<Node>| match node.labels.get(SUBNET_LABEL) {
-            Some(subnet) if spec.is_internal && !subnet.is_empty() => cluster_subnet.is_none_or(|own| own == subnet),
+            Some(subnet) if backend.has_groups() && !subnet.is_empty() => own.is_none_or(|own| own == subnet),
             _ => true,
         };
         let nodes: Vec<_> = nodes.iter().filter(is_in_subnet).cloned().collect();
         let known = machine_ids(&nodes, &IDS)?;
-        let limit = if spec.is_internal { MOST_OF_A_GROUP } else { usize::MAX };
+        let limit = if backend.has_groups() { MOST_OF_A_GROUP } else { usize::MAX };
         let (mut zones, mut all) =
             (BTreeMap::<String, usize>::new(), known.iter().filter_map(target).collect::<Vec<_>>());
         all.sort();
@@ -135,42 +137,51 @@ impl GceLoadBalancers {
         Ok(tags.into_iter().collect())
     }
 
-    fn pool(names: &LbNames, spec: &Spec) -> Pool {
-        Pool {
+    fn pool(names: &LbNames, spec: &Spec, backend: Backend) -> Result<Attributes> {
+        let protocol = if spec.protocol == BOTH { "UNSPECIFIED" } else { spec.protocol };
+        let of_service = |text: String| backend.has_groups().then_some(text);
+        Attributes::desired(&Pool {
             session_affinity: Some(spec.affinity.to_owned()),
-            health_checks: vec![names.check_of(spec)],
-            protocol: spec.is_internal.then(|| spec.protocol.to_owned()),
-            description: spec.is_internal.then(|| match spec.is_shared {
-                true => String::new(),
-                false => service_description(&spec.service),
-            }),
+            health_checks: vec![names.check_of(spec, backend)],
+            protocol: of_service(protocol.to_owned()),
+            load_balancing_scheme: of_service(backend.scheme.to_owned()),
+            description: of_service(if spec.is_shared { String::new() } else { service_description(&spec.service) }),
             ..Pool::default()
-        }
+        })
     }
 
-    fn rule(spec: &Spec, place: &Place) -> Result<Attributes> {
-        let mut ports: Vec<_> = spec.ports.iter().map(ToString::to_string).collect();
-        ports.sort();
-        let all = (spec.is_internal && ports.len() > MOST_PORTS).then_some(true);
+    fn rule(spec: &Spec, Frontend { is_ipv6, backend }: Frontend, place: &Place) -> Result<Attributes> {
+        let ports: BTreeSet<_> = spec.ports.iter().map(|(_, number)| number.to_string()).collect();
+        let all = (backend.has_groups() && (ports.len() > MOST_PORTS || spec.protocol == BOTH)).then_some(true);
         let subnetwork = match &spec.subnet {
             Some(name) if !place.is_legacy => Some(place.subnetwork_url(name)),
             _ => place.subnetwork.clone(),
         };
+        let (first, last) = spec.port_range();
         let is_global = spec.is_internal && spec.has_global_access && !place.is_legacy;
-        let rule = Rule {
-            ip: spec.ip.clone(),
+        let has_subnetwork = spec.is_internal || is_ipv6;
+        let rule = Attributes::desired(&Rule {
+            ip: spec.ip.clone().filter(|ip| ip.contains(':') == is_ipv6),
             protocol: Some(spec.protocol.to_owned()),
-            port_range: (!spec.is_internal).then(|| spec.port_range()),
-            ports: (spec.is_internal && all.is_none()).then_some(ports),
+            ip_version: Some(if is_ipv6 { "IPV6" } else { "IPV4" }.to_owned()),
+            port_range: (!backend.has_groups()).then(|| format!("{first}-{last}")),
+            ports: (backend.has_groups() && all.is_none()).then(|| ports.into_iter().collect()),
             all_ports: all,
-            load_balancing_scheme: Some(if spec.is_internal { "INTERNAL" } else { "EXTERNAL" }.to_owned()),
+            load_balancing_scheme: Some(backend.scheme.to_owned()),
             network_tier: spec.tier.clone(),
             allow_global_access: is_global.then_some(true),
-            subnetwork: subnetwork.filter(|_| spec.is_internal).map(|url| short(&url).to_owned()),
+            subnetwork: subnetwork.filter(|_| has_subnetwork).map(|url| short(&url).to_owned()),
             ..Rule::default()
-        };
-        let rule = Attributes::desired(&rule)?;
-        Ok(if spec.is_internal { rule } else { rule.set("subnetwork", ()) })
+        })?;
+        Ok(if has_subnetwork { rule } else { rule.set("subnetwork", ()) })
+    }
+
+    fn warn_of_options(&self, service: &Service) {
+        let (subject, reason) = (EventSubject::Service(service), "ILBOptionsIgnored");
+        let text = "The network has no subnetworks: global access and subnetwork of the load balancer are ignored";
+        if self.deduplicator.is_first(subject, reason, text) {
+            self.kubernetes.cluster.events().warning(subject, reason, text);
+        }
     }
 
     async fn whole(
@@ -179,67 +190,61 @@ impl GceLoadBalancers {
         names: &LbNames,
         place: &Place,
     ) -> Result<ResourceGraph> {
-        let (spec, config) = (input.spec, &self.api.config);
+        let (spec, config) = (&input.spec.fitted(place)?, &self.api.config);
         if place.is_legacy && spec.is_internal && (spec.has_global_access || spec.subnet.is_some()) {
-            let (subject, reason) = (EventSubject::Service(input.request.service), "ILBOptionsIgnored");
-            let text = "The network has no subnetworks: global access and subnetwork of the load balancer are ignored";
-            if self.deduplicator.is_first(subject, reason, text) {
-                self.kubernetes.cluster.events().warning(subject, reason, text);
-            }
+            self.warn_of_options(input.request.service);
         }
         let tags = self.tags(input.request.nodes).await?;
-        let (path, port) = spec.check.unwrap_or(NODE_CHECK);
-        let check = names.check_of(spec);
-        let description = match (spec.is_internal, spec.check) {
-            (true, None) => String::new(),
-            (true, Some(_)) => service_description(&spec.service),
-            (false, _) => service_description(name(&check)),
-        };
-        let of_check = match (spec.is_internal, spec.check) {
-            (true, _) => Some(String::new()),
-            (false, None) => Some(format!(r#"{{"kubernetes.io/cluster-id":"{}"}}"#, names.cluster_id)),
-            (false, Some(_)) => None,
-        };
-        let firewall = |protocol: &str, ports: &[u16], sources: &[String]| Firewall {
-            source_ranges: sources.to_vec(),
+        let firewall = |sources: Vec<String>, allowed: Vec<Ports>| Firewall {
+            source_ranges: sources,
             target_tags: tags.clone(),
-            allowed: Some(vec![Ports::new(protocol, ports.iter().copied())]),
+            allowed: Some(allowed),
             ..Firewall::default()
         };
-        let checked = u16::try_from(port).unwrap_or_default();
-        let of_check = Firewall { description: of_check, ..firewall("tcp", &[checked], &config.check_sources) };
-        let priority = if config.denies && !spec.is_internal { 999 } else { 1000 };
-        let traffic = Firewall { priority: Some(priority), ..firewall(spec.protocol, &spec.ports, &spec.ranges) };
-        let pool = names.pool(spec);
-        let graph = match spec.is_internal {
-            true => ResourceGraph::default().resource(names.group_resource(), Attributes::default()),
-            false => ResourceGraph::default(),
-        };
-        let mut graph = graph
-            .resource(names.check_firewall_resource(&check), Attributes::desired(&of_check)?)
-            .resource(
-                names.check_resource(&check),
-                Attributes::desired(&Check::new(!spec.is_internal, path, port, description))?,
-            )
-            .pool(&pool, Attributes::desired(&Self::pool(names, spec))?, self.targets(input.request.nodes, spec, place))
-            .listener(
-                spec.ports.iter().min().copied().unwrap_or_default(),
-                spec.protocol,
-                &pool,
-                Self::rule(spec, place)?,
-            )
-            .resource(ResourceKey::created_after(FIREWALLS, names.firewall()), Attributes::desired(&traffic)?);
-        if config.denies && !spec.is_internal {
-            let all = Ports { protocol: "all".to_owned(), ports: Vec::new() };
-            let denial = Firewall {
-                source_ranges: vec!["0.0.0.0/0".to_owned()],
-                allowed: None,
-                denied: Some(vec![all]),
-                priority: Some(1000),
-                ..traffic
+        let (path, port) = spec.check.unwrap_or(NODE_CHECK);
+        let mut graph = ResourceGraph::default();
+        for frontend in spec.frontends() {
+            let Frontend { is_ipv6, backend } = frontend;
+            let (check, pool) = (names.check_of(spec, backend), names.pool(spec, backend));
+            let (description, of_check) = match (backend.has_groups(), spec.check) {
+                (true, None) => (String::new(), Some(String::new())),
+                (true, Some(_)) => (service_description(&spec.service), Some(String::new())),
+                (false, None) => (
+                    service_description(name(&check)),
+                    Some(format!(r#"{{"kubernetes.io/cluster-id":"{}"}}"#, names.cluster_id)),
+                ),
+                (false, Some(_)) => (service_description(name(&check)), None),
             };
-            graph =
-                graph.resource(ResourceKey::created_after(FIREWALLS, names.denial()), Attributes::desired(&denial)?);
+            let sources =
+                if is_ipv6 { IPV6_CHECK_SOURCES.map(str::to_owned).to_vec() } else { config.check_sources.clone() };
+            let checked = vec![Ports::new("tcp", u16::try_from(port))];
+            let of_check = Firewall { description: of_check, ..firewall(sources, checked) };
+            if backend.has_groups() {
+                graph = graph.resource(names.group_resource(), Attributes::default());
+            }
+            let denies = config.denies && !spec.is_internal;
+            let priority = Some(if denies { 999 } else { 1000 });
+            let allowed = Firewall { priority, ..firewall(spec.ranges(is_ipv6), Ports::of(&spec.ports)) };
+            let protocol = format!("{}{}", spec.protocol, if is_ipv6 { IPV6 } else { "" });
+            graph = graph
+                .resource(names.check_firewall_resource(&check, is_ipv6), Attributes::desired(&of_check)?)
+                .resource(
+                    names.check_resource(&check),
+                    Attributes::desired(&Check::new(!backend.has_groups(), path, port, description))?,
+                )
+                .pool(&pool, Self::pool(names, spec, backend)?, Self::targets(input.request.nodes, backend, place))
+                .listener(spec.port_range().0, protocol, &pool, Self::rule(spec, frontend, place)?)
+                .resource(traffic(names.firewall(is_ipv6)), Attributes::desired(&allowed)?);
+            if denies {
+                let denial = Firewall {
+                    source_ranges: vec![if is_ipv6 { "::/0" } else { "0.0.0.0/0" }.to_owned()],
+                    allowed: None,
+                    denied: Some(vec![Ports { protocol: "all".to_owned(), ports: Vec::new() }]),
+                    priority: Some(1000),
+                    ..allowed
+                };
+                graph = graph.resource(traffic(names.denial(is_ipv6)), Attributes::desired(&denial)?);
+            }
         }
         Ok(graph)
     }
@@ -285,7 +290,7 @@ impl GceLoadBalancers {
             let found = snapshot.actual(&names, self.api.config.removes_denials)?;
             let kept = self.kept_firewalls.lock();
             let counts = |resource: &ResourceKey| match resource {
-                ResourceKey::CreatedBefore(it) | ResourceKey::CreatedAfter(it) if it.kind == FIREWALLS => {
+                ResourceKey::CreatedBefore(it) | ResourceKey::CreatedAfter(it) if it.kind == FIREWALL.word => {
                     !kept.contains(&*it.name)
                 }
                 _ => true,
@@ -324,8 +329,12 @@ impl LoadBalancerCloud for GceLoadBalancers {
         match input.scope {
             Scope::Everything => self.whole(input, &names, &place).await,
             Scope::Targets => {
-                let targets = self.targets(input.request.nodes, input.spec, &place);
-                Ok(ResourceGraph::default().pool(&names.pool(input.spec), Attributes::default(), targets))
+                // A mistake that keeps the Service from IPv6 keeps no Node from becoming a target.
+                let spec = input.spec.fitted(&place).unwrap_or_else(|_| input.spec.clone());
+                Ok(spec.frontends().fold(ResourceGraph::default(), |graph, Frontend { backend, .. }| {
+                    let targets = Self::targets(input.request.nodes, backend, &place);
+                    graph.pool(&names.pool(&spec, backend), Attributes::default(), targets)
+                }))
             }
         }
     }
@@ -339,37 +348,58 @@ impl LoadBalancerCloud for GceLoadBalancers {
         _: &Identity<'_>,
         spec: &Spec,
     ) -> Result<ResourceGraph> {
-        let held = observed.graph.iter().flat_map(|graph| graph.resources.iter());
-        let held = held.filter(|(resource, _)| resource.is_of_kind(ADDRESSES)).find_map(|(_, it)| it.text("address"));
-        let ip = observed.ingress.first().and_then(|it| it.ip.as_deref()).or(held);
+        let seen = observed.graph.as_ref();
+        let held = |is_for_ipv6: bool| {
+            let (_, it) = seen?.resources.iter().find(|(resource, _)| {
+                matches!(resource, ResourceKey::CreatedAfter(it) if it.kind == ADDRESS.word && is_ipv6(&it.name) == is_for_ipv6)
+            })?;
+            // That of a load balancer of the other kind is released.
+            if (it.text("addressType") == Some("INTERNAL")) != spec.is_internal {
+                return None;
+            }
+            let length = it.number::<u8>("prefixLength").filter(|_| is_for_ipv6);
+            Some(it.text("address")?.to_owned() + &length.map(|length| format!("/{length}")).unwrap_or_default())
+        };
+        let shown = |is_for_ipv6: bool| {
+            let mut rules = seen.into_iter().flat_map(ResourceGraph::listeners);
+            rules
+                .find(|(port, _)| is_ipv6(&port.protocol) == is_for_ipv6)
+                .and_then(|(_, it)| Some(it.text("IPAddress")?.to_owned()))
+        };
         let resources: Vec<_> = desired.resources.iter().map(|(resource, it)| (resource.clone(), it.clone())).collect();
         for (resource, settings) in resources {
-            let fitted = match (&resource, ip) {
+            let of_name = match &resource {
+                ResourceKey::CreatedBefore(it) | ResourceKey::CreatedAfter(it) => is_ipv6(&it.name),
+                ResourceKey::Listener(port) => is_ipv6(&port.protocol),
+                _ => continue,
+            };
+            let ip = shown(of_name).or_else(|| held(of_name));
+            let text = |ip: &str| firewall_description(&spec.service, ip.split('/').next().unwrap_or(ip));
+            let fitted = match (&resource, ip.as_deref()) {
                 (ResourceKey::CreatedAfter(_), Some(ip)) => {
-                    let text = firewall_description(&spec.service, ip);
-                    settings.set("destinationRanges", [ip]).set("description", text)
+                    settings.set("destinationRanges", [ip]).set("description", text(ip))
                 }
                 (ResourceKey::CreatedBefore(it), Some(ip))
-                    if it.kind == FIREWALLS && settings.get("description").is_none() =>
+                    if it.kind == FIREWALL.word && settings.get("description").is_none() =>
                 {
-                    settings.set("description", firewall_description(&spec.service, ip))
+                    settings.set("description", text(ip))
                 }
-                (ResourceKey::Listener(_), _) if observed.ingress.is_empty() && spec.ip.is_none() => {
-                    held.map_or_else(|| settings.clone(), |ip| settings.clone().set("IPAddress", ip))
+                (ResourceKey::Listener(_), Some(ip))
+                    if shown(of_name).is_none() && settings.get("IPAddress").is_none() =>
+                {
+                    settings.set("IPAddress", ip)
                 }
                 _ => continue,
             };
             desired.resources.insert(resource, fitted);
         }
-        if spec.is_internal {
-            let nodes = self.balanced_nodes();
-            let stays = |it: &&str| nodes.as_ref().is_none_or(|nodes| nodes.contains(*it));
-            let pools: Vec<_> = desired.targets.iter().map(|(pool, targets)| (pool.clone(), targets.clone())).collect();
-            for (pool, targets) in pools {
-                let seen = observed.graph.as_ref().map(|graph| graph.targets_of(&pool)).unwrap_or_default();
-                let stay: Targets = seen.iter().filter(stays).collect();
-                desired.targets.insert(pool, targets.with(&stay));
-            }
+        let nodes = self.balanced_nodes();
+        let stays = |it: &&str| nodes.as_ref().is_none_or(|nodes| nodes.contains(*it));
+        let pools: Vec<_> = desired.targets.iter().map(|(pool, targets)| (pool.clone(), targets.clone())).collect();
+        for (pool, targets) in pools.into_iter().filter(|(pool, _)| pool.starts_with(BACKEND_SERVICE.word)) {
+            let stay: Targets =
+                seen.map(|graph| graph.targets_of(&pool)).unwrap_or_default().iter().filter(stays).collect();
+            desired.targets.insert(pool, targets.with(&stay));
         }
         Ok(desired)
     }
@@ -401,18 +431,15 @@ impl LoadBalancerCloud for GceLoadBalancers {
         self.carry_out(change, spec).await
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &Spec) -> Published {
-        let name = observed
-            .graph
-            .iter()
-            .flat_map(ResourceGraph::listeners)
-            .find_map(|(_, it)| it.text("pool")?.split_once('/'));
-        let shown =
-            |is_internal: bool| name.filter(|_| spec.is_internal == is_internal).map(|(_, name)| name.to_owned());
+    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, _: &Spec) -> Published {
+        let shown = |kind: Kind| {
+            let mut rules = observed.graph.iter().flat_map(ResourceGraph::listeners);
+            rules.find_map(|(_, it)| it.text("pool")?.strip_prefix(kind.word)?.strip_prefix('/')).map(str::to_owned)
+        };
         let keys =
-            [("networking.gke.io/target-pool", shown(false)), ("networking.gke.io/backend-service", shown(true))];
-        let annotations = if self.api.config.annotates { keys.to_vec() } else { Vec::new() };
-        Published { status: observed.status(), annotations }
+            [("networking.gke.io/target-pool", TARGET_POOL), ("networking.gke.io/backend-service", BACKEND_SERVICE)];
+        let keys = keys.into_iter().filter(|_| self.api.config.annotates).map(|(key, kind)| (key, shown(kind)));
+        Published { status: observed.status(), annotations: keys.collect() }
     }
 
     fn owner_name(&self, observed: &ObservedLoadBalancer) -> Option<(String, String)> {
@@ -422,10 +449,9 @@ impl LoadBalancerCloud for GceLoadBalancers {
 
     /// Reads the health of the instances of a target pool, one by one. A backend service tells that of a whole group.
     async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
-        let Some((pool, targets)) = observed.graph.as_ref().and_then(|graph| graph.targets.iter().next()) else {
-            return Ok(None);
-        };
-        let Some(name) = pool.strip_prefix("targetPools/") else { return Ok(None) };
+        let pools = observed.graph.iter().flat_map(|graph| graph.targets.iter());
+        let mut own = pools.filter_map(|(pool, targets)| Some((pool.strip_prefix("targetPools/")?, targets)));
+        let Some((name, targets)) = own.next() else { return Ok(None) };
         let place = self.api.place().await?;
         let health = async |target: &str| {
             let (zone, instance) = target.split_once(':').unwrap_or_default();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::annotations as key;
-use crate::api::short;
+use crate::api::{short, tail};
 
 /// Keys of labels, which allow no slash and no capital letter.
 const LABELS: [&str; 2] = ["ccm-rs-cluster", "ccm-rs-service"];
@@ -40,6 +40,7 @@ resources! {
         #[serde(skip_serializing)] name: String,
         #[serde(rename = "IPAddress")] ip: Option<String> = [Field::update("IPAddress")],
         #[serde(rename = "IPProtocol")] protocol: Option<String> = [Field::update("IPProtocol")],
+        ip_version: Option<String> = [Field::update("ipVersion")],
         port_range: Option<String> = [Field::update("portRange").null_removes()],
         ports: Option<Vec<String>> = [Field::update("ports").unordered_list().null_removes()],
         all_ports: Option<bool> = [Field::update("allPorts").null_removes()],
@@ -61,6 +62,7 @@ resources! {
         session_affinity: Option<String> = [Field::update("sessionAffinity")],
         health_checks: Vec<String> = [Field::update("healthChecks").unordered_list()],
         protocol: Option<String> = [Field::update("protocol")],
+        load_balancing_scheme: Option<String> = [Field::update("loadBalancingScheme").setting(&key::TYPE)],
         description: Option<String> = [Field::update("description")],
         fingerprint: Option<String> = [Field::observed("fingerprint")],
         #[serde(skip_serializing)] instances: Vec<String>,
@@ -105,6 +107,8 @@ resources! {
     struct Address {
         #[serde(skip_serializing)] name: String,
         address: Option<String> = [Field::observed("address")],
+        address_type: Option<String> = [Field::observed("addressType")],
+        prefix_length: Option<u8> = [Field::observed("prefixLength")],
         network_tier: Option<String> = [Field::observed("networkTier")],
     }
 }
@@ -169,6 +173,7 @@ impl Rule {
     pub(super) fn observed(&self) -> Result<Attributes> {
         let mut it = self.clone();
         it.subnetwork = it.subnetwork.map(|url| short(&url).to_owned());
+        it.ip_version = it.ip_version.or(Some("IPV4".to_owned()));
         it.all_ports = it.all_ports.filter(|all| *all);
         it.allow_global_access = it.allow_global_access.filter(|has| *has);
         Attributes::observed(&it)
@@ -178,9 +183,10 @@ impl Rule {
 impl Pool {
     pub(super) fn observed(&self, is_target_pool: bool) -> Result<Attributes> {
         let mut it = self.clone();
-        it.health_checks = it.health_checks.iter().map(|url| crate::api::tail(url).to_owned()).collect();
+        it.health_checks = it.health_checks.iter().map(|url| tail(url)).collect();
         it.description = it.description.or(Some(String::new())).filter(|_| !is_target_pool);
         it.protocol = it.protocol.filter(|_| !is_target_pool);
+        it.load_balancing_scheme = it.load_balancing_scheme.filter(|_| !is_target_pool);
         it.session_affinity = it.session_affinity.or(Some("NONE".to_owned()));
         Attributes::observed(&it)
     }
@@ -244,6 +250,13 @@ impl Ports {
         Self { protocol: protocol.to_lowercase(), ports: ranges.into_iter().map(text).collect() }
     }
 
+    /// Returns the ports of each protocol.
+    pub(super) fn of(ports: &[(&'static str, u16)]) -> Vec<Self> {
+        let protocols: BTreeSet<_> = ports.iter().map(|(protocol, _)| *protocol).collect();
+        let numbers = |wanted| ports.iter().filter(move |(it, _)| *it == wanted).map(|(_, number)| *number);
+        protocols.into_iter().map(|protocol| Self::new(protocol, numbers(protocol))).collect()
+    }
+
     /// Returns the ports one by one, whichever form they have.
     pub(super) fn each(&self) -> impl Iterator<Item = u16> {
         self.ports.iter().flat_map(|text| {
@@ -284,14 +297,23 @@ pub(super) fn firewall_description(service: &str, ip: &str) -> String {
     format!(r#"{{"kubernetes.io/service-name":"{service}", "kubernetes.io/service-ip":"{ip}"}}"#)
 }
 
+/// Returns an object without the fields that have no value.
+pub(super) fn without_nulls(mut body: Value) -> Value {
+    body.as_object_mut().into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
+    body
+}
+
 /// Returns the value of settings as a request has them, with a name.
 pub(super) fn body(name: &str, settings: &Attributes) -> Value {
     let mut body = settings.nested();
     body["name"] = name.into();
     for observed in ["fingerprint", "labelFingerprint", "creationTimestamp", "pool"] {
-        body.as_object_mut().and_then(|fields| fields.remove(observed));
+        body[observed] = Value::Null;
     }
-    body
+    if body["ipVersion"] == "IPV4" {
+        body["ipVersion"] = Value::Null;
+    }
+    without_nulls(body)
 }
 
 #[cfg(test)]

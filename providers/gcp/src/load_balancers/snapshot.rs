@@ -3,19 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cloud_provider::Result;
+use cloud_provider::{LoadBalancerIngress, Result};
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
 use provider_kit::inventory::SharedPriority;
-use provider_kit::load_balancers::{Attributes, ObservedLoadBalancer, ResourceGraph, ResourceKey, State, Targets};
+use provider_kit::load_balancers::{Attributes, ObservedLoadBalancer, ResourceGraph, State, Targets};
 use provider_kit::transport::Method;
 use serde::de::DeserializeOwned;
 
-use super::groups::Members;
-use super::names::{ADDRESSES, FIREWALL_PREFIX, FIREWALLS, LbNames};
+use super::groups::{GroupKey, Members};
+use super::names::{FIREWALL_PREFIX, IPV6, LbNames, held, plain, traffic};
 use super::objects::{Address, Check, Firewall, Pool, Rule};
+use super::spec::{Backend, EXTERNAL, INTERNAL, TARGETS};
 use super::{GceLoadBalancers, Spec, target};
-use crate::api::{ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, HTTP_CHECK, Kind, Place, RULE, TARGET_POOL, tail};
+use crate::api::{
+    ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, HTTP_CHECK, Kind, Place, REGION_CHECK, RULE, TARGET_POOL, tail,
+};
+use crate::config::StackType;
 
 /// The label of the kit under which namespace and name of the Service are kept.
 pub(super) const SERVICE: &str = "service";
@@ -63,7 +67,7 @@ fn read<'a, T: DeserializeOwned + Send + 'static>(
 
 /// Returns objects by collection and name.
 fn by_path<T>(kind: Kind, objects: BTreeMap<String, T>) -> impl Iterator<Item = (String, T)> {
-    objects.into_iter().map(move |(name, it)| (format!("{}/{name}", kind.collection()), it))
+    objects.into_iter().map(move |(name, it)| (kind.path(&name), it))
 }
 
 impl Snapshot {
@@ -71,14 +75,13 @@ impl Snapshot {
     async fn read(
         cloud: &GceLoadBalancers,
         place: &Place,
-        names: Option<&[String]>,
-        firewalls: Option<&[String]>,
+        [rules, pools, firewalls]: [Option<&[String]>; 3],
     ) -> Result<Self> {
         let (rules, addresses, targets, services, firewalls) = futures::try_join!(
-            read(cloud, place, RULE, names, |it: &Rule| it.name.clone()),
-            read(cloud, place, ADDRESS, names, |it: &Address| it.name.clone()),
-            read(cloud, place, TARGET_POOL, names, |it: &Pool| it.name.clone()),
-            read(cloud, place, BACKEND_SERVICE, names, |it: &Pool| it.name.clone()),
+            read(cloud, place, RULE, rules, |it: &Rule| it.name.clone()),
+            read(cloud, place, ADDRESS, rules, |it: &Address| it.name.clone()),
+            read(cloud, place, TARGET_POOL, pools, |it: &Pool| it.name.clone()),
+            read(cloud, place, BACKEND_SERVICE, pools, |it: &Pool| it.name.clone()),
             read(cloud, place, FIREWALL, firewalls, |it: &Firewall| it.name.clone()),
         )?;
         let pools = by_path(TARGET_POOL, targets).chain(by_path(BACKEND_SERVICE, services)).collect();
@@ -87,8 +90,8 @@ impl Snapshot {
 
     /// Reads everything of load balancers, with one list for each kind.
     pub(super) async fn of_all(cloud: &GceLoadBalancers, place: &Place, cluster_id: &str) -> Result<Self> {
-        let mut found = Self::read(cloud, place, None, None).await?;
-        for kind in [CHECK, HTTP_CHECK] {
+        let mut found = Self::read(cloud, place, [None; 3]).await?;
+        for kind in [CHECK, REGION_CHECK, HTTP_CHECK] {
             let checks = read(cloud, place, kind, None, |it: &Check| it.name.clone()).await?;
             found.checks.extend(by_path(kind, checks));
         }
@@ -102,12 +105,16 @@ impl Snapshot {
         names: &LbNames,
         is_leaving: bool,
     ) -> Result<Self> {
-        let mut firewalls = vec![names.firewall()];
-        firewalls.extend(cloud.api.config.removes_denials.then(|| names.denial()));
-        let mut found = Self::read(cloud, place, Some(std::slice::from_ref(&names.name)), Some(&firewalls)).await?;
+        let families = cloud.families();
+        let rules: Vec<_> = families.iter().map(|is_ipv6| names.rule(*is_ipv6)).collect();
+        let mut firewalls: Vec<_> = families.iter().map(|is_ipv6| names.firewall(*is_ipv6)).collect();
+        let denials = families.iter().filter(|_| cloud.api.config.removes_denials);
+        firewalls.extend(denials.map(|is_ipv6| names.denial(*is_ipv6)));
+        let pools = std::slice::from_ref(&names.name);
+        let mut found = Self::read(cloud, place, [Some(&rules), Some(pools), Some(&firewalls)]).await?;
         let shared = found.rules.values().filter_map(|rule| rule.backend_service.as_deref());
         let shared =
-            shared.filter(|url| !found.pools.contains_key(tail(url))).map(|url| crate::api::name(url).to_owned());
+            shared.filter(|url| !found.pools.contains_key(&tail(url))).map(|url| crate::api::name(url).to_owned());
         let shared: Vec<_> = shared.collect();
         let more = read(cloud, place, BACKEND_SERVICE, Some(&shared), |it: &Pool| it.name.clone()).await?;
         found.pools.extend(by_path(BACKEND_SERVICE, more));
@@ -128,42 +135,62 @@ impl Snapshot {
         if is_bare && is_leaving {
             cloud.set_released(&names.name, true);
         }
-        let is_rest = is_bare && (is_leaving || self.firewalls.contains_key(&names.firewall()));
-        if is_rest && !cloud.has_other_users(&names.name, |spec| spec.is_internal) {
-            self.has_unused_groups = !cloud.groups.store().zones(place, &names.cluster_id).await?.is_empty();
+        let is_rest = is_bare && (is_leaving || self.traffic(names).is_some());
+        if is_rest && !cloud.has_other_users(&names.name, Spec::has_groups) {
+            self.has_unused_groups = !cloud.groups.store().named(&names.group()).await?.is_empty();
         }
-        for (kind, pools) in [(HTTP_CHECK, TARGET_POOL), (CHECK, BACKEND_SERVICE)] {
-            let is_internal = kind == CHECK;
-            let own = self.pools.iter().filter(|(path, _)| path.starts_with(pools.collection()));
+        let mut firewalls = BTreeSet::new();
+        for Backend { pool: pools, check: kind, scheme } in [TARGETS, INTERNAL, EXTERNAL] {
+            let is_own = |pool: &Pool| pool.load_balancing_scheme.as_deref().is_none_or(|own| own == scheme);
+            let own = self.pools.iter().filter(|(path, pool)| path.starts_with(pools.word) && is_own(pool));
             let own: Vec<_> = own.map(|(_, pool)| pool).collect();
             let used = own.iter().flat_map(|pool| &pool.health_checks).map(|url| crate::api::name(url).to_owned());
             let mut checks: BTreeSet<String> = used.collect();
             // An interrupted change may have left a check of its own that is not used any more.
             checks.extend((is_rest || !own.is_empty()).then(|| names.name.clone()));
-            let is_user = |spec: &Spec| spec.is_internal == is_internal && spec.check.is_none();
-            if is_rest && !cloud.has_other_users(&names.name, is_user) {
+            if is_rest && !cloud.has_other_users(&names.name, |spec| spec.shares_check(kind)) {
                 checks.insert(names.shared_check());
                 self.shows_shared = true;
             }
             let checks: Vec<_> = checks.into_iter().collect();
             let found = read(cloud, place, kind, Some(&checks), |it: &Check| it.name.clone()).await?;
             let checks = checks.iter().filter(|check| is_bare || found.contains_key(*check));
-            let firewalls: Vec<_> =
-                checks.map(|check| names.check_firewall(&LbNames::check(check, is_internal))).collect();
-            let firewalls = read(cloud, place, FIREWALL, Some(&firewalls), |it: &Firewall| it.name.clone()).await?;
+            let families = cloud.families().iter().filter(|is_ipv6| kind != HTTP_CHECK || !**is_ipv6);
+            firewalls.extend(
+                checks.flat_map(|check| {
+                    families.clone().map(|is_ipv6| names.check_firewall(&kind.path(check), *is_ipv6))
+                }),
+            );
             self.checks.extend(by_path(kind, found));
-            self.firewalls.extend(firewalls);
         }
+        let firewalls: Vec<_> = firewalls.into_iter().collect();
+        let firewalls = read(cloud, place, FIREWALL, Some(&firewalls), |it: &Firewall| it.name.clone()).await?;
+        self.firewalls.extend(firewalls);
         Ok(())
     }
 
+    /// Returns the firewall for traffic that names the owner of an incomplete deletion.
+    fn traffic(&self, names: &LbNames) -> Option<&Firewall> {
+        [false, true].into_iter().find_map(|is_ipv6| self.firewalls.get(&names.firewall(is_ipv6)))
+    }
+
     async fn with_members(mut self, cloud: &GceLoadBalancers, cluster_id: &str, age: Duration) -> Result<Self> {
-        let groups = self.pools.values().flat_map(|pool| &pool.backends);
-        let group = super::names::group(cluster_id);
-        let own = groups.filter(|backend| crate::api::name(&backend.group) == group);
-        let zones: BTreeSet<String> = own.filter_map(|it| Some(zone(&it.group)?.to_owned())).collect();
-        if !zones.is_empty() {
-            self.members = (*cloud.groups.store().of(&zones, cluster_id, age).await?).clone();
+        let (group, config) = (super::names::group(cluster_id), &cloud.api.config);
+        let is_read = |name: &str| {
+            name == group
+                || config.skips_groups
+                || config.groups_prefix.as_deref().is_some_and(|it| name.starts_with(it))
+        };
+        let groups = self.pools.values().flat_map(|pool| &pool.backends).filter_map(|it| group_key(&it.group));
+        let groups: BTreeSet<_> = groups.filter(|(_, name)| is_read(name)).collect();
+        if !groups.is_empty() {
+            self.members = (*cloud.groups.store().of(&groups, age).await?).clone();
+        }
+        // Instances in groups of others that are no Nodes are not this program's to remove.
+        if let Some(nodes) = cloud.balanced_nodes().filter(|_| groups.iter().any(|(_, name)| *name != group)) {
+            for ((zone, _), members) in self.members.iter_mut().filter(|((_, name), _)| *name != group) {
+                members.retain(|it| nodes.contains(&format!("{zone}:{it}")));
+            }
         }
         Ok(self)
     }
@@ -178,67 +205,71 @@ impl Snapshot {
         let pools = self.pools.keys().map(|path| crate::api::name(path)).filter(is_name);
         let owned = self.firewalls.values().filter(|firewall| firewall.owner().uid.is_some());
         let owned = owned.filter_map(|firewall| firewall.name.strip_prefix(FIREWALL_PREFIX));
-        rules.map(|rule| &*rule.name).chain(pools).chain(owned).collect()
+        rules.map(|rule| &*rule.name).chain(pools).chain(owned).map(plain).collect()
     }
 
     /// Builds the load balancer of this name, if any part of it exists. `None` for one of another controller.
     pub(super) fn actual(&self, names: &LbNames, shows_denial: bool) -> Result<Option<ObservedLoadBalancer>> {
-        let rule = self.rules.get(&names.name);
-        let is_external = |rule: &&Rule| rule.load_balancing_scheme.as_deref() == Some("EXTERNAL");
-        if rule.filter(is_external).is_some_and(|rule| rule.backend_service.is_some()) {
+        let rules: Vec<_> = [false, true]
+            .into_iter()
+            .filter_map(|is_ipv6| Some((is_ipv6, self.rules.get(&names.rule(is_ipv6))?)))
+            .collect();
+        if rules.iter().any(|(_, rule)| rule.is_of_other_controller()) {
             return Ok(None);
         }
         let mut graph = ResourceGraph::default();
         if self.has_unused_groups {
             graph = graph.resource(names.group_resource(), Attributes::default());
         }
-        let own = [TARGET_POOL, BACKEND_SERVICE].map(|kind| format!("{}/{}", kind.collection(), names.name));
-        let shared = rule.and_then(Rule::backend).map(|url| tail(url).to_owned()).filter(|path| !own.contains(path));
+        let own = [TARGET_POOL, BACKEND_SERVICE].map(|kind| kind.path(&names.name));
+        let led_to = rules.iter().filter_map(|(_, rule)| rule.backend()).map(tail);
+        let pools: BTreeSet<String> = own.into_iter().chain(led_to).collect();
         let mut checks = BTreeSet::new();
-        for path in own.into_iter().chain(shared) {
+        for path in pools {
             let Some(pool) = self.pools.get(&path) else { continue };
-            let is_internal = path.starts_with(BACKEND_SERVICE.collection());
-            graph = graph.pool(&path, pool.observed(!is_internal)?, Some(self.targets(pool)));
-            if is_internal {
+            let has_groups = path.starts_with(BACKEND_SERVICE.word);
+            graph = graph.pool(&path, pool.observed(!has_groups)?, Some(self.targets(pool)));
+            if has_groups {
                 graph = graph.resource(names.group_resource(), Attributes::default());
             }
-            checks.extend(pool.health_checks.iter().map(|url| tail(url).to_owned()));
+            checks.extend(pool.health_checks.iter().map(|url| tail(url)));
         }
-        for is_internal in [false, true] {
-            checks.insert(LbNames::check(&names.name, is_internal));
-            checks.extend(self.shows_shared.then(|| LbNames::check(&names.shared_check(), is_internal)));
+        for kind in [HTTP_CHECK, CHECK, REGION_CHECK] {
+            checks.insert(kind.path(&names.name));
+            checks.extend(self.shows_shared.then(|| kind.path(&names.shared_check())));
         }
         for check in checks {
             if let Some(observed) = self.checks.get(&check) {
                 graph = graph.resource(names.check_resource(&check), observed.observed()?);
             }
-            if let Some(firewall) = self.firewalls.get(&names.check_firewall(&check)) {
-                graph = graph.resource(names.check_firewall_resource(&check), firewall.observed()?);
+            for is_ipv6 in [false, true] {
+                if let Some(firewall) = self.firewalls.get(&names.check_firewall(&check, is_ipv6)) {
+                    graph = graph.resource(names.check_firewall_resource(&check, is_ipv6), firewall.observed()?);
+                }
             }
         }
-        for name in std::iter::once(names.firewall()).chain(shows_denial.then(|| names.denial())) {
-            if let Some(firewall) = self.firewalls.get(&name) {
-                graph = graph.resource(ResourceKey::created_after(FIREWALLS, name), firewall.observed()?);
+        for is_ipv6 in [false, true] {
+            let denial = shows_denial.then(|| names.denial(is_ipv6));
+            for name in std::iter::once(names.firewall(is_ipv6)).chain(denial) {
+                if let Some(firewall) = self.firewalls.get(&name) {
+                    graph = graph.resource(traffic(name), firewall.observed()?);
+                }
+            }
+            if let Some(address) = self.addresses.get(&names.rule(is_ipv6)) {
+                graph = graph.resource(held(names.rule(is_ipv6)), Attributes::observed(address)?);
             }
         }
-        if let Some(address) = self.addresses.get(&names.name) {
-            graph = graph.resource(ResourceKey::created_after(ADDRESSES, &*names.name), Attributes::observed(address)?);
-        }
-        if let Some(rule) = rule {
-            let ports = rule.port_range.as_deref().and_then(|range| range.split('-').next()).map(str::to_owned);
-            let firewall = self.firewalls.get(&names.firewall());
-            let allowed = firewall.and_then(|it| it.allowed.as_ref()?.first()?.each().min());
-            let first = ports.or_else(|| rule.ports.as_ref()?.iter().min_by_key(|it| it.parse::<u16>().ok()).cloned());
-            let number = first.and_then(|it| it.parse().ok()).or(allowed).unwrap_or_default();
-            let pool = rule.backend().map(tail).unwrap_or_default().to_owned();
-            let protocol = rule.protocol.clone().unwrap_or_default();
-            graph = graph.listener(number, protocol, &pool, rule.observed()?);
+        for (is_ipv6, rule) in &rules {
+            let firewall = self.firewalls.get(&names.firewall(*is_ipv6));
+            let allowed = firewall.and_then(|it| it.allowed.iter().flatten().flat_map(|ports| ports.each()).min());
+            graph = rule.listener(graph, rule.first_port().or(allowed).unwrap_or_default(), *is_ipv6)?;
         }
         if graph.resources.is_empty() {
             return Ok(None);
         }
+        let rule = rules.first().map(|(_, rule)| *rule);
         let mut actual = load_balancer(&names.name, rule, graph);
-        if let Some(firewall) = self.firewalls.get(&names.firewall()).filter(|_| rule.is_none()) {
+        if let Some(firewall) = self.traffic(names).filter(|_| rule.is_none()) {
             let owner = firewall.owner();
             actual.labels.extend((!owner.service.is_empty()).then(|| (SERVICE.to_owned(), owner.service.clone())));
             actual.owner_tags = owner.tags();
@@ -248,31 +279,66 @@ impl Snapshot {
 
     fn targets(&self, pool: &Pool) -> Targets {
         let direct = pool.instances.iter().filter_map(|url| target(url));
-        let zones = pool.backends.iter().filter_map(|it| zone(&it.group));
-        let grouped = zones.filter_map(|zone| Some((zone, self.members.get(zone)?)));
-        let grouped = grouped.flat_map(|(zone, members)| members.iter().map(move |name| format!("{zone}:{name}")));
+        let groups = pool.backends.iter().filter_map(|it| self.members.get_key_value(&group_key(&it.group)?));
+        let grouped = groups.flat_map(|((zone, _), all)| all.iter().map(move |name| format!("{zone}:{name}")));
         direct.chain(grouped).collect()
     }
 }
 
-/// Returns the load balancer of this name with these resources.
+impl Rule {
+    /// Returns `true` if the controller of backend services created the rule: it writes no owner tags.
+    fn is_of_other_controller(&self) -> bool {
+        let is_external = self.load_balancing_scheme.as_deref() == Some(EXTERNAL.scheme);
+        is_external && self.backend_service.is_some() && self.owner_tags().service.is_none()
+    }
+
+    fn first_port(&self) -> Option<u16> {
+        let of_range = self.port_range.as_deref().and_then(|range| range.split('-').next()?.parse().ok());
+        of_range.or_else(|| self.ports.iter().flatten().filter_map(|it| it.parse().ok()).min())
+    }
+
+    /// Adds the listener that the rule is.
+    pub(super) fn listener(&self, graph: ResourceGraph, port: u16, is_ipv6: bool) -> Result<ResourceGraph> {
+        let protocol = format!("{}{}", self.protocol.as_deref().unwrap_or_default(), if is_ipv6 { IPV6 } else { "" });
+        let pool = self.backend().map(tail).unwrap_or_default();
+        Ok(graph.listener(port, protocol, &pool, self.observed()?))
+    }
+}
+
+impl GceLoadBalancers {
+    /// Returns the address families that load balancers may have: `true` for IPv6.
+    fn families(&self) -> &'static [bool] {
+        if self.api.config.stack == StackType::Ipv4Only { &[false] } else { &[false, true] }
+    }
+}
+
+/// Returns the addresses of the forwarding rules, IPv4 first. An IPv6 address has the length of its prefix in the cloud.
+pub(super) fn ingress(graph: &ResourceGraph) -> Vec<LoadBalancerIngress> {
+    let mut addresses: Vec<_> = graph.listeners().filter_map(|(_, it)| it.text("IPAddress")).collect();
+    addresses.sort_by_key(|ip| ip.contains(':'));
+    addresses.iter().map(|ip| ObservedLoadBalancer::ip(ip.split('/').next().unwrap_or(ip))).collect()
+}
+
+/// Returns the load balancer of this name with these resources; `rule` names its owner.
 pub(super) fn load_balancer(name: &str, rule: Option<&Rule>, graph: ResourceGraph) -> ObservedLoadBalancer {
     let service = rule.map(|rule| rule.description().service).filter(|it| !it.is_empty());
+    let is_without = graph.listeners().any(|(_, it)| it.text("IPAddress").is_none());
     ObservedLoadBalancer {
         id: name.to_owned(),
         name: name.to_owned(),
         owner_tags: rule.map(Rule::owner_tags).unwrap_or_default(),
         labels: service.map(|it| (SERVICE.to_owned(), it)).into_iter().collect(),
         legacy_owner: Some(name.to_owned()),
-        state: if rule.is_some_and(|rule| rule.ip.is_none()) { State::Busy } else { State::Ready },
-        ingress: rule.iter().filter_map(|rule| rule.ip.as_deref()).map(ObservedLoadBalancer::ip).collect(),
+        state: if is_without { State::Busy } else { State::Ready },
+        ingress: ingress(&graph),
         created: rule.and_then(|rule| rule.creation_timestamp.as_deref()?.parse().ok()),
         graph: Some(graph),
         ..ObservedLoadBalancer::default()
     }
 }
 
-/// Returns the zone of an instance group's URL.
-pub(super) fn zone(url: &str) -> Option<&str> {
-    url.split_once("/zones/")?.1.split('/').next()
+/// Returns zone and name in the URL of an instance group.
+pub(super) fn group_key(url: &str) -> Option<GroupKey> {
+    let (zone, rest) = url.split_once("/zones/")?.1.split_once('/')?;
+    Some((zone.to_owned(), crate::api::name(rest).to_owned()))
 }

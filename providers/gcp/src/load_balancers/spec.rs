@@ -1,13 +1,17 @@
 //! The settings of a Service, parsed once, without lookups in the cloud.
 
-use cloud_provider::Service;
+use std::collections::BTreeSet;
+
+use cloud_provider::{Error, Result, Service};
+use ipnet::IpNet;
 use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::health_check::{HealthCheck, requests_only_local_traffic};
 use provider_kit::load_balancers::{ServicePort, service_ports};
-use provider_kit::source_ranges::source_ranges;
+use provider_kit::source_ranges::{allows_all, source_ranges};
 
 use crate::annotations as key;
-use crate::config::Config;
+use crate::api::{BACKEND_SERVICE, CHECK, HTTP_CHECK, Kind, Place, REGION_CHECK, TARGET_POOL};
+use crate::config::{Config, StackType};
 
 /// Classes of load balancers: those that the Go program serves, and that of the controller of backend services.
 const EXTERNAL_CLASS: &str = "networking.gke.io/l4-regional-external-legacy";
@@ -18,6 +22,36 @@ const OTHERS: [[&str; 2]; 2] =
 /// Most ports that an internal forwarding rule names one by one.
 pub(super) const MOST_PORTS: usize = 5;
 
+/// The protocol of a forwarding rule for TCP and UDP.
+pub(super) const BOTH: &str = "L3_DEFAULT";
+
+/// The objects to which a forwarding rule leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Backend {
+    pub(super) pool: Kind,
+    pub(super) check: Kind,
+    pub(super) scheme: &'static str,
+}
+
+/// A target pool serves one protocol over IPv4; external load balancers of other kinds have a backend service.
+pub(super) const TARGETS: Backend = Backend { pool: TARGET_POOL, check: HTTP_CHECK, scheme: "EXTERNAL" };
+pub(super) const EXTERNAL: Backend = Backend { pool: BACKEND_SERVICE, check: REGION_CHECK, scheme: "EXTERNAL" };
+pub(super) const INTERNAL: Backend = Backend { pool: BACKEND_SERVICE, check: CHECK, scheme: "INTERNAL" };
+
+impl Backend {
+    /// Returns `true` if the instances are in instance groups.
+    pub(super) fn has_groups(self) -> bool {
+        self.pool == BACKEND_SERVICE
+    }
+}
+
+/// A forwarding rule of a load balancer, and what it leads to: one for each address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frontend {
+    pub(super) is_ipv6: bool,
+    pub(super) backend: Backend,
+}
+
 /// The settings of a Service for its load balancer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spec {
@@ -26,9 +60,15 @@ pub(crate) struct Spec {
     pub(crate) is_internal: bool,
     /// If set, another controller serves the Service.
     pub(crate) is_elsewhere: bool,
+    /// `TCP`, `UDP`, or that of a forwarding rule for both.
     pub(super) protocol: &'static str,
-    pub(super) ports: Vec<u16>,
-    pub(super) ranges: Vec<String>,
+    pub(super) ports: Vec<(&'static str, u16)>,
+    pub(super) ranges: BTreeSet<IpNet>,
+    /// Families of the addresses: IPv4, and IPv6 if the cluster has it.
+    pub(super) has_ipv4: bool,
+    pub(super) has_ipv6: bool,
+    /// If set, a load balancer without an IPv6 address is not what the Service asks for.
+    pub(super) needs_ipv6: bool,
     pub(super) ip: Option<String>,
     pub(super) tier: Option<String>,
     pub(crate) has_global_access: bool,
@@ -64,12 +104,9 @@ impl Spec {
             annotations.mistake(error.to_string());
             Vec::new()
         });
-        let protocol = ports.first().map_or("TCP", |port: &ServicePort| port.protocol);
-        if ports.iter().any(|port| port.protocol != protocol) {
-            annotations
-                .mistake("spec.ports: TCP and UDP in one Service are not supported; use a Service for each protocol");
-        }
-        let ranges = source_ranges(service).map_err(|error| annotations.mistake(error.to_string())).unwrap_or_default();
+        let ports: Vec<_> = ports.iter().map(|port: &ServicePort| (port.protocol, port.number)).collect();
+        let protocol = ports.first().map_or("TCP", |(protocol, _)| protocol);
+        let protocol = if ports.iter().all(|(other, _)| *other == protocol) { protocol } else { BOTH };
         let (kind, class) = (annotations.get(&key::TYPE), spec.load_balancer_class.as_deref());
         if class == Some(EXTERNAL_CLASS) && kind == Some(true) {
             annotations.warning(format!(
@@ -87,6 +124,31 @@ impl Spec {
                 .mistake(format!("spec.loadBalancerIP: {:?} is not an IP address", ip.as_deref().unwrap_or_default()));
         }
         let tier = annotations.get(&key::NETWORK_TIER);
+        let ranges = source_ranges(service).map_err(|error| annotations.mistake(error.to_string())).unwrap_or_default();
+        let is_open = allows_all(&ranges);
+        let wants = |family: &str| spec.ip_families.iter().flatten().any(|it| it == family);
+        let is_preferred = spec.ip_family_policy.as_deref() == Some("PreferDualStack") && wants("IPv4");
+        let admits = |is_ipv6: bool| is_open || ranges.iter().any(|range| range.addr().is_ipv6() == is_ipv6);
+        let (is_standard, has_stack) =
+            (!is_internal && tier.as_deref() == Some("STANDARD"), config.stack != StackType::Ipv4Only);
+        let has_ipv6 = has_stack && wants("IPv6") && (!is_preferred || (admits(true) && !is_standard));
+        let has_ipv4 = !has_ipv6 || wants("IPv4");
+        if wants("IPv6") && !has_stack && !is_preferred {
+            annotations.warning(
+                "spec.ipFamilies: IPv6 has no effect, because stack-type in the cloud configuration is IPV4; the load balancer has an IPv4 address",
+            );
+        }
+        if has_ipv6 && is_standard {
+            annotations.mistake(format!(
+                "annotation {}: Standard has no IPv6 addresses; use Premium, or remove IPv6 from spec.ipFamilies",
+                key::NETWORK_TIER.key()
+            ));
+        }
+        for (is_ipv6, family, all) in [(false, "IPv4", "0.0.0.0/0"), (true, "IPv6", "::/0")] {
+            if (if is_ipv6 { has_ipv6 } else { has_ipv4 }) && !admits(is_ipv6) && !ranges.is_empty() {
+                annotations.mistake(format!("source ranges: no client could reach the {family} address; add a range such as {all}, or remove {family} from spec.ipFamilies"));
+            }
+        }
         let meta = &service.metadata;
         let [namespace, name] = [&meta.namespace, &meta.name].map(|it| it.as_deref().unwrap_or_default());
         let parsed = Self {
@@ -94,13 +156,16 @@ impl Spec {
             is_internal,
             is_elsewhere: is_elsewhere(service, is_internal, annotations.get(&key::RBS) == Some(true), config),
             protocol,
-            ports: ports.iter().map(|port| port.number).collect(),
-            ranges: ranges.iter().map(ToString::to_string).collect(),
+            ports,
+            ranges,
+            has_ipv4,
+            has_ipv6,
+            needs_ipv6: !is_preferred,
             ip,
             tier: tier.filter(|_| !is_internal),
             has_global_access: annotations.get(&key::GLOBAL_ACCESS).unwrap_or_default(),
             subnet: annotations.get(&key::SUBNET).filter(|it| !it.is_empty() && is_internal),
-            is_shared: is_internal && !is_local && annotations.get(&key::SHARE).unwrap_or_default(),
+            is_shared: is_internal && !is_local && protocol != BOTH && annotations.get(&key::SHARE).unwrap_or_default(),
             affinity: if affinity_text == "ClientIP" { "CLIENT_IP" } else { "NONE" },
             affinity_text,
             check,
@@ -108,10 +173,59 @@ impl Spec {
         annotations.parsed(parsed)
     }
 
-    /// Returns `min-max` of the ports, which is what an external forwarding rule has.
-    pub(super) fn port_range(&self) -> String {
-        let (first, last) = (self.ports.iter().min(), self.ports.iter().max());
-        format!("{}-{}", first.copied().unwrap_or_default(), last.copied().unwrap_or_default())
+    /// Returns the lowest and the highest port.
+    pub(super) fn port_range(&self) -> (u16, u16) {
+        let numbers = || self.ports.iter().map(|(_, number)| *number);
+        (numbers().min().unwrap_or_default(), numbers().max().unwrap_or_default())
+    }
+
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.is_internal { INTERNAL.scheme } else { EXTERNAL.scheme }
+    }
+
+    /// Returns the source ranges of one address family. All IPv4 addresses stand for all IPv6 addresses as well.
+    pub(super) fn ranges(&self, is_ipv6: bool) -> Vec<String> {
+        let own = self.ranges.iter().filter(|range| range.addr().is_ipv6() == is_ipv6);
+        let own: Vec<_> = own.map(ToString::to_string).collect();
+        if is_ipv6 && own.is_empty() { vec!["::/0".to_owned()] } else { own }
+    }
+
+    /// Returns the settings without IPv6 if the subnetwork has no such addresses of the load balancer's scheme.
+    ///
+    /// # Errors
+    /// *Invalid*, if the Service needs an IPv6 address.
+    pub(super) fn fitted(&self, place: &Place) -> Result<Self> {
+        let scheme = self.scheme();
+        if !self.has_ipv6 || self.subnet.is_some() || place.ipv6_access == scheme {
+            return Ok(self.clone());
+        }
+        if !self.needs_ipv6 {
+            return Ok(Self { has_ipv6: false, ..self.clone() });
+        }
+        Err(Error::invalid(format!(
+            "spec.ipFamilies: the cluster's subnetwork has no {} IPv6 addresses (its ipv6AccessType is {:?}); remove IPv6 from spec.ipFamilies",
+            scheme.to_lowercase(),
+            place.ipv6_access
+        )))
+    }
+
+    /// Returns the forwarding rules, IPv4 first.
+    pub(super) fn frontends(&self) -> impl Iterator<Item = Frontend> {
+        let service = if self.is_internal { INTERNAL } else { EXTERNAL };
+        let is_plain = !self.is_internal && self.protocol != BOTH;
+        let ipv4 = Frontend { is_ipv6: false, backend: if is_plain { TARGETS } else { service } };
+        let ipv6 = Frontend { is_ipv6: true, backend: service };
+        [self.has_ipv4.then_some(ipv4), self.has_ipv6.then_some(ipv6)].into_iter().flatten()
+    }
+
+    /// Returns `true` if instance groups hold the load balancer's instances.
+    pub(super) fn has_groups(&self) -> bool {
+        self.frontends().any(|it| it.backend.has_groups())
+    }
+
+    /// Returns `true` if the load balancer uses the shared health check of a kind.
+    pub(super) fn shares_check(&self, kind: Kind) -> bool {
+        self.check.is_none() && self.frontends().any(|it| it.backend.check == kind)
     }
 }
 

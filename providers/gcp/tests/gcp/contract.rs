@@ -49,6 +49,22 @@ async fn load_balancers(harness: &Harness, provider: &Gce) {
     }
 }
 
+/// Ports of both protocols, external and internal, and an external address of each family.
+async fn families(harness: &Harness, provider: &Gce) {
+    let port = |name: &str, protocol: &str, node: u16| json!({"name": name, "port": 53, "nodePort": node, "protocol": protocol});
+    let both = json!([port("t", "TCP", 30053), port("u", "UDP", 30054)]);
+    let dual = json!({"ports": both, "ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]});
+    for (kind, more) in [(&[][..], dual), (&[INTERNAL], json!({ "ports": both }))] {
+        let mut dns = service(kind, more.clone());
+        harness.ensure(provider, &mut dns).await.unwrap();
+        let mut changed = service(kind, more);
+        changed.spec.as_mut().unwrap().ports = serde_json::from_value(ports(&[80])).unwrap();
+        changed.status.clone_from(&dns.status);
+        harness.ensure(provider, &mut changed).await.unwrap();
+        harness.delete(provider, &changed).await.unwrap();
+    }
+}
+
 async fn nodes_and_routes(provider: &Gce) {
     let request = LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
     let node = |name: &str, id: &str| Arc::new(Node { name: name.into(), provider_id: id.into(), ..Node::default() });
@@ -70,13 +86,15 @@ async fn nodes_and_routes(provider: &Gce) {
 async fn every_request_and_answer_fits_the_description() {
     let variable = |name: &str| std::env::var(format!("CCM_TEST_GCP_{name}")).expect("the variables of this test");
     let (proxy, upstream) = (variable("PROXY"), variable("UPSTREAM"));
-    let harness =
-        Harness::new().set("api-endpoint", &format!("{proxy}/compute/v1/")).set("GCE_METADATA_HOST", &upstream);
+    let harness = crate::families::dual_stack("EXTERNAL")
+        .set("api-endpoint", &format!("{proxy}/compute/v1/"))
+        .set("GCE_METADATA_HOST", &upstream);
     harness.fake.lock().page = 2;
     let _served = Port::open(&upstream).await.unwrap().serve(harness.fake.router());
     let check = Transport::builder(proxy.clone()).build().unwrap();
     let provider = harness.started_with(network(&Tls::default(), &proxy).unwrap()).await;
     load_balancers(&harness, &provider).await;
+    families(&harness, &provider).await;
     nodes_and_routes(&provider).await;
     assert!(provider.diagnose().await.iter().all(|it| it.severity == Severity::Ok));
     let seen: Value = check.read(Call::get("/__check", &[])).await.unwrap();

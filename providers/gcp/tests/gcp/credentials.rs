@@ -47,6 +47,32 @@ async fn each_form_of_a_credentials_file_is_exchanged_for_a_token() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn account_is_impersonated_with_the_token_of_another_one() {
+    let subject = file("impersonation", r#"{"id_token": "subject-token"}"#);
+    let url = "http://iam/v1/projects/-/serviceAccounts/ccm@demo:generateAccessToken";
+    let user = json!({"type": "authorized_user", "client_id": "a", "client_secret": "b", "refresh_token": "c", "token_uri": "http://oauth/token"});
+    let source = json!({"file": subject, "format": {"type": "json", "subject_token_field_name": "id_token"}});
+    let impersonated = json!({"type": "impersonated_service_account", "source_credentials": user, "delegates": ["d"],
+        "service_account_impersonation_url": url});
+    let external = json!({"type": "external_account", "audience": "//iam", "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+        "token_url": "http://sts/token", "credential_source": source, "service_account_impersonation_url": url});
+    for (name, content) in [("impersonated", &impersonated), ("external", &external)] {
+        let routes = started(name, content).await.unwrap();
+        let account = "POST /v1/projects/-/serviceAccounts/{account}";
+        assert_eq!(routes, ["POST /token", account, "GET /projects/{project}"], "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_url_is_asked_with_the_token_of_the_metadata_server() {
+    let harness =
+        Harness::new().set("token-url", "http://tokens/alternative").set("token-body", r#""{\"account\": 7}""#);
+    let provider = harness.started().await;
+    assert!(provider.diagnose().await.iter().all(|it| it.severity == cloud_provider::Severity::Ok));
+    assert_eq!((harness.series("get_token_count[]"), harness.series("get_token_fail_count[]")), (Some(1.0), None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn wrong_credentials_file_is_explained_without_its_content() {
     for (name, content) in [
         ("type", json!({"type": "s3cret"})),

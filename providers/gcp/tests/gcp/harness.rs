@@ -1,10 +1,12 @@
 //! A project, a cluster, and the provider between them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloud_provider::{
-    Caches, ClientBuilder, CloudProvider, Cluster, ConfigFile, Context, Environment, EventKind, EventSubject, Events,
-    KubernetesApi, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, Setup, async_trait,
+    Caches, ClientBuilder, CloudMetrics, CloudProvider, Cluster, ConfigFile, Context, Environment, EventKind,
+    EventSubject, Events, KubernetesApi, LoadBalancerRequest, LoadBalancerStatus, Node, ProviderSeries, Result,
+    Service, Setup, async_trait,
 };
 use gcp_fake::{Gcp, Handle, PROJECT, REGION, ZONE};
 use parking_lot::Mutex;
@@ -46,6 +48,16 @@ impl Events for ClusterObjects {
     }
 }
 
+/// The provider's own series, by name and labels.
+#[derive(Default)]
+pub(crate) struct Series(Mutex<BTreeMap<String, f64>>);
+
+impl CloudMetrics for Series {
+    fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
+        *self.0.lock().entry(format!("{}{labels:?}", series.name).replace('"', "")).or_default() += value;
+    }
+}
+
 struct Kubernetes(Arc<ClusterObjects>);
 
 impl ClientBuilder for Kubernetes {
@@ -78,6 +90,7 @@ impl KubernetesApi for Kubernetes {
 pub(crate) struct Harness {
     pub(crate) fake: Handle<Gcp>,
     pub(crate) objects: Arc<ClusterObjects>,
+    series: Arc<Series>,
     keys: Vec<(String, String)>,
     variables: Vec<(String, String)>,
     flags: Vec<(String, String)>,
@@ -100,6 +113,7 @@ impl Harness {
         let harness = Self {
             fake: Handle::new(Gcp::default()),
             objects,
+            series: Arc::default(),
             keys: keys.map(pair).into(),
             variables: vec![pair(("GCE_METADATA_HOST", "gcp"))],
             flags: Vec::new(),
@@ -130,7 +144,8 @@ impl Harness {
         let lines = self.keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect::<String>();
         let file = ConfigFile { path: "gce.conf".into(), text: format!("[global]\n{lines}") };
         let (environment, flags) = (Environment::of(self.variables.clone()), Environment::of(self.flags.clone()));
-        Setup { environment, flags, cluster_cidr: Some("10.244.0.0/16".to_owned()), ..Setup::of(file) }
+        let metrics = Arc::clone(&self.series) as Arc<dyn CloudMetrics>;
+        Setup { environment, flags, metrics, cluster_cidr: Some("10.244.0.0/16".to_owned()), ..Setup::of(file) }
     }
 
     /// The provider as the program starts it; the requests of the start are forgotten.
@@ -157,6 +172,11 @@ impl Harness {
         let uid = format!("uid-{name}");
         let node = Node { name: name.into(), uid: uid.into(), provider_id: provider_id.into(), ..Node::default() };
         self.objects.nodes.lock().push(Arc::new(node));
+    }
+
+    /// The value of a series with these labels: `number_of_l4_ilbs[L4ILBService]`.
+    pub(crate) fn series(&self, name: &str) -> Option<f64> {
+        self.series.0.lock().get(name).copied()
     }
 
     pub(crate) fn events(&self) -> Vec<String> {

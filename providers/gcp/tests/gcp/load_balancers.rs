@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::Service;
+use cloud_provider::{CloudProvider, LoadBalancerRequest, Plan, Service, SyncCallbacks};
 use gcp_fake::{Fault, PROJECT, REGION};
 use serde_json::{Value, json};
 
@@ -317,10 +317,9 @@ async fn services_of_other_controllers_are_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn mistakes_of_a_service_are_refused_before_a_request() {
-    let mixed = json!([{"port": 53, "nodePort": 30053, "protocol": "TCP", "name": "t"}, {"port": 53, "nodePort": 30054, "protocol": "UDP", "name": "u"}]);
     for (web, text) in [
         (service(&[("cloud.google.com/network-tier", "Invalid")], json!({})), "network-tier"),
-        (service(&[], json!({ "ports": mixed })), "TCP and UDP"),
+        (service(&[], json!({"loadBalancerSourceRanges": ["fd00::/8"]})), "no client could reach the IPv4 address"),
         (service(&[], json!({"loadBalancerIP": "x"})), "spec.loadBalancerIP"),
     ] {
         let (harness, mut web) = (Harness::new(), web);
@@ -389,26 +388,30 @@ async fn cluster_id_is_created_if_the_config_map_is_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn condition_tells_that_protocols_are_mixed() {
+async fn condition_of_the_go_program_about_mixed_protocols_is_taken_back() {
     let harness = Harness::new();
     let _provider = harness.started().await;
-    let both = json!([{"name": "a", "port": 53, "protocol": "TCP"}, {"name": "b", "port": 53, "protocol": "UDP"}]);
-    harness.objects.services.lock().push(Arc::new(service(&[], json!({"ports": both}))));
+    let mut web = service(&[], json!({}));
+    let condition = json!({"type": "LoadBalancerPortsError", "status": "True", "reason": "x", "message": "", "lastTransitionTime": "2026-11-23T00:00:00Z"});
+    web.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
+    harness.objects.services.lock().push(Arc::new(web));
     tokio::time::sleep(Duration::from_secs(6)).await;
     let patches = harness.objects.patches.lock().clone();
     let condition = &patches[0].1["status"]["conditions"][0];
     assert_eq!(
         (&*patches[0].0, &condition["type"], &condition["status"]),
-        ("/api/v1/namespaces/default/services/web/status", &json!("LoadBalancerPortsError"), &json!("True"))
+        ("/api/v1/namespaces/default/services/web/status", &json!("LoadBalancerPortsError"), &json!("False"))
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn class_decides_about_the_kind_if_the_annotation_contradicts_it() {
-    let class = json!({"loadBalancerClass": "networking.gke.io/l4-regional-external-legacy"});
-    let (harness, mut web) = (Harness::new(), service(&[INTERNAL], class));
-    harness.ensure(&harness.started().await, &mut web).await.unwrap();
-    assert_eq!(harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"], "EXTERNAL");
+    for (annotations, class, scheme) in [(&[INTERNAL][..], "external", "EXTERNAL"), (&[], "internal", "INTERNAL")] {
+        let class = json!({"loadBalancerClass": format!("networking.gke.io/l4-regional-{class}-legacy")});
+        let (harness, mut web) = (Harness::new(), service(annotations, class));
+        harness.ensure(&harness.started().await, &mut web).await.unwrap();
+        assert_eq!(harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"], scheme);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -426,4 +429,172 @@ async fn legacy_network_ignores_options_and_an_event_says_so() {
     assert_eq!((&bodies[0]["subnetwork"], &bodies[0]["allowGlobalAccess"]), (&Value::Null, &Value::Null));
     let events = harness.events();
     assert!(events.iter().any(|it| it.starts_with("ILBOptionsIgnored: ")), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_of_load_balancers_are_metrics_of_the_go_program() {
+    let (harness, mut web) = (Harness::new(), service(&[INTERNAL], json!({})));
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut web).await.unwrap();
+    harness.objects.services.lock()[0] = Arc::new(web.clone());
+    let mut pending = service(&[], json!({}));
+    pending.metadata.uid = Some("2b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11".into());
+    harness.objects.services.lock().push(Arc::new(pending));
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    for (series, value) in [
+        ("number_of_l4_ilbs[L4ILBService]", Some(1.0)),
+        ("number_of_l4_ilbs[L4ILBInSuccess]", Some(1.0)),
+        ("number_of_l4_ilbs[L4ILBGlobalAccess]", None),
+        ("number_of_l4_netlbs[Error, ]", Some(1.0)),
+        ("ccm_feature_gate_info[finegrainedlock, false]", Some(1.0)),
+    ] {
+        assert_eq!(harness.series(series), value, "{series}");
+    }
+    harness.objects.services.lock().clear();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(harness.series("number_of_l4_ilbs[L4ILBService]"), Some(0.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn firewalls_name_the_longest_tag_of_each_node_that_begins_its_name() {
+    let (harness, mut web) = (Harness::new().without("node-tags"), service(&[], json!({})));
+    let tags = |it: &mut Value, tags: &[&str]| it["tags"]["items"] = json!(tags);
+    harness.fake.lock().change_instance("worker-1", |it| tags(it, &["work", "worker", "other"]));
+    let provider = harness.started().await;
+    let error = harness.ensure(&provider, &mut web).await.unwrap_err().to_string();
+    assert!(error.contains("worker-2 has no network tag"), "{error}");
+    assert_eq!(harness.changes(), [""; 0]);
+    harness.fake.lock().change_instance("worker-2", |it| tags(it, &["worker-2"]));
+    harness.ensure(&harness.started().await, &mut web).await.unwrap();
+    assert_eq!(harness.object(&format!("global/firewalls/k8s-fw-{LB}"))["targetTags"], json!(["worker", "worker-2"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_has_at_most_1000_nodes_of_a_zone_and_none_of_other_subnetworks() {
+    let (harness, mut web) = (Harness::new(), service(&[INTERNAL], json!({})));
+    (1000..2001).for_each(|it| harness.add_node(&format!("worker-{it}"), gcp_fake::ZONE));
+    let mut other = (*harness.objects.nodes.lock()[0]).clone();
+    other.labels = [("cloud.google.com/gke-node-pool-subnet".to_owned(), "second".to_owned())].into_iter().collect();
+    harness.objects.nodes.lock()[0] = Arc::new(other);
+    harness.ensure(&harness.started().await, &mut web).await.unwrap();
+    let members =
+        names(&harness.object(&format!("zones/{}/instanceGroups/k8s-ig--{CLUSTER_ID}", gcp_fake::ZONE))["members"]);
+    assert_eq!((members.len(), members.contains(&"worker-1".to_owned())), (1000, false));
+}
+
+/// Adds a load-balanced instance group of somebody else with these instances.
+fn add_group(harness: &Harness, name: &str, members: &[&str]) {
+    let (zone, mut cloud) = (gcp_fake::ZONE, harness.fake.lock());
+    let members: Vec<_> =
+        members.iter().map(|it| cloud.link(&format!("{PROJECT}/zones/{zone}/instances/{it}"))).collect();
+    cloud.insert(&format!("{PROJECT}/zones/{zone}/instanceGroups/{name}"), json!({ "members": members }));
+    let group = cloud.link(&format!("{PROJECT}/zones/{zone}/instanceGroups/{name}"));
+    let service = json!({"backends": [{"group": group}], "loadBalancingScheme": "INTERNAL", "protocol": "TCP"});
+    cloud.insert(&format!("{PROJECT}/regions/{REGION}/backendServices/theirs-{name}"), service);
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_of_others_serve_the_instances_that_they_have() {
+    let harness = Harness::new().set("external-instance-groups-prefix", "infra").set("node-instance-prefix", "worker");
+    let mut web = service(&[INTERNAL], json!({}));
+    harness.fake.lock().add_instance("worker-bootstrap", gcp_fake::ZONE);
+    harness.fake.lock().add_instance("database", gcp_fake::ZONE);
+    add_group(&harness, "infra-a", &["worker-1", "worker-bootstrap"]);
+    add_group(&harness, "infra-b", &["database"]);
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let own = format!("k8s-ig--{CLUSTER_ID}");
+    let backends = harness.object(&format!("backendServices/{LB}"))["backends"].clone();
+    let groups: Vec<_> = backends.as_array().unwrap().iter().map(|it| names(&json!([it["group"]]))).collect();
+    assert_eq!(groups.concat(), ["infra-a".to_owned(), own.clone()]);
+    let members =
+        |name: &str| names(&harness.object(&format!("zones/{}/instanceGroups/{name}", gcp_fake::ZONE))["members"]);
+    assert_eq!(
+        (members(&own), members("infra-a")),
+        (vec!["worker-2".into()], vec!["worker-1".into(), "worker-bootstrap".into()])
+    );
+    harness.fake.fault_injector().forget_requests();
+    harness.ensure(&provider, &mut web).await.unwrap();
+    harness.objects.nodes.lock().retain(|it| &*it.name != "worker-1");
+    harness.update(&provider, &web).await.unwrap();
+    assert_eq!(harness.changes(), [""; 0]);
+    harness.delete(&provider, &web).await.unwrap();
+    assert!(members("infra-a").len() == 2 && members(&own).is_empty(), "{:?}", harness.leftovers());
+}
+
+#[tokio::test(start_paused = true)]
+async fn skipped_groups_are_only_looked_up() {
+    let (harness, mut web) =
+        (Harness::new().set("alpha-features", "SkipIGsManagement"), service(&[INTERNAL], json!({})));
+    add_group(&harness, &format!("k8s-ig--{CLUSTER_ID}-second"), &["worker-1"]);
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let backends = harness.object(&format!("backendServices/{LB}"))["backends"].clone();
+    assert_eq!(backends.as_array().map(Vec::len), Some(1));
+    harness.delete(&provider, &web).await.unwrap();
+    assert!(harness.changes().iter().all(|it| !it.contains("instanceGroups")), "{:?}", harness.changes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn internal_load_balancers_share_a_backend_service_if_asked() {
+    let share = ("alpha.cloud.google.com/load-balancer-backend-share", "true");
+    let (harness, mut web) = (Harness::new(), service(&[INTERNAL, share], json!({})));
+    let mut mail = service(&[INTERNAL, share], json!({}));
+    (mail.metadata.name, mail.metadata.uid) =
+        (Some("mail".into()), Some("1b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11".into()));
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut web).await.unwrap();
+    harness.ensure(&provider, &mut mail).await.unwrap();
+    let pools: Vec<_> = harness.fake.lock().all("backendServices").map(|it| it["name"].clone()).collect();
+    assert_eq!(pools, [json!(format!("k8s-{CLUSTER_ID}-internal-tcp-nmv1-6eef6648406c333a"))]);
+    harness.delete(&provider, &web).await.unwrap();
+    assert_eq!(harness.fake.lock().all("backendServices").count(), 1);
+    harness.objects.services.lock().retain(|it| it.metadata.uid == mail.metadata.uid);
+    harness.delete(&provider, &mail).await.unwrap();
+    assert_eq!(harness.leftovers(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn change_of_network_tier_and_of_subnetwork_gives_another_address() {
+    let subnet = ("networking.gke.io/internal-load-balancer-subnet", "second");
+    let tier = ("cloud.google.com/network-tier", "Standard");
+    for (before, after, key, end) in
+        [(&[][..], &[tier][..], "networkTier", "STANDARD"), (&[INTERNAL], &[INTERNAL, subnet], "subnetwork", "second")]
+    {
+        let (harness, mut web) = (Harness::new(), service(before, json!({})));
+        let provider = harness.started().await;
+        harness.ensure(&provider, &mut web).await.unwrap();
+        let mut changed = Service { status: web.status.clone(), ..service(after, json!({})) };
+        harness.ensure(&provider, &mut changed).await.unwrap();
+        let rule = harness.object(&format!("forwardingRules/{LB}"));
+        assert!(rule[key].as_str().unwrap().ends_with(end), "{rule}");
+        assert_eq!(harness.object(&format!("addresses/{LB}")), Value::Null);
+    }
+}
+
+/// The annotations that a sync asks for.
+#[derive(Default)]
+struct Annotated(parking_lot::Mutex<Vec<(&'static str, Option<String>)>>);
+
+impl SyncCallbacks for Annotated {
+    fn on_plan(&self, _: &Plan) {}
+
+    fn annotate(&self, key: &'static str, value: Option<String>) {
+        self.0.lock().push((key, value));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_is_annotated_with_its_pool_if_the_flag_is_set() {
+    let cluster = crate::harness::cluster();
+    for (kind, key) in [(&[][..], "networking.gke.io/target-pool"), (&[INTERNAL], "networking.gke.io/backend-service")]
+    {
+        let (harness, mut web) = (Harness::new().set("--enable-l4-lb-annotations", "true"), service(kind, json!({})));
+        let provider = harness.started().await;
+        harness.ensure(&provider, &mut web).await.unwrap();
+        let (nodes, annotated) = (harness.objects.nodes.lock().clone(), Annotated::default());
+        let request = LoadBalancerRequest { cluster: &cluster, service: &web, nodes: &nodes, callbacks: &annotated };
+        provider.load_balancers().unwrap().ensure(request).await.unwrap();
+        assert!(annotated.0.lock().contains(&(key, Some(LB.to_owned()))), "{:?}", annotated.0.lock());
+    }
 }

@@ -5,6 +5,7 @@
 mod configuration;
 mod contract;
 mod credentials;
+mod families;
 mod harness;
 mod load_balancers;
 mod nodes;
