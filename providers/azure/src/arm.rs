@@ -57,6 +57,10 @@ pub(crate) const SUBNET: (&str, &str) = (
     "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Network/virtualNetworks/{vnet}/subnets/{name}",
     NETWORK,
 );
+pub(crate) const MIGRATION: (&str, &str) = (
+    "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Network/loadBalancers/{name}/migrateToIpBased",
+    NETWORK,
+);
 pub(crate) const ENDPOINT_CONNECTION: (&str, &str) = (
     "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Network/privateLinkServices/{name}\
      /privateEndpointConnections/{connection}",

@@ -7,7 +7,9 @@ use parking_lot::Mutex;
 use provider_kit::shared_document::{DocumentStore, SharedDocuments, Versioned};
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, LOAD_BALANCERS, ROUTE_TABLES, ResourceType, SECURITY_GROUPS, SharedArm};
+use crate::arm::{
+    Arm, LOAD_BALANCERS, PUBLIC_ADDRESSES, ROUTE_TABLES, ResourceType, SECURITY_GROUPS, SharedArm, place_of,
+};
 use crate::config::ResourceGroup;
 use crate::load_balancers::members::unbind;
 
@@ -107,8 +109,28 @@ impl DocumentStore for Documents {
             self.note(key, &Value::Null);
             return Ok(());
         }
-        let written = self.arm.put(of, &key.group, &key.name, &document, version).await?;
-        self.note(key, &written);
+        match self.arm.put(of, &key.group, &key.name, &document, version).await {
+            Ok(written) => self.note(key, &written),
+            // The caller tries again, because the error is a conflict.
+            Err(error) if error.code() == "ReferencedResourceNotProvisioned" => {
+                self.provision(&error.to_string()).await?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+impl Documents {
+    /// Writes the public address that an error names again: then Azure tries to provision it again.
+    async fn provision(&self, error: &str) -> Result<()> {
+        let words = error.split(|it: char| it.is_whitespace() || "'\",".contains(it));
+        let mut ids = words.map(|it| it.trim_end_matches('.')).filter(|it| it.contains("/publicIPAddresses/"));
+        let Some((group, name)) = ids.next().and_then(place_of) else { return Ok(()) };
+        if let Some(address) = self.arm.get::<Value>(&PUBLIC_ADDRESSES, &group, name).await? {
+            self.arm.put(&PUBLIC_ADDRESSES, &group, name, &address, address["etag"].as_str()).await?;
+        }
         Ok(())
     }
 }

@@ -8,15 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cloud_provider::{LoadBalancerIngress, Result, Service, default_load_balancer_name};
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph, ResourceKey,
+    Targets,
 };
 use serde_json::{Value, json};
 
 use super::document::{self, Edit, FRONTEND, Frame, MOST_NAME, Share, prefix};
 use super::link::{self, PrivateLink};
-use super::members::MemberChange;
+use super::members::{self, MemberChange};
 use super::spec::{Family, IPV6, Rule, Spec};
 use super::{AzureLoadBalancers, address, ingress_of, placement, security, share_id};
-use crate::arm::{LOAD_BALANCERS, name_of, text};
+use crate::arm::{LOAD_BALANCERS, PUBLIC_ADDRESSES, name_of, text};
 use crate::config::PoolKind;
 use crate::documents::DocumentKey;
 
@@ -26,6 +27,7 @@ impl AzureLoadBalancers {
         Frame {
             id: key.group.id(LOAD_BALANCERS.kind, &key.name),
             location: file.location.clone(),
+            sku: file.sku(),
             extended_location: self.extended_location().unwrap_or_default(),
             tags: self.config.tags.clone(),
             cluster: OwnerTags::cluster(identity.cluster).to_owned(),
@@ -75,7 +77,7 @@ impl AzureLoadBalancers {
         let is_share = |resource: &ResourceKey| {
             matches!(resource, ResourceKey::Balancer | ResourceKey::Pool(_) | ResourceKey::Listener(_))
         };
-        let members = member_changes(operations);
+        let mut members = member_changes(operations);
         let is_by_address = self.config.file.pool_kind != PoolKind::Nic;
         let mut was_there = true;
         let is_link = |resource: &ResourceKey| resource.is_of_kind(link::KIND);
@@ -87,6 +89,7 @@ impl AzureLoadBalancers {
             self.write_share(&old_key, self.edit(&old_key, owner, &ResourceGraph::default(), identity, spec).await?)
                 .await?;
         }
+        self.leave_other_form(&key, &mut members).await?;
         if is_tagged || touches(&is_share) || (is_by_address && !members.is_empty()) {
             let mut edit = self.edit(&key, owner, &graph, identity, spec).await?;
             if is_by_address {
@@ -97,6 +100,7 @@ impl AzureLoadBalancers {
                     .collect();
             }
             let ends = edit.frontends.is_empty();
+            let before = self.addresses_of_others(&key, owner);
             was_there = match self.write_share(&key, edit.clone()).await {
                 // The annotation of a private link service may have been removed before the Service.
                 Err(error) if ends && error.to_string().to_ascii_lowercase().contains("privatelinkservice") => {
@@ -106,6 +110,13 @@ impl AzureLoadBalancers {
                 }
                 outcome => outcome?,
             };
+            let now = self.addresses_of_others(&key, owner);
+            for id in now.difference(&before) {
+                self.join_address(id, identity.service).await?;
+            }
+            for id in before.difference(&now) {
+                self.leave_address(id, identity.service).await?;
+            }
         }
         if !is_by_address && graph.balancer_attributes().is_some() {
             for (pool, change) in &members {
@@ -142,7 +153,7 @@ impl AzureLoadBalancers {
             if let Operation::Delete { resource: resource @ ResourceKey::CreatedBefore(it) } = operation
                 && is_address(resource)
             {
-                self.delete_address(&it.name, spec).await?;
+                self.leave_address(&self.address_group(spec).id(PUBLIC_ADDRESSES.kind, &it.name), identity.service).await?;
             }
         }
         let Some(after) = after else { return Ok(if was_there { Applied::Removed } else { Applied::Gone }) };
@@ -160,6 +171,46 @@ impl AzureLoadBalancers {
             }
         }
         Ok(if has_others { Applied::PlanAgain(Box::new(shown)) } else { Applied::all(change, shown) })
+    }
+
+    /// Returns the IDs of addresses that a Service uses and that were made for others.
+    fn addresses_of_others(&self, key: &DocumentKey, owner: &str) -> BTreeSet<String> {
+        let document = self.documents.store().last(key);
+        let share = Share::of(&document, owner);
+        let others = share.addresses().filter(|id| address::owner_in(name_of(id)).as_deref() != Some(owner));
+        others.map(str::to_ascii_lowercase).collect()
+    }
+
+    /// Removes members of the form that the configuration no longer has: Azure refuses a pool with both.
+    async fn leave_other_form(&self, key: &DocumentKey, members: &mut BTreeMap<String, MemberChange>) -> Result<()> {
+        let is_by_address = self.config.file.pool_kind != PoolKind::Nic;
+        let others = |it: &MemberChange| -> Targets {
+            it.leave.iter().filter(|target| target.starts_with('/') == is_by_address).collect()
+        };
+        let leaving: BTreeMap<&String, Targets> =
+            members.iter().map(|(pool, it)| (pool, others(it))).filter(|(_, it)| !it.is_empty()).collect();
+        if leaving.is_empty() {
+            return Ok(());
+        }
+        if is_by_address && self.config.file.migrates_pools {
+            let pools: Vec<&String> = leaving.keys().copied().collect();
+            members::migrate(self.arm(), key, &pools).await?;
+        }
+        for (pool, leave) in &leaving {
+            if is_by_address {
+                let change = MemberChange { leave: leave.clone(), leaves_models: true, ..MemberChange::default() };
+                self.members.join((key.clone(), (*pool).clone()), (self.documents.clone(), change)).await?;
+            } else {
+                let (pool, leave) = ((*pool).clone(), leave.clone());
+                let edit = move |document: &mut Value| {
+                    document::set_members(document, &pool, (&[], &leave), None);
+                    Ok(())
+                };
+                self.documents.edit(key, edit).await?;
+            }
+        }
+        members.values_mut().for_each(|it| it.leave = it.leave.without(&others(it)));
+        Ok(())
     }
 
     /// Returns the name of the Node that has this address.

@@ -203,6 +203,7 @@ fn port_of(name: &str) -> Option<Port> {
 pub(crate) struct Frame {
     pub(crate) id: String,
     pub(crate) location: String,
+    pub(crate) sku: &'static str,
     pub(crate) extended_location: Value,
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) cluster: String,
@@ -236,7 +237,7 @@ impl Edit {
                 return Ok(());
             }
             *document = new_document(&self.frame.location, &self.frame.tags);
-            document["sku"] = json!({"name": "Standard"});
+            document["sku"] = json!({ "name": self.frame.sku });
             if !self.frame.extended_location.is_null() {
                 document["extendedLocation"] = self.frame.extended_location.clone();
             }
@@ -412,8 +413,10 @@ impl Edit {
         let in_use = |document: &Value, name: &str| {
             let uses =
                 |it: &Value| name_of(text(it, "/properties/frontendIPConfiguration/id")).eq_ignore_ascii_case(name);
-            let lists = ["loadBalancingRules", "inboundNatRules", "outboundRules"].into_iter();
-            { lists }.flat_map(|list| items(document, list)).any(uses)
+            let referrers = ["loadBalancingRules", "inboundNatRules", "inboundNatPools"].into_iter();
+            let outbound = items(document, "outboundRules").flat_map(|it| items(it, "frontendIPConfigurations"));
+            referrers.flat_map(|list| items(document, list)).any(uses)
+                || { outbound }.any(|it| name_of(text(it, "/id")).eq_ignore_ascii_case(name))
         };
         let gone: Vec<String> = items(document, LISTS[0])
             .map(|it| text(it, "/name"))

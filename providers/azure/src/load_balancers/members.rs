@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use cloud_provider::{Error, Result};
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use provider_kit::load_balancers::Targets;
 use provider_kit::transport::{Call, Method};
 use serde_json::{Value, json};
 
 use super::document::{members, suffix};
-use crate::arm::{Arm, INSTANCE, INTERFACES, MACHINES, SCALE_SETS, items, place_of, text};
+use crate::arm::{Arm, INSTANCE, INTERFACES, LOAD_BALANCERS, MACHINES, MIGRATION, SCALE_SETS, items, place_of, text};
 use crate::config::ResourceGroup;
 use crate::documents::{DocumentKey, Shared};
 use crate::machines::scale_set_of;
@@ -23,6 +23,8 @@ const AT_ONCE: usize = 8;
 pub(crate) struct MemberChange {
     pub(crate) join: Targets,
     pub(crate) leave: Targets,
+    /// If set, the models of scale sets leave the pool as well.
+    pub(crate) leaves_models: bool,
 }
 
 /// Carries out changes of one pool that came at the same time. Members that are as wanted cost no request but the read of
@@ -34,7 +36,18 @@ pub(crate) async fn change(documents: &Shared, key: &DocumentKey, pool: &str, ch
     let union = |of: fn(&MemberChange) -> &Targets| changes.iter().fold(Targets::default(), |all, it| all.with(of(it)));
     let (join, leave) = (union(|it| &it.join).without(&there), union(|it| &it.leave));
     let leave: Targets = leave.iter().filter(|it| there.contains(it) && !join.contains(it)).collect();
+    if changes.iter().any(|it| it.leaves_models) {
+        let sets: BTreeSet<_> = leave.iter().filter_map(scale_set_of).map(|(group, set, _)| (group, set)).collect();
+        try_join_all(sets.iter().map(|(group, set)| scale_set(arm, group, set, &id, false))).await?;
+    }
     write(arm, &id, &join, &leave).await
+}
+
+/// Lets Azure turn the members of pools from network interfaces into addresses.
+pub(crate) async fn migrate(arm: &Arm, key: &DocumentKey, pools: &[&String]) -> Result<()> {
+    let path = [&*key.group.subscription, &key.group.name, &key.name];
+    let call = Call::post(MIGRATION.0, &path).query("api-version", MIGRATION.1).json(&json!({ "pools": pools }));
+    arm.change(&LOAD_BALANCERS, call).await.map(drop)
 }
 
 /// Removes all members of a load balancer's pools, from models of scale sets, too: then it can be deleted.

@@ -40,7 +40,7 @@ use self::spec::{Family, Spec};
 use crate::arm::{Arm, LOAD_BALANCERS, PUBLIC_ADDRESSES, name_of, text};
 use crate::config::{Config, PoolKind};
 use crate::documents::{DocumentKey, DocumentKind, Shared};
-use crate::machines::Machines;
+use crate::machines::{Machines, VirtualMachine};
 use crate::nodes::{compared, is_unmanaged};
 
 /// The end of the names of internal load balancers.
@@ -162,7 +162,7 @@ impl AzureLoadBalancers {
 
     /// Returns the zones of the region; none in an edge zone.
     pub(crate) async fn zones(&self) -> Result<Vec<String>> {
-        if self.extended_location().is_some() {
+        if self.extended_location().is_some() || self.config.file.is_basic() {
             return Ok(Vec::new());
         }
         let read = async || {
@@ -224,9 +224,7 @@ impl AzureLoadBalancers {
         let balancer = of_kind.find(|it| !Share::of(it, owner).frontends.is_empty()).unwrap_or(first);
         let share = Share::of(balancer, owner);
         let is_own = |it: &&Value| {
-            kind == EXTERNAL
-                && address::is_managed(it, self.cluster())
-                && address::owner_in(text(it, "/name")).as_deref() == Some(owner)
+            kind == EXTERNAL && address::is_managed(it, self.cluster()) && address::is_of(it, owner)
         };
         let mut graph = share.graph(balancer, self.cluster(), ResourceGraph::default())?;
         if !self.config.file.balancers.is_empty()
@@ -353,12 +351,14 @@ impl AzureLoadBalancers {
 
     /// Returns the members that these Nodes are in a pool of a family; `None` if none of them is known.
     async fn targets(&self, nodes: &[Arc<Node>], is_ipv6: bool) -> Result<Option<Targets>> {
+        let set = self.config.file.primary_set();
+        let is_in_set = |it: &VirtualMachine| set.is_empty() || it.set_name().eq_ignore_ascii_case(set);
         let found: Vec<String> = match self.config.file.pool_kind {
             PoolKind::Nic => {
                 let known: Vec<_> = nodes.iter().filter(|it| it.provider_id().is_some()).map(compared).collect();
                 let machines = self.machines.find_all(&known, false, Priority::Ordinary).await;
                 let there = machines.into_iter().filter_map(|found| match found {
-                    Ok(Found::Present(machine)) if !machine.has_family(is_ipv6) => None,
+                    Ok(Found::Present(machine)) if !machine.has_family(is_ipv6) || !is_in_set(&machine) => None,
                     Ok(Found::Present(machine)) => Some(Ok(machine.interface.to_string())),
                     Ok(Found::Gone(_)) => None,
                     Err(error) if error.is_invalid() => None,
@@ -464,7 +464,10 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         let (nodes, own_pool) = self.members_of(request.service, base.as_deref(), nodes).await?;
         let mut graph = ResourceGraph::default();
         for family in &spec.families {
-            let targets = self.targets(&nodes, family.is_ipv6).await?;
+            let targets = match self.config.file.is_preconfigured(spec.is_internal) {
+                true => None,
+                false => self.targets(&nodes, family.is_ipv6).await?,
+            };
             graph = graph.pool(&pool_of(family, own_pool.as_deref(), cluster), Attributes::default(), targets);
         }
         if input.scope == Scope::Targets {
