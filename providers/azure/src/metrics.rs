@@ -9,9 +9,8 @@ use provider_kit::instrumented::{Called, InstrumentedCapability};
 use crate::config::Config;
 
 const SHORT: &[f64] = &[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0, 1200.0];
-const LONG: &[f64] = &[
-    0.1, 0.2, 0.5, 1.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 100.0, 200.0, 300.0, 600.0, 1200.0,
-];
+const LONG: &[f64] =
+    &[0.1, 0.2, 0.5, 1.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 100.0, 200.0, 300.0, 600.0, 1200.0];
 
 provider_kit::series! {
     /// Latency of an Azure API call, in seconds.
@@ -120,7 +119,11 @@ mod tests {
             ("DELETE", "Microsoft.Network/publicIPAddresses/{name}", "public_ip_addresses_delete"),
             ("GET", "Microsoft.Compute/virtualMachineScaleSets", "vmss_list"),
             ("GET", "Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines", "vmssvm_list"),
-            ("PUT", "Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines/{instance}", "vmssvm_create_or_update"),
+            (
+                "PUT",
+                "Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines/{instance}",
+                "vmssvm_create_or_update",
+            ),
         ] {
             assert_eq!(request(&format!("{method} {group}{path}")).as_deref(), Some(name), "{method} {path}");
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
-    Caches, CloudProvider, ConfigFile, Context, Error, Finding, Instances, LoadBalancers, Reload,
-    Result, Routes, Setup, async_trait,
+    Caches, CloudProvider, ConfigFile, Context, Error, Finding, Instances, LoadBalancers, Reload, Result, Routes,
+    Setup, async_trait,
 };
 use futures::future::BoxFuture;
 use parking_lot::Mutex;

@@ -255,6 +255,7 @@ const API: &[Route<Azure>] = &[
     ("GET", "/Microsoft.Network/loadBalancers/{name}", get),
     ("PUT", "/Microsoft.Network/loadBalancers/{name}", put),
     ("DELETE", "/Microsoft.Network/loadBalancers/{name}", delete),
+    ("POST", "/Microsoft.Network/loadBalancers/{name}/migrateToIpBased", network::migrate),
     ("GET", "/Microsoft.Network/publicIPAddresses", list),
     ("GET", "/Microsoft.Network/publicIPAddresses/{name}", get),
     ("PUT", "/Microsoft.Network/publicIPAddresses/{name}", put),

@@ -197,8 +197,8 @@ impl AzureLoadBalancers {
         let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, name).await?;
         let etag = found.as_ref().and_then(|it| it["etag"].as_str()).map(str::to_owned);
         let is_new = found.is_none();
-        let mut address =
-            found.unwrap_or_else(|| json!({"location": self.config.file.location, "sku": {"name": self.config.file.sku()}}));
+        let mut address = found
+            .unwrap_or_else(|| json!({"location": self.config.file.location, "sku": {"name": self.config.file.sku()}}));
         let before = address.clone();
         if let Some(other) = owner_tags(&before).cluster.filter(|it| Some(it) != owner.cluster.as_ref()) {
             return Err(Error::invalid(format!(
@@ -221,7 +221,9 @@ impl AzureLoadBalancers {
                 address["properties"]["publicIPPrefix"] = json!({ "id": prefix });
             }
         }
-        if let Some(tags) = spec.ip_tags.as_ref().filter(|it| self.config.file.changes_ip_tags || (is_new && !it.is_empty())) {
+        if let Some(tags) =
+            spec.ip_tags.as_ref().filter(|it| self.config.file.changes_ip_tags || (is_new && !it.is_empty()))
+        {
             let tags = tags.iter().map(|(key, value)| json!({"ipTagType": key, "tag": value}));
             address["properties"]["ipTags"] = tags.collect();
         }
@@ -286,7 +288,13 @@ impl AzureLoadBalancers {
         self.change_address(&group, name, address, &tags).await
     }
 
-    async fn change_address(&self, group: &ResourceGroup, name: &str, mut address: Value, change: &Value) -> Result<()> {
+    async fn change_address(
+        &self,
+        group: &ResourceGroup,
+        name: &str,
+        mut address: Value,
+        change: &Value,
+    ) -> Result<()> {
         let etag = address["etag"].as_str().map(str::to_owned);
         overlay(&mut address, change);
         self.arm().put(&PUBLIC_ADDRESSES, group, name, &address, etag.as_deref()).await.map(drop)

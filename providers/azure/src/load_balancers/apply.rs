@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cloud_provider::{LoadBalancerIngress, Result, Service, default_load_balancer_name};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph, ResourceKey,
-    Targets,
+    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
+    ResourceKey, Targets,
 };
 use serde_json::{Value, json};
 
@@ -153,7 +153,8 @@ impl AzureLoadBalancers {
             if let Operation::Delete { resource: resource @ ResourceKey::CreatedBefore(it) } = operation
                 && is_address(resource)
             {
-                self.leave_address(&self.address_group(spec).id(PUBLIC_ADDRESSES.kind, &it.name), identity.service).await?;
+                self.leave_address(&self.address_group(spec).id(PUBLIC_ADDRESSES.kind, &it.name), identity.service)
+                    .await?;
             }
         }
         let Some(after) = after else { return Ok(if was_there { Applied::Removed } else { Applied::Gone }) };

@@ -415,8 +415,8 @@ impl Edit {
                 |it: &Value| name_of(text(it, "/properties/frontendIPConfiguration/id")).eq_ignore_ascii_case(name);
             let referrers = ["loadBalancingRules", "inboundNatRules", "inboundNatPools"].into_iter();
             let outbound = items(document, "outboundRules").flat_map(|it| items(it, "frontendIPConfigurations"));
-            referrers.flat_map(|list| items(document, list)).any(uses)
-                || { outbound }.any(|it| name_of(text(it, "/id")).eq_ignore_ascii_case(name))
+            referrers.flat_map(|list| items(document, list)).any(uses) || { outbound }
+                .any(|it| name_of(text(it, "/id")).eq_ignore_ascii_case(name))
         };
         let gone: Vec<String> = items(document, LISTS[0])
             .map(|it| text(it, "/name"))

@@ -223,9 +223,8 @@ impl AzureLoadBalancers {
         let first = of_kind.clone().next().unwrap_or(&none);
         let balancer = of_kind.find(|it| !Share::of(it, owner).frontends.is_empty()).unwrap_or(first);
         let share = Share::of(balancer, owner);
-        let is_own = |it: &&Value| {
-            kind == EXTERNAL && address::is_managed(it, self.cluster()) && address::is_of(it, owner)
-        };
+        let is_own =
+            |it: &&Value| kind == EXTERNAL && address::is_managed(it, self.cluster()) && address::is_of(it, owner);
         let mut graph = share.graph(balancer, self.cluster(), ResourceGraph::default())?;
         if !self.config.file.balancers.is_empty()
             && let Some(attributes) = graph.balancer_attributes().cloned()

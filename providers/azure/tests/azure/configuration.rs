@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::any;
-use cloud_provider::{CloudProvider, ConfigFile, Environment, Setup};
+use cloud_provider::{CloudProvider, ConfigFile, Environment, Reload, Setup};
 use http::Request;
+use provider_azure::config::RateLimit;
 use provider_azure::{Azure, annotations, factory};
 use provider_kit::declared::reference::{put, table};
+use provider_kit::transport::Refill;
 use serde_json::{Value, json};
 
 use crate::harness::{Form, Harness, cluster};
@@ -41,7 +43,11 @@ fn settings_that_are_not_supported_are_refused_by_name() {
         (json!({"cloud": "AzureStackCloud"}), "AZURE_ENVIRONMENT_FILEPATH"),
         (json!({"cloud": "azurechinacloud"}), "none"),
         (json!({"loadBalancerSku": "Standard"}), "none"),
-        (json!({"loadBalancerSku": "basic"}), "only standard is supported"),
+        (
+            json!({"loadBalancerSku": "basic"}),
+            "basic needs loadBalancerBackendPoolConfigurationType: nodeIPConfiguration",
+        ),
+        (json!({"loadBalancerSku": "huge"}), "only standard and basic"),
         (json!({"loadBalancerSku": "service"}), "service gateway"),
         (json!({"serviceGatewayEnabled": true}), "service gateway"),
         (json!({"loadBalancerBackendPoolConfigurationType": "podIP"}), "service gateway"),
@@ -51,7 +57,7 @@ fn settings_that_are_not_supported_are_refused_by_name() {
                 "multipleStandardLoadBalancerConfigurations": [{"name": "a", "primaryVMSet": "a"}]}),
             "needs loadBalancerBackendPoolConfigurationType: nodeIP",
         ),
-        (json!({"preConfiguredBackendPoolLoadBalancerTypes": "all"}), "preConfiguredBackendPoolLoadBalancerTypes"),
+        (json!({"preConfiguredBackendPoolLoadBalancerTypes": "some"}), "only internal, external and all"),
         (json!({"cloudConfigType": "vault"}), "only file, secret and merge"),
         (json!({"location": 7}), "wrong type"),
         (json!({"vmCacheTTLInSeconds": 60, "cloudProviderBackoff": true, "loadBalancerRateLimit": {}}), "none"),
@@ -59,6 +65,39 @@ fn settings_that_are_not_supported_are_refused_by_name() {
     for (config, expected) in table {
         let text = mistakes(&config);
         assert!(text.contains(expected), "{config}: {text}");
+    }
+}
+
+#[test]
+fn each_type_of_resources_has_its_own_limit_or_that_of_all_or_the_documented_one() {
+    let limit = |value: Value| serde_json::from_value::<RateLimit>(value).unwrap();
+    let all = limit(json!({"cloudProviderRateLimit": true, "cloudProviderRateLimitQPS": 2.0}));
+    let own = limit(json!({"cloudProviderRateLimitQPSWrite": 4, "cloudProviderRateLimitBucketWrite": 7}));
+    let off = limit(json!({"cloudProviderRateLimit": false}));
+    for (own, all, writes, expected) in [
+        (RateLimit::default(), RateLimit::default(), false, (40, 250)),
+        (RateLimit::default(), RateLimit::default(), true, (100, 200)),
+        (RateLimit::default(), all, false, (500, 5)),
+        (RateLimit::default(), all, true, (500, 5)),
+        (own, all, true, (250, 7)),
+        (off, all, true, (100, 200)),
+    ] {
+        let Refill::Stated { interval, burst } = own.budget(&all, writes).refill else { panic!("a stated limit") };
+        assert_eq!((interval.as_millis(), burst), expected, "{own:?} {all:?} {writes}");
+    }
+}
+
+#[tokio::test]
+async fn changed_file_is_in_use_if_only_the_credential_differs() {
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    for (more, expected) in [
+        (json!({"aadClientSecret": "other", "useManagedIdentityExtension": true}), Some(Reload::Done)),
+        (json!({"securityGroupName": "other"}), Some(Reload::NeedsRestart)),
+        (json!({"cloud": "Mars"}), None),
+    ] {
+        let file = Harness::new(Form::Addresses).with(more.clone()).setup().config.unwrap();
+        assert_eq!(provider.reload(&file).await.ok(), expected, "{more}");
     }
 }
 

@@ -153,6 +153,11 @@ impl Harness {
         provider.load_balancers().unwrap().delete(request).await
     }
 
+    /// Returns the names of the addresses that exist.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.fake.lock().all(ADDRESSES).map(|it| text(&it["name"])).collect()
+    }
+
     /// Returns the load balancer of this name; null if there is none.
     pub(crate) fn balancer(&self, name: &str) -> Value {
         self.fake.lock().get(&azure_fake::id(BALANCERS, name)).cloned().unwrap_or_default()
