@@ -7,7 +7,7 @@ use cloud_provider::{Error, Result, Setup};
 use provider_kit::settings::yaml;
 use provider_kit::transport::{Budget, Refill};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::clouds::CloudEndpoints;
 pub use crate::load_balancers::placement::StandardBalancer;
@@ -219,7 +219,7 @@ impl Config {
         let (path, text) = setup.config.as_ref().map_or(("no configuration file", ""), |it| (&it.path, &it.text));
         let value =
             yaml(text).map_err(|place| Error::invalid(format!("{path}: neither valid JSON nor YAML{place}")))?;
-        let mut value = if value.is_null() { serde_json::json!({}) } else { value };
+        let mut value = if value.is_null() { json!({}) } else { value };
         // Secrets are read where a token is requested.
         let is_kept = |key: &String, value: &mut Value| {
             !value.is_null() && !["secret", "password"].iter().any(|it| key.to_ascii_lowercase().ends_with(it))
@@ -227,12 +227,16 @@ impl Config {
         value.as_object_mut().into_iter().for_each(|all| all.retain(is_kept));
         let mut settings = value.clone();
         settings.as_object_mut().into_iter().for_each(|all| all.retain(|key, _| !CREDENTIALS.contains(&&**key)));
-        let file: File = serde_json::from_value(value).map_err(|error| {
+        let mut file: File = serde_json::from_value(value).map_err(|error| {
             // The parser quotes values, which may be secrets.
             let text = error.to_string();
             let what = text.split(", expected").nth(1).map_or(String::new(), |it| format!(": expected{it}"));
             Error::invalid(format!("{path}: a value has the wrong type{what}"))
         })?;
+        // A file of workload identity may leave the tenant to the environment.
+        if file.tenant_id.is_empty() {
+            file.tenant_id = setup.environment.get("AZURE_TENANT_ID").unwrap_or_default().to_owned();
+        }
         let mut mistakes = refused(&file);
         let is_offline = setup.environment.is_offline();
         for (key, value) in [
@@ -304,6 +308,37 @@ impl Config {
             true => vec![name.to_owned()],
             false => self.file.balancers.iter().map(|it| it.name.clone()).collect(),
         }
+    }
+
+    /// Returns `true` in an edge zone.
+    #[must_use]
+    pub fn is_edge(&self) -> bool {
+        !self.file.extended_location_name.is_empty()
+    }
+
+    /// Returns a resource that does not exist yet.
+    #[must_use]
+    pub fn new_resource(&self) -> Value {
+        let mut resource = json!({"location": self.file.location, "tags": self.tags, "properties": {}});
+        if self.is_edge() {
+            let File { extended_location_name: name, extended_location_type: kind, .. } = &self.file;
+            resource["extendedLocation"] = json!({"name": name, "type": kind});
+        }
+        resource
+    }
+
+    /// Returns the ID of the virtual network, which members of pools of addresses name.
+    #[must_use]
+    pub fn vnet_id(&self) -> Option<String> {
+        let name = &self.file.vnet_name;
+        (!name.is_empty()).then(|| self.vnet.id("Microsoft.Network/virtualNetworks", name))
+    }
+
+    /// Returns the ID of a subnet in lower case.
+    #[must_use]
+    pub fn subnet_id(&self, name: &str) -> String {
+        let vnet = self.vnet.id("Microsoft.Network/virtualNetworks", &self.file.vnet_name);
+        format!("{vnet}/subnets/{name}").to_ascii_lowercase()
     }
 
     /// Returns `true` if Nodes may be machines outside of uniform scale sets.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use cloud_provider::{Result, async_trait};
 use parking_lot::Mutex;
 use provider_kit::shared_document::{DocumentStore, SharedDocuments, Versioned};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::arm::{
     Arm, LOAD_BALANCERS, PUBLIC_ADDRESSES, ROUTE_TABLES, ResourceType, SECURITY_GROUPS, SharedArm, place_of,
@@ -62,7 +62,7 @@ impl Documents {
 
     /// Reads a document now.
     pub(crate) async fn get(&self, key: &DocumentKey) -> Result<Value> {
-        let found = self.arm.get::<Value>(key.kind.resource_type(), &key.group, &key.name).await?;
+        let found = self.arm.get::<Value>(key.kind.resource_type(), &key.group, &[&key.name]).await?;
         let document = found.unwrap_or_default();
         self.note(key, &document);
         Ok(document)
@@ -94,22 +94,22 @@ impl DocumentStore for Documents {
         Ok(Versioned { document, version })
     }
 
-    /// Writes the document; `null` deletes it.
-    async fn write(&self, key: &DocumentKey, document: Value, version: Option<&str>) -> Result<()> {
+    /// Writes the document, which has its version; `null` deletes it.
+    async fn write(&self, key: &DocumentKey, document: Value, _version: Option<&str>) -> Result<()> {
         let of = key.kind.resource_type();
         if document.is_null() {
-            match self.arm.delete(of, &key.group, &key.name).await {
+            match self.arm.delete(of, &key.group, &[&key.name]).await {
                 // A load balancer cannot be deleted while models of scale sets refer to its pools.
                 Err(error) if error.code().contains("InUseByVirtualMachineScaleSet") => {
                     unbind(&self.arm, &self.last(key), &self.nodes).await?;
-                    self.arm.delete(of, &key.group, &key.name).await?;
+                    self.arm.delete(of, &key.group, &[&key.name]).await?;
                 }
                 outcome => outcome?,
             }
             self.note(key, &Value::Null);
             return Ok(());
         }
-        match self.arm.put(of, &key.group, &key.name, &document, version).await {
+        match self.arm.put(of, &key.group, &[&key.name], &document).await {
             Ok(written) => self.note(key, &written),
             // The caller tries again, because the error is a conflict.
             Err(error) if error.code() == "ReferencedResourceNotProvisioned" => {
@@ -128,14 +128,9 @@ impl Documents {
         let words = error.split(|it: char| it.is_whitespace() || "'\",".contains(it));
         let mut ids = words.map(|it| it.trim_end_matches('.')).filter(|it| it.contains("/publicIPAddresses/"));
         let Some((group, name)) = ids.next().and_then(place_of) else { return Ok(()) };
-        if let Some(address) = self.arm.get::<Value>(&PUBLIC_ADDRESSES, &group, name).await? {
-            self.arm.put(&PUBLIC_ADDRESSES, &group, name, &address, address["etag"].as_str()).await?;
+        if let Some(address) = self.arm.get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await? {
+            self.arm.put(&PUBLIC_ADDRESSES, &group, &[name], &address).await?;
         }
         Ok(())
     }
-}
-
-/// Returns a document that does not exist yet.
-pub(crate) fn new_document(location: &str, tags: &impl serde::Serialize) -> Value {
-    json!({"location": location, "tags": tags, "properties": {}})
 }

@@ -20,7 +20,7 @@ pub mod config;
 mod config_secret;
 mod credentials;
 mod documents;
-mod ipam;
+pub mod ipam;
 mod load_balancers;
 mod machines;
 mod metrics;

@@ -18,12 +18,14 @@ use provider_kit::node_ipam::NodeIpam;
 use provider_kit::routes;
 use provider_kit::shared_document::SharedDocuments;
 use provider_kit::tokens::Tokens;
-use provider_kit::transport::{Access, Builder, Jitter, RetryPolicy, Transport};
+use provider_kit::transport::{Builder, Jitter, RetryPolicy, Transport};
 
-use crate::arm::{Arm, LANES, LOAD_BALANCERS, MACHINES, PAGING, PUBLIC_ADDRESSES, SCALE_SETS, SECURITY_GROUPS};
+use crate::arm::{
+    Arm, LANES, LOAD_BALANCERS, MACHINES, PAGING, PUBLIC_ADDRESSES, SCALE_SETS, SECURITY_GROUPS, is_of_nodes,
+};
 use crate::config::{Config, PoolKind, RateLimit};
 use crate::config_secret::ConfigSecret;
-use crate::credentials::{Connect, Identity};
+use crate::credentials::{Connect, Identity, Token};
 use crate::documents::{DocumentKind, Documents, Shared};
 use crate::ipam::{PodBlocks, Reserved, pod_blocks};
 use crate::load_balancers::AzureLoadBalancers;
@@ -68,21 +70,22 @@ struct Parts {
     routes: Option<InstrumentedCapability<routes::RouteTable<RouteTable>>>,
 }
 
-/// Returns the clients of each lane. The last two lanes are those of `Microsoft.Compute`.
-fn clients(
+/// Returns the clients of Azure Resource Manager.
+fn arm(
     config: &Arc<Config>,
     setup: &Setup,
     connect: &Connect,
     secret: Option<&ConfigSecret>,
     change: impl Fn(Builder) -> Builder,
-) -> Result<Vec<[Transport; 2]>> {
+) -> Result<Arm> {
     let file = &config.file;
     let tokens = |tenant: &str| {
         let (connect, config) = (Arc::clone(connect), Arc::clone(config));
         Arc::new(Tokens::of(Identity::new(connect, config, setup, secret.cloned(), tenant)))
     };
     let own = tokens(&file.tenant_id);
-    let network = match file.network_tenant.is_empty() || file.network_tenant == file.tenant_id {
+    let is_one_tenant = file.network_tenant.is_empty() || file.network_tenant == file.tenant_id;
+    let network = match is_one_tenant {
         true => Arc::clone(&own),
         false => tokens(&file.network_tenant),
     };
@@ -105,14 +108,15 @@ fn clients(
     ];
     let series = GoSeries::new(config, &setup.metrics);
     let client = |lane: usize, writes: bool| {
-        let tokens = if lane + 2 < LANES { &network } else { &own };
-        let session = tokens.session(|access: &Arc<Access>| Ok(Arc::clone(access)));
+        let tokens = if is_of_nodes(lane) { &own } else { &network };
+        let session = tokens.session(|token: &Token| Ok(Arc::clone(&token.access)));
         let http = Transport::of_session(session).setup(setup).own_series(series.clone());
         let http = http.retry_policy(retry_policy).paging(PAGING).correlation("x-ms-correlation-request-id");
         let http = if file.user_agent.is_empty() { http } else { http.user_agent(file.user_agent.clone()) };
         change(http.budget(limits[lane].budget(&file.rate_limit, writes))).build()
     };
-    (0..LANES).map(|lane| Ok([client(lane, false)?, client(lane, true)?])).collect()
+    let clients = (0..LANES).map(|lane| Ok([client(lane, false)?, client(lane, true)?])).collect::<Result<_>>()?;
+    Ok(Arm::new(clients, (!is_one_tenant).then_some(network)))
 }
 
 impl Azure {
@@ -137,7 +141,7 @@ impl Azure {
         let (config, cluster) = (Arc::new(Config::read(setup)?), self.cluster.clone());
         let (own, its_setup) = (Arc::clone(&self.change), setup.clone());
         let connect: Connect = Arc::new(move |base: &str| own(Transport::builder(base).setup(&its_setup)));
-        let arm = Arc::new(Arm::new(clients(&config, setup, &connect, secret, |http| (self.change)(http))?));
+        let arm = Arc::new(arm(&config, setup, &connect, secret, |http| (self.change)(http))?);
         let documents = SharedDocuments::new(Documents::new(Arc::clone(&arm), config.nodes.clone()));
         let groups: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let machines = Machines { arm: Arc::clone(&arm), config: Arc::clone(&config), groups };
@@ -193,7 +197,7 @@ impl CloudProvider for Azure {
         self.context.get_or_init(|| context.clone());
         let parts = self.parts().await?;
         parts.cloud.learn_cluster(&context.cluster);
-        parts.arm().probe(&[&MACHINES], &parts.config.nodes).await.map_err(|error| {
+        parts.arm().probe(&MACHINES, &parts.config.nodes).await.map_err(|error| {
             let check = if error.is_unauthorized() {
                 "the credential and its role"
             } else {
@@ -212,7 +216,7 @@ impl CloudProvider for Azure {
             }
         };
         let config = &parts.config;
-        let answer = parts.arm().probe(&[&MACHINES], &config.nodes).await;
+        let answer = parts.arm().probe(&MACHINES, &config.nodes).await;
         let base = &config.endpoints.resource_manager;
         if reached(base, "cloud or resourceManagerEndpoint", CREDENTIAL, answer, &mut findings).is_none() {
             return findings;
@@ -224,7 +228,7 @@ impl CloudProvider for Azure {
             ("security groups", &SECURITY_GROUPS, &config.security_group),
         ] {
             let remedy = format!("give the identity a role that can read {what} of resource group {}", group.name);
-            findings.push(match parts.arm().probe(&[of], group).await {
+            findings.push(match parts.arm().probe(of, group).await {
                 Ok(()) => Finding::ok("permission", format!("{what} of resource group {} can be read", group.name)),
                 Err(error) => Finding::failure("permission", error.to_string(), remedy),
             });

@@ -172,7 +172,7 @@ impl AzureLoadBalancers {
     async fn find_stated_address(&self, spec: &Spec, family: &Family) -> Result<Option<Value>> {
         let group = self.address_group(spec);
         if let Some(name) = &family.address_name {
-            let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, name).await?;
+            let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await?;
             let missing = || {
                 Error::invalid(format!("public IP address {name:?} does not exist in resource group {}", group.name))
             };
@@ -194,11 +194,9 @@ impl AzureLoadBalancers {
     pub(crate) async fn write_address(&self, name: &str, wanted: Wanted<'_>) -> Result<Value> {
         let Wanted { spec, family, service, cluster, owner } = wanted;
         let group = self.address_group(spec);
-        let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, name).await?;
-        let etag = found.as_ref().and_then(|it| it["etag"].as_str()).map(str::to_owned);
+        let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await?;
         let is_new = found.is_none();
-        let mut address = found
-            .unwrap_or_else(|| json!({"location": self.config.file.location, "sku": {"name": self.config.file.sku()}}));
+        let mut address = found.unwrap_or_else(|| self.config.new_resource());
         let before = address.clone();
         if let Some(other) = owner_tags(&before).cluster.filter(|it| Some(it) != owner.cluster.as_ref()) {
             return Err(Error::invalid(format!(
@@ -210,9 +208,7 @@ impl AzureLoadBalancers {
             if !zones.is_empty() {
                 address["zones"] = json!(zones);
             }
-            if let Some(extended) = self.extended_location() {
-                address["extendedLocation"] = extended;
-            }
+            address["sku"] = json!({ "name": self.config.file.sku() });
             address["properties"] = json!({
                 "publicIPAllocationMethod": if self.config.file.is_basic() && family.is_ipv6 { "Dynamic" } else { "Static" },
                 "publicIPAddressVersion": family.name(),
@@ -250,14 +246,14 @@ impl AzureLoadBalancers {
         if address == before {
             return Ok(address);
         }
-        self.arm().put(&PUBLIC_ADDRESSES, &group, name, &address, etag.as_deref()).await
+        self.arm().put(&PUBLIC_ADDRESSES, &group, &[name], &address).await
     }
 
     /// Adds a Service to the tag of an address that was made for another Service.
     pub(crate) async fn join_address(&self, id: &str, service: &Service) -> Result<()> {
         let own = full_name(service);
         let Some((group, name)) = place_of(id) else { return Ok(()) };
-        let Some(address) = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, name).await? else { return Ok(()) };
+        let Some(address) = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await? else { return Ok(()) };
         if !is_managed(&address, self.cluster()) || services(&address).contains(&&*own) {
             return Ok(());
         }
@@ -268,11 +264,11 @@ impl AzureLoadBalancers {
     /// Removes a Service from the tag of an address, which is deleted with its last Service.
     pub(crate) async fn leave_address(&self, id: &str, service: &Service) -> Result<()> {
         let Some((group, name)) = place_of(id) else { return Ok(()) };
-        let Some(address) = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, name).await? else { return Ok(()) };
+        let Some(address) = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await? else { return Ok(()) };
         if !is_managed(&address, self.cluster()) {
             return Ok(());
         }
-        let (own, all) = (full_name(service), self.caches.get().map(|it| it.services()).unwrap_or_default());
+        let (own, all) = (full_name(service), self.services());
         // A Service that was deleted meanwhile does not keep the address.
         let exists = |name: &str| all.iter().any(|it| full_name(it) == name);
         let others: Vec<&str> = services(&address).into_iter().filter(|it| *it != own && exists(it)).collect();
@@ -295,14 +291,13 @@ impl AzureLoadBalancers {
         mut address: Value,
         change: &Value,
     ) -> Result<()> {
-        let etag = address["etag"].as_str().map(str::to_owned);
         overlay(&mut address, change);
-        self.arm().put(&PUBLIC_ADDRESSES, group, name, &address, etag.as_deref()).await.map(drop)
+        self.arm().put(&PUBLIC_ADDRESSES, group, &[name], &address).await.map(drop)
     }
 
     /// Deletes an address. One that something else uses by now stays.
     async fn delete_address(&self, group: &ResourceGroup, name: &str) -> Result<()> {
-        match self.arm().delete(&PUBLIC_ADDRESSES, group, name).await {
+        match self.arm().delete(&PUBLIC_ADDRESSES, group, &[name]).await {
             Err(error) if error.code() == "PublicIPAddressCannotBeDeleted" => {
                 tracing::warn!(name, %error, "public IP address stays, because it is in use");
                 Ok(())
@@ -314,7 +309,7 @@ impl AzureLoadBalancers {
     /// Reads the address of a frontend.
     pub(crate) async fn address_by_id(&self, id: &str) -> Result<Option<Value>> {
         let Some((group, name)) = place_of(id) else { return Ok(None) };
-        self.arm().get(&PUBLIC_ADDRESSES, &group, name).await
+        self.arm().get(&PUBLIC_ADDRESSES, &group, &[name]).await
     }
 }
 

@@ -12,9 +12,9 @@ use provider_kit::load_balancers::{
 };
 use serde_json::{Value, json};
 
-use super::document::{self, Edit, FRONTEND, Frame, MOST_NAME, Share, prefix};
+use super::document::{self, Edit, FRONTEND, MOST_NAME, Share, prefix};
 use super::link::{self, PrivateLink};
-use super::members::{self, MemberChange};
+use super::members::MemberChange;
 use super::spec::{Family, IPV6, Rule, Spec};
 use super::{AzureLoadBalancers, address, ingress_of, placement, security, share_id};
 use crate::arm::{LOAD_BALANCERS, PUBLIC_ADDRESSES, name_of, text};
@@ -22,26 +22,6 @@ use crate::config::PoolKind;
 use crate::documents::DocumentKey;
 
 impl AzureLoadBalancers {
-    fn frame(&self, key: &DocumentKey, identity: &Identity<'_>) -> Frame {
-        let file = &self.config.file;
-        Frame {
-            id: key.group.id(LOAD_BALANCERS.kind, &key.name),
-            location: file.location.clone(),
-            sku: file.sku(),
-            extended_location: self.extended_location().unwrap_or_default(),
-            tags: self.config.tags.clone(),
-            cluster: OwnerTags::cluster(identity.cluster).to_owned(),
-            maximum_rules: self.config.maximum_rules,
-            vnet: self.vnet(),
-        }
-    }
-
-    /// Returns the ID of the virtual network, which members of pools of addresses name.
-    pub(super) fn vnet(&self) -> Option<String> {
-        let name = &self.config.file.vnet_name;
-        (!name.is_empty()).then(|| self.config.vnet.id("Microsoft.Network/virtualNetworks", name))
-    }
-
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
         let Change { identity, actual, operations, .. } = change;
         let (kind, owner) = (actual.map_or(identity.kind, |it| it.kind), actual.map_or(&*identity.name, |it| &it.name));
@@ -195,7 +175,7 @@ impl AzureLoadBalancers {
         }
         if is_by_address && self.config.file.migrates_pools {
             let pools: Vec<&String> = leaving.keys().copied().collect();
-            members::migrate(self.arm(), key, &pools).await?;
+            self.arm().migrate(&key.group, &key.name, &pools).await?;
         }
         for (pool, leave) in &leaving {
             if is_by_address {
@@ -216,7 +196,7 @@ impl AzureLoadBalancers {
 
     /// Returns the name of the Node that has this address.
     fn node_name(&self, ip: &str) -> String {
-        let nodes = self.caches.get().map(|it| it.nodes()).unwrap_or_default();
+        let nodes = self.nodes();
         let found = nodes.iter().find(|node| node.addresses.iter().any(|it| &*it.address == ip));
         found.map_or_else(|| ip.to_owned(), |node| node.name.to_string())
     }
@@ -236,7 +216,9 @@ impl AzureLoadBalancers {
         let attributes = graph.balancer_attributes();
         let of = |family: &Family| Some((family.suffix, frontend(attributes?, family)?));
         Ok(Edit {
-            frame: self.frame(key, identity),
+            config: Arc::clone(&self.config),
+            id: key.group.id(LOAD_BALANCERS.kind, &key.name),
+            cluster: OwnerTags::cluster(identity.cluster).to_owned(),
             owner: owner.to_owned(),
             base: frontend_name(owner, spec.named_subnet.as_deref()),
             own_pool: placement::own_pool(identity.service),
@@ -304,7 +286,7 @@ impl AzureLoadBalancers {
 
     /// Returns protocols and ports of other Services that show one of these addresses.
     fn retained_by_services(&self, owner: &str, addresses: &BTreeSet<IpAddr>) -> BTreeSet<String> {
-        let services = self.caches.get().map(|it| it.services()).unwrap_or_default();
+        let services = self.services();
         let shows = |it: &Service| {
             let ingress = it.status.as_ref().and_then(|it| it.load_balancer.as_ref()?.ingress.as_ref());
             let mut ips = ingress.into_iter().flatten().filter_map(|it| it.ip.as_deref()?.parse().ok());

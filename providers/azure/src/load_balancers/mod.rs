@@ -32,7 +32,7 @@ use provider_kit::load_balancers::{
 };
 use provider_kit::paging::ListResult;
 use provider_kit::transport::Priority;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::document::{CLUSTER_TAG, Share, prefix};
 use self::members::MemberChange;
@@ -41,7 +41,7 @@ use crate::arm::{Arm, LOAD_BALANCERS, PUBLIC_ADDRESSES, name_of, text};
 use crate::config::{Config, PoolKind};
 use crate::documents::{DocumentKey, DocumentKind, Shared};
 use crate::machines::{Machines, VirtualMachine};
-use crate::nodes::{compared, is_unmanaged};
+use crate::nodes::{compared, is_of_group, is_unmanaged};
 
 /// The end of the names of internal load balancers.
 const INTERNAL_SUFFIX: &str = "-internal";
@@ -162,7 +162,7 @@ impl AzureLoadBalancers {
 
     /// Returns the zones of the region; none in an edge zone.
     pub(crate) async fn zones(&self) -> Result<Vec<String>> {
-        if self.extended_location().is_some() || self.config.file.is_basic() {
+        if self.config.is_edge() || self.config.file.is_basic() {
             return Ok(Vec::new());
         }
         let read = async || {
@@ -174,12 +174,6 @@ impl AzureLoadBalancers {
             .await
             .map_err(|error| error.context("cannot read the zones of the region"))?;
         Ok((*zones).clone())
-    }
-
-    pub(crate) fn extended_location(&self) -> Option<Value> {
-        let file = &self.config.file;
-        (!file.extended_location_name.is_empty())
-            .then(|| json!({"name": file.extended_location_name, "type": file.extended_location_type}))
     }
 
     async fn read_documents(&self) -> Result<Observed> {
@@ -199,10 +193,17 @@ impl AzureLoadBalancers {
         }
     }
 
+    fn services(&self) -> Vec<Arc<Service>> {
+        self.caches.get().map(|it| it.services()).unwrap_or_default()
+    }
+
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.caches.get().map(|it| it.nodes()).unwrap_or_default()
+    }
+
     /// Returns the Services of the cluster, by the beginning of the names of their elements.
-    fn services(&self) -> HashMap<String, Arc<Service>> {
-        let services = self.caches.get().map(|it| it.services()).unwrap_or_default();
-        services.into_iter().map(|it| (default_load_balancer_name(&it), it)).collect()
+    fn services_by_owner(&self) -> HashMap<String, Arc<Service>> {
+        self.services().into_iter().map(|it| (default_load_balancer_name(&it), it)).collect()
     }
 
     /// Returns one Service's share.
@@ -215,7 +216,7 @@ impl AzureLoadBalancers {
         service: Option<&Service>,
     ) -> Result<Option<ObservedLoadBalancer>> {
         if let Some(service) = service.filter(|_| !self.further.lock().contains_key(owner)) {
-            let nodes = self.caches.get().map(|it| it.nodes()).unwrap_or_default();
+            let nodes = self.nodes();
             self.note_destinations(owner, &Spec::of(service, &self.config).spec, &nodes);
         }
         let none = Value::Null;
@@ -294,7 +295,7 @@ impl AzureLoadBalancers {
         let families = service.and_then(|it| it.spec.as_ref()?.ip_families.as_ref()).map_or(1, Vec::len);
         for suffix in ["", spec::IPV6].into_iter().take(families.max(1)) {
             let default = address::default_name(self.cluster(), owner, &Family { suffix, ..Family::default() });
-            addresses.extend(self.arm().get::<Value>(&PUBLIC_ADDRESSES, &place, &default).await?);
+            addresses.extend(self.arm().get::<Value>(&PUBLIC_ADDRESSES, &place, &[&default]).await?);
         }
         for (_, balancer) in &observed.load_balancers {
             for id in Share::of(balancer, owner).addresses() {
@@ -340,7 +341,7 @@ impl AzureLoadBalancers {
         }
         let managed = addresses.iter().filter(|it| address::is_managed(it, self.cluster()));
         owners.extend(managed.filter_map(|it| Some((EXTERNAL, address::owner_in(text(it, "/name"))?))));
-        let services = self.services();
+        let services = self.services_by_owner();
         let actuals = owners.iter().map(|(kind, owner)| {
             let service = services.get(owner).map(|it| &**it);
             self.actual(owner, kind, &observed, (&addresses, &links), service)
@@ -378,7 +379,8 @@ impl AzureLoadBalancers {
             let mut roles = ["control-plane", "master"].iter().map(|it| format!("node-role.kubernetes.io/{it}"));
             has_control && roles.any(|it| node.labels.get(&it).is_some())
         };
-        nodes.iter().filter(|node| !is_unmanaged(node) && !is_control(node)).cloned().collect()
+        let is_here = |node: &Node| is_of_group(node, &self.config.nodes.name);
+        nodes.iter().filter(|node| !is_unmanaged(node) && !is_control(node) && is_here(node)).cloned().collect()
     }
 }
 
@@ -480,9 +482,8 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         for family in &spec.families {
             let key = |field: &str| format!("{field}{}", family.suffix);
             if spec.is_internal {
-                let vnet = self.config.vnet.id("Microsoft.Network/virtualNetworks", &self.config.file.vnet_name);
-                let subnet = spec.subnet.as_deref().unwrap_or_default();
-                frontend = frontend.set(key("subnet"), format!("{vnet}/subnets/{subnet}").to_ascii_lowercase());
+                let subnet = self.config.subnet_id(spec.subnet.as_deref().unwrap_or_default());
+                frontend = frontend.set(key("subnet"), subnet);
                 if let Some(ip) = family.address {
                     frontend = frontend.set(key("privateIPAddress"), ip.to_string());
                 }
@@ -523,7 +524,7 @@ impl LoadBalancerCloud for AzureLoadBalancers {
             Query::Owner(identity) => self.find(&identity.name, Some(identity.service)).await.map(ListResult::of),
             Query::Ids(ids, _) => {
                 let owners: BTreeSet<&str> = ids.iter().map(|id| name_of(id)).collect();
-                let services = self.services();
+                let services = self.services_by_owner();
                 let found = owners.iter().map(|owner| self.find(owner, services.get(*owner).map(|it| &**it)));
                 let found = try_join_all(found).await?;
                 Ok(ListResult::of(found.into_iter().flatten().filter(|it| ids.contains(&it.id)).collect()))

@@ -15,30 +15,42 @@ use crate::annotations as key;
 use crate::annotations::{PREFIX, ProbeProtocol};
 use crate::config::Config;
 
-/// A health probe of Nodes.
+/// A health probe of Nodes, in the form of the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub(crate) struct Probe {
     pub(crate) protocol: String,
     pub(crate) port: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) request_path: Option<String>,
+    #[serde(default = "five")]
     pub(crate) interval_in_seconds: u32,
     pub(crate) probe_threshold: u32,
     /// If set, all Services share the probe.
-    #[serde(default, rename = "shared")]
+    #[serde(rename = "shared")]
     pub(crate) is_shared: bool,
 }
 
-/// A rule of the load balancer, with its probe.
+/// The interval of a probe that states none.
+fn five() -> u32 {
+    5
+}
+
+/// The distribution of a rule that states none.
+fn default_distribution() -> String {
+    "Default".to_owned()
+}
+
+/// A rule of the load balancer in the form of the API, with its probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub(crate) struct Rule {
     pub(crate) protocol: String,
     pub(crate) backend_port: u16,
     #[serde(rename = "enableFloatingIP")]
     pub(crate) floating: bool,
     pub(crate) idle_timeout_in_minutes: u32,
+    #[serde(default = "default_distribution")]
     pub(crate) load_distribution: String,
     pub(crate) enable_tcp_reset: bool,
     pub(crate) disable_outbound_snat: bool,

@@ -8,20 +8,22 @@ use axum::routing::any;
 use cloud_provider::{CloudProvider, ConfigFile, Environment, Reload, Setup};
 use http::Request;
 use provider_azure::config::RateLimit;
-use provider_azure::{Azure, annotations, factory};
+use provider_azure::{Azure, annotations, factory, ipam};
 use provider_kit::declared::reference::{put, table};
 use provider_kit::transport::Refill;
 use serde_json::{Value, json};
 
-use crate::harness::{Form, Harness, cluster};
+use crate::harness::{Form, Harness, cluster, service};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/azure.md");
 
 #[test]
 fn page_has_the_table_that_the_declarations_make() {
     let page = std::fs::read_to_string(PAGE).unwrap();
-    let fresh = put(&page, "annotations", &table("annotation", annotations::ALL))
-        .expect("the lines that say where the table is");
+    let tables = [("annotations", table("annotation", annotations::ALL)), ("flags", table("flag", ipam::FLAGS))];
+    let fresh = tables.iter().fold(page.clone(), |page, (name, table)| {
+        put(&page, name, table).expect("the lines that say where the table is")
+    });
     if std::env::var_os("CCM_WRITE_REFERENCE").is_some() {
         std::fs::write(PAGE, &fresh).unwrap();
         return;
@@ -174,6 +176,32 @@ async fn each_credential_asks_for_tokens_in_its_own_way() {
     let variables = [("IDENTITY_ENDPOINT", "http://127.0.0.1:1/msi/token"), ("IDENTITY_HEADER", "proof")];
     let app = token_requests(&with(json!({"useManagedIdentityExtension": true})), &variables).await;
     assert!(app[0].0.contains("/msi/token?api-version=2019-08-01") && app[0].0.ends_with(" proof"), "{app:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_of_another_tenant_join_pools_with_a_token_of_each() {
+    let harness = Harness::new(Form::ScaleSet).with(json!({"networkResourceTenantID": "other"}));
+    let (log, fake) = (Log::default(), harness.fake.router());
+    let seen = Arc::clone(&log);
+    let router = Router::new().fallback(any(move |request: Request<axum::body::Body>| {
+        let (seen, fake) = (Arc::clone(&seen), fake.clone());
+        async move {
+            if request.uri().path().contains("/oauth2/") {
+                let answer = json!({"access_token": "fake-token", "expires_in": 3600}).to_string();
+                return axum::response::IntoResponse::into_response(([("content-type", "application/json")], answer));
+            }
+            let auxiliary = request.headers().get("x-ms-authorization-auxiliary");
+            let auxiliary = auxiliary.map_or(String::new(), |it| it.to_str().unwrap().to_owned());
+            seen.lock().push((format!("{} {}", request.method(), request.uri().path()), auxiliary));
+            tower_call(fake, request).await
+        }
+    }));
+    let provider = harness.started_with(move |http| http.service(router.clone())).await;
+    harness.ensure(&provider, &service("web", &[80], &[], &Value::Null)).await.unwrap();
+    let log = log.lock();
+    let joins = |it: &str| it.starts_with("PUT ") && it.contains("/virtualMachineScaleSets/");
+    assert!(log.iter().filter(|(place, _)| joins(place)).count() > 1, "{log:#?}");
+    assert!(log.iter().all(|(place, token)| token == if joins(place) { "Bearer fake-token" } else { "" }), "{log:#?}");
 }
 
 #[tokio::test]

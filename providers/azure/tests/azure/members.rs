@@ -1,6 +1,7 @@
 //! Tests of the members of pools: their form, who chooses them, and load balancers of the basic SKU.
 
 use azure_fake::id;
+use cloud_provider::{Caches, Node};
 use serde_json::{Value, json};
 
 use crate::harness::{ADDRESSES, BALANCERS, Form, Harness, list, service, text};
@@ -47,6 +48,23 @@ async fn pools_change_from_interfaces_to_addresses_and_back() {
             }
             assert_eq!(harness.changes(), [""; 0], "{machines:?} {config}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_of_another_group_or_without_a_machine_or_of_the_control_plane_is_in_no_pool() {
+    for (label, value, expected) in [
+        ("kubernetes.azure.com/resource-group", "other", 1),
+        ("kubernetes.azure.com/resource-group", "NODES", 2),
+        ("kubernetes.azure.com/managed", "false", 1),
+        ("node-role.kubernetes.io/control-plane", "", 1),
+    ] {
+        let harness = Harness::new(Form::Addresses);
+        let labels = [(label.to_owned(), value.to_owned())].into_iter().collect();
+        harness.cluster.set_node(Node { labels, ..(*harness.cluster.node("worker-2").unwrap()).clone() });
+        let provider = harness.started().await;
+        harness.ensure(&provider, &service("web", &[80], &[], &Value::Null)).await.unwrap();
+        assert_eq!(members(&harness).0.len(), expected, "{label}={value}");
     }
 }
 

@@ -200,4 +200,11 @@ async fn routes_are_written_together_and_those_of_others_stay() {
     let listed = routes.list(&cluster).await.unwrap();
     routes.delete(&cluster, &listed[0]).await.unwrap();
     assert_eq!(routes.list(&cluster).await.unwrap().len(), 1);
+    harness.changes();
+    routes.create(&cluster, "", &two).await.unwrap();
+    let labels = [("kubernetes.azure.com/managed".to_owned(), "false".to_owned())].into_iter().collect();
+    harness.cluster.set_node(Node { labels, ..node(&harness, "worker-1") });
+    routes.create(&cluster, "", &one).await.unwrap();
+    assert_eq!(harness.changes(), [""; 0], "the same route, and one of a Node that is no machine of Azure");
+    assert_eq!(routes.list(&cluster).await.unwrap().len(), 2);
 }
