@@ -332,6 +332,11 @@ impl Cloud for Azure {
             table: API,
         },
         Routes {
+            prefix: "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/other/providers",
+            service: (),
+            table: API,
+        },
+        Routes {
             prefix: "/subscriptions/00000000-0000-0000-0000-000000000001/providers",
             service: (),
             table: OF_SUBSCRIPTION,

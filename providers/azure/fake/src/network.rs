@@ -384,7 +384,7 @@ pub(crate) fn migrate(cloud: &mut Azure, request: &ApiRequest) -> crate::Answer 
             its.for_each(|it| it["properties"]["loadBalancerBackendAddresses"] = addresses.clone().into());
         });
     }
-    Ok(fake_cloud::Reply::new(200, json!({"migratedPools": {}})))
+    Ok(fake_cloud::Reply::new(200, json!({ "migratedPools": request.body["pools"] })))
 }
 
 /// Deletes a connection of a private endpoint to a private link service.

@@ -34,10 +34,10 @@ use provider_kit::paging::ListResult;
 use provider_kit::transport::Priority;
 use serde_json::Value;
 
-use self::document::{CLUSTER_TAG, Share, prefix};
+use self::document::{CLUSTER_TAG, FRONTEND, Share, prefix};
 use self::members::MemberChange;
 use self::spec::{Family, Spec};
-use crate::arm::{Arm, LOAD_BALANCERS, PUBLIC_ADDRESSES, name_of, text};
+use crate::arm::{Arm, LOAD_BALANCERS, PUBLIC_ADDRESSES, id_of, items, name_of, text};
 use crate::config::{Config, PoolKind};
 use crate::documents::{DocumentKey, DocumentKind, Shared};
 use crate::machines::{Machines, VirtualMachine};
@@ -297,22 +297,26 @@ impl AzureLoadBalancers {
             let default = address::default_name(self.cluster(), owner, &Family { suffix, ..Family::default() });
             addresses.extend(self.arm().get::<Value>(&PUBLIC_ADDRESSES, &place, &[&default]).await?);
         }
-        for (_, balancer) in &observed.load_balancers {
-            for id in Share::of(balancer, owner).addresses() {
-                if !addresses.iter().any(|it| text(it, "/id").eq_ignore_ascii_case(id)) {
-                    addresses.extend(self.address_by_id(id).await?);
-                }
-            }
-        }
+        let shares = observed.load_balancers.iter().map(|(_, balancer)| Share::of(balancer, owner));
+        let ids = shares.flat_map(|share| share.addresses().map(str::to_ascii_lowercase).collect::<Vec<_>>());
+        self.add_missing(ids.collect(), &mut addresses).await?;
         let actuals =
             [EXTERNAL, INTERNAL].map(|kind| self.actual(owner, kind, &observed, (&addresses, &links), service));
         actuals.into_iter().filter_map(Result::transpose).collect()
     }
 
+    /// Reads the addresses with these IDs, in lower case, that are not among those that were read.
+    async fn add_missing(&self, ids: BTreeSet<String>, addresses: &mut Vec<Value>) -> Result<()> {
+        let known: BTreeSet<String> = addresses.iter().map(id_of).collect();
+        let missing = ids.difference(&known).map(|id| self.address_by_id(id));
+        addresses.extend(try_join_all(missing).await?.into_iter().flatten());
+        Ok(())
+    }
+
     /// Reads the shares of all Services.
     async fn all(&self) -> Result<Vec<ObservedLoadBalancer>> {
         let group = &self.config.load_balancers;
-        let (balancers, addresses, security_group, links) = futures::try_join!(
+        let (balancers, mut addresses, security_group, links) = futures::try_join!(
             self.arm().all(&LOAD_BALANCERS, group),
             self.arm().all(&PUBLIC_ADDRESSES, group),
             self.security_group(),
@@ -330,13 +334,15 @@ impl AzureLoadBalancers {
                 load_balancers.push((kind, balancer));
             }
         }
+        // Addresses may be in other resource groups.
+        let frontends = load_balancers.iter().flat_map(|(_, it)| items(it, "frontendIPConfigurations"));
+        let ids = frontends.map(|it| text(it, FRONTEND[0].1).to_ascii_lowercase()).filter(|id| !id.is_empty());
+        self.add_missing(ids.collect(), &mut addresses).await?;
         let observed = Observed { load_balancers, security_group };
         let mut owners: BTreeSet<(&'static str, String)> = BTreeSet::new();
         for (kind, balancer) in &observed.load_balancers {
             let lists = ["frontendIPConfigurations", "loadBalancingRules"].into_iter();
-            let names = lists
-                .flat_map(|list| crate::arm::items(balancer, list))
-                .map(|it| text(it, "/name").to_ascii_lowercase());
+            let names = lists.flat_map(|list| items(balancer, list)).map(|it| text(it, "/name").to_ascii_lowercase());
             owners.extend(names.filter_map(|name| Some((*kind, prefix(&name)?.to_owned()))));
         }
         let managed = addresses.iter().filter(|it| address::is_managed(it, self.cluster()));

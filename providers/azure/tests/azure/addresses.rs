@@ -1,9 +1,10 @@
 //! Tests of public addresses: those that Services share, IP tags, DNS labels, and repair.
 
 use azure_fake::{Fault, id};
+use cloud_provider::CloudProvider;
 use serde_json::{Value, json};
 
-use crate::harness::{ADDRESSES, Form, Harness, PUT_BALANCER, list, service, text};
+use crate::harness::{ADDRESSES, Form, Harness, PUT_BALANCER, cluster, list, service, text};
 
 const PUT_ADDRESS: &str = "PUT /Microsoft.Network/publicIPAddresses/{name}";
 
@@ -39,6 +40,23 @@ async fn shared_address_is_deleted_with_the_last_of_its_services() {
         harness.delete(&provider, stays).await.unwrap();
         assert_eq!((harness.addresses().len(), harness.balancer("kubernetes")), (0, Value::Null), "{first}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn address_in_another_resource_group_is_made_found_and_deleted_there() {
+    let harness = Harness::new(Form::Addresses);
+    let web = service("web", &[80], &[("azure-load-balancer-resource-group", "OTHER")], &Value::Null);
+    let made = harness.ensure(&harness.started().await, &web).await.unwrap();
+    let there = || harness.fake.lock().objects.keys().filter(|id| id.contains("/resourcegroups/other/")).count();
+    assert_eq!((there(), harness.addresses().len()), (1, 0));
+    // A run that reads all load balancers with one list first.
+    let provider = harness.started().await;
+    let owned = provider.load_balancers().unwrap().owned(&cluster()).await.unwrap();
+    assert_eq!(owned.len(), 1);
+    assert_eq!(harness.ensure(&provider, &web).await.unwrap(), made);
+    assert_eq!(harness.changes(), [""; 0]);
+    harness.delete(&provider, &web).await.unwrap();
+    assert_eq!((there(), harness.balancer("kubernetes")), (0, Value::Null));
 }
 
 #[tokio::test(start_paused = true)]

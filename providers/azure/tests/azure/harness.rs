@@ -39,6 +39,7 @@ pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
+#[derive(Clone)]
 pub(crate) struct Harness {
     pub(crate) fake: Handle<Cloud>,
     form: Form,
