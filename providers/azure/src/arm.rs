@@ -165,14 +165,14 @@ impl Arm {
     }
 
     /// Writes a resource if it still has the ETag of `body`, or if it does not exist and `body` has no ID. Waits until
-    /// Azure is done, and returns the result.
-    pub(crate) async fn put(
+    /// Azure is done. Returns the answer if it shows the result.
+    pub(crate) async fn write(
         &self,
         of: &ResourceType,
         group: &ResourceGroup,
         names: &[&str],
         body: &Value,
-    ) -> Result<Value> {
+    ) -> Result<Option<Answer>> {
         let call = of.item(Method::PUT, group, names).json(body);
         let call = match body["etag"].as_str() {
             Some(etag) => call.header("if-match", etag),
@@ -180,7 +180,18 @@ impl Arm {
             None if body["id"].is_null() => call.header("if-none-match", "*"),
             None => call,
         };
-        match self.change(of, call).await? {
+        self.change(of, call).await
+    }
+
+    /// [Writes](Self::write) a resource, and returns it as Azure then shows it.
+    pub(crate) async fn put(
+        &self,
+        of: &ResourceType,
+        group: &ResourceGroup,
+        names: &[&str],
+        body: &Value,
+    ) -> Result<Value> {
+        match self.write(of, group, names, body).await? {
             Some(answer) => answer.json(),
             None => self.reads(of).read(of.item(Method::GET, group, names)).await,
         }

@@ -129,7 +129,7 @@ impl Documents {
         let mut ids = words.map(|it| it.trim_end_matches('.')).filter(|it| it.contains("/publicIPAddresses/"));
         let Some((group, name)) = ids.next().and_then(place_of) else { return Ok(()) };
         if let Some(address) = self.arm.get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await? {
-            self.arm.put(&PUBLIC_ADDRESSES, &group, &[name], &address).await?;
+            self.arm.write(&PUBLIC_ADDRESSES, &group, &[name], &address).await?;
         }
         Ok(())
     }

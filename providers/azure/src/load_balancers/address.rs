@@ -190,8 +190,8 @@ impl AzureLoadBalancers {
         found.map(Some).ok_or_else(missing)
     }
 
-    /// Creates or changes the address of a Service, and returns it as Azure shows it.
-    pub(crate) async fn write_address(&self, name: &str, wanted: Wanted<'_>) -> Result<Value> {
+    /// Creates or changes the address of a Service.
+    pub(crate) async fn write_address(&self, name: &str, wanted: Wanted<'_>) -> Result<()> {
         let Wanted { spec, family, service, cluster, owner } = wanted;
         let group = self.address_group(spec);
         let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await?;
@@ -244,9 +244,9 @@ impl AzureLoadBalancers {
             None => {}
         }
         if address == before {
-            return Ok(address);
+            return Ok(());
         }
-        self.arm().put(&PUBLIC_ADDRESSES, &group, &[name], &address).await
+        self.arm().write(&PUBLIC_ADDRESSES, &group, &[name], &address).await.map(drop)
     }
 
     /// Adds a Service to the tag of an address that was made for another Service.
@@ -292,7 +292,7 @@ impl AzureLoadBalancers {
         change: &Value,
     ) -> Result<()> {
         overlay(&mut address, change);
-        self.arm().put(&PUBLIC_ADDRESSES, group, &[name], &address).await.map(drop)
+        self.arm().write(&PUBLIC_ADDRESSES, group, &[name], &address).await.map(drop)
     }
 
     /// Deletes an address. One that something else uses by now stays.

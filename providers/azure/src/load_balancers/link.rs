@@ -253,7 +253,7 @@ impl AzureLoadBalancers {
         let tags = json!({CLUSTER[0]: self.cluster(), OWNER: own});
         overlay(&mut link, &json!({"tags": self.config.tags, "properties": wanted.properties(name, frontend)}));
         overlay(&mut link["tags"], &tags);
-        self.arm().put(&PRIVATE_LINKS, &group, &[name], &link).await.map(drop)
+        self.arm().write(&PRIVATE_LINKS, &group, &[name], &link).await.map(drop)
     }
 
     /// Lets a subnet have addresses of private link services.
@@ -267,7 +267,7 @@ impl AzureLoadBalancers {
             return Ok(());
         }
         shown["properties"]["privateLinkServiceNetworkPolicies"] = "Disabled".into();
-        self.arm().put(&SUBNETS, group, &names, &shown).await.map(drop)
+        self.arm().write(&SUBNETS, group, &names, &shown).await.map(drop)
     }
 
     /// Deletes the private link services of frontends that this cluster made, with their connections.

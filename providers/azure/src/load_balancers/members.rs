@@ -143,7 +143,7 @@ async fn write_pool(
 ) -> Result<()> {
     let Some(mut shown) = arm.get::<Value>(of, group, names).await? else { return Ok(()) };
     match configuration(&mut shown).is_some_and(|it| set_pool(it, pool, joins)) {
-        true => arm.put(of, group, names, &shown).await.map(drop),
+        true => arm.write(of, group, names, &shown).await.map(drop),
         false => Ok(()),
     }
 }
