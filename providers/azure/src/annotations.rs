@@ -134,5 +134,7 @@ pub(crate) const OF_PORT: [&str; 7] = [
 ];
 
 /// Annotations that are refused, each with the reason.
-pub(crate) const REFUSED: [(&str, &str); 1] =
-    [("azure-load-balancer-mode", "it is for load balancers of the basic SKU, which Azure has retired")];
+pub(crate) const REFUSED: [(&str, &str); 1] = [(
+    "azure-load-balancer-mode",
+    "only the set of machines of primaryAvailabilitySetName or primaryScaleSetName has a load balancer",
+)];

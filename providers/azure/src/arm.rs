@@ -1,42 +1,43 @@
 //! Azure Resource Manager: resource types, paths, lists, changes and the operations that these begin.
 
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, Result};
-use futures::future::try_join_all;
 use http::HeaderMap;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::paging::{ListResult, Paging};
+use provider_kit::tokens::Tokens;
 use provider_kit::transport::{Answer, Call, Method, Refusal, Transport};
+use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::config::ResourceGroup;
+use crate::credentials::Identity;
 
 /// A type of resources: paths, and the lane whose requests a 429 delays.
 #[derive(Debug)]
 pub(crate) struct ResourceType {
-    pub(crate) list: &'static str,
-    pub(crate) item: &'static str,
+    list: &'static str,
+    item: &'static str,
     /// Provider and type, as in an ID.
     pub(crate) kind: &'static str,
     version: &'static str,
     lane: usize,
 }
 
-macro_rules! resource_type {
-    ($kind:literal, $version:ident, $lane:literal) => {
-        ResourceType {
+macro_rules! resource_types {
+    ($($name:ident = $kind:literal, $version:ident, $lane:literal;)*) => {$(
+        pub(crate) const $name: ResourceType = ResourceType {
             list: concat!("/subscriptions/{subscription}/resourceGroups/{group}/providers/", $kind),
             item: concat!("/subscriptions/{subscription}/resourceGroups/{group}/providers/", $kind, "/{name}"),
             kind: $kind,
             version: $version,
             lane: $lane,
-        }
-    };
+        };
+    )*};
 }
 
 const NETWORK: &str = "2024-05-01";
@@ -44,48 +45,54 @@ const COMPUTE: &str = "2024-07-01";
 /// The version of the network interfaces and public addresses of scale sets.
 const SCALE_SET_NETWORK: &str = "2018-10-01";
 
-pub(crate) const LOAD_BALANCERS: ResourceType = resource_type!("Microsoft.Network/loadBalancers", NETWORK, 0);
-pub(crate) const PUBLIC_ADDRESSES: ResourceType = resource_type!("Microsoft.Network/publicIPAddresses", NETWORK, 1);
-pub(crate) const SECURITY_GROUPS: ResourceType = resource_type!("Microsoft.Network/networkSecurityGroups", NETWORK, 2);
-pub(crate) const ROUTE_TABLES: ResourceType = resource_type!("Microsoft.Network/routeTables", NETWORK, 3);
-pub(crate) const INTERFACES: ResourceType = resource_type!("Microsoft.Network/networkInterfaces", NETWORK, 4);
-pub(crate) const PRIVATE_LINKS: ResourceType = resource_type!("Microsoft.Network/privateLinkServices", NETWORK, 5);
-pub(crate) const MACHINES: ResourceType = resource_type!("Microsoft.Compute/virtualMachines", COMPUTE, 6);
-pub(crate) const SCALE_SETS: ResourceType = resource_type!("Microsoft.Compute/virtualMachineScaleSets", COMPUTE, 7);
-/// A subnet of a virtual network, and a connection to a private link service.
-pub(crate) const SUBNET: (&str, &str) = (
-    "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Network/virtualNetworks/{vnet}/subnets/{name}",
-    NETWORK,
-);
-pub(crate) const ENDPOINT_CONNECTION: (&str, &str) = (
-    "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Network/privateLinkServices/{name}\
-     /privateEndpointConnections/{connection}",
-    NETWORK,
-);
-
-macro_rules! of_scale_set {
-    ($rest:literal) => {
-        concat!(
-            "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Compute/virtualMachineScaleSets/{name}",
-            $rest
-        )
-    };
+resource_types! {
+    LOAD_BALANCERS = "Microsoft.Network/loadBalancers", NETWORK, 0;
+    PUBLIC_ADDRESSES = "Microsoft.Network/publicIPAddresses", NETWORK, 1;
+    SECURITY_GROUPS = "Microsoft.Network/networkSecurityGroups", NETWORK, 2;
+    ROUTE_TABLES = "Microsoft.Network/routeTables", NETWORK, 3;
+    INTERFACES = "Microsoft.Network/networkInterfaces", NETWORK, 4;
+    PRIVATE_LINKS = "Microsoft.Network/privateLinkServices", NETWORK, 5;
+    ENDPOINT_CONNECTIONS = "Microsoft.Network/privateLinkServices/{link}/privateEndpointConnections", NETWORK, 5;
+    SUBNETS = "Microsoft.Network/virtualNetworks/{vnet}/subnets", NETWORK, 5;
+    MACHINES = "Microsoft.Compute/virtualMachines", COMPUTE, 6;
+    SCALE_SETS = "Microsoft.Compute/virtualMachineScaleSets", COMPUTE, 7;
+    INSTANCES = "Microsoft.Compute/virtualMachineScaleSets/{set}/virtualMachines", COMPUTE, 7;
+    // Lists of all instances, and of one.
+    SET_INTERFACES = "Microsoft.Compute/virtualMachineScaleSets/{set}/networkInterfaces", SCALE_SET_NETWORK, 7;
+    SET_ADDRESSES = "Microsoft.Compute/virtualMachineScaleSets/{set}/publicipaddresses", SCALE_SET_NETWORK, 7;
+    INSTANCE_INTERFACES = "Microsoft.Compute/virtualMachineScaleSets/{set}/virtualMachines/{instance}/networkInterfaces", SCALE_SET_NETWORK, 7;
 }
-
-/// A list of objects of one scale set.
-pub(crate) const INSTANCES: (&str, &str) = (of_scale_set!("/virtualMachines"), COMPUTE);
-pub(crate) const INSTANCE: (&str, &str) = (of_scale_set!("/virtualMachines/{instance}"), COMPUTE);
-pub(crate) const INSTANCE_INTERFACES: (&str, &str) = (of_scale_set!("/networkInterfaces"), SCALE_SET_NETWORK);
-pub(crate) const INTERFACES_OF_INSTANCE: (&str, &str) =
-    (of_scale_set!("/virtualMachines/{instance}/networkInterfaces"), SCALE_SET_NETWORK);
-pub(crate) const INSTANCE_ADDRESSES: (&str, &str) = (of_scale_set!("/publicipaddresses"), SCALE_SET_NETWORK);
 
 const PROVIDER: &str = "/subscriptions/{subscription}/providers/{namespace}";
 const STATUSES: &str = "/subscriptions/{subscription}/providers/Microsoft.Compute/virtualMachines";
 const OPERATION: &str = "/subscriptions/{subscription}/providers/{namespace}/locations/{location}/{kind}/{operation}";
+const MIGRATION: &str = "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Network/loadBalancers/{name}/migrateToIpBased";
+
+impl ResourceType {
+    fn call(&self, method: Method, template: &'static str, group: &ResourceGroup, names: &[&str]) -> Call {
+        let place = [&*group.subscription, &*group.name];
+        Call::new(method, template, &[&place, names].concat()).query("api-version", self.version)
+    }
+
+    /// Returns a call for one resource: `names` are those of its parents and its own.
+    pub(crate) fn item(&self, method: Method, group: &ResourceGroup, names: &[&str]) -> Call {
+        self.call(method, self.item, group, names)
+    }
+
+    /// Returns a call for the list of resources of these parents.
+    pub(crate) fn list(&self, group: &ResourceGroup, parents: &[&str]) -> Call {
+        self.call(Method::GET, self.list, group, parents)
+    }
+}
 
 /// The number of lanes, each with a client for reads and one for changes.
 pub(crate) const LANES: usize = 8;
+
+/// Returns `true` for the resources of Nodes, which may be in another tenant than load balancers.
+pub(crate) fn is_of_nodes(lane: usize) -> bool {
+    [INTERFACES.lane, MACHINES.lane, SCALE_SETS.lane].contains(&lane)
+}
+
 pub(crate) const PAGING: Paging = Paging::token_link("$skiptoken", "/nextLink");
 
 /// The first delay between two polls of an operation, the longest one, and the time after which the caller gives up.
@@ -97,12 +104,14 @@ const LIMIT: Duration = Duration::from_secs(240);
 pub(crate) struct Arm {
     /// Clients by lane, for reads and for changes. A 429 pauses one of them.
     clients: Vec<[Transport; 2]>,
+    /// Tokens of the tenant of load balancers, if it is another one: machines join their pools.
+    auxiliary: Option<Arc<Tokens<Identity>>>,
 }
 
 impl Arm {
-    pub(crate) fn new(clients: Vec<[Transport; 2]>) -> Self {
+    pub(crate) fn new(clients: Vec<[Transport; 2]>, auxiliary: Option<Arc<Tokens<Identity>>>) -> Self {
         let meant = |pair: [Transport; 2]| pair.map(|it| it.error_mapping(error_mapping));
-        Self { clients: clients.into_iter().map(meant).collect() }
+        Self { clients: clients.into_iter().map(meant).collect(), auxiliary }
     }
 
     /// Returns the client for reads of a resource type.
@@ -110,53 +119,29 @@ impl Arm {
         &self.clients[of.lane][0]
     }
 
-    pub(crate) fn get_call(of: &ResourceType, group: &ResourceGroup, name: &str) -> Call {
-        Call::get(of.item, &[&group.subscription, &group.name, name]).query("api-version", of.version)
-    }
-
-    pub(crate) fn list_call(of: &ResourceType, group: &ResourceGroup) -> Call {
-        Call::get(of.list, &[&group.subscription, &group.name]).query("api-version", of.version)
-    }
-
-    /// Returns a call for an object of a scale set.
-    pub(crate) fn scale_set_call(
-        method: Method,
-        (template, version): (&'static str, &str),
-        group: &ResourceGroup,
-        path: &[&str],
-    ) -> Call {
-        let parameters: Vec<&str> =
-            [&*group.subscription, &group.name].into_iter().chain(path.iter().copied()).collect();
-        Call::new(method, template, &parameters).query("api-version", version)
-    }
-
     /// Reads a resource; `None` if Azure answers that it does not exist.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         of: &ResourceType,
         group: &ResourceGroup,
-        name: &str,
+        names: &[&str],
     ) -> Result<Option<T>> {
-        self.reads(of).find(Self::get_call(of, group, name)).await
+        self.reads(of).find(of.item(Method::GET, group, names)).await
     }
 
-    /// Reads a list of any kind to its end.
-    pub(crate) async fn list<W: DeserializeOwned, T, K: Hash>(
+    /// Reads a list to its end.
+    pub(crate) async fn list(
         &self,
         of: &ResourceType,
         call: Call,
         shared_priority: &SharedPriority,
-        keep: impl Fn(W) -> T,
-        key: fn(&T) -> K,
-    ) -> Result<ListResult<T>> {
-        self.reads(of).list(call, "value", shared_priority, keep, key).await
+    ) -> Result<ListResult<Value>> {
+        self.reads(of).list(call, "value", shared_priority, |it: Value| it, id_of).await
     }
 
     /// Reads all resources of a type in a group.
     pub(crate) async fn all(&self, of: &ResourceType, group: &ResourceGroup) -> Result<Vec<Value>> {
-        let id = |it: &Value| it["id"].as_str().unwrap_or_default().to_ascii_lowercase();
-        let list = self.list(of, Self::list_call(of, group), &SharedPriority::default(), |it: Value| it, id).await?;
-        Ok(list.complete()?.into_items())
+        Ok(self.list(of, of.list(group, &[]), &SharedPriority::default()).await?.complete()?.into_items())
     }
 
     /// Returns a call for the run-time states of all machines of the subscription.
@@ -179,41 +164,63 @@ impl Arm {
         Ok(zones)
     }
 
-    /// Writes a resource if its ETag is still `etag`, or if it does not exist, waits until Azure is done, and returns the result.
+    /// Writes a resource if it still has the ETag of `body`, or if it does not exist and `body` has no ID. Waits until
+    /// Azure is done. Returns the answer if it shows the result.
+    pub(crate) async fn write(
+        &self,
+        of: &ResourceType,
+        group: &ResourceGroup,
+        names: &[&str],
+        body: &Value,
+    ) -> Result<Option<Answer>> {
+        let call = of.item(Method::PUT, group, names).json(body);
+        let call = match body["etag"].as_str() {
+            Some(etag) => call.header("if-match", etag),
+            // A creation that arrives late must not replace what was created meanwhile.
+            None if body["id"].is_null() => call.header("if-none-match", "*"),
+            None => call,
+        };
+        self.change(of, call).await
+    }
+
+    /// [Writes](Self::write) a resource, and returns it as Azure then shows it.
     pub(crate) async fn put(
         &self,
         of: &ResourceType,
         group: &ResourceGroup,
-        name: &str,
+        names: &[&str],
         body: &Value,
-        etag: Option<&str>,
     ) -> Result<Value> {
-        let call = Call::put(of.item, &[&group.subscription, &group.name, name]).query("api-version", of.version);
-        // A creation that arrives late must not replace what was created meanwhile.
-        let call = match etag {
-            Some(etag) => call.json(body).header("if-match", etag),
-            None if body["id"].is_null() => call.json(body).header("if-none-match", "*"),
-            None => call.json(body),
-        };
-        let answer = self.change(of, call).await?;
-        match answer {
+        match self.write(of, group, names, body).await? {
             Some(answer) => answer.json(),
-            None => self.reads(of).read(Self::get_call(of, group, name)).await,
+            None => self.reads(of).read(of.item(Method::GET, group, names)).await,
         }
     }
 
     /// Deletes a resource and waits until Azure is done; succeeds if the resource does not exist.
-    pub(crate) async fn delete(&self, of: &ResourceType, group: &ResourceGroup, name: &str) -> Result<()> {
-        let call = Call::delete(of.item, &[&group.subscription, &group.name, name]).query("api-version", of.version);
-        match self.change(of, call).await {
+    pub(crate) async fn delete(&self, of: &ResourceType, group: &ResourceGroup, names: &[&str]) -> Result<()> {
+        match self.change(of, of.item(Method::DELETE, group, names)).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
     }
 
+    /// Lets Azure turn the members of pools from network interfaces into addresses.
+    pub(crate) async fn migrate(&self, group: &ResourceGroup, balancer: &str, pools: &[&String]) -> Result<()> {
+        let call = LOAD_BALANCERS.call(Method::POST, MIGRATION, group, &[balancer]);
+        self.change(&LOAD_BALANCERS, call.json(&serde_json::json!({ "pools": pools }))).await.map(drop)
+    }
+
     /// Sends a change and waits until Azure is done. Returns the answer if it shows the result.
-    pub(crate) async fn change(&self, of: &ResourceType, call: Call) -> Result<Option<Answer>> {
+    async fn change(&self, of: &ResourceType, call: Call) -> Result<Option<Answer>> {
         let [reads, changes] = &self.clients[of.lane];
+        let call = match self.auxiliary.as_ref().filter(|_| is_of_nodes(of.lane)) {
+            Some(tokens) => {
+                let bearer = tokens.current().await?.bearer.clone();
+                call.header("x-ms-authorization-auxiliary", bearer.expose_secret()).hide(bearer)
+            }
+            None => call,
+        };
         let give_up = Instant::now() + LIMIT;
         let mut wait = FIRST_POLL;
         let answer = loop {
@@ -251,9 +258,9 @@ impl Arm {
         }
     }
 
-    /// Sends one read of the first page of each list, for `doctor`.
-    pub(crate) async fn probe(&self, of: &[&ResourceType], group: &ResourceGroup) -> Result<()> {
-        try_join_all(of.iter().map(|of| self.reads(of).send(Self::list_call(of, group).list()))).await.map(drop)
+    /// Reads the first page of a list.
+    pub(crate) async fn probe(&self, of: &ResourceType, group: &ResourceGroup) -> Result<()> {
+        self.reads(of).send(of.list(group, &[]).list()).await.map(drop)
     }
 }
 
@@ -320,6 +327,11 @@ fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
         }
         _ => None,
     }
+}
+
+/// Returns the ID of a resource in lower case.
+pub(crate) fn id_of(value: &Value) -> String {
+    text(value, "/id").to_ascii_lowercase()
 }
 
 /// Returns the last part of a resource's ID.

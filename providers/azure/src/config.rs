@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use cloud_provider::{Error, Result, Setup};
 use provider_kit::settings::yaml;
+use provider_kit::transport::{Budget, Refill};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::clouds::CloudEndpoints;
 pub use crate::load_balancers::placement::StandardBalancer;
@@ -24,6 +25,42 @@ pub enum PoolKind {
     /// Members are addresses of Pods: only with the service gateway, which is refused.
     #[serde(rename = "podIP")]
     Pod,
+}
+
+/// A limit of requests that the user states: reads, and changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[allow(missing_docs, reason = "docs/providers/azure.md explains each key")]
+pub struct RateLimit {
+    pub cloud_provider_rate_limit: Option<bool>,
+    #[serde(rename = "cloudProviderRateLimitQPS")]
+    pub qps: Option<f64>,
+    #[serde(rename = "cloudProviderRateLimitBucket")]
+    pub bucket: Option<u32>,
+    #[serde(rename = "cloudProviderRateLimitQPSWrite")]
+    pub qps_write: Option<f64>,
+    #[serde(rename = "cloudProviderRateLimitBucketWrite")]
+    pub bucket_write: Option<u32>,
+}
+
+/// Requests for each second and at once that Azure documents for a subscription: reads, and changes.
+const DOCUMENTED: [(f64, u32); 2] = [(25.0, 250), (10.0, 200)];
+
+impl RateLimit {
+    /// Returns the budget of requests for one type of resources, with the values of all types where it has none.
+    #[must_use]
+    pub fn budget(&self, all: &Self, writes: bool) -> Budget {
+        let is_on = self.cloud_provider_rate_limit.or(all.cloud_provider_rate_limit).unwrap_or_default();
+        let reads = (self.qps.or(all.qps).unwrap_or(1.0), self.bucket.or(all.bucket).unwrap_or(5));
+        let changes = || (self.qps_write.or(all.qps_write), self.bucket_write.or(all.bucket_write));
+        let (rate, burst) = match (is_on, writes) {
+            (false, _) => DOCUMENTED[usize::from(writes)],
+            (true, false) => reads,
+            (true, true) => (changes().0.unwrap_or(reads.0), changes().1.unwrap_or(reads.1)),
+        };
+        let interval = Duration::from_secs_f64(1.0 / rate.clamp(0.01, 1000.0));
+        Budget { share_left_to_others: 0.0, refill: Refill::Stated { interval, burst: burst.max(1) } }
+    }
 }
 
 /// The keys of the configuration file that the provider reads. Credentials are not among them: they are read again
@@ -58,6 +95,8 @@ pub struct File {
     pub tags: String,
     pub tags_map: BTreeMap<String, String>,
     pub load_balancer_sku: String,
+    pub primary_availability_set_name: String,
+    pub primary_scale_set_name: String,
     pub load_balancer_name: String,
     pub load_balancer_resource_group: String,
     pub private_link_service_resource_group: String,
@@ -70,6 +109,8 @@ pub struct File {
     pub pool_kind: PoolKind,
     #[serde(rename = "enableMigrateToIPBasedBackendPoolAPI")]
     pub migrates_pools: bool,
+    #[serde(rename = "enableIPTagMutationForExistingPublicIP")]
+    pub changes_ip_tags: bool,
     #[serde(rename = "multipleStandardLoadBalancerConfigurations")]
     pub balancers: Vec<StandardBalancer>,
     #[serde(rename = "clusterServiceLoadBalancerHealthProbeMode")]
@@ -79,17 +120,22 @@ pub struct File {
     #[serde(rename = "clusterServiceSharedLoadBalancerHealthProbePath")]
     pub shared_probe_path: String,
     pub service_gateway_enabled: bool,
+    pub disable_out_of_service_taint: bool,
     #[serde(rename = "nodeInstanceNotFoundGracePeriodInSeconds")]
     pub grace_period: u64,
     #[serde(rename = "vmCacheTTLInSeconds")]
     pub vm_cache: u64,
-    pub cloud_provider_rate_limit: bool,
-    #[serde(rename = "cloudProviderRateLimitQPS")]
-    pub qps: f64,
-    pub cloud_provider_rate_limit_bucket: u32,
-    #[serde(rename = "cloudProviderRateLimitQPSWrite")]
-    pub qps_write: f64,
-    pub cloud_provider_rate_limit_bucket_write: u32,
+    #[serde(flatten)]
+    pub rate_limit: RateLimit,
+    pub load_balancer_rate_limit: RateLimit,
+    #[serde(rename = "publicIPAddressRateLimit")]
+    pub address_rate_limit: RateLimit,
+    pub security_group_rate_limit: RateLimit,
+    pub route_table_rate_limit: RateLimit,
+    pub interface_rate_limit: RateLimit,
+    pub private_link_service_rate_limit: RateLimit,
+    pub virtual_machine_rate_limit: RateLimit,
+    pub virtual_machine_scale_set_rate_limit: RateLimit,
     pub cloud_config_type: String,
     pub auxiliary_token_provider: Option<Value>,
     /// Keys without a field of their own.
@@ -97,9 +143,8 @@ pub struct File {
     pub others: BTreeMap<String, Value>,
 }
 
-/// Keys of credentials (read where a token is requested), and keys that are accepted without effect.
-const ELSEWHERE: &[&str] = &[
-    "identitySystem",
+/// Keys of credentials, which are read where a token is requested.
+const CREDENTIALS: &[&str] = &[
     "aadClientId",
     "aadClientSecret",
     "aadClientCertPath",
@@ -108,8 +153,11 @@ const ELSEWHERE: &[&str] = &[
     "userAssignedIdentityID",
     "useFederatedWorkloadIdentityExtension",
     "aadFederatedTokenFile",
-    "primaryAvailabilitySetName",
-    "primaryScaleSetName",
+];
+
+/// Keys that are read elsewhere, and keys that are accepted without effect.
+const ELSEWHERE: &[&str] = &[
+    "identitySystem",
     "putVMSSVMBatchSize",
     "routeUpdateIntervalInSeconds",
     "routeUpdateWaitingInSeconds",
@@ -120,8 +168,6 @@ const ELSEWHERE: &[&str] = &[
     "enableMinimumRetryAfter",
     "disableAPICallCache",
     "disableAzureStackCloud",
-    "enableIPTagMutationForExistingPublicIP",
-    "disableTags",
 ];
 
 /// A resource group of a subscription.
@@ -160,6 +206,8 @@ pub struct Config {
     pub maximum_rules: usize,
     pub has_shared_probe: bool,
     pub grace_period: Duration,
+    /// The file without credentials: a change of anything else needs a restart.
+    pub settings: Value,
 }
 
 impl Config {
@@ -171,18 +219,24 @@ impl Config {
         let (path, text) = setup.config.as_ref().map_or(("no configuration file", ""), |it| (&it.path, &it.text));
         let value =
             yaml(text).map_err(|place| Error::invalid(format!("{path}: neither valid JSON nor YAML{place}")))?;
-        let mut value = if value.is_null() { serde_json::json!({}) } else { value };
+        let mut value = if value.is_null() { json!({}) } else { value };
         // Secrets are read where a token is requested.
         let is_kept = |key: &String, value: &mut Value| {
             !value.is_null() && !["secret", "password"].iter().any(|it| key.to_ascii_lowercase().ends_with(it))
         };
         value.as_object_mut().into_iter().for_each(|all| all.retain(is_kept));
-        let file: File = serde_json::from_value(value).map_err(|error| {
+        let mut settings = value.clone();
+        settings.as_object_mut().into_iter().for_each(|all| all.retain(|key, _| !CREDENTIALS.contains(&&**key)));
+        let mut file: File = serde_json::from_value(value).map_err(|error| {
             // The parser quotes values, which may be secrets.
             let text = error.to_string();
             let what = text.split(", expected").nth(1).map_or(String::new(), |it| format!(": expected{it}"));
             Error::invalid(format!("{path}: a value has the wrong type{what}"))
         })?;
+        // A file of workload identity may leave the tenant to the environment.
+        if file.tenant_id.is_empty() {
+            file.tenant_id = setup.environment.get("AZURE_TENANT_ID").unwrap_or_default().to_owned();
+        }
         let mut mistakes = refused(&file);
         let is_offline = setup.environment.is_offline();
         for (key, value) in [
@@ -202,17 +256,17 @@ impl Config {
             return Err(Error::invalid(format!("{path}: {}", mistakes.join("; "))));
         }
         for key in file.others.keys() {
-            let is_known = ELSEWHERE.iter().any(|it| it.eq_ignore_ascii_case(key));
+            let is_known = CREDENTIALS.iter().chain(ELSEWHERE).any(|it| it.eq_ignore_ascii_case(key));
             let is_tuning =
                 ["RateLimit", "CacheTTLInSeconds", "cloudProviderBackoff"].iter().any(|it| key.contains(it));
             if !is_known && !is_tuning {
                 tracing::warn!(key, file = path, "unknown key in the cloud configuration");
             }
         }
-        Ok(Self::of(file, endpoints))
+        Ok(Self::of(file, endpoints, settings))
     }
 
-    fn of(file: File, mut endpoints: CloudEndpoints) -> Self {
+    fn of(file: File, mut endpoints: CloudEndpoints, settings: Value) -> Self {
         if !file.resource_manager_endpoint.is_empty() {
             endpoints.resource_manager = file.resource_manager_endpoint.trim_end_matches('/').to_owned();
         }
@@ -241,6 +295,7 @@ impl Config {
             grace_period: Duration::from_secs(file.grace_period),
             tags,
             endpoints,
+            settings,
             file,
         }
     }
@@ -253,6 +308,37 @@ impl Config {
             true => vec![name.to_owned()],
             false => self.file.balancers.iter().map(|it| it.name.clone()).collect(),
         }
+    }
+
+    /// Returns `true` in an edge zone.
+    #[must_use]
+    pub fn is_edge(&self) -> bool {
+        !self.file.extended_location_name.is_empty()
+    }
+
+    /// Returns a resource that does not exist yet.
+    #[must_use]
+    pub fn new_resource(&self) -> Value {
+        let mut resource = json!({"location": self.file.location, "tags": self.tags, "properties": {}});
+        if self.is_edge() {
+            let File { extended_location_name: name, extended_location_type: kind, .. } = &self.file;
+            resource["extendedLocation"] = json!({"name": name, "type": kind});
+        }
+        resource
+    }
+
+    /// Returns the ID of the virtual network, which members of pools of addresses name.
+    #[must_use]
+    pub fn vnet_id(&self) -> Option<String> {
+        let name = &self.file.vnet_name;
+        (!name.is_empty()).then(|| self.vnet.id("Microsoft.Network/virtualNetworks", name))
+    }
+
+    /// Returns the ID of a subnet in lower case.
+    #[must_use]
+    pub fn subnet_id(&self, name: &str) -> String {
+        let vnet = self.vnet.id("Microsoft.Network/virtualNetworks", &self.file.vnet_name);
+        format!("{vnet}/subnets/{name}").to_ascii_lowercase()
     }
 
     /// Returns `true` if Nodes may be machines outside of uniform scale sets.
@@ -275,19 +361,57 @@ impl Config {
     }
 }
 
+impl File {
+    /// Returns `true` for load balancers of the basic SKU.
+    #[must_use]
+    pub fn is_basic(&self) -> bool {
+        self.load_balancer_sku.eq_ignore_ascii_case("basic")
+    }
+
+    /// Returns the SKU of load balancers and public addresses.
+    #[must_use]
+    pub fn sku(&self) -> &'static str {
+        if self.is_basic() { "Basic" } else { "Standard" }
+    }
+
+    /// Returns the set of machines that may be in pools of the basic SKU; empty for any.
+    #[must_use]
+    pub fn primary_set(&self) -> &str {
+        match (self.is_basic(), self.vm_type.to_ascii_lowercase().as_str()) {
+            (false, _) => "",
+            (true, "standard") => &self.primary_availability_set_name,
+            (true, _) => &self.primary_scale_set_name,
+        }
+    }
+
+    /// Returns `true` if the pools of this kind of load balancers have members that someone else chooses.
+    #[must_use]
+    pub fn is_preconfigured(&self, is_internal: bool) -> bool {
+        let kind = if is_internal { "internal" } else { "external" };
+        let stated = &self.pre_configured_backend_pool_load_balancer_types;
+        stated.eq_ignore_ascii_case("all") || stated.eq_ignore_ascii_case(kind)
+    }
+}
+
 /// Returns what the provider does not support, each with the remedy.
 fn refused(file: &File) -> Vec<String> {
-    let is_basic = !file.load_balancer_sku.is_empty() && !file.load_balancer_sku.eq_ignore_ascii_case("standard");
-    let is_gateway = file.service_gateway_enabled
-        || file.pool_kind == PoolKind::Pod
-        || file.load_balancer_sku.eq_ignore_ascii_case("service");
+    let sku = file.load_balancer_sku.to_ascii_lowercase();
+    let is_gateway = file.service_gateway_enabled || file.pool_kind == PoolKind::Pod || sku == "service";
+    let preconfigured = &*file.pre_configured_backend_pool_load_balancer_types.to_ascii_lowercase();
     let is_unknown = !matches!(&*file.cloud_config_type.to_ascii_lowercase(), "" | "file" | "secret" | "merge");
     let table = [
         (
             is_gateway,
             "the service gateway (serviceGatewayEnabled, pool type podIP, SKU service) is not supported; remove all three",
         ),
-        (is_basic && !is_gateway, "loadBalancerSku: only standard is supported; Azure has retired the basic SKU"),
+        (
+            !is_gateway && !matches!(&*sku, "" | "standard" | "basic"),
+            "loadBalancerSku: only standard and basic are supported",
+        ),
+        (
+            file.is_basic() && file.pool_kind != PoolKind::Nic,
+            "loadBalancerSku: basic needs loadBalancerBackendPoolConfigurationType: nodeIPConfiguration",
+        ),
         (
             !file.balancers.is_empty() && file.pool_kind != PoolKind::Address,
             "multipleStandardLoadBalancerConfigurations needs loadBalancerBackendPoolConfigurationType: nodeIP",
@@ -307,10 +431,9 @@ fn refused(file: &File) -> Vec<String> {
             "multipleStandardLoadBalancerConfigurations: two have the same name or primaryVMSet",
         ),
         (
-            !file.pre_configured_backend_pool_load_balancer_types.is_empty(),
-            "preConfiguredBackendPoolLoadBalancerTypes is not supported; remove it",
+            !matches!(preconfigured, "" | "internal" | "external" | "all"),
+            "preConfiguredBackendPoolLoadBalancerTypes: only internal, external and all are supported",
         ),
-        (file.migrates_pools, "enableMigrateToIPBasedBackendPoolAPI is not supported; remove it"),
         (is_unknown, "cloudConfigType: only file, secret and merge are supported"),
         (
             file.auxiliary_token_provider.is_some(),

@@ -40,6 +40,12 @@ enum Credential {
     Cli,
 }
 
+/// A token, and the access that it gives.
+pub(crate) struct Token {
+    pub(crate) access: Arc<Access>,
+    pub(crate) bearer: SecretString,
+}
+
 /// The issuer of tokens for one tenant.
 pub(crate) struct Identity {
     pub(crate) connect: Connect,
@@ -162,9 +168,9 @@ impl Identity {
 
 #[async_trait]
 impl Issuer for Identity {
-    type Token = Arc<Access>;
+    type Token = Token;
 
-    async fn issue(&self) -> Result<Issued<Arc<Access>>> {
+    async fn issue(&self) -> Result<Issued<Token>> {
         let (credential, client) = self.credential().await?;
         let answer = match credential {
             Credential::ClientSecret(secret) => {
@@ -175,7 +181,9 @@ impl Issuer for Identity {
                 self.client_credentials(&client, &proof, &token).await
             }
             Credential::Certificate(pem) => {
-                let audience = format!("{}/{}/oauth2/v2.0/token", self.config.endpoints.login, self.tenant);
+                let (_, template, tenant) = self.login()?;
+                let path = template.replace("{tenant}", tenant);
+                let audience = format!("{}{path}", self.config.endpoints.login);
                 let assertion = SecretString::from(assertion(pem.expose_secret(), &client, &audience)?);
                 let proof = [("client_assertion_type", ASSERTION), ("client_assertion", assertion.expose_secret())];
                 self.client_credentials(&client, &proof, &assertion).await
@@ -197,9 +205,10 @@ impl Issuer for Identity {
             return Err(Error::other("the answer to the request for a token has no access_token"));
         }
         let base = &self.config.endpoints.resource_manager;
-        let access = Access::new(base, AUTHORIZATION, &SecretString::from(format!("Bearer {token}")))?;
+        let bearer = SecretString::from(format!("Bearer {token}"));
+        let access = Arc::new(Access::new(base, AUTHORIZATION, &bearer)?);
         Ok(Issued {
-            token: Arc::new(access),
+            token: Token { access, bearer },
             scope: format!("tenant {}", self.tenant),
             lifetime: lifetime(&answer),
             is_renewable: true,

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use cloud_provider::{Result, async_trait};
 use parking_lot::Mutex;
 use provider_kit::shared_document::{DocumentStore, SharedDocuments, Versioned};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::arm::{Arm, LOAD_BALANCERS, ROUTE_TABLES, ResourceType, SECURITY_GROUPS, SharedArm};
+use crate::arm::{
+    Arm, LOAD_BALANCERS, PUBLIC_ADDRESSES, ROUTE_TABLES, ResourceType, SECURITY_GROUPS, SharedArm, place_of,
+};
 use crate::config::ResourceGroup;
 use crate::load_balancers::members::unbind;
 
@@ -60,7 +62,7 @@ impl Documents {
 
     /// Reads a document now.
     pub(crate) async fn get(&self, key: &DocumentKey) -> Result<Value> {
-        let found = self.arm.get::<Value>(key.kind.resource_type(), &key.group, &key.name).await?;
+        let found = self.arm.get::<Value>(key.kind.resource_type(), &key.group, &[&key.name]).await?;
         let document = found.unwrap_or_default();
         self.note(key, &document);
         Ok(document)
@@ -92,28 +94,43 @@ impl DocumentStore for Documents {
         Ok(Versioned { document, version })
     }
 
-    /// Writes the document; `null` deletes it.
-    async fn write(&self, key: &DocumentKey, document: Value, version: Option<&str>) -> Result<()> {
+    /// Writes the document, which has its version; `null` deletes it.
+    async fn write(&self, key: &DocumentKey, document: Value, _version: Option<&str>) -> Result<()> {
         let of = key.kind.resource_type();
         if document.is_null() {
-            match self.arm.delete(of, &key.group, &key.name).await {
+            match self.arm.delete(of, &key.group, &[&key.name]).await {
                 // A load balancer cannot be deleted while models of scale sets refer to its pools.
                 Err(error) if error.code().contains("InUseByVirtualMachineScaleSet") => {
                     unbind(&self.arm, &self.last(key), &self.nodes).await?;
-                    self.arm.delete(of, &key.group, &key.name).await?;
+                    self.arm.delete(of, &key.group, &[&key.name]).await?;
                 }
                 outcome => outcome?,
             }
             self.note(key, &Value::Null);
             return Ok(());
         }
-        let written = self.arm.put(of, &key.group, &key.name, &document, version).await?;
-        self.note(key, &written);
+        match self.arm.put(of, &key.group, &[&key.name], &document).await {
+            Ok(written) => self.note(key, &written),
+            // The caller tries again, because the error is a conflict.
+            Err(error) if error.code() == "ReferencedResourceNotProvisioned" => {
+                self.provision(&error.to_string()).await?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 }
 
-/// Returns a document that does not exist yet.
-pub(crate) fn new_document(location: &str, tags: &impl serde::Serialize) -> Value {
-    json!({"location": location, "tags": tags, "properties": {}})
+impl Documents {
+    /// Writes the public address that an error names again: then Azure tries to provision it again.
+    async fn provision(&self, error: &str) -> Result<()> {
+        let words = error.split(|it: char| it.is_whitespace() || "'\",".contains(it));
+        let mut ids = words.map(|it| it.trim_end_matches('.')).filter(|it| it.contains("/publicIPAddresses/"));
+        let Some((group, name)) = ids.next().and_then(place_of) else { return Ok(()) };
+        if let Some(address) = self.arm.get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await? {
+            self.arm.write(&PUBLIC_ADDRESSES, &group, &[name], &address).await?;
+        }
+        Ok(())
+    }
 }

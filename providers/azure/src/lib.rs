@@ -20,9 +20,12 @@ pub mod config;
 mod config_secret;
 mod credentials;
 mod documents;
+pub mod ipam;
 mod load_balancers;
 mod machines;
+mod metrics;
 mod nodes;
+mod out_of_service;
 mod provider;
 mod routes;
 

@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::inventory::{Machine, MachineSource, SharedPriority};
 use provider_kit::paging::ListResult;
-use provider_kit::transport::{Call, Method, Priority};
+use provider_kit::transport::{Method, Priority};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::NAME;
 use crate::arm::{
-    Arm, INSTANCE, INSTANCE_ADDRESSES, INSTANCE_INTERFACES, INSTANCES, INTERFACES, INTERFACES_OF_INSTANCE, MACHINES,
-    PUBLIC_ADDRESSES, ResourceType, SCALE_SETS, SharedArm, items, name_of, place_of, text,
+    Arm, INSTANCE_INTERFACES, INSTANCES, INTERFACES, MACHINES, PUBLIC_ADDRESSES, ResourceType, SCALE_SETS,
+    SET_ADDRESSES, SET_INTERFACES, SharedArm, id_of, items, name_of, place_of, text,
 };
 use crate::config::{Config, ResourceGroup};
 
@@ -268,10 +268,6 @@ fn reading(items: Vec<VirtualMachine>, pages: usize, reason: Option<Error>) -> L
     }
 }
 
-fn id_of(value: &Value) -> String {
-    text(value, "/id").to_ascii_lowercase()
-}
-
 impl Machines {
     fn all_groups(&self) -> Vec<ResourceGroup> {
         let own = self.config.nodes.name.clone();
@@ -279,15 +275,6 @@ impl Machines {
         let names: BTreeSet<String> = others.into_iter().chain([own]).collect();
         let subscription = &self.config.nodes.subscription;
         names.into_iter().map(|name| ResourceGroup { subscription: subscription.clone(), name }).collect()
-    }
-
-    async fn values(
-        &self,
-        of: &'static ResourceType,
-        call: Call,
-        shared_priority: &SharedPriority,
-    ) -> Result<ListResult<Value>> {
-        self.arm.list(of, call, shared_priority, |it: Value| it, id_of).await
     }
 
     /// Reads the machines of one group: one list each of machines, interfaces and scale sets, and two for each uniform
@@ -298,7 +285,7 @@ impl Machines {
         shared_priority: &SharedPriority,
     ) -> Result<ListResult<VirtualMachine>> {
         let list = async |of: &'static ResourceType, is_used: bool| match is_used {
-            true => self.values(of, Arm::list_call(of, group), shared_priority).await,
+            true => self.arm.list(of, of.list(group, &[]), shared_priority).await,
             false => Ok(ListResult::of(Vec::new())),
         };
         let (machines, sets) = futures::try_join!(
@@ -317,7 +304,7 @@ impl Machines {
         let (machines, sets) = (keep(machines, "machines"), keep(sets, "scale sets"));
         let mut views = HashMap::new();
         if !machines.is_empty() {
-            let list = self.values(&INTERFACES, Arm::list_call(&INTERFACES, group), shared_priority).await?;
+            let list = list(&INTERFACES, true).await?;
             keep(list, "network interfaces").iter().for_each(|nic| nics.add(nic));
             views = self.views(group, shared_priority).await;
         }
@@ -330,16 +317,9 @@ impl Machines {
             all.extend(keep(instances, "instances"));
         }
         if nics.has_public() {
-            let list =
-                self.values(&PUBLIC_ADDRESSES, Arm::list_call(&PUBLIC_ADDRESSES, group), shared_priority).await?;
-            list.into_items().iter().for_each(|address| nics.add_public(address));
+            list(&PUBLIC_ADDRESSES, true).await?.into_items().iter().for_each(|it| nics.add_public(it));
             for set in sets.iter().filter(is_uniform) {
-                let call = Arm::scale_set_call(Method::GET, INSTANCE_ADDRESSES, group, &[text(set, "/name")]);
-                self.values(&SCALE_SETS, call, shared_priority)
-                    .await?
-                    .into_items()
-                    .iter()
-                    .for_each(|it| nics.add_public(it));
+                self.add_addresses(group, text(set, "/name"), shared_priority, &mut nics).await?;
             }
         }
         let region = self.config.region();
@@ -355,7 +335,7 @@ impl Machines {
     /// Reads power states and fault domains of all machines with one list. Without the permission for the whole
     /// subscription, they are read machine by machine where they are needed.
     async fn views(&self, group: &ResourceGroup, shared_priority: &SharedPriority) -> HashMap<String, Value> {
-        let list = self.values(&MACHINES, Arm::statuses_call(group), shared_priority).await;
+        let list = self.arm.list(&MACHINES, Arm::statuses_call(group), shared_priority).await;
         let list = list.inspect_err(|error| tracing::debug!(%error, "states of machines are read one by one"));
         let list = list.map(ListResult::into_items).unwrap_or_default();
         let views = list.into_iter().map(|mut it| (id_of(&it), it["properties"]["instanceView"].take()));
@@ -368,25 +348,46 @@ impl Machines {
         set: &str,
         shared_priority: &SharedPriority,
     ) -> Result<(ListResult<Value>, ListResult<Value>)> {
-        let instances = Arm::scale_set_call(Method::GET, INSTANCES, group, &[set]).query("$expand", "instanceView");
-        let interfaces = Arm::scale_set_call(Method::GET, INSTANCE_INTERFACES, group, &[set]);
-        let instances = self.values(&SCALE_SETS, instances, shared_priority).await?;
+        let instances = INSTANCES.list(group, &[set]).query("$expand", "instanceView");
+        let instances = self.arm.list(&INSTANCES, instances, shared_priority).await?;
         // Without all instances, their addresses decide nothing.
         let interfaces = match &instances {
-            ListResult::Complete { .. } => self.values(&SCALE_SETS, interfaces, shared_priority).await?,
+            ListResult::Complete { .. } => {
+                self.arm.list(&SET_INTERFACES, SET_INTERFACES.list(group, &[set]), shared_priority).await?
+            }
             ListResult::Partial { .. } => ListResult::of(Vec::new()),
         };
         Ok((instances, interfaces))
     }
 
+    /// Adds the public addresses of all instances of a scale set.
+    async fn add_addresses(
+        &self,
+        group: &ResourceGroup,
+        set: &str,
+        shared_priority: &SharedPriority,
+        nics: &mut Nics,
+    ) -> Result<()> {
+        let list = self.arm.list(&SET_ADDRESSES, SET_ADDRESSES.list(group, &[set]), shared_priority).await?;
+        list.into_items().iter().for_each(|it| nics.add_public(it));
+        Ok(())
+    }
+
     async fn shown(&self, place: &Place<'_>, priority: Priority) -> Result<Option<Shown>> {
-        let call = match place.scale_set {
-            None => Arm::get_call(&MACHINES, &place.group, place.name),
-            Some(set) => Arm::scale_set_call(Method::GET, INSTANCE, &place.group, &[set, place.name]),
+        let (of, names) = match place.scale_set {
+            None => (&MACHINES, vec![place.name]),
+            Some(set) => (&INSTANCES, vec![set, place.name]),
         };
-        let call = call.query("$expand", "instanceView").with_priority(priority);
-        let found: Option<Shown> = self.arm.reads(&MACHINES).find(call).await?;
+        let call = of.item(Method::GET, &place.group, &names).query("$expand", "instanceView");
+        let found: Option<Shown> = self.arm.reads(of).find(call.with_priority(priority)).await?;
         Ok(found.filter(|it| !it.is_going()))
+    }
+
+    async fn read(&self, id: &str, priority: Priority, with_interfaces: bool) -> Result<Option<VirtualMachine>> {
+        let place = place(id).ok_or_else(|| Error::invalid(format!("{id:?} is no ID of a virtual machine")))?;
+        let Some(shown) = self.shown(&place, priority).await? else { return Ok(None) };
+        let nics = if with_interfaces { self.nics(&place, &shown).await? } else { Nics::default() };
+        Ok(shown.machine(&self.config.region(), None, &nics))
     }
 
     /// Reads the interfaces of one machine, with their public addresses.
@@ -395,28 +396,22 @@ impl Machines {
         let shared_priority = SharedPriority::default();
         match place.scale_set {
             Some(set) => {
-                let call = Arm::scale_set_call(Method::GET, INTERFACES_OF_INSTANCE, &place.group, &[set, place.name]);
-                self.values(&SCALE_SETS, call, &shared_priority)
-                    .await?
-                    .complete()?
-                    .into_items()
-                    .iter()
-                    .for_each(|it| nics.add(it));
+                let call = INSTANCE_INTERFACES.list(&place.group, &[set, place.name]);
+                let list = self.arm.list(&INSTANCE_INTERFACES, call, &shared_priority).await?.complete()?;
+                list.into_items().iter().for_each(|it| nics.add(it));
                 if nics.has_public() {
-                    let call = Arm::scale_set_call(Method::GET, INSTANCE_ADDRESSES, &place.group, &[set]);
-                    let all = self.values(&SCALE_SETS, call, &shared_priority).await?.into_items();
-                    all.iter().for_each(|it| nics.add_public(it));
+                    self.add_addresses(&place.group, set, &shared_priority, &mut nics).await?;
                 }
             }
             None => {
                 let Some((group, name)) = primary_interface(&shown.properties).and_then(place_of) else {
                     return Ok(nics);
                 };
-                let nic: Option<Value> = self.arm.get(&INTERFACES, &group, name).await?;
+                let nic: Option<Value> = self.arm.get(&INTERFACES, &group, &[name]).await?;
                 nic.iter().for_each(|it| nics.add(it));
                 let public: Vec<String> = nics.0.values().flatten().filter_map(|(_, public)| public.clone()).collect();
                 for (group, name) in public.iter().filter_map(|id| place_of(id)) {
-                    let address: Option<Value> = self.arm.get(&PUBLIC_ADDRESSES, &group, name).await?;
+                    let address: Option<Value> = self.arm.get(&PUBLIC_ADDRESSES, &group, &[name]).await?;
                     address.iter().for_each(|it| nics.add_public(it));
                 }
             }
@@ -440,20 +435,11 @@ impl MachineSource for Machines {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<VirtualMachine>> {
-        let Some(place) = place(id) else {
-            return Err(Error::invalid(format!("{id:?} is no ID of a virtual machine")));
-        };
-        let Some(shown) = self.shown(&place, priority).await? else { return Ok(None) };
-        let nics = self.nics(&place, &shown).await?;
-        Ok(shown.machine(&self.config.region(), None, &nics))
+        self.read(id, priority, true).await
     }
 
     async fn state_by_id(&self, id: &str, priority: Priority) -> Result<Option<VirtualMachine>> {
-        let Some(place) = place(id) else {
-            return Err(Error::invalid(format!("{id:?} is no ID of a virtual machine")));
-        };
-        let shown = self.shown(&place, priority).await?;
-        Ok(shown.and_then(|shown| shown.machine(&self.config.region(), None, &Nics::default())))
+        self.read(id, priority, false).await
     }
 
     /// Reads a machine by its own name, or else by its computer name from the lists: the name of an instance of a scale

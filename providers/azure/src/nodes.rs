@@ -22,6 +22,11 @@ pub(crate) fn is_unmanaged(node: &Node) -> bool {
     node.labels.get(MANAGED).is_some_and(|it| it.eq_ignore_ascii_case("false"))
 }
 
+/// Returns `true` unless a label says that the machine of the Node is in another resource group.
+pub(crate) fn is_of_group(node: &Node, group: &str) -> bool {
+    node.labels.get(GROUP).is_none_or(|it| it.is_empty() || it.eq_ignore_ascii_case(group))
+}
+
 /// Returns the Node with its provider ID in lower case, by which machines are compared.
 pub(crate) fn compared(node: &Arc<Node>) -> Arc<Node> {
     match node.provider_id().and_then(place).filter(|_| node.provider_id_scheme() == Some(crate::NAME)) {

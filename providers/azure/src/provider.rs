@@ -4,26 +4,35 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Error, Finding, Instances, LoadBalancers, Result, Routes, Setup, async_trait,
+    Caches, CloudProvider, ConfigFile, Context, Error, Finding, Instances, LoadBalancers, Reload, Result, Routes,
+    Setup, async_trait,
 };
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use provider_kit::checks::{reached, unavailable};
 use provider_kit::cluster::ClusterView;
+use provider_kit::instrumented::InstrumentedCapability;
 use provider_kit::inventory::Inventory;
 use provider_kit::load_balancers::{LoadBalancerEngine, Options};
+use provider_kit::node_ipam::NodeIpam;
 use provider_kit::routes;
 use provider_kit::shared_document::SharedDocuments;
 use provider_kit::tokens::Tokens;
-use provider_kit::transport::{Access, Budget, Builder, Jitter, Refill, RetryPolicy, Transport};
+use provider_kit::transport::{Builder, Jitter, RetryPolicy, Transport};
 
-use crate::arm::{Arm, LANES, LOAD_BALANCERS, MACHINES, PAGING, PUBLIC_ADDRESSES, SCALE_SETS, SECURITY_GROUPS};
-use crate::config::{Config, PoolKind};
+use crate::arm::{
+    Arm, LANES, LOAD_BALANCERS, MACHINES, PAGING, PUBLIC_ADDRESSES, SCALE_SETS, SECURITY_GROUPS, is_of_nodes,
+};
+use crate::config::{Config, PoolKind, RateLimit};
 use crate::config_secret::ConfigSecret;
-use crate::credentials::{Connect, Identity};
+use crate::credentials::{Connect, Identity, Token};
 use crate::documents::{DocumentKind, Documents, Shared};
+use crate::ipam::{PodBlocks, Reserved, pod_blocks};
 use crate::load_balancers::AzureLoadBalancers;
 use crate::machines::Machines;
+use crate::metrics::GoSeries;
 use crate::nodes::Nodes;
+use crate::out_of_service::follow_shutdowns;
 use crate::routes::RouteTable;
 use crate::{EVENT_SOURCE, NAME};
 
@@ -44,6 +53,8 @@ pub struct Azure {
     cluster: ClusterView,
     /// The parts, which exist when the configuration is known: at once, or with the first access to a Secret.
     parts: OnceLock<Parts>,
+    context: OnceLock<Context>,
+    pod_blocks: Option<PodBlocks>,
 }
 
 /// A function that completes the builder of a client.
@@ -55,25 +66,26 @@ struct Parts {
     documents: Shared,
     nodes: Nodes,
     cloud: AzureLoadBalancers,
-    load_balancers: LoadBalancerEngine,
-    routes: Option<routes::RouteTable<RouteTable>>,
+    load_balancers: InstrumentedCapability<LoadBalancerEngine>,
+    routes: Option<InstrumentedCapability<routes::RouteTable<RouteTable>>>,
 }
 
-/// Returns the clients of each lane. The last two lanes are those of `Microsoft.Compute`.
-fn clients(
+/// Returns the clients of Azure Resource Manager.
+fn arm(
     config: &Arc<Config>,
     setup: &Setup,
     connect: &Connect,
     secret: Option<&ConfigSecret>,
     change: impl Fn(Builder) -> Builder,
-) -> Result<Vec<[Transport; 2]>> {
+) -> Result<Arm> {
     let file = &config.file;
     let tokens = |tenant: &str| {
         let (connect, config) = (Arc::clone(connect), Arc::clone(config));
         Arc::new(Tokens::of(Identity::new(connect, config, setup, secret.cloned(), tenant)))
     };
     let own = tokens(&file.tenant_id);
-    let network = match file.network_tenant.is_empty() || file.network_tenant == file.tenant_id {
+    let is_one_tenant = file.network_tenant.is_empty() || file.network_tenant == file.tenant_id;
+    let network = match is_one_tenant {
         true => Arc::clone(&own),
         false => tokens(&file.network_tenant),
     };
@@ -83,27 +95,28 @@ fn clients(
         jitter: Jitter::Full,
         ..RetryPolicy::default()
     };
+    // In the order of the lanes.
+    let limits: [&RateLimit; LANES] = [
+        &file.load_balancer_rate_limit,
+        &file.address_rate_limit,
+        &file.security_group_rate_limit,
+        &file.route_table_rate_limit,
+        &file.interface_rate_limit,
+        &file.private_link_service_rate_limit,
+        &file.virtual_machine_rate_limit,
+        &file.virtual_machine_scale_set_rate_limit,
+    ];
+    let series = GoSeries::new(config, &setup.metrics);
     let client = |lane: usize, writes: bool| {
-        let tokens = if lane + 2 < LANES { &network } else { &own };
-        let session = tokens.session(|access: &Arc<Access>| Ok(Arc::clone(access)));
-        let http = Transport::of_session(session).setup(setup).retry_policy(retry_policy).paging(PAGING);
-        let http = http.correlation("x-ms-correlation-request-id");
+        let tokens = if is_of_nodes(lane) { &own } else { &network };
+        let session = tokens.session(|token: &Token| Ok(Arc::clone(&token.access)));
+        let http = Transport::of_session(session).setup(setup).own_series(series.clone());
+        let http = http.retry_policy(retry_policy).paging(PAGING).correlation("x-ms-correlation-request-id");
         let http = if file.user_agent.is_empty() { http } else { http.user_agent(file.user_agent.clone()) };
-        let (rate, burst) = match writes {
-            true => (file.qps_write, file.cloud_provider_rate_limit_bucket_write),
-            false => (file.qps, file.cloud_provider_rate_limit_bucket),
-        };
-        let http = match file.cloud_provider_rate_limit && rate > 0.0 {
-            true => {
-                let interval = std::time::Duration::from_secs_f64(1.0 / rate);
-                let refill = Refill::Stated { interval, burst: burst.max(1) };
-                http.budget(Budget { share_left_to_others: 0.0, refill })
-            }
-            false => http,
-        };
-        change(http).build()
+        change(http.budget(limits[lane].budget(&file.rate_limit, writes))).build()
     };
-    (0..LANES).map(|lane| Ok([client(lane, false)?, client(lane, true)?])).collect()
+    let clients = (0..LANES).map(|lane| Ok([client(lane, false)?, client(lane, true)?])).collect::<Result<_>>()?;
+    Ok(Arm::new(clients, (!is_one_tenant).then_some(network)))
 }
 
 impl Azure {
@@ -113,7 +126,9 @@ impl Azure {
     /// *Invalid*, with all mistakes in the configuration file.
     pub fn new(setup: &Setup, change: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Result<Self> {
         let (change, cluster): (Change, _) = (Arc::new(change), ClusterView::new(EVENT_SOURCE));
-        let provider = Self { setup: setup.clone(), change, cluster, parts: OnceLock::new() };
+        let (pod_blocks, setup_of) = (pod_blocks(setup)?, setup.clone());
+        let (parts, context) = (OnceLock::new(), OnceLock::new());
+        let provider = Self { setup: setup_of, change, cluster, parts, context, pod_blocks };
         if ConfigSecret::of(setup, &provider.cluster).is_none() || setup.environment.is_offline() {
             let parts = provider.parts_of(setup, None)?;
             provider.parts.get_or_init(|| parts);
@@ -126,7 +141,7 @@ impl Azure {
         let (config, cluster) = (Arc::new(Config::read(setup)?), self.cluster.clone());
         let (own, its_setup) = (Arc::clone(&self.change), setup.clone());
         let connect: Connect = Arc::new(move |base: &str| own(Transport::builder(base).setup(&its_setup)));
-        let arm = Arc::new(Arm::new(clients(&config, setup, &connect, secret, |http| (self.change)(http))?));
+        let arm = Arc::new(arm(&config, setup, &connect, secret, |http| (self.change)(http))?);
         let documents = SharedDocuments::new(Documents::new(Arc::clone(&arm), config.nodes.clone()));
         let groups: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let machines = Machines { arm: Arc::clone(&arm), config: Arc::clone(&config), groups };
@@ -141,9 +156,10 @@ impl Azure {
             unmanaged: Mutex::default(),
         };
         let has_routes = !config.file.route_table_name.is_empty();
+        let series = GoSeries::new(&config, &setup.metrics);
         Ok(Parts {
-            load_balancers: LoadBalancerEngine::of(cloud.clone(), Arc::new(machines), options),
-            routes: has_routes.then(|| routes::RouteTable::new(table, cluster)),
+            load_balancers: series.measure(LoadBalancerEngine::of(cloud.clone(), Arc::new(machines), options)),
+            routes: has_routes.then(|| series.measure(routes::RouteTable::new(table, cluster))),
             nodes: Nodes(inventory),
             cloud,
             documents,
@@ -178,9 +194,10 @@ impl CloudProvider for Azure {
 
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
+        self.context.get_or_init(|| context.clone());
         let parts = self.parts().await?;
         parts.cloud.learn_cluster(&context.cluster);
-        parts.arm().probe(&[&MACHINES], &parts.config.nodes).await.map_err(|error| {
+        parts.arm().probe(&MACHINES, &parts.config.nodes).await.map_err(|error| {
             let check = if error.is_unauthorized() {
                 "the credential and its role"
             } else {
@@ -199,7 +216,7 @@ impl CloudProvider for Azure {
             }
         };
         let config = &parts.config;
-        let answer = parts.arm().probe(&[&MACHINES], &config.nodes).await;
+        let answer = parts.arm().probe(&MACHINES, &config.nodes).await;
         let base = &config.endpoints.resource_manager;
         if reached(base, "cloud or resourceManagerEndpoint", CREDENTIAL, answer, &mut findings).is_none() {
             return findings;
@@ -211,7 +228,7 @@ impl CloudProvider for Azure {
             ("security groups", &SECURITY_GROUPS, &config.security_group),
         ] {
             let remedy = format!("give the identity a role that can read {what} of resource group {}", group.name);
-            findings.push(match parts.arm().probe(&[of], group).await {
+            findings.push(match parts.arm().probe(of, group).await {
                 Ok(()) => Finding::ok("permission", format!("{what} of resource group {} can be read", group.name)),
                 Err(error) => Finding::failure("permission", error.to_string(), remedy),
             });
@@ -245,10 +262,28 @@ impl CloudProvider for Azure {
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {
         if let Some(parts) = self.parts.get() {
-            parts.load_balancers.set_caches(Arc::clone(&caches));
+            parts.load_balancers.inner().set_caches(Arc::clone(&caches));
             parts.cloud.set_caches(Arc::clone(&caches));
         }
         self.cluster.set_caches(caches);
+        let Some(context) = self.context.get() else { return };
+        let until = |task: BoxFuture<'static, ()>| {
+            let stop = context.shutdown.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(task).await });
+        };
+        if self.parts.get().is_some_and(|parts| !parts.config.file.disable_out_of_service_taint) {
+            until(Box::pin(follow_shutdowns(self.cluster.clone())));
+        }
+        if let Some((blocks, reserved)) = self.pod_blocks.clone() {
+            until(Box::pin(NodeIpam::new(self.cluster.clone(), blocks, Reserved(reserved)).run()));
+        }
+    }
+
+    async fn reload(&self, config: &ConfigFile) -> Result<Reload> {
+        let parts = self.parts().await?;
+        let config = Config::read(&Setup { config: Some(config.clone()), ..self.setup.clone() })?;
+        // Credentials are read again with each request for a token.
+        Ok(if config.settings == parts.config.settings { Reload::Done } else { Reload::NeedsRestart })
     }
 
     fn instances(&self) -> Option<&dyn Instances> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::arm::{items, text};
 use crate::config::Config;
-use crate::documents::{DocumentKey, DocumentKind, Shared, new_document};
+use crate::documents::{DocumentKey, DocumentKind, Shared};
 use crate::nodes::is_unmanaged;
 
 /// The number of routes that Azure accepts in a table.
@@ -64,7 +64,7 @@ impl RouteCloud for RouteTable {
     }
 
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
-        let (location, tags) = (self.config.file.location.clone(), self.config.tags.clone());
+        let new = json!({"location": self.config.file.location, "tags": self.config.tags, "properties": {}});
         if change == Change::Remove {
             let route = route.clone();
             self.unmanaged.lock().retain(|it| !it.is_same(&route));
@@ -88,7 +88,7 @@ impl RouteCloud for RouteTable {
         let (name, destination) = (name_of(&node, &route.destination), route.destination.clone());
         let add = move |table: &mut Value| {
             if table.is_null() {
-                *table = new_document(&location, &tags);
+                *table = new.clone();
             }
             if !table["properties"]["routes"].is_array() {
                 table["properties"]["routes"] = json!([]);

@@ -136,7 +136,7 @@ impl Flags {
 
     /// Returns `true` if the cloud's provider assigns Pod ranges to Nodes.
     pub(super) fn has_node_ipam(&self) -> bool {
-        ["gce", "linode"].contains(&&*self.cloud.cloud_provider) && !self.controllers.excludes(&NODE_IPAM)
+        ["azure", "gce", "linode"].contains(&&*self.cloud.cloud_provider) && !self.controllers.excludes(&NODE_IPAM)
     }
 
     /// Returns `true` if `--controllers` selects the tagging of instances, which only provider `aws` does.

@@ -17,8 +17,8 @@ pub struct RouteFlags {
     /// Create routes to the Nodes' Pod CIDRs in the cloud, if the provider supports routes; requires --cluster-cidr.
     #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub configure_cloud_routes: bool,
-    /// Assign Pod CIDRs to Nodes, with --cloud-provider=gce or linode only. On other clouds kube-controller-manager
-    /// assigns them.
+    /// Assign Pod CIDRs to Nodes, with --cloud-provider=azure, gce or linode only. On other clouds
+    /// kube-controller-manager assigns them.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub allocate_node_cidrs: bool,
     /// Source of the Pod CIDRs that --allocate-node-cidrs assigns on gce: RangeAllocator takes them from --cluster-cidr,

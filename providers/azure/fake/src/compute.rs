@@ -182,17 +182,20 @@ impl Azure {
         { sets }.any(|(_, it)| it.to_string().to_ascii_lowercase().contains(&pools))
     }
 
-    /// Removes the references of network interfaces to a load balancer that was deleted.
+    /// Removes the references of interfaces, instances and models to the pools of a load balancer.
     pub(crate) fn forget_pools(&mut self, balancer: &str) {
-        let pools = format!("{balancer}/backendaddresspools/");
-        let is_left = |it: &Value| !text(it, "/id").to_ascii_lowercase().starts_with(&pools);
-        let interfaces = self.objects.iter_mut().filter(|(id, _)| id.contains("/networkinterfaces/"));
-        for configuration in
-            interfaces.filter_map(|(_, it)| it["properties"]["ipConfigurations"].as_array_mut()).flatten()
-        {
-            let slot = configuration.pointer_mut("/properties/loadBalancerBackendAddressPools");
-            slot.and_then(Value::as_array_mut).into_iter().for_each(|all| all.retain(is_left));
+        fn walk(value: &mut Value, pools: &str) {
+            let is_left = |it: &Value| !text(it, "/id").to_ascii_lowercase().starts_with(pools);
+            let slot = value.get_mut("loadBalancerBackendAddressPools").and_then(Value::as_array_mut);
+            slot.into_iter().for_each(|all| all.retain(is_left));
+            match value {
+                Value::Object(all) => all.values_mut().for_each(|it| walk(it, pools)),
+                Value::Array(all) => all.iter_mut().for_each(|it| walk(it, pools)),
+                _ => {}
+            }
         }
+        let pools = format!("{balancer}/backendaddresspools/");
+        self.objects.values_mut().for_each(|it| walk(it, &pools));
     }
 
     fn interface_of(&self, instance: &Value) -> Value {

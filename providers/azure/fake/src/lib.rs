@@ -255,6 +255,7 @@ const API: &[Route<Azure>] = &[
     ("GET", "/Microsoft.Network/loadBalancers/{name}", get),
     ("PUT", "/Microsoft.Network/loadBalancers/{name}", put),
     ("DELETE", "/Microsoft.Network/loadBalancers/{name}", delete),
+    ("POST", "/Microsoft.Network/loadBalancers/{name}/migrateToIpBased", network::migrate),
     ("GET", "/Microsoft.Network/publicIPAddresses", list),
     ("GET", "/Microsoft.Network/publicIPAddresses/{name}", get),
     ("PUT", "/Microsoft.Network/publicIPAddresses/{name}", put),
@@ -327,6 +328,11 @@ impl Cloud for Azure {
     const ROUTES: &'static [Routes<Self>] = &[
         Routes {
             prefix: "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/nodes/providers",
+            service: (),
+            table: API,
+        },
+        Routes {
+            prefix: "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/other/providers",
             service: (),
             table: API,
         },

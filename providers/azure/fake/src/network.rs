@@ -126,7 +126,7 @@ impl Azure {
     }
 
     fn check_address(&mut self, wanted: &mut Value, before: Option<&Value>) -> Result<(), Refused> {
-        if wanted["sku"]["name"] != "Standard" || wanted["properties"]["publicIPAllocationMethod"] != "Static" {
+        if wanted["sku"]["name"] == "Standard" && wanted["properties"]["publicIPAllocationMethod"] != "Static" {
             return Err(refuse(
                 "StandardSkuPublicIPAddressesMustBeStatic",
                 "Standard sku publicIp must have AllocationMethod set to Static.",
@@ -158,6 +158,9 @@ impl Azure {
         check_tags(wanted)?;
         for list in LISTS {
             name_elements(wanted, id, list)?;
+        }
+        if wanted["sku"]["name"] != "Standard" && items(wanted, "loadBalancingRules").any(is_standard) {
+            return Err(refuse("LoadBalancingRuleNotSupportedBySku", "The rule needs the standard SKU."));
         }
         let ids =
             |list: &str| items(wanted, list).map(|it| text(it, "/id").to_ascii_lowercase()).collect::<BTreeSet<_>>();
@@ -232,6 +235,12 @@ impl Azure {
                         .filter(|it| !it.to_ascii_lowercase().starts_with(&id.to_ascii_lowercase()));
                     if self.get(address).is_none() {
                         return Err(refuse("InvalidResourceReference", format!("Resource {address} was not found.")));
+                    }
+                    if self.get(address).is_some_and(|it| it["sku"]["name"] != wanted["sku"]["name"]) {
+                        return Err(refuse(
+                            "PublicIPAndLBSkuDoNotMatch",
+                            "The SKUs of address and load balancer differ.",
+                        ));
                     }
                     if holder.is_some() || !addresses.insert(address.to_ascii_lowercase()) {
                         return Err(refuse(
@@ -345,6 +354,37 @@ impl Azure {
         );
         self.insert(&target, document);
     }
+}
+
+/// Returns `true` if a rule needs the standard SKU.
+fn is_standard(rule: &Value) -> bool {
+    let properties = &rule["properties"];
+    properties["enableTcpReset"] == true || properties["disableOutboundSnat"] == true || properties["protocol"] == "All"
+}
+
+/// Turns the members of pools from network interfaces into addresses.
+pub(crate) fn migrate(cloud: &mut Azure, request: &ApiRequest) -> crate::Answer {
+    let balancer = id(BALANCERS, request.id());
+    for name in request.body["pools"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let pool = format!("{balancer}/backendAddressPools/{name}");
+        let members = cloud.members_of(&pool);
+        let machines: Vec<Value> = cloud.machines().cloned().collect();
+        let mut addresses = Vec::new();
+        for machine in machines {
+            let interface = text(&machine, "/properties/networkProfile/networkInterfaces/0/id");
+            if members.iter().any(|it| it.starts_with(interface)) {
+                let ip = cloud.address_of(&machine);
+                addresses.push(json!({"name": format!("nic-{ip}"), "properties": {"ipAddress": ip}}));
+            }
+        }
+        cloud.forget_pools(&balancer.to_ascii_lowercase());
+        cloud.edit(&balancer, |it| {
+            let all = it["properties"]["backendAddressPools"].as_array_mut();
+            let its = all.into_iter().flatten().filter(|it| it["name"] == *name);
+            its.for_each(|it| it["properties"]["loadBalancerBackendAddresses"] = addresses.clone().into());
+        });
+    }
+    Ok(fake_cloud::Reply::new(200, json!({ "migratedPools": request.body["pools"] })))
 }
 
 /// Deletes a connection of a private endpoint to a private link service.

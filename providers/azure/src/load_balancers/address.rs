@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::AzureLoadBalancers;
 use super::document::{CLUSTER_TAG, MOST_NAME, prefix};
 use super::spec::{Family, Spec};
-use crate::arm::{PUBLIC_ADDRESSES, name_of, overlay, place_of, text};
+use crate::arm::{PUBLIC_ADDRESSES, items, name_of, overlay, place_of, text};
 use crate::config::ResourceGroup;
 
 /// The kind of resource, in messages.
@@ -45,10 +45,21 @@ fn tag<'a>(address: &'a Value, names: &[&str]) -> Option<&'a str> {
     names.iter().find_map(|name| address["tags"][*name].as_str())
 }
 
+/// Returns the Services in the tag of an address.
+fn services(address: &Value) -> Vec<&str> {
+    let all = tag(address, &SERVICE).unwrap_or_default().split(',').map(str::trim);
+    all.filter(|it| !it.is_empty()).collect()
+}
+
+/// Returns `true` if an address was made for the Service whose elements begin with `owner`, and not handed over.
+pub(crate) fn is_of(address: &Value, owner: &str) -> bool {
+    let is_its = |uid: String| format!("a{}", uid.replace('-', "")).starts_with(owner);
+    owner_in(text(address, "/name")).as_deref() == Some(owner) && owner_tags(address).service.is_none_or(is_its)
+}
+
 /// Returns `true` if an address belongs to Services of the cluster, and not to a user.
 pub(crate) fn is_managed(address: &Value, cluster: &str) -> bool {
-    let names_service = tag(address, &SERVICE).is_some_and(|it| !it.is_empty());
-    names_service && tag(address, &CLUSTER).is_none_or(|it| it.eq_ignore_ascii_case(cluster))
+    !services(address).is_empty() && tag(address, &CLUSTER).is_none_or(|it| it.eq_ignore_ascii_case(cluster))
 }
 
 pub(crate) fn owner_tags(address: &Value) -> OwnerTags {
@@ -65,8 +76,18 @@ pub(crate) fn observed(address: &Value) -> Attributes {
     if let Some(label) = address["properties"]["dnsSettings"]["domainNameLabel"].as_str() {
         attributes = attributes.set("dnsLabel", label.to_ascii_lowercase());
     }
+    if address["properties"]["ipTags"].is_array() {
+        let tag = |it: &Value| (text(it, "/ipTagType").to_owned(), text(it, "/tag").to_owned());
+        attributes = attributes.set("ipTags", items(address, "ipTags").map(tag).collect::<BTreeMap<_, _>>());
+    }
     let tags = address["tags"].as_object().into_iter().flatten();
     tags.fold(attributes, |attributes, (key, value)| attributes.set(format!("tag {key}"), value))
+}
+
+/// Returns the tag of an address with a further Service.
+fn with(services: Vec<&str>, own: &str) -> String {
+    let is_known = services.contains(&own);
+    services.into_iter().chain((!is_known).then_some(own)).collect::<Vec<_>>().join(",")
 }
 
 pub(super) fn full_name(service: &Service) -> String {
@@ -115,6 +136,12 @@ impl AzureLoadBalancers {
                 false => attributes.set("dnsLabel", label.to_ascii_lowercase()),
             };
         }
+        if let Some(tags) = spec.ip_tags.as_ref().filter(|_| self.config.file.changes_ip_tags) {
+            attributes = match tags.is_empty() {
+                true => attributes.set("ipTags", ()),
+                false => attributes.set("ipTags", tags),
+            };
+        }
         let tags = self.address_tags(spec, service, cluster, &OwnerTags::default());
         let legacy = |key: &&String| ![SERVICE[0], CLUSTER[0]].contains(&key.as_str());
         tags.iter()
@@ -125,11 +152,27 @@ impl AzureLoadBalancers {
     /// Finds an existing address that the Service names or states.
     ///
     /// # Errors
-    /// *Invalid* if there is none.
+    /// *Invalid* if there is none, or if it belongs to a user and lacks the DNS label of the Service.
     pub(crate) async fn stated_address(&self, spec: &Spec, family: &Family) -> Result<Option<Value>> {
+        let found = self.find_stated_address(spec, family).await?;
+        let users = found.as_ref().filter(|it| !is_managed(it, self.cluster()));
+        if let (Some(address), Some(label)) = (users, spec.dns_label.as_deref().filter(|it| !it.is_empty()))
+            && !text(address, "/properties/dnsSettings/domainNameLabel").eq_ignore_ascii_case(label)
+        {
+            return Err(Error::invalid(format!(
+                "public IP address {} is not managed by Kubernetes and does not have DNS label {label:?}; set the label \
+                 there, or remove annotation {}",
+                text(address, "/name"),
+                crate::annotations::DNS_LABEL.key()
+            )));
+        }
+        Ok(found)
+    }
+
+    async fn find_stated_address(&self, spec: &Spec, family: &Family) -> Result<Option<Value>> {
         let group = self.address_group(spec);
         if let Some(name) = &family.address_name {
-            let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, name).await?;
+            let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await?;
             let missing = || {
                 Error::invalid(format!("public IP address {name:?} does not exist in resource group {}", group.name))
             };
@@ -147,15 +190,13 @@ impl AzureLoadBalancers {
         found.map(Some).ok_or_else(missing)
     }
 
-    /// Creates or changes the address of a Service, and returns it as Azure shows it.
-    pub(crate) async fn write_address(&self, name: &str, wanted: Wanted<'_>) -> Result<Value> {
+    /// Creates or changes the address of a Service.
+    pub(crate) async fn write_address(&self, name: &str, wanted: Wanted<'_>) -> Result<()> {
         let Wanted { spec, family, service, cluster, owner } = wanted;
         let group = self.address_group(spec);
-        let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, name).await?;
-        let etag = found.as_ref().and_then(|it| it["etag"].as_str()).map(str::to_owned);
+        let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await?;
         let is_new = found.is_none();
-        let mut address =
-            found.unwrap_or_else(|| json!({"location": self.config.file.location, "sku": {"name": "Standard"}}));
+        let mut address = found.unwrap_or_else(|| self.config.new_resource());
         let before = address.clone();
         if let Some(other) = owner_tags(&before).cluster.filter(|it| Some(it) != owner.cluster.as_ref()) {
             return Err(Error::invalid(format!(
@@ -167,29 +208,24 @@ impl AzureLoadBalancers {
             if !zones.is_empty() {
                 address["zones"] = json!(zones);
             }
-            if let Some(extended) = self.extended_location() {
-                address["extendedLocation"] = extended;
-            }
+            address["sku"] = json!({ "name": self.config.file.sku() });
             address["properties"] = json!({
-                "publicIPAllocationMethod": "Static",
+                "publicIPAllocationMethod": if self.config.file.is_basic() && family.is_ipv6 { "Dynamic" } else { "Static" },
                 "publicIPAddressVersion": family.name(),
             });
             if let Some(prefix) = &family.prefix {
                 address["properties"]["publicIPPrefix"] = json!({ "id": prefix });
             }
-            if let Some(tags) = spec.ip_tags.as_ref().filter(|it| !it.is_empty()) {
-                let tags = tags.iter().map(|(key, value)| json!({"ipTagType": key, "tag": value}));
-                address["properties"]["ipTags"] = tags.collect();
-            }
+        }
+        if let Some(tags) =
+            spec.ip_tags.as_ref().filter(|it| self.config.file.changes_ip_tags || (is_new && !it.is_empty()))
+        {
+            let tags = tags.iter().map(|(key, value)| json!({"ipTagType": key, "tag": value}));
+            address["properties"]["ipTags"] = tags.collect();
         }
         let mut tags = self.address_tags(spec, service, cluster, owner);
         // Other Services that share the address stay in its tag.
-        if let Some(there) = tag(&before, &SERVICE) {
-            let own = full_name(service);
-            let is_known = there.split(',').any(|it| it.trim() == own);
-            let joined = if is_known || there.is_empty() { there.to_owned() } else { format!("{there},{own}") };
-            tags.insert(SERVICE[0].to_owned(), if joined.is_empty() { own } else { joined });
-        }
+        tags.insert(SERVICE[0].to_owned(), with(services(&before), &full_name(service)));
         overlay(&mut address, &json!({ "tags": tags }));
         match spec.dns_label.as_deref() {
             Some("") => overlay(&mut address, &json!({"properties": {"dnsSettings": null}})),
@@ -208,14 +244,60 @@ impl AzureLoadBalancers {
             None => {}
         }
         if address == before {
-            return Ok(address);
+            return Ok(());
         }
-        self.arm().put(&PUBLIC_ADDRESSES, &group, name, &address, etag.as_deref()).await
+        self.arm().write(&PUBLIC_ADDRESSES, &group, &[name], &address).await.map(drop)
+    }
+
+    /// Adds a Service to the tag of an address that was made for another Service.
+    pub(crate) async fn join_address(&self, id: &str, service: &Service) -> Result<()> {
+        let own = full_name(service);
+        let Some((group, name)) = place_of(id) else { return Ok(()) };
+        let Some(address) = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await? else { return Ok(()) };
+        if !is_managed(&address, self.cluster()) || services(&address).contains(&&*own) {
+            return Ok(());
+        }
+        let tags = json!({"tags": {SERVICE[0]: with(services(&address), &own)}});
+        self.change_address(&group, name, address, &tags).await
+    }
+
+    /// Removes a Service from the tag of an address, which is deleted with its last Service.
+    pub(crate) async fn leave_address(&self, id: &str, service: &Service) -> Result<()> {
+        let Some((group, name)) = place_of(id) else { return Ok(()) };
+        let Some(address) = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await? else { return Ok(()) };
+        if !is_managed(&address, self.cluster()) {
+            return Ok(());
+        }
+        let (own, all) = (full_name(service), self.services());
+        // A Service that was deleted meanwhile does not keep the address.
+        let exists = |name: &str| all.iter().any(|it| full_name(it) == name);
+        let others: Vec<&str> = services(&address).into_iter().filter(|it| *it != own && exists(it)).collect();
+        let Some(heir) = others.first() else { return self.delete_address(&group, name).await };
+        let mut tags = json!({"tags": {SERVICE[0]: others.join(",")}});
+        if owner_tags(&address).service == service.metadata.uid {
+            let heir = all.iter().find(|it| full_name(it) == *heir).and_then(|it| it.metadata.uid.clone());
+            tags["tags"][SERVICE_TAG] = heir.unwrap_or_else(|| "shared".to_owned()).into();
+        }
+        if address["tags"][DNS_OWNER] == own {
+            tags["tags"][DNS_OWNER] = Value::Null;
+        }
+        self.change_address(&group, name, address, &tags).await
+    }
+
+    async fn change_address(
+        &self,
+        group: &ResourceGroup,
+        name: &str,
+        mut address: Value,
+        change: &Value,
+    ) -> Result<()> {
+        overlay(&mut address, change);
+        self.arm().write(&PUBLIC_ADDRESSES, group, &[name], &address).await.map(drop)
     }
 
     /// Deletes an address. One that something else uses by now stays.
-    pub(crate) async fn delete_address(&self, name: &str, spec: &Spec) -> Result<()> {
-        match self.arm().delete(&PUBLIC_ADDRESSES, &self.address_group(spec), name).await {
+    async fn delete_address(&self, group: &ResourceGroup, name: &str) -> Result<()> {
+        match self.arm().delete(&PUBLIC_ADDRESSES, group, &[name]).await {
             Err(error) if error.code() == "PublicIPAddressCannotBeDeleted" => {
                 tracing::warn!(name, %error, "public IP address stays, because it is in use");
                 Ok(())
@@ -227,7 +309,7 @@ impl AzureLoadBalancers {
     /// Reads the address of a frontend.
     pub(crate) async fn address_by_id(&self, id: &str) -> Result<Option<Value>> {
         let Some((group, name)) = place_of(id) else { return Ok(None) };
-        self.arm().get(&PUBLIC_ADDRESSES, &group, name).await
+        self.arm().get(&PUBLIC_ADDRESSES, &group, &[name]).await
     }
 }
 

@@ -7,39 +7,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cloud_provider::{LoadBalancerIngress, Result, Service, default_load_balancer_name};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph, ResourceKey,
+    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
+    ResourceKey, Targets,
 };
 use serde_json::{Value, json};
 
-use super::document::{self, Edit, FRONTEND, Frame, MOST_NAME, Share, prefix};
+use super::document::{self, Edit, FRONTEND, MOST_NAME, Share, prefix};
 use super::link::{self, PrivateLink};
 use super::members::MemberChange;
 use super::spec::{Family, IPV6, Rule, Spec};
 use super::{AzureLoadBalancers, address, ingress_of, placement, security, share_id};
-use crate::arm::{LOAD_BALANCERS, name_of, text};
+use crate::arm::{LOAD_BALANCERS, PUBLIC_ADDRESSES, name_of, text};
 use crate::config::PoolKind;
 use crate::documents::DocumentKey;
 
 impl AzureLoadBalancers {
-    fn frame(&self, key: &DocumentKey, identity: &Identity<'_>) -> Frame {
-        let file = &self.config.file;
-        Frame {
-            id: key.group.id(LOAD_BALANCERS.kind, &key.name),
-            location: file.location.clone(),
-            extended_location: self.extended_location().unwrap_or_default(),
-            tags: self.config.tags.clone(),
-            cluster: OwnerTags::cluster(identity.cluster).to_owned(),
-            maximum_rules: self.config.maximum_rules,
-            vnet: self.vnet(),
-        }
-    }
-
-    /// Returns the ID of the virtual network, which members of pools of addresses name.
-    pub(super) fn vnet(&self) -> Option<String> {
-        let name = &self.config.file.vnet_name;
-        (!name.is_empty()).then(|| self.config.vnet.id("Microsoft.Network/virtualNetworks", name))
-    }
-
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
         let Change { identity, actual, operations, .. } = change;
         let (kind, owner) = (actual.map_or(identity.kind, |it| it.kind), actual.map_or(&*identity.name, |it| &it.name));
@@ -75,7 +57,7 @@ impl AzureLoadBalancers {
         let is_share = |resource: &ResourceKey| {
             matches!(resource, ResourceKey::Balancer | ResourceKey::Pool(_) | ResourceKey::Listener(_))
         };
-        let members = member_changes(operations);
+        let mut members = member_changes(operations);
         let is_by_address = self.config.file.pool_kind != PoolKind::Nic;
         let mut was_there = true;
         let is_link = |resource: &ResourceKey| resource.is_of_kind(link::KIND);
@@ -87,6 +69,7 @@ impl AzureLoadBalancers {
             self.write_share(&old_key, self.edit(&old_key, owner, &ResourceGraph::default(), identity, spec).await?)
                 .await?;
         }
+        self.leave_other_form(&key, &mut members).await?;
         if is_tagged || touches(&is_share) || (is_by_address && !members.is_empty()) {
             let mut edit = self.edit(&key, owner, &graph, identity, spec).await?;
             if is_by_address {
@@ -97,6 +80,7 @@ impl AzureLoadBalancers {
                     .collect();
             }
             let ends = edit.frontends.is_empty();
+            let before = self.addresses_of_others(&key, owner);
             was_there = match self.write_share(&key, edit.clone()).await {
                 // The annotation of a private link service may have been removed before the Service.
                 Err(error) if ends && error.to_string().to_ascii_lowercase().contains("privatelinkservice") => {
@@ -106,6 +90,13 @@ impl AzureLoadBalancers {
                 }
                 outcome => outcome?,
             };
+            let now = self.addresses_of_others(&key, owner);
+            for id in now.difference(&before) {
+                self.join_address(id, identity.service).await?;
+            }
+            for id in before.difference(&now) {
+                self.leave_address(id, identity.service).await?;
+            }
         }
         if !is_by_address && graph.balancer_attributes().is_some() {
             for (pool, change) in &members {
@@ -142,7 +133,8 @@ impl AzureLoadBalancers {
             if let Operation::Delete { resource: resource @ ResourceKey::CreatedBefore(it) } = operation
                 && is_address(resource)
             {
-                self.delete_address(&it.name, spec).await?;
+                self.leave_address(&self.address_group(spec).id(PUBLIC_ADDRESSES.kind, &it.name), identity.service)
+                    .await?;
             }
         }
         let Some(after) = after else { return Ok(if was_there { Applied::Removed } else { Applied::Gone }) };
@@ -162,9 +154,49 @@ impl AzureLoadBalancers {
         Ok(if has_others { Applied::PlanAgain(Box::new(shown)) } else { Applied::all(change, shown) })
     }
 
+    /// Returns the IDs of addresses that a Service uses and that were made for others.
+    fn addresses_of_others(&self, key: &DocumentKey, owner: &str) -> BTreeSet<String> {
+        let document = self.documents.store().last(key);
+        let share = Share::of(&document, owner);
+        let others = share.addresses().filter(|id| address::owner_in(name_of(id)).as_deref() != Some(owner));
+        others.map(str::to_ascii_lowercase).collect()
+    }
+
+    /// Removes members of the form that the configuration no longer has: Azure refuses a pool with both.
+    async fn leave_other_form(&self, key: &DocumentKey, members: &mut BTreeMap<String, MemberChange>) -> Result<()> {
+        let is_by_address = self.config.file.pool_kind != PoolKind::Nic;
+        let others = |it: &MemberChange| -> Targets {
+            it.leave.iter().filter(|target| target.starts_with('/') == is_by_address).collect()
+        };
+        let leaving: BTreeMap<&String, Targets> =
+            members.iter().map(|(pool, it)| (pool, others(it))).filter(|(_, it)| !it.is_empty()).collect();
+        if leaving.is_empty() {
+            return Ok(());
+        }
+        if is_by_address && self.config.file.migrates_pools {
+            let pools: Vec<&String> = leaving.keys().copied().collect();
+            self.arm().migrate(&key.group, &key.name, &pools).await?;
+        }
+        for (pool, leave) in &leaving {
+            if is_by_address {
+                let change = MemberChange { leave: leave.clone(), leaves_models: true, ..MemberChange::default() };
+                self.members.join((key.clone(), (*pool).clone()), (self.documents.clone(), change)).await?;
+            } else {
+                let (pool, leave) = ((*pool).clone(), leave.clone());
+                let edit = move |document: &mut Value| {
+                    document::set_members(document, &pool, (&[], &leave), None);
+                    Ok(())
+                };
+                self.documents.edit(key, edit).await?;
+            }
+        }
+        members.values_mut().for_each(|it| it.leave = it.leave.without(&others(it)));
+        Ok(())
+    }
+
     /// Returns the name of the Node that has this address.
     fn node_name(&self, ip: &str) -> String {
-        let nodes = self.caches.get().map(|it| it.nodes()).unwrap_or_default();
+        let nodes = self.nodes();
         let found = nodes.iter().find(|node| node.addresses.iter().any(|it| &*it.address == ip));
         found.map_or_else(|| ip.to_owned(), |node| node.name.to_string())
     }
@@ -184,7 +216,9 @@ impl AzureLoadBalancers {
         let attributes = graph.balancer_attributes();
         let of = |family: &Family| Some((family.suffix, frontend(attributes?, family)?));
         Ok(Edit {
-            frame: self.frame(key, identity),
+            config: Arc::clone(&self.config),
+            id: key.group.id(LOAD_BALANCERS.kind, &key.name),
+            cluster: OwnerTags::cluster(identity.cluster).to_owned(),
             owner: owner.to_owned(),
             base: frontend_name(owner, spec.named_subnet.as_deref()),
             own_pool: placement::own_pool(identity.service),
@@ -252,7 +286,7 @@ impl AzureLoadBalancers {
 
     /// Returns protocols and ports of other Services that show one of these addresses.
     fn retained_by_services(&self, owner: &str, addresses: &BTreeSet<IpAddr>) -> BTreeSet<String> {
-        let services = self.caches.get().map(|it| it.services()).unwrap_or_default();
+        let services = self.services();
         let shows = |it: &Service| {
             let ingress = it.status.as_ref().and_then(|it| it.load_balancer.as_ref()?.ingress.as_ref());
             let mut ips = ingress.into_iter().flatten().filter_map(|it| it.ip.as_deref()?.parse().ok());

@@ -1,6 +1,7 @@
 //! The share of one Service in a load balancer's document: how it is read, and how it is written.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{Attributes, Port, ResourceGraph, Targets};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::spec::{IPV6, Probe, Rule};
 use crate::arm::{items, name_of, overlay, text};
-use crate::documents::new_document;
+use crate::config::Config;
 use crate::machines::place;
 
 /// The tag of a load balancer with the cluster that owns it. Azure does not accept a slash in the name of a tag.
@@ -149,44 +150,30 @@ impl<'a> Share<'a> {
         }
         for rule in &self.rules {
             let Some(port) = port_of(text(rule, "/name")) else { continue };
-            let attributes = Attributes::observed(&self.rule(rule))?;
+            let attributes = Attributes::observed(&self.rule(rule)?)?;
             let pool = name_of(text(rule, "/properties/backendAddressPool/id"));
             graph = graph.listener(port.number, port.protocol, pool, attributes);
         }
         Ok(graph)
     }
 
-    fn rule(&self, rule: &Value) -> Rule {
-        let (flag, number) = (
-            |key: &str| rule["properties"][key] == true,
-            |key: &str| rule["properties"][key].as_u64().unwrap_or_default(),
-        );
-        let probe = name_of(text(rule, "/properties/probe/id"));
-        let probe = self.probes.iter().find(|it| !probe.is_empty() && text(it, "/name").eq_ignore_ascii_case(probe));
-        Rule {
-            protocol: text(rule, "/properties/protocol").to_owned(),
-            backend_port: u16::try_from(number("backendPort")).unwrap_or_default(),
-            floating: flag("enableFloatingIP"),
-            idle_timeout_in_minutes: u32::try_from(number("idleTimeoutInMinutes")).unwrap_or_default().max(4),
-            load_distribution: Some(text(rule, "/properties/loadDistribution"))
-                .filter(|it| !it.is_empty())
-                .unwrap_or("Default")
-                .to_owned(),
-            enable_tcp_reset: flag("enableTcpReset"),
-            disable_outbound_snat: flag("disableOutboundSnat"),
-            probe: probe.map(|probe| {
-                let number = |key: &str| probe["properties"][key].as_u64();
-                let count = number("probeThreshold").filter(|it| *it > 1).or_else(|| number("numberOfProbes"));
-                Probe {
-                    protocol: text(probe, "/properties/protocol").to_owned(),
-                    port: u16::try_from(number("port").unwrap_or_default()).unwrap_or_default(),
-                    request_path: probe["properties"]["requestPath"].as_str().map(str::to_owned),
-                    interval_in_seconds: u32::try_from(number("intervalInSeconds").unwrap_or(5)).unwrap_or_default(),
-                    probe_threshold: u32::try_from(count.unwrap_or(2)).unwrap_or_default(),
-                    is_shared: text(probe, "/name") == SHARED_PROBE,
-                }
-            }),
+    /// Reads a rule with its probe. The API leaves defaults out.
+    fn rule(&self, rule: &Value) -> Result<Rule> {
+        let name = name_of(text(rule, "/properties/probe/id"));
+        let probe = self.probes.iter().find(|it| !name.is_empty() && text(it, "/name").eq_ignore_ascii_case(name));
+        let mut properties = rule["properties"].clone();
+        properties["probe"] = probe.map_or(Value::Null, |it| it["properties"].clone());
+        let mut rule: Rule = crate::arm::read(&properties)?;
+        rule.idle_timeout_in_minutes = rule.idle_timeout_in_minutes.max(4);
+        if let Some(probe) = &mut rule.probe {
+            probe.is_shared = name == SHARED_PROBE;
+            // Azure shows the threshold 1 for a probe whose number of failures was stated in the older field.
+            let count = properties["probe"]["numberOfProbes"].as_u64().and_then(|it| it.try_into().ok());
+            if probe.probe_threshold < 2 {
+                probe.probe_threshold = count.unwrap_or(2);
+            }
         }
+        Ok(rule)
     }
 }
 
@@ -198,22 +185,14 @@ fn port_of(name: &str) -> Option<Port> {
     Some(Port { number, protocol: format!("{}{end}", parts.next()?).into() })
 }
 
-/// The facts of a cluster that all shares of a load balancer have.
-#[derive(Clone)]
-pub(crate) struct Frame {
-    pub(crate) id: String,
-    pub(crate) location: String,
-    pub(crate) extended_location: Value,
-    pub(crate) tags: BTreeMap<String, String>,
-    pub(crate) cluster: String,
-    pub(crate) maximum_rules: usize,
-    pub(crate) vnet: Option<String>,
-}
-
 /// A Service's share, as it is to be written.
 #[derive(Clone)]
 pub(crate) struct Edit {
-    pub(crate) frame: Frame,
+    pub(crate) config: Arc<Config>,
+    /// ID of the load balancer.
+    pub(crate) id: String,
+    /// The cluster in the tag of the load balancer.
+    pub(crate) cluster: String,
     pub(crate) owner: String,
     /// Beginning of the names of frontend, rules and probes.
     pub(crate) base: String,
@@ -235,27 +214,24 @@ impl Edit {
             if self.frontends.is_empty() {
                 return Ok(());
             }
-            *document = new_document(&self.frame.location, &self.frame.tags);
-            document["sku"] = json!({"name": "Standard"});
-            if !self.frame.extended_location.is_null() {
-                document["extendedLocation"] = self.frame.extended_location.clone();
-            }
+            *document = self.config.new_resource();
+            document["sku"] = json!({ "name": self.config.file.sku() });
         }
         self.check_owner(document)?;
         if self.frontends.is_empty() {
             self.remove(document);
             return Ok(());
         }
-        document["tags"][CLUSTER_TAG] = self.frame.cluster.clone().into();
+        document["tags"][CLUSTER_TAG] = self.cluster.clone().into();
         self.write(document)
     }
 
     fn check_owner(&self, document: &Value) -> Result<()> {
         match document["tags"][CLUSTER_TAG].as_str() {
-            Some(other) if other != self.frame.cluster => Err(Error::invalid(format!(
+            Some(other) if other != self.cluster => Err(Error::invalid(format!(
                 "load balancer {} carries tag {CLUSTER_TAG} of another cluster, {other:?}; it is left alone. Give the clusters \
                  other names (--cluster-name), or remove the tag if that cluster no longer exists",
-                name_of(&self.frame.id)
+                name_of(&self.id)
             ))),
             _ => Ok(()),
         }
@@ -295,8 +271,7 @@ impl Edit {
     }
 
     fn write(&self, document: &mut Value) -> Result<()> {
-        let frame = &self.frame;
-        let reference = |list: &str, name: &str| json!({"id": format!("{}/{list}/{name}", frame.id)});
+        let reference = |list: &str, name: &str| json!({"id": format!("{}/{list}/{name}", self.id)});
         let frontends = self.write_frontends(document);
         for (.., pool, _) in &self.rules {
             upsert(document, LISTS[1], &json!({ "name": pool }));
@@ -316,19 +291,18 @@ impl Edit {
                     }
                     _ => name.clone(),
                 };
-                probes.push(probe_element(&name, probe));
+                let mut properties = json!(probe);
+                properties["requestPath"] = json!(probe.request_path);
+                properties["shared"] = Value::Null;
+                probes.push(json!({"name": name, "properties": properties}));
                 name
             });
-            let all = rule.protocol == "All";
-            rules.push(json!({"name": name, "properties": {
-                "frontendIPConfiguration": reference(LISTS[0], frontend),
-                "backendAddressPool": reference(LISTS[1], pool),
-                "probe": probe.map(|name| reference(LISTS[2], &name)),
-                "protocol": rule.protocol, "frontendPort": if all { 0 } else { port.number }, "backendPort": rule.backend_port,
-                "enableFloatingIP": rule.floating, "idleTimeoutInMinutes": rule.idle_timeout_in_minutes,
-                "loadDistribution": rule.load_distribution, "enableTcpReset": rule.enable_tcp_reset,
-                "disableOutboundSnat": rule.disable_outbound_snat,
-            }}));
+            let mut properties = json!(rule);
+            properties["frontendIPConfiguration"] = reference(LISTS[0], frontend);
+            properties["backendAddressPool"] = reference(LISTS[1], pool);
+            properties["probe"] = json!(probe.map(|name| reference(LISTS[2], &name)));
+            properties["frontendPort"] = if rule.protocol == "All" { 0 } else { port.number }.into();
+            rules.push(json!({"name": name, "properties": properties}));
         }
         rules.iter().try_for_each(|rule| self.check_conflict(document, rule))?;
         for (list, wanted) in [(LISTS[2], &probes), (LISTS[3], &rules)] {
@@ -340,15 +314,15 @@ impl Edit {
         }
         remove_unused_probe(document);
         let count = items(document, LISTS[3]).count();
-        if count > frame.maximum_rules {
+        if count > self.config.maximum_rules {
             return Err(Error::quota(format!(
                 "load balancer {} would have {count} rules, and maximumLoadBalancerRuleCount is {}",
-                name_of(&frame.id),
-                frame.maximum_rules
+                name_of(&self.id),
+                self.config.maximum_rules
             )));
         }
         for (pool, (join, leave)) in &self.members {
-            set_members(document, pool, (join, leave), frame.vnet.as_deref());
+            set_members(document, pool, (join, leave), self.config.vnet_id().as_deref());
         }
         self.remove_unused_pools(document);
         Ok(())
@@ -412,8 +386,10 @@ impl Edit {
         let in_use = |document: &Value, name: &str| {
             let uses =
                 |it: &Value| name_of(text(it, "/properties/frontendIPConfiguration/id")).eq_ignore_ascii_case(name);
-            let lists = ["loadBalancingRules", "inboundNatRules", "outboundRules"].into_iter();
-            { lists }.flat_map(|list| items(document, list)).any(uses)
+            let referrers = ["loadBalancingRules", "inboundNatRules", "inboundNatPools"].into_iter();
+            let outbound = items(document, "outboundRules").flat_map(|it| items(it, "frontendIPConfigurations"));
+            referrers.flat_map(|list| items(document, list)).any(uses) || { outbound }
+                .any(|it| name_of(text(it, "/id")).eq_ignore_ascii_case(name))
         };
         let gone: Vec<String> = items(document, LISTS[0])
             .map(|it| text(it, "/name"))
@@ -450,13 +426,6 @@ pub(crate) fn set_members(
             members.push(member);
         }
     }
-}
-
-fn probe_element(name: &str, probe: &Probe) -> Value {
-    json!({"name": name, "properties": {
-        "protocol": probe.protocol, "port": probe.port, "requestPath": probe.request_path,
-        "intervalInSeconds": probe.interval_in_seconds, "probeThreshold": probe.probe_threshold,
-    }})
 }
 
 /// Writes an element over the one of its name, or adds it.

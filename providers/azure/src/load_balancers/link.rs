@@ -1,11 +1,10 @@
 //! Private link services: a frontend that other virtual networks reach by private endpoints.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use cloud_provider::{Error, Result, Service};
 use provider_kit::annotations::Annotations;
 use provider_kit::load_balancers::{Field, Resource, ResourceKey};
-use provider_kit::transport::{Call, Method};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -13,7 +12,7 @@ use super::AzureLoadBalancers;
 use super::address::{CLUSTER, full_name};
 use super::document::Share;
 use crate::annotations as key;
-use crate::arm::{ENDPOINT_CONNECTION, PRIVATE_LINKS, SUBNET, items, name_of, overlay, text};
+use crate::arm::{ENDPOINT_CONNECTIONS, PRIVATE_LINKS, SUBNETS, items, name_of, overlay, text};
 use crate::config::{Config, ResourceGroup};
 
 /// The kind of resource, in messages.
@@ -105,10 +104,8 @@ pub(super) fn parse(
         annotations.mistake(format!("{}: {hidden:?} is not among those that see it", key::LINK_AUTO_APPROVAL.key()));
     }
     addresses.get_mut(1..).into_iter().for_each(<[String]>::sort);
-    let vnet = config.vnet.id("Microsoft.Network/virtualNetworks", &config.file.vnet_name);
-    let subnet = stated.as_deref().or(subnet).unwrap_or_default();
     let settings = PrivateLink {
-        subnet: format!("{vnet}/subnets/{subnet}").to_ascii_lowercase(),
+        subnet: config.subnet_id(stated.as_deref().or(subnet).unwrap_or_default()),
         count,
         addresses,
         enable_proxy_protocol,
@@ -252,35 +249,25 @@ impl AzureLoadBalancers {
             )));
         }
         self.allow_links(&wanted.subnet).await?;
-        let etag = there.as_ref().and_then(|it| it["etag"].as_str()).map(str::to_owned);
-        let mut link = there.unwrap_or_else(|| json!({"location": self.config.file.location, "properties": {}}));
-        if let Some(extended) = self.extended_location().filter(|_| link["id"].is_null()) {
-            link["extendedLocation"] = extended;
-        }
-        let mut tags: BTreeMap<&str, &str> = self.config.tags.iter().map(|(key, value)| (&**key, &**value)).collect();
-        tags.extend([(CLUSTER[0], self.cluster()), (OWNER, &own)]);
-        overlay(&mut link, &json!({"tags": tags, "properties": wanted.properties(name, frontend)}));
-        self.arm().put(&PRIVATE_LINKS, &group, name, &link, etag.as_deref()).await.map(drop)
+        let mut link = there.unwrap_or_else(|| self.config.new_resource());
+        let tags = json!({CLUSTER[0]: self.cluster(), OWNER: own});
+        overlay(&mut link, &json!({"tags": self.config.tags, "properties": wanted.properties(name, frontend)}));
+        overlay(&mut link["tags"], &tags);
+        self.arm().write(&PRIVATE_LINKS, &group, &[name], &link).await.map(drop)
     }
 
     /// Lets a subnet have addresses of private link services.
     async fn allow_links(&self, subnet: &str) -> Result<()> {
         let (group, vnet) = (&self.config.vnet, &self.config.file.vnet_name);
-        let call = |method| {
-            let path = [&*group.subscription, &group.name, vnet, name_of(subnet)];
-            Call::new(method, SUBNET.0, &path).query("api-version", SUBNET.1)
-        };
-        let found: Option<Value> = self.arm().reads(&PRIVATE_LINKS).find(call(Method::GET)).await?;
-        let Some(mut shown) = found else {
+        let names = [&**vnet, name_of(subnet)];
+        let Some(mut shown) = self.arm().get::<Value>(&SUBNETS, group, &names).await? else {
             return Err(Error::invalid(format!("subnet {} of network {vnet} does not exist", name_of(subnet))));
         };
         if shown["properties"]["privateLinkServiceNetworkPolicies"] == "Disabled" {
             return Ok(());
         }
         shown["properties"]["privateLinkServiceNetworkPolicies"] = "Disabled".into();
-        let put = call(Method::PUT).json(&shown);
-        let put = shown["etag"].as_str().into_iter().fold(put, |put, etag| put.header("if-match", etag));
-        self.arm().change(&PRIVATE_LINKS, put).await.map(drop)
+        self.arm().write(&SUBNETS, group, &names, &shown).await.map(drop)
     }
 
     /// Deletes the private link services of frontends that this cluster made, with their connections.
@@ -289,14 +276,9 @@ impl AzureLoadBalancers {
         for link in self.arm().all(&PRIVATE_LINKS, &group).await?.iter().filter(|it| is_its(it) && self.made_link(it)) {
             let name = text(link, "/name");
             for connection in items(link, "privateEndpointConnections") {
-                let path = [&*group.subscription, &group.name, name, text(connection, "/name")];
-                let call = Call::delete(ENDPOINT_CONNECTION.0, &path).query("api-version", ENDPOINT_CONNECTION.1);
-                match self.arm().change(&PRIVATE_LINKS, call).await {
-                    Err(error) if !error.is_not_found() => return Err(error),
-                    _ => {}
-                }
+                self.arm().delete(&ENDPOINT_CONNECTIONS, &group, &[name, text(connection, "/name")]).await?;
             }
-            self.arm().delete(&PRIVATE_LINKS, &group, name).await?;
+            self.arm().delete(&PRIVATE_LINKS, &group, &[name]).await?;
         }
         Ok(())
     }

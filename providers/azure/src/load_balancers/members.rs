@@ -4,13 +4,12 @@
 use std::collections::BTreeSet;
 
 use cloud_provider::{Error, Result};
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use provider_kit::load_balancers::Targets;
-use provider_kit::transport::{Call, Method};
 use serde_json::{Value, json};
 
 use super::document::{members, suffix};
-use crate::arm::{Arm, INSTANCE, INTERFACES, MACHINES, SCALE_SETS, items, place_of, text};
+use crate::arm::{Arm, INSTANCES, INTERFACES, ResourceType, SCALE_SETS, items, place_of, text};
 use crate::config::ResourceGroup;
 use crate::documents::{DocumentKey, Shared};
 use crate::machines::scale_set_of;
@@ -23,6 +22,8 @@ const AT_ONCE: usize = 8;
 pub(crate) struct MemberChange {
     pub(crate) join: Targets,
     pub(crate) leave: Targets,
+    /// If set, the models of scale sets leave the pool as well.
+    pub(crate) leaves_models: bool,
 }
 
 /// Carries out changes of one pool that came at the same time. Members that are as wanted cost no request but the read of
@@ -34,6 +35,10 @@ pub(crate) async fn change(documents: &Shared, key: &DocumentKey, pool: &str, ch
     let union = |of: fn(&MemberChange) -> &Targets| changes.iter().fold(Targets::default(), |all, it| all.with(of(it)));
     let (join, leave) = (union(|it| &it.join).without(&there), union(|it| &it.leave));
     let leave: Targets = leave.iter().filter(|it| there.contains(it) && !join.contains(it)).collect();
+    if changes.iter().any(|it| it.leaves_models) {
+        let sets: BTreeSet<_> = leave.iter().filter_map(scale_set_of).map(|(group, set, _)| (group, set)).collect();
+        try_join_all(sets.iter().map(|(group, set)| scale_set(arm, group, set, &id, false))).await?;
+    }
     write(arm, &id, &join, &leave).await
 }
 
@@ -105,21 +110,22 @@ fn of_model<'a>(object: &'a mut Value, pointer: &str, pool: &str) -> Option<&'a 
 }
 
 async fn scale_set(arm: &Arm, group: &ResourceGroup, set: &str, pool: &str, joins: bool) -> Result<()> {
-    let Some(mut shown) = arm.get::<Value>(&SCALE_SETS, group, set).await? else { return Ok(()) };
     let pointer = "/properties/virtualMachineProfile/networkProfile/networkInterfaceConfigurations";
-    let Some(configuration) = of_model(&mut shown, pointer, pool) else { return Ok(()) };
-    if !set_pool(configuration, pool, joins) {
-        return Ok(());
-    }
-    let etag = shown["etag"].as_str().map(str::to_owned);
-    arm.put(&SCALE_SETS, group, set, &shown, etag.as_deref()).await.map(drop)
+    write_pool(arm, (&SCALE_SETS, group, &[set]), |it| of_model(it, pointer, pool), pool, joins).await
 }
 
 /// Changes one interface or instance. A machine that no longer exists is skipped.
 async fn member(arm: &Arm, target: &str, pool: &str, joins: bool) -> Result<()> {
-    let outcome = match scale_set_of(target) {
-        Some((group, set, instance)) => instance_member(arm, &group, [set, instance], pool, joins).await,
-        None => interface_member(arm, target, pool, joins).await,
+    let outcome = match (scale_set_of(target), place_of(target)) {
+        (Some((group, set, instance)), _) => {
+            let pointer = "/properties/networkProfileConfiguration/networkInterfaceConfigurations";
+            let place = (&INSTANCES, &group, &[set, instance][..]);
+            write_pool(arm, place, |it| of_model(it, pointer, pool), pool, joins).await
+        }
+        (None, Some((group, name))) => {
+            write_pool(arm, (&INTERFACES, &group, &[name]), |it| configuration(it, pool), pool, joins).await
+        }
+        (None, None) => Err(Error::other("this is no network interface")),
     };
     match outcome {
         Err(error) if error.is_not_found() || error.to_string().contains("not an active Virtual Machine") => Ok(()),
@@ -127,26 +133,17 @@ async fn member(arm: &Arm, target: &str, pool: &str, joins: bool) -> Result<()> 
     }
 }
 
-async fn instance_member(arm: &Arm, group: &ResourceGroup, path: [&str; 2], pool: &str, joins: bool) -> Result<()> {
-    let read = Arm::scale_set_call(Method::GET, INSTANCE, group, &path);
-    let Some(mut shown) = arm.reads(&MACHINES).find::<Value>(read).await? else { return Ok(()) };
-    let pointer = "/properties/networkProfileConfiguration/networkInterfaceConfigurations";
-    let Some(configuration) = of_model(&mut shown, pointer, pool) else { return Ok(()) };
-    if !set_pool(configuration, pool, joins) {
-        return Ok(());
+/// Writes a resource if its IP configuration is not in the pool as wanted.
+async fn write_pool(
+    arm: &Arm,
+    (of, group, names): (&ResourceType, &ResourceGroup, &[&str]),
+    configuration: impl Fn(&mut Value) -> Option<&mut Value>,
+    pool: &str,
+    joins: bool,
+) -> Result<()> {
+    let Some(mut shown) = arm.get::<Value>(of, group, names).await? else { return Ok(()) };
+    match configuration(&mut shown).is_some_and(|it| set_pool(it, pool, joins)) {
+        true => arm.write(of, group, names, &shown).await.map(drop),
+        false => Ok(()),
     }
-    let call: Call = Arm::scale_set_call(Method::PUT, INSTANCE, group, &path).json(&shown);
-    let call = shown["etag"].as_str().into_iter().fold(call, |call, etag| call.header("if-match", etag));
-    arm.change(&SCALE_SETS, call).await.map(drop)
-}
-
-async fn interface_member(arm: &Arm, target: &str, pool: &str, joins: bool) -> Result<()> {
-    let (group, name) = place_of(target).ok_or_else(|| Error::other(format!("{target:?} is no network interface")))?;
-    let Some(mut shown) = arm.get::<Value>(&INTERFACES, &group, name).await? else { return Ok(()) };
-    let etag = shown["etag"].as_str().map(str::to_owned);
-    let Some(configuration) = configuration(&mut shown, pool) else { return Ok(()) };
-    if !set_pool(configuration, pool, joins) {
-        return Ok(());
-    }
-    arm.put(&INTERFACES, &group, name, &shown, etag.as_deref()).await.map(drop)
 }

@@ -32,16 +32,16 @@ use provider_kit::load_balancers::{
 };
 use provider_kit::paging::ListResult;
 use provider_kit::transport::Priority;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use self::document::{CLUSTER_TAG, Share, prefix};
+use self::document::{CLUSTER_TAG, FRONTEND, Share, prefix};
 use self::members::MemberChange;
 use self::spec::{Family, Spec};
-use crate::arm::{Arm, LOAD_BALANCERS, PUBLIC_ADDRESSES, name_of, text};
+use crate::arm::{Arm, LOAD_BALANCERS, PUBLIC_ADDRESSES, id_of, items, name_of, text};
 use crate::config::{Config, PoolKind};
 use crate::documents::{DocumentKey, DocumentKind, Shared};
-use crate::machines::Machines;
-use crate::nodes::{compared, is_unmanaged};
+use crate::machines::{Machines, VirtualMachine};
+use crate::nodes::{compared, is_of_group, is_unmanaged};
 
 /// The end of the names of internal load balancers.
 const INTERNAL_SUFFIX: &str = "-internal";
@@ -162,7 +162,7 @@ impl AzureLoadBalancers {
 
     /// Returns the zones of the region; none in an edge zone.
     pub(crate) async fn zones(&self) -> Result<Vec<String>> {
-        if self.extended_location().is_some() {
+        if self.config.is_edge() || self.config.file.is_basic() {
             return Ok(Vec::new());
         }
         let read = async || {
@@ -174,12 +174,6 @@ impl AzureLoadBalancers {
             .await
             .map_err(|error| error.context("cannot read the zones of the region"))?;
         Ok((*zones).clone())
-    }
-
-    pub(crate) fn extended_location(&self) -> Option<Value> {
-        let file = &self.config.file;
-        (!file.extended_location_name.is_empty())
-            .then(|| json!({"name": file.extended_location_name, "type": file.extended_location_type}))
     }
 
     async fn read_documents(&self) -> Result<Observed> {
@@ -199,10 +193,17 @@ impl AzureLoadBalancers {
         }
     }
 
+    fn services(&self) -> Vec<Arc<Service>> {
+        self.caches.get().map(|it| it.services()).unwrap_or_default()
+    }
+
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.caches.get().map(|it| it.nodes()).unwrap_or_default()
+    }
+
     /// Returns the Services of the cluster, by the beginning of the names of their elements.
-    fn services(&self) -> HashMap<String, Arc<Service>> {
-        let services = self.caches.get().map(|it| it.services()).unwrap_or_default();
-        services.into_iter().map(|it| (default_load_balancer_name(&it), it)).collect()
+    fn services_by_owner(&self) -> HashMap<String, Arc<Service>> {
+        self.services().into_iter().map(|it| (default_load_balancer_name(&it), it)).collect()
     }
 
     /// Returns one Service's share.
@@ -215,7 +216,7 @@ impl AzureLoadBalancers {
         service: Option<&Service>,
     ) -> Result<Option<ObservedLoadBalancer>> {
         if let Some(service) = service.filter(|_| !self.further.lock().contains_key(owner)) {
-            let nodes = self.caches.get().map(|it| it.nodes()).unwrap_or_default();
+            let nodes = self.nodes();
             self.note_destinations(owner, &Spec::of(service, &self.config).spec, &nodes);
         }
         let none = Value::Null;
@@ -223,11 +224,8 @@ impl AzureLoadBalancers {
         let first = of_kind.clone().next().unwrap_or(&none);
         let balancer = of_kind.find(|it| !Share::of(it, owner).frontends.is_empty()).unwrap_or(first);
         let share = Share::of(balancer, owner);
-        let is_own = |it: &&Value| {
-            kind == EXTERNAL
-                && address::is_managed(it, self.cluster())
-                && address::owner_in(text(it, "/name")).as_deref() == Some(owner)
-        };
+        let is_own =
+            |it: &&Value| kind == EXTERNAL && address::is_managed(it, self.cluster()) && address::is_of(it, owner);
         let mut graph = share.graph(balancer, self.cluster(), ResourceGraph::default())?;
         if !self.config.file.balancers.is_empty()
             && let Some(attributes) = graph.balancer_attributes().cloned()
@@ -297,24 +295,28 @@ impl AzureLoadBalancers {
         let families = service.and_then(|it| it.spec.as_ref()?.ip_families.as_ref()).map_or(1, Vec::len);
         for suffix in ["", spec::IPV6].into_iter().take(families.max(1)) {
             let default = address::default_name(self.cluster(), owner, &Family { suffix, ..Family::default() });
-            addresses.extend(self.arm().get::<Value>(&PUBLIC_ADDRESSES, &place, &default).await?);
+            addresses.extend(self.arm().get::<Value>(&PUBLIC_ADDRESSES, &place, &[&default]).await?);
         }
-        for (_, balancer) in &observed.load_balancers {
-            for id in Share::of(balancer, owner).addresses() {
-                if !addresses.iter().any(|it| text(it, "/id").eq_ignore_ascii_case(id)) {
-                    addresses.extend(self.address_by_id(id).await?);
-                }
-            }
-        }
+        let shares = observed.load_balancers.iter().map(|(_, balancer)| Share::of(balancer, owner));
+        let ids = shares.flat_map(|share| share.addresses().map(str::to_ascii_lowercase).collect::<Vec<_>>());
+        self.add_missing(ids.collect(), &mut addresses).await?;
         let actuals =
             [EXTERNAL, INTERNAL].map(|kind| self.actual(owner, kind, &observed, (&addresses, &links), service));
         actuals.into_iter().filter_map(Result::transpose).collect()
     }
 
+    /// Reads the addresses with these IDs, in lower case, that are not among those that were read.
+    async fn add_missing(&self, ids: BTreeSet<String>, addresses: &mut Vec<Value>) -> Result<()> {
+        let known: BTreeSet<String> = addresses.iter().map(id_of).collect();
+        let missing = ids.difference(&known).map(|id| self.address_by_id(id));
+        addresses.extend(try_join_all(missing).await?.into_iter().flatten());
+        Ok(())
+    }
+
     /// Reads the shares of all Services.
     async fn all(&self) -> Result<Vec<ObservedLoadBalancer>> {
         let group = &self.config.load_balancers;
-        let (balancers, addresses, security_group, links) = futures::try_join!(
+        let (balancers, mut addresses, security_group, links) = futures::try_join!(
             self.arm().all(&LOAD_BALANCERS, group),
             self.arm().all(&PUBLIC_ADDRESSES, group),
             self.security_group(),
@@ -332,18 +334,20 @@ impl AzureLoadBalancers {
                 load_balancers.push((kind, balancer));
             }
         }
+        // Addresses may be in other resource groups.
+        let frontends = load_balancers.iter().flat_map(|(_, it)| items(it, "frontendIPConfigurations"));
+        let ids = frontends.map(|it| text(it, FRONTEND[0].1).to_ascii_lowercase()).filter(|id| !id.is_empty());
+        self.add_missing(ids.collect(), &mut addresses).await?;
         let observed = Observed { load_balancers, security_group };
         let mut owners: BTreeSet<(&'static str, String)> = BTreeSet::new();
         for (kind, balancer) in &observed.load_balancers {
             let lists = ["frontendIPConfigurations", "loadBalancingRules"].into_iter();
-            let names = lists
-                .flat_map(|list| crate::arm::items(balancer, list))
-                .map(|it| text(it, "/name").to_ascii_lowercase());
+            let names = lists.flat_map(|list| items(balancer, list)).map(|it| text(it, "/name").to_ascii_lowercase());
             owners.extend(names.filter_map(|name| Some((*kind, prefix(&name)?.to_owned()))));
         }
         let managed = addresses.iter().filter(|it| address::is_managed(it, self.cluster()));
         owners.extend(managed.filter_map(|it| Some((EXTERNAL, address::owner_in(text(it, "/name"))?))));
-        let services = self.services();
+        let services = self.services_by_owner();
         let actuals = owners.iter().map(|(kind, owner)| {
             let service = services.get(owner).map(|it| &**it);
             self.actual(owner, kind, &observed, (&addresses, &links), service)
@@ -353,12 +357,14 @@ impl AzureLoadBalancers {
 
     /// Returns the members that these Nodes are in a pool of a family; `None` if none of them is known.
     async fn targets(&self, nodes: &[Arc<Node>], is_ipv6: bool) -> Result<Option<Targets>> {
+        let set = self.config.file.primary_set();
+        let is_in_set = |it: &VirtualMachine| set.is_empty() || it.set_name().eq_ignore_ascii_case(set);
         let found: Vec<String> = match self.config.file.pool_kind {
             PoolKind::Nic => {
                 let known: Vec<_> = nodes.iter().filter(|it| it.provider_id().is_some()).map(compared).collect();
                 let machines = self.machines.find_all(&known, false, Priority::Ordinary).await;
                 let there = machines.into_iter().filter_map(|found| match found {
-                    Ok(Found::Present(machine)) if !machine.has_family(is_ipv6) => None,
+                    Ok(Found::Present(machine)) if !machine.has_family(is_ipv6) || !is_in_set(&machine) => None,
                     Ok(Found::Present(machine)) => Some(Ok(machine.interface.to_string())),
                     Ok(Found::Gone(_)) => None,
                     Err(error) if error.is_invalid() => None,
@@ -379,7 +385,8 @@ impl AzureLoadBalancers {
             let mut roles = ["control-plane", "master"].iter().map(|it| format!("node-role.kubernetes.io/{it}"));
             has_control && roles.any(|it| node.labels.get(&it).is_some())
         };
-        nodes.iter().filter(|node| !is_unmanaged(node) && !is_control(node)).cloned().collect()
+        let is_here = |node: &Node| is_of_group(node, &self.config.nodes.name);
+        nodes.iter().filter(|node| !is_unmanaged(node) && !is_control(node) && is_here(node)).cloned().collect()
     }
 }
 
@@ -464,7 +471,10 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         let (nodes, own_pool) = self.members_of(request.service, base.as_deref(), nodes).await?;
         let mut graph = ResourceGraph::default();
         for family in &spec.families {
-            let targets = self.targets(&nodes, family.is_ipv6).await?;
+            let targets = match self.config.file.is_preconfigured(spec.is_internal) {
+                true => None,
+                false => self.targets(&nodes, family.is_ipv6).await?,
+            };
             graph = graph.pool(&pool_of(family, own_pool.as_deref(), cluster), Attributes::default(), targets);
         }
         if input.scope == Scope::Targets {
@@ -478,9 +488,8 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         for family in &spec.families {
             let key = |field: &str| format!("{field}{}", family.suffix);
             if spec.is_internal {
-                let vnet = self.config.vnet.id("Microsoft.Network/virtualNetworks", &self.config.file.vnet_name);
-                let subnet = spec.subnet.as_deref().unwrap_or_default();
-                frontend = frontend.set(key("subnet"), format!("{vnet}/subnets/{subnet}").to_ascii_lowercase());
+                let subnet = self.config.subnet_id(spec.subnet.as_deref().unwrap_or_default());
+                frontend = frontend.set(key("subnet"), subnet);
                 if let Some(ip) = family.address {
                     frontend = frontend.set(key("privateIPAddress"), ip.to_string());
                 }
@@ -521,7 +530,7 @@ impl LoadBalancerCloud for AzureLoadBalancers {
             Query::Owner(identity) => self.find(&identity.name, Some(identity.service)).await.map(ListResult::of),
             Query::Ids(ids, _) => {
                 let owners: BTreeSet<&str> = ids.iter().map(|id| name_of(id)).collect();
-                let services = self.services();
+                let services = self.services_by_owner();
                 let found = owners.iter().map(|owner| self.find(owner, services.get(*owner).map(|it| &**it)));
                 let found = try_join_all(found).await?;
                 Ok(ListResult::of(found.into_iter().flatten().filter(|it| ids.contains(&it.id)).collect()))

@@ -15,30 +15,42 @@ use crate::annotations as key;
 use crate::annotations::{PREFIX, ProbeProtocol};
 use crate::config::Config;
 
-/// A health probe of Nodes.
+/// A health probe of Nodes, in the form of the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub(crate) struct Probe {
     pub(crate) protocol: String,
     pub(crate) port: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) request_path: Option<String>,
+    #[serde(default = "five")]
     pub(crate) interval_in_seconds: u32,
     pub(crate) probe_threshold: u32,
     /// If set, all Services share the probe.
-    #[serde(default, rename = "shared")]
+    #[serde(rename = "shared")]
     pub(crate) is_shared: bool,
 }
 
-/// A rule of the load balancer, with its probe.
+/// The interval of a probe that states none.
+fn five() -> u32 {
+    5
+}
+
+/// The distribution of a rule that states none.
+fn default_distribution() -> String {
+    "Default".to_owned()
+}
+
+/// A rule of the load balancer in the form of the API, with its probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub(crate) struct Rule {
     pub(crate) protocol: String,
     pub(crate) backend_port: u16,
     #[serde(rename = "enableFloatingIP")]
     pub(crate) floating: bool,
     pub(crate) idle_timeout_in_minutes: u32,
+    #[serde(default = "default_distribution")]
     pub(crate) load_distribution: String,
     pub(crate) enable_tcp_reset: bool,
     pub(crate) disable_outbound_snat: bool,
@@ -144,7 +156,7 @@ impl Spec {
             service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(&format!("{PREFIX}{key}")))
         };
         for (key, why) in key::REFUSED {
-            if has(key) {
+            if has(key) && config.file.is_basic() {
                 annotations.mistake(format!("annotation {PREFIX}{key}: {why}; remove it"));
             }
         }
@@ -285,11 +297,15 @@ fn ports(
     is_internal: bool,
     families: &[Family],
 ) -> Vec<SpecPort> {
+    let is_basic = config.file.is_basic();
     let all_ports = annotations.get(&key::ALL_PORTS) == Some(true) && is_internal;
+    if all_ports && is_basic {
+        annotations.mistake(format!("{}: needs a load balancer of the standard SKU", key::ALL_PORTS.key()));
+    }
     let is_sticky = service.spec.as_ref().and_then(|it| it.session_affinity.as_deref()) == Some("ClientIP");
     let idle = annotations.get(&key::IDLE_TIMEOUT).unwrap_or(4);
     let resets = annotations.get(&key::NO_TCP_RESET) != Some(true);
-    let protocols: &[&'static str] = if is_internal { &["TCP", "UDP", "SCTP"] } else { &["TCP", "UDP"] };
+    let protocols: &[&'static str] = if is_internal && !is_basic { &["TCP", "UDP", "SCTP"] } else { &["TCP", "UDP"] };
     let mut found = Vec::new();
     for (index, port) in each_port(service, protocols).enumerate() {
         let port = match port {
@@ -325,8 +341,8 @@ fn ports(
                 protocol: protocol.to_owned(),
                 idle_timeout_in_minutes: idle,
                 load_distribution: if is_sticky { "SourceIP" } else { "Default" }.to_owned(),
-                enable_tcp_reset: is_tcp && resets,
-                disable_outbound_snat: config.file.disable_outbound_snat,
+                enable_tcp_reset: is_tcp && resets && !is_basic,
+                disable_outbound_snat: config.file.disable_outbound_snat && !is_basic,
                 probe,
                 ..Rule::default()
             },
@@ -382,6 +398,9 @@ fn probe(service: &Service, config: &Config, annotations: &mut Annotations<'_>, 
         _ => ProbeProtocol::Tcp,
     };
     let protocol = own.text("health-probe_protocol").or(of_app).map(parsed).or(of_service).unwrap_or_default();
+    // The basic SKU has no HTTPS probes.
+    let is_known = protocol != ProbeProtocol::Https || !config.file.is_basic();
+    let protocol = if is_known { protocol } else { ProbeProtocol::Tcp };
     let path = own.text("health-probe_request-path").map(str::to_owned).or_else(|| annotations.get(&key::PROBE_PATH));
     Probe {
         protocol: protocol.text().to_owned(),
@@ -437,7 +456,8 @@ fn security(
             _ => annotations.mistake(format!("source range {text:?} is not a range such as 10.0.0.0/24")),
         }
     }
-    if annotations.get(&key::NO_SECURITY_RULES) == Some(true) || config.file.security_group_name.is_empty() {
+    let is_left_alone = config.file.security_group_name.is_empty() || config.file.is_preconfigured(is_internal);
+    if annotations.get(&key::NO_SECURITY_RULES) == Some(true) || is_left_alone {
         return None;
     }
     let is_everything = |it: &IpNet| it.prefix_len() == 0;

@@ -5,21 +5,25 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::any;
-use cloud_provider::{CloudProvider, ConfigFile, Environment, Setup};
+use cloud_provider::{CloudProvider, ConfigFile, Environment, Reload, Setup};
 use http::Request;
-use provider_azure::{Azure, annotations, factory};
+use provider_azure::config::RateLimit;
+use provider_azure::{Azure, annotations, factory, ipam};
 use provider_kit::declared::reference::{put, table};
+use provider_kit::transport::Refill;
 use serde_json::{Value, json};
 
-use crate::harness::{Form, Harness, cluster};
+use crate::harness::{Form, Harness, cluster, service};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/azure.md");
 
 #[test]
 fn page_has_the_table_that_the_declarations_make() {
     let page = std::fs::read_to_string(PAGE).unwrap();
-    let fresh = put(&page, "annotations", &table("annotation", annotations::ALL))
-        .expect("the lines that say where the table is");
+    let tables = [("annotations", table("annotation", annotations::ALL)), ("flags", table("flag", ipam::FLAGS))];
+    let fresh = tables.iter().fold(page.clone(), |page, (name, table)| {
+        put(&page, name, table).expect("the lines that say where the table is")
+    });
     if std::env::var_os("CCM_WRITE_REFERENCE").is_some() {
         std::fs::write(PAGE, &fresh).unwrap();
         return;
@@ -41,7 +45,11 @@ fn settings_that_are_not_supported_are_refused_by_name() {
         (json!({"cloud": "AzureStackCloud"}), "AZURE_ENVIRONMENT_FILEPATH"),
         (json!({"cloud": "azurechinacloud"}), "none"),
         (json!({"loadBalancerSku": "Standard"}), "none"),
-        (json!({"loadBalancerSku": "basic"}), "only standard is supported"),
+        (
+            json!({"loadBalancerSku": "basic"}),
+            "basic needs loadBalancerBackendPoolConfigurationType: nodeIPConfiguration",
+        ),
+        (json!({"loadBalancerSku": "huge"}), "only standard and basic"),
         (json!({"loadBalancerSku": "service"}), "service gateway"),
         (json!({"serviceGatewayEnabled": true}), "service gateway"),
         (json!({"loadBalancerBackendPoolConfigurationType": "podIP"}), "service gateway"),
@@ -51,7 +59,7 @@ fn settings_that_are_not_supported_are_refused_by_name() {
                 "multipleStandardLoadBalancerConfigurations": [{"name": "a", "primaryVMSet": "a"}]}),
             "needs loadBalancerBackendPoolConfigurationType: nodeIP",
         ),
-        (json!({"preConfiguredBackendPoolLoadBalancerTypes": "all"}), "preConfiguredBackendPoolLoadBalancerTypes"),
+        (json!({"preConfiguredBackendPoolLoadBalancerTypes": "some"}), "only internal, external and all"),
         (json!({"cloudConfigType": "vault"}), "only file, secret and merge"),
         (json!({"location": 7}), "wrong type"),
         (json!({"vmCacheTTLInSeconds": 60, "cloudProviderBackoff": true, "loadBalancerRateLimit": {}}), "none"),
@@ -59,6 +67,39 @@ fn settings_that_are_not_supported_are_refused_by_name() {
     for (config, expected) in table {
         let text = mistakes(&config);
         assert!(text.contains(expected), "{config}: {text}");
+    }
+}
+
+#[test]
+fn each_type_of_resources_has_its_own_limit_or_that_of_all_or_the_documented_one() {
+    let limit = |value: Value| serde_json::from_value::<RateLimit>(value).unwrap();
+    let all = limit(json!({"cloudProviderRateLimit": true, "cloudProviderRateLimitQPS": 2.0}));
+    let own = limit(json!({"cloudProviderRateLimitQPSWrite": 4, "cloudProviderRateLimitBucketWrite": 7}));
+    let off = limit(json!({"cloudProviderRateLimit": false}));
+    for (own, all, writes, expected) in [
+        (RateLimit::default(), RateLimit::default(), false, (40, 250)),
+        (RateLimit::default(), RateLimit::default(), true, (100, 200)),
+        (RateLimit::default(), all, false, (500, 5)),
+        (RateLimit::default(), all, true, (500, 5)),
+        (own, all, true, (250, 7)),
+        (off, all, true, (100, 200)),
+    ] {
+        let Refill::Stated { interval, burst } = own.budget(&all, writes).refill else { panic!("a stated limit") };
+        assert_eq!((interval.as_millis(), burst), expected, "{own:?} {all:?} {writes}");
+    }
+}
+
+#[tokio::test]
+async fn changed_file_is_in_use_if_only_the_credential_differs() {
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    for (more, expected) in [
+        (json!({"aadClientSecret": "other", "useManagedIdentityExtension": true}), Some(Reload::Done)),
+        (json!({"securityGroupName": "other"}), Some(Reload::NeedsRestart)),
+        (json!({"cloud": "Mars"}), None),
+    ] {
+        let file = Harness::new(Form::Addresses).with(more.clone()).setup().config.unwrap();
+        assert_eq!(provider.reload(&file).await.ok(), expected, "{more}");
     }
 }
 
@@ -135,6 +176,32 @@ async fn each_credential_asks_for_tokens_in_its_own_way() {
     let variables = [("IDENTITY_ENDPOINT", "http://127.0.0.1:1/msi/token"), ("IDENTITY_HEADER", "proof")];
     let app = token_requests(&with(json!({"useManagedIdentityExtension": true})), &variables).await;
     assert!(app[0].0.contains("/msi/token?api-version=2019-08-01") && app[0].0.ends_with(" proof"), "{app:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_of_another_tenant_join_pools_with_a_token_of_each() {
+    let harness = Harness::new(Form::ScaleSet).with(json!({"networkResourceTenantID": "other"}));
+    let (log, fake) = (Log::default(), harness.fake.router());
+    let seen = Arc::clone(&log);
+    let router = Router::new().fallback(any(move |request: Request<axum::body::Body>| {
+        let (seen, fake) = (Arc::clone(&seen), fake.clone());
+        async move {
+            if request.uri().path().contains("/oauth2/") {
+                let answer = json!({"access_token": "fake-token", "expires_in": 3600}).to_string();
+                return axum::response::IntoResponse::into_response(([("content-type", "application/json")], answer));
+            }
+            let auxiliary = request.headers().get("x-ms-authorization-auxiliary");
+            let auxiliary = auxiliary.map_or(String::new(), |it| it.to_str().unwrap().to_owned());
+            seen.lock().push((format!("{} {}", request.method(), request.uri().path()), auxiliary));
+            tower_call(fake, request).await
+        }
+    }));
+    let provider = harness.started_with(move |http| http.service(router.clone())).await;
+    harness.ensure(&provider, &service("web", &[80], &[], &Value::Null)).await.unwrap();
+    let log = log.lock();
+    let joins = |it: &str| it.starts_with("PUT ") && it.contains("/virtualMachineScaleSets/");
+    assert!(log.iter().filter(|(place, _)| joins(place)).count() > 1, "{log:#?}");
+    assert!(log.iter().all(|(place, token)| token == if joins(place) { "Bearer fake-token" } else { "" }), "{log:#?}");
 }
 
 #[tokio::test]

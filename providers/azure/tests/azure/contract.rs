@@ -61,6 +61,19 @@ async fn every_request_and_answer_fits_the_description() {
             harness.ensure(&provider, &service("web", &[443], annotations, &more)).await.unwrap();
             harness.delete(&provider, &web).await.unwrap();
         }
+        if form == Form::Interfaces {
+            let web = service("web", &[80], &[], &Value::Null);
+            harness.ensure(&provider, &web).await.unwrap();
+            let by_address = json!({"cloud": "AzureStackCloud", "enableMigrateToIPBasedBackendPoolAPI": true,
+                "loadBalancerBackendPoolConfigurationType": "nodeIP"});
+            let environment = Environment::of([("AZURE_ENVIRONMENT_FILEPATH", file.to_str().unwrap())]);
+            let harness = harness.clone().with(by_address);
+            let provider = Azure::new(&Setup { environment, ..harness.setup() }, |http| http).unwrap();
+            provider.initialize(&harness.context()).await.unwrap();
+            provider.set_caches(Arc::new(harness.cluster.clone()));
+            harness.ensure(&provider, &web).await.unwrap();
+            harness.delete(&provider, &web).await.unwrap();
+        }
         let request = LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
         let found = provider.instances().unwrap().lookup(&harness.cluster.nodes(), request).await;
         assert!(found.iter().all(Result::is_ok), "{found:?}");

@@ -39,6 +39,7 @@ pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
+#[derive(Clone)]
 pub(crate) struct Harness {
     pub(crate) fake: Handle<Cloud>,
     form: Form,
@@ -151,6 +152,11 @@ impl Harness {
         service.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
         provider.load_balancers().unwrap().delete(request).await
+    }
+
+    /// Returns the names of the addresses that exist.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.fake.lock().all(ADDRESSES).map(|it| text(&it["name"])).collect()
     }
 
     /// Returns the load balancer of this name; null if there is none.

@@ -1,6 +1,7 @@
 //! Tests of what Services get: rules, probes, addresses and security rules.
 
 use azure_fake::id;
+use cloud_provider::Caches;
 use serde_json::{Value, json};
 
 use crate::harness::{ADDRESSES, Form, Harness, list, service, text};
@@ -60,6 +61,70 @@ async fn rules_and_probes_follow_the_service_and_its_annotations() {
         (all.len(), &probes[0]["protocol"], &probes[0]["port"], &probes[0]["requestPath"]),
         (1, &json!("Https"), &json!(8443), &json!("/"))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn port_settings_win_over_the_protocol_of_the_application_and_the_service() {
+    let of_service = ("azure-load-balancer-health-probe-protocol", "https");
+    let app = json!({"ports": [{"name": "p", "port": 80, "nodePort": 30_080, "appProtocol": "http"}]});
+    for (annotations, more, expected) in [
+        (&[of_service][..], Value::Null, "Https"),
+        (&[of_service], app.clone(), "Http"),
+        (&[of_service, ("port_80_health-probe_protocol", "tcp")], app, "Tcp"),
+        (&[("port_80_no_probe_rule", "true")], Value::Null, ""),
+    ] {
+        let (all, probes) = rules(&[80], annotations, &more).await.unwrap();
+        let protocol = probes.first().map_or(String::new(), |it| text(&it["protocol"]));
+        assert_eq!((all.len(), &*protocol), (1, expected), "{annotations:?}");
+    }
+    let sctp = json!({"ports": [{"name": "p", "port": 80, "nodePort": 30_080, "protocol": "SCTP"}]});
+    assert!(rules(&[], &[], &sctp).await.unwrap_err().contains("SCTP"));
+    assert_eq!(rules(&[], &[INTERNAL], &sctp).await.unwrap().0[0]["protocol"], "All");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shared_probe_lives_as_long_as_a_service_uses_it() {
+    let harness = Harness::new(Form::Addresses).with(json!({"clusterServiceLoadBalancerHealthProbeMode": "Shared"}));
+    let provider = harness.started().await;
+    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32_000});
+    let all = [("web", Value::Null), ("mail", Value::Null), ("near", local)];
+    let all = all.map(|(name, more)| service(name, &[80, 443], &[], &more));
+    for it in &all {
+        harness.ensure_among(&provider, it, &all).await.unwrap();
+    }
+    for (gone, expected) in [(&all[0], 2), (&all[1], 1)] {
+        let of_all = |harness: &Harness| {
+            let shown = harness.balancer("kubernetes");
+            list(&shown["properties"]["probes"])
+                .map(|it| (text(&it["name"]), it["properties"]["port"].clone()))
+                .collect::<Vec<_>>()
+        };
+        let shared = ("cluster-service-shared-health-probe".to_owned(), json!(10256));
+        assert!(of_all(&harness).contains(&shared));
+        harness.delete(&provider, gone).await.unwrap();
+        assert_eq!(of_all(&harness).len(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_floating_address_security_rules_lead_to_nodes_and_further_addresses() {
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    let annotations =
+        [("azure-disable-load-balancer-floating-ip", "true"), ("azure-additional-public-ips", "20.9.9.9")];
+    let web = service("web", &[80], &annotations, &Value::Null);
+    let ingress = harness.ensure(&provider, &web).await.unwrap().unwrap().ingress.unwrap();
+    assert_eq!((ingress.len(), ingress[1].ip.as_deref()), (2, Some("20.9.9.9")));
+    let rules = harness.security_rules();
+    assert_eq!(rules[0]["properties"]["destinationPortRanges"], json!(["30080"]));
+    let nodes = harness.cluster.nodes();
+    let mut expected: Vec<_> =
+        nodes.iter().map(|it| it.addresses[0].address.to_string()).chain(["20.9.9.9".into()]).collect();
+    expected.sort();
+    let there: Vec<_> = list(&rules[0]["properties"]["destinationAddressPrefixes"]).map(text).collect();
+    assert_eq!(there, expected);
+    harness.delete(&provider, &web).await.unwrap();
+    assert_eq!(harness.security_rules(), Vec::<Value>::new());
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
+mod addresses;
 mod configuration;
 mod contract;
 mod harness;
 mod load_balancers;
+mod members;
 mod nodes;
 mod shared_documents;
 mod takeover;

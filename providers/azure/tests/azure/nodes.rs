@@ -1,9 +1,14 @@
 //! Tests of Nodes and routes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use cloud_provider::{Caches, CloudProvider, InstanceState, LookupRequest, MetadataLevel, Node};
-use serde_json::json;
+use cloud_provider::{
+    Caches, CloudProvider, ConditionStatus, Environment, InstanceState, LookupRequest, MetadataLevel, Node, Setup,
+    Taint,
+};
+use provider_azure::Azure;
+use serde_json::{Value, json};
 
 use crate::harness::{Form, Harness, cluster, list, route, text};
 
@@ -102,6 +107,79 @@ async fn unmanaged_node_exists_and_evicted_machine_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn young_node_is_kept_although_azure_does_not_show_its_machine() {
+    for (grace, age, is_kept) in [(600, 60, true), (600, 1200, false), (0, 60, false)] {
+        let harness = Harness::new(Form::Addresses).with(json!({ "nodeInstanceNotFoundGracePeriodInSeconds": grace }));
+        harness.fake.lock().terminate("worker-1");
+        let created = Some(jiff::Timestamp::now() - jiff::SignedDuration::from_secs(age));
+        let found = state(&harness, Node { created, ..node(&harness, "worker-1") }).await.unwrap();
+        assert_eq!(matches!(found, InstanceState::Present { .. }), is_kept, "{grace} {age}: {found:?}");
+    }
+}
+
+/// Returns the taints and Pod ranges that were written to Nodes.
+async fn patches(harness: &Harness) -> Vec<Value> {
+    harness.cluster.take_patches();
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let patches = harness.cluster.take_patches().into_iter();
+    patches.map(|(_, body)| serde_json::from_slice::<Value>(&body).unwrap()["spec"].clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_is_shut_down_and_not_ready_is_out_of_service() {
+    let taint = |key: &str, effect: &str| Taint { key: key.into(), effect: effect.into(), ..Taint::default() };
+    let shutdown = taint("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule");
+    let out = taint("node.kubernetes.io/out-of-service", "NoExecute");
+    let (added, kept) = (json!(["shutdown", "out-of-service"]), json!(["shutdown"]));
+    for (is_off, taints, ready, expected) in [
+        (false, vec![shutdown.clone()], ConditionStatus::False, Some(added.clone())),
+        (false, vec![shutdown.clone()], ConditionStatus::Unknown, Some(added)),
+        (false, vec![shutdown.clone()], ConditionStatus::True, None),
+        (false, vec![], ConditionStatus::False, None),
+        (false, vec![shutdown.clone(), out.clone()], ConditionStatus::False, None),
+        (false, vec![shutdown.clone(), out.clone()], ConditionStatus::True, Some(kept)),
+        (true, vec![shutdown.clone()], ConditionStatus::False, None),
+    ] {
+        let harness = Harness::new(Form::Addresses).with(json!({ "disableOutOfServiceTaint": is_off }));
+        let tainted = Node { taints: taints.clone().into(), ready, ..node(&harness, "worker-1") };
+        harness.cluster.set_node(tainted);
+        let _provider = harness.started().await;
+        let written = patches(&harness).await;
+        let names = written.first().map(|it| {
+            list(&it["taints"]).map(|it| text(&it["key"]).rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>()
+        });
+        assert_eq!(names.map(|it| json!(it)), expected, "{taints:?} {ready:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_get_pod_ranges_of_each_family_if_the_flags_say_so() {
+    let flags = [
+        ("--allocate-node-cidrs", "true"),
+        ("--node-cidr-mask-size-ipv4", "25"),
+        ("--service-cluster-ip-range", "10.244.0.0/25"),
+    ];
+    let harness = Harness::new(Form::Addresses);
+    let router = harness.fake.router();
+    let start = async |flags: &[(&str, &str)], ranges: &str| {
+        let flags = Environment::of(flags.to_vec());
+        let setup = Setup { flags, cluster_cidr: Some(ranges.to_owned()), ..harness.setup() };
+        let router = router.clone();
+        let provider = Azure::new(&setup, move |http| http.service(router.clone()))?;
+        provider.initialize(&harness.context()).await?;
+        provider.set_caches(Arc::new(harness.cluster.clone()));
+        Ok::<_, cloud_provider::Error>(provider)
+    };
+    let _provider = start(&flags, "10.244.0.0/16,fd00::/48").await.unwrap();
+    let mut written: Vec<_> = patches(&harness).await.iter().map(|it| it["podCIDRs"].clone()).collect();
+    written.sort_by_key(ToString::to_string);
+    assert_eq!(written, [json!(["10.244.0.128/25", "fd00::/64"]), json!(["10.244.1.0/25", "fd00:0:0:1::/64"])]);
+    assert!(start(&[], "10.244.0.0/16").await.is_ok());
+    let error = start(&flags[..1], "").await.err().unwrap().to_string();
+    assert!(error.contains("--allocate-node-cidrs needs --cluster-cidr"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn routes_are_written_together_and_those_of_others_stay() {
     let harness = Harness::new(Form::Addresses);
     let provider = harness.started().await;
@@ -122,4 +200,11 @@ async fn routes_are_written_together_and_those_of_others_stay() {
     let listed = routes.list(&cluster).await.unwrap();
     routes.delete(&cluster, &listed[0]).await.unwrap();
     assert_eq!(routes.list(&cluster).await.unwrap().len(), 1);
+    harness.changes();
+    routes.create(&cluster, "", &two).await.unwrap();
+    let labels = [("kubernetes.azure.com/managed".to_owned(), "false".to_owned())].into_iter().collect();
+    harness.cluster.set_node(Node { labels, ..node(&harness, "worker-1") });
+    routes.create(&cluster, "", &one).await.unwrap();
+    assert_eq!(harness.changes(), [""; 0], "the same route, and one of a Node that is no machine of Azure");
+    assert_eq!(routes.list(&cluster).await.unwrap().len(), 2);
 }

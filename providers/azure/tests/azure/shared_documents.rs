@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use azure_fake::{Fault, id};
+use cloud_provider::{CloudProvider, LookupRequest};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::harness::{BALANCERS, Form, Harness, PUT_BALANCER, list, service, text};
+use crate::harness::{BALANCERS, Form, Harness, PUT_BALANCER, cluster, list, route, service, text};
 
 #[tokio::test(start_paused = true)]
 async fn hundred_services_are_created_with_few_writes_of_the_shared_documents() {
@@ -67,28 +68,47 @@ async fn unknown_fields_and_elements_of_others_are_written_back_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn throttled_load_balancer_delays_neither_addresses_nor_nodes() {
+async fn throttled_type_of_resources_delays_nothing_else() {
+    const DELAY: Duration = Duration::from_secs(200);
     let harness = Harness::new(Form::Addresses);
     let provider = harness.started().await;
-    harness.fake.fault_injector().fail(Fault::retry_after(PUT_BALANCER, 429, 200));
-    let web = service("web", &[80], &[], &Value::Null);
+    let (fault_injector, web) = (harness.fake.fault_injector(), service("web", &[80], &[], &Value::Null));
+    let open = service("open", &[25], &[], &Value::Null);
+    harness.ensure(&provider, &open).await.unwrap();
+    fault_injector.fail(Fault::retry_after(PUT_BALANCER, 429, 200).times(1));
+    let throttled = tokio::time::Instant::now();
     let error = harness.ensure(&provider, &web).await.unwrap_err();
     assert!(error.retry_after().is_some(), "{error}");
-    let fault_injector = harness.fake.fault_injector();
-    assert_eq!(fault_injector.count("PUT /Microsoft.Network/publicIPAddresses/{name}"), 1);
-    let before = fault_injector.count(PUT_BALANCER);
+    let sent = fault_injector.count(PUT_BALANCER);
     tokio::time::sleep(Duration::from_secs(60)).await;
     harness.ensure(&provider, &web).await.unwrap_err();
-    assert_eq!(fault_injector.count(PUT_BALANCER), before, "nothing is sent before the time that Azure asks for");
-    let began = tokio::time::Instant::now();
+    assert_eq!(fault_injector.count(PUT_BALANCER), sent, "nothing is sent before the time that Azure asks for");
+    // Reads of load balancers, security rules, addresses, Nodes and routes go on meanwhile.
+    let closed = service("open", &[25], &[("azure-allowed-ip-ranges", "10.0.0.0/8")], &Value::Null);
+    harness.ensure(&provider, &closed).await.unwrap();
+    assert_eq!(text(&harness.security_rules()[0]["properties"]["sourceAddressPrefix"]), "10.0.0.0/8");
     harness
-        .ensure(&provider, &service("inner", &[80], &[("azure-load-balancer-internal", "x")], &Value::Null))
+        .ensure(
+            &provider,
+            &service(
+                "open",
+                &[25],
+                &[("azure-allowed-ip-ranges", "10.0.0.0/8"), ("azure-pip-tags", "a=b")],
+                &Value::Null,
+            ),
+        )
         .await
-        .unwrap_err();
-    use cloud_provider::{CloudProvider, LookupRequest};
+        .unwrap();
     let nodes: Vec<_> = cloud_provider::Caches::nodes(&harness.cluster);
     let states = provider.instances().unwrap().lookup(&nodes, LookupRequest::METADATA).await;
-    assert!(states.into_iter().all(|it| it.is_ok()) && began.elapsed() < Duration::from_secs(60));
+    assert!(states.into_iter().all(|it| it.is_ok()));
+    let routes = provider.routes().unwrap();
+    routes.create(&cluster(), "", &route(&harness, "worker-1", "10.244.1.0/24")).await.unwrap();
+    assert!(throttled.elapsed() < DELAY, "{:?}", throttled.elapsed());
+    assert_eq!(fault_injector.count(PUT_BALANCER), sent);
+    tokio::time::sleep(DELAY).await;
+    harness.ensure(&provider, &web).await.unwrap();
+    assert_eq!(list(&harness.balancer("kubernetes")["properties"]["loadBalancingRules"]).count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
