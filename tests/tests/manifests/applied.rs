@@ -41,6 +41,7 @@ pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment:
         &["manifests/mycloud.yaml"],
         &["manifests/keepalived.yaml"],
         &["manifests/linode.yaml"],
+        &["manifests/oci.yaml"],
         &["manifests/openstack.yaml"],
         &["manifests/static-pod.yaml"],
     ] {

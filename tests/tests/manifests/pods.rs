@@ -22,6 +22,7 @@ const PLAIN: &[&str] = &[
     "manifests/mycloud.yaml",
     "manifests/keepalived.yaml",
     "manifests/linode.yaml",
+    "manifests/oci.yaml",
     "manifests/openstack.yaml",
 ];
 

@@ -1,0 +1,126 @@
+//! The HTTP APIs: connections, paging of lists, and meaning of refusals.
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{Error, Result, Setup, async_trait};
+use provider_kit::inventory::SharedPriority;
+use provider_kit::paging::{ListResult, Paging};
+use provider_kit::tokens::Tokens;
+use provider_kit::transport::{
+    Access, Budget, Call, Connector, Jitter, Refill, Refusal, RetryPolicy, Session, Transport,
+};
+use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
+
+use crate::config::Config;
+use crate::credentials::{Account, KeySigner, KeySource};
+use crate::metrics::Requests;
+use crate::region::Region;
+
+/// Page size of lists.
+const PAGE: usize = 500;
+const PAGING: Paging = Paging::token_header("page", "opc-next-page").size("limit", PAGE);
+
+/// The APIs with one credential.
+#[derive(Clone)]
+pub(crate) struct Api {
+    /// Compute, networks and load balancers.
+    pub(crate) iaas: Transport,
+    /// Network load balancers.
+    pub(crate) network: Transport,
+    /// Identity.
+    pub(crate) identity: Transport,
+    pub(crate) region: Arc<Region>,
+    pub(crate) config: Arc<Config>,
+}
+
+/// The base URL of one service, found when it is first needed.
+struct Service {
+    region: Arc<Region>,
+    name: &'static str,
+    is_new: bool,
+    access: OnceCell<Arc<Access>>,
+}
+
+#[async_trait]
+impl Session for Service {
+    async fn access(&self) -> Result<Arc<Access>> {
+        let find = || async { Access::signed(&self.region.url(self.name, self.is_new).await?).map(Arc::new) };
+        self.access.get_or_try_init(find).await.cloned()
+    }
+
+    async fn renewed(&self, _refused: &Arc<Access>) -> Result<Option<Arc<Access>>> {
+        Ok(None)
+    }
+}
+
+impl Api {
+    /// Returns the APIs, with the credential of the program or of a Service's ServiceAccount.
+    pub(crate) fn new(
+        config: &Arc<Config>,
+        setup: &Setup,
+        connector: &Arc<dyn Connector>,
+        account: Option<Account>,
+    ) -> Result<Self> {
+        let region = Region::new(Arc::clone(config), Arc::clone(connector));
+        let source = KeySource {
+            config: Arc::clone(config),
+            region: Arc::clone(&region),
+            connector: Arc::clone(connector),
+            account,
+        };
+        let signer = KeySigner::new(Arc::new(Tokens::of(source)), config.writes);
+        let retry_policy = RetryPolicy {
+            timeout: Duration::from_secs(30),
+            max_attempts: 4,
+            total_timeout: Duration::from_secs(120),
+            backoff: Duration::from_secs(1),
+            longest_backoff: Duration::from_secs(30),
+            longest_pause: Duration::from_secs(60),
+            jitter: Jitter::Full,
+        };
+        let budget = config.reads.map_or_else(Budget::default, |(rate, burst)| Budget {
+            refill: Refill::adaptive(rate, burst),
+            ..Budget::default()
+        });
+        let transport = |name, is_new| {
+            let service = Service { region: Arc::clone(&region), name, is_new, access: OnceCell::new() };
+            let http = Transport::of_session(Arc::new(service)).signer(Arc::clone(&signer) as _).setup(setup);
+            let http = http.connector(Arc::clone(connector)).retry_policy(retry_policy).budget(budget).paging(PAGING);
+            let http = http.refusals(Refusal::read_with_code).correlation("opc-request-id");
+            Ok::<_, Error>(http.own_series(Requests(Arc::clone(&setup.metrics))).build()?.error_mapping(error_mapping))
+        };
+        Ok(Self {
+            iaas: transport("iaas", false)?,
+            network: transport("network-load-balancer-api", true)?,
+            identity: transport("identity", true)?,
+            region,
+            config: Arc::clone(config),
+        })
+    }
+
+    /// Reads a list to its end, from bare lists or from `items`.
+    pub(crate) async fn list<W: DeserializeOwned, K: Hash>(
+        &self,
+        call: Call,
+        shared_priority: &SharedPriority,
+        key: fn(&W) -> K,
+    ) -> Result<ListResult<W>> {
+        self.iaas.list(call, "", shared_priority, |item| item, key).await
+    }
+
+    /// Reads a list that must be complete.
+    pub(crate) async fn all<W: DeserializeOwned, K: Hash>(&self, call: Call, key: fn(&W) -> K) -> Result<Vec<W>> {
+        Ok(self.list(call, &SharedPriority::default(), key).await?.complete()?.into_items())
+    }
+}
+
+fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
+    match &*refusal.code {
+        "LimitExceeded" | "QuotaExceeded" | "OutOfHostCapacity" => Some(Error::quota),
+        "InvalidatedRetryToken" | "NoEtagMatch" | "IncorrectState" | "Conflict" => Some(Error::conflict),
+        _ => None,
+    }
+}

@@ -1,0 +1,111 @@
+//! Harness: a compartment, a cluster, and the provider between them, configured like the program.
+
+use std::sync::Arc;
+
+use cloud_provider::scripted::ScriptedCluster;
+use cloud_provider::{
+    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, LoadBalancerRequest, LoadBalancerStatus, Node,
+    NodeAddress, Result, Service, Setup,
+};
+use oci_fake::{COMPARTMENT, FINGERPRINT, Handle, KEY, LB_SUBNET, Oracle, TENANCY, USER, VCN};
+use provider_kit::transport::{Connector, in_process};
+use provider_oci::Oci;
+use provider_oci::config::Config;
+use serde_json::{Value, json};
+
+pub(crate) const UID: &str = "0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11";
+
+pub(crate) struct Harness {
+    pub(crate) fake: Handle<Oracle>,
+    pub(crate) cluster: ScriptedCluster,
+}
+
+/// Returns a cloud configuration with these keys in section `auth`, and an endpoint.
+pub(crate) fn configuration(auth: &str, endpoint: &str) -> String {
+    format!("auth:\n{auth}compartment: {COMPARTMENT}\nvcn: {VCN}\nloadBalancer:\n  subnet1: {LB_SUBNET}\nendpoint: {endpoint}\n")
+}
+
+/// Returns the section of an API key.
+pub(crate) fn api_key(tenancy: &str, key: &str) -> String {
+    let key = key.replace('\n', "\n    ");
+    format!("  region: us-phoenix-1\n  tenancy: {tenancy}\n  user: {USER}\n  fingerprint: {FINGERPRINT}\n  key: |\n    {key}\n")
+}
+
+impl Harness {
+    /// Creates a compartment with two instances, and a Node for each.
+    pub(crate) fn new() -> Self {
+        let harness = Self { fake: Handle::new(Oracle::default()), cluster: ScriptedCluster::default() };
+        ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(name));
+        harness
+    }
+
+    /// Adds an instance and its Node.
+    pub(crate) fn add_node(&self, name: &str) {
+        let id = self.fake.lock().add_instance(name);
+        let ip = self.fake.lock().objects[&id.replace(".instance.", ".vnic.")]["privateIp"].as_str().unwrap().to_owned();
+        let addresses = [NodeAddress::new(AddressType::InternalIP, &ip)].into();
+        let provider_id = format!("oci://{id}").into();
+        self.cluster.set_node(Node { name: name.into(), uid: format!("uid-{name}").into(), provider_id, addresses, ..Node::default() });
+    }
+
+    /// Returns the provider as the program starts it; the requests of the start are forgotten.
+    pub(crate) async fn started(&self) -> Oci {
+        let text = configuration(&api_key(TENANCY, KEY), "http://oci");
+        self.started_with(text, &in_process(self.fake.router())).await
+    }
+
+    /// Returns the started provider with this configuration.
+    pub(crate) async fn started_with(&self, text: String, connector: &Arc<dyn Connector>) -> Oci {
+        let setup = Setup::of(ConfigFile { path: "cloud-provider.yaml".into(), text });
+        let provider = Oci::new(Config::read(&setup).unwrap(), &setup, connector).unwrap();
+        let context = Context { ..self.cluster.context(cluster()) };
+        provider.initialize(&context).await.unwrap();
+        provider.set_caches(Arc::new(self.cluster.clone()) as Arc<dyn Caches>);
+        self.fake.fault_injector().forget_requests();
+        provider
+    }
+
+    /// Syncs a Service, which gets the status that follows.
+    pub(crate) async fn ensure(&self, provider: &Oci, service: &mut Service) -> Result<LoadBalancerStatus> {
+        let (nodes, cluster, before) = (self.cluster.nodes(), cluster(), service.clone());
+        self.cluster.set_services([before.clone()]);
+        let request = LoadBalancerRequest { cluster: &cluster, service: &before, nodes: &nodes, callbacks: &() };
+        let status = provider.load_balancers().unwrap().ensure(request).await?.unwrap_or_default();
+        service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
+        Ok(status)
+    }
+
+    pub(crate) async fn delete(&self, provider: &Oci, service: &Service) -> Result<()> {
+        let cluster = cluster();
+        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &[], callbacks: &() };
+        provider.load_balancers().unwrap().delete(request).await
+    }
+
+    /// Returns the only load balancer of a kind.
+    pub(crate) fn balancer(&self, kind: &str) -> Value {
+        let cloud = self.fake.lock();
+        let all: Vec<_> = cloud.all(kind).cloned().collect();
+        assert_eq!(all.len(), 1, "{all:#?}");
+        all[0].clone()
+    }
+
+    /// Returns the routes of requests that changed something.
+    pub(crate) fn changes(&self) -> Vec<String> {
+        self.fake.fault_injector().changes().into_iter().map(|(route, _)| route).collect()
+    }
+}
+
+pub(crate) fn cluster() -> Cluster {
+    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+}
+
+/// Returns a Service with these annotations, and further fields in its spec.
+pub(crate) fn service(annotations: &[(&str, &str)], more: Value) -> Service {
+    let annotations: Value = annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect::<serde_json::Map<_, _>>().into();
+    let mut spec = json!({"type": "LoadBalancer", "ports": [{"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}]});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    let metadata = json!({"name": "web", "namespace": "default", "uid": UID, "annotations": annotations});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}

@@ -1,0 +1,23 @@
+//! The conformance suite on a fake of Oracle Cloud's APIs, and tests of what is particular to this cloud.
+
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
+mod contract;
+mod harness;
+mod load_balancers;
+mod nodes;
+mod profile;
+
+/// The conformance suite with load balancers.
+mod load_balancer {
+    use crate::profile::OciCloud;
+
+    ccm_conformance::conformance!(OciCloud::default());
+}
+
+/// The conformance suite with network load balancers.
+mod network_load_balancer {
+    use crate::profile::OciCloud;
+
+    ccm_conformance::conformance!(OciCloud::network());
+}
