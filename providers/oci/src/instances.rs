@@ -134,12 +134,10 @@ impl Instance {
             };
             texts.into_iter().filter(|it| !it.is_empty()).map(ip).collect::<Result<Box<[IpAddr]>>>()
         };
-        let [internal, external] = [|it: &Vnic| &it.private_ip, |it: &Vnic| &it.public_ip]
-            .map(|of| parsed(vnics.iter().filter_map(|it| of(it).as_deref()).collect()));
         let first = vnics.first();
         Ok(Self {
-            internal: internal?,
-            external: external?,
+            internal: parsed(vnics.iter().filter_map(|it| it.private_ip.as_deref()).collect())?,
+            external: parsed(vnics.iter().filter_map(|it| it.public_ip.as_deref()).collect())?,
             ipv6: parsed(first.iter().flat_map(|it| &it.ipv6_addresses).map(|it| &**it).collect())?,
             hostname: first.and_then(|it| it.hostname_label.clone()),
             subnet: first.and_then(|it| it.subnet_id.clone()),

@@ -102,8 +102,12 @@ impl Oracle {
             self.objects.remove(id);
             return;
         }
-        let is_new = balancer["lifecycleState"] == "CREATING";
-        balancer["lifecycleState"] = if is_new && error.is_some() { "FAILED" } else { "ACTIVE" }.into();
+        if balancer["lifecycleState"] == "CREATING" && error.is_some() {
+            balancer["ipAddresses"] = json!([]);
+            balancer["lifecycleState"] = "FAILED".into();
+        } else {
+            balancer["lifecycleState"] = "ACTIVE".into();
+        }
     }
 
     fn is_busy(&self, id: &str) -> bool {
@@ -261,7 +265,11 @@ pub(crate) fn shape(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn delete(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
-    free(cloud, request)?["lifecycleState"] = "DELETING".into();
+    let found = free(cloud, request)?;
+    if found["isDeleteProtectionEnabled"] == true {
+        return Err(refuse(409, "Conflict", "The load balancer has delete protection."));
+    }
+    found["lifecycleState"] = "DELETING".into();
     Ok(cloud.begin(&request.id().to_owned(), &request.effects, Reply::empty(202)))
 }
 
@@ -336,10 +344,36 @@ pub(crate) fn delete_part(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn work_request(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
-    cloud.requests.get(request.id()).map_or_else(|| Err(not_found()), ok)
+    let found = cloud.requests.get(request.id()).ok_or_else(not_found)?;
+    if !request.path.starts_with("/20200501") {
+        return ok(found);
+    }
+    let resource = json!({
+        "entityType": "networkloadbalancer", "actionType": "UPDATED", "identifier": found["loadBalancerId"], "entityUri": "/",
+    });
+    ok(&json!({
+        "id": found["id"], "compartmentId": COMPARTMENT, "operationType": "UPDATE_NETWORK_LOAD_BALANCER",
+        "status": found["lifecycleState"], "resources": [resource], "percentComplete": 50, "timeAccepted": found["timeAccepted"],
+    }))
+}
+
+pub(crate) fn work_request_errors(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
+    let found = cloud.requests.get(request.id()).ok_or_else(not_found)?;
+    let error = |it: &Value| json!({"code": it["errorCode"], "message": it["message"], "timestamp": found["timeAccepted"]});
+    page(request, array(&found["errorDetails"]).map(error).collect::<Vec<_>>().into_iter(), true)
 }
 
 pub(crate) fn work_requests(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let fits = |it: &&Value| request.ids.is_empty() || it["loadBalancerId"] == request.id();
     page(request, cloud.requests.values().filter(fits).cloned().collect::<Vec<_>>().into_iter(), false)
+}
+
+pub(crate) fn health(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
+    let set = cloud.find(request)?["backendSets"][request.nth_id(1)].clone();
+    let names: Vec<_> = array(&set["backends"]).map(|it| it["name"].clone()).collect();
+    let first: Vec<_> = names.iter().take(1).collect();
+    ok(&json!({
+        "status": "WARNING", "totalBackendCount": names.len(), "criticalStateBackendNames": first,
+        "warningStateBackendNames": [], "unknownStateBackendNames": [],
+    }))
 }

@@ -36,6 +36,29 @@ impl Oracle {
         id
     }
 
+    /// Adds a secondary VNIC with this address and these tags to an instance.
+    pub fn add_vnic(&mut self, instance: &str, ip: &str, tags: &Value) {
+        let owner = self.all("instance").find(|it| it["displayName"] == instance).cloned().unwrap_or_default();
+        let (vnic, attachment, time) = (self.ocid("vnic"), self.ocid("vnicattachment"), self.time());
+        self.insert(&json!({
+            "id": vnic, "compartmentId": COMPARTMENT, "availabilityDomain": DOMAIN, "isPrimary": false, "privateIp": ip,
+            "subnetId": NODE_SUBNET, "nsgIds": [], "lifecycleState": "AVAILABLE", "timeCreated": time, "definedTags": tags,
+        }));
+        self.insert(&json!({
+            "id": attachment, "compartmentId": COMPARTMENT, "instanceId": owner["id"], "availabilityDomain": DOMAIN,
+            "lifecycleState": "ATTACHED", "vnicId": vnic, "subnetId": NODE_SUBNET, "timeCreated": time,
+        }));
+    }
+
+    /// Adds a reserved public IP in this state.
+    pub fn add_public_ip(&mut self, ip: &str, state: &str) {
+        let id = self.ocid("publicip");
+        self.insert(&json!({
+            "id": id, "compartmentId": COMPARTMENT, "ipAddress": ip, "lifecycleState": state, "lifetime": "RESERVED",
+            "scope": "REGION", "timeCreated": self.time(),
+        }));
+    }
+
     /// Adds a running instance of another tenancy.
     pub fn add_instance_of_others(&mut self, name: &str) {
         let is_confused = std::mem::replace(&mut self.is_confused, true);

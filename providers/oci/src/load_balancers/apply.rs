@@ -12,7 +12,7 @@ use provider_kit::transport::{Answer, Call};
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
-use super::objects::{ADOPTED, Form, PRIVATE_FROM, backends};
+use super::objects::{ADOPTED, Form, PRIVATE_FROM, PROTECTED, backends};
 use super::security::Rule;
 use super::spec::LoadBalancerSpec;
 use super::work::{Work, busy, named};
@@ -215,7 +215,7 @@ impl LoadBalancers {
         match first {
             Operation::Tag | Operation::Untag => {
                 let mut labels = actual.labels.clone();
-                labels.retain(|key, _| key != PRIVATE_FROM && key != groups::OWN);
+                labels.retain(|key, _| ![PRIVATE_FROM, PROTECTED, groups::OWN].contains(&&**key));
                 let is_adoption = actual.adopted || actual.legacy_owner != change.identity.legacy_owner;
                 let tags = match first {
                     Operation::Tag => {
@@ -459,6 +459,9 @@ impl LoadBalancers {
     /// it is in use until then.
     async fn remove(&self, change: Change<'_>, actual: &ObservedLoadBalancer) -> Result<Applied> {
         let (form, id, identity) = (Form::of_id(&actual.id), &*actual.id, change.identity);
+        if actual.labels.contains_key(PROTECTED) {
+            return Ok(Applied::Protected);
+        }
         let graph = actual.graph.clone().unwrap_or_default();
         let rules = security::rules(graph.resources.get(&security::resource()));
         self.lists.write(identity.service, &BTreeSet::new(), &rules).await?;

@@ -74,8 +74,8 @@ impl LoadBalancers {
         let balancer = self.subnets(ids.chain(settings.text("subnetId"))).await?;
         let is_all = mode == SecurityMode::All;
         let nodes = if is_all { self.subnets_of_nodes().await? } else { Vec::new() };
-        let health: Vec<u16> = graph.resources.values().filter_map(|it| it.number("healthChecker.port")).collect();
-        let targets = graph.targets.values().flat_map(Targets::iter).filter_map(|it| Some(socket(it)?.1));
+        let health: Vec<u16> = graph.resources.iter().filter_map(|(_, it)| it.number("healthChecker.port")).collect();
+        let targets = graph.targets.iter().flat_map(|(_, it)| it.iter()).filter_map(|it| Some(socket(it)?.1));
         let stated = spec.iter().flat_map(|it| it.ports.iter().map(|port| port.node_port));
         let sources = spec.iter().flat_map(|it| &it.sources).filter(|it| it.addr().is_ipv4());
         Ok(Places {

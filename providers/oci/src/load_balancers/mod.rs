@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
-    Caches, Cluster, Error, LoadBalancerIngress, LoadBalancerStatus, Result, Service, TargetHealth, async_trait,
+    Caches, Cluster, LoadBalancerIngress, LoadBalancerStatus, Result, Service, TargetHealth, async_trait,
 };
 use futures::future::{try_join, try_join_all};
 use parking_lot::Mutex;

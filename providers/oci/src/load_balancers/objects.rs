@@ -261,6 +261,9 @@ pub(crate) fn observed(form: &'static Form, balancer: &Value, prefix: &str) -> O
         labels
             .insert(PRIVATE_FROM.to_owned(), addresses.iter().filter(|(_, is_public)| *is_public).count().to_string());
     }
+    if balancer["isDeleteProtectionEnabled"] == true {
+        labels.insert(PROTECTED.to_owned(), String::new());
+    }
     ObservedLoadBalancer {
         id: text("id"),
         legacy_owner: legacy_owner(&text("displayName"), prefix, form.is_network()),
@@ -279,6 +282,8 @@ pub(crate) fn observed(form: &'static Form, balancer: &Value, prefix: &str) -> O
 
 /// A label that the cloud does not have: the position of the first private address among those of the status.
 pub(crate) const PRIVATE_FROM: &str = "ccm-rs/private-from";
+/// A label that the cloud does not have: the load balancer is protected against deletion.
+pub(crate) const PROTECTED: &str = "ccm-rs/protected";
 /// The tag of a load balancer that a user created. It is written and removed with the owner tags.
 pub(crate) const ADOPTED: &str = "ccm-rs/adopted";
 

@@ -75,7 +75,8 @@ impl WorkRequests {
     async fn message(&self, api: &Api, form: &Form, request: &str, found: &Value) -> String {
         let of_load_balancer = || found.pointer("/errorDetails/0/message").or(found.get("message")).cloned();
         let message = if form.is_network() {
-            let call = Call::get("/20200501/workRequests/{id}/errors", &[request]);
+            let compartment = found["compartmentId"].as_str().unwrap_or_default();
+            let call = Call::get("/20200501/workRequests/{id}/errors", &[request]).query("compartmentId", compartment);
             let errors: Result<Value> = api.network.read(call).await;
             errors.ok().and_then(|it| it.pointer("/items/0/message").cloned())
         } else {

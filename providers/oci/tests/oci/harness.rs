@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, LoadBalancerRequest, LoadBalancerStatus, Node,
+    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerRequest, LoadBalancerStatus, Node,
     NodeAddress, Result, Service, Setup,
 };
 use oci_fake::{COMPARTMENT, FINGERPRINT, Handle, KEY, LB_SUBNET, Oracle, TENANCY, USER, VCN};
@@ -13,6 +15,8 @@ use provider_oci::Oci;
 use provider_oci::config::Config;
 use serde_json::{Value, json};
 
+/// The key of all certificates.
+const CERTIFICATE_KEY: &str = "-----BEGIN PRIVATE KEY-----\nAAEC\n-----END PRIVATE KEY-----\n";
 pub(crate) const UID: &str = "0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11";
 
 pub(crate) struct Harness {
@@ -58,17 +62,61 @@ impl Harness {
     pub(crate) async fn started_with(&self, text: String, connector: &Arc<dyn Connector>) -> Oci {
         let setup = Setup::of(ConfigFile { path: "cloud-provider.yaml".into(), text });
         let provider = Oci::new(Config::read(&setup).unwrap(), &setup, connector).unwrap();
-        let context = Context { ..self.cluster.context(cluster()) };
-        provider.initialize(&context).await.unwrap();
+        self.start(&provider).await;
+        provider
+    }
+
+    /// Returns the provider with these variables and further lines of its cloud configuration.
+    pub(crate) async fn started_as(&self, variables: &[(&str, &str)], more: &str) -> Oci {
+        let text = configuration(&api_key(TENANCY, KEY), "http://oci") + more;
+        let file = ConfigFile { path: "cloud-provider.yaml".into(), text };
+        let setup = Setup { environment: Environment::of(variables.to_vec()), ..Setup::of(file) };
+        let provider = Oci::new(Config::read(&setup).unwrap(), &setup, &in_process(self.fake.router())).unwrap();
+        self.start(&provider).await;
+        provider
+    }
+
+    pub(crate) fn context(&self) -> Context {
+        self.cluster.context(cluster())
+    }
+
+    /// Starts a provider; the requests of the start are forgotten.
+    pub(crate) async fn start(&self, provider: &Oci) {
+        provider.initialize(&self.context()).await.unwrap();
         provider.set_caches(Arc::new(self.cluster.clone()) as Arc<dyn Caches>);
         self.fake.fault_injector().forget_requests();
-        provider
+    }
+
+    /// Returns the patches of Nodes since the last call, as path and document.
+    pub(crate) fn patches(&self) -> Vec<(String, Value)> {
+        let patches = self.cluster.take_patches().into_iter();
+        patches.map(|(path, patch)| (path, serde_json::from_slice(&patch).unwrap())).collect()
+    }
+
+    pub(crate) fn events(&self) -> String {
+        self.cluster.take_events().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Sets the certificate of Secret `web-tls` of namespace `default`.
+    pub(crate) fn set_certificate(&self, pem: &str) {
+        let data = json!({"tls.crt": STANDARD.encode(pem), "tls.key": STANDARD.encode(CERTIFICATE_KEY), "ca.crt": STANDARD.encode("ca")});
+        self.cluster.set_document("/api/v1/namespaces/default/secrets/web-tls", json!({ "data": data }).to_string());
     }
 
     /// Syncs a Service, which gets the status that follows.
     pub(crate) async fn ensure(&self, provider: &Oci, service: &mut Service) -> Result<LoadBalancerStatus> {
+        self.ensure_beside(provider, service, &[]).await
+    }
+
+    /// Syncs a Service in a cluster with other ones.
+    pub(crate) async fn ensure_beside(
+        &self,
+        provider: &Oci,
+        service: &mut Service,
+        others: &[Service],
+    ) -> Result<LoadBalancerStatus> {
         let (nodes, cluster, before) = (self.cluster.nodes(), cluster(), service.clone());
-        self.cluster.set_services([before.clone()]);
+        self.cluster.set_services(others.iter().cloned().chain([before.clone()]));
         let request = LoadBalancerRequest { cluster: &cluster, service: &before, nodes: &nodes, callbacks: &() };
         let status = provider.load_balancers().unwrap().ensure(request).await?.unwrap_or_default();
         service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
@@ -76,9 +124,22 @@ impl Harness {
     }
 
     pub(crate) async fn delete(&self, provider: &Oci, service: &Service) -> Result<()> {
+        self.delete_beside(provider, service, &[]).await
+    }
+
+    /// Deletes the load balancer of a Service in a cluster with other ones.
+    pub(crate) async fn delete_beside(&self, provider: &Oci, service: &Service, others: &[Service]) -> Result<()> {
         let cluster = cluster();
+        self.cluster.set_services(others.iter().cloned().chain([service.clone()]));
         let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &[], callbacks: &() };
         provider.load_balancers().unwrap().delete(request).await
+    }
+
+    /// Returns the load balancers of a Service as `explain` describes them.
+    pub(crate) async fn describe(&self, provider: &Oci, service: &Service) -> String {
+        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
+        format!("{:?}", provider.load_balancers().unwrap().describe(request).await.unwrap())
     }
 
     /// Returns the only load balancer of a kind.

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
+mod configuration;
 mod contract;
 mod harness;
 mod load_balancers;
 mod nodes;
+mod principals;
 mod profile;
 
 /// The conformance suite with load balancers.

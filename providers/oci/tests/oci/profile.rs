@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use ccm_conformance::{
     ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine,
-    ProgramSettings, RouteFacts,
+    ProgramSettings,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Fence, Setup};
 use oci_fake::{COMPARTMENT, FINGERPRINT, Fault, Handle, KEY, LB_SUBNET, Oracle, TENANCY, USER};
@@ -105,7 +105,7 @@ impl CloudProfile for OciCloud {
             machines: "GET /instances",
             load_balancers: if self.is_network { "GET /networkLoadBalancers" } else { "GET /loadBalancers" },
             create: if self.is_network { "POST /networkLoadBalancers" } else { "POST /loadBalancers" },
-            polls: &["GET /loadBalancerWorkRequests/{id}"],
+            polls: &["GET /loadBalancerWorkRequests/{id}", "GET /workRequests/{id}"],
         }
     }
     fn effort(&self) -> Effort {
@@ -157,8 +157,12 @@ impl CloudProfile for OciCloud {
         let all = cloud.all("loadbalancer").chain(cloud.all("networkloadbalancer"));
         all.filter(|it| it["lifecycleState"] != "DELETING").map(|it| Self::facts(&cloud, it)).collect()
     }
-    fn routes(&self) -> Vec<RouteFacts> {
-        Vec::new()
+    fn leftovers(&self) -> Vec<String> {
+        if !self.load_balancers().is_empty() {
+            return Vec::new();
+        }
+        let is_rule = |it: &Value| it["rule"].is_object() && it["rule"]["description"] != "ssh";
+        self.objects().into_iter().filter(is_rule).map(|it| it.to_string()).collect()
     }
     fn objects(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
@@ -227,6 +231,12 @@ impl CloudProfile for OciCloud {
     fn quota_fault(&self) -> Option<Fault> {
         let message = "The limit for flexible-bandwidth load balancers was reached.";
         Some(Fault::refused_as(self.api().create, 400, "LimitExceeded", message))
+    }
+    fn protect(&self, is_protected: bool) -> bool {
+        let mut cloud = self.fake.lock();
+        let all = cloud.objects.values_mut().filter(|it| it["listeners"].is_object());
+        all.for_each(|it| it["isDeleteProtectionEnabled"] = is_protected.into());
+        !self.is_network
     }
     fn tamper(&self) -> bool {
         let mut cloud = self.fake.lock();
