@@ -23,7 +23,7 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::{Inventory, SharedPriority};
 use provider_kit::load_balancers::{
     Adoption, Applied, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming,
-    ObservedLoadBalancer, Published, Query, Recovery, ResourceGraph, Scope, State,
+    ObservedLoadBalancer, OwnerTags, Published, Query, Recovery, ResourceGraph, Scope, State,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::status::shown;
@@ -81,7 +81,9 @@ impl Services {
         let uid = balancer.owner_tags.service.as_ref().or(balancer.legacy_owner.as_ref());
         let service = all.iter().find(|it| uid.is_some() && it.metadata.uid.as_ref() == uid);
         let default = if balancer.kind == NLB.name { SecurityMode::None } else { self.config.security_mode };
-        service.map_or(default, |it| LoadBalancerSpec::of(it, &self.config).spec.mode)
+        let spec = service.map(|it| LoadBalancerSpec::of(it, &self.config).spec);
+        // A load balancer of another kind than the Service has by now had another default.
+        spec.filter(|it| Form::of_kind(it.kind).name == balancer.kind).map_or(default, |it| it.mode)
     }
 }
 
@@ -204,7 +206,16 @@ impl LoadBalancers {
         });
         let mut all: Vec<_> = try_join_all(read).await?.into_iter().flatten().collect();
         if let Some(id) = identity.requested_id.as_ref().filter(|id| !all.iter().any(|it| it.id == **id)) {
-            all.extend(self.by_id(id, Detail::Whole).await?);
+            let requested = self.by_id(id, Detail::Whole).await?;
+            all.extend(requested.map(|it| match it.owner_tags == OwnerTags::default() {
+                // It has no owner yet, and any name: the Service's own one stands for it.
+                true => ObservedLoadBalancer {
+                    cloud_name_and_id: Some((it.name.clone(), it.id.clone())),
+                    name: identity.name.clone(),
+                    ..it
+                },
+                false => it,
+            }));
         }
         if all.is_empty() && LoadBalancerSpec::of(identity.service, &self.config).spec.mode == SecurityMode::Groups {
             all.extend(self.groups.leftover(identity, &compartment).await?);

@@ -5,7 +5,7 @@ use oci_fake::{FINGERPRINT, KEY, TENANCY, USER};
 use provider_kit::declared::reference::{put, table};
 use provider_kit::transport::in_process;
 use provider_oci::config::Config;
-use provider_oci::{annotations, factory};
+use provider_oci::annotations;
 
 use crate::harness::{Harness, api_key, configuration};
 
@@ -15,7 +15,7 @@ fn setup(text: &str, variables: &[(&str, &str)]) -> Setup {
 }
 
 fn mistakes(text: &str) -> String {
-    factory(&setup(text, &[])).err().map_or_else(|| "none".to_owned(), |error| error.to_string())
+    Config::read(&setup(text, &[])).err().map_or_else(|| "none".to_owned(), |error| error.to_string())
 }
 
 #[test]

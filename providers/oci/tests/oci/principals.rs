@@ -175,6 +175,7 @@ async fn service_is_managed_by_the_identity_of_its_service_account() {
     assert_eq!(headers["authorization"], "Bearer account-token");
     assert_eq!(harness.balancer("loadbalancer")["displayName"], crate::harness::UID);
     let mut other = service(&[("oci.oraclecloud.com/workload-service-account", "missing")], json!({}));
+    other.metadata.uid = Some("22222222-3f3e-4c57-a1b5-9f5f2a7d8c11".to_owned());
     let error = harness.ensure(&provider, &mut other).await.unwrap_err().to_string();
     assert!(error.contains("ServiceAccount default/missing gives no token"), "{error}");
 }
