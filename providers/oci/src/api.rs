@@ -2,14 +2,13 @@
 
 use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cloud_provider::{Error, Result, Setup, async_trait};
 use provider_kit::inventory::SharedPriority;
 use provider_kit::paging::{ListResult, Paging};
 use provider_kit::tokens::Tokens;
 use provider_kit::transport::{
-    Access, Budget, Call, Connector, Jitter, Refill, Refusal, RetryPolicy, Session, Transport,
+    Access, Call, Connector, Refusal, RetryPolicy, Session, Transport,
 };
 use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
@@ -71,24 +70,12 @@ impl Api {
             connector: Arc::clone(connector),
             account,
         };
-        let signer = KeySigner::new(Arc::new(Tokens::of(source)), config.writes);
-        let retry_policy = RetryPolicy {
-            timeout: Duration::from_secs(30),
-            max_attempts: 4,
-            total_timeout: Duration::from_secs(120),
-            backoff: Duration::from_secs(1),
-            longest_backoff: Duration::from_secs(30),
-            longest_pause: Duration::from_secs(60),
-            jitter: Jitter::Full,
-        };
-        let budget = config.reads.map_or_else(Budget::default, |(rate, burst)| Budget {
-            refill: Refill::adaptive(rate, burst),
-            ..Budget::default()
-        });
+        let signer = KeySigner::new(Arc::new(Tokens::of(source)), config);
+        let retry_policy = RetryPolicy { max_attempts: 3, ..RetryPolicy::default() };
         let transport = |name, is_new| {
             let service = Service { region: Arc::clone(&region), name, is_new, access: OnceCell::new() };
             let http = Transport::of_session(Arc::new(service)).signer(Arc::clone(&signer) as _).setup(setup);
-            let http = http.connector(Arc::clone(connector)).retry_policy(retry_policy).budget(budget).paging(PAGING);
+            let http = http.connector(Arc::clone(connector)).retry_policy(retry_policy).paging(PAGING);
             let http = http.refusals(Refusal::read_with_code).correlation("opc-request-id");
             Ok::<_, Error>(http.own_series(Requests(Arc::clone(&setup.metrics))).build()?.error_mapping(error_mapping))
         };

@@ -271,37 +271,47 @@ pub(crate) struct KeySigner {
     pub(crate) clock: CloudClock,
     /// The last token, which appears in no message.
     last: Mutex<Option<SecretString>>,
-    /// Limit of requests that change something: the pause between two, and their burst.
-    writes: Option<(Duration, u32)>,
-    /// The time at which the next of them is due without a burst.
+    reads: Pace,
+    writes: Pace,
+}
+
+/// A rate limit: requests wait for their turn.
+struct Pace {
+    /// The pause between two requests, and the number of requests that may be early.
+    limit: Option<(Duration, u32)>,
+    /// The time at which the next request is due.
     due: Mutex<Option<Instant>>,
 }
 
-impl KeySigner {
-    pub(crate) fn new(keys: Arc<Tokens<KeySource>>, writes: Option<(u32, u32)>) -> Arc<Self> {
-        let writes = writes.map(|(rate, burst)| (Duration::from_secs(1) / rate, burst));
-        Arc::new(Self { keys, clock: CloudClock::default(), last: Mutex::default(), writes, due: Mutex::default() })
+impl Pace {
+    fn new(limit: Option<(u32, u32)>) -> Self {
+        Self { limit: limit.map(|(rate, burst)| (Duration::from_secs(1) / rate, burst)), due: Mutex::default() }
     }
 
-    /// Waits until the rate limit allows another change.
     async fn wait(&self) {
-        let Some((pause, burst)) = self.writes else { return };
+        let Some((pause, burst)) = self.limit else { return };
         let now = Instant::now();
         let due = {
             let mut due = self.due.lock();
-            let next = due.unwrap_or(now).max(now) + pause;
-            due.replace(next).unwrap_or(now)
+            let turn = due.unwrap_or(now).max(now);
+            *due = Some(turn + pause);
+            turn
         };
         tokio::time::sleep_until(due.checked_sub(pause * burst).unwrap_or(now)).await;
+    }
+}
+
+impl KeySigner {
+    pub(crate) fn new(keys: Arc<Tokens<KeySource>>, config: &Config) -> Arc<Self> {
+        let [reads, writes] = [config.reads, config.writes].map(Pace::new);
+        Arc::new(Self { keys, clock: CloudClock::default(), last: Mutex::default(), reads, writes })
     }
 }
 
 #[async_trait]
 impl Signer for KeySigner {
     async fn sign(&self, request: &mut Request<Bytes>, _now: Timestamp) -> Result<()> {
-        if request.method() != Method::GET {
-            self.wait().await;
-        }
+        if request.method() == Method::GET { &self.reads } else { &self.writes }.wait().await;
         let key = self.keys.current().await?;
         *self.last.lock() = Some(key.id.clone()).filter(|it| it.expose_secret().starts_with("ST$"));
         key.sign(request, self.clock.now(), true)

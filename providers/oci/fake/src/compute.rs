@@ -8,6 +8,16 @@ use crate::{Answer, ApiRequest, COMPARTMENT, DOMAIN, NODE_SUBNET, Oracle, not_fo
 impl Oracle {
     /// Adds a running instance with its primary VNIC, and returns its OCID.
     pub fn add_instance(&mut self, name: &str) -> String {
+        self.add_instance_of(name, false)
+    }
+
+    /// Adds a running instance of another tenancy.
+    pub fn add_instance_of_others(&mut self, name: &str) {
+        self.add_instance_of(name, true);
+    }
+
+    fn add_instance_of(&mut self, name: &str, is_of_others: bool) -> String {
+        let is_confused = std::mem::replace(&mut self.is_confused, is_of_others);
         let number = self.number();
         let [high, low] = u16::try_from(number % 65_000).unwrap_or_default().to_be_bytes();
         let private = format!("10.0.{high}.{low}");
@@ -33,6 +43,7 @@ impl Oracle {
             "isPrimary": true, "subnetId": NODE_SUBNET, "vnicId": vnic,
             "hostnameLabel": name, "timeCreated": self.time(), "freeformTags": {},
         }));
+        self.is_confused = is_confused;
         id
     }
 
@@ -57,13 +68,6 @@ impl Oracle {
             "id": id, "compartmentId": COMPARTMENT, "ipAddress": ip, "lifecycleState": state, "lifetime": "RESERVED",
             "scope": "REGION", "timeCreated": self.time(),
         }));
-    }
-
-    /// Adds a running instance of another tenancy.
-    pub fn add_instance_of_others(&mut self, name: &str) {
-        let is_confused = std::mem::replace(&mut self.is_confused, true);
-        self.add_instance(name);
-        self.is_confused = is_confused;
     }
 
     /// Changes instances of this name.

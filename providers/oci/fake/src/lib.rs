@@ -219,7 +219,7 @@ const CORE: &[Route<Oracle>] = &[
     ("PUT", "/securityLists/{id}", network::update_list),
     ("GET", "/networkSecurityGroups", network::groups),
     ("POST", "/networkSecurityGroups", network::create_group),
-    ("GET", "/networkSecurityGroups/{id}", compute::one),
+    ("GET", "/networkSecurityGroups/{id}", network::group),
     ("PUT", "/networkSecurityGroups/{id}", network::update_group),
     ("DELETE", "/networkSecurityGroups/{id}", network::delete_group),
     ("GET", "/networkSecurityGroups/{id}/securityRules", network::rules),

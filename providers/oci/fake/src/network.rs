@@ -78,6 +78,10 @@ pub(crate) fn groups(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     )
 }
 
+pub(crate) fn group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
+    ok(&without_rules(cloud.find(request)?))
+}
+
 pub(crate) fn create_group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let token = request.header("opc-retry-token").unwrap_or_default().to_owned() + "/group";
     if let Some(known) = cloud.tokens.get(&token).and_then(|id| cloud.objects.get(id)) {

@@ -68,7 +68,7 @@ async fn profile_of_oracles_command_line_signs_requests() {
     std::fs::write(path("config"), profile).unwrap();
     let harness = Harness::new();
     let auth = |name: &str| format!("  configFile: {}\n  profile: {name}\n", path("config"));
-    harness.started_with(configuration(&auth("ccm"), "http://oci"), &in_process(harness.fake.router())).await;
+    harness.started_with(configuration(&auth("ccm"), "http://oci"), &[], &in_process(harness.fake.router())).await;
     let setup = setup(&configuration(&auth("other"), "http://oci"), &[]);
     let provider = provider_oci::Oci::new(Config::read(&setup).unwrap(), &setup, &in_process(harness.fake.router()));
     let error = provider.unwrap().initialize(&harness.context()).await.unwrap_err().to_string();

@@ -54,26 +54,43 @@ impl Harness {
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.
     pub(crate) async fn started(&self) -> Oci {
-        let text = configuration(&api_key(TENANCY, KEY), "http://oci");
-        self.started_with(text, &in_process(self.fake.router())).await
-    }
-
-    /// Returns the started provider with this configuration.
-    pub(crate) async fn started_with(&self, text: String, connector: &Arc<dyn Connector>) -> Oci {
-        let setup = Setup::of(ConfigFile { path: "cloud-provider.yaml".into(), text });
-        let provider = Oci::new(Config::read(&setup).unwrap(), &setup, connector).unwrap();
-        self.start(&provider).await;
-        provider
+        self.started_as(&[], "").await
     }
 
     /// Returns the provider with these variables and further lines of its cloud configuration.
     pub(crate) async fn started_as(&self, variables: &[(&str, &str)], more: &str) -> Oci {
         let text = configuration(&api_key(TENANCY, KEY), "http://oci") + more;
+        self.started_with(text, variables, &in_process(self.fake.router())).await
+    }
+
+    /// Returns the started provider with this configuration.
+    pub(crate) async fn started_with(
+        &self,
+        text: String,
+        variables: &[(&str, &str)],
+        connector: &Arc<dyn Connector>,
+    ) -> Oci {
         let file = ConfigFile { path: "cloud-provider.yaml".into(), text };
         let setup = Setup { environment: Environment::of(variables.to_vec()), ..Setup::of(file) };
-        let provider = Oci::new(Config::read(&setup).unwrap(), &setup, &in_process(self.fake.router())).unwrap();
+        let provider = Oci::new(Config::read(&setup).unwrap(), &setup, connector).unwrap();
         self.start(&provider).await;
         provider
+    }
+
+    /// Makes the first Node one of OpenShift, gives its instance a range for Pods, and all subnets IPv6.
+    pub(crate) fn set_openshift_with_pod_ranges(&self) {
+        let first = (*self.cluster.nodes()[0]).clone();
+        let labels = [("node.openshift.io/os_id".to_owned(), "rhel".to_owned())].into_iter().collect();
+        self.cluster.set_node(Node { labels, ..first });
+        let families = json!({"spec": {"ipFamilies": ["IPv4", "IPv6"]}});
+        self.cluster.set_document("/api/v1/namespaces/default/services/kubernetes", families.to_string());
+        let mut cloud = self.fake.lock();
+        let range = json!({"flexcidr-primary-vnic": "{\"ip-count\": 64, \"cidr-blocks\": [\"10.1.0.0/16\"]}"});
+        cloud.change_instance("worker-1", |it| it["metadata"] = range.clone());
+        cloud.add_vnic("worker-1", "10.0.9.9", &json!({"openshift-abc": {"boot-volume-type": "ISCSI"}}));
+        for subnet in [LB_SUBNET, oci_fake::NODE_SUBNET] {
+            cloud.objects.get_mut(subnet).unwrap()["ipv6CidrBlock"] = "2603:c020::/64".into();
+        }
     }
 
     pub(crate) fn context(&self) -> Context {
