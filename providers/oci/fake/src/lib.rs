@@ -43,8 +43,6 @@ pub const LB_SUBNET: &str = "ocid1.subnet.oc1.phx.balancers";
 pub const DOMAIN: &str = "Uocm:PHX-AD-1";
 /// The part of OCIDs that belong to another tenancy.
 const OTHERS: &str = "others";
-/// The time that a work request takes.
-const WORK: Duration = Duration::from_secs(3);
 
 pub(crate) type ApiRequest = fake_cloud::ApiRequest<()>;
 pub(crate) type Answer = Result<Reply, Refused>;
@@ -61,6 +59,8 @@ pub struct Oracle {
     pub(crate) tokens: BTreeMap<String, String>,
     pub(crate) work: Operations,
     pub(crate) clock: Clock,
+    /// The time that a work request takes.
+    pub work_time: Duration,
     /// If set, the credential is that of another tenancy, which sees its own objects alone.
     pub is_confused: bool,
     created: u64,
@@ -75,6 +75,7 @@ impl Default for Oracle {
             tokens: BTreeMap::new(),
             work: Operations::default(),
             clock: Clock::default(),
+            work_time: Duration::from_secs(3),
             is_confused: false,
             created: 100,
         };
@@ -193,7 +194,7 @@ impl Oracle {
             "timeAccepted": self.time(), "errorDetails": [], "compartmentId": COMPARTMENT,
         });
         self.requests.insert(id.clone(), request);
-        self.work.begin(balancer, WORK, effects);
+        self.work.begin(balancer, self.work_time, effects);
         reply.header("opc-work-request-id", id)
     }
 }

@@ -8,7 +8,7 @@ use provider_kit::load_balancers::{
     Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, POOL, Port, ResourceGraph, ResourceKey,
     State,
 };
-use provider_kit::transport::{Answer, Call};
+use provider_kit::transport::{Answer, Call, Priority};
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
@@ -90,6 +90,10 @@ impl LoadBalancers {
         let answer = match self.post(form, &body, identity.uid(), &secrets).await {
             Err(error) if error.to_string().contains(OKE_TAGS) && spec.defined.0.contains_key(OKE_TAGS) => {
                 body["definedTags"].as_object_mut().map(|tags| tags.remove(OKE_TAGS));
+                self.post(form, &body, identity.uid(), &secrets).await?
+            }
+            Err(error) if is_missing_target(&error) && form.is_network() => {
+                self.forget_missing_targets(&mut body["backendSets"]).await?;
                 self.post(form, &body, identity.uid(), &secrets).await?
             }
             answer => answer?,
@@ -185,6 +189,19 @@ impl LoadBalancers {
         set
     }
 
+    /// Leaves instances out of backends that no longer exist: their Nodes are deleted soon, and until then they count by
+    /// their addresses.
+    async fn forget_missing_targets(&self, sets: &mut Value) -> Result<()> {
+        let list = self.instances.snapshot(Priority::Urgent).await?;
+        let sets = sets.as_object_mut().into_iter().flatten();
+        for backend in sets.filter_map(|(_, set)| set["backends"].as_array_mut()).flatten() {
+            if backend["targetId"].as_str().is_some_and(|id| list.by_id(id).is_none()) {
+                backend.as_object_mut().map(|it| it.remove("targetId"));
+            }
+        }
+        Ok(())
+    }
+
     /// Creates the load balancer's own network security group, and writes its rules.
     async fn ensure_group(
         &self,
@@ -249,7 +266,15 @@ impl LoadBalancers {
                     let settings = after.pool_attributes(pool).cloned().unwrap_or_default();
                     let set = self.set(&after, pool, &settings, spec);
                     let is_new = matches!(first, Operation::Create { .. });
-                    self.write_part(form, id, is_new, [form.sets, form.set], (pool, set)).await?;
+                    let paths = [form.sets, form.set];
+                    match self.write_part(form, id, is_new, paths, (pool, set.clone())).await {
+                        Err(error) if is_missing_target(&error) && form.is_network() => {
+                            let mut sets = json!({ pool: set });
+                            self.forget_missing_targets(&mut sets).await?;
+                            self.write_part(form, id, is_new, paths, (pool, sets[pool].take())).await?;
+                        }
+                        outcome => outcome?,
+                    }
                 }
                 None => self.change_part(form, id, first, &seen, spec).await?,
             },
@@ -477,6 +502,11 @@ impl LoadBalancers {
         self.groups.delete(own, identity.uid(), graph.resources.get(&groups::resource())).await?;
         Ok(Applied::Removed)
     }
+}
+
+/// Returns `true` if the cloud does not know an object that a request names, such as the instance of a backend.
+fn is_missing_target(error: &Error) -> bool {
+    error.code() == "RelatedResourceNotAuthorizedOrNotFound"
 }
 
 /// Returns the groups of a load balancer: those that a user chose, and its own.

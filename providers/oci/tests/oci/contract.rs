@@ -24,6 +24,7 @@ async fn every_request_and_answer_fits_the_description() {
     let harness = Harness::new();
     // The proxy checks the signatures.
     harness.fake.lock().keys = None;
+    harness.fake.lock().work_time = std::time::Duration::from_millis(100);
     let _served = Port::open(&upstream).await.unwrap().serve(harness.fake.router());
     let check = Transport::builder(proxy.clone()).build().unwrap();
     let connector = network(&Tls::default(), &proxy).unwrap();

@@ -173,6 +173,10 @@ impl CloudProfile for OciCloud {
             for key in ["id", "timeCreated", "etag"] {
                 object.as_object_mut().map(|it| it.remove(key));
             }
+            // A change that is the last one may still be in progress.
+            if object["lifecycleState"] == "UPDATING" {
+                object["lifecycleState"] = "ACTIVE".into();
+            }
             // Each rule is an object of its own: their order depends on node ports, which differ from run to run.
             for key in ["ingressSecurityRules", "egressSecurityRules"] {
                 let of = object["displayName"].clone();
