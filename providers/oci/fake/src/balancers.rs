@@ -349,7 +349,7 @@ pub(crate) fn work_request(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
         return ok(found);
     }
     let resource = json!({
-        "entityType": "networkloadbalancer", "actionType": "UPDATED", "identifier": found["loadBalancerId"], "entityUri": "/",
+        "entityType": "NetworkLoadBalancer", "actionType": "UPDATED", "identifier": found["loadBalancerId"], "entityUri": "/",
     });
     ok(&json!({
         "id": found["id"], "compartmentId": COMPARTMENT, "operationType": "UPDATE_NETWORK_LOAD_BALANCER",

@@ -297,7 +297,10 @@ fn graph(form: &Form, balancer: &Value) -> ResourceGraph {
     for (name, listener) in objects(&balancer["listeners"]) {
         let Some((port, transport)) = listener_key(name) else { continue };
         let pool = listener["defaultBackendSetName"].as_str().unwrap_or_default();
-        let settings = listener_settings(listener).set("name", name);
+        let mut settings = listener_settings(listener).set("name", name);
+        if form.is_network() && settings.get("isPpv2Enabled").is_none() {
+            settings = settings.set("isPpv2Enabled", false);
+        }
         graph = graph.listener(port, transport, pool, settings);
     }
     if !form.is_network() {

@@ -8,6 +8,7 @@ mod harness;
 mod load_balancers;
 mod nodes;
 mod principals;
+mod takeover;
 mod profile;
 
 /// The conformance suite with load balancers.
