@@ -1,7 +1,7 @@
 //! The fake on a port of this machine, with instances in it: for any client of Oracle's APIs.
 //!
 //! `cargo run -p oci-fake --example oci -- 127.0.0.1:9995 50 open` starts it; `open` accepts any signature. Commands on standard
-//! input: `delete NAME`, `stop NAME`, `dump FILE` (all objects), `requests FILE` (those since the last time).
+//! input: `delete NAME`, `stop NAME`, `dump FILE` and `load FILE` (all objects), `requests FILE` (those since the last time).
 
 use std::io::BufRead;
 
@@ -36,6 +36,10 @@ async fn main() -> std::io::Result<()> {
                 "dump" => {
                     let all = json!(commands.lock().objects);
                     let _ = std::fs::write(name, serde_json::to_vec_pretty(&all).unwrap_or_default());
+                }
+                "load" => {
+                    let objects = std::fs::read(name).ok().and_then(|it| serde_json::from_slice(&it).ok());
+                    objects.into_iter().for_each(|it| commands.lock().objects = it);
                 }
                 "requests" => {
                     let lines = commands.fault_injector().requests().into_iter().map(|it| {
