@@ -7,15 +7,14 @@ use cloud_provider::{Error, Result, Setup, async_trait};
 use provider_kit::inventory::SharedPriority;
 use provider_kit::paging::{ListResult, Paging};
 use provider_kit::tokens::Tokens;
-use provider_kit::transport::{
-    Access, Call, Connector, Refusal, RetryPolicy, Session, Transport,
-};
+use provider_kit::transport::{Access, Call, Connector, Refusal, RetryPolicy, Session, Transport};
 use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
 use crate::config::Config;
 use crate::credentials::{Account, KeySigner, KeySource};
 use crate::metrics::Requests;
+use crate::monitoring::Monitoring;
 use crate::region::Region;
 
 /// Page size of lists.
@@ -31,6 +30,7 @@ pub(crate) struct Api {
     pub(crate) network: Transport,
     /// Identity.
     pub(crate) identity: Transport,
+    pub(crate) monitoring: Monitoring,
     pub(crate) region: Arc<Region>,
     pub(crate) config: Arc<Config>,
 }
@@ -83,6 +83,7 @@ impl Api {
             iaas: transport("iaas", false)?,
             network: transport("network-load-balancer-api", true)?,
             identity: transport("identity", true)?,
+            monitoring: Monitoring { http: transport("telemetry-ingestion", false)?, place: config.metrics.clone() },
             region,
             config: Arc::clone(config),
         })

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::annotations::{Objects, SecurityMode};
+use crate::monitoring::Place;
 
 /// The metadata service of an instance.
 const METADATA: &str = "http://169.254.169.254/opc/v2";
@@ -36,6 +37,7 @@ struct File {
     load_balancer: LoadBalancerSection,
     rate_limiter: RateSection,
     tags: TagSection,
+    metrics: Option<Place>,
     endpoint: Option<String>,
 }
 
@@ -140,6 +142,7 @@ pub struct Config {
     pub writes: Option<(u32, u32)>,
     pub tags: Tags,
     pub common_tags: Tags,
+    pub metrics: Option<Place>,
     pub prefix: String,
     pub ip_family: String,
     pub has_flex_cidr: bool,
@@ -211,6 +214,9 @@ impl Config {
         if file.use_workload_identity && auth.region.is_none() {
             mistakes.push("auth.region is missing: useWorkloadIdentity needs it".to_owned());
         }
+        for (key, _) in file.metrics.iter().flat_map(Place::required).filter(|(_, value)| value.is_empty()) {
+            mistakes.push(format!("metrics.{key} is missing: the section metrics needs it"));
+        }
         let subnets: Vec<_> =
             [&load_balancer.subnet1, &load_balancer.subnet2].into_iter().cloned().filter_map(filled).collect();
         if !load_balancer.disabled
@@ -257,6 +263,7 @@ impl Config {
             writes,
             tags,
             common_tags,
+            metrics: file.metrics.clone(),
             prefix: variable("LOAD_BALANCER_PREFIX")
                 .map_or_else(String::new, |it| format!("{}-", it.trim_end_matches('-'))),
             ip_family: variable("CLUSTER_IP_FAMILY").unwrap_or_default(),

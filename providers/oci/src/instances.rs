@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use cloud_provider::{Error, InstanceMetadata, InstanceState, Instances, LookupRequest, Node, Result, async_trait};
 use futures::future::try_join_all;
-use provider_kit::addresses::{AddressFamily, Addresses};
 use parking_lot::Mutex;
+use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::cached::Cached;
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::{Inventory, Machine, MachineSource, SharedPriority, priority};
@@ -130,7 +130,9 @@ impl Instance {
         let parsed = |texts: Vec<&str>| {
             let ip = |text: &str| {
                 let ip = text.split('/').next().and_then(|it| it.parse().ok());
-                ip.ok_or_else(|| Error::other(format!("instance {} has the address {text:?}, which is not one", answer.id)))
+                ip.ok_or_else(|| {
+                    Error::other(format!("instance {} has the address {text:?}, which is not one", answer.id))
+                })
             };
             texts.into_iter().filter(|it| !it.is_empty()).map(ip).collect::<Result<Box<[IpAddr]>>>()
         };
@@ -293,16 +295,8 @@ impl Source {
                 address.map_or((None, None), |it| (Some(it.ip_address), it.hostname_label));
             let subnet_id = attachment.subnet_id;
             let (is_primary, defined_tags) = (true, BTreeMap::new());
-            let vnic = Vnic {
-                id,
-                is_primary,
-                private_ip,
-                public_ip,
-                hostname_label,
-                subnet_id,
-                ipv6_addresses,
-                defined_tags,
-            };
+            let vnic =
+                Vnic { id, is_primary, private_ip, public_ip, hostname_label, subnet_id, ipv6_addresses, defined_tags };
             Some((attachment.instance_id, vec![vnic]))
         };
         Ok(first.into_values().filter_map(vnic).collect())

@@ -63,7 +63,8 @@ impl FlexRanges {
                 wanted.ip_count
             )));
         }
-        let answer = serde_json::from_value(instance).map_err(|error| Error::other(format!("instance {id}: {error}")))?;
+        let answer =
+            serde_json::from_value(instance).map_err(|error| Error::other(format!("instance {id}: {error}")))?;
         let vnics = self.source.own_vnics(&answer, Priority::Ordinary).await?;
         let Some(vnic) = vnics.first() else { return Ok(Err(format!("instance {id} has no primary VNIC yet"))) };
         let mut ranges = Vec::new();

@@ -20,6 +20,7 @@ mod instances;
 mod ipam;
 mod load_balancers;
 mod metrics;
+mod monitoring;
 mod openshift;
 mod provider;
 mod region;

@@ -48,7 +48,8 @@ async fn tag_instance(api: &Api, node: &Node) -> Result<()> {
     let answer = api.iaas.send(Call::get(INSTANCE, &[id])).await?;
     let instance: Value = answer.json()?;
     let Some(tags) = missing(&instance["definedTags"], &json!(api.config.common_tags.defined)) else { return Ok(()) };
-    let count = |tags: &Value| tags.as_object().into_iter().flatten().filter_map(|(_, it)| it.as_object()).map(Map::len).sum();
+    let count =
+        |tags: &Value| tags.as_object().into_iter().flatten().filter_map(|(_, it)| it.as_object()).map(Map::len).sum();
     let present: usize = count(&instance["definedTags"]);
     if present >= LIMIT {
         tracing::warn!(node = &*node.name, tags = present, "the instance of a Node has as many tags as are possible");

@@ -18,8 +18,8 @@ use crate::api::Api;
 use crate::config::Config;
 use crate::instances::{Nodes, Source, node_patch, ocid};
 use crate::ipam::FlexRanges;
-use crate::openshift::tag_instances;
 use crate::load_balancers::{LoadBalancers, Services};
+use crate::openshift::tag_instances;
 use crate::{EVENT_SOURCE, NAME};
 
 const REMEDY: &str = "check the credential of the cloud configuration, and the policies of its user or dynamic group";

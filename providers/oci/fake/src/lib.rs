@@ -260,6 +260,8 @@ const NLB: &[Route<Oracle>] = &[
     ("DELETE", "/networkLoadBalancers/{id}/{part}/{name}", balancers::delete_part),
 ];
 
+const MONITORING: &[Route<Oracle>] = &[("POST", "/metrics", balancers::metrics)];
+
 impl Cloud for Oracle {
     type Service = ();
     type Refusal = Refused;
@@ -267,6 +269,7 @@ impl Cloud for Oracle {
         Routes { prefix: "/20160918", service: (), table: CORE },
         Routes { prefix: "/20170115", service: (), table: LB },
         Routes { prefix: "/20200501", service: (), table: NLB },
+        Routes { prefix: "/20180401", service: (), table: MONITORING },
     ];
 
     fn advance(&mut self, now: Instant) {
@@ -314,6 +317,6 @@ impl Cloud for Oracle {
     }
 
     fn is_read(route: &str) -> bool {
-        route.starts_with("GET ") || route.ends_with("/actions/getByIpAddress")
+        route.starts_with("GET ") || route.ends_with("/actions/getByIpAddress") || route.ends_with("/metrics")
     }
 }

@@ -26,7 +26,8 @@ const READS: usize = 60;
 /// The namespace of tags that only OKE may write.
 const OKE_TAGS: &str = "orcl-containerengine";
 /// The settings of a load balancer that one request changes, in the order of the requests: shape, groups, and the rest.
-const UPDATES: [&[&str]; 3] = [&["shapeName", "shapeDetails"], &["networkSecurityGroupIds"], &["ipMode", "nlbIpVersion"]];
+const UPDATES: [&[&str]; 3] =
+    [&["shapeName", "shapeDetails"], &["networkSecurityGroupIds"], &["ipMode", "nlbIpVersion"]];
 
 impl LoadBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
@@ -52,7 +53,7 @@ impl LoadBalancers {
         if error.code() != "IncorrectState" {
             return error;
         }
-        self.work.begin(id, String::new());
+        self.work.begin(id, String::new(), "");
         busy(id)
     }
 
@@ -107,7 +108,7 @@ impl LoadBalancers {
         if id.is_empty() {
             return Err(Error::other("the cloud has accepted a load balancer, and does not name it yet"));
         }
-        self.work.begin(&id, request);
+        self.work.begin(&id, request, "PROVISION");
         let late = change.operations.iter().position(|it| it.resource() == Some(&security::resource()));
         let count = late.unwrap_or(change.operations.len());
         let outcome = change.outcome(count).unwrap_or_default();
@@ -327,7 +328,7 @@ impl LoadBalancers {
         };
         let request = named(&answer);
         if !request.is_empty() {
-            self.work.begin(id, request);
+            self.work.begin(id, request, "UPDATE");
         }
         Ok(())
     }
@@ -492,9 +493,11 @@ impl LoadBalancers {
         self.lists.write(identity.service, &BTreeSet::new(), &rules).await?;
         match form.http(&self.api).send(Call::delete(form.one, &[id])).await {
             Err(error) if error.is_not_found() => return Ok(Applied::Gone),
-            answer => drop(answer.map_err(|error| self.refused(error, id))?),
+            answer => {
+                let answer = answer.map_err(|error| self.refused(error, id))?;
+                self.work.begin(id, named(&answer), "DELETE");
+            }
         }
-        self.work.end(id);
         let Some(own) = groups::own(actual) else { return Ok(Applied::Begun(change.operations.len())) };
         while self.settle(form, id).await? {
             tokio::time::sleep(PAUSE).await;

@@ -253,7 +253,8 @@ impl LoadBalancers {
         spec: &LoadBalancerSpec,
     ) -> Result<ResourceGraph> {
         let Some(seen) = &observed.graph else { return Ok(desired) };
-        let settings = |graph: &ResourceGraph, key: &str| graph.balancer_attributes().and_then(|it| it.get(key).cloned());
+        let settings =
+            |graph: &ResourceGraph, key: &str| graph.balancer_attributes().and_then(|it| it.get(key).cloned());
         if let (true, Some((wanted, None))) = (settings(seen, "shapeName") == Some(json!("flexible")), &spec.shape) {
             return Err(Error::invalid(format!(
                 "the load balancer has a flexible shape, which cannot become the fixed shape {wanted}; remove the annotation"
@@ -271,7 +272,8 @@ impl LoadBalancers {
         for key in ["isPrivate", "subnetIds", "subnetId"] {
             let (wanted, there) = (settings(&desired, key), settings(seen, key));
             if wanted.is_some() && there.is_some() && wanted != there {
-                let text = "the load balancer keeps its subnets, and stays internal or public; create the Service again";
+                let text =
+                    "the load balancer keeps its subnets, and stays internal or public; create the Service again";
                 events.warn("ImmutableSetting", format!("{key} cannot be changed: {text} to change it"));
             }
         }
@@ -303,7 +305,8 @@ impl LoadBalancers {
                 let is_in = |list: &str| {
                     health[list].as_array().is_some_and(|all| all.iter().any(|it| it.as_str() == Some(target)))
                 };
-                let bad = ["critical", "warning", "unknown"].into_iter().find(|it| is_in(&format!("{it}StateBackendNames")));
+                let bad =
+                    ["critical", "warning", "unknown"].into_iter().find(|it| is_in(&format!("{it}StateBackendNames")));
                 let detail = bad.unwrap_or("ok").to_owned();
                 all.insert(target.to_owned(), TargetHealth { is_healthy: bad.is_none(), detail });
             }

@@ -7,6 +7,7 @@ use provider_kit::load_balancers::{Attributes, Identity, ObservedLoadBalancer, R
 use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::spec::LoadBalancerSpec;
 use crate::api::Api;
@@ -208,7 +209,9 @@ impl Groups {
         let tags = json!({"CreatedBy": "CCM", "ServiceUid": identity.uid()});
         let body = json!({"compartmentId": compartment, "vcnId": vcn, "displayName": Self::name(identity), "freeformTags": tags});
         let call = Call::post(ALL, &[]).json(&body).header("opc-retry-token", identity.uid()).repeatable();
+        let begun = Instant::now();
         let group: Group = self.0.iaas.read(call).await?;
+        self.0.monitoring.push("NSG_PROVISION", begun.elapsed(), &group.id, true);
         Ok(group.id)
     }
 
@@ -267,7 +270,10 @@ impl Groups {
 
     /// Deletes the load balancer's own group, and the rules that lead to it.
     pub(super) async fn delete(&self, own: &str, uid: &str, seen: Option<&Attributes>) -> Result<()> {
+        let begun = Instant::now();
         self.write(own, uid, &Attributes::default(), seen).await?;
-        self.0.iaas.remove(Call::delete(ONE, &[own])).await
+        self.0.iaas.remove(Call::delete(ONE, &[own])).await?;
+        self.0.monitoring.push("NSG_DELETE", begun.elapsed(), own, true);
+        Ok(())
     }
 }

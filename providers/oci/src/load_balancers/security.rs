@@ -194,7 +194,8 @@ impl SecurityLists {
         if let [only] = &subnet.security_list_ids[..] {
             return Ok(only.clone());
         }
-        let read = async |id: &String| Ok::<_, Error>((self.document(id).await?["timeCreated"].to_string(), id.clone()));
+        let read =
+            async |id: &String| Ok::<_, Error>((self.document(id).await?["timeCreated"].to_string(), id.clone()));
         let oldest = try_join_all(subnet.security_list_ids.iter().map(read)).await?.into_iter().min();
         oldest.map(|(_, list)| list).ok_or_else(|| {
             Error::invalid(format!(

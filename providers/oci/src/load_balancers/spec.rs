@@ -12,8 +12,8 @@ use provider_kit::node_selector::NodeSelector;
 use provider_kit::source_ranges::source_ranges;
 use serde_json::{Value, json};
 
-use crate::annotations::{self as key, LoadBalancerKind, Objects, SecurityMode, TlsSettings};
 use super::objects::Form;
+use crate::annotations::{self as key, LoadBalancerKind, Objects, SecurityMode, TlsSettings};
 use crate::config::Config;
 
 /// The port at which kube-proxy tells if a Node is healthy.
@@ -288,9 +288,13 @@ impl LoadBalancerSpec {
             reader.annotations.mistake(format!("annotation {key}: {name:?} is not the name of a ServiceAccount"));
         }
         reader.annotations.get(&key::COMPARTMENT);
-        if let Some(id) = reader.annotations.get(&key::LOAD_BALANCER_ID).filter(|id| Form::of_id(id) != Form::of_kind(kind)) {
+        if let Some(id) =
+            reader.annotations.get(&key::LOAD_BALANCER_ID).filter(|id| Form::of_id(id) != Form::of_kind(kind))
+        {
             let (key, wanted) = (key::LOAD_BALANCER_ID.key(), Form::of_kind(kind).name);
-            reader.annotations.mistake(format!("annotation {key}: {id:?} is not the OCID of a load balancer of type {wanted}"));
+            reader
+                .annotations
+                .mistake(format!("annotation {key}: {id:?} is not the OCID of a load balancer of type {wanted}"));
         }
         let secret = |text: Option<String>| text.filter(|it| !it.is_empty()).map(|it| namespaced(service, &it));
         let groups = if is_network { &key::NETWORK_GROUPS } else { &key::NETWORK_SECURITY_GROUPS };

@@ -6,6 +6,7 @@ use cloud_provider::{Error, Result};
 use parking_lot::Mutex;
 use provider_kit::transport::{Answer, Call};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::objects::Form;
 use crate::api::Api;
@@ -18,10 +19,18 @@ pub(super) enum Work {
     Failed(String),
 }
 
-/// Work requests by the OCID of their load balancer. An empty one stands for that of another program, which refused a
-/// change.
+/// A work request, the change that it is, and its beginning. One without an OCID stands for that of another program, which
+/// refused a change.
+#[derive(Clone)]
+struct WorkRequest {
+    id: String,
+    change: &'static str,
+    begun: Instant,
+}
+
+/// Work requests by the OCID of their load balancer.
 #[derive(Default)]
-pub(super) struct WorkRequests(Mutex<HashMap<String, String>>);
+pub(super) struct WorkRequests(Mutex<HashMap<String, WorkRequest>>);
 
 /// Returns the OCID of the work request that an answer names.
 pub(super) fn named(answer: &Answer) -> String {
@@ -34,7 +43,9 @@ pub(super) fn busy(id: &str) -> Error {
 }
 
 impl WorkRequests {
-    pub(super) fn begin(&self, balancer: &str, request: String) {
+    /// Notes a work request. `change` is its name in metrics: `PROVISION`, `UPDATE` or `DELETE`.
+    pub(super) fn begin(&self, balancer: &str, id: String, change: &'static str) {
+        let request = WorkRequest { id, change, begun: Instant::now() };
         self.0.lock().insert(balancer.to_owned(), request);
     }
 
@@ -48,7 +59,9 @@ impl WorkRequests {
 
     /// Reads the state of a load balancer's work request.
     pub(super) async fn state(&self, api: &Api, form: &Form, balancer: &str) -> Result<Work> {
-        let Some(request) = self.0.lock().get(balancer).cloned() else { return Ok(Work::Done) };
+        let Some(WorkRequest { id: request, change, begun }) = self.0.lock().get(balancer).cloned() else {
+            return Ok(Work::Done);
+        };
         let is_open = |it: &Value| ["ACCEPTED", "IN_PROGRESS", "CANCELING"].iter().any(|open| it[form.state] == *open);
         let work = if !request.is_empty() {
             let found: Value = form.http(api).find(Call::get(form.work, &[&request])).await?.unwrap_or_default();
@@ -68,6 +81,10 @@ impl WorkRequests {
         };
         if !matches!(work, Work::Running) {
             self.end(balancer);
+            if !request.is_empty() {
+                let metric = format!("{}_{change}", form.name.to_uppercase());
+                api.monitoring.push(&metric, begun.elapsed(), balancer, matches!(work, Work::Done));
+            }
         }
         Ok(work)
     }

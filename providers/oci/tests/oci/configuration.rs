@@ -4,8 +4,8 @@ use cloud_provider::{CloudProvider, ConfigFile, Environment, Setup};
 use oci_fake::{FINGERPRINT, KEY, TENANCY, USER};
 use provider_kit::declared::reference::{put, table};
 use provider_kit::transport::in_process;
-use provider_oci::config::Config;
 use provider_oci::annotations;
+use provider_oci::config::Config;
 
 use crate::harness::{Harness, api_key, configuration};
 
@@ -47,8 +47,14 @@ fn former_places_of_keys_and_the_defaults_of_the_go_program_are_understood() {
     let text = "auth: {useInstancePrincipals: true, compartment: c, regionKey: phx, key_passphrase: x}\nvcn: v\n\
                 loadBalancer: {disableSecurityListManagement: true}";
     let config = Config::read(&setup(text, &[("LOAD_BALANCER_PREFIX", "test")])).unwrap();
-    assert_eq!((config.compartment.as_deref(), config.region_key.as_deref(), &*config.prefix), (Some("c"), Some("phx"), "test-"));
-    assert_eq!((config.security_mode, config.reads, config.writes), (annotations::SecurityMode::None, Some((20, 5)), Some((20, 5))));
+    assert_eq!(
+        (config.compartment.as_deref(), config.region_key.as_deref(), &*config.prefix),
+        (Some("c"), Some("phx"), "test-")
+    );
+    assert_eq!(
+        (config.security_mode, config.reads, config.writes),
+        (annotations::SecurityMode::None, Some((20, 5)), Some((20, 5)))
+    );
     let text = "useInstancePrincipals: true\nvcn: v\nrateLimiter: {rateLimitQPSRead: 50.5, rateLimitBucketWrite: 9}";
     let config = Config::read(&setup(text, &[])).unwrap();
     assert_eq!((config.reads, config.writes), (Some((50, 5)), Some((20, 9))));
@@ -79,7 +85,8 @@ async fn profile_of_oracles_command_line_signs_requests() {
 async fn encrypted_key_needs_its_passphrase() {
     const ENCRYPTED: &str = include_str!("encrypted.pem");
     let harness = Harness::new();
-    for (passphrase, expected) in [("", "set auth.passphrase"), ("wrong", "check auth.passphrase"), ("s3cret", "none")] {
+    for (passphrase, expected) in [("", "set auth.passphrase"), ("wrong", "check auth.passphrase"), ("s3cret", "none")]
+    {
         let auth = format!("{}  passphrase: \"{passphrase}\"\n", api_key(TENANCY, ENCRYPTED));
         let setup = setup(&configuration(&auth, "http://oci"), &[]);
         let config = Config::read(&setup).unwrap();

@@ -37,7 +37,8 @@ async fn every_request_and_answer_fits_the_description() {
     for (kind, steps) in [("lb", load_balancers(&backend)), ("nlb", network_load_balancers(&backend))] {
         let mut before = service(&[], json!({}));
         for (annotations, spec) in steps {
-            let annotations: Vec<_> = annotations.iter().map(|(key, value)| (&**key, &**value)).chain([(KIND, kind)]).collect();
+            let annotations: Vec<_> =
+                annotations.iter().map(|(key, value)| (&**key, &**value)).chain([(KIND, kind)]).collect();
             let mut now = service(&annotations, spec);
             now.status.clone_from(&before.status);
             harness.ensure(&provider, &mut now).await.unwrap();
@@ -49,7 +50,10 @@ async fn every_request_and_answer_fits_the_description() {
         if kind == "lb" {
             harness.fake.fault_injector().fail(Fault::ends_in_error("PUT /loadBalancers/{id}/{part}/{name}", "odd"));
         } else {
-            harness.fake.fault_injector().fail(Fault::ends_in_error("PUT /networkLoadBalancers/{id}/{part}/{name}", "odd"));
+            harness
+                .fake
+                .fault_injector()
+                .fail(Fault::ends_in_error("PUT /networkLoadBalancers/{id}/{part}/{name}", "odd"));
         }
         harness.add_node(&format!("{kind}-worker"));
         let error = harness.ensure(&provider, &mut before).await.unwrap_err();
@@ -93,14 +97,21 @@ fn port(number: u16, protocol: &str) -> Value {
 
 /// Returns what Services ask of a load balancer, one after the other.
 fn load_balancers(backend: &str) -> Vec<Step> {
-    let step = |annotations: &[(&str, &str)], spec| step("service.beta.kubernetes.io/oci-load-balancer-", annotations, spec);
+    let step =
+        |annotations: &[(&str, &str)], spec| step("service.beta.kubernetes.io/oci-load-balancer-", annotations, spec);
     let tls = [("ssl-ports", "443"), ("tls-secret", "web-tls"), ("tls-backendset-secret", "web-tls")];
     let ports = json!({"ports": [port(80, "TCP"), port(443, "TCP")]});
     let more = [
         ("backend-protocol", "HTTP"),
         ("connection-proxy-protocol-version", "2"),
-        ("oci.oraclecloud.com/oci-load-balancer-listener-ssl-config", r#"{"CipherSuiteName":"oci-default-ssl-cipher-suite-v1","Protocols":["TLSv1.2"]}"#),
-        ("oci.oraclecloud.com/oci-load-balancer-rule-sets", r#"{"headers": {"items": [{"action": "ADD_HTTP_REQUEST_HEADER", "header": "a", "value": "b"}]}}"#),
+        (
+            "oci.oraclecloud.com/oci-load-balancer-listener-ssl-config",
+            r#"{"CipherSuiteName":"oci-default-ssl-cipher-suite-v1","Protocols":["TLSv1.2"]}"#,
+        ),
+        (
+            "oci.oraclecloud.com/oci-load-balancer-rule-sets",
+            r#"{"headers": {"items": [{"action": "ADD_HTTP_REQUEST_HEADER", "header": "a", "value": "b"}]}}"#,
+        ),
         ("oci.oraclecloud.com/initial-defined-tags-override", r#"{"cost": {"center": "7"}}"#),
     ];
     let groups = [
@@ -114,13 +125,17 @@ fn load_balancers(backend: &str) -> Vec<Step> {
         step(&[tls.as_slice(), &more].concat(), ports.clone()),
         step(&[tls.as_slice(), &more].concat(), ports.clone()),
         step(&[tls.as_slice(), &groups, &shape].concat(), ports),
-        step(&[("oci.oraclecloud.com/loadbalancer-policy", "IP_HASH")], json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]})),
+        step(
+            &[("oci.oraclecloud.com/loadbalancer-policy", "IP_HASH")],
+            json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]}),
+        ),
     ]
 }
 
 /// Returns what Services ask of a network load balancer, one after the other.
 fn network_load_balancers(backend: &str) -> Vec<Step> {
-    let step = |annotations: &[(&str, &str)], spec| step("oci-network-load-balancer.oraclecloud.com/", annotations, spec);
+    let step =
+        |annotations: &[(&str, &str)], spec| step("oci-network-load-balancer.oraclecloud.com/", annotations, spec);
     let groups = [
         ("oci.oraclecloud.com/security-rule-management-mode", "NSG"),
         ("oci.oraclecloud.com/oci-backend-network-security-group", backend),
@@ -131,7 +146,10 @@ fn network_load_balancers(backend: &str) -> Vec<Step> {
     vec![
         step(&[], json!({})),
         step(&groups, local),
-        step(&[("is-ppv2-enabled", "true"), ("backend-policy", "TWO_TUPLE"), ("security-list-management-mode", "All")], dual),
+        step(
+            &[("is-ppv2-enabled", "true"), ("backend-policy", "TWO_TUPLE"), ("security-list-management-mode", "All")],
+            dual,
+        ),
         step(&[], json!({})),
     ]
 }

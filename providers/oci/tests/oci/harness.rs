@@ -6,8 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerRequest, LoadBalancerStatus, Node,
-    NodeAddress, Result, Service, Setup,
+    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerRequest,
+    LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
 };
 use oci_fake::{COMPARTMENT, FINGERPRINT, Handle, KEY, LB_SUBNET, Oracle, TENANCY, USER, VCN};
 use provider_kit::transport::{Connector, in_process};
@@ -26,13 +26,17 @@ pub(crate) struct Harness {
 
 /// Returns a cloud configuration with these keys in section `auth`, and an endpoint.
 pub(crate) fn configuration(auth: &str, endpoint: &str) -> String {
-    format!("auth:\n{auth}compartment: {COMPARTMENT}\nvcn: {VCN}\nloadBalancer:\n  subnet1: {LB_SUBNET}\nendpoint: {endpoint}\n")
+    format!(
+        "auth:\n{auth}compartment: {COMPARTMENT}\nvcn: {VCN}\nloadBalancer:\n  subnet1: {LB_SUBNET}\nendpoint: {endpoint}\n"
+    )
 }
 
 /// Returns the section of an API key.
 pub(crate) fn api_key(tenancy: &str, key: &str) -> String {
     let key = key.replace('\n', "\n    ");
-    format!("  region: us-phoenix-1\n  tenancy: {tenancy}\n  user: {USER}\n  fingerprint: {FINGERPRINT}\n  key: |\n    {key}\n")
+    format!(
+        "  region: us-phoenix-1\n  tenancy: {tenancy}\n  user: {USER}\n  fingerprint: {FINGERPRINT}\n  key: |\n    {key}\n"
+    )
 }
 
 impl Harness {
@@ -46,10 +50,17 @@ impl Harness {
     /// Adds an instance and its Node.
     pub(crate) fn add_node(&self, name: &str) {
         let id = self.fake.lock().add_instance(name);
-        let ip = self.fake.lock().objects[&id.replace(".instance.", ".vnic.")]["privateIp"].as_str().unwrap().to_owned();
+        let ip =
+            self.fake.lock().objects[&id.replace(".instance.", ".vnic.")]["privateIp"].as_str().unwrap().to_owned();
         let addresses = [NodeAddress::new(AddressType::InternalIP, &ip)].into();
         let provider_id = format!("oci://{id}").into();
-        self.cluster.set_node(Node { name: name.into(), uid: format!("uid-{name}").into(), provider_id, addresses, ..Node::default() });
+        self.cluster.set_node(Node {
+            name: name.into(),
+            uid: format!("uid-{name}").into(),
+            provider_id,
+            addresses,
+            ..Node::default()
+        });
     }
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.
@@ -179,8 +190,13 @@ pub(crate) fn cluster() -> Cluster {
 
 /// Returns a Service with these annotations, and further fields in its spec.
 pub(crate) fn service(annotations: &[(&str, &str)], more: Value) -> Service {
-    let annotations: Value = annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect::<serde_json::Map<_, _>>().into();
-    let mut spec = json!({"type": "LoadBalancer", "ports": [{"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}]});
+    let annotations: Value = annotations
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), json!(value)))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let mut spec =
+        json!({"type": "LoadBalancer", "ports": [{"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}]});
     for (key, value) in more.as_object().into_iter().flatten() {
         spec[key] = value.clone();
     }

@@ -20,7 +20,8 @@ fn rules(harness: &Harness, list: &str, direction: &str) -> Vec<String> {
     let id = format!("ocid1.securitylist.oc1.phx.{list}");
     let rules = harness.fake.lock().objects[&id][format!("{direction}SecurityRules")].clone();
     let peer = if direction == "ingress" { "source" } else { "destination" };
-    let text = |it: &Value| format!("{} {}", it[peer].as_str().unwrap(), it["tcpOptions"]["destinationPortRange"]["min"]);
+    let text =
+        |it: &Value| format!("{} {}", it[peer].as_str().unwrap(), it["tcpOptions"]["destinationPortRange"]["min"]);
     let ours = rules.as_array().unwrap().iter().filter(|it| it["description"] != "ssh");
     let mut all: Vec<_> = ours.map(text).collect();
     all.sort();
@@ -68,7 +69,11 @@ async fn rules_follow_ports_and_source_ranges_and_spare_other_services() {
     mail.metadata.uid = Some("11111111-3f3e-4c57-a1b5-9f5f2a7d8c11".to_owned());
     mail.metadata.name = Some("mail".to_owned());
     harness.ensure_beside(&provider, &mut changed, &[mail.clone()]).await.unwrap();
-    assert_eq!(rules(&harness, "balancers", "ingress"), ["0.0.0.0/0 80", "192.0.2.0/24 443"], "80 is needed by another");
+    assert_eq!(
+        rules(&harness, "balancers", "ingress"),
+        ["0.0.0.0/0 80", "192.0.2.0/24 443"],
+        "80 is needed by another"
+    );
     assert_eq!(rules(&harness, "nodes", "ingress").len(), 3);
     harness.ensure(&provider, &mut changed).await.unwrap();
     harness.delete_beside(&provider, &changed, &[mail]).await.unwrap();
@@ -126,7 +131,10 @@ async fn dual_stack_network_load_balancer_has_a_listener_for_each_family() {
     single.status.clone_from(&web.status);
     harness.ensure(&provider, &mut single).await.unwrap();
     let made = harness.balancer("networkloadbalancer");
-    assert_eq!((&made["nlbIpVersion"], made["listeners"].as_object().map(serde_json::Map::len)), (&json!("IPV4"), Some(1)));
+    assert_eq!(
+        (&made["nlbIpVersion"], made["listeners"].as_object().map(serde_json::Map::len)),
+        (&json!("IPV4"), Some(1))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,7 +223,10 @@ async fn grpc_listener_with_certificates_by_ocid_has_the_suite_of_http2() {
         (format!("{LB}tls-certificate-ids"), "ocid1.certificate.oc1..a"),
         (format!("{LB}backend-protocol"), "grpc"),
         (format!("{LB}connection-proxy-protocol-version"), "2"),
-        (format!("{OCI}oci-load-balancer-rule-sets"), r#"{"headers": {"items": [{"action": "ADD_HTTP_REQUEST_HEADER", "header": "a", "value": "b"}]}}"#),
+        (
+            format!("{OCI}oci-load-balancer-rule-sets"),
+            r#"{"headers": {"items": [{"action": "ADD_HTTP_REQUEST_HEADER", "header": "a", "value": "b"}]}}"#,
+        ),
     ];
     harness.ensure(&provider, &mut annotated(&all, json!({}))).await.unwrap();
     let made = harness.balancer("loadbalancer");
@@ -223,7 +234,10 @@ async fn grpc_listener_with_certificates_by_ocid_has_the_suite_of_http2() {
     assert_eq!(listener["sslConfiguration"]["cipherSuiteName"], "oci-default-http2-ssl-cipher-suite-v1");
     assert_eq!(listener["sslConfiguration"]["certificateIds"], json!(["ocid1.certificate.oc1..a"]));
     assert_eq!(listener["connectionConfiguration"], json!({"idleTimeout": 300, "backendTcpProxyProtocolVersion": 2}));
-    assert_eq!((&listener["ruleSetNames"], made["ruleSets"]["headers"]["items"].as_array().map(Vec::len)), (&json!(["headers"]), Some(1)));
+    assert_eq!(
+        (&listener["ruleSetNames"], made["ruleSets"]["headers"]["items"].as_array().map(Vec::len)),
+        (&json!(["headers"]), Some(1))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -231,7 +245,14 @@ async fn shape_stays_without_an_annotation_and_follows_one() {
     let harness = Harness::new();
     let provider = harness.started().await;
     let shape = |min: &'static str, max: &'static str| {
-        annotated(&[(format!("{LB}shape"), "flexible"), (format!("{LB}shape-flex-min"), min), (format!("{LB}shape-flex-max"), max)], json!({}))
+        annotated(
+            &[
+                (format!("{LB}shape"), "flexible"),
+                (format!("{LB}shape-flex-min"), min),
+                (format!("{LB}shape-flex-max"), max),
+            ],
+            json!({}),
+        )
     };
     let mut web = shape("5", "9000Mbps");
     harness.ensure(&provider, &mut web).await.unwrap();
@@ -259,14 +280,20 @@ async fn load_balancer_of_a_user_is_adopted_and_kept() {
     {
         let mut cloud = harness.fake.lock();
         let balancer = cloud.objects.get_mut(&id).unwrap();
-        let (set, listener) = (balancer["backendSets"]["TCP-80"].clone(), json!({"port": 8080, "protocol": "HTTP", "defaultBackendSetName": "site"}));
+        let (set, listener) = (
+            balancer["backendSets"]["TCP-80"].clone(),
+            json!({"port": 8080, "protocol": "HTTP", "defaultBackendSetName": "site"}),
+        );
         balancer["backendSets"] = json!({"site": set});
         balancer["listeners"] = json!({"site": listener});
     }
     let mut web = service(&[(&format!("{OCI}load-balancer-id"), &id)], json!({}));
     harness.ensure(&provider, &mut web).await.unwrap();
     let made = harness.balancer("loadbalancer");
-    assert_eq!(made["listeners"].as_object().map(|it| it.keys().cloned().collect::<Vec<_>>()), Some(vec!["TCP-80".to_owned(), "site".to_owned()]));
+    assert_eq!(
+        made["listeners"].as_object().map(|it| it.keys().cloned().collect::<Vec<_>>()),
+        Some(vec!["TCP-80".to_owned(), "site".to_owned()])
+    );
     harness.fake.fault_injector().forget_requests();
     harness.ensure(&provider, &mut web).await.unwrap();
     assert_eq!(harness.changes(), [""; 0]);
@@ -277,7 +304,9 @@ async fn load_balancer_of_a_user_is_adopted_and_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn message_of_a_failed_work_request_is_the_error_of_the_service() {
-    for (kind, route) in [("lb", "PUT /loadBalancers/{id}/{part}/{name}"), ("nlb", "PUT /networkLoadBalancers/{id}/{part}/{name}")] {
+    for (kind, route) in
+        [("lb", "PUT /loadBalancers/{id}/{part}/{name}"), ("nlb", "PUT /networkLoadBalancers/{id}/{part}/{name}")]
+    {
         let harness = Harness::new();
         let provider = harness.started().await;
         let mut web = service(&[(KIND, kind)], json!({}));
@@ -299,7 +328,9 @@ async fn reserved_ip_is_used_if_it_is_available() {
     harness.fake.lock().add_public_ip("192.0.2.7", "AVAILABLE");
     harness.fake.lock().add_public_ip("192.0.2.8", "ASSIGNED");
     let web = |ip: &str| service(&[], json!({"loadBalancerIP": ip}));
-    for (ip, expected) in [("192.0.2.8", "is in use"), ("192.0.2.9", "there is no reserved public IP"), ("odd", "is not an IP address")] {
+    for (ip, expected) in
+        [("192.0.2.8", "is in use"), ("192.0.2.9", "there is no reserved public IP"), ("odd", "is not an IP address")]
+    {
         let error = harness.ensure(&provider, &mut web(ip)).await.unwrap_err();
         assert!(error.is_invalid() && error.to_string().contains(expected), "{error}");
     }
@@ -321,10 +352,16 @@ async fn tag_namespace_of_oke_is_left_out_if_it_is_refused() {
     let fault = Fault::refused_as("POST /loadBalancers", 400, "RelatedResourceNotAuthorizedOrNotFound", message);
     harness.fake.fault_injector().fail(fault.times(1));
     let freeform = format!("{OCI}initial-freeform-tags-override");
-    let mut web = service(&[(&format!("{OCI}initial-defined-tags-override"), tags), (&freeform, r#"{"team": "web"}"#)], json!({}));
+    let mut web = service(
+        &[(&format!("{OCI}initial-defined-tags-override"), tags), (&freeform, r#"{"team": "web"}"#)],
+        json!({}),
+    );
     harness.ensure(&provider, &mut web).await.unwrap();
     let made = harness.balancer("loadbalancer");
-    assert_eq!((&made["definedTags"], &made["freeformTags"]["team"]), (&json!({"cost": {"center": "7"}}), &json!("web")));
+    assert_eq!(
+        (&made["definedTags"], &made["freeformTags"]["team"]),
+        (&json!({"cost": {"center": "7"}}), &json!("web"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -353,7 +390,11 @@ async fn mistakes_in_annotations_are_reported_before_any_request() {
         (oci("loadbalancer-policy", "RANDOM"), json!({}), "ROUND_ROBIN"),
         (oci("ingress-ip-mode", "odd"), json!({}), "ingress-ip-mode"),
         (oci("workload-service-account", ""), json!({}), "is not the name of a ServiceAccount"),
-        (oci("load-balancer-id", "ocid1.networkloadbalancer.oc1.phx.a"), json!({}), "is not the OCID of a load balancer of type lb"),
+        (
+            oci("load-balancer-id", "ocid1.networkloadbalancer.oc1.phx.a"),
+            json!({}),
+            "is not the OCID of a load balancer of type lb",
+        ),
         (vec![], udp.clone(), "serves no UDP port"),
         (vec![], json!({"sessionAffinity": "ClientIP"}), "sessionAffinity must be None"),
         (vec![], json!({"ipFamilies": ["IPv6"]}), "cannot be reached by IPv6 alone"),
@@ -391,4 +432,21 @@ async fn explain_shows_the_health_of_backends() {
     let described = harness.describe(&provider, &web).await;
     assert!(described.contains("critical") && described.contains("ok"), "{described}");
     assert!(provider.diagnose().await.iter().all(|it| it.severity == cloud_provider::Severity::Ok));
+}
+
+#[tokio::test(start_paused = true)]
+async fn durations_of_changes_are_pushed_if_the_configuration_asks_for_it() {
+    let harness = Harness::new();
+    let place = "metrics: {compartmentID: c, namespace: ccm, resourceGroup: g, prefix: test_}\n";
+    let provider = harness.started_as(&[], place).await;
+    let mode = format!("{OCI}security-rule-management-mode");
+    let mut web = service(&[(KIND, "nlb"), (&mode, "NSG")], json!({}));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    harness.delete(&provider, &web).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let requests = harness.fake.fault_injector().requests();
+    let bodies = requests.iter().filter(|it| it.route == "POST /metrics").map(|it| &it.body["metricData"][0]);
+    let names: Vec<_> = bodies.clone().map(|it| it["name"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(names, ["test_NSG_PROVISION", "test_NLB_PROVISION", "test_NLB_DELETE", "test_NSG_DELETE"]);
+    assert!(bodies.clone().all(|it| it["datapoints"][0]["value"].is_number() && it["namespace"] == "ccm"));
 }

@@ -8,8 +8,8 @@ mod harness;
 mod load_balancers;
 mod nodes;
 mod principals;
-mod takeover;
 mod profile;
+mod takeover;
 
 /// The conformance suite with load balancers.
 mod load_balancer {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Caches, CloudProvider, Instances, InstanceState, LookupRequest, MetadataLevel, Node, NodeAddress};
+use cloud_provider::{
+    Caches, CloudProvider, InstanceState, Instances, LookupRequest, MetadataLevel, Node, NodeAddress,
+};
 use oci_fake::Fault;
 use provider_oci::Oci;
 use serde_json::{Value, json};
@@ -115,7 +117,9 @@ async fn nodes_get_the_labels_and_the_annotation_that_they_lack_with_one_patch()
     tokio::time::sleep(Duration::from_secs(65)).await;
     let patches = harness.patches();
     assert_eq!(patches.len(), 2, "{patches:?}");
-    let of = |name: &str| patches.iter().find(|(path, _)| path.ends_with(name)).map(|(_, it)| it["metadata"].clone()).unwrap();
+    let of = |name: &str| {
+        patches.iter().find(|(path, _)| path.ends_with(name)).map(|(_, it)| it["metadata"].clone()).unwrap()
+    };
     let annotation = json!({"oci.oraclecloud.com/compartment-id": oci_fake::COMPARTMENT});
     let domain = json!({"csi-ipv6-full-ad-name": "Uocm.PHX-AD-1"});
     assert_eq!(of("worker-1"), json!({"labels": domain, "annotations": annotation}));
@@ -160,7 +164,10 @@ async fn pod_ranges_are_address_blocks_of_the_primary_vnic() {
     harness.cluster.set_document("/api/v1/namespaces/default/services/kubernetes", service.to_string());
     let wanted = json!({"flexcidr-primary-vnic": "{\"ip-count\": 64, \"cidr-blocks\": [\"10.1.0.0/16\"]}"});
     harness.fake.lock().change_instance("worker-1", |it| it["metadata"] = wanted.clone());
-    harness.fake.lock().change_instance("worker-2", |it| it["metadata"] = json!({"flexcidr-primary-vnic": "{\"ip-count\": 65}"}));
+    harness
+        .fake
+        .lock()
+        .change_instance("worker-2", |it| it["metadata"] = json!({"flexcidr-primary-vnic": "{\"ip-count\": 65}"}));
     let _provider = harness.started_as(&[("ENABLE_FLEX_CIDR_CONTROLLER", "true")], "").await;
     tokio::time::sleep(Duration::from_secs(90)).await;
     let mut ranges: Vec<_> = harness.patches().into_iter().filter(|(_, it)| it["spec"].is_object()).collect();
@@ -168,7 +175,8 @@ async fn pod_ranges_are_address_blocks_of_the_primary_vnic() {
     assert_eq!(ranges.len(), 1, "{ranges:?}");
     let cidrs = ranges[0].1["spec"]["podCIDRs"].as_array().unwrap();
     assert!(cidrs[0].as_str().unwrap().ends_with("/26") && cidrs[1].as_str().unwrap().ends_with("/120"), "{cidrs:?}");
-    let blocks: Vec<_> = harness.fake.lock().all("privateip").filter(|it| it["freeformTags"]["pod-cidr"].is_string()).cloned().collect();
+    let blocks: Vec<_> =
+        harness.fake.lock().all("privateip").filter(|it| it["freeformTags"]["pod-cidr"].is_string()).cloned().collect();
     assert_eq!((blocks.len(), &blocks[0]["cidrPrefixLength"]), (1, &json!(26)));
     assert!(harness.events().contains("is not a power of two"), "the other Node says why it has none");
 }

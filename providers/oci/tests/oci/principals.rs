@@ -126,7 +126,10 @@ async fn certificate_of_the_instance_is_exchanged_for_a_session() {
     let covered = "headers=\"date (request-target) content-length content-type x-content-sha256\"";
     assert!(authorization.contains(covered), "{authorization}");
     let body: Value = serde_json::from_str(body).unwrap();
-    assert_eq!((&body["fingerprintAlgorithm"], body["intermediateCertificates"].as_array().map(Vec::len)), (&json!("SHA256"), Some(1)));
+    assert_eq!(
+        (&body["fingerprintAlgorithm"], body["intermediateCertificates"].as_array().map(Vec::len)),
+        (&json!("SHA256"), Some(1))
+    );
     assert!(!body["certificate"].as_str().unwrap().contains(['\n', '-']), "without armour");
     let metadata = requests.iter().find(|(route, ..)| route == "GET /opc/v2/identity/cert.pem").unwrap();
     assert_eq!(metadata.1["authorization"], "Bearer Oracle");
@@ -157,7 +160,10 @@ async fn token_of_the_service_account_is_exchanged_at_the_identity_domain() {
 
     let (second, _) = provider(&harness, &text, &variables[..2]);
     let error = second.initialize(&harness.context()).await.unwrap_err().to_string();
-    assert!(!error.contains("s3cret") && error.contains("OCI_WORKLOAD_IDENTITY_") || error.contains("cannot be read"), "{error}");
+    assert!(
+        !error.contains("s3cret") && error.contains("OCI_WORKLOAD_IDENTITY_") || error.contains("cannot be read"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine,
-    ProgramSettings,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, ProgramSettings,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Fence, Setup};
 use oci_fake::{COMPARTMENT, FINGERPRINT, Fault, Handle, KEY, LB_SUBNET, Oracle, TENANCY, USER};
