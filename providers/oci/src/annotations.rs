@@ -27,7 +27,7 @@ pub enum SecurityMode {
     Frontend,
     /// Rules in a network security group for each load balancer, and in those of the Nodes.
     Groups,
-    /// No rules.
+    /// No rules: users write them.
     None,
 }
 
@@ -224,7 +224,7 @@ provider_kit::declare! {
     pub DEFINED_TAGS: Objects = "initial-defined-tags-override";
     /// Selector of the Nodes that are backends of a load balancer.
     pub SELECTOR: String = "node-label-selector";
-    /// How Pods reach the load balancer's address: directly (`VIP`) or through the load balancer (`proxy`).
+    /// The way in which Pods reach the load balancer's address: directly (`VIP`) or through the load balancer (`proxy`).
     pub IP_MODE: Word = "ingress-ip-mode", kind(IP_MODES);
     /// Rule sets of all listeners of a load balancer.
     pub RULE_SETS_KEY: Objects = "oci-load-balancer-rule-sets", kind(RULE_SETS);

@@ -26,9 +26,9 @@ const PAGING: Paging = Paging::token_header("page", "opc-next-page").size("limit
 pub(crate) struct Api {
     /// Compute, networks and load balancers.
     pub(crate) iaas: Transport,
-    /// Network load balancers.
+    /// The API of network load balancers.
     pub(crate) network: Transport,
-    /// Identity.
+    /// The API of the identity service.
     pub(crate) identity: Transport,
     pub(crate) monitoring: Monitoring,
     pub(crate) region: Arc<Region>,

@@ -198,6 +198,8 @@ impl Machine for Instance {
     }
 }
 
+type Ids = BTreeSet<Box<str>>;
+
 /// Source of instances, read from the API.
 #[derive(Clone)]
 pub(crate) struct Source {
@@ -205,7 +207,7 @@ pub(crate) struct Source {
     pub(crate) subnets: Arc<Subnets>,
     cluster: ClusterView,
     /// OCIDs of all instances of each compartment, for answers "no such instance, or not permitted".
-    known: Arc<Mutex<HashMap<String, Arc<Cached<BTreeSet<Box<str>>>>>>>,
+    known: Arc<Mutex<HashMap<String, Arc<Cached<Ids>>>>>,
 }
 
 impl Source {
@@ -389,7 +391,7 @@ impl MachineSource for Source {
     }
 
     async fn state_by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
-        Ok(self.answer(id, priority).await?.map(|answer| Instance::bare(answer)))
+        Ok(self.answer(id, priority).await?.map(Instance::bare))
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Instance>> {

@@ -30,7 +30,7 @@ impl Place {
     }
 }
 
-/// Pushes metrics.
+/// The client of the Monitoring service, and the place of metrics.
 #[derive(Clone)]
 pub(crate) struct Monitoring {
     pub(crate) http: Transport,

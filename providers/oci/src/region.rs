@@ -24,7 +24,7 @@ const DOMAINS: [(&str, &str); 6] = [
 ];
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the configuration or the metadata of the instance say about the place of the cluster.
+/// Region, compartment and realm of the cluster, from the configuration or the metadata of the instance.
 pub(crate) struct Region {
     config: Arc<Config>,
     connector: Arc<dyn Connector>,

@@ -4,17 +4,17 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use cloud_provider::Error;
+use getrandom::SysRng;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST};
 use http::{HeaderName, HeaderValue, Method, Request};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ring::digest::{SHA256, digest};
-use ring::rand::{SecureRandom, SystemRandom};
+use ring::rand::SystemRandom;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use rsa::PrivateKey;
 use rsa::pkcs1::EncodeRsaPrivateKey;
 use rsa::pkcs8::{DecodePrivateKey, EncodePublicKey, LineEnding};
-use rsa::rand_core::{TryCryptoRng, TryRng};
 use secrecy::{ExposeSecret, SecretString};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
@@ -68,45 +68,10 @@ fn pair(key: &PrivateKey) -> Result<RsaKeyPair> {
     RsaKeyPair::from_der(der.as_bytes()).map_err(|error| Error::invalid(format!("the private key is refused: {error}")))
 }
 
-/// The random numbers of ring, for the generation of keys.
-struct Random(SystemRandom);
-
-impl TryRng for Random {
-    type Error = RandomError;
-
-    fn try_next_u32(&mut self) -> Result<u32, RandomError> {
-        let mut bytes = [0; 4];
-        self.try_fill_bytes(&mut bytes).map(|()| u32::from_ne_bytes(bytes))
-    }
-
-    fn try_next_u64(&mut self) -> Result<u64, RandomError> {
-        let mut bytes = [0; 8];
-        self.try_fill_bytes(&mut bytes).map(|()| u64::from_ne_bytes(bytes))
-    }
-
-    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), RandomError> {
-        self.0.fill(bytes).map_err(|_| RandomError)
-    }
-}
-
-impl TryCryptoRng for Random {}
-
-/// A failure of the system's random numbers.
-#[derive(Debug)]
-struct RandomError;
-
-impl std::fmt::Display for RandomError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the system has no random numbers")
-    }
-}
-
-impl std::error::Error for RandomError {}
-
 /// Generates a key for one session. It takes some tenths of a second.
 pub(crate) async fn session_key() -> Result<SessionKey> {
     let failed = |what: &dyn std::fmt::Display| Error::other(format!("no session key can be generated: {what}"));
-    let generate = || PrivateKey::new(&mut Random(SystemRandom::new()), 2048);
+    let generate = || PrivateKey::new(&mut SysRng, 2048);
     let key = tokio::task::spawn_blocking(generate).await.map_err(|error| failed(&error))?;
     let key = key.map_err(|error| failed(&error))?;
     let public = key.to_public_key().to_public_key_pem(LineEnding::LF).map_err(|error| failed(&error))?;

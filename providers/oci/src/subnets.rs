@@ -65,7 +65,7 @@ impl Subnets {
         Self { api, known: Mutex::default() }
     }
 
-    /// Returns a subnet.
+    /// Returns the subnet with this OCID, read at most ten minutes ago.
     pub(crate) async fn get(&self, id: &str) -> Result<Arc<Subnet>> {
         let cached = Arc::clone(self.known.lock().entry(id.to_owned()).or_default());
         let read = async || {

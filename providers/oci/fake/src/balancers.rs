@@ -88,12 +88,12 @@ fn part(cloud: &Oracle, balancer: &Value, kind: &str, name: &str, body: &Value) 
 
 impl Oracle {
     /// Ends the work on a load balancer.
-    pub(crate) fn finish(&mut self, id: &str, error: Option<String>) {
+    pub(crate) fn finish(&mut self, id: &str, error: Option<&str>) {
         for request in
             self.requests.values_mut().filter(|it| it["loadBalancerId"] == id && it["lifecycleState"] == "IN_PROGRESS")
         {
             request["lifecycleState"] = if error.is_some() { "FAILED" } else { "SUCCEEDED" }.into();
-            if let Some(error) = &error {
+            if let Some(error) = error {
                 request["errorDetails"] = json!([{"errorCode": "BAD_INPUT", "message": error}]);
             }
         }
@@ -270,7 +270,7 @@ pub(crate) fn delete(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
         return Err(refuse(409, "Conflict", "The load balancer has delete protection."));
     }
     found["lifecycleState"] = "DELETING".into();
-    Ok(cloud.begin(&request.id().to_owned(), &request.effects, Reply::empty(202)))
+    Ok(cloud.begin(request.id(), &request.effects, Reply::empty(202)))
 }
 
 fn kind(request: &ApiRequest) -> Result<&'static str, Refused> {

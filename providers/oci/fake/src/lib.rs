@@ -33,7 +33,7 @@ pub const USER: &str = "ocid1.user.oc1..ccm";
 pub const FINGERPRINT: &str = "20:3b:97:13:55:1c:5b:0d:d3:37:d8:50:4e:c5:3a:34";
 /// The compartment of the cluster.
 pub const COMPARTMENT: &str = "ocid1.compartment.oc1..ours";
-/// The only network.
+/// OCID of the only network.
 pub const VCN: &str = "ocid1.vcn.oc1.phx.a";
 /// The subnet of the Nodes.
 pub const NODE_SUBNET: &str = "ocid1.subnet.oc1.phx.nodes";
@@ -51,7 +51,7 @@ pub(crate) type Answer = Result<Reply, Refused>;
 pub struct Oracle {
     /// Objects by OCID: instances, attachments, VNICs, addresses, subnets, lists, groups and load balancers.
     pub objects: BTreeMap<String, Value>,
-    /// Who may sign: key ID and public key in DER. `None` accepts any signature.
+    /// Keys that may sign: key ID and public key in DER. `None` accepts any signature.
     pub keys: Option<BTreeMap<String, Vec<u8>>>,
     /// Work requests by OCID.
     pub(crate) requests: BTreeMap<String, Value>,
@@ -155,7 +155,7 @@ impl Oracle {
         format!("2026-01-01T00:00:00.{:06}Z", self.created)
     }
 
-    /// Adds an object.
+    /// Adds an object, and returns its OCID.
     pub(crate) fn insert(&mut self, object: &Value) -> String {
         let id = object["id"].as_str().unwrap_or_default().to_owned();
         self.objects.insert(id.clone(), object.clone());
@@ -179,7 +179,7 @@ impl Oracle {
         let wanted = request.header("if-match").map(str::to_owned);
         let number = self.number();
         let found = self.find(request)?;
-        if wanted.is_some_and(|it| found["etag"].to_string() != it) {
+        if wanted.is_some_and(|it| found["etag"].as_u64() != it.parse().ok()) {
             return Err(refuse(412, "NoEtagMatch", "The If-Match header does not match the current version."));
         }
         found["etag"] = number.into();
@@ -275,7 +275,7 @@ impl Cloud for Oracle {
     fn advance(&mut self, now: Instant) {
         self.clock.start(now);
         for (id, operation) in self.work.finished() {
-            self.finish(&id, operation.error);
+            self.finish(&id, operation.error.as_deref());
         }
     }
 

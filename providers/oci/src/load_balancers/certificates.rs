@@ -103,7 +103,8 @@ pub(super) fn fitted(mut desired: ResourceGraph, seen: &ResourceGraph, spec: &Lo
         let ResourceKey::CreatedBefore(it) = resource else { continue };
         let is_former = secrets.iter().any(|secret| it.name == *secret || is_version(&it.name, secret));
         let is_rotated = desired.resources.keys().any(|key| key.is_of_kind("certificate"));
-        if !(is_former && is_rotated) && !desired.resources.contains_key(resource) {
+        let is_gone = is_former && is_rotated;
+        if !is_gone && !desired.resources.contains_key(resource) {
             desired.resources.insert(resource.clone(), settings.clone());
         }
     }

@@ -96,7 +96,7 @@ pub(crate) struct Form {
     pub(crate) items: &'static str,
 }
 
-/// Load balancers.
+/// Paths and fields of load balancers.
 pub(crate) static LB: Form = Form {
     name: "lb",
     all: "/20170115/loadBalancers",
@@ -111,7 +111,7 @@ pub(crate) static LB: Form = Form {
     state: "lifecycleState",
     items: "",
 };
-/// Network load balancers.
+/// Paths and fields of network load balancers.
 pub(crate) static NLB: Form = Form {
     name: "nlb",
     all: "/20200501/networkLoadBalancers",

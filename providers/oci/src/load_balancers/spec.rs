@@ -62,9 +62,9 @@ pub(crate) enum Families {
     #[default]
     Ipv4,
     Ipv6,
-    /// Both, if the subnets have both.
+    /// Two families, if the subnets have both; else the one that they have.
     PreferBoth,
-    /// Both, or none.
+    /// Two families; subnets without both are refused.
     RequireBoth,
 }
 

@@ -197,8 +197,9 @@ pub(crate) fn service(annotations: &[(&str, &str)], more: Value) -> Service {
         .into();
     let mut spec =
         json!({"type": "LoadBalancer", "ports": [{"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}]});
-    for (key, value) in more.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
+    let Value::Object(more) = more else { panic!("fields of a spec are an object") };
+    for (key, value) in more {
+        spec[key] = value;
     }
     let metadata = json!({"name": "web", "namespace": "default", "uid": UID, "annotations": annotations});
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
