@@ -43,6 +43,8 @@ fn providers() -> Registry {
     providers.register(provider_digitalocean::NAME, provider_digitalocean::factory);
     #[cfg(feature = "hcloud")]
     providers.register(provider_hetzner::NAME, provider_hetzner::factory);
+    #[cfg(feature = "oci")]
+    providers.register(provider_oci::NAME, provider_oci::factory);
     #[cfg(feature = "openstack")]
     providers.register(provider_openstack::NAME, provider_openstack::factory);
     providers

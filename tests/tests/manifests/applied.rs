@@ -42,6 +42,7 @@ pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment:
         &["manifests/baidu.yaml"],
         &["manifests/keepalived.yaml"],
         &["manifests/linode.yaml"],
+        &["manifests/oci.yaml"],
         &["manifests/openstack.yaml"],
         &["manifests/rancher.yaml"],
         &["manifests/static-pod.yaml"],

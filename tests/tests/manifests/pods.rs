@@ -23,6 +23,7 @@ const PLAIN: &[&str] = &[
     "manifests/baidu.yaml",
     "manifests/keepalived.yaml",
     "manifests/linode.yaml",
+    "manifests/oci.yaml",
     "manifests/openstack.yaml",
     "manifests/rancher.yaml",
 ];

@@ -4,6 +4,7 @@ use std::fmt;
 use std::hash::Hash;
 
 use cloud_provider::{Listing, Result};
+use http::HeaderMap;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -22,6 +23,7 @@ use crate::transport::{Answer, Call, Format, Json, Transport};
 /// let linode = Paging::page_count("/pages").size("page_size", 500).total("/results");
 /// let vultr = Paging::token("cursor", "/meta/links/next").size("per_page", 500).total("/meta/total");
 /// let gcp = Paging::token("pageToken", "/nextPageToken").size("maxResults", 500);
+/// let oci = Paging::token_header("page", "opc-next-page").size("limit", 500);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Paging {
@@ -47,6 +49,8 @@ enum Next {
     Link(&'static str),
     /// A token for the query parameter of this name.
     Token(&'static str, &'static str),
+    /// A token for the query parameter of this name, in a header of this name.
+    TokenHeader(&'static str, &'static str),
     /// A link that has the value for the query parameter of this name.
     TokenLink(&'static str, &'static str),
     /// The parameter `marker` of the next link in `<collection>_links`.
@@ -86,6 +90,13 @@ impl Paging {
     #[must_use]
     pub const fn token(key: &'static str, place: &'static str) -> Self {
         Self::of(Next::Token(key, place))
+    }
+
+    /// Declares an API with the page parameter `key`, whose answers have its next value in the header `header`, or no
+    /// such header.
+    #[must_use]
+    pub const fn token_header(key: &'static str, header: &'static str) -> Self {
+        Self::of(Next::TokenHeader(key, header))
     }
 
     /// Declares an API with the page parameter `key`, whose answers have a link at `place` if there is another page. The
@@ -137,7 +148,7 @@ impl Paging {
     const fn key(self) -> (Option<u32>, &'static str) {
         match self.next {
             Next::Whole | Next::Number(_) | Next::Count(_) | Next::Link(_) => (Some(1), "page"),
-            Next::Token(key, _) | Next::TokenLink(key, _) => (None, key),
+            Next::Token(key, _) | Next::TokenHeader(key, _) | Next::TokenLink(key, _) => (None, key),
             Next::MarkerLink => (None, "marker"),
         }
     }
@@ -150,7 +161,7 @@ impl Paging {
             | Next::Link(place)
             | Next::Token(_, place)
             | Next::TokenLink(_, place) => Some(place),
-            Next::Whole => None,
+            Next::Whole | Next::TokenHeader(..) => None,
             Next::MarkerLink if field.strip_prefix(collection) == Some("_links") => return true,
             Next::MarkerLink => None,
         };
@@ -162,7 +173,9 @@ impl Paging {
         let (place, is_last) = match self.next {
             Next::Number(place) | Next::Count(place) => (place, false),
             Next::Link(place) => (place, true),
-            Next::Whole | Next::Token(..) | Next::TokenLink(..) | Next::MarkerLink => return Ok(None),
+            Next::Whole | Next::Token(..) | Next::TokenHeader(..) | Next::TokenLink(..) | Next::MarkerLink => {
+                return Ok(None);
+            }
         };
         // A field that has moved elsewhere must not end a list.
         let is_missing =
@@ -185,7 +198,12 @@ impl Paging {
         }
     }
 
-    fn next_token(self, fields: &Value, collection: &str) -> Result<Option<String>, &'static str> {
+    fn next_token(self, headers: &HeaderMap, fields: &Value, collection: &str) -> Result<Option<String>, &'static str> {
+        if let Next::TokenHeader(_, header) = self.next {
+            let token =
+                headers.get(header).map(|token| token.to_str().map_err(|_| "the header of the next page is no text"));
+            return Ok(token.transpose()?.filter(|token| !token.is_empty()).map(str::to_owned));
+        }
         if let Next::Token(_, place) = self.next {
             let Some(token) = fields.pointer(place).filter(|value| !value.is_null()) else { return Ok(None) };
             let token = token.as_str().ok_or("the token of the next page is not a string")?;
@@ -205,7 +223,7 @@ impl Paging {
 
 impl Transport {
     /// Reads a list to its end, in the form that was [declared](crate::transport::Builder::paging); `collection` is the
-    /// field that holds the items. `keep` converts each item as soon as it is read. All pages have the priority of the
+    /// field that holds the items; it is empty if an answer is a bare list. `keep` converts each item as soon as it is read. All pages have the priority of the
     /// most urgent caller; `key` identifies items.
     ///
     /// # Errors
@@ -233,7 +251,7 @@ impl Transport {
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<ListResult<T>> {
-        let what = collection.replace('_', " ");
+        let what = if collection.is_empty() { "items".to_owned() } else { collection.replace('_', " ") };
         let mut pages = Pages::new(self.paged(), call, collection, &what);
         let (listing, mut items) = (Listing::new(), Vec::new());
         // Each type of items has its own copy of this loop: whatever does not depend on it is done by `pages`.
@@ -292,7 +310,9 @@ impl<'a> Pages<'a> {
         let total = total.and_then(|total| total.try_into().ok());
         let next = match &here {
             At::Number(here) => self.paging.next_number(fields, *here).map(|next| next.map(At::Number)),
-            At::Token(_) => self.paging.next_token(fields, self.collection).map(|next| next.map(At::Token)),
+            At::Token(_) => {
+                self.paging.next_token(&answer.headers, fields, self.collection).map(|next| next.map(At::Token))
+            }
         };
         let next = next.map_err(|text| answer.unexpected(&text))?;
         let step = next.as_ref().map(|next| Step { here: &here, next, follows: next.follows(&here) });
@@ -365,6 +385,10 @@ struct Top<'a, W> {
 impl<'de, W: Deserialize<'de>> DeserializeSeed<'de> for Top<'_, W> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        if self.collection.is_empty() {
+            *self.is_there = true;
+            return Items(self.add).deserialize(from);
+        }
         from.deserialize_map(self)
     }
 }

@@ -1,0 +1,546 @@
+//! Changes of a load balancer: the order of requests, and the handling of answers.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use cloud_provider::{Error, Result};
+use provider_kit::load_balancers::{
+    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, POOL, Port, ResourceGraph, ResourceKey,
+    State,
+};
+use provider_kit::transport::{Answer, Call, Priority};
+use secrecy::SecretString;
+use serde_json::{Map, Value, json};
+
+use super::objects::{ADOPTED, Form, PRIVATE_FROM, PROTECTED, backends};
+use super::security::Rule;
+use super::spec::LoadBalancerSpec;
+use super::work::{Work, busy, named};
+use super::{LoadBalancers, desired, groups, security};
+use crate::annotations::SecurityMode;
+
+/// Pauses between two reads of a load balancer whose group is deleted with it.
+const PAUSE: Duration = Duration::from_secs(2);
+/// The number of these reads.
+const READS: usize = 60;
+/// The namespace of tags that only OKE may write.
+const OKE_TAGS: &str = "orcl-containerengine";
+/// The settings of a load balancer that one request changes, in the order of the requests: shape, groups, and the rest.
+const UPDATES: [&[&str]; 3] =
+    [&["shapeName", "shapeDetails"], &["networkSecurityGroupIds"], &["ipMode", "nlbIpVersion"]];
+
+impl LoadBalancers {
+    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
+        let Some(actual) = change.actual else { return self.create(change, spec).await };
+        if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
+            return self.remove(change, actual).await;
+        }
+        if actual.graph.as_ref().is_none_or(|it| it.balancer_attributes().is_none()) {
+            return match change.outcome_of_all().and_then(|it| it.graph) {
+                // The group of a load balancer that was never created, or no longer exists.
+                Some(graph) if graph.balancer_attributes().is_some() => self.create(change, spec).await,
+                _ => {
+                    let seen = actual.graph.as_ref().and_then(|it| it.resources.get(&groups::resource()));
+                    self.groups.delete(&actual.id, change.identity.uid(), seen).await.map(|()| Applied::Removed)
+                }
+            };
+        }
+        self.update(change, actual, spec).await.map_err(|error| self.refused(error, &actual.id))
+    }
+
+    /// Notes that a work request of another program is in the way, if that is the error.
+    fn refused(&self, error: Error, id: &str) -> Error {
+        if error.code() != "IncorrectState" {
+            return error;
+        }
+        self.work.begin(id, String::new(), "");
+        busy(id)
+    }
+
+    /// Creates a load balancer with its backend sets, listeners and certificates in one request. Rules of security lists
+    /// follow when it exists.
+    async fn create(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
+        let (identity, form) = (change.identity, Form::of_kind(spec.kind));
+        if let Some(id) = &identity.requested_id {
+            return Err(Error::invalid(format!("load balancer {id} does not exist, or may not be read")));
+        }
+        let graph = change.outcome_of_all().and_then(|it| it.graph).unwrap_or_default();
+        let settings = graph.balancer_attributes().cloned().unwrap_or_default();
+        let mut body = settings.nested();
+        body["compartmentId"] = self.compartment(identity.service).await?.into();
+        body["displayName"] = identity.name.as_str().into();
+        body["freeformTags"] = json!(identity.owner_tags().among(spec.freeform.clone()));
+        body["definedTags"] = json!(spec.defined);
+        if let Some(ip) = spec.reserved_ip {
+            body["reservedIps"] = json!([{"id": self.reserved(ip).await?}]);
+        }
+        for (key, value) in ["assignedPrivateIpv4", "assignedIpv6"].into_iter().zip(&spec.assigned) {
+            if let Some(value) = value {
+                body[key] = value.as_str().into();
+            }
+        }
+        if !form.is_network() && settings.text("shapeName").is_none() {
+            body["shapeName"] = "flexible".into();
+            body["shapeDetails"] = json!({"minimumBandwidthInMbps": 10, "maximumBandwidthInMbps": 100});
+        }
+        if spec.mode == SecurityMode::Groups {
+            let own = self.ensure_group(identity, spec, &graph, None).await?;
+            body["networkSecurityGroupIds"] = group_ids(spec, Some(&own))?;
+        }
+        let secrets = self.add_parts(&mut body, &graph, spec).await?;
+        let answer = match self.post(form, &body, identity.uid(), &secrets).await {
+            Err(error) if error.to_string().contains(OKE_TAGS) && spec.defined.0.contains_key(OKE_TAGS) => {
+                body["definedTags"].as_object_mut().map(|tags| tags.remove(OKE_TAGS));
+                self.post(form, &body, identity.uid(), &secrets).await?
+            }
+            Err(error) if is_missing_target(&error) && form.is_network() => {
+                self.forget_missing_targets(&mut body["backendSets"]).await?;
+                self.post(form, &body, identity.uid(), &secrets).await?
+            }
+            answer => answer?,
+        };
+        let request = named(&answer);
+        let shown: Value = match form.is_network() {
+            true => answer.json()?,
+            false => self.api.iaas.read(Call::get(form.work, &[&request])).await?,
+        };
+        let id = shown[if form.is_network() { "id" } else { "loadBalancerId" }].as_str().unwrap_or_default().to_owned();
+        if id.is_empty() {
+            return Err(Error::other("the cloud has accepted a load balancer, and does not name it yet"));
+        }
+        self.work.begin(&id, request, "PROVISION");
+        let late = change.operations.iter().position(|it| it.resource() == Some(&security::resource()));
+        let count = late.unwrap_or(change.operations.len());
+        let outcome = change.outcome(count).unwrap_or_default();
+        Ok(Applied::Shown(count, Box::new(ObservedLoadBalancer { id, state: State::Busy, ..outcome })))
+    }
+
+    /// Sends the request of a creation. The same token makes a request that is carried out late the same creation.
+    async fn post(&self, form: &Form, body: &Value, uid: &str, secrets: &[SecretString]) -> Result<Answer> {
+        let send = |token: String| {
+            let call = Call::post(form.all, &[]).json(body).header("opc-retry-token", token).repeatable();
+            form.http(&self.api).send(secrets.iter().cloned().fold(call, Call::hide))
+        };
+        match send(uid.to_owned()).await {
+            // The load balancer of this token was deleted meanwhile.
+            Err(error) if error.code() == "InvalidatedRetryToken" => {
+                send(format!("{uid}-{}", jiff::Timestamp::now().as_millisecond())).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn reserved(&self, ip: std::net::IpAddr) -> Result<String> {
+        let call = Call::post("/20160918/publicIps/actions/getByIpAddress", &[]);
+        let found: Option<Value> = self.api.iaas.find(call.json(&json!({"ipAddress": ip})).reading()).await?;
+        let found = found.unwrap_or_default();
+        let problem = match (found["id"].as_str(), &found["lifecycleState"]) {
+            (Some(id), state) if state == "AVAILABLE" && found["lifetime"] == "RESERVED" => return Ok(id.to_owned()),
+            (Some(_), state) => format!("the public IP is not reserved, or is in use ({state})"),
+            (None, _) => "there is no reserved public IP with this address".to_owned(),
+        };
+        Err(Error::invalid(format!("loadBalancerIP {ip}: {problem}; use a reserved public IP that is available")))
+    }
+
+    /// Adds backend sets, listeners, certificates and rule sets to the body of a creation. Returns its secrets.
+    async fn add_parts(
+        &self,
+        body: &mut Value,
+        graph: &ResourceGraph,
+        spec: &LoadBalancerSpec,
+    ) -> Result<Vec<SecretString>> {
+        let (mut sets, mut listeners, mut secrets) = (Map::new(), Map::new(), Vec::new());
+        let (mut certificates, mut rule_sets) = (Map::new(), Map::new());
+        for (resource, settings) in &graph.resources {
+            match resource {
+                ResourceKey::Pool(name) => drop(sets.insert(name.clone(), self.set(graph, name, settings, spec))),
+                ResourceKey::Listener(port) => {
+                    let (name, mut listener) = listener(port, settings, spec);
+                    if spec.is_network() {
+                        listener["name"] = name.as_str().into();
+                    }
+                    listeners.insert(name, listener);
+                }
+                ResourceKey::CreatedBefore(it) if it.kind == "certificate" => {
+                    let (certificate, hidden) = self.certificates.body(&it.name, spec).await?;
+                    certificates.insert(it.name.clone(), certificate);
+                    secrets.extend(hidden);
+                }
+                ResourceKey::CreatedBefore(it) if it.kind == "rule set" => {
+                    drop(rule_sets.insert(it.name.clone(), settings.nested()));
+                }
+                _ => {}
+            }
+        }
+        body["backendSets"] = sets.into();
+        body["listeners"] = listeners.into();
+        for (key, parts) in [("certificates", certificates), ("ruleSets", rule_sets)] {
+            if !parts.is_empty() {
+                body[key] = parts.into();
+            }
+        }
+        Ok(secrets)
+    }
+
+    /// Returns a backend set with its backends.
+    fn set(&self, graph: &ResourceGraph, name: &str, settings: &Attributes, spec: &LoadBalancerSpec) -> Value {
+        let nodes = self.cluster.nodes().filter(|_| spec.is_network()).unwrap_or_default();
+        let mut set = settings.nested();
+        set["backends"] = backends(&graph.targets_of(name), &desired::instances(&nodes)).into();
+        set
+    }
+
+    /// Leaves instances out of backends that no longer exist: their Nodes are deleted soon, and until then they count by
+    /// their addresses.
+    async fn forget_missing_targets(&self, sets: &mut Value) -> Result<()> {
+        let list = self.instances.snapshot(Priority::Urgent).await?;
+        let sets = sets.as_object_mut().into_iter().flatten();
+        for backend in sets.filter_map(|(_, set)| set["backends"].as_array_mut()).flatten() {
+            if backend["targetId"].as_str().is_some_and(|id| list.by_id(id).is_none()) {
+                backend.as_object_mut().map(|it| it.remove("targetId"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the load balancer's own network security group, and writes its rules.
+    async fn ensure_group(
+        &self,
+        identity: &Identity<'_>,
+        spec: &LoadBalancerSpec,
+        graph: &ResourceGraph,
+        seen: Option<&Attributes>,
+    ) -> Result<String> {
+        let (compartment, vcn) = (self.compartment(identity.service).await?, self.vcn(spec).await?);
+        let own = self.groups.ensure(identity, &compartment, &vcn).await?;
+        let wanted = graph.resources.get(&groups::resource()).cloned().unwrap_or_default();
+        self.groups.write(&own, identity.uid(), &wanted, seen).await?;
+        Ok(own)
+    }
+
+    async fn update(
+        &self,
+        change: Change<'_>,
+        actual: &ObservedLoadBalancer,
+        spec: &LoadBalancerSpec,
+    ) -> Result<Applied> {
+        let (form, id, operations) = (Form::of_id(&actual.id), &*actual.id, change.operations);
+        let seen = actual.graph.clone().unwrap_or_default();
+        if let Some(applied) = self.update_rules(change, actual).await? {
+            return Ok(applied);
+        }
+        let (first, mut count) = (&operations[0], 1);
+        match first {
+            Operation::Tag | Operation::Untag => {
+                let mut labels = actual.labels.clone();
+                labels.retain(|key, _| ![PRIVATE_FROM, PROTECTED, groups::OWN].contains(&&**key));
+                let is_adoption = actual.adopted || actual.legacy_owner != change.identity.legacy_owner;
+                let tags = match first {
+                    Operation::Tag => {
+                        labels.extend(is_adoption.then(|| (ADOPTED.to_owned(), "true".to_owned())));
+                        json!(change.identity.owner_tags().among(labels))
+                    }
+                    _ => json!(labels),
+                };
+                self.send(form, id, Call::put(form.one, &[id]).json(&json!({ "freeformTags": tags }))).await?;
+                let outcome = change.outcome(1).unwrap_or_default();
+                let adopted = *first == Operation::Tag && is_adoption;
+                return Ok(Applied::Shown(
+                    1,
+                    Box::new(ObservedLoadBalancer { state: State::Busy, adopted, ..outcome }),
+                ));
+            }
+            _ if first.resource() == Some(&groups::resource()) => return self.update_group(change, actual, spec).await,
+            _ if first.resource() == Some(&ResourceKey::Balancer) => {
+                return self.update_balancer(change, actual, spec).await;
+            }
+            _ => match pool_of(first).filter(|_| !first.deletes(|_| true)) {
+                Some(pool) => {
+                    // Rules for ports of old targets are removed while the load balancer still shows these ports.
+                    let has_rules = operations.iter().any(|it| it.resource() == Some(&security::resource()));
+                    let is_together = |it: &&Operation| {
+                        let removes = matches!(it, Operation::RemoveTargets { .. });
+                        pool_of(it) == Some(pool) && !it.deletes(|_| true) && !(has_rules && removes && *it != first)
+                    };
+                    count = operations.iter().take_while(is_together).count();
+                    let after = change.outcome(count).and_then(|it| it.graph).unwrap_or_default();
+                    let settings = after.pool_attributes(pool).cloned().unwrap_or_default();
+                    let set = self.set(&after, pool, &settings, spec);
+                    let is_new = matches!(first, Operation::Create { .. });
+                    let paths = [form.sets, form.set];
+                    match self.write_part(form, id, is_new, paths, (pool, set.clone())).await {
+                        Err(error) if is_missing_target(&error) && form.is_network() => {
+                            let mut sets = json!({ pool: set });
+                            self.forget_missing_targets(&mut sets).await?;
+                            self.write_part(form, id, is_new, paths, (pool, sets[pool].take())).await?;
+                        }
+                        outcome => outcome?,
+                    }
+                }
+                None => self.change_part(form, id, first, &seen, spec).await?,
+            },
+        }
+        let outcome = change.outcome(count).unwrap_or_default();
+        Ok(Applied::Shown(count, Box::new(ObservedLoadBalancer { state: State::Busy, ..outcome })))
+    }
+
+    /// Writes rules of security lists when it is their time; `None` if it is not. New rules come first of all. Surplus
+    /// rules go before the load balancer stops showing the port that they are for, by which they are found.
+    async fn update_rules(&self, change: Change<'_>, actual: &ObservedLoadBalancer) -> Result<Option<Applied>> {
+        let is_it = |it: &&Operation| it.resource() == Some(&security::resource());
+        let Some(operation) = change.operations.iter().find(is_it) else { return Ok(None) };
+        let wanted = match operation {
+            Operation::Create { attributes, .. } | Operation::Update { attributes, .. } => Some(attributes),
+            _ => None,
+        };
+        let mut graph = actual.graph.clone().unwrap_or_default();
+        let (wanted, seen) = (security::rules(wanted), security::rules(graph.resources.get(&security::resource())));
+        let difference = |a: &BTreeSet<Rule>, b| a.difference(b).cloned().collect::<BTreeSet<_>>();
+        let (add, remove) = (difference(&wanted, &seen), difference(&seen, &wanted));
+        let first = &change.operations[0];
+        let hides_port = match first {
+            Operation::RemoveTargets { .. } | Operation::Delete { .. } => true,
+            Operation::Update { resource: ResourceKey::Pool(_), changes, .. } => {
+                changes.iter().any(|it| it.key == "healthChecker.port")
+            }
+            _ => is_it(&first),
+        };
+        let (rules, count) = match () {
+            () if !add.is_empty() => (&wanted | &seen, 0),
+            () if hides_port => (wanted, usize::from(is_it(&first))),
+            () => return Ok(None),
+        };
+        let remove = if add.is_empty() { remove } else { BTreeSet::new() };
+        self.lists.write(change.identity.service, &add, &remove).await?;
+        graph.resources.remove(&security::resource());
+        if !rules.is_empty() {
+            graph.resources.insert(security::resource(), security::settings(&rules));
+        }
+        let shown = Box::new(ObservedLoadBalancer { graph: Some(graph), ..actual.clone() });
+        Ok(Some(if count == 1 { Applied::Shown(1, shown) } else { Applied::PlanAgain(shown) }))
+    }
+
+    async fn send(&self, form: &Form, id: &str, call: Call) -> Result<()> {
+        let is_deletion = call.route().starts_with("DELETE");
+        let answer = match form.http(&self.api).send(call).await {
+            Err(error) if is_deletion && error.is_not_found() => return Ok(()),
+            answer => answer?,
+        };
+        let request = named(&answer);
+        if !request.is_empty() {
+            self.work.begin(id, request, "UPDATE");
+        }
+        Ok(())
+    }
+
+    async fn write_part(
+        &self,
+        form: &Form,
+        id: &str,
+        is_new: bool,
+        [all, one]: [&'static str; 2],
+        (name, mut part): (&str, Value),
+    ) -> Result<()> {
+        let call = if is_new {
+            part["name"] = name.into();
+            Call::post(all, &[id])
+        } else {
+            Call::put(one, &[id, name])
+        };
+        self.send(form, id, call.json(&part)).await
+    }
+
+    /// Creates, changes or deletes a listener, a certificate or a rule set, or deletes a backend set.
+    async fn change_part(
+        &self,
+        form: &Form,
+        id: &str,
+        operation: &Operation,
+        seen: &ResourceGraph,
+        spec: &LoadBalancerSpec,
+    ) -> Result<()> {
+        const CERTIFICATES: &str = "/20170115/loadBalancers/{id}/certificates";
+        const CERTIFICATE: &str = "/20170115/loadBalancers/{id}/certificates/{name}";
+        const RULE_SETS: [&str; 2] =
+            ["/20170115/loadBalancers/{id}/ruleSets", "/20170115/loadBalancers/{id}/ruleSets/{name}"];
+        let Some(resource) = operation.resource() else { return Ok(()) };
+        let settings = match operation {
+            Operation::Create { attributes, .. } | Operation::Update { attributes, .. } => Some(attributes),
+            _ => None,
+        };
+        let is_new = matches!(operation, Operation::Create { .. });
+        let (paths, part) = match (resource, settings) {
+            (ResourceKey::Listener(port), Some(settings)) => {
+                ([form.listeners, form.listener], listener(port, settings, spec))
+            }
+            (ResourceKey::CreatedBefore(it), Some(settings)) if it.kind == "rule set" => {
+                (RULE_SETS, (it.name.clone(), settings.nested()))
+            }
+            (ResourceKey::CreatedBefore(it), Some(_)) => {
+                let (body, secrets) = self.certificates.body(&it.name, spec).await?;
+                let call = Call::post(CERTIFICATES, &[id]).json(&body);
+                return self.send(form, id, secrets.into_iter().fold(call, Call::hide)).await;
+            }
+            (ResourceKey::Listener(port), None) => {
+                let (name, _) = listener(port, seen.resources.get(resource).unwrap_or(&Attributes::default()), spec);
+                return self.send(form, id, Call::delete(form.listener, &[id, &name])).await;
+            }
+            (ResourceKey::Pool(name), _) => return self.send(form, id, Call::delete(form.set, &[id, name])).await,
+            (ResourceKey::CreatedBefore(it), None) => {
+                let path = if it.kind == "rule set" { RULE_SETS[1] } else { CERTIFICATE };
+                return self.send(form, id, Call::delete(path, &[id, &it.name])).await;
+            }
+            _ => return Ok(()),
+        };
+        self.write_part(form, id, is_new, paths, (&part.0, part.1)).await
+    }
+
+    /// Changes settings of the load balancer itself, one request at a time.
+    async fn update_balancer(
+        &self,
+        change: Change<'_>,
+        actual: &ObservedLoadBalancer,
+        spec: &LoadBalancerSpec,
+    ) -> Result<Applied> {
+        let (form, id) = (Form::of_id(&actual.id), &*actual.id);
+        let outcome = change.outcome(1).unwrap_or_default();
+        let after = outcome.graph.as_ref().and_then(ResourceGraph::balancer_attributes).cloned().unwrap_or_default();
+        let is_in = |key: &str, keys: &[&str]| keys.iter().any(|prefix| key.starts_with(prefix));
+        let changes = change.operations[0].changes();
+        let number = UPDATES.iter().position(|keys| changes.iter().any(|it| is_in(&it.key, keys))).unwrap_or(2);
+        let done = UPDATES[number];
+        let mut body = after.clone().matching(|key| is_in(key, done)).nested();
+        let path = match number {
+            0 => "/20170115/loadBalancers/{id}/updateShape",
+            1 => {
+                body["networkSecurityGroupIds"] = group_ids(spec, groups::own(actual))?;
+                form.groups
+            }
+            _ => form.one,
+        };
+        self.send(form, id, Call::put(path, &[id]).json(&body)).await?;
+        if changes.iter().all(|it| is_in(&it.key, done)) {
+            return Ok(Applied::Shown(1, Box::new(ObservedLoadBalancer { state: State::Busy, ..outcome })));
+        }
+        let graph = actual.graph.clone().unwrap_or_default();
+        let before = graph.balancer_attributes().cloned().unwrap_or_default();
+        let changed = after.iter().filter(|(key, _)| is_in(key, done));
+        let settings = changed.fold(before, |all, (key, value)| all.set(key.to_owned(), value));
+        let graph = Some(graph.balancer(settings));
+        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { graph, state: State::Busy, ..actual.clone() })))
+    }
+
+    /// Creates or changes the load balancer's own network security group, or takes it away.
+    async fn update_group(
+        &self,
+        change: Change<'_>,
+        actual: &ObservedLoadBalancer,
+        spec: &LoadBalancerSpec,
+    ) -> Result<Applied> {
+        let (form, id, uid) = (Form::of_id(&actual.id), &*actual.id, change.identity.uid());
+        let outcome = change.outcome(1).unwrap_or_default();
+        let seen = actual.graph.as_ref().and_then(|it| it.resources.get(&groups::resource()));
+        let own = match &change.operations[0] {
+            Operation::Delete { .. } => None,
+            _ => {
+                let graph = outcome.graph.clone().unwrap_or_default();
+                Some(self.ensure_group(change.identity, spec, &graph, seen).await?)
+            }
+        };
+        if own.is_some() && groups::own(actual).is_some() {
+            return Ok(Applied::Shown(1, Box::new(outcome)));
+        }
+        let ids = group_ids(spec, own.as_deref())?;
+        self.send(form, id, Call::put(form.groups, &[id]).json(&json!({ "networkSecurityGroupIds": ids }))).await?;
+        let mut labels = outcome.labels.clone();
+        match own {
+            Some(own) => drop(labels.insert(groups::OWN.to_owned(), own)),
+            None => {
+                self.settle(form, id).await?;
+                if let Some(own) = groups::own(actual) {
+                    self.groups.delete(own, uid, seen).await?;
+                }
+                labels.remove(groups::OWN);
+            }
+        }
+        Ok(Applied::Shown(1, Box::new(ObservedLoadBalancer { state: State::Busy, labels, ..outcome })))
+    }
+
+    /// Waits until the cloud has finished, where a group can be deleted only afterwards. Returns `false` if the load
+    /// balancer no longer exists.
+    async fn settle(&self, form: &'static Form, id: &str) -> Result<bool> {
+        for _ in 0..READS {
+            let is_working = matches!(self.work.state(&self.api, form, id).await?, Work::Running);
+            let found: Option<Value> = form.http(&self.api).find(Call::get(form.one, &[id])).await?;
+            match found.as_ref().and_then(|it| it["lifecycleState"].as_str()) {
+                None | Some("DELETED") => return Ok(false),
+                Some("ACTIVE" | "FAILED") if !is_working => return Ok(true),
+                Some(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+        Err(busy(id))
+    }
+
+    /// Deletes a load balancer: its rules first, because they can no longer be found afterwards; its group last, because
+    /// it is in use until then.
+    async fn remove(&self, change: Change<'_>, actual: &ObservedLoadBalancer) -> Result<Applied> {
+        let (form, id, identity) = (Form::of_id(&actual.id), &*actual.id, change.identity);
+        if actual.labels.contains_key(PROTECTED) {
+            return Ok(Applied::Protected);
+        }
+        let graph = actual.graph.clone().unwrap_or_default();
+        let rules = security::rules(graph.resources.get(&security::resource()));
+        self.lists.write(identity.service, &BTreeSet::new(), &rules).await?;
+        match form.http(&self.api).send(Call::delete(form.one, &[id])).await {
+            Err(error) if error.is_not_found() => return Ok(Applied::Gone),
+            answer => {
+                let answer = answer.map_err(|error| self.refused(error, id))?;
+                self.work.begin(id, named(&answer), "DELETE");
+            }
+        }
+        let Some(own) = groups::own(actual) else { return Ok(Applied::Begun(change.operations.len())) };
+        while self.settle(form, id).await? {
+            tokio::time::sleep(PAUSE).await;
+        }
+        self.groups.delete(own, identity.uid(), graph.resources.get(&groups::resource())).await?;
+        Ok(Applied::Removed)
+    }
+}
+
+/// Returns `true` if the cloud does not know an object that a request names, such as the instance of a backend.
+fn is_missing_target(error: &Error) -> bool {
+    error.code() == "RelatedResourceNotAuthorizedOrNotFound"
+}
+
+/// Returns the groups of a load balancer: those that a user chose, and its own.
+fn group_ids(spec: &LoadBalancerSpec, own: Option<&str>) -> Result<Value> {
+    let ids: Vec<_> = spec.groups.iter().map(String::as_str).chain(own).collect();
+    if ids.len() > 5 {
+        return Err(Error::invalid(format!(
+            "the load balancer would be in {} network security groups, one of them its own; at most 5 are possible",
+            ids.len()
+        )));
+    }
+    Ok(json!(ids))
+}
+
+/// Returns the pool of an operation.
+fn pool_of(operation: &Operation) -> Option<&str> {
+    match (operation.targets_of(), operation.resource()) {
+        (Some(pool), _) => Some(pool),
+        (None, Some(ResourceKey::Pool(pool))) => Some(pool),
+        _ => None,
+    }
+}
+
+/// Returns the name of a listener, and the listener in the form of the API.
+fn listener(port: &Port, settings: &Attributes, spec: &LoadBalancerSpec) -> (String, Value) {
+    let wanted = spec.ports.iter().find(|it| it.number == port.number).filter(|_| !spec.is_network());
+    let protocol = wanted.map_or(&*port.protocol, |it| it.protocol);
+    let (protocol, suffix) = protocol.split_once('-').map_or((protocol, ""), |(protocol, _)| (protocol, "-IPv6"));
+    let name = settings.text("name").map_or_else(|| format!("{protocol}-{}{suffix}", port.number), str::to_owned);
+    let mut listener = settings.clone().matching(|key| ![POOL, "name"].contains(&key)).nested();
+    listener["port"] = port.number.into();
+    listener["defaultBackendSetName"] = settings.text(POOL).into();
+    (name, listener)
+}

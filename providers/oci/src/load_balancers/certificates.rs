@@ -1,0 +1,112 @@
+//! Certificates of load balancers, from Secrets.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cloud_provider::{Error, Result};
+use provider_kit::cluster::ClusterView;
+use provider_kit::key_pair::KeyPair;
+use provider_kit::load_balancers::{Attributes, ResourceGraph, ResourceKey};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+
+use super::objects::{certificate, certificate_settings};
+use super::spec::LoadBalancerSpec;
+
+const NAME: &str = "sslConfiguration.certificateName";
+
+/// Certificate, key and authority of a Secret.
+pub(super) struct Certificate {
+    pair: KeyPair,
+    authority: Option<String>,
+    passphrase: Option<SecretString>,
+}
+
+impl Certificate {
+    pub(super) fn settings(&self) -> Attributes {
+        certificate_settings(&self.pair.certificate, self.authority.as_deref().unwrap_or_default())
+    }
+
+    /// Returns the certificate in the form of the API, and the secrets in it.
+    fn body(self, name: &str) -> (Value, Vec<SecretString>) {
+        let Self { pair: KeyPair { certificate, key }, authority, passphrase } = self;
+        let mut body =
+            json!({"certificateName": name, "publicCertificate": certificate, "privateKey": key.expose_secret()});
+        if let Some(authority) = authority {
+            body["caCertificate"] = authority.into();
+        }
+        if let Some(passphrase) = &passphrase {
+            body["passphrase"] = passphrase.expose_secret().into();
+        }
+        (body, [key].into_iter().chain(passphrase).collect())
+    }
+}
+
+/// Reads certificates from Secrets.
+pub(super) struct Certificates(ClusterView);
+
+impl Certificates {
+    pub(super) fn new(cluster: ClusterView) -> Self {
+        Self(cluster)
+    }
+
+    /// Reads the certificate and the key of a Secret.
+    pub(super) async fn read(&self, (namespace, name): &(String, String)) -> Result<Certificate> {
+        let pair = KeyPair::read(&self.0, namespace, name).await?;
+        let (_, secret) = self.0.get(&format!("/api/v1/namespaces/{namespace}/secrets/{name}")).await?;
+        let text = |key: &str| {
+            let bytes = STANDARD.decode(secret["data"][key].as_str()?).ok()?;
+            String::from_utf8(bytes).ok().map(|it| it.trim().to_owned()).filter(|it| !it.is_empty())
+        };
+        Ok(Certificate { pair, authority: text("ca.crt"), passphrase: text("passphrase").map(Into::into) })
+    }
+
+    /// Returns a certificate of the Service in the form of the API, and its secrets.
+    pub(super) async fn body(&self, name: &str, spec: &LoadBalancerSpec) -> Result<(Value, Vec<SecretString>)> {
+        let mut secrets = [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten();
+        let secret = secrets.find(|secret| name == secret.1 || is_version(name, &secret.1));
+        let secret = secret.ok_or_else(|| Error::other(format!("no Secret belongs to certificate {name}")))?;
+        Ok(self.read(secret).await?.body(name))
+    }
+}
+
+/// Returns `true` for the name of a later version of a Secret's certificate: `<secret>-<8 hexadecimal digits>`.
+fn is_version(name: &str, secret: &str) -> bool {
+    let rest = name.strip_prefix(secret).and_then(|rest| rest.strip_prefix('-'));
+    rest.is_some_and(|rest| rest.len() == 8 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Fits the names of certificates to those of an existing load balancer. A certificate cannot be changed: another content
+/// gets a name of its own, listeners and backend sets move there, and the former one is deleted. Certificates of others
+/// stay.
+pub(super) fn fitted(mut desired: ResourceGraph, seen: &ResourceGraph, spec: &LoadBalancerSpec) -> ResourceGraph {
+    let secrets: Vec<_> =
+        [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten().map(|it| it.1.clone()).collect();
+    for secret in &secrets {
+        let key = certificate(secret);
+        let Some(settings) = desired.resources.get(&key).cloned() else { continue };
+        let is_same = |it: &Attributes| it.get("certificate") == settings.get("certificate");
+        if seen.resources.get(&key).is_none_or(is_same) {
+            continue;
+        }
+        let digest = settings.text("certificate").unwrap_or_default();
+        let name = format!("{secret}-{}", digest.get(..8).unwrap_or_default());
+        desired.resources.remove(&key);
+        desired.resources.insert(certificate(&name), settings);
+        let uses = |it: &Attributes| it.text(NAME) == Some(secret);
+        let users: Vec<_> =
+            desired.resources.iter().filter(|(_, it)| uses(it)).map(|(key, it)| (key.clone(), it.clone())).collect();
+        for (key, settings) in users {
+            desired.resources.insert(key, settings.set(NAME, &name));
+        }
+    }
+    for (resource, settings) in seen.resources.iter().filter(|(resource, _)| resource.is_of_kind("certificate")) {
+        let ResourceKey::CreatedBefore(it) = resource else { continue };
+        let is_former = secrets.iter().any(|secret| it.name == *secret || is_version(&it.name, secret));
+        let is_rotated = desired.resources.keys().any(|key| key.is_of_kind("certificate"));
+        let is_gone = is_former && is_rotated;
+        if !is_gone && !desired.resources.contains_key(resource) {
+            desired.resources.insert(resource.clone(), settings.clone());
+        }
+    }
+    desired
+}

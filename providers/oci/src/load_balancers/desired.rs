@@ -1,0 +1,366 @@
+//! The desired state of a Service's load balancer, from its spec and from facts of the network.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use cloud_provider::{Error, Node, Result, TargetHealth};
+use futures::future::try_join_all;
+use provider_kit::events::PendingEvents;
+use provider_kit::load_balancers::{
+    Attributes, DesiredStateInput, Identity, ObservedLoadBalancer, Port, ResourceGraph, Targets,
+};
+use provider_kit::transport::{Call, Priority};
+use serde_json::{Value, json};
+
+use super::objects::{Form, balancer_settings, listener_settings, set_settings, socket};
+use super::security::{Places, Retained};
+use super::spec::{Families, LoadBalancerSpec, PortSpec};
+use super::{LoadBalancers, certificates, groups, objects, security};
+use crate::annotations::{SecurityMode, TlsSettings};
+use crate::instances::ocid;
+use crate::subnets::Subnet;
+
+/// The cipher suite of gRPC listeners.
+const GRPC_SUITE: &str = "oci-default-http2-ssl-cipher-suite-v1";
+
+/// The subnets of a load balancer, and the families of its addresses: IPv4, IPv6.
+struct Facts {
+    subnets: Vec<Arc<Subnet>>,
+    families: [bool; 2],
+    /// Families of listeners and backends, which depend on the subnets of the Nodes, too.
+    listeners: [bool; 2],
+}
+
+/// A backend set and the listener that leads to it.
+struct PoolOfPort<'a> {
+    key: Port,
+    name: String,
+    targets: Option<Targets>,
+    port: &'a PortSpec,
+    is_ipv6: bool,
+}
+
+impl LoadBalancers {
+    pub(super) async fn subnets(&self, ids: impl Iterator<Item = &str>) -> Result<Vec<Arc<Subnet>>> {
+        try_join_all(ids.map(|id| self.lists.subnets().get(id))).await
+    }
+
+    /// Returns the subnets of the primary VNICs of all Nodes.
+    async fn subnets_of_nodes(&self) -> Result<Vec<Arc<Subnet>>> {
+        let nodes = self.cluster.nodes().unwrap_or_default();
+        let ids: Vec<_> = nodes.iter().filter_map(|node| ocid(&node.provider_id).ok()).collect();
+        if ids.iter().any(|id| !self.node_subnets.lock().contains_key(*id)) {
+            let list = self.instances.snapshot(Priority::Ordinary).await?;
+            let subnet = |id: &&str| Some(((*id).into(), list.by_id(id)?.subnet.clone()?));
+            self.node_subnets.lock().extend(ids.iter().filter_map(subnet));
+        }
+        let subnets: BTreeSet<_> = {
+            let known = self.node_subnets.lock();
+            ids.iter().filter_map(|id| known.get(*id).cloned()).collect()
+        };
+        self.subnets(subnets.iter().map(|id| &**id)).await
+    }
+
+    /// Returns the places and ports of the rules of a load balancer, from its desired or observed resources.
+    pub(super) async fn places(
+        &self,
+        graph: &ResourceGraph,
+        mode: SecurityMode,
+        spec: Option<&LoadBalancerSpec>,
+    ) -> Result<Places> {
+        let settings = graph.balancer_attributes().cloned().unwrap_or_default();
+        let ids = settings.get("subnetIds").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let balancer = self.subnets(ids.chain(settings.text("subnetId"))).await?;
+        let is_all = mode == SecurityMode::All;
+        let nodes = if is_all { self.subnets_of_nodes().await? } else { Vec::new() };
+        let health: Vec<u16> = graph.resources.iter().filter_map(|(_, it)| it.number("healthChecker.port")).collect();
+        let targets = graph.targets.iter().flat_map(|(_, it)| it.iter()).filter_map(|it| Some(socket(it)?.1));
+        let stated = spec.iter().flat_map(|it| it.ports.iter().map(|port| port.node_port));
+        let sources = spec.iter().flat_map(|it| &it.sources).filter(|it| it.addr().is_ipv4());
+        Ok(Places {
+            balancer,
+            nodes,
+            listeners: graph.listeners().map(|(port, _)| port.number).collect(),
+            node_ports: targets.chain(stated).filter(|_| is_all).collect(),
+            health_ports: health.into_iter().filter(|_| is_all).collect(),
+            sources: sources.map(ToString::to_string).collect(),
+            preserves_source: spec.is_some_and(|it| it.preserves_source),
+        })
+    }
+
+    /// Chooses the subnets, and the families of the addresses that they allow.
+    async fn facts(&self, spec: &LoadBalancerSpec) -> Result<Facts> {
+        let mut subnets = self.subnets(spec.subnets.iter().flatten().map(String::as_str)).await?;
+        // A regional subnet is the only one: that of the second annotation, else the first.
+        let is_second = spec.is_subnet_named[1] && subnets.len() == 2 && !subnets[1].is_of_one_domain();
+        if is_second || subnets.first().is_some_and(|it| !it.is_of_one_domain()) {
+            subnets = vec![subnets.swap_remove(usize::from(is_second))];
+        }
+        let has = |subnets: &[Arc<Subnet>], is_ipv6| !subnets.is_empty() && subnets.iter().all(|it| it.has(is_ipv6));
+        let families = match spec.families {
+            Families::Ipv4 => [true, false],
+            Families::Ipv6 => [false, true],
+            Families::RequireBoth => [true, true],
+            Families::PreferBoth => [has(&subnets, false) || !has(&subnets, true), has(&subnets, true)],
+        };
+        for (is_wanted, is_ipv6) in [(families[0], false), (families[1], true)] {
+            if is_wanted && !has(&subnets, is_ipv6) {
+                let ids: Vec<_> = subnets.iter().map(|it| &*it.id).collect();
+                let family = if is_ipv6 { "IPv6" } else { "IPv4" };
+                let text = format!("subnet {} has no {family} range, which the Service needs", ids.join(", "));
+                return Err(Error::invalid(text));
+            }
+        }
+        let mut listeners = families;
+        if families == [true, true] && spec.is_network() {
+            let nodes = self.subnets_of_nodes().await?;
+            let of_nodes = [false, true].map(|is_ipv6| nodes.iter().any(|it| it.has(is_ipv6)));
+            if of_nodes.contains(&true) {
+                listeners = [families[0] && of_nodes[0], families[1] && of_nodes[1]];
+            }
+        }
+        Ok(Facts { subnets, families, listeners })
+    }
+
+    /// Returns the network of the load balancer.
+    pub(super) async fn vcn(&self, spec: &LoadBalancerSpec) -> Result<String> {
+        match &self.config.vcn {
+            Some(vcn) => Ok(vcn.clone()),
+            None => Ok(self.facts(spec).await?.subnets.first().map(|it| it.vcn_id.clone()).unwrap_or_default()),
+        }
+    }
+
+    /// Returns the targets of a port: addresses of the Nodes with its node port. `None` keeps the present ones.
+    fn targets(
+        &self,
+        input: &DesiredStateInput<'_, LoadBalancerSpec>,
+        port: &PortSpec,
+        is_ipv6: bool,
+        events: &mut PendingEvents,
+    ) -> Option<Targets> {
+        let (spec, nodes) = (input.spec, input.request.nodes);
+        let selected = spec.selector.as_ref().map_or_else(|| nodes.to_vec(), |selector| selector.select(nodes));
+        let mut found = Vec::new();
+        for node in &selected {
+            match LoadBalancerSpec::backend_address(node, is_ipv6).filter(|_| !node.provider_id.is_empty()) {
+                Some(ip) => found.push(SocketAddr::new(ip, port.node_port).to_string()),
+                None if node.is_uninitialized() => {}
+                None => {
+                    let text = "this Node is no backend: it has no provider ID, or no address of the Service's family";
+                    events.warn_node(node, "NoBackendAddress", text);
+                }
+            }
+        }
+        (selected.is_empty() || !found.is_empty()).then(|| found.into_iter().collect())
+    }
+
+    fn pools<'a>(
+        &self,
+        input: &DesiredStateInput<'a, LoadBalancerSpec>,
+        families: [bool; 2],
+        events: &mut PendingEvents,
+    ) -> Vec<PoolOfPort<'a>> {
+        let spec = input.spec;
+        let families: &[bool] = match (spec.is_network(), families) {
+            (true, [true, true]) => &[false, true],
+            (true, [false, true]) => &[true],
+            _ => &[false],
+        };
+        let mut all = Vec::new();
+        for (port, is_ipv6) in spec.ports.iter().flat_map(|port| families.iter().map(move |it| (port, *it))) {
+            let suffix = if is_ipv6 { "-IPv6" } else { "" };
+            let key = Port { number: port.number, protocol: format!("{}{suffix}", port.transport).into() };
+            let name = format!("{}-{}{suffix}", port.transport, port.number);
+            all.push(PoolOfPort { key, name, targets: self.targets(input, port, is_ipv6, events), port, is_ipv6 });
+        }
+        all
+    }
+
+    /// Returns the pools with their targets, and nothing else.
+    pub(super) async fn desired_targets(
+        &self,
+        input: &DesiredStateInput<'_, LoadBalancerSpec>,
+        events: &mut PendingEvents,
+    ) -> Result<ResourceGraph> {
+        let families = match input.spec.families {
+            Families::Ipv4 => [true, false],
+            Families::Ipv6 => [false, true],
+            _ => self.facts(input.spec).await?.listeners,
+        };
+        let add = |graph: ResourceGraph, it: PoolOfPort<'_>| graph.pool(&it.name, Attributes::default(), it.targets);
+        Ok(self.pools(input, families, events).into_iter().fold(ResourceGraph::default(), add))
+    }
+
+    pub(super) async fn whole_graph(
+        &self,
+        input: &DesiredStateInput<'_, LoadBalancerSpec>,
+        events: &mut PendingEvents,
+    ) -> Result<ResourceGraph> {
+        let spec = input.spec;
+        let facts = self.facts(spec).await?;
+        let mut graph = ResourceGraph::default().balancer(balancer_settings(&balancer(spec, &facts)));
+        let has_tls = spec.ports.iter().any(|port| port.is_tls);
+        for secret in [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten().filter(|_| has_tls) {
+            let certificate = self.certificates.read(secret).await?;
+            graph = graph.resource(objects::certificate(&secret.1), certificate.settings());
+        }
+        for (name, set) in spec.rule_sets.iter().flatten() {
+            graph = graph.resource(objects::rule_set(name), objects::rule_set_settings(set));
+        }
+        for PoolOfPort { key, name, targets, port, is_ipv6 } in self.pools(input, facts.listeners, events) {
+            let (mut set, mut listener) = (spec.set.clone(), port.listener.clone());
+            listener["protocol"] = port.protocol.into();
+            if spec.is_network() {
+                let version = if is_ipv6 { "IPV6" } else { "IPV4" };
+                (set["ipVersion"], listener["ipVersion"]) = (version.into(), version.into());
+            }
+            if port.is_tls && (spec.tls_secret.is_some() || !spec.certificate_ids.is_empty()) {
+                let suite = (port.protocol == "GRPC").then_some(GRPC_SUITE);
+                let secret = spec.tls_secret.as_ref().map(|it| &*it.1);
+                listener["sslConfiguration"] = tls(secret, &spec.certificate_ids, spec.tls.as_ref(), suite);
+            }
+            if let (true, Some((_, secret))) = (port.is_tls, &spec.tls_backend_secret) {
+                set["sslConfiguration"] = tls(Some(secret), &[], spec.backend_tls.as_ref(), None);
+                set["healthChecker"]["isForcePlainText"] = true.into();
+            }
+            if let Some(sets) = &spec.rule_sets {
+                listener["ruleSetNames"] = json!(sets.keys().collect::<Vec<_>>());
+            }
+            let with_tls = |it: Attributes| if spec.is_network() { it } else { objects::without_other_tls(it) };
+            graph = graph.pool(&name, with_tls(set_settings(&set)), targets);
+            graph = graph.listener(key.number, key.protocol, &name, with_tls(listener_settings(&listener)));
+        }
+        match spec.mode {
+            SecurityMode::All | SecurityMode::Frontend => {
+                let places = self.places(&graph, spec.mode, Some(spec)).await?;
+                let rules = self.lists.desired(&places).await?;
+                graph = graph.resource(security::resource(), security::settings(&rules));
+            }
+            SecurityMode::Groups => graph = graph.resource(groups::resource(), groups::desired(spec)),
+            SecurityMode::None => {}
+        }
+        Ok(graph)
+    }
+
+    /// Keeps what the Service does not decide: rule sets without its annotation, rules of security lists that other
+    /// Services need, certificates of others, and the names of listeners.
+    pub(super) fn fitted(
+        &self,
+        desired: ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        identity: &Identity<'_>,
+        spec: &LoadBalancerSpec,
+    ) -> Result<ResourceGraph> {
+        let Some(seen) = &observed.graph else { return Ok(desired) };
+        let settings =
+            |graph: &ResourceGraph, key: &str| graph.balancer_attributes().and_then(|it| it.get(key).cloned());
+        if let (true, Some((wanted, None))) = (settings(seen, "shapeName") == Some(json!("flexible")), &spec.shape) {
+            return Err(Error::invalid(format!(
+                "the load balancer has a flexible shape, which cannot become the fixed shape {wanted}; remove the annotation"
+            )));
+        }
+        let ips: Vec<_> = observed.ingress.iter().filter_map(|it| it.ip.as_deref()?.parse().ok()).collect();
+        if let Some(wanted) = spec.reserved_ip.filter(|wanted| !ips.is_empty() && !ips.contains(wanted)) {
+            return Err(Error::invalid(format!(
+                "loadBalancerIP {wanted} is not an address of the load balancer, and an existing one keeps its address; \
+                 set it to {}, or create the Service again",
+                ips[0]
+            )));
+        }
+        let mut events = PendingEvents::default();
+        for key in ["isPrivate", "subnetIds", "subnetId"] {
+            let (wanted, there) = (settings(&desired, key), settings(seen, key));
+            if wanted.is_some() && there.is_some() && wanted != there {
+                let text =
+                    "the load balancer keeps its subnets, and stays internal or public; create the Service again";
+                events.warn("ImmutableSetting", format!("{key} cannot be changed: {text} to change it"));
+            }
+        }
+        self.report(identity.service, "immutable", &events);
+        let mut desired = certificates::fitted(desired, seen, spec);
+        for (resource, settings) in seen.resources.iter() {
+            let is_kept = resource.is_of_kind("rule set") && spec.rule_sets.is_none();
+            if is_kept && !desired.resources.contains_key(resource) {
+                desired.resources.insert(resource.clone(), settings.clone());
+            }
+        }
+        if let Some(wanted) = desired.resources.get(&security::resource()) {
+            let mut rules = security::rules(Some(wanted));
+            let retained = Retained::by_others(&self.services, identity.service);
+            let there = security::rules(seen.resources.get(&security::resource()));
+            rules.extend(there.into_iter().filter(|rule| retained.needs(rule)));
+            desired.resources.insert(security::resource(), security::settings(&rules));
+        }
+        Ok(desired)
+    }
+
+    /// Reads the health of the backends of a load balancer.
+    pub(super) async fn health(&self, observed: &ObservedLoadBalancer) -> Result<BTreeMap<String, TargetHealth>> {
+        let form = Form::of_id(&observed.id);
+        let mut all = BTreeMap::new();
+        for (pool, targets) in observed.graph.iter().flat_map(|it| &it.targets) {
+            let health: Value = form.http(&self.api).read(Call::get(form.health, &[&observed.id, pool])).await?;
+            for target in targets.iter() {
+                let is_in = |list: &str| {
+                    health[list].as_array().is_some_and(|all| all.iter().any(|it| it.as_str() == Some(target)))
+                };
+                let bad =
+                    ["critical", "warning", "unknown"].into_iter().find(|it| is_in(&format!("{it}StateBackendNames")));
+                let detail = bad.unwrap_or("ok").to_owned();
+                all.insert(target.to_owned(), TargetHealth { is_healthy: bad.is_none(), detail });
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Returns the load balancer itself in the form of the API.
+fn balancer(spec: &LoadBalancerSpec, facts: &Facts) -> Value {
+    let ids: Vec<_> = facts.subnets.iter().map(|it| &*it.id).collect();
+    let mut balancer = json!({"isPrivate": spec.is_internal, "networkSecurityGroupIds": spec.groups});
+    if spec.is_network() {
+        balancer["subnetId"] = ids.first().copied().into();
+        let version = match facts.families {
+            [true, true] => "IPV4_AND_IPV6",
+            [false, true] => "IPV6",
+            _ => "IPV4",
+        };
+        balancer["nlbIpVersion"] = version.into();
+        return balancer;
+    }
+    balancer["subnetIds"] = json!(ids);
+    balancer["ipMode"] = if facts.families[1] { "IPV6".into() } else { Value::Null };
+    if let Some((name, limits)) = &spec.shape {
+        balancer["shapeName"] = name.as_str().into();
+        if let Some((min, max)) = limits {
+            balancer["shapeDetails"] = json!({"minimumBandwidthInMbps": min, "maximumBandwidthInMbps": max});
+        }
+    }
+    balancer
+}
+
+/// Returns the settings of TLS for a certificate of a Secret, or for certificates of the Certificates service.
+fn tls(secret: Option<&str>, ids: &[String], settings: Option<&TlsSettings>, default_suite: Option<&str>) -> Value {
+    let mut tls = json!({"verifyDepth": 0, "verifyPeerCertificate": false});
+    match secret.filter(|_| ids.is_empty()) {
+        Some(secret) => tls["certificateName"] = secret.into(),
+        None => tls["certificateIds"] = json!(ids),
+    }
+    if let Some(suite) = settings.and_then(|it| it.suite.as_deref()).or(default_suite) {
+        tls["cipherSuiteName"] = suite.into();
+    }
+    if let Some(settings) = settings.filter(|it| !it.protocols.is_empty()) {
+        tls["protocols"] = json!(settings.protocols);
+    }
+    tls
+}
+
+/// Returns the OCIDs of instances by the addresses that are backends, for network load balancers.
+pub(super) fn instances(nodes: &[Arc<Node>]) -> BTreeMap<String, String> {
+    let pair = |node: &Arc<Node>| {
+        let ip = LoadBalancerSpec::backend_address(node, false)?;
+        Some((ip.to_string(), ocid(&node.provider_id).ok()?.to_owned()))
+    };
+    nodes.iter().filter_map(pair).collect()
+}

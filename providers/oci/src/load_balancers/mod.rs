@@ -1,0 +1,387 @@
+//! Load balancers and network load balancers as a cloud for the engine of provider-kit.
+
+mod apply;
+mod certificates;
+mod desired;
+mod groups;
+mod objects;
+mod security;
+mod spec;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock};
+
+use cloud_provider::{
+    Caches, Cluster, LoadBalancerIngress, LoadBalancerStatus, Result, Service, TargetHealth, async_trait,
+};
+use futures::future::{try_join, try_join_all};
+use parking_lot::Mutex;
+use provider_kit::annotations::Parsed;
+use provider_kit::cluster::ClusterView;
+use provider_kit::events::{EventDeduplicator, PendingEvents};
+use provider_kit::inventory::{Inventory, SharedPriority};
+use provider_kit::load_balancers::{
+    Adoption, Applied, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming,
+    ObservedLoadBalancer, OwnerTags, Published, Query, Recovery, ResourceGraph, Scope, State,
+};
+use provider_kit::paging::ListResult;
+use provider_kit::status::shown;
+use provider_kit::transport::{Call, Priority};
+use serde_json::Value;
+
+use self::certificates::Certificates;
+use self::groups::Groups;
+use self::objects::{Form, LB, NLB, PRIVATE_FROM, observed};
+use self::security::SecurityLists;
+use self::spec::LoadBalancerSpec;
+use self::work::{Work, WorkRequests};
+use crate::annotations::{COMPARTMENT, LOAD_BALANCER_ID, SecurityMode, WORKLOAD_ACCOUNT};
+use crate::api::Api;
+use crate::config::Config;
+use crate::credentials::Account;
+use crate::instances::Source;
+
+/// Creates the APIs for the workload identity of a ServiceAccount.
+pub(crate) type ApiOfAccount = Box<dyn Fn(Account) -> Result<Api> + Send + Sync>;
+
+/// The load balancers of a compartment, with one credential.
+pub(crate) struct LoadBalancers {
+    instances: Inventory<Source>,
+    api: Api,
+    config: Arc<Config>,
+    cluster: ClusterView,
+    lists: SecurityLists,
+    groups: Groups,
+    certificates: Certificates,
+    deduplicator: Arc<EventDeduplicator>,
+    services: Services,
+    work: Arc<WorkRequests>,
+    /// Subnets of the primary VNICs of instances, by OCID. They never change.
+    node_subnets: Mutex<HashMap<Box<str>, Box<str>>>,
+    api_of_account: Option<ApiOfAccount>,
+    /// The same load balancers with the credentials of ServiceAccounts, by namespace and name.
+    accounts: Mutex<HashMap<(String, String), Arc<Self>>>,
+}
+
+/// The Services of the cluster.
+#[derive(Clone)]
+pub(crate) struct Services {
+    pub(crate) caches: Arc<OnceLock<Arc<dyn Caches>>>,
+    pub(crate) config: Arc<Config>,
+}
+
+impl Services {
+    fn all(&self) -> Vec<Arc<Service>> {
+        self.caches.get().map(|it| it.services()).unwrap_or_default()
+    }
+
+    /// Returns the rules that a load balancer has: those of its Service, or the default ones if no Service has its UID.
+    fn mode_of(&self, balancer: &ObservedLoadBalancer, all: &[Arc<Service>]) -> SecurityMode {
+        let uid = balancer.owner_tags.service.as_ref().or(balancer.legacy_owner.as_ref());
+        let service = all.iter().find(|it| uid.is_some() && it.metadata.uid.as_ref() == uid);
+        let default = if balancer.kind == NLB.name { SecurityMode::None } else { self.config.security_mode };
+        let spec = service.map(|it| LoadBalancerSpec::of(it, &self.config).spec);
+        // A load balancer of another kind than the Service has by now had another default.
+        spec.filter(|it| Form::of_kind(it.kind).name == balancer.kind).map_or(default, |it| it.mode)
+    }
+}
+
+impl LoadBalancers {
+    pub(crate) fn new(
+        api: Api,
+        instances: Inventory<Source>,
+        cluster: ClusterView,
+        services: Services,
+        api_of_account: Option<ApiOfAccount>,
+    ) -> Self {
+        let subnets = Arc::clone(&instances.source().subnets);
+        Self {
+            lists: SecurityLists::new(api.clone(), subnets, services.clone()),
+            groups: Groups::new(api.clone()),
+            certificates: Certificates::new(cluster.clone()),
+            deduplicator: Arc::new(EventDeduplicator::new(cluster.events().clone())),
+            config: Arc::clone(&api.config),
+            instances,
+            api,
+            cluster,
+            services,
+            work: Arc::default(),
+            node_subnets: Mutex::default(),
+            api_of_account,
+            accounts: Mutex::default(),
+        }
+    }
+
+    /// Returns the load balancers with the credential of the Service's ServiceAccount, if the Service names one.
+    fn of_account(&self, service: &Service) -> Result<Option<Arc<Self>>> {
+        let (Some(name), Some(api)) = (WORKLOAD_ACCOUNT.text_on(service), &self.api_of_account) else {
+            return Ok(None);
+        };
+        let namespace = service.metadata.namespace.clone().unwrap_or_default();
+        let mut accounts = self.accounts.lock();
+        if let Some(known) = accounts.get(&(namespace.clone(), name.to_owned())) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let account = Account { cluster: self.cluster.clone(), namespace: namespace.clone(), name: name.to_owned() };
+        let (instances, services) = (self.instances.clone(), self.services.clone());
+        let own = Self {
+            work: Arc::clone(&self.work),
+            deduplicator: Arc::clone(&self.deduplicator),
+            ..Self::new(api(account)?, instances, self.cluster.clone(), services, None)
+        };
+        Ok(Some(Arc::clone(accounts.entry((namespace, name.to_owned())).or_insert(Arc::new(own)))))
+    }
+
+    async fn compartment(&self, service: &Service) -> Result<String> {
+        match COMPARTMENT.text_on(service) {
+            Some(compartment) => Ok(compartment.to_owned()),
+            None => self.api.region.compartment().await,
+        }
+    }
+
+    async fn list(
+        &self,
+        form: &'static Form,
+        compartment: &str,
+        name: Option<&str>,
+        priority: &SharedPriority,
+    ) -> Result<ListResult<Value>> {
+        let call = Call::get(form.all, &[]).query("compartmentId", compartment);
+        let call = name.iter().fold(call, |call, name| call.query("displayName", name));
+        let all =
+            form.http(&self.api).list(call, form.items, priority, |it| it, |it: &Value| it["id"].to_string()).await?;
+        Ok(all.filter(|it| it["lifecycleState"] != "DELETED"))
+    }
+
+    /// Reads all load balancers of the cluster's compartment, and of those that Services name.
+    async fn all(&self) -> Result<ListResult<ObservedLoadBalancer>> {
+        let services = self.services.all();
+        let named = services.iter().filter_map(|it| COMPARTMENT.text_on(it).map(str::to_owned));
+        let compartments: BTreeSet<_> = named.chain([self.api.region.compartment().await?]).collect();
+        let mut all = ListResult::of(Vec::new());
+        for compartment in &compartments {
+            let priority = SharedPriority::default();
+            let [lbs, nlbs] = [&LB, &NLB].map(|form| self.list(form, compartment, None, &priority));
+            let (lbs, nlbs) = try_join(lbs, nlbs).await?;
+            let convert = |form: &'static Form| move |it: Value| [observed(form, &it, &self.config.prefix)];
+            all = merge(all, merge(lbs.flat_map(convert(&LB)), nlbs.flat_map(convert(&NLB))));
+        }
+        let found = Mutex::new(Vec::new());
+        let positions = all.flat_map(|it| {
+            found.lock().push(it);
+            [found.lock().len() - 1]
+        });
+        let whole = try_join_all(found.into_inner().into_iter().map(|it| self.listed(it, &services))).await?;
+        let whole = Mutex::new(whole);
+        Ok(positions.flat_map(|at| [std::mem::take(&mut whole.lock()[at])]))
+    }
+
+    /// Adds what can be added without a request for each load balancer; others get no graph, and are read by OCID.
+    async fn listed(&self, mut it: ObservedLoadBalancer, services: &[Arc<Service>]) -> Result<ObservedLoadBalancer> {
+        if self.work.is_known(&it.id) || it.state != State::Ready || groups::has_any(&it) {
+            it.graph = None;
+        } else {
+            self.add_rules(&mut it, services).await?;
+        }
+        Ok(it)
+    }
+
+    /// Reads load balancers of both kinds that have a name of the Service, and the one that the Service requests.
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
+        let urgency = if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary };
+        let (priority, compartment) = (SharedPriority::of(urgency), self.compartment(identity.service).await?);
+        let names = names(&self.config, identity.service);
+        let read = [(&LB, &names[0]), (&NLB, &names[1])].map(|(form, name)| {
+            let (priority, compartment) = (&priority, &compartment);
+            async move {
+                let found = self.list(form, compartment, Some(name), priority).await?.complete()?.into_items();
+                let found = found.iter().filter(|it| it["displayName"] == name.as_str());
+                try_join_all(found.map(async |it| {
+                    let work = self.work.state(&self.api, form, it["id"].as_str().unwrap_or_default()).await?;
+                    self.whole(form, it, work).await
+                }))
+                .await
+            }
+        });
+        let mut all: Vec<_> = try_join_all(read).await?.into_iter().flatten().collect();
+        if let Some(id) = identity.requested_id.as_ref().filter(|id| !all.iter().any(|it| it.id == **id)) {
+            let requested = self.by_id(id, Detail::Whole).await?;
+            all.extend(requested.map(|it| match it.owner_tags == OwnerTags::default() {
+                // It has no owner yet, and any name: the Service's own one stands for it.
+                true => ObservedLoadBalancer {
+                    cloud_name_and_id: Some((it.name.clone(), it.id.clone())),
+                    name: identity.name.clone(),
+                    ..it
+                },
+                false => it,
+            }));
+        }
+        if all.is_empty() && LoadBalancerSpec::of(identity.service, &self.config).spec.mode == SecurityMode::Groups {
+            all.extend(self.groups.leftover(identity, &compartment).await?);
+        }
+        Ok(all)
+    }
+
+    /// Converts a load balancer, with its work request and the rules that it does not show itself.
+    async fn whole(&self, form: &'static Form, balancer: &Value, work: Work) -> Result<ObservedLoadBalancer> {
+        let mut it = observed(form, balancer, &self.config.prefix);
+        match work {
+            Work::Running => it.state = State::Busy,
+            Work::Failed(text) => it.state = State::Failed(text),
+            Work::Done => {}
+        }
+        if it.state == State::Ready {
+            self.add_rules(&mut it, &self.services.all()).await?;
+        }
+        Ok(it)
+    }
+
+    async fn by_id(&self, id: &str, detail: Detail) -> Result<Option<ObservedLoadBalancer>> {
+        let form = Form::of_id(id);
+        let work = self.work.state(&self.api, form, id).await?;
+        if detail == Detail::State && matches!(work, Work::Running) {
+            let head = ObservedLoadBalancer { id: id.to_owned(), kind: form.name, ..ObservedLoadBalancer::default() };
+            return Ok(Some(ObservedLoadBalancer { state: State::Busy, ..head }));
+        }
+        match form.http(&self.api).find::<Value>(Call::get(form.one, &[id])).await? {
+            Some(it) if it["lifecycleState"] != "DELETED" => self.whole(form, &it, work).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Adds the rules of security lists and of the network security group to the graph of a load balancer.
+    async fn add_rules(&self, balancer: &mut ObservedLoadBalancer, services: &[Arc<Service>]) -> Result<()> {
+        let Some(graph) = balancer.graph.take() else { return Ok(()) };
+        let mode = self.services.mode_of(balancer, services);
+        let mut graph = self.groups.observed(graph, balancer).await?;
+        if [SecurityMode::All, SecurityMode::Frontend].contains(&mode) {
+            let places = self.places(&graph, mode, None).await?;
+            let rules = self.lists.observed(&places).await?;
+            if !rules.is_empty() {
+                graph = graph.resource(security::resource(), security::settings(&rules));
+            }
+        }
+        balancer.graph = Some(graph);
+        Ok(())
+    }
+
+    /// Reports messages of a Service, each of them once.
+    fn report(&self, service: &Service, kind: &str, events: &PendingEvents) {
+        self.deduplicator.record_new(service, kind, events);
+    }
+}
+
+/// Returns the names of a Service's load balancer and of its network load balancer.
+fn names(config: &Config, service: &Service) -> [String; 2] {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let [namespace, name, uid] = [&service.metadata.namespace, &service.metadata.name, &service.metadata.uid].map(text);
+    let network = format!("{namespace}/{name}/{uid}");
+    [format!("{}{uid}", config.prefix), network.chars().take(1024).collect()]
+}
+
+#[async_trait]
+impl LoadBalancerCloud for LoadBalancers {
+    type Spec = LoadBalancerSpec;
+
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::NotUnique
+    }
+
+    fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
+        let spec = LoadBalancerSpec::of(service, &self.config).spec;
+        let [lb, nlb] = names(&self.config, service);
+        let (name, other) = if spec.is_network() { (nlb, lb) } else { (lb, nlb) };
+        Naming {
+            name,
+            former_names: vec![other],
+            legacy_owner: service.metadata.uid.clone(),
+            requested_id: LOAD_BALANCER_ID.text_on(service).map(str::to_owned),
+            kind: Form::of_kind(spec.kind).name,
+            ..Naming::of(service)
+        }
+    }
+
+    fn spec(&self, service: &Service) -> Parsed<LoadBalancerSpec> {
+        LoadBalancerSpec::of(service, &self.config)
+    }
+
+    async fn desired(&self, input: &DesiredStateInput<'_, LoadBalancerSpec>) -> Result<ResourceGraph> {
+        let (own, mut events) = (self.of_account(input.request.service)?, PendingEvents::default());
+        let cloud = own.as_deref().unwrap_or(self);
+        let graph = match input.scope {
+            Scope::Targets => cloud.desired_targets(input, &mut events).await?,
+            Scope::Everything => cloud.whole_graph(input, &mut events).await?,
+        };
+        input.spec.warnings.iter().for_each(|text| events.warn("QuestionableAnnotation", text));
+        let kind = if input.scope == Scope::Targets { "targets" } else { "" };
+        self.report(input.request.service, kind, &events);
+        Ok(graph)
+    }
+
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
+        match query {
+            Query::All(sets) => Ok(self.all().await?.flat_map(|it| [it.sharing(sets)])),
+            Query::Owner(identity) => {
+                let own = self.of_account(identity.service)?;
+                own.as_deref().unwrap_or(self).find(identity).await.map(ListResult::of)
+            }
+            Query::Ids(ids, detail) => {
+                let found = try_join_all(ids.iter().map(|id| self.by_id(id, detail))).await?;
+                Ok(ListResult::of(found.into_iter().flatten().collect()))
+            }
+        }
+    }
+
+    fn fit(
+        &self,
+        desired: ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        identity: &Identity<'_>,
+        spec: &LoadBalancerSpec,
+    ) -> Result<ResourceGraph> {
+        self.fitted(desired, observed, identity, spec)
+    }
+
+    fn adopts(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
+        let is_requested = identity.requested_id.as_deref() == Some(&*observed.id);
+        if is_requested { Adoption::Adopt } else { Adoption::Refuse }
+    }
+
+    fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {
+        let is_new = shown(service).is_empty() && observed.ingress.is_empty();
+        if is_new { Recovery::Replace } else { Recovery::Never }
+    }
+
+    async fn apply(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
+        let own = self.of_account(change.identity.service)?;
+        own.as_deref().unwrap_or(self).carry_out(change, spec).await
+    }
+
+    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &LoadBalancerSpec) -> Published {
+        let mut ingress = observed.ingress.clone();
+        let private_from = observed.labels.get(PRIVATE_FROM).and_then(|it| it.parse().ok());
+        ingress.truncate(private_from.filter(|_| spec.external_only).unwrap_or(usize::MAX));
+        let mode = |it: LoadBalancerIngress| LoadBalancerIngress { ip_mode: spec.ip_mode.map(str::to_owned), ..it };
+        let ingress: Vec<_> = ingress.into_iter().map(mode).collect();
+        let status = LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) };
+        Published { status, annotations: Vec::new() }
+    }
+
+    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+        self.health(observed).await.map(Some)
+    }
+}
+
+/// Joins two lists; a partial one makes the whole partial.
+fn merge<T>(a: ListResult<T>, b: ListResult<T>) -> ListResult<T> {
+    let pages = a.pages() + b.pages();
+    match (a, b) {
+        (ListResult::Complete { listing: a, .. }, ListResult::Complete { listing: b, .. }) => {
+            ListResult::of(a.into_items().into_iter().chain(b.into_items()).collect())
+        }
+        (ListResult::Partial { reason, items, .. }, other) | (other, ListResult::Partial { reason, items, .. }) => {
+            ListResult::Partial { items: items.into_iter().chain(other.into_items()).collect(), pages, reason }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Rules in the security lists of subnets, which Services share.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{Error, Result, Service, async_trait};
+use futures::future::try_join_all;
+use parking_lot::Mutex;
+use provider_kit::cached::Cached;
+use provider_kit::load_balancers::{Attributes, ResourceKey};
+use provider_kit::shared_document::{DocumentStore, SharedDocuments, Versioned};
+use provider_kit::transport::Call;
+use serde_json::{Value, json};
+
+use super::Services;
+use super::spec::LoadBalancerSpec;
+use crate::annotations::SecurityMode;
+use crate::api::Api;
+use crate::subnets::{Subnet, Subnets};
+
+/// The time for which a list is compared as it was read. Writes read it again.
+const AGE: Duration = Duration::from_secs(5);
+
+/// Direction of a rule, and the names of its list, of its peer and of the kind of the peer.
+const INGRESS: (&str, &str) = ("ingressSecurityRules", "source");
+const EGRESS: (&str, &str) = ("egressSecurityRules", "destination");
+
+/// The resource of a Service's rules in security lists. They are written when the load balancer exists.
+pub(crate) fn resource() -> ResourceKey {
+    ResourceKey::created_after("security rules", "")
+}
+
+/// A rule: security list, direction, peer and port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rule {
+    pub(crate) list: String,
+    pub(crate) is_ingress: bool,
+    pub(crate) peer: String,
+    pub(crate) port: u16,
+}
+
+impl Rule {
+    fn text(&self) -> String {
+        let Self { list, is_ingress, peer, port } = self;
+        format!("{} {peer} {port} in {list}", if *is_ingress { "ingress" } else { "egress" })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let [direction, peer, port, "in", list] = text.split(' ').collect::<Vec<_>>()[..] else { return None };
+        let (list, peer, port) = (list.to_owned(), peer.to_owned(), port.parse().ok()?);
+        Some(Self { list, is_ingress: direction == "ingress", peer, port })
+    }
+
+    fn direction(&self) -> (&'static str, &'static str) {
+        if self.is_ingress { INGRESS } else { EGRESS }
+    }
+
+    fn written(&self) -> Value {
+        let ports = json!({"destinationPortRange": {"min": self.port, "max": self.port}});
+        let mut rule = json!({"protocol": "6", "isStateless": false, "tcpOptions": ports});
+        let peer = self.direction().1;
+        rule[peer] = self.peer.clone().into();
+        rule[format!("{peer}Type")] = "CIDR_BLOCK".into();
+        rule
+    }
+}
+
+/// Returns the settings of the resource.
+pub(crate) fn settings(rules: &BTreeSet<Rule>) -> Attributes {
+    Attributes::default().set("rules", rules.iter().map(Rule::text).collect::<Vec<_>>())
+}
+
+/// Returns the rules in settings.
+pub(crate) fn rules(settings: Option<&Attributes>) -> BTreeSet<Rule> {
+    let rules = settings.and_then(|it| it.get("rules")).and_then(Value::as_array);
+    rules.into_iter().flatten().filter_map(|it| Rule::parse(it.as_str()?)).collect()
+}
+
+/// Returns peer and port of a rule that a cloud controller manager may have written: stateful TCP to one port, from any
+/// port, without a description.
+fn shape(rule: &Value, peer: &str) -> Option<(String, u16)> {
+    let range = &rule["tcpOptions"]["destinationPortRange"];
+    let is_ours = rule["protocol"] == "6"
+        && rule["isStateless"] != true
+        && rule["tcpOptions"]["sourcePortRange"].is_null()
+        && rule["description"].as_str().is_none_or(str::is_empty)
+        && range["min"] == range["max"];
+    let port = range["min"].as_u64().and_then(|port| u16::try_from(port).ok())?;
+    is_ours.then(|| Some((rule[peer].as_str()?.to_owned(), port))).flatten()
+}
+
+fn list_of(document: &Value, direction: &str) -> Vec<Value> {
+    document[direction].as_array().cloned().unwrap_or_default()
+}
+
+/// Security lists as the API has them.
+pub(crate) struct Lists(Api);
+
+#[async_trait]
+impl DocumentStore for Lists {
+    type Key = String;
+    type Document = Value;
+
+    async fn read(&self, key: &String) -> Result<Versioned<Value>> {
+        let answer = self.0.iaas.send(Call::get("/20160918/securityLists/{id}", &[key])).await?;
+        let version = answer.headers.get("etag").and_then(|it| it.to_str().ok()).map(str::to_owned);
+        Ok(Versioned { document: answer.json()?, version })
+    }
+
+    async fn write(&self, key: &String, document: Value, version: Option<&str>) -> Result<()> {
+        let fields = [INGRESS.0, EGRESS.0].map(|key| (key.to_owned(), document[key].clone()));
+        let body: serde_json::Map<_, _> = fields.into_iter().collect();
+        let call = Call::put("/20160918/securityLists/{id}", &[key]).json(&body);
+        let call = version.iter().fold(call, |call, version| call.header("if-match", version));
+        self.0.iaas.send(call).await.map(drop)
+    }
+}
+
+/// The security lists of the cluster.
+pub(crate) struct SecurityLists {
+    documents: SharedDocuments<Lists>,
+    /// Lists as they were read last, for comparisons.
+    read: Mutex<HashMap<String, Arc<Cached<Value>>>>,
+    subnets: Arc<Subnets>,
+    api: Api,
+    services: Services,
+}
+
+/// The places of one load balancer's rules, and the ports that they are for.
+pub(crate) struct Places {
+    pub(crate) balancer: Vec<Arc<Subnet>>,
+    pub(crate) nodes: Vec<Arc<Subnet>>,
+    pub(crate) listeners: BTreeSet<u16>,
+    pub(crate) node_ports: BTreeSet<u16>,
+    pub(crate) health_ports: BTreeSet<u16>,
+    pub(crate) sources: BTreeSet<String>,
+    pub(crate) preserves_source: bool,
+}
+
+/// The ports whose rules other Services need: rules have no owner, so they stay.
+#[derive(Default)]
+pub(super) struct Retained {
+    listeners: BTreeSet<u16>,
+    node_ports: BTreeSet<u16>,
+}
+
+impl Retained {
+    pub(super) fn by_others(services: &Services, service: &Service) -> Self {
+        let mut retained = Self::default();
+        for other in services.all() {
+            let is_leaving = other.metadata.deletion_timestamp.is_some();
+            let is_balanced = other.spec.as_ref().and_then(|it| it.type_.as_deref()) == Some("LoadBalancer");
+            if other.metadata.uid == service.metadata.uid || is_leaving || !is_balanced {
+                continue;
+            }
+            let spec = LoadBalancerSpec::of(&other, &services.config).spec;
+            if [SecurityMode::All, SecurityMode::Frontend].contains(&spec.mode) {
+                retained.listeners.extend(spec.ports.iter().map(|port| port.number));
+                retained.node_ports.extend(spec.ports.iter().map(|port| port.node_port).chain([spec.health_port]));
+            }
+        }
+        retained
+    }
+
+    pub(super) fn needs(&self, rule: &Rule) -> bool {
+        self.node_ports.contains(&rule.port) || rule.is_ingress && self.listeners.contains(&rule.port)
+    }
+}
+
+impl SecurityLists {
+    pub(crate) fn new(api: Api, subnets: Arc<Subnets>, services: Services) -> Self {
+        let documents = SharedDocuments::new(Lists(api.clone()));
+        Self { documents, read: Mutex::default(), subnets, api, services }
+    }
+
+    pub(crate) fn subnets(&self) -> &Subnets {
+        &self.subnets
+    }
+
+    /// Reads a list; one read answers all that compare at the same time.
+    async fn document(&self, id: &str) -> Result<Arc<Value>> {
+        let cached = Arc::clone(self.read.lock().entry(id.to_owned()).or_default());
+        let read = async || Ok(self.documents.store().read(&id.to_owned()).await?.document);
+        Ok(cached.get(AGE, read).await?.0)
+    }
+
+    /// Returns the security list that is edited of a subnet: the configured one if it is attached, else the oldest.
+    async fn list(&self, subnet: &Subnet) -> Result<String> {
+        let configured = self.api.config.security_lists.get(&subnet.id);
+        if let Some(list) = configured.filter(|it| subnet.security_list_ids.contains(it)) {
+            return Ok(list.clone());
+        }
+        if let [only] = &subnet.security_list_ids[..] {
+            return Ok(only.clone());
+        }
+        let read =
+            async |id: &String| Ok::<_, Error>((self.document(id).await?["timeCreated"].to_string(), id.clone()));
+        let oldest = try_join_all(subnet.security_list_ids.iter().map(read)).await?.into_iter().min();
+        oldest.map(|(_, list)| list).ok_or_else(|| {
+            Error::invalid(format!(
+                "subnet {} has no security list; use security-rule-management-mode NSG or None",
+                subnet.id
+            ))
+        })
+    }
+
+    /// Returns the rules that a load balancer needs.
+    pub(crate) async fn desired(&self, places: &Places) -> Result<BTreeSet<Rule>> {
+        let mut rules = BTreeSet::new();
+        let ranges = |subnets: &[Arc<Subnet>]| {
+            let ranges = subnets.iter().flat_map(|it| it.ranges()).filter(|it| it.addr().is_ipv4());
+            ranges.map(|it| it.to_string()).collect::<BTreeSet<_>>()
+        };
+        let (own, nodes) = (ranges(&places.balancer), ranges(&places.nodes));
+        let mut add = |list: &str, is_ingress, peers: &BTreeSet<String>, ports: &BTreeSet<u16>| {
+            for (peer, port) in peers.iter().flat_map(|peer| ports.iter().map(move |port| (peer, *port))) {
+                rules.insert(Rule { list: list.to_owned(), is_ingress, peer: peer.clone(), port });
+            }
+        };
+        for subnet in &places.balancer {
+            let list = self.list(subnet).await?;
+            add(&list, true, &places.sources, &places.listeners);
+            add(&list, false, &nodes, &places.node_ports);
+            add(&list, false, &nodes, &places.health_ports);
+        }
+        for subnet in &places.nodes {
+            let list = self.list(subnet).await?;
+            add(&list, true, &own, &places.node_ports);
+            add(&list, true, &own, &places.health_ports);
+            if places.preserves_source {
+                add(&list, true, &places.sources, &places.node_ports);
+            }
+        }
+        Ok(rules)
+    }
+
+    /// Returns the rules for the ports of a load balancer in the lists of its subnets and of those of the Nodes.
+    pub(crate) async fn observed(&self, places: &Places) -> Result<BTreeSet<Rule>> {
+        let mut lists: BTreeMap<String, [BTreeSet<u16>; 2]> = BTreeMap::new();
+        for subnet in &places.balancer {
+            let [ingress, egress] = lists.entry(self.list(subnet).await?).or_default();
+            ingress.extend(&places.listeners);
+            egress.extend(places.node_ports.union(&places.health_ports));
+        }
+        for subnet in &places.nodes {
+            lists.entry(self.list(subnet).await?).or_default()[0].extend(places.node_ports.union(&places.health_ports));
+        }
+        let mut rules = BTreeSet::new();
+        for (list, [ingress, egress]) in lists {
+            let document = self.document(&list).await?;
+            for ((direction, peer), ports, is_ingress) in [(INGRESS, ingress, true), (EGRESS, egress, false)] {
+                let shapes = list_of(&document, direction);
+                let shapes =
+                    shapes.iter().filter_map(|rule| shape(rule, peer)).filter(|(_, port)| ports.contains(port));
+                rules.extend(shapes.map(|(peer, port)| Rule { list: list.clone(), is_ingress, peer, port }));
+            }
+        }
+        Ok(rules)
+    }
+
+    /// Adds and removes rules of a Service, with one write for each list and any number of Services. Rules that another
+    /// Service needs by the time of the write stay.
+    pub(super) async fn write(&self, service: &Service, add: &BTreeSet<Rule>, remove: &BTreeSet<Rule>) -> Result<()> {
+        let lists: BTreeSet<_> = add.iter().chain(remove).map(|rule| rule.list.clone()).collect();
+        let edits = lists.iter().map(|list| {
+            let of = |rules: &BTreeSet<Rule>| rules.iter().filter(|it| it.list == *list).cloned().collect::<Vec<_>>();
+            let (add, remove, services, service) = (of(add), of(remove), self.services.clone(), service.clone());
+            async move {
+                let edited = self.documents.edit(list, move |document| {
+                    let mut remove = remove.clone();
+                    if !remove.is_empty() {
+                        let retained = Retained::by_others(&services, &service);
+                        remove.retain(|rule| !retained.needs(rule));
+                    }
+                    edit(document, &add, &remove);
+                    Ok(())
+                });
+                let edited = edited.await;
+                let cached = self.read.lock().get(list).cloned();
+                if let Some(cached) = cached {
+                    cached.forget().await;
+                }
+                edited
+            }
+        });
+        try_join_all(edits).await.map(drop)
+    }
+}
+
+fn edit(document: &mut Value, add: &[Rule], remove: &[Rule]) {
+    for (direction, peer) in [INGRESS, EGRESS] {
+        let mut rules = list_of(document, direction);
+        let of = |all: &[Rule]| all.iter().filter(|it| it.direction().0 == direction).cloned().collect::<Vec<_>>();
+        let is_one = |rule: &Value, all: &[Rule]| {
+            shape(rule, peer).is_some_and(|(peer, port)| all.iter().any(|it| it.peer == peer && it.port == port))
+        };
+        let (add, remove) = (of(add), of(remove));
+        rules.retain(|rule| !is_one(rule, &remove));
+        for rule in add {
+            if !rules.iter().any(|it| is_one(it, std::slice::from_ref(&rule))) {
+                rules.push(rule.written());
+            }
+        }
+        document[direction] = rules.into();
+    }
+}

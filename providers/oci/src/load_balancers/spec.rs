@@ -1,0 +1,391 @@
+//! A Service, parsed once: the spec of its load balancer, except for facts from the cloud.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use cloud_provider::{AddressType, Node, Service};
+use ipnet::IpNet;
+use provider_kit::annotations::{Annotation, Annotations, Parsed};
+use provider_kit::health_check::{HealthCheck, requests_only_local_traffic};
+use provider_kit::load_balancers::{ServicePort, service_ports};
+use provider_kit::node_selector::NodeSelector;
+use provider_kit::source_ranges::source_ranges;
+use serde_json::{Value, json};
+
+use super::objects::Form;
+use crate::annotations::{self as key, LoadBalancerKind, Objects, SecurityMode, TlsSettings};
+use crate::config::Config;
+
+/// The port at which kube-proxy tells if a Node is healthy.
+const KUBE_PROXY_HEALTH: u16 = 10_256;
+
+/// Load balancer configuration of a Service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LoadBalancerSpec {
+    pub(crate) kind: LoadBalancerKind,
+    pub(crate) is_internal: bool,
+    /// Shape and limits of its bandwidth; `None` keeps the shape of an existing load balancer.
+    pub(crate) shape: Option<(String, Option<(u32, u32)>)>,
+    /// OCIDs of the subnets, in the order of configuration and annotations.
+    pub(crate) subnets: Vec<Option<String>>,
+    /// `true` if an annotation names the subnet of this position.
+    pub(crate) is_subnet_named: [bool; 2],
+    pub(crate) ports: Vec<PortSpec>,
+    pub(crate) health_port: u16,
+    /// Policy, health check and other settings of all backend sets, in the form of the API.
+    pub(crate) set: Value,
+    pub(crate) tls_secret: Option<(String, String)>,
+    pub(crate) tls_backend_secret: Option<(String, String)>,
+    pub(crate) certificate_ids: Vec<String>,
+    pub(crate) tls: Option<TlsSettings>,
+    pub(crate) backend_tls: Option<TlsSettings>,
+    pub(crate) groups: BTreeSet<String>,
+    pub(crate) backend_groups: BTreeSet<String>,
+    pub(crate) mode: SecurityMode,
+    pub(crate) sources: BTreeSet<IpNet>,
+    pub(crate) preserves_source: bool,
+    pub(crate) freeform: BTreeMap<String, String>,
+    pub(crate) defined: Objects,
+    pub(crate) selector: Option<NodeSelector>,
+    pub(crate) rule_sets: Option<BTreeMap<String, Value>>,
+    pub(crate) ip_mode: Option<&'static str>,
+    pub(crate) external_only: bool,
+    pub(crate) assigned: [Option<String>; 2],
+    pub(crate) reserved_ip: Option<IpAddr>,
+    pub(crate) families: Families,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The address families that a Service asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Families {
+    #[default]
+    Ipv4,
+    Ipv6,
+    /// Two families, if the subnets have both; else the one that they have.
+    PreferBoth,
+    /// Two families; subnets without both are refused.
+    RequireBoth,
+}
+
+/// A port of the Service, or two with different protocols that share a listener.
+#[derive(Clone, Debug)]
+pub(crate) struct PortSpec {
+    pub(crate) number: u16,
+    pub(crate) node_port: u16,
+    /// Protocol in the names of listener and backend set: `TCP`, `UDP` or `TCP_AND_UDP`.
+    pub(crate) transport: &'static str,
+    /// Protocol of the listener.
+    pub(crate) protocol: &'static str,
+    pub(crate) is_tls: bool,
+    /// Further settings of the listener, in the form of the API.
+    pub(crate) listener: Value,
+}
+
+fn namespaced(service: &Service, name: &str) -> (String, String) {
+    let own = service.metadata.namespace.as_deref().unwrap_or("default");
+    let (namespace, name) = name.split_once('/').unwrap_or((own, name));
+    (namespace.to_owned(), name.to_owned())
+}
+
+fn families(service: &Service) -> Families {
+    let spec = service.spec.as_ref();
+    let policy = spec.and_then(|it| it.ip_family_policy.as_deref()).unwrap_or("SingleStack");
+    let is_first_ipv6 = spec.and_then(|it| it.ip_families.as_ref()?.first().cloned()).as_deref() == Some("IPv6");
+    match policy {
+        "RequireDualStack" => Families::RequireBoth,
+        "PreferDualStack" => Families::PreferBoth,
+        _ if is_first_ipv6 => Families::Ipv6,
+        _ => Families::Ipv4,
+    }
+}
+
+/// Merges ports with the same number and node port: a network load balancer serves both protocols with one listener.
+fn merged(ports: &[ServicePort], is_network: bool) -> Vec<(ServicePort, &'static str)> {
+    let mut all: Vec<(ServicePort, &'static str)> = Vec::new();
+    for port in ports {
+        match all.iter_mut().find(|(it, _)| is_network && it.number == port.number) {
+            Some((_, transport)) => *transport = "TCP_AND_UDP",
+            None => all.push((*port, port.protocol)),
+        }
+    }
+    all
+}
+
+/// The annotations of one Service, of the kind that it asks for.
+struct Reader<'a> {
+    annotations: Annotations<'a>,
+    service: &'a Service,
+    is_network: bool,
+}
+
+impl Reader<'_> {
+    /// Returns the value of the annotation for this kind.
+    fn pick<T>(&mut self, load_balancer: &Annotation<T>, network: &Annotation<T>) -> Option<T> {
+        self.annotations.get(if self.is_network { network } else { load_balancer })
+    }
+
+    /// Returns the value of an annotation that only load balancers have.
+    fn proxied<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
+        if self.is_network { None } else { self.annotations.get(annotation) }
+    }
+
+    /// Returns the value of an annotation that only network load balancers have.
+    fn network<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
+        if self.is_network { self.annotations.get(annotation) } else { None }
+    }
+
+    fn shape(&mut self) -> Option<(String, Option<(u32, u32)>)> {
+        let shape = self.proxied(&key::SHAPE)?;
+        if !shape.eq_ignore_ascii_case("flexible") {
+            return Some((shape, None));
+        }
+        let [min, max] = [&key::SHAPE_MIN, &key::SHAPE_MAX].map(|annotation| self.annotations.get(annotation));
+        for (annotation, value) in [(&key::SHAPE_MIN, min), (&key::SHAPE_MAX, max)] {
+            if value.is_none() && !self.annotations.is_set(annotation) {
+                self.annotations
+                    .mistake(format!("annotation {} is missing: shape flexible needs it", annotation.key()));
+            }
+        }
+        let (min, max) = (min.unwrap_or(10), max.unwrap_or(100));
+        Some(("flexible".to_owned(), Some((min, max.max(min)))))
+    }
+
+    fn ports(&mut self) -> Vec<PortSpec> {
+        let ports = service_ports(self.service, &["TCP", "UDP"]).unwrap_or_else(|error| {
+            self.annotations.mistake(error.to_string());
+            Vec::new()
+        });
+        if !self.is_network && ports.iter().any(|port| port.protocol == "UDP") {
+            let text = format!("a load balancer serves no UDP port; set annotation {}: nlb", key::KIND.key());
+            self.annotations.mistake(text);
+        }
+        let protocol = self.proxied(&key::BACKEND_PROTOCOL_KEY).map_or("TCP", |it| it.0);
+        let tls = self.proxied(&key::TLS_PORTS).unwrap_or_default();
+        let (timeout, version) = (self.proxied(&key::IDLE_TIMEOUT), self.proxied(&key::PROXY_PROTOCOL));
+        let ppv2 = self.network(&key::PPV2);
+        let port = |(port, transport): (ServicePort, &'static str)| {
+            let is_tls = tls.contains(&port.number);
+            if protocol == "GRPC" && !is_tls {
+                let text = format!(
+                    "port {}: protocol GRPC needs TLS; add it to annotation {}",
+                    port.number,
+                    key::TLS_PORTS.key()
+                );
+                self.annotations.mistake(text);
+            }
+            let default = if protocol == "HTTP" { 60 } else { 300 };
+            let timeout = timeout.or(version.map(|_| default));
+            let mut listener = json!({});
+            if let Some(timeout) = timeout {
+                listener["connectionConfiguration"] = json!({ "idleTimeout": timeout });
+                if let Some(version) = version {
+                    listener["connectionConfiguration"]["backendTcpProxyProtocolVersion"] = version.into();
+                }
+            }
+            if let Some(ppv2) = ppv2 {
+                listener["isPpv2Enabled"] = ppv2.into();
+            }
+            let protocol = if self.is_network { transport } else { protocol };
+            PortSpec { number: port.number, node_port: port.node_port, transport, protocol, is_tls, listener }
+        };
+        merged(&ports, self.is_network).into_iter().map(port).collect()
+    }
+
+    fn mode(&mut self, config: &Config) -> SecurityMode {
+        let list = self.pick(&key::LIST_MODE, &key::NETWORK_LIST_MODE);
+        let default = if self.is_network { SecurityMode::None } else { config.security_mode };
+        self.annotations.get(&key::RULE_MODE).or(list).unwrap_or(default)
+    }
+
+    /// Returns the settings of all backend sets, whether clients' addresses are preserved, and the port of health checks.
+    fn set(&mut self) -> (Value, bool, u16) {
+        let check = HealthCheck::of(self.service).and_then(|it| u16::try_from(it.port).ok());
+        let port = check.unwrap_or(KUBE_PROXY_HEALTH);
+        let retries = self.pick(&key::CHECK_RETRIES, &key::NETWORK_CHECK_RETRIES);
+        let timeout = self.pick(&key::CHECK_TIMEOUT, &key::NETWORK_CHECK_TIMEOUT);
+        let interval = self.pick(&key::CHECK_INTERVAL, &key::NETWORK_CHECK_INTERVAL);
+        let policy = self.pick(&key::POLICY, &key::NETWORK_POLICY).unwrap_or_default().0;
+        let mut set = json!({"policy": policy, "healthChecker": {
+            "protocol": "HTTP", "port": port, "urlPath": "/healthz", "returnCode": 200,
+            "retries": retries, "timeoutInMillis": timeout, "intervalInMillis": interval,
+        }});
+        let is_local = requests_only_local_traffic(self.service);
+        let preserves = self.network(&key::PRESERVE_SOURCE);
+        if preserves.is_some() && !is_local {
+            let text = "is possible only with externalTrafficPolicy: Local";
+            self.annotations.mistake(format!("annotation {}: {text}", key::PRESERVE_SOURCE.key()));
+        }
+        let preserves = self.is_network && is_local && preserves.unwrap_or(true);
+        if self.is_network {
+            set["isPreserveSource"] = preserves.into();
+        }
+        (set, preserves, port)
+    }
+}
+
+impl LoadBalancerSpec {
+    /// Parses a Service's annotations and ports.
+    pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
+        let mut annotations = Annotations::of(service);
+        for (prefix, declared) in [
+            ("service.beta.kubernetes.io/oci-load-balancer-", key::LOAD_BALANCER),
+            ("oci-network-load-balancer.oraclecloud.com/", key::NETWORK),
+            ("oci.oraclecloud.com/", key::GENERAL),
+        ] {
+            annotations.unknown(prefix, declared);
+        }
+        let kind = annotations.get(&key::KIND).unwrap_or_default();
+        let is_network = kind == LoadBalancerKind::Network;
+        let mut reader = Reader { annotations, service, is_network };
+        let is_internal = reader.pick(&key::INTERNAL, &key::NETWORK_INTERNAL).unwrap_or_default();
+        let (set, preserves_source, health_port) = reader.set();
+        let (ports, mode) = (reader.ports(), reader.mode(config));
+        let has_udp = ports.iter().any(|port| port.transport.contains("UDP"));
+        if is_network && has_udp && [SecurityMode::All, SecurityMode::Frontend].contains(&mode) {
+            let text = "security lists get no rules for UDP; use security-rule-management-mode NSG or None";
+            reader.annotations.mistake(text);
+        }
+        let named = if is_network { [&key::NETWORK_SUBNET; 2] } else { [&key::SUBNET1, &key::SUBNET2] };
+        let is_subnet_named = named.map(|annotation| reader.annotations.is_set(annotation));
+        let mut subnets: Vec<_> = (0..2).map(|at| config.subnets.get(at).cloned()).collect();
+        for (at, annotation) in named.into_iter().enumerate().take(if is_network { 1 } else { 2 }) {
+            let value = reader.annotations.get(annotation).filter(|it| !it.is_empty());
+            subnets[at] = value.or_else(|| subnets[at].take());
+        }
+        if is_internal || is_network {
+            subnets.truncate(1);
+        }
+        if subnets.iter().all(Option::is_none) {
+            reader.annotations.mistake(format!("no subnet: set annotation {} or loadBalancer.subnet1", named[0].key()));
+        }
+        let assigned = [
+            reader.annotations.get(&key::ASSIGNED_V4).map(|ip| ip.to_string()),
+            reader.annotations.get(&key::ASSIGNED_V6),
+        ];
+        let rule_sets = reader.annotations.get(&key::RULE_SETS_KEY).map(|it| it.0);
+        for (is_wrong, annotation) in [
+            (!is_network && assigned[0].is_some(), key::ASSIGNED_V4.key()),
+            (!is_network && assigned[1].is_some(), key::ASSIGNED_V6.key()),
+            (is_network && rule_sets.is_some(), key::RULE_SETS_KEY.key()),
+        ] {
+            if is_wrong {
+                let kinds = if is_network { "load balancers (lb)" } else { "network load balancers (nlb)" };
+                reader.annotations.mistake(format!("annotation {annotation} is possible with {kinds} only"));
+            }
+        }
+        let sources = source_ranges(service).unwrap_or_else(|error| {
+            reader.annotations.mistake(error.to_string());
+            BTreeSet::new()
+        });
+        let families = families(service);
+        let reserved_ip = reserved_ip(&mut reader, is_internal);
+        check_service(&mut reader, families);
+        let account = reader.annotations.get(&key::WORKLOAD_ACCOUNT);
+        let is_name = |it: &str| !it.is_empty() && it.bytes().all(|b| b"-.".contains(&b) || b.is_ascii_alphanumeric());
+        if let Some(name) = account.filter(|it| !is_name(it)) {
+            let key = key::WORKLOAD_ACCOUNT.key();
+            reader.annotations.mistake(format!("annotation {key}: {name:?} is not the name of a ServiceAccount"));
+        }
+        reader.annotations.get(&key::COMPARTMENT);
+        if let Some(id) =
+            reader.annotations.get(&key::LOAD_BALANCER_ID).filter(|id| Form::of_id(id) != Form::of_kind(kind))
+        {
+            let (key, wanted) = (key::LOAD_BALANCER_ID.key(), Form::of_kind(kind).name);
+            reader
+                .annotations
+                .mistake(format!("annotation {key}: {id:?} is not the OCID of a load balancer of type {wanted}"));
+        }
+        let secret = |text: Option<String>| text.filter(|it| !it.is_empty()).map(|it| namespaced(service, &it));
+        let groups = if is_network { &key::NETWORK_GROUPS } else { &key::NETWORK_SECURITY_GROUPS };
+        let spec = Self {
+            kind,
+            is_internal,
+            shape: reader.shape(),
+            subnets,
+            is_subnet_named,
+            health_port,
+            set,
+            tls_secret: secret(reader.proxied(&key::TLS_SECRET)),
+            tls_backend_secret: secret(reader.proxied(&key::TLS_BACKEND_SECRET)),
+            certificate_ids: reader.proxied(&key::TLS_CERTIFICATE_IDS).unwrap_or_default(),
+            tls: reader.proxied(&key::LISTENER_TLS),
+            backend_tls: reader.proxied(&key::BACKEND_TLS),
+            groups: reader.annotations.get(groups).unwrap_or_default().0,
+            backend_groups: reader.annotations.get(&key::BACKEND_GROUPS).unwrap_or_default().0,
+            mode,
+            sources,
+            preserves_source,
+            freeform: reader
+                .pick(&key::FREEFORM_TAGS, &key::NETWORK_FREEFORM)
+                .unwrap_or_else(|| config.tags.freeform.clone()),
+            defined: reader
+                .pick(&key::DEFINED_TAGS, &key::NETWORK_DEFINED)
+                .unwrap_or_else(|| config.tags.defined.clone()),
+            selector: selector(&mut reader),
+            rule_sets,
+            ip_mode: reader.annotations.get(&key::IP_MODE).map(|it| it.0),
+            external_only: reader.network(&key::EXTERNAL_ONLY).unwrap_or_default() && !is_internal,
+            assigned,
+            reserved_ip,
+            families,
+            ports,
+            warnings: reader.annotations.warnings().to_vec(),
+        };
+        let follows = spec.selector.is_some();
+        reader.annotations.parsed(spec).targets_follow_labels(follows)
+    }
+
+    /// Returns `true` if the Service asks for a network load balancer.
+    pub(crate) fn is_network(&self) -> bool {
+        self.kind == LoadBalancerKind::Network
+    }
+
+    /// Returns the address of a Node that gets traffic of a family.
+    pub(crate) fn backend_address(node: &Node, is_ipv6: bool) -> Option<IpAddr> {
+        let of = |kind: &AddressType| {
+            let all =
+                node.addresses.iter().filter(|it| it.kind == *kind).filter_map(|it| it.address.parse::<IpAddr>().ok());
+            { all }.find(|ip| ip.is_ipv6() == is_ipv6)
+        };
+        let internal = of(&AddressType::InternalIP);
+        if is_ipv6 { internal.or_else(|| of(&AddressType::ExternalIP)) } else { internal }
+    }
+}
+
+fn selector(reader: &mut Reader<'_>) -> Option<NodeSelector> {
+    let annotation = if reader.is_network { &key::NETWORK_SELECTOR } else { &key::SELECTOR };
+    let text = reader.annotations.get(annotation).filter(|it| !it.is_empty())?;
+    match NodeSelector::parse(&text) {
+        Ok(selector) => Some(selector),
+        Err(error) => {
+            reader.annotations.mistake(format!("annotation {}: {text:?} is no selector: {error}", annotation.key()));
+            None
+        }
+    }
+}
+
+fn reserved_ip(reader: &mut Reader<'_>, is_internal: bool) -> Option<IpAddr> {
+    let text = reader.service.spec.as_ref()?.load_balancer_ip.clone().filter(|it| !it.is_empty())?;
+    let Ok(ip) = text.parse() else {
+        reader.annotations.mistake(format!("loadBalancerIP {text:?} is not an IP address"));
+        return None;
+    };
+    if is_internal {
+        reader
+            .annotations
+            .mistake("loadBalancerIP must not be set on an internal load balancer: it is a reserved public address");
+    }
+    Some(ip)
+}
+
+fn check_service(reader: &mut Reader<'_>, families: Families) {
+    let spec = reader.service.spec.as_ref();
+    if spec.and_then(|it| it.session_affinity.as_deref()).is_some_and(|it| it != "None") {
+        reader.annotations.mistake("sessionAffinity must be None: the cloud keeps no client at its backend");
+    }
+    if !reader.is_network && families == Families::Ipv6 {
+        let text = format!("a load balancer cannot be reached by IPv6 alone; set annotation {}: nlb", key::KIND.key());
+        reader.annotations.mistake(text);
+    }
+}

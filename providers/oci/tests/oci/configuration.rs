@@ -1,0 +1,132 @@
+//! Tests of the cloud configuration, of credentials, and of the reference page.
+
+use cloud_provider::{CloudProvider, ConfigFile, Environment, Setup};
+use oci_fake::{FINGERPRINT, KEY, TENANCY, USER};
+use provider_kit::declared::reference::{put, table};
+use provider_kit::transport::in_process;
+use provider_oci::annotations;
+use provider_oci::config::Config;
+
+use crate::harness::{Harness, api_key, configuration};
+
+fn setup(text: &str, variables: &[(&str, &str)]) -> Setup {
+    let environment = Environment::of(variables.to_vec());
+    Setup { environment, ..Setup::of(ConfigFile { path: "cloud-provider.yaml".into(), text: text.to_owned() }) }
+}
+
+fn mistakes(text: &str) -> String {
+    Config::read(&setup(text, &[])).err().map_or_else(|| "none".to_owned(), |error| error.to_string())
+}
+
+#[test]
+fn mistakes_of_the_cloud_configuration_are_reported_together() {
+    let lb = "loadBalancer: {subnet1: ocid1.subnet.oc1.phx.a}";
+    let table = [
+        (String::new(), "auth.region, auth.tenancy, auth.user, auth.fingerprint, auth.key are missing"),
+        (String::new(), "loadBalancer.subnet1 and vcn are missing"),
+        (format!("useInstancePrincipals: true\nuseWorkloadIdentity: true\n{lb}"), "are both set"),
+        (format!("useWorkloadIdentity: true\n{lb}"), "auth.region is missing"),
+        (format!("useInstancePrincipals: true\n{lb}"), "none"),
+        ("useInstancePrincipals: true\nloadBalancer: {disabled: true}".to_owned(), "none"),
+        ("auth: {useInstancePrincipals: true}\nvcn: ocid1.vcn.oc1.phx.a".to_owned(), "none"),
+        (
+            "useInstancePrincipals: true\nvcn: v\nloadBalancer: {securityListManagementMode: Some}".to_owned(),
+            "\"Some\" is not one of All, Frontend, None",
+        ),
+        ("auth: [".to_owned(), "is no YAML"),
+        ("useInstancePrincipals: s3cret".to_owned(), "expected a boolean"),
+    ];
+    for (text, expected) in table {
+        let found = mistakes(&text);
+        assert!(found.contains(expected) && !found.contains("s3cret"), "{text}: {found}");
+    }
+}
+
+#[test]
+fn former_places_of_keys_and_the_defaults_of_the_go_program_are_understood() {
+    let text = "auth: {useInstancePrincipals: true, compartment: c, regionKey: phx, key_passphrase: x}\nvcn: v\n\
+                loadBalancer: {disableSecurityListManagement: true}";
+    let config = Config::read(&setup(text, &[("LOAD_BALANCER_PREFIX", "test")])).unwrap();
+    assert_eq!(
+        (config.compartment.as_deref(), config.region_key.as_deref(), &*config.prefix),
+        (Some("c"), Some("phx"), "test-")
+    );
+    assert_eq!(
+        (config.security_mode, config.reads, config.writes),
+        (annotations::SecurityMode::None, Some((20, 5)), Some((20, 5)))
+    );
+    let text = "useInstancePrincipals: true\nvcn: v\nrateLimiter: {rateLimitQPSRead: 50.5, rateLimitBucketWrite: 9}";
+    let config = Config::read(&setup(text, &[])).unwrap();
+    assert_eq!((config.reads, config.writes), (Some((50, 5)), Some((20, 9))));
+    let text = "useInstancePrincipals: true\nvcn: v\nrateLimiter: {disableRateLimiter: true}";
+    assert_eq!(Config::read(&setup(text, &[])).unwrap().reads, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn profile_of_oracles_command_line_signs_requests() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    std::fs::write(path("key.pem"), KEY).unwrap();
+    let profile = format!(
+        "[DEFAULT]\ntenancy={TENANCY}\nregion=us-phoenix-1\n\n[ccm]\nuser={USER}\nfingerprint={FINGERPRINT}\nkey_file={}\n",
+        path("key.pem")
+    );
+    std::fs::write(path("config"), profile).unwrap();
+    let harness = Harness::new();
+    let auth = |name: &str| format!("  configFile: {}\n  profile: {name}\n", path("config"));
+    harness.started_with(configuration(&auth("ccm"), "http://oci"), &[], &in_process(harness.fake.router())).await;
+    let setup = setup(&configuration(&auth("other"), "http://oci"), &[]);
+    let provider = provider_oci::Oci::new(Config::read(&setup).unwrap(), &setup, &in_process(harness.fake.router()));
+    let error = provider.unwrap().initialize(&harness.context()).await.unwrap_err().to_string();
+    assert!(error.contains("has no user") || error.contains("has no key_file"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn encrypted_key_needs_its_passphrase() {
+    const ENCRYPTED: &str = include_str!("encrypted.pem");
+    let harness = Harness::new();
+    for (passphrase, expected) in [("", "set auth.passphrase"), ("wrong", "check auth.passphrase"), ("s3cret", "none")]
+    {
+        let auth = format!("{}  passphrase: \"{passphrase}\"\n", api_key(TENANCY, ENCRYPTED));
+        let setup = setup(&configuration(&auth, "http://oci"), &[]);
+        let config = Config::read(&setup).unwrap();
+        let provider = provider_oci::Oci::new(config, &setup, &in_process(harness.fake.router())).unwrap();
+        let outcome = provider.initialize(&harness.context()).await;
+        let text = outcome.err().map_or_else(|| "none".to_owned(), |error| error.to_string());
+        assert!(text.contains(expected) && !text.contains("s3cret"), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn key_that_the_cloud_refuses_is_read_again_from_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cloud-provider.yaml").display().to_string();
+    let text = configuration(&api_key(TENANCY, KEY), "http://oci");
+    std::fs::write(&path, &text).unwrap();
+    let old = text.replace(FINGERPRINT, "00:00");
+    let harness = Harness::new();
+    let setup = Setup::of(ConfigFile { path, text: old });
+    let provider = provider_oci::Oci::new(Config::read(&setup).unwrap(), &setup, &in_process(harness.fake.router()));
+    provider.unwrap().initialize(&harness.context()).await.unwrap();
+}
+
+#[test]
+fn reference_page_has_the_tables_of_the_declarations() {
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/oci.md");
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let all = [
+        ("annotations", annotations::GENERAL),
+        ("load-balancer-annotations", annotations::LOAD_BALANCER),
+        ("network-annotations", annotations::NETWORK),
+    ];
+    let write = |page: String, (name, all): (&str, &'static [&'static dyn provider_kit::declared::Declared])| {
+        put(&page, name, &table("annotation", all)).expect("a place for it")
+    };
+    let fresh = all.into_iter().fold(page.clone(), write);
+    if std::env::var_os("CCM_WRITE_REFERENCE").is_some() {
+        std::fs::write(PAGE, &fresh).unwrap();
+    } else {
+        assert_eq!(page, fresh, "CCM_WRITE_REFERENCE=1 cargo test --workspace --test oci writes the page");
+    }
+    assert!(all.iter().all(|(_, all)| all.iter().all(|it| it.row().default_is_accepted)));
+}

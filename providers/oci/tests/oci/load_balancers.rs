@@ -1,0 +1,452 @@
+//! Load balancers: what is created, changed and refused.
+
+use cloud_provider::CloudProvider;
+use oci_fake::{Fault, LB_SUBNET, NODE_SUBNET};
+use serde_json::{Value, json};
+
+use crate::harness::{Harness, UID, service};
+
+const KIND: &str = "oci.oraclecloud.com/load-balancer-type";
+const OCI: &str = "oci.oraclecloud.com/";
+const LB: &str = "service.beta.kubernetes.io/oci-load-balancer-";
+const NLB: &str = "oci-network-load-balancer.oraclecloud.com/";
+
+fn port(number: u16, protocol: &str) -> Value {
+    json!({"name": protocol.to_lowercase(), "port": number, "nodePort": 30000 + number, "protocol": protocol})
+}
+
+/// Returns the ports of the rules of a security list, without those of a user.
+fn rules(harness: &Harness, list: &str, direction: &str) -> Vec<String> {
+    let id = format!("ocid1.securitylist.oc1.phx.{list}");
+    let rules = harness.fake.lock().objects[&id][format!("{direction}SecurityRules")].clone();
+    let peer = if direction == "ingress" { "source" } else { "destination" };
+    let text =
+        |it: &Value| format!("{} {}", it[peer].as_str().unwrap(), it["tcpOptions"]["destinationPortRange"]["min"]);
+    let ours = rules.as_array().unwrap().iter().filter(|it| it["description"] != "ssh");
+    let mut all: Vec<_> = ours.map(text).collect();
+    all.sort();
+    all
+}
+
+fn annotated(all: &[(String, &str)], more: Value) -> cloud_provider::Service {
+    let all: Vec<_> = all.iter().map(|(key, value)| (&**key, *value)).collect();
+    service(&all, more)
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_and_its_security_rules_come_and_go_with_the_service() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut web = service(&[], json!({}));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let made = harness.balancer("loadbalancer");
+    assert_eq!((&made["displayName"], &made["shapeName"]), (&json!(UID), &json!("flexible")));
+    let set = &made["backendSets"]["TCP-80"];
+    assert_eq!(set["backends"].as_array().map(Vec::len), Some(2));
+    let check = json!({"protocol": "HTTP", "port": 10256, "urlPath": "/healthz", "returnCode": 200, "retries": 3,
+        "timeoutInMillis": 3000, "intervalInMillis": 10000, "responseBodyRegex": ""});
+    assert_eq!(set["healthChecker"], check);
+    assert_eq!(rules(&harness, "balancers", "ingress"), ["0.0.0.0/0 80"]);
+    assert_eq!(rules(&harness, "balancers", "egress"), ["10.0.0.0/17 10256", "10.0.0.0/17 30080"]);
+    assert_eq!(rules(&harness, "nodes", "ingress"), ["10.0.128.0/24 10256", "10.0.128.0/24 30080"]);
+    harness.fake.fault_injector().forget_requests();
+    harness.ensure(&provider, &mut web).await.unwrap();
+    assert_eq!(harness.changes(), [""; 0]);
+    harness.delete(&provider, &web).await.unwrap();
+    let left = ["balancers", "nodes"].map(|list| rules(&harness, list, "ingress").len());
+    assert_eq!((left, harness.fake.lock().all("loadbalancer").count()), ([0, 0], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_follow_ports_and_source_ranges_and_spare_other_services() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut web = service(&[], json!({"ports": [port(80, "TCP"), port(443, "TCP")]}));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let mut changed = service(&[], json!({"ports": [port(443, "TCP")], "loadBalancerSourceRanges": ["192.0.2.0/24"]}));
+    changed.status.clone_from(&web.status);
+    let mut mail = service(&[], json!({"ports": [port(80, "TCP")]}));
+    mail.metadata.uid = Some("11111111-3f3e-4c57-a1b5-9f5f2a7d8c11".to_owned());
+    mail.metadata.name = Some("mail".to_owned());
+    harness.ensure_beside(&provider, &mut changed, &[mail.clone()]).await.unwrap();
+    assert_eq!(
+        rules(&harness, "balancers", "ingress"),
+        ["0.0.0.0/0 80", "192.0.2.0/24 443"],
+        "80 is needed by another"
+    );
+    assert_eq!(rules(&harness, "nodes", "ingress").len(), 3);
+    harness.ensure(&provider, &mut changed).await.unwrap();
+    harness.delete_beside(&provider, &changed, &[mail]).await.unwrap();
+    assert_eq!(rules(&harness, "nodes", "ingress"), ["10.0.128.0/24 10256", "10.0.128.0/24 30080"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_node_port_is_open_before_backends_move_and_the_old_one_until_then() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut web = service(&[], json!({}));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let mut moved = service(&[], json!({"ports": [{"port": 80, "nodePort": 31080, "protocol": "TCP"}]}));
+    moved.status.clone_from(&web.status);
+    harness.fake.fault_injector().forget_requests();
+    harness.ensure(&provider, &mut moved).await.unwrap();
+    let (lists, set) = ("PUT /securityLists/{id}", "PUT /loadBalancers/{id}/{part}/{name}");
+    let changes = harness.changes();
+    let without_tag: Vec<_> = changes.iter().filter(|it| *it != "PUT /loadBalancers/{id}").collect();
+    assert_eq!(without_tag, [lists, lists, set, lists, lists, set]);
+    assert_eq!(rules(&harness, "nodes", "ingress"), ["10.0.128.0/24 10256", "10.0.128.0/24 31080"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn network_load_balancer_serves_tcp_and_udp_with_one_listener() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut dns = service(&[(KIND, "nlb")], json!({"ports": [port(53, "TCP"), port(53, "UDP")]}));
+    harness.ensure(&provider, &mut dns).await.unwrap();
+    let made = harness.balancer("networkloadbalancer");
+    assert_eq!(made["listeners"]["TCP_AND_UDP-53"]["protocol"], "TCP_AND_UDP");
+    assert_eq!(made["displayName"], format!("default/web/{UID}"));
+    let backend = &made["backendSets"]["TCP_AND_UDP-53"]["backends"][0];
+    assert!(backend["targetId"].as_str().unwrap().starts_with("ocid1.instance."), "{backend}");
+    assert_eq!(rules(&harness, "balancers", "ingress"), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dual_stack_network_load_balancer_has_a_listener_for_each_family() {
+    let harness = Harness::new();
+    for subnet in [LB_SUBNET, NODE_SUBNET] {
+        let mut cloud = harness.fake.lock();
+        cloud.objects.get_mut(subnet).unwrap()["ipv6CidrBlock"] = "2603:c020::/64".into();
+    }
+    let provider = harness.started().await;
+    let both = json!({"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4", "IPv6"]});
+    let mut web = service(&[(KIND, "nlb")], both);
+    let status = harness.ensure(&provider, &mut web).await.unwrap();
+    let made = harness.balancer("networkloadbalancer");
+    assert_eq!(made["nlbIpVersion"], "IPV4_AND_IPV6");
+    assert_eq!(made["listeners"]["TCP-80-IPv6"]["ipVersion"], "IPV6");
+    assert_eq!(made["listeners"].as_object().map(serde_json::Map::len), Some(2));
+    assert_eq!(status.ingress.map(|it| it.len()), Some(2));
+    let mut single = service(&[(KIND, "nlb")], json!({}));
+    single.status.clone_from(&web.status);
+    harness.ensure(&provider, &mut single).await.unwrap();
+    let made = harness.balancer("networkloadbalancer");
+    assert_eq!(
+        (&made["nlbIpVersion"], made["listeners"].as_object().map(serde_json::Map::len)),
+        (&json!("IPV4"), Some(1))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn change_of_kind_moves_the_service_and_deletes_the_former_load_balancer() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut web = service(&[], json!({}));
+    let before = harness.ensure(&provider, &mut web).await.unwrap();
+    let mut moved = service(&[(KIND, "nlb")], json!({}));
+    moved.status.clone_from(&web.status);
+    let after = harness.ensure(&provider, &mut moved).await.unwrap();
+    assert_ne!(before, after);
+    assert_eq!(harness.balancer("networkloadbalancer")["displayName"], format!("default/web/{UID}"));
+    assert_eq!(harness.fake.lock().all("loadbalancer").count(), 0);
+    assert_eq!(rules(&harness, "nodes", "ingress"), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn mode_nsg_writes_a_group_that_goes_with_the_load_balancer() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let backend = harness.fake.lock().add_group("nodes");
+    let mode = format!("{OCI}security-rule-management-mode");
+    let group = format!("{OCI}oci-backend-network-security-group");
+    let mut web = service(&[(&mode, "nsg"), (&group, &backend)], json!({}));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let rules_of = |id: &str| harness.fake.lock().objects[id]["securityRules"].as_array().map_or(0, Vec::len);
+    assert_eq!(rules_of(&backend), 2, "the node port and the health check");
+    assert_eq!(harness.fake.lock().objects[&backend]["freeformTags"]["ManagedBy"], "CCM");
+    harness.fake.fault_injector().forget_requests();
+    harness.ensure(&provider, &mut web).await.unwrap();
+    assert_eq!(harness.changes(), [""; 0]);
+    harness.delete(&provider, &web).await.unwrap();
+    assert_eq!((rules_of(&backend), harness.fake.lock().all("networksecuritygroup").count()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_is_taken_away_when_the_mode_ends() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mode = format!("{OCI}security-rule-management-mode");
+    let many: Vec<_> = (0..30).map(|number| format!("10.{number}.0.0/16")).collect();
+    let mut web = service(&[(&mode, "NSG")], json!({"loadBalancerSourceRanges": many}));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let group = harness.fake.lock().all("networksecuritygroup").next().cloned().unwrap();
+    assert_eq!(group["securityRules"].as_array().map(Vec::len), Some(30), "in two requests");
+    assert_eq!(harness.balancer("loadbalancer")["networkSecurityGroupIds"], json!([group["id"]]));
+    let mut none = service(&[(&mode, "None")], json!({}));
+    none.status.clone_from(&web.status);
+    harness.ensure(&provider, &mut none).await.unwrap();
+    assert_eq!(harness.balancer("loadbalancer")["networkSecurityGroupIds"], json!([]));
+    assert_eq!(harness.fake.lock().all("networksecuritygroup").count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn certificate_is_rotated_under_a_new_name() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let pem = |body: &str| format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
+    harness.set_certificate(&pem("AAEC"));
+    let (ports, secret) = (format!("{LB}ssl-ports"), format!("{LB}tls-secret"));
+    let mut web = service(&[(&ports, "80"), (&secret, "web-tls")], json!({}));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let certificate = |harness: &Harness| {
+        let made = harness.balancer("loadbalancer");
+        let names: Vec<_> = made["certificates"].as_object().unwrap().keys().cloned().collect();
+        (names, made["listeners"]["TCP-80"]["sslConfiguration"]["certificateName"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(certificate(&harness), (vec!["web-tls".to_owned()], "web-tls".to_owned()));
+    harness.set_certificate(&pem("AAED"));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let (names, used) = certificate(&harness);
+    assert!(names == [used.clone()] && used.starts_with("web-tls-"), "{names:?} {used}");
+    let mut plain = service(&[], json!({}));
+    plain.status.clone_from(&web.status);
+    harness.ensure(&provider, &mut plain).await.unwrap();
+    assert!(harness.balancer("loadbalancer")["listeners"]["TCP-80"]["sslConfiguration"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn grpc_listener_with_certificates_by_ocid_has_the_suite_of_http2() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let all = [
+        (format!("{LB}ssl-ports"), "80"),
+        (format!("{LB}tls-certificate-ids"), "ocid1.certificate.oc1..a"),
+        (format!("{LB}backend-protocol"), "grpc"),
+        (format!("{LB}connection-proxy-protocol-version"), "2"),
+        (
+            format!("{OCI}oci-load-balancer-rule-sets"),
+            r#"{"headers": {"items": [{"action": "ADD_HTTP_REQUEST_HEADER", "header": "a", "value": "b"}]}}"#,
+        ),
+    ];
+    harness.ensure(&provider, &mut annotated(&all, json!({}))).await.unwrap();
+    let made = harness.balancer("loadbalancer");
+    let listener = &made["listeners"]["GRPC-80"];
+    assert_eq!(listener["sslConfiguration"]["cipherSuiteName"], "oci-default-http2-ssl-cipher-suite-v1");
+    assert_eq!(listener["sslConfiguration"]["certificateIds"], json!(["ocid1.certificate.oc1..a"]));
+    assert_eq!(listener["connectionConfiguration"], json!({"idleTimeout": 300, "backendTcpProxyProtocolVersion": 2}));
+    assert_eq!(
+        (&listener["ruleSetNames"], made["ruleSets"]["headers"]["items"].as_array().map(Vec::len)),
+        (&json!(["headers"]), Some(1))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn shape_stays_without_an_annotation_and_follows_one() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let shape = |min: &'static str, max: &'static str| {
+        annotated(
+            &[
+                (format!("{LB}shape"), "flexible"),
+                (format!("{LB}shape-flex-min"), min),
+                (format!("{LB}shape-flex-max"), max),
+            ],
+            json!({}),
+        )
+    };
+    let mut web = shape("5", "9000Mbps");
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let limits = |min: u32, max: u32| json!({"minimumBandwidthInMbps": min, "maximumBandwidthInMbps": max});
+    assert_eq!(harness.balancer("loadbalancer")["shapeDetails"], limits(10, 8192));
+    let mut plain = service(&[], json!({}));
+    plain.status.clone_from(&web.status);
+    harness.ensure(&provider, &mut plain).await.unwrap();
+    assert_eq!(harness.balancer("loadbalancer")["shapeDetails"], limits(10, 8192), "no annotation, no change");
+    let mut larger = shape("20", "400");
+    larger.status.clone_from(&web.status);
+    harness.ensure(&provider, &mut larger).await.unwrap();
+    assert_eq!(harness.balancer("loadbalancer")["shapeDetails"], limits(20, 400));
+    let mut fixed = annotated(&[(format!("{LB}shape"), "100Mbps")], json!({}));
+    fixed.status.clone_from(&web.status);
+    let error = harness.ensure(&provider, &mut fixed).await.unwrap_err();
+    assert!(error.is_invalid() && error.to_string().contains("cannot become the fixed shape"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_of_a_user_is_adopted_and_kept() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let id = harness.fake.lock().add_balancer("theirs");
+    {
+        let mut cloud = harness.fake.lock();
+        let balancer = cloud.objects.get_mut(&id).unwrap();
+        let (set, listener) = (
+            balancer["backendSets"]["TCP-80"].clone(),
+            json!({"port": 8080, "protocol": "HTTP", "defaultBackendSetName": "site"}),
+        );
+        balancer["backendSets"] = json!({"site": set});
+        balancer["listeners"] = json!({"site": listener});
+    }
+    let mut web = service(&[(&format!("{OCI}load-balancer-id"), &id)], json!({}));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let made = harness.balancer("loadbalancer");
+    assert_eq!(
+        made["listeners"].as_object().map(|it| it.keys().cloned().collect::<Vec<_>>()),
+        Some(vec!["TCP-80".to_owned(), "site".to_owned()])
+    );
+    harness.fake.fault_injector().forget_requests();
+    harness.ensure(&provider, &mut web).await.unwrap();
+    assert_eq!(harness.changes(), [""; 0]);
+    harness.delete(&provider, &web).await.unwrap();
+    let made = harness.balancer("loadbalancer");
+    assert_eq!((&made["displayName"], &made["freeformTags"]), (&json!("theirs"), &json!({})));
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_of_a_failed_work_request_is_the_error_of_the_service() {
+    for (kind, route) in
+        [("lb", "PUT /loadBalancers/{id}/{part}/{name}"), ("nlb", "PUT /networkLoadBalancers/{id}/{part}/{name}")]
+    {
+        let harness = Harness::new();
+        let provider = harness.started().await;
+        let mut web = service(&[(KIND, kind)], json!({}));
+        harness.ensure(&provider, &mut web).await.unwrap();
+        harness.add_node("worker-3");
+        harness.fake.fault_injector().fail(Fault::ends_in_error(route, "backend is not allowed"));
+        let error = harness.ensure(&provider, &mut web).await.unwrap_err().to_string();
+        assert!(error.contains("work request") && error.contains("backend is not allowed"), "{error}");
+        harness.fake.fault_injector().clear_faults();
+        tokio::time::sleep(std::time::Duration::from_secs(70)).await;
+        harness.ensure(&provider, &mut web).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reserved_ip_is_used_if_it_is_available() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    harness.fake.lock().add_public_ip("192.0.2.7", "AVAILABLE");
+    harness.fake.lock().add_public_ip("192.0.2.8", "ASSIGNED");
+    let web = |ip: &str| service(&[], json!({"loadBalancerIP": ip}));
+    for (ip, expected) in
+        [("192.0.2.8", "is in use"), ("192.0.2.9", "there is no reserved public IP"), ("odd", "is not an IP address")]
+    {
+        let error = harness.ensure(&provider, &mut web(ip)).await.unwrap_err();
+        assert!(error.is_invalid() && error.to_string().contains(expected), "{error}");
+    }
+    let mut good = web("192.0.2.7");
+    let status = harness.ensure(&provider, &mut good).await.unwrap();
+    assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), Some("192.0.2.7"));
+    let mut other = web("192.0.2.9");
+    other.status.clone_from(&good.status);
+    let error = harness.ensure(&provider, &mut other).await.unwrap_err().to_string();
+    assert!(error.contains("keeps its address"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tag_namespace_of_oke_is_left_out_if_it_is_refused() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let tags = r#"{"orcl-containerengine": {"Cluster": "c"}, "cost": {"center": "7"}}"#;
+    let message = "TagNamespace orcl-containerengine does not exist or is not part of compartment";
+    let fault = Fault::refused_as("POST /loadBalancers", 400, "RelatedResourceNotAuthorizedOrNotFound", message);
+    harness.fake.fault_injector().fail(fault.times(1));
+    let freeform = format!("{OCI}initial-freeform-tags-override");
+    let mut web = service(
+        &[(&format!("{OCI}initial-defined-tags-override"), tags), (&freeform, r#"{"team": "web"}"#)],
+        json!({}),
+    );
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let made = harness.balancer("loadbalancer");
+    assert_eq!(
+        (&made["definedTags"], &made["freeformTags"]["team"]),
+        (&json!({"cost": {"center": "7"}}), &json!("web"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn mistakes_in_annotations_are_reported_before_any_request() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let nlb = |more: &[(&str, &'static str)]| {
+        let kind = (KIND.to_owned(), "nlb");
+        more.iter().map(|(key, value)| (format!("{NLB}{key}"), *value)).chain([kind]).collect::<Vec<_>>()
+    };
+    let lb = |key: &str, value: &'static str| vec![(format!("{LB}{key}"), value)];
+    let oci = |key: &str, value: &'static str| vec![(format!("{OCI}{key}"), value)];
+    let udp = json!({"ports": [port(53, "UDP")]});
+    let table = [
+        (lb("shape", "flexible"), json!({}), "shape-flex-min is missing"),
+        (lb("health-check-interval", "999"), json!({}), "health-check-interval"),
+        (lb("internal", "perhaps"), json!({}), "internal"),
+        (lb("connection-idle-timeout", "foo"), json!({}), "connection-idle-timeout"),
+        (lb("connection-proxy-protocol-version", "v2"), json!({}), "connection-proxy-protocol-version"),
+        (lb("backend-protocol", "UDPX"), json!({}), "one of TCP, HTTP, GRPC"),
+        (lb("backend-protocol", "GRPC"), json!({}), "needs TLS"),
+        (oci("oci-network-security-groups", "a,b,c,d,e,f"), json!({}), "at most five"),
+        (oci("oci-network-security-groups", "a,b,"), json!({}), "an item is empty"),
+        (oci("initial-freeform-tags-override", "{"), json!({}), "initial-freeform-tags-override"),
+        (oci("security-rule-management-mode", "SL-Some"), json!({}), "security-rule-management-mode"),
+        (oci("loadbalancer-policy", "RANDOM"), json!({}), "ROUND_ROBIN"),
+        (oci("ingress-ip-mode", "odd"), json!({}), "ingress-ip-mode"),
+        (oci("workload-service-account", ""), json!({}), "is not the name of a ServiceAccount"),
+        (
+            oci("load-balancer-id", "ocid1.networkloadbalancer.oc1.phx.a"),
+            json!({}),
+            "is not the OCID of a load balancer of type lb",
+        ),
+        (vec![], udp.clone(), "serves no UDP port"),
+        (vec![], json!({"sessionAffinity": "ClientIP"}), "sessionAffinity must be None"),
+        (vec![], json!({"ipFamilies": ["IPv6"]}), "cannot be reached by IPv6 alone"),
+        (nlb(&[("security-list-management-mode", "All")]), udp, "security lists get no rules for UDP"),
+        (nlb(&[("health-check-interval", "5000")]), json!({}), "health-check-interval"),
+        (nlb(&[("is-preserve-source", "true")]), json!({}), "only with externalTrafficPolicy: Local"),
+        (nlb(&[("backend-policy", "ROUND_ROBIN")]), json!({}), "FIVE_TUPLE"),
+        (vec![(format!("{NLB}assigned-private-ipv4"), "10.0.0.9")], json!({}), "network load balancers (nlb) only"),
+    ];
+    for (annotations, more, expected) in table {
+        let error = harness.ensure(&provider, &mut annotated(&annotations, more)).await.unwrap_err();
+        assert!(error.is_invalid() && error.to_string().contains(expected), "{expected}: {error}");
+    }
+    assert_eq!(harness.changes(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_subnet_and_family_are_reported() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut web = annotated(&[(format!("{LB}subnet1"), "ocid1.subnet.oc1.phx.missing")], json!({}));
+    let error = harness.ensure(&provider, &mut web).await.unwrap_err();
+    assert!(error.is_invalid() && error.to_string().contains("does not exist, or"), "{error}");
+    let mut web = service(&[(KIND, "nlb")], json!({"ipFamilyPolicy": "RequireDualStack"}));
+    let error = harness.ensure(&provider, &mut web).await.unwrap_err();
+    assert!(error.is_invalid() && error.to_string().contains("has no IPv6 range"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn explain_shows_the_health_of_backends() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut web = service(&[], json!({}));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let described = harness.describe(&provider, &web).await;
+    assert!(described.contains("critical") && described.contains("ok"), "{described}");
+    assert!(provider.diagnose().await.iter().all(|it| it.severity == cloud_provider::Severity::Ok));
+}
+
+#[tokio::test(start_paused = true)]
+async fn durations_of_changes_are_pushed_if_the_configuration_asks_for_it() {
+    let harness = Harness::new();
+    let place = "metrics: {compartmentID: c, namespace: ccm, resourceGroup: g, prefix: test_}\n";
+    let provider = harness.started_as(&[], place).await;
+    let mode = format!("{OCI}security-rule-management-mode");
+    let mut web = service(&[(KIND, "nlb"), (&mode, "NSG")], json!({}));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    harness.delete(&provider, &web).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let requests = harness.fake.fault_injector().requests();
+    let bodies = requests.iter().filter(|it| it.route == "POST /metrics").map(|it| &it.body["metricData"][0]);
+    let names: Vec<_> = bodies.clone().map(|it| it["name"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(names, ["test_NSG_PROVISION", "test_NLB_PROVISION", "test_NLB_DELETE", "test_NSG_DELETE"]);
+    assert!(bodies.clone().all(|it| it["datapoints"][0]["value"].is_number() && it["namespace"] == "ccm"));
+}
