@@ -48,14 +48,21 @@ impl VirtualAddresses {
 
     /// Brings the Service to the goal, and returns the document with which it is there. Writes nothing if it is there already.
     async fn reach(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<AddressBook> {
-        let change = self.change(request.service, goal)?;
-        let before = self.books.store().read(&()).await?.document;
-        let mut after = before.clone();
-        change(&mut after)?;
-        let plan = steps(&before, &after, uid(request.service));
-        if plan.is_empty() {
-            return Ok(before);
-        }
+        let (change, uid) = (self.change(request.service, goal)?, uid(request.service));
+        // The edit reads the document anyway. Only if the last one shows nothing to do, it is read here.
+        let last = self.books.store().last.lock().clone();
+        let known = last.and_then(|last| planned(&last, &change, uid).ok()).filter(|plan| !plan.is_empty());
+        let plan = match known {
+            Some(plan) => plan,
+            None => {
+                let before = self.books.store().read(&()).await?.document;
+                let plan = planned(&before, &change, uid)?;
+                if plan.is_empty() {
+                    return Ok(before);
+                }
+                plan
+            }
+        };
         request.callbacks.on_plan(&plan);
         // Another writer may have come between: the outcome is what was written, not what was planned.
         let written = Arc::new(parking_lot::Mutex::new(AddressBook::default()));
@@ -103,6 +110,13 @@ fn status(book: &AddressBook, uid: &str) -> Option<LoadBalancerStatus> {
     };
     let ingress: Vec<_> = book.of(uid).map(|entry| ingress(entry.ip)).collect();
     (!ingress.is_empty()).then_some(LoadBalancerStatus { ingress: Some(ingress) })
+}
+
+/// Returns the steps that a change of the document takes for one Service.
+fn planned(before: &AddressBook, change: &impl Fn(&mut AddressBook) -> Result<()>, uid: &str) -> Result<Plan> {
+    let mut after = before.clone();
+    change(&mut after)?;
+    Ok(steps(before, &after, uid))
 }
 
 /// Returns the steps between two states of the document, for one Service.
@@ -196,10 +210,7 @@ impl LoadBalancers for VirtualAddresses {
 
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
         let change = self.change(request.service, goal)?;
-        let before = self.books.store().read(&()).await?.document;
-        let mut after = before.clone();
-        change(&mut after)?;
-        Ok(steps(&before, &after, uid(request.service)))
+        planned(&self.books.store().read(&()).await?.document, &change, uid(request.service))
     }
 
     async fn describe(&self, request: LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {

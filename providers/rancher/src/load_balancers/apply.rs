@@ -127,21 +127,23 @@ impl Shared {
         }
         let settings = graph.balancer_attributes().cloned().unwrap_or_default();
         let changes: Vec<_> = change.operations.iter().flat_map(Operation::changes).map(|it| &*it.key).collect();
-        let busy = |settings: Attributes| -> Result<Applied> {
+        // Only what the action changes: everything else is planned again.
+        let busy = |set: &dyn Fn(Attributes) -> Attributes| -> Result<Applied> {
             let mut now = ObservedLoadBalancer { state: State::Busy, ..self.observed(&balancer)? };
-            now.graph = now.graph.map(|graph| graph.balancer(settings));
+            let there = now.graph.as_ref().and_then(ResourceGraph::balancer_attributes).cloned().unwrap_or_default();
+            now.graph = now.graph.map(|graph| graph.balancer(set(there)));
             Ok(Applied::PlanAgain(Box::new(now)))
         };
         if changes.contains(&"upgraded") {
             api.act(&balancer.resource, "finishupgrade", &Value::Null).await?;
-            return busy(settings);
+            return busy(&|there| there.set("upgraded", false));
         }
         if changes.contains(&"ports") {
             let ports = settings.get("ports").cloned().unwrap_or_default();
             let config = balancer.launch_config_with(&ports);
             let strategy = json!({"launchConfig": config, "batchSize": 1, "intervalMillis": 2000});
             api.act(&balancer.resource, "upgrade", &json!({"inServiceStrategy": strategy})).await?;
-            return busy(settings.set("upgraded", true));
+            return busy(&|there| there.set("upgraded", true).set("ports", &ports));
         }
         let (stack, _) = self.stack.get(AGE, || self.find_stack()).await?;
         let cluster = OwnerTags::cluster(identity.cluster);

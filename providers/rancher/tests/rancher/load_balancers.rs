@@ -51,6 +51,9 @@ async fn order_of_ports_keeps_the_load_balancer_and_other_ports_upgrade_it() {
     harness.ensure(&provider, &mut service(&[443, 80], &[], json!({}))).await.unwrap();
     assert_eq!(harness.changes(), [""; 0]);
 
+    let all = [("scale", "2")];
+    harness.ensure(&provider, &mut service(&[80, 8080], &all, json!({}))).await.unwrap();
+    assert_eq!(harness.balancer()["scale"], 2, "settings that change together with the ports are written, too");
     for ports in [&[80, 8080][..], &[80]] {
         harness.ensure(&provider, &mut service(ports, &[], json!({}))).await.unwrap();
         let balancer = harness.balancer();
