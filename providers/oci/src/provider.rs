@@ -18,7 +18,7 @@ use crate::api::Api;
 use crate::config::Config;
 use crate::instances::{Nodes, Source, node_patch, ocid};
 use crate::ipam::FlexRanges;
-use crate::load_balancers::{LoadBalancers, Services};
+use crate::load_balancers::{LoadBalancers, Services, is_group};
 use crate::openshift::tag_instances;
 use crate::{EVENT_SOURCE, NAME};
 
@@ -68,6 +68,7 @@ impl Oci {
         let options = Options {
             polling,
             targets_follow_addresses: true,
+            outlives: is_group,
             price: &["shapeName", "shapeDetails.maximumBandwidthInMbps"],
             ..Options::default()
         };

@@ -33,7 +33,7 @@ impl LoadBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
         let Some(actual) = change.actual else { return self.create(change, spec).await };
         if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
-            return self.remove(change, actual).await;
+            return self.remove(change, actual, spec).await;
         }
         if actual.graph.as_ref().is_none_or(|it| it.balancer_attributes().is_none()) {
             return match change.outcome_of_all().and_then(|it| it.graph) {
@@ -84,7 +84,7 @@ impl LoadBalancers {
             body["shapeDetails"] = json!({"minimumBandwidthInMbps": 10, "maximumBandwidthInMbps": 100});
         }
         if spec.mode == SecurityMode::Groups {
-            let own = self.ensure_group(identity, spec, &graph, None).await?;
+            let own = self.ensure_group(identity, spec, &graph).await?;
             body["networkSecurityGroupIds"] = group_ids(spec, Some(&own))?;
         }
         let secrets = self.add_parts(&mut body, &graph, spec).await?;
@@ -209,12 +209,11 @@ impl LoadBalancers {
         identity: &Identity<'_>,
         spec: &LoadBalancerSpec,
         graph: &ResourceGraph,
-        seen: Option<&Attributes>,
     ) -> Result<String> {
         let (compartment, vcn) = (self.compartment(identity.service).await?, self.vcn(spec).await?);
-        let own = self.groups.ensure(identity, &compartment, &vcn).await?;
+        let (own, rules) = self.groups.ensure(identity, &compartment, &vcn).await?;
         let wanted = graph.resources.get(&groups::resource()).cloned().unwrap_or_default();
-        self.groups.write(&own, identity.uid(), &wanted, seen).await?;
+        self.groups.write(&own, identity.uid(), &wanted, Some(&rules)).await?;
         Ok(own)
     }
 
@@ -311,7 +310,7 @@ impl LoadBalancers {
             () => return Ok(None),
         };
         let remove = if add.is_empty() { remove } else { BTreeSet::new() };
-        self.lists.write(change.identity.service, &add, &remove).await?;
+        self.lists.write(change.identity.service, false, &add, &remove).await?;
         graph.resources.remove(&security::resource());
         if !rules.is_empty() {
             graph.resources.insert(security::resource(), security::settings(&rules));
@@ -444,7 +443,7 @@ impl LoadBalancers {
             Operation::Delete { .. } => None,
             _ => {
                 let graph = outcome.graph.clone().unwrap_or_default();
-                Some(self.ensure_group(change.identity, spec, &graph, seen).await?)
+                Some(self.ensure_group(change.identity, spec, &graph).await?)
             }
         };
         if own.is_some() && groups::own(actual).is_some() {
@@ -456,7 +455,7 @@ impl LoadBalancers {
         match own {
             Some(own) => drop(labels.insert(groups::OWN.to_owned(), own)),
             None => {
-                self.settle(form, id).await?;
+                self.settle(change, form, id).await?;
                 if let Some(own) = groups::own(actual) {
                     self.groups.delete(own, uid, seen).await?;
                 }
@@ -468,7 +467,14 @@ impl LoadBalancers {
 
     /// Waits until the cloud has finished, where a group can be deleted only afterwards. Returns `false` if the load
     /// balancer no longer exists.
-    async fn settle(&self, form: &'static Form, id: &str) -> Result<bool> {
+    async fn settle(&self, change: Change<'_>, form: &'static Form, id: &str) -> Result<bool> {
+        change.callbacks.release_permit();
+        let settled = self.settled(form, id).await;
+        change.callbacks.reacquire_permit().await;
+        settled
+    }
+
+    async fn settled(&self, form: &'static Form, id: &str) -> Result<bool> {
         for _ in 0..READS {
             let is_working = matches!(self.work.state(&self.api, form, id).await?, Work::Running);
             let found: Option<Value> = form.http(&self.api).find(Call::get(form.one, &[id])).await?;
@@ -483,14 +489,21 @@ impl LoadBalancers {
 
     /// Deletes a load balancer: its rules first, because they can no longer be found afterwards; its group last, because
     /// it is in use until then.
-    async fn remove(&self, change: Change<'_>, actual: &ObservedLoadBalancer) -> Result<Applied> {
+    async fn remove(
+        &self,
+        change: Change<'_>,
+        actual: &ObservedLoadBalancer,
+        spec: &LoadBalancerSpec,
+    ) -> Result<Applied> {
         let (form, id, identity) = (Form::of_id(&actual.id), &*actual.id, change.identity);
         if actual.labels.contains_key(PROTECTED) {
             return Ok(Applied::Protected);
         }
         let graph = actual.graph.clone().unwrap_or_default();
         let rules = security::rules(graph.resources.get(&security::resource()));
-        self.lists.write(identity.service, &BTreeSet::new(), &rules).await?;
+        // The Service may have moved to a load balancer of another kind.
+        let is_superseded = form != Form::of_kind(spec.kind) && !identity.is_leaving();
+        self.lists.write(identity.service, is_superseded, &BTreeSet::new(), &rules).await?;
         match form.http(&self.api).send(Call::delete(form.one, &[id])).await {
             Err(error) if error.is_not_found() => return Ok(Applied::Gone),
             answer => {
@@ -498,8 +511,11 @@ impl LoadBalancers {
                 self.work.begin(id, named(&answer), "DELETE");
             }
         }
-        let Some(own) = groups::own(actual) else { return Ok(Applied::Begun(change.operations.len())) };
-        while self.settle(form, id).await? {
+        let has_group = change.operations.iter().any(|it| it.deletes(|key| *key == groups::resource()));
+        let Some(own) = groups::own(actual).filter(|_| has_group) else {
+            return Ok(Applied::Begun(change.operations.len()));
+        };
+        while self.settle(change, form, id).await? {
             tokio::time::sleep(PAUSE).await;
         }
         self.groups.delete(own, identity.uid(), graph.resources.get(&groups::resource())).await?;

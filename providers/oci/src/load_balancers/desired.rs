@@ -287,7 +287,7 @@ impl LoadBalancers {
         }
         if let Some(wanted) = desired.resources.get(&security::resource()) {
             let mut rules = security::rules(Some(wanted));
-            let retained = Retained::by_others(&self.services, identity.service);
+            let retained = Retained::by_others(&self.services, identity.service, false);
             let there = security::rules(seen.resources.get(&security::resource()));
             rules.extend(there.into_iter().filter(|rule| retained.needs(rule)));
             desired.resources.insert(security::resource(), security::settings(&rules));

@@ -201,10 +201,16 @@ impl Groups {
         Ok(graph)
     }
 
-    /// Returns the OCID of the load balancer's own group, which is created if it does not exist.
-    pub(super) async fn ensure(&self, identity: &Identity<'_>, compartment: &str, vcn: &str) -> Result<String> {
+    /// Returns the OCID of the load balancer's own group, which is created if it does not exist, and its rules.
+    pub(super) async fn ensure(
+        &self,
+        identity: &Identity<'_>,
+        compartment: &str,
+        vcn: &str,
+    ) -> Result<(String, Attributes)> {
         if let Some(group) = self.find(identity, compartment).await? {
-            return Ok(group.id);
+            let rules = self.rules(&group.id, identity.uid()).await?;
+            return Ok((group.id, rules));
         }
         let tags = json!({"CreatedBy": "CCM", "ServiceUid": identity.uid()});
         let body = json!({"compartmentId": compartment, "vcnId": vcn, "displayName": Self::name(identity), "freeformTags": tags});
@@ -212,7 +218,7 @@ impl Groups {
         let begun = Instant::now();
         let group: Group = self.0.iaas.read(call).await?;
         self.0.monitoring.push("NSG_PROVISION", begun.elapsed(), &group.id, true);
-        Ok(group.id)
+        Ok((group.id, Attributes::default()))
     }
 
     /// Writes the rules of a Service. Rules are added before others are removed.

@@ -23,7 +23,7 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::{Inventory, SharedPriority};
 use provider_kit::load_balancers::{
     Adoption, Applied, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming,
-    ObservedLoadBalancer, OwnerTags, Published, Query, Recovery, ResourceGraph, Scope, State,
+    ObservedLoadBalancer, OwnerTags, Published, Query, Recovery, ResourceGraph, ResourceKey, Scope, State,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::status::shown;
@@ -217,8 +217,13 @@ impl LoadBalancers {
                 false => it,
             }));
         }
-        if all.is_empty() && LoadBalancerSpec::of(identity.service, &self.config).spec.mode == SecurityMode::Groups {
-            all.extend(self.groups.leftover(identity, &compartment).await?);
+        let has_group = LoadBalancerSpec::of(identity.service, &self.config).spec.mode == SecurityMode::Groups;
+        if all.is_empty() && (has_group || identity.is_leaving()) {
+            match self.groups.leftover(identity, &compartment).await {
+                // Without the mode, the policy may not allow to list groups.
+                Err(error) if !has_group && (error.is_not_found() || error.is_unauthorized()) => {}
+                found => all.extend(found?),
+            }
         }
         Ok(all)
     }
@@ -270,6 +275,11 @@ impl LoadBalancers {
     fn report(&self, service: &Service, kind: &str, events: &PendingEvents) {
         self.deduplicator.record_new(service, kind, events);
     }
+}
+
+/// Returns `true` for the network security group of a Service, which all of its load balancers share.
+pub(crate) fn is_group(resource: &ResourceKey) -> bool {
+    *resource == groups::resource()
 }
 
 /// Returns the names of a Service's load balancer and of its network load balancer.

@@ -146,12 +146,14 @@ pub(super) struct Retained {
 }
 
 impl Retained {
-    pub(super) fn by_others(services: &Services, service: &Service) -> Self {
+    /// Returns the ports of all Services except for `service`, or of all with it if `with_own`.
+    pub(super) fn by_others(services: &Services, service: &Service, with_own: bool) -> Self {
         let mut retained = Self::default();
         for other in services.all() {
             let is_leaving = other.metadata.deletion_timestamp.is_some();
             let is_balanced = other.spec.as_ref().and_then(|it| it.type_.as_deref()) == Some("LoadBalancer");
-            if other.metadata.uid == service.metadata.uid || is_leaving || !is_balanced {
+            let is_own = other.metadata.uid == service.metadata.uid;
+            if is_own && !with_own || is_leaving || !is_balanced {
                 continue;
             }
             let spec = LoadBalancerSpec::of(&other, &services.config).spec;
@@ -260,8 +262,14 @@ impl SecurityLists {
     }
 
     /// Adds and removes rules of a Service, with one write for each list and any number of Services. Rules that another
-    /// Service needs by the time of the write stay.
-    pub(super) async fn write(&self, service: &Service, add: &BTreeSet<Rule>, remove: &BTreeSet<Rule>) -> Result<()> {
+    /// Service needs by the time of the write stay; if `keeps_own`, those that the Service itself needs, too.
+    pub(super) async fn write(
+        &self,
+        service: &Service,
+        keeps_own: bool,
+        add: &BTreeSet<Rule>,
+        remove: &BTreeSet<Rule>,
+    ) -> Result<()> {
         let lists: BTreeSet<_> = add.iter().chain(remove).map(|rule| rule.list.clone()).collect();
         let edits = lists.iter().map(|list| {
             let of = |rules: &BTreeSet<Rule>| rules.iter().filter(|it| it.list == *list).cloned().collect::<Vec<_>>();
@@ -270,7 +278,7 @@ impl SecurityLists {
                 let edited = self.documents.edit(list, move |document| {
                     let mut remove = remove.clone();
                     if !remove.is_empty() {
-                        let retained = Retained::by_others(&services, &service);
+                        let retained = Retained::by_others(&services, &service, keeps_own);
                         remove.retain(|rule| !retained.needs(rule));
                     }
                     edit(document, &add, &remove);

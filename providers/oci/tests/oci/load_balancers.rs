@@ -153,6 +153,28 @@ async fn change_of_kind_moves_the_service_and_deletes_the_former_load_balancer()
 }
 
 #[tokio::test(start_paused = true)]
+async fn change_of_kind_keeps_the_rules_and_the_group_that_both_kinds_need() {
+    for (mode, rules_left) in [("SL-All", 2), ("NSG", 0)] {
+        let harness = Harness::new();
+        let provider = harness.started().await;
+        let key = format!("{OCI}security-rule-management-mode");
+        let mut web = service(&[(&key, mode)], json!({}));
+        harness.ensure(&provider, &mut web).await.unwrap();
+        let mut moved = service(&[(KIND, "nlb"), (&key, mode)], json!({}));
+        moved.status.clone_from(&web.status);
+        harness.ensure(&provider, &mut moved).await.unwrap();
+        let made = harness.balancer("networkloadbalancer");
+        assert_eq!(rules(&harness, "nodes", "ingress").len(), rules_left, "{mode}");
+        let groups: Vec<_> = harness.fake.lock().all("networksecuritygroup").cloned().collect();
+        assert_eq!(made["networkSecurityGroupIds"], json!(groups.iter().map(|it| &it["id"]).collect::<Vec<_>>()));
+        assert!(groups.iter().all(|it| it["securityRules"].as_array().unwrap().len() == 1), "{groups:#?}");
+        harness.delete(&provider, &moved).await.unwrap();
+        assert_eq!(harness.fake.lock().all("networksecuritygroup").count(), 0);
+        assert_eq!(rules(&harness, "nodes", "ingress"), [""; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn mode_nsg_writes_a_group_that_goes_with_the_load_balancer() {
     let harness = Harness::new();
     let provider = harness.started().await;

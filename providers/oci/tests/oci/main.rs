@@ -18,6 +18,13 @@ mod load_balancer {
     ccm_conformance::conformance!(OciCloud::default());
 }
 
+/// The conformance suite with load balancers in network security groups.
+mod security_groups {
+    use crate::profile::OciCloud;
+
+    ccm_conformance::conformance!(OciCloud::groups());
+}
+
 /// The conformance suite with network load balancers.
 mod network_load_balancer {
     use crate::profile::OciCloud;

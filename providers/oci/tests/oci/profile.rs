@@ -23,11 +23,13 @@ pub(crate) struct OciCloud {
     /// The fake of the APIs.
     pub(crate) fake: Handle<Oracle>,
     is_network: bool,
+    /// The network security group of the Nodes, if rules are written to groups.
+    group: Option<String>,
 }
 
 impl Default for OciCloud {
     fn default() -> Self {
-        Self { fake: Handle::new(Oracle::default()), is_network: false }
+        Self { fake: Handle::new(Oracle::default()), is_network: false, group: None }
     }
 }
 
@@ -48,6 +50,13 @@ impl OciCloud {
     #[must_use]
     pub(crate) fn network() -> Self {
         Self { is_network: true, ..Self::default() }
+    }
+
+    /// A cloud whose rules are in network security groups.
+    pub(crate) fn groups() -> Self {
+        let cloud = Self::default();
+        let group = Some(cloud.fake.lock().add_group("nodes"));
+        Self { group, ..cloud }
     }
 
     fn text(endpoint: &str) -> String {
@@ -124,7 +133,14 @@ impl CloudProfile for OciCloud {
         ProgramSettings { environment: Vec::new(), cloud_config: Some(Self::text(url)) }
     }
     fn service_annotations(&self) -> Value {
-        if self.is_network { Self::annotations(true) } else { Value::Null }
+        match &self.group {
+            Some(group) => json!({
+                "oci.oraclecloud.com/security-rule-management-mode": "NSG",
+                "oci.oraclecloud.com/oci-backend-network-security-group": group,
+            }),
+            None if self.is_network => Self::annotations(true),
+            None => Value::Null,
+        }
     }
     fn has_session_affinity(&self) -> bool {
         false
@@ -160,8 +176,10 @@ impl CloudProfile for OciCloud {
         if !self.load_balancers().is_empty() {
             return Vec::new();
         }
-        let is_rule = |it: &Value| it["rule"].is_object() && it["rule"]["description"] != "ssh";
-        self.objects().into_iter().filter(is_rule).map(|it| it.to_string()).collect()
+        let is_left = |it: &Value| {
+            it["freeformTags"]["CreatedBy"] == "CCM" || it["rule"].is_object() && it["rule"]["description"] != "ssh"
+        };
+        self.objects().into_iter().filter(is_left).map(|it| it.to_string()).collect()
     }
     fn objects(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
@@ -181,6 +199,10 @@ impl CloudProfile for OciCloud {
                 let of = object["displayName"].clone();
                 rules.extend(list(&object[key].take()).map(|rule| json!({"list": of, "direction": key, "rule": rule})));
             }
+            for mut rule in list(&object["securityRules"].take()).cloned() {
+                rule["id"] = Value::Null;
+                rules.push(json!({"list": object["displayName"], "rule": rule}));
+            }
             for set in object["backendSets"].as_object_mut().into_iter().flatten().map(|(_, it)| it) {
                 set["backends"].as_array_mut().into_iter().for_each(|all| all.sort_by_key(ToString::to_string));
             }
@@ -194,6 +216,9 @@ impl CloudProfile for OciCloud {
             let name = text(&it["hostnameLabel"]);
             aliases.push((text(&it["privateIp"]), format!("<address of {name}>")));
             aliases.push((text(&it["id"]).replace(".vnic.", ".instance."), format!("<instance {name}>")));
+        }
+        for it in cloud.all("networksecuritygroup") {
+            aliases.push((text(&it["id"]), format!("<group {}>", text(&it["displayName"]))));
         }
         for it in cloud.all("loadbalancer").chain(cloud.all("networkloadbalancer")) {
             let name = text(&it["displayName"]);
