@@ -21,6 +21,11 @@ fn providers() -> Registry {
     let mut providers = Registry::new();
     #[cfg(feature = "demo")]
     providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
+    #[cfg(feature = "alibaba")]
+    {
+        providers.register(provider_alibaba::NAME, provider_alibaba::factory);
+        providers.register(provider_alibaba::ALIAS, provider_alibaba::alicloud);
+    }
     #[cfg(feature = "aws")]
     providers.register(provider_aws::NAME, provider_aws::factory);
     #[cfg(feature = "azure")]
