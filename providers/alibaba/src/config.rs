@@ -101,6 +101,8 @@ provider_kit::declare! {
     pub IMDSV2: bool = "enable-imdsv2", default("true");
     /// Leaves the source and destination check of instances on.
     pub SKIP_CHECK: bool = "skip-disable-source-dest-check", default("false");
+    /// Refused if set: `cloud-controller-manager plan` shows what would be changed.
+    pub DRY_RUN: bool = "dry-run", default("false");
     /// Backends in one request; CLB takes 20 at most.
     pub BATCH_SIZE: u32 = "sg-batch-size", kind(BATCH), default("40");
 }
@@ -219,7 +221,12 @@ impl Config {
             },
             endpoints,
         };
+        let is_dry = flags.get(&DRY_RUN).unwrap_or_default();
         file.finish().and(variables.finish()).and(flags.finish())?;
+        if is_dry {
+            let text = "--dry-run is not supported; run `cloud-controller-manager plan`, which shows each change";
+            return Err(Error::invalid(text));
+        }
         Ok(config)
     }
 

@@ -119,8 +119,10 @@ impl RouteCloud for VpcRoutes {
             let found = self.api.tokens(query, size, "/RouteEntrys/RouteEntry", &shared, id).await?;
             for Entry { destination_cidr_block: destination, next_hops, .. } in found.complete()?.into_items() {
                 if let ([hop], false) = (&next_hops.next_hop[..], destination == "0.0.0.0/0") {
-                    let target = Target::Machine { id: hop.next_hop_id.clone(), name: String::new() };
-                    routes.push(CloudRoute { name: table.clone(), destination, target, ..CloudRoute::default() });
+                    let id = hop.next_hop_id.clone();
+                    let name = format!("{table}/{id}");
+                    let target = Target::Machine { id, name: String::new() };
+                    routes.push(CloudRoute { name, destination, target, ..CloudRoute::default() });
                 }
             }
         }
@@ -157,16 +159,22 @@ impl RouteCloud for VpcRoutes {
         Ok(false)
     }
 
+    /// Adds a route to all tables, or removes one from its table. A listed route is called `<table>/<instance>`.
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
-        let Target::Machine { id, .. } = &route.target else { return Err(Error::invalid("a route needs an instance")) };
-        let is_of_table = |table: &&String| change == Change::Add || route.name == **table;
-        for table in self.tables().await?.iter().filter(is_of_table) {
+        let entries: Vec<(String, String)> = match (change, &route.target, route.name.split_once('/')) {
+            (Change::Add, Target::Machine { id, .. }, _) => {
+                self.tables().await?.iter().map(|table| (table.clone(), id.clone())).collect()
+            }
+            (Change::Remove, _, Some((table, id))) => vec![(table.to_owned(), id.to_owned())],
+            _ => return Err(Error::invalid("a route needs an instance")),
+        };
+        for (table, id) in entries {
             let mut entry = json!({"RouteTableId": table, "DstCidrBlock": route.destination, "NextHop": id});
             if change == Change::Add {
                 entry["NextHopType"] = "Instance".into();
                 entry["IpVersion"] = if route.destination.contains(':') { 6.into() } else { 4.into() };
             }
-            self.changes.join((table.clone(), change), entry).await?;
+            self.changes.join((table, change), entry).await?;
         }
         Ok(())
     }

@@ -34,7 +34,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             let is_one_of = |key: &str, it: &Value| body[key].is_null() || array(&body[key]).any(|wanted| wanted == it);
             let found = world.matching("interface", |it| {
                 is_one_of("NetworkInterfaceId", &it["NetworkInterfaceId"])
-                    && is_one_of("PrivateIpAddress", &it["PrivateIpAddress"])
+                    && (is_one_of("PrivateIpAddress", &it["PrivateIpAddress"])
+                        || array(&it["PrivateIpSets"]["PrivateIpSet"])
+                            .any(|set| is_one_of("PrivateIpAddress", &set["PrivateIpAddress"])))
                     && (body["InstanceId"].is_null() || body["InstanceId"] == it["InstanceId"])
             });
             world.token_page(found, body, "MaxResults", ["NetworkInterfaceSets", "NetworkInterfaceSet"])
@@ -59,7 +61,11 @@ pub(crate) fn network(world: &mut World, action: &str, body: &Value) -> Answer {
             let found = world.matching("vswitch", |_| true);
             world.numbered_page(found, body, ["VSwitches", "VSwitch"])
         }
-        "DescribeVpcs" | "DescribeVpcAttribute" => Ok(json!({"VpcId": VPC, "CidrBlock": "10.0.0.0/8"})),
+        "DescribeVpcs" => {
+            let found = world.matching("vpc", |it| body["VpcId"].is_null() || body["VpcId"] == it["VpcId"]);
+            world.numbered_page(found, body, ["Vpcs", "Vpc"])
+        }
+        "DescribeVpcAttribute" => Ok(json!({"VpcId": VPC, "CidrBlock": "10.0.0.0/8"})),
         "DescribeEipAddresses" => world.numbered_page(Vec::new(), body, ["EipAddresses", "EipAddress"]),
         "DescribeRouteEntryList" => {
             let found = world.matching("route", |it| it["RouteTableId"] == body["RouteTableId"]);
@@ -94,7 +100,9 @@ pub(crate) fn network(world: &mut World, action: &str, body: &Value) -> Answer {
                 let is_it = |it: &Value| {
                     it["RouteTableId"] == entry["RouteTableId"]
                         && (entry["RouteEntryId"] == it["RouteEntryId"]
-                            || entry["DstCidrBlock"] == it["DestinationCidrBlock"])
+                            || entry["DstCidrBlock"] == it["DestinationCidrBlock"]
+                                && (entry["NextHop"].is_null()
+                                    || entry["NextHop"] == it["NextHops"]["NextHop"][0]["NextHopId"]))
                 };
                 if world.remove("route", is_it) == 0 {
                     failed.push(

@@ -166,7 +166,7 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
 
 fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     if action == "CreateServerGroup" {
-        let mut it = json!({"ServerGroupType": "Instance", "Protocol": "TCP", "Scheduler": "wrr", "AddressIPVersion": "ipv4",
+        let mut it = json!({"ServerGroupType": "Instance", "Protocol": "TCP", "Scheduler": "Wrr", "AddressIPVersion": "ipv4",
             "ConnectionDrainEnabled": false, "PreserveClientIpEnabled": true, "_servers": []});
         merge(&mut it, &only(body, GROUP));
         it["HealthCheck"] = json!({"HealthCheckEnabled": true, "HealthCheckType": "TCP"});

@@ -48,6 +48,7 @@ impl Default for World {
                 "CidrBlock": "10.0.0.0/16", "AvailableIpAddressCount": 250}),
             );
         }
+        world.add("vpc", json!({"VpcId": VPC, "CidrBlock": "10.0.0.0/8", "RegionId": REGION}));
         world.add("table", json!({"RouteTableId": "vtb-main", "RouteTableType": "System", "VpcId": VPC}));
         world
     }

@@ -181,6 +181,7 @@ impl Work<'_> {
             let defaults = json!({"DeleteProtection": "on", "ModificationProtectionStatus": "ConsoleProtection",
                 "ModificationProtectionReason": "managed.by.ack", "InstanceChargeType": "PayByCLCU"});
             let query = query.fields(defaults).fields(&plain).set("LoadBalancerName", &name);
+            self.check_account().await?;
             let answer = self.create_classic(query, &plain).await?;
             let ingress = vec![ObservedLoadBalancer::ip(text(&answer, "Address"))];
             let id = text(&answer, "LoadBalancerId").to_owned();
@@ -200,6 +201,18 @@ impl Work<'_> {
         let graph = outcome.graph.take().unwrap_or_default();
         outcome.graph = Some(graph.balancer(created.set("LoadBalancerName", name).tagged(&tags)));
         Ok(Applied::Shown(1, Box::new(outcome)))
+    }
+
+    /// Refuses a credential of another account, where a public CLB could be created all the same.
+    async fn check_account(&self) -> Result<()> {
+        let vpc = self.cloud.api.metadata.vpc().await?;
+        let answer: Value = self.cloud.api.read(Query::new(VPC, "DescribeVpcs").set("VpcId", &vpc)).await?;
+        match list(&answer["Vpcs"], "Vpc").any(|it| text(it, "VpcId") == vpc) {
+            true => Ok(()),
+            false => Err(Error::unauthorized(format!(
+                "the account of the credential has no VPC {vpc}; check the credential and Global.vpcid"
+            ))),
+        }
     }
 
     /// Creates a CLB; an internal one in a vSwitch that has an address left.
@@ -342,12 +355,16 @@ impl Work<'_> {
         let description = self.part_name(part);
         let server = |target: &str| {
             let mut parts = target.split(' ');
-            let [kind, id, port, weight] = std::array::from_fn(|_| parts.next().unwrap_or_default());
-            let (id, ip) = id.split_once('/').map_or((id, None), |(id, ip)| (id, Some(ip)));
+            let [weight, kind, port, id] = std::array::from_fn(|_| parts.next().unwrap_or_default());
+            let (id, ip) = match kind {
+                "eni" | "Eni" => id.split_once('/').map_or((id, None), |(id, ip)| (id, Some(ip))),
+                "Ip" => (id, Some(id)),
+                _ => (id.split_once('.').map_or(id, |(_, id)| id), None),
+            };
             let [port, weight] = [port, weight].map(|it| it.parse::<u32>().unwrap_or_default());
             let key = if self.is_network { "ServerType" } else { "Type" };
             let mut it = json!({"ServerId": id, key: kind, "Port": port});
-            if let Some(ip) = ip.or(Some(id).filter(|_| kind == "Ip")) {
+            if let Some(ip) = ip {
                 it["ServerIp"] = json!(ip);
             }
             if is_whole {

@@ -1,6 +1,7 @@
 //! The backends of a load balancer: Nodes by their instances, and Pods by their network interfaces.
 //!
-//! A backend is written `<type> <ID> <port> <weight>`; the ID of an interface is followed by `/` and the address.
+//! A backend is written `<weight> <type> <port> <ID>`. The ID is `<region>.<instance>`, an address, or
+//! `<interface>/<address>`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -52,20 +53,20 @@ pub(super) struct Backends {
 
 /// Returns the backend without its weight.
 pub(super) fn server_of(target: &str) -> &str {
-    target.rsplit_once(' ').map_or(target, |(server, _)| server)
+    target.split_once(' ').map_or(target, |(_, server)| server)
 }
 
 /// Returns `true` if a backend cannot be sent to the cloud yet.
 pub(super) fn is_unresolved(target: &str) -> bool {
-    target.starts_with(UNRESOLVED)
+    server_of(target).starts_with(UNRESOLVED)
 }
 
 /// Keeps the backends that a Pod without a known interface has, and the weights that stay.
 pub(super) fn fitted(wanted: &Targets, there: &Targets, ignores_weights: bool) -> Targets {
     let kept = |target: &str| {
         if is_unresolved(target) {
-            let ip = target.split(' ').nth(1).unwrap_or_default();
-            let is_it = |it: &&str| it.split(' ').nth(1).is_some_and(|id| id.ends_with(&format!("/{ip}")));
+            let ip = target.rsplit(' ').next().unwrap_or_default();
+            let is_it = |it: &&str| it.ends_with(&format!("/{ip}"));
             return there.iter().find(is_it).map(str::to_owned);
         }
         let same = there.iter().find(|it| ignores_weights && server_of(it) == server_of(target));
@@ -89,11 +90,11 @@ impl Spec {
     }
 
     /// Returns the ID or address of a Node as a backend.
-    fn machine(&self, node: &Node) -> Option<String> {
+    fn machine(&self, node: &Node, region: &str) -> Option<String> {
         let id = machine_id(node.provider_id()?);
         let id = id.inspect_err(|error| tracing::warn!(node = &*node.name, %error, "this Node is no backend")).ok()?;
         let mut ips = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
-        if self.has_addresses { ips.next().map(|ip| ip.address.to_string()) } else { Some(id.to_owned()) }
+        if self.has_addresses { ips.next().map(|ip| ip.address.to_string()) } else { Some(format!("{region}.{id}")) }
     }
 }
 
@@ -117,18 +118,17 @@ impl Backends {
         let mut all = Vec::with_capacity(nodes.len() + pods.len());
         for (id, count) in nodes {
             let (part, usual) = if self.mode == Mode::Local { (*count, *count) } else { (1, spec.weight as usize) };
-            all.push(format!("{ecs} {id} {} {}", port.node_port, share(part).unwrap_or(usual)));
+            all.push(format!("{} {ecs} {} {id}", share(part).unwrap_or(usual), port.node_port));
         }
         for (pod, number) in pods {
             let usual = if self.mode == Mode::Local { 1 } else { spec.weight as usize };
             let weight = share(1).unwrap_or(usual);
-            let server = match self.interfaces.get(&pod.ip) {
-                _ if spec.has_addresses => format!("{eni} {}", pod.ip),
-                Some(Some(id)) => format!("{eni} {id}/{}", pod.ip),
-                Some(None) => format!("{UNRESOLVED} {}", pod.ip),
+            all.push(match self.interfaces.get(&pod.ip) {
+                _ if spec.has_addresses => format!("{weight} {eni} {number} {}", pod.ip),
+                Some(Some(id)) => format!("{weight} {eni} {number} {id}/{}", pod.ip),
+                Some(None) => format!("{weight} {UNRESOLVED} {number} {}", pod.ip),
                 None => continue,
-            };
-            all.push(format!("{server} {number} {weight}"));
+            });
         }
         Some(all.into_iter().collect())
     }
@@ -137,6 +137,7 @@ impl Backends {
 impl AlibabaLoadBalancers {
     /// Finds the backends of a Service. Endpoints are read only where Pods decide.
     pub(super) async fn backends(&self, request: &LoadBalancerRequest<'_>, spec: &Spec) -> Result<Backends> {
+        let region = self.api.metadata.region().await?;
         let has_virtual = request.nodes.iter().any(|node| is_virtual(node));
         let pods = match spec.mode {
             Mode::Nodes if !has_virtual => None,
@@ -151,7 +152,7 @@ impl AlibabaLoadBalancers {
                 .nodes
                 .iter()
                 .filter(|node| spec.is_backend(node))
-                .filter_map(|node| Some((spec.machine(node)?, of_node(node))))
+                .filter_map(|node| Some((spec.machine(node, &region)?, of_node(node))))
                 .filter(|(_, count)| mode == Mode::Nodes || *count > 0)
                 .collect();
             let is_known = |node: &Arc<Node>| node.provider_id().is_some();
@@ -240,10 +241,10 @@ mod tests {
 
     #[test]
     fn weights_and_unresolved_pods_stay_as_they_are() {
-        let there = targets(&["ecs i-1 30080 7", "eni eni-1/10.0.0.5 80 100"]);
-        let wanted = targets(&["ecs i-1 30080 100", "unresolved 10.0.0.5 80 100", "unresolved 10.0.0.6 80 100"]);
+        let there = targets(&["7 ecs 30080 r.i-1", "100 eni 80 eni-1/10.0.0.5"]);
+        let wanted = targets(&["100 ecs 30080 r.i-1", "100 unresolved 80 10.0.0.5", "100 unresolved 80 10.0.0.6"]);
         assert_eq!(fitted(&wanted, &there, true), there);
-        let changed = targets(&["ecs i-1 30080 100", "eni eni-1/10.0.0.5 80 100"]);
+        let changed = targets(&["100 ecs 30080 r.i-1", "100 eni 80 eni-1/10.0.0.5"]);
         assert_eq!(fitted(&wanted, &there, false), changed);
     }
 }

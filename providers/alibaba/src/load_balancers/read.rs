@@ -123,7 +123,7 @@ struct Listener<'a> {
     settings: Attributes,
 }
 
-fn servers<'a>(all: impl Iterator<Item = &'a Value>) -> Targets {
+fn servers<'a>(all: impl Iterator<Item = &'a Value>, region: &str) -> Targets {
     let server = |it: &Value| {
         let weight = it["Weight"].as_u64().unwrap_or_default();
         let (kind, id, ip) = (
@@ -131,9 +131,12 @@ fn servers<'a>(all: impl Iterator<Item = &'a Value>) -> Targets {
             text(it, "ServerId"),
             text(it, "ServerIp"),
         );
-        // Backends of other types have addresses that follow from their ID.
-        let id = if kind.eq_ignore_ascii_case("eni") { format!("{id}/{ip}") } else { id.to_owned() };
-        format!("{kind} {id} {} {weight}", port(&it["Port"]))
+        let id = match kind {
+            "eni" | "Eni" => format!("{id}/{ip}"),
+            "Ip" => id.to_owned(),
+            _ => format!("{region}.{id}"),
+        };
+        format!("{weight} {kind} {} {id}", port(&it["Port"]))
     };
     all.filter(|it| text(it, "Status") != "Removing").map(server).collect()
 }
@@ -212,7 +215,7 @@ impl AlibabaLoadBalancers {
             found?.complete().map(|it| it.into_items())
         }));
         let (listeners, groups) = try_join!(listeners, try_join_all(found.iter().map(|it| self.classic_groups(it))))?;
-        let listeners = listeners.concat();
+        let (listeners, region) = (listeners.concat(), self.api.metadata.region().await?);
         let whole = |(found, groups): (&Found, Vec<Group>)| {
             let settings = Attributes::observed(&ClassicBalancer(found.it.clone()))?;
             let own = listeners.iter().filter(|it| id_of(it) == id_of(&found.it)).map(|it| {
@@ -220,7 +223,7 @@ impl AlibabaLoadBalancers {
                 Ok(Listener { it, description: text(it, "Description"), settings })
             });
             let own = own.collect::<Result<Vec<_>>>()?;
-            Ok(self.assembled(found, settings, own, groups))
+            Ok(self.assembled(&region, found, settings, own, groups))
         };
         found.iter().zip(groups).map(whole).collect()
     }
@@ -259,7 +262,7 @@ impl AlibabaLoadBalancers {
             }
         };
         let (listeners, groups) = try_join!(listeners, groups)?;
-        let listeners = listeners.concat();
+        let (listeners, region) = (listeners.concat(), self.api.metadata.region().await?);
         let whole = async |found: &Found| {
             let name = found.default_name();
             let share = found.share.as_ref();
@@ -275,7 +278,7 @@ impl AlibabaLoadBalancers {
                 Ok(Listener { it, description: text(it, "ListenerDescription"), settings })
             });
             let listeners = listeners.collect::<Result<Vec<_>>>()?;
-            Ok(self.assembled(found, settings, listeners, self.with_servers(&own).await?))
+            Ok(self.assembled(&region, found, settings, listeners, self.with_servers(&own).await?))
         };
         try_join_all(found.iter().map(whole)).await
     }
@@ -339,12 +342,14 @@ impl AlibabaLoadBalancers {
         let is_own = |it: &&Value| {
             Part::of(kind, text(it, "Description"), &self.api.config.cluster).is_some_and(|part| share.has(&part))
         };
-        Ok(found.map(|(name, all)| (name, servers(all.iter().filter(is_own)))))
+        let region = self.api.metadata.region().await?;
+        Ok(found.map(|(name, all)| (name, servers(all.iter().filter(is_own), &region))))
     }
 
     /// Returns a load balancer with its resources: all that belong to the cluster, or to the Service of the share.
     fn assembled(
         &self,
+        region: &str,
         found: &Found,
         settings: Attributes,
         listeners: Vec<Listener<'_>>,
@@ -361,14 +366,14 @@ impl AlibabaLoadBalancers {
             match (Part::of(kind, &group.name, cluster), share) {
                 (Some(part), _) if is_own(&part) => {
                     graph =
-                        graph.pool(part.port, settings.set(OWNER, owner(&part)), Some(servers(group.servers.iter())));
+                        graph.pool(part.port, settings.set(OWNER, owner(&part)), Some(servers(group.servers.iter(), region)));
                     pools.insert(group.id, part.port.to_owned());
                 }
                 (None, Some(share)) => {
                     let is_own = |it: &&Value| {
                         Part::of(kind, text(it, "Description"), cluster).is_some_and(|part| share.has(&part))
                     };
-                    let own = servers(group.servers.iter().filter(is_own));
+                    let own = servers(group.servers.iter().filter(is_own), region);
                     if !own.is_empty() || found.groups.contains(&group.id) {
                         graph = graph.pool(&group.id, settings, Some(own));
                     }
@@ -402,10 +407,10 @@ impl AlibabaLoadBalancers {
         let mut groups = self.groups(NAME_TAG, name).await?;
         groups.retain(|it| has_shares || is_group_of(it, None));
         let Some(first) = groups.first() else { return Ok(None) };
-        let mut graph = ResourceGraph::default();
+        let (mut graph, region) = (ResourceGraph::default(), self.api.metadata.region().await?);
         for group in self.with_servers(&groups).await? {
             let Some(part) = Part::of(NETWORK, &group.name, &self.api.config.cluster) else { continue };
-            let targets = servers(group.servers.iter());
+            let targets = servers(group.servers.iter(), &region);
             graph = graph.pool(part.port, group.settings.set(ID, &group.id), Some(targets));
         }
         Ok(Some(ObservedLoadBalancer { graph: Some(graph), ..left(name, first) }))

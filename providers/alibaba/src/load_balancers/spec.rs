@@ -284,6 +284,10 @@ fn ports(
 
 fn network_group(annotations: &mut Annotations<'_>) -> Value {
     let mut all = object::<NetworkGroup>(annotations);
+    // The API writes two of them with a capital.
+    if let Some(text @ ("wrr" | "wlc")) = all["Scheduler"].as_str() {
+        all["Scheduler"] = json!(capitalized(text));
+    }
     if let Some(is_on) = annotations.get(&key::DRAINING) {
         all["ConnectionDrainEnabled"] = json!(is_on == "on");
     }

@@ -211,7 +211,7 @@ async fn class_gets_an_nlb_with_the_names_of_the_go_program() {
         (&balancer["AddressType"], &balancer["ZoneMappings"][1]["VSwitchId"]),
         (&json!("Internet"), &json!("vsw-b"))
     );
-    assert_eq!(group["ServerGroupName"], "k8s.80.TCP.web.default.testbed");
+    assert_eq!(group["ServerGroupName"], "k8s.30080.TCP.web.default.testbed");
     assert_eq!((&group["_servers"][0]["Port"], &group["_servers"][0]["ServerType"]), (&json!(30080), &json!("Ecs")));
     assert_eq!(harness.only("listener")["ListenerDescription"], "k8s.80.TCP.web.default.testbed");
     assert_eq!(status.ingress.unwrap()[0].hostname.as_deref(), balancer["DNSName"].as_str());

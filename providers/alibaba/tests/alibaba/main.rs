@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
+mod backends;
 mod configuration;
 mod contract;
 mod credentials;
@@ -9,6 +10,7 @@ mod harness;
 mod load_balancers;
 mod nodes;
 mod profile;
+mod reused;
 
 /// Services with classic load balancers (CLB).
 mod classic {
