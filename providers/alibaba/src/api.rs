@@ -335,14 +335,18 @@ impl Api {
         key: impl Fn(&T) -> K,
     ) -> Result<ListResult<T>> {
         let query = self.regional(query).await?.set(size, (length > 0).then_some(length));
-        let properties = ListProperties { what: query.action, totals: false };
+        // ECS has no useful total with tokens, and VPC has none.
+        let totals = ["slb", "nlb"].contains(&query.product.name);
+        let properties = ListProperties { what: query.action, totals };
         read_pages(properties, String::new(), key, async |token: String| {
             let query = query.clone().set("NextToken", Some(token).filter(|it| !it.is_empty()));
             let client = self.client(query.product);
             let mut answer: Value =
                 shared.send_read(|priority| client.read(query.clone().with_priority(priority).call())).await?;
             let next = answer["NextToken"].as_str().filter(|it| !it.is_empty()).map(str::to_owned);
-            Ok(Page { items: items(&mut answer, place, query.action)?, next, total: None })
+            let total = answer["TotalCount"].as_u64().filter(|_| totals);
+            let total = total.and_then(|it| usize::try_from(it).ok());
+            Ok(Page { items: items(&mut answer, place, query.action)?, next, total })
         })
         .await
     }

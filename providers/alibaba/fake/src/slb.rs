@@ -179,7 +179,8 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
             }
         }
     }
-    Ok(only(it, "VServerGroupId VServerGroupName LoadBalancerId BackendServers"))
+    let shown = if action.starts_with("Describe") { "LoadBalancerId" } else { "" };
+    Ok(only(it, &format!("VServerGroupId VServerGroupName BackendServers {shown}")))
 }
 
 /// Fields of listeners that are the same for all protocols.

@@ -160,7 +160,7 @@ impl World {
         let (id, eni) = (format!("i-bp1{number:06}"), format!("eni-bp1{number:06}"));
         let [.., high, low] = number.to_be_bytes();
         let (ip, zone) =
-            (format!("10.0.{high}.{low}"), format!("{REGION}-{}", if number % 2 == 0 { "a" } else { "b" }));
+            (format!("10.0.{high}.{low}"), format!("{REGION}-{}", if name.ends_with(['0', '2', '4', '6', '8']) { "a" } else { "b" }));
         self.add("instance", json!({"InstanceId": id, "InstanceName": name, "InstanceType": "ecs.g7.large", "RegionId": REGION,
             "ZoneId": zone, "Status": "Running", "InstanceChargeType": "PostPaid", "SpotStrategy": "NoSpot",
             "PublicIpAddress": {"IpAddress": []}, "InnerIpAddress": {"IpAddress": []},
@@ -256,6 +256,10 @@ impl World {
         };
         let mut answer = list;
         answer["NextToken"] = json!(next);
+        // ECS has no useful total with tokens, and VPC has none.
+        if place[1].is_empty() {
+            answer["TotalCount"] = json!(page.total);
+        }
         Ok(answer)
     }
 

@@ -285,7 +285,12 @@ impl Work<'_> {
             self.set_tags(&tags).await?;
         }
         let is_changed = |key: &str| changes.iter().any(|it| it.key == key);
-        let of = |action, keys: &[&str]| self.query(action).fields(settings.clone().only(keys));
+        // Zones are sent as the annotation states them.
+        let zones = self.spec.balancer.clone().only(&["ZoneMappings"]);
+        let of = |action, keys: &[&str]| {
+            let query = self.query(action).fields(settings.clone().only(keys));
+            if keys.contains(&"ZoneMappings") { query.fields(&zones) } else { query }
+        };
         let table: &[(&'static str, &[&str])] = match self.is_network {
             false => &[
                 ("SetLoadBalancerName", &["LoadBalancerName"]),

@@ -17,11 +17,12 @@ use provider_kit::events::EventDeduplicator;
 use provider_kit::load_balancers::{
     Adoption, Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
     NameUniqueness, Naming, ObservedLoadBalancer, Options, Published, Query as LoadBalancerQuery, Recovery,
-    ResourceGraph, ResourceKey, Scope, TagRecord, tag_key,
+    ResourceGraph, ResourceKey, Scope, TagRecord, sorted_set, tag_key,
 };
 use provider_kit::operation::Polling;
 use provider_kit::paging::ListResult;
 use provider_kit::status::shown;
+use serde_json::Value;
 
 use self::names::{is_network, is_reused};
 use self::spec::Spec;
@@ -127,6 +128,7 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
             }
         } else {
             check_immutable(&desired, observed, seen, identity)?;
+            desired = with_zones_of(desired, seen);
             SPEC_TAGS.remove_others(&mut desired, seen);
         }
         let own = names::names(identity.service).join("/");
@@ -180,6 +182,23 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
     fn recovery(&self, _: &ObservedLoadBalancer, service: &Service) -> Recovery {
         if shown(service).is_empty() { Recovery::Replace } else { Recovery::Never }
     }
+}
+
+/// Completes the zones that are wanted by the addresses that they have where none are stated.
+fn with_zones_of(mut desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
+    const ZONES: &str = "ZoneMappings";
+    let zones = |graph: &ResourceGraph| graph.balancer_attributes()?.get(ZONES)?.as_array().cloned();
+    let (Some(wanted), Some(there)) = (zones(&desired), zones(seen)) else { return desired };
+    let complete = |zone: &Value| {
+        let is_it = |it: &&Value| ["ZoneId", "VSwitchId"].iter().all(|key| it[*key] == zone[*key]);
+        let mut whole = there.iter().find(is_it).cloned().unwrap_or_else(|| zone.clone());
+        zone.as_object().into_iter().flatten().for_each(|(key, value)| whole[key] = value.clone());
+        whole
+    };
+    let zones = sorted_set(wanted.iter().map(complete).collect());
+    let settings = desired.balancer_attributes().cloned().unwrap_or_default();
+    desired = desired.balancer(settings.set(ZONES, zones));
+    desired
 }
 
 /// Refuses a change of settings that a load balancer keeps for its life.

@@ -165,8 +165,9 @@ fn network_balancer(it: &Value) -> Value {
     let mut all = it.clone();
     let zone = |zone: &Value| {
         let address = &zone["LoadBalancerAddresses"][0];
-        json!({"ZoneId": zone["ZoneId"], "VSwitchId": zone["VSwitchId"], "AllocationId": address["AllocationId"],
-            "PrivateIPv4Address": address["PrivateIPv4Address"]})
+        let of_zone = ["ZoneId", "VSwitchId"].map(|key| (key, &zone[key]));
+        let fields = of_zone.into_iter().chain(["AllocationId", "PrivateIPv4Address"].map(|key| (key, &address[key])));
+        fields.filter(|(_, it)| !it.is_null()).map(|(key, it)| (key.to_owned(), it.clone())).collect::<Value>()
     };
     all["ZoneMappings"] = list(it, "ZoneMappings").map(zone).collect();
     all

@@ -73,7 +73,8 @@ async fn classic(harness: &Harness, provider: &provider_alibaba::Alibaba) {
     }
 }
 
-async fn networks(harness: &Harness, provider: &provider_alibaba::Alibaba) {
+/// Creates, changes and deletes so many Services with NLBs: each change waits for a job.
+async fn networks(harness: &Harness, provider: &provider_alibaba::Alibaba, count: usize) {
     let tls = [
         ("protocol-port", "tcpssl:80"),
         ("cert-id", "cert-1"),
@@ -83,7 +84,8 @@ async fn networks(harness: &Harness, provider: &provider_alibaba::Alibaba) {
         ("cacert", "on"),
         ("cacert-id", "ca-1"),
     ];
-    for mut service in [network(&[("ip-version", "ipv4")]), network(&tls), network(&[("server-group-type", "Ip")])] {
+    let services = [network(&tls), network(&[("ip-version", "ipv4")]), network(&[("server-group-type", "Ip")])];
+    for mut service in services.into_iter().take(count) {
         harness.ensure(provider, &mut service).await.unwrap();
         for (key, value) in [
             ("address-type", "intranet"),
@@ -136,16 +138,16 @@ async fn every_request_answer_and_signature_fits_the_description() {
     let token = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(token.path(), "token").unwrap();
     let check = Transport::builder(&*proxy).build().unwrap();
+    let endpoints = ["ECS_ENDPOINT", "SLB_ENDPOINT", "NLB_ENDPOINT", "VPC_ENDPOINT", "STS_ENDPOINT"];
+    let harness = endpoints.iter().fold(Harness::new().at_once(), |harness, name| harness.set(name, &proxy));
+    let mut harness = harness.with("routeTableIDs", "");
+    harness.fake.lock().limit = (1_000_000, 1);
+    let _served = Port::open(&upstream).await.unwrap().serve(router(&harness.fake));
     for signature in ["3", "1"] {
-        let endpoints = ["ECS_ENDPOINT", "SLB_ENDPOINT", "NLB_ENDPOINT", "VPC_ENDPOINT", "STS_ENDPOINT"];
-        let harness = endpoints.iter().fold(Harness::new().at_once(), |harness, name| harness.set(name, &proxy));
-        let harness = harness.set("ALIBABA_CLOUD_SIGNATURE_VERSION", signature);
-        let harness = harness.with("routeTableIDs", "");
-        harness.fake.lock().limit = (1_000_000, 1);
-        let _served = Port::open(&upstream).await.unwrap().serve(router(&harness.fake));
+        harness = harness.set("ALIBABA_CLOUD_SIGNATURE_VERSION", signature);
         let provider = Arc::new(harness.started_with(|it| it).await.unwrap());
         classic(&harness, &provider).await;
-        networks(&harness, &provider).await;
+        networks(&harness, &provider, if signature == "3" { 3 } else { 1 }).await;
         nodes_and_routes(&harness, &provider).await;
         let findings = provider.diagnose().await;
         assert!(findings.iter().all(|it| it.severity == cloud_provider::Severity::Ok), "{findings:?}");

@@ -28,14 +28,19 @@ pub(crate) fn cluster() -> Cluster {
 impl Harness {
     /// Creates a region with two instances, and a Node for each.
     pub(crate) fn new() -> Self {
+        let harness = Self::empty();
+        ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(name));
+        harness
+    }
+
+    /// Creates a region without instances.
+    pub(crate) fn empty() -> Self {
         let config = json!({"clusterID": CLUSTER, "region": REGION, "vpcid": VPC, "vswitchid": "cn-hangzhou-a:vsw-a",
             "routeTableIDs": "vtb-main"});
         let keys = [("ACCESS_KEY_ID", KEY_ID), ("ACCESS_KEY_SECRET", SECRET), ("ALICLOUD_CLIENT_SCHEME", "HTTP")];
         let environment = keys.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let (fake, cluster) = (Handle::new(World::default()), ScriptedCluster::default());
-        let harness = Self { fake, cluster, config, environment };
-        ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(name));
-        harness
+        Self { fake, cluster, config, environment }
     }
 
     /// Sets a key of the file; null removes it.

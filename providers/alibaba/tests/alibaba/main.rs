@@ -11,6 +11,7 @@ mod load_balancers;
 mod nodes;
 mod profile;
 mod reused;
+mod takeover;
 
 /// Services with classic load balancers (CLB).
 mod classic {

@@ -382,6 +382,7 @@ impl CloudProfile for AlibabaCloud {
     }
     fn cost(&self) -> Cost {
         const NODES: usize = 240;
+        const PAGES: usize = 3;
         const SERVICES: usize = 40;
         let [created, joined, deleted] = if self.is_network { [20, 12, 8] } else { [40, 30, 3] };
         Cost {
@@ -391,7 +392,7 @@ impl CloudProfile for AlibabaCloud {
             created: Limit { changes: created * SERVICES, reads: 30 * SERVICES },
             unchanged: Limit { changes: 0, reads: 8 * SERVICES },
             steady: Limit { changes: 0, reads: 60 },
-            not_ready: Limit { changes: 0, reads: 260 },
+            not_ready: Limit { changes: 0, reads: 122 * PAGES },
             joined: Limit { changes: joined * SERVICES + 2, reads: 30 * SERVICES },
             deleted: Limit { changes: deleted * SERVICES, reads: 30 * SERVICES },
         }
