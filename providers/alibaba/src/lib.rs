@@ -13,6 +13,7 @@ mod load_balancers;
 mod metrics;
 mod provider;
 mod routes;
+mod services;
 mod signing;
 
 pub use provider::{Alibaba, alicloud, factory};

@@ -1,9 +1,9 @@
 //! The provider: its parts, its start, and the checks of `doctor`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup, async_trait,
+    Caches, CloudProvider, Context, Fence, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup, async_trait,
 };
 use provider_kit::checks::reached;
 use provider_kit::cluster::ClusterView;
@@ -12,6 +12,7 @@ use provider_kit::load_balancers::LoadBalancerEngine;
 use provider_kit::routes::RouteTable;
 use provider_kit::transport::Builder;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, ECS, NLB, Query, SLB, VPC};
 use crate::config::Config;
@@ -19,7 +20,7 @@ use crate::instances::{Nodes, Source};
 use crate::load_balancers::load_balancers;
 use crate::metrics::Requests;
 use crate::routes::VpcRoutes;
-use crate::{ALIAS, EVENT_SOURCE, NAME};
+use crate::{ALIAS, EVENT_SOURCE, NAME, services};
 
 const CREDENTIAL: &str = "check the credential: Global.accessKeyID, ACCESS_KEY_ID, the OIDC role or the RAM role";
 
@@ -47,6 +48,9 @@ pub struct Alibaba {
     nodes: Nodes,
     load_balancers: LoadBalancerEngine,
     routes: RouteTable<VpcRoutes>,
+    fence: Fence,
+    /// Ends background tasks; set when the program leads.
+    shutdown: OnceLock<CancellationToken>,
 }
 
 impl Alibaba {
@@ -70,6 +74,8 @@ impl Alibaba {
             load_balancers: load_balancers(api.clone(), source, &cluster, setup),
             routes: RouteTable::new(routes, cluster.clone()),
             nodes: Nodes(inventory),
+            fence: setup.fence.clone(),
+            shutdown: OnceLock::new(),
             api,
             cluster,
         })
@@ -99,6 +105,7 @@ impl CloudProvider for Alibaba {
 
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
+        self.shutdown.get_or_init(|| context.shutdown.clone());
         let query = Query::new(ECS, "DescribeInstances").set("MaxResults", 10);
         self.api.read::<Value>(query).await.map(drop).map_err(|error| {
             let check = match error.is_unauthorized() {
@@ -139,7 +146,11 @@ impl CloudProvider for Alibaba {
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {
         self.load_balancers.set_caches(Arc::clone(&caches));
-        self.cluster.set_caches(caches);
+        self.cluster.set_caches(Arc::clone(&caches));
+        if let Some(shutdown) = self.shutdown.get().cloned() {
+            let task = services::clean_up(self.cluster.clone(), caches, self.fence.clone());
+            tokio::spawn(async move { shutdown.run_until_cancelled(task).await });
+        }
     }
 
     /// Returns `true` for provider IDs without a scheme, and with either name of the provider.

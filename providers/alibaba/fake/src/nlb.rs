@@ -95,6 +95,19 @@ fn listener<'a>(world: &'a mut World, body: &Value) -> Result<&'a mut Value, Ref
     world.find("listener", "ListenerId", &body["ListenerId"], "ResourceNotFound.listener")
 }
 
+/// Writes values as the API shows them, in whatever case they were sent.
+fn shown(mut it: Value) -> Value {
+    for (key, values) in [
+        ("AddressType", &["Internet", "Intranet"][..]),
+        ("Ipv6AddressType", &["Internet", "Intranet"]),
+        ("Scheduler", &["Wrr", "Wlc"]),
+    ] {
+        let known = values.iter().find(|value| text(&it[key]).eq_ignore_ascii_case(value));
+        known.into_iter().for_each(|value| it[key] = json!(value));
+    }
+    it
+}
+
 fn zones(body: &Value) -> Value {
     let zone = |it: &Value| {
         let address = json!({"PrivateIPv4Address": it["PrivateIPv4Address"].as_str().unwrap_or("10.0.0.9"),
@@ -113,7 +126,7 @@ fn create(world: &mut World, body: &Value) -> Answer {
     let id = format!("nlb-bp1{number:06}");
     let mut it =
         json!({"AddressIpVersion": "ipv4", "CrossZoneEnabled": true, "LoadBalancerName": id, "SecurityGroupIds": []});
-    merge(&mut it, &only(body, SETTINGS));
+    merge(&mut it, &shown(only(body, SETTINGS)));
     it["ZoneMappings"] = zones(body);
     it["LoadBalancerId"] = id.clone().into();
     it["DNSName"] = format!("{id}.{REGION}.nlb.aliyuncsslb.com").into();
@@ -145,7 +158,7 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
             }
             return Ok(json!({}));
         }
-        "UpdateLoadBalancerAttribute" | "UpdateLoadBalancerAddressTypeConfig" => merge(it, &only(body, SETTINGS)),
+        "UpdateLoadBalancerAttribute" | "UpdateLoadBalancerAddressTypeConfig" => merge(it, &shown(only(body, SETTINGS))),
         "UpdateLoadBalancerZones" => it["ZoneMappings"] = zones(body),
         "LoadBalancerJoinSecurityGroup" | "LoadBalancerLeaveSecurityGroup" => {
             let all = it["SecurityGroupIds"].as_array_mut();
@@ -168,7 +181,7 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     if action == "CreateServerGroup" {
         let mut it = json!({"ServerGroupType": "Instance", "Protocol": "TCP", "Scheduler": "Wrr", "AddressIPVersion": "ipv4",
             "ConnectionDrainEnabled": false, "PreserveClientIpEnabled": true, "_servers": []});
-        merge(&mut it, &only(body, GROUP));
+        merge(&mut it, &shown(only(body, GROUP)));
         it["HealthCheck"] = json!({"HealthCheckEnabled": true, "HealthCheckType": "TCP"});
         merge(&mut it["HealthCheck"], &typed(&body["HealthCheckConfig"]));
         let id = format!("sgp-{}", world.number());
@@ -197,7 +210,7 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
             world.remove("group", |it| it["ServerGroupId"] == id);
         }
         "UpdateServerGroupAttribute" => {
-            merge(it, &only(body, GROUP));
+            merge(it, &shown(only(body, GROUP)));
             merge(&mut it["HealthCheck"], &typed(&body["HealthCheckConfig"]));
         }
         _ => {

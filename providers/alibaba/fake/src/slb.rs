@@ -26,11 +26,17 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
     }
     match action {
         "DescribeLoadBalancers" => {
+            // Tags may be a list in a text as well.
+            let tag = |tag: &Value| json!({"Key": tag["TagKey"], "Value": tag["TagValue"]});
+            let mut tags = only(body, "Tag");
+            if body["Tags"].is_array() {
+                tags["Tag"] = array(&body["Tags"]).map(tag).collect();
+            }
             let ids: Vec<_> = text(&body["LoadBalancerId"]).split(',').filter(|id| !id.is_empty()).collect();
             let found = world.matching("classic", |it| {
                 (ids.is_empty() || ids.contains(&text(&it["LoadBalancerId"])))
                     && (body["LoadBalancerName"].is_null() || body["LoadBalancerName"] == it["LoadBalancerName"])
-                    && has_tags(it, body)
+                    && has_tags(it, &tags)
             });
             world.numbered_page(found, body, ["LoadBalancers", "LoadBalancer"])
         }
@@ -107,8 +113,18 @@ fn create(world: &mut World, body: &Value) -> Answer {
     Ok(only(&it, "LoadBalancerId LoadBalancerName Address AddressIPVersion NetworkType VSwitchId ResourceGroupId"))
 }
 
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
+}
+
 fn backends(body: &Value, key: &str) -> Result<Vec<Value>, Refused> {
-    let all: Vec<_> = array(&body[key]).map(typed).collect();
+    // The API takes names of fields in any case, and others too.
+    let named = |it: &Value| {
+        let fields = it.as_object().into_iter().flatten().map(|(key, value)| (capitalized(key), value.clone()));
+        only(&fields.collect(), "ServerId ServerIp Weight Port Type Description")
+    };
+    let all: Vec<_> = array(&body[key]).map(|it| typed(&named(it))).collect();
     check(all.len() <= BACKENDS, "InvalidParameter", "at most 20 backends in a request")?;
     Ok(all)
 }

@@ -129,6 +129,7 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
         } else {
             check_immutable(&desired, observed, seen, identity)?;
             desired = with_zones_of(desired, seen);
+            desired = without_new_record(desired, seen);
             SPEC_TAGS.remove_others(&mut desired, seen);
         }
         let own = names::names(identity.service).join("/");
@@ -199,6 +200,18 @@ fn with_zones_of(mut desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGr
     let settings = desired.balancer_attributes().cloned().unwrap_or_default();
     desired = desired.balancer(settings.set(ZONES, zones));
     desired
+}
+
+/// Leaves out the record of tags where it would be the only change, as for what the Go program has created.
+fn without_new_record(desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
+    let (Some(wanted), Some(there)) = (desired.balancer_attributes().cloned(), seen.balancer_attributes()) else {
+        return desired;
+    };
+    let is_there = |(key, value): (&String, &String)| key == SPEC_TAGS.key || there.tag(key) == Some(value);
+    match there.tag(SPEC_TAGS.key).is_none() && wanted.tags().iter().all(is_there) {
+        true => desired.balancer(wanted.matching(|key| tag_key(key) != Some(SPEC_TAGS.key))),
+        false => desired,
+    }
 }
 
 /// Refuses a change of settings that a load balancer keeps for its life.

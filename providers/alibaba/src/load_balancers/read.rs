@@ -123,6 +123,20 @@ struct Listener<'a> {
     settings: Attributes,
 }
 
+impl<'a> Listener<'a> {
+    /// Returns the ID of the server group.
+    fn group(&self) -> Option<&'a str> {
+        ["VServerGroupId", "ServerGroupId"].into_iter().find_map(|key| self.it[key].as_str())
+    }
+}
+
+/// Returns the name of the pool of a server group. A second group of the same name, which a lost answer to a creation
+/// leaves, gets another one, so that it is deleted.
+fn pool_name(graph: &ResourceGraph, part: &Part<'_>, id: &str) -> String {
+    let is_second = graph.resources.contains_key(&ResourceKey::Pool(part.port.to_owned()));
+    if is_second { format!("{} {id}", part.port) } else { part.port.to_owned() }
+}
+
 fn servers<'a>(all: impl Iterator<Item = &'a Value>, region: &str) -> Targets {
     let server = |it: &Value| {
         let weight = it["Weight"].as_u64().unwrap_or_default();
@@ -354,8 +368,9 @@ impl AlibabaLoadBalancers {
         found: &Found,
         settings: Attributes,
         listeners: Vec<Listener<'_>>,
-        groups: Vec<Group>,
+        mut groups: Vec<Group>,
     ) -> ObservedLoadBalancer {
+        groups.sort_by_key(|group| !listeners.iter().any(|it| it.group() == Some(&group.id)));
         let mut observed = found.head(is_network_id(&id_of(&found.it)));
         let (kind, cluster) = (observed.kind, &*self.api.config.cluster);
         let share = found.share.as_ref();
@@ -366,9 +381,9 @@ impl AlibabaLoadBalancers {
             let settings = group.settings.set(ID, &group.id);
             match (Part::of(kind, &group.name, cluster), share) {
                 (Some(part), _) if is_own(&part) => {
-                    graph =
-                        graph.pool(part.port, settings.set(OWNER, owner(&part)), Some(servers(group.servers.iter(), region)));
-                    pools.insert(group.id, part.port.to_owned());
+                    let (pool, targets) = (pool_name(&graph, &part, &group.id), servers(group.servers.iter(), region));
+                    graph = graph.pool(&pool, settings.set(OWNER, owner(&part)), Some(targets));
+                    pools.insert(group.id, pool);
                 }
                 (None, Some(share)) => {
                     let is_own = |it: &&Value| {
@@ -383,10 +398,11 @@ impl AlibabaLoadBalancers {
             }
         }
         let mut foreign = BTreeMap::new();
-        for Listener { it, description, settings } in listeners {
+        for listener in listeners {
+            let group = listener.group();
+            let Listener { it, description, settings } = listener;
             let transport = if text(it, "ListenerProtocol").eq_ignore_ascii_case("udp") { "UDP" } else { "TCP" };
             let number = port(&it["ListenerPort"]);
-            let group = ["VServerGroupId", "ServerGroupId"].into_iter().find_map(|key| it[key].as_str());
             match Part::of(kind, description, cluster) {
                 Some(part) if is_own(&part) => {
                     let pool = group.map_or("", |id| pools.get(id).map_or(id, |pool| pool));
@@ -412,7 +428,8 @@ impl AlibabaLoadBalancers {
         for group in self.with_servers(&groups).await? {
             let Some(part) = Part::of(NETWORK, &group.name, &self.api.config.cluster) else { continue };
             let targets = servers(group.servers.iter(), &region);
-            graph = graph.pool(part.port, group.settings.set(ID, &group.id), Some(targets));
+            let pool = pool_name(&graph, &part, &group.id);
+            graph = graph.pool(&pool, group.settings.set(ID, &group.id), Some(targets));
         }
         Ok(Some(ObservedLoadBalancer { graph: Some(graph), ..left(name, first) }))
     }
@@ -541,7 +558,9 @@ impl AlibabaLoadBalancers {
             let head = |it: &Value| Found { it: it.clone(), share: None, groups: Vec::new() }.head(is_network);
             all.extend(list.items().iter().map(head));
         }
-        for group in groups.iter().filter(|it| tags(it).contains_key(OwnerTags::SERVICE)) {
+        // A partial list does not prove that an NLB is gone.
+        let is_left = |it: &&Value| reason.is_none() && tags(it).contains_key(OwnerTags::SERVICE);
+        for group in groups.iter().filter(is_left) {
             let name = tags(group).remove(NAME_TAG).unwrap_or_default();
             let is_known = |it: &ObservedLoadBalancer| it.kind == NETWORK && it.legacy_owner.as_ref() == Some(&name);
             if !all.iter().any(is_known) {

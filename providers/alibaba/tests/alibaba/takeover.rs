@@ -36,7 +36,10 @@ async fn changes_of_take_over(harness: &Harness, nodes: &[Value], services: &[Va
         let mut service: Service = serde_json::from_value(service.clone()).unwrap();
         let before = service.status.clone();
         harness.ensure(&provider, &mut service).await.unwrap();
-        let shown = |service: &Option<_>| serde_json::to_value(service).unwrap()["loadBalancer"]["ingress"].clone();
+        let shown = |status: &Option<_>| {
+            let ingress = list(&serde_json::to_value(status).unwrap()["loadBalancer"]["ingress"]);
+            ingress.iter().map(|it| [it["ip"].clone(), it["hostname"].clone()]).collect::<Vec<_>>()
+        };
         assert_eq!(shown(&service.status), shown(&before), "the address stays");
     }
     let routes = provider.routes().unwrap();
@@ -105,6 +108,16 @@ fn services() -> Vec<Value> {
     all.into_iter().enumerate().map(service).collect()
 }
 
+/// A process that is stopped when it is dropped.
+struct Stopped(Child);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let is_asked = Command::new("kill").arg(self.0.id().to_string()).status();
+        is_asked.and_then(|_| self.0.wait()).unwrap();
+    }
+}
+
 /// The Go program, with the fake and an API server.
 struct Peer {
     fake: Handle<World>,
@@ -114,7 +127,7 @@ struct Peer {
 }
 
 impl Peer {
-    fn start(&self) -> Child {
+    fn start(&self) -> Stopped {
         let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
         let file = std::env::temp_dir().join("alibaba-peer-kubeconfig");
         std::fs::write(&file, kubeconfig(&self.urls[1], None, None)).unwrap();
@@ -124,12 +137,7 @@ impl Peer {
         command.env("KUBECONFIG", file).env("ACCESS_KEY_ID", encoded(KEY_ID)).env("ACCESS_KEY_SECRET", encoded(SECRET));
         command.env("CLUSTER", CLUSTER).env("REGION", REGION).env("VPC", VPC).env("SUBNET", format!("{REGION}-a:vsw-a"));
         command.env("ROUTE_TABLE", "vtb-main").env("ZONE", format!("{REGION}-a"));
-        command.spawn().unwrap()
-    }
-
-    async fn stop(mut child: Child) {
-        Command::new("kill").arg(child.id().to_string()).status().unwrap();
-        tokio::task::spawn_blocking(move || child.wait()).await.unwrap().unwrap();
+        Stopped(command.spawn().unwrap())
     }
 
     async fn until(&self, what: &str, is_done: impl Fn() -> bool) {
@@ -222,7 +230,7 @@ async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
     peer.server.remove("services", Some("default"), "deleted");
     tokio::time::sleep(Duration::from_secs(8)).await;
     println!("changed by the Go program: {:#?}", peer.changes());
-    Peer::stop(child).await;
+    drop(child);
 
     let (nodes, services) = (peer.server.list("nodes"), peer.services());
     let mut left = json!({"nodes": nodes, "services": services});
@@ -251,6 +259,6 @@ async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
     peer.changes();
     let child = peer.start();
     tokio::time::sleep(Duration::from_secs(30)).await;
-    Peer::stop(child).await;
+    drop(child);
     println!("changed by the Go program that takes over: {:#?}", peer.changes());
 }
