@@ -42,11 +42,12 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             Ok(it)
         }
         "ListServerGroups" => {
-            let found = world.matching("group", |it| {
+            let mut found = world.matching("group", |it| {
                 is_one_of(&body["ServerGroupIds"], &it["ServerGroupId"])
                     && is_one_of(&body["ServerGroupNames"], &it["ServerGroupName"])
                     && has_tags(it, body)
             });
+            found.iter_mut().for_each(|it| it["ServerCount"] = json!(array(&it["_servers"]).count()));
             world.token_page(found, body, "MaxResults", ["ServerGroups", ""])
         }
         "ListServerGroupServers" => {
@@ -179,6 +180,7 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
 
 fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     if action == "CreateServerGroup" {
+        world.find("vpc", "VpcId", &body["VpcId"], "ResourceNotFound.vpc")?;
         let mut it = json!({"ServerGroupType": "Instance", "Protocol": "TCP", "Scheduler": "Wrr", "AddressIPVersion": "ipv4",
             "ConnectionDrainEnabled": false, "PreserveClientIpEnabled": true, "_servers": []});
         merge(&mut it, &shown(only(body, GROUP)));
