@@ -14,7 +14,8 @@ use super::names::{CLUSTER_TAG, NAME_TAG, Part, REUSED_TAG, Share, is_network, i
 use super::read::{LEFT, Tags, list, text};
 use super::spec::Spec;
 use super::{AlibabaLoadBalancers, ID, OWNER, is_leaving};
-use crate::api::{NLB, Product, Query, SLB, VPC, tag_list};
+use crate::api::{ECS, NLB, Product, Query, SLB, VPC, tag_list};
+use crate::instances::AT_ONCE;
 
 /// Backends that a CLB takes in one request.
 const CLASSIC_BACKENDS: usize = 20;
@@ -386,14 +387,39 @@ impl Work<'_> {
             true => ("ServerGroupId", self.cloud.api.config.batch),
         };
         for servers in servers.chunks(size.min(self.cloud.api.config.batch)) {
-            let query = Query::new(self.product(), action).set(key, pool_id);
-            let query = match self.is_network {
-                false => query.set(parameter, json!(servers).to_string()),
-                true => query.set(parameter, servers),
+            let query = |servers: &[Value]| {
+                let query = Query::new(self.product(), action).set(key, pool_id);
+                match self.is_network {
+                    false => query.set(parameter, json!(servers).to_string()),
+                    true => query.set(parameter, servers),
+                }
             };
-            self.send(query).await?;
+            match self.send(query(servers)).await {
+                Err(error) if is_missing_server(&error) => {
+                    // An instance that no longer exists is left out, so that the others are still added.
+                    let existing = self.existing(servers).await?;
+                    if existing.len() == servers.len() {
+                        return Err(error);
+                    }
+                    if !existing.is_empty() {
+                        self.send(query(&existing)).await?;
+                    }
+                }
+                outcome => drop(outcome?),
+            }
         }
         Ok(None)
+    }
+
+    /// Returns the backends whose instances exist, and those that are no instances.
+    async fn existing(&self, servers: &[Value]) -> Result<Vec<Value>> {
+        let is_instance = |it: &Value| ["Type", "ServerType"].iter().any(|key| text(it, key).eq_ignore_ascii_case("ecs"));
+        let ids: Vec<_> = servers.iter().filter(|it| is_instance(it)).map(|it| text(it, "ServerId")).collect();
+        let query = Query::new(ECS, "DescribeInstances").set("InstanceIds", json!(ids).to_string());
+        let answer: Value = self.cloud.api.read(query.set("MaxResults", AT_ONCE)).await?;
+        let known: Vec<_> = list(&answer["Instances"], "Instance").map(|it| text(it, "InstanceId")).collect();
+        let exists = |it: &&Value| !is_instance(it) || known.contains(&text(it, "ServerId"));
+        Ok(servers.iter().filter(exists).cloned().collect())
     }
 
     /// Adds backends, and changes the weights of those that are there.
@@ -446,7 +472,11 @@ impl Work<'_> {
             };
             let query = self.query("CreateVServerGroup").set("VServerGroupName", self.part_name(pool));
             let servers = first.map(|targets| json!(self.servers(pool, targets.iter(), true)).to_string());
-            let answer = self.cloud.api.create(query.set("BackendServers", servers)).await?;
+            let (answer, first) = match self.cloud.api.create(query.clone().set("BackendServers", servers)).await {
+                // The backends are added afterwards, without the one that no longer exists.
+                Err(error) if is_missing_server(&error) => (self.cloud.api.create(query).await?, None),
+                answer => (answer?, first),
+            };
             let id = text(&answer, "VServerGroupId").to_owned();
             return Ok(self.shown(1 + usize::from(first.is_some()), Some(id)));
         }
@@ -632,6 +662,11 @@ impl Work<'_> {
             outcome => outcome,
         }
     }
+}
+
+/// Returns `true` if a backend was refused because its instance does not exist.
+fn is_missing_server(error: &Error) -> bool {
+    ["ObtainIpFail", "ResourceNotFound.server", "InvalidInstanceId.NotFound"].contains(&&*error.code())
 }
 
 /// Returns `true` for the ID of a server group of the user; pools of the cluster are named for their port.
