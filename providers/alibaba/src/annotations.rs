@@ -189,6 +189,12 @@ provider_kit::declare! {
     pub SCHEDULING: String = "scheduler", kind(SCHEDULER);
     /// Sends the address of the client by the PROXY protocol.
     pub PROXY: bool = "proxy-protocol", kind(TRUTH);
+    /// NLB: sends the ID of the PrivateLink endpoint by the PROXY protocol.
+    pub PROXY_ENDPOINT: bool = "ppv2-pvl-ep-id-enabled", kind(TRUTH);
+    /// NLB: sends the ID of the PrivateLink endpoint service by the PROXY protocol.
+    pub PROXY_SERVICE: bool = "ppv2-pvl-eps-id-enabled", kind(TRUTH);
+    /// NLB: sends the ID of the client's VPC by the PROXY protocol.
+    pub PROXY_VPC: bool = "ppv2-pvl-vpc-id-enabled", kind(TRUTH);
     /// Seconds until an idle connection ends.
     pub IDLE: u32 = "idle-timeout";
     /// CLB: seconds until a request over HTTP ends.

@@ -211,8 +211,10 @@ mod tests {
 
     #[test]
     fn ready_pods_count_once_with_all_their_ports() {
-        let slice = |ports: Value, endpoints: Value| json!({"addressType": "IPv4", "ports": ports, "endpoints": endpoints});
-        let endpoint = |ip: &str, conditions: Value| json!({"addresses": [ip], "nodeName": "n1", "conditions": conditions});
+        let slice =
+            |ports: Value, endpoints: Value| json!({"addressType": "IPv4", "ports": ports, "endpoints": endpoints});
+        let endpoint =
+            |ip: &str, conditions: Value| json!({"addresses": [ip], "nodeName": "n1", "conditions": conditions});
         let slices = [
             slice(json!([{"name": "http", "port": 8080}]), json!([endpoint("10.0.0.1", json!({"ready": true}))])),
             slice(

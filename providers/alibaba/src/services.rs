@@ -14,11 +14,8 @@ const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The finalizers of the Go program: of CLBs and of NLBs.
 const FINALIZERS: [&str; 2] = ["service.k8s.alibaba/resources", "service.k8s.alibaba/nlb"];
 /// The labels of the Go program.
-const LABELS: [&str; 3] = [
-    "service.beta.kubernetes.io/hash",
-    "service.k8s.alibaba/loadbalancer-id",
-    "service.k8s.alibaba/security-group-id",
-];
+const LABELS: [&str; 3] =
+    ["service.beta.kubernetes.io/hash", "service.k8s.alibaba/loadbalancer-id", "service.k8s.alibaba/security-group-id"];
 
 /// Removes finalizers and labels of the Go program from Services whose load balancer the framework has deleted.
 pub(crate) async fn clean_up(cluster: ClusterView, caches: Arc<dyn Caches>, fence: Fence) {
@@ -46,7 +43,9 @@ fn patch(service: &Service) -> Option<Value> {
         return None;
     }
     let labels: Value = LABELS.into_iter().map(|label| (label.to_owned(), Value::Null)).collect();
-    Some(json!({"metadata": {"uid": metadata.uid, "labels": labels, "$deleteFromPrimitiveList/finalizers": FINALIZERS}}))
+    Some(
+        json!({"metadata": {"uid": metadata.uid, "labels": labels, "$deleteFromPrimitiveList/finalizers": FINALIZERS}}),
+    )
 }
 
 #[cfg(test)]

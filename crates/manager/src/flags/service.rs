@@ -32,8 +32,7 @@ pub struct ServiceFlags {
 }
 
 /// Values of spec.loadBalancerClass that programs of vendors handle without a flag, by `--cloud-provider`.
-const CLASSES: [(&str, &str); 2] =
-    [("alibabacloud", "alibabacloud.com/nlb"), ("alicloud", "alibabacloud.com/nlb")];
+const CLASSES: [(&str, &str); 2] = [("alibabacloud", "alibabacloud.com/nlb"), ("alicloud", "alibabacloud.com/nlb")];
 
 impl ServiceFlags {
     /// Returns the options of the service-lb-controller, with the guard for Services that vanish from the API.

@@ -66,7 +66,10 @@ pub(crate) fn network(world: &mut World, action: &str, body: &Value) -> Answer {
             world.numbered_page(found, body, ["Vpcs", "Vpc"])
         }
         "DescribeVpcAttribute" => Ok(json!({"VpcId": VPC, "CidrBlock": "10.0.0.0/8"})),
-        "DescribeEipAddresses" => world.numbered_page(Vec::new(), body, ["EipAddresses", "EipAddress"]),
+        "DescribeEipAddresses" => {
+            let found = world.matching("eip", |_| true);
+            world.numbered_page(found, body, ["EipAddresses", "EipAddress"])
+        }
         "DescribeRouteEntryList" => {
             let found = world.matching("route", |it| it["RouteTableId"] == body["RouteTableId"]);
             world.token_page(found, body, "MaxResult", ["RouteEntrys", "RouteEntry"])

@@ -12,7 +12,7 @@ const SETTINGS: &str = "AddressIpVersion AddressType Ipv6AddressType LoadBalance
 const GROUP: &str = "AddressIPVersion AnyPortEnabled ConnectionDrainEnabled ConnectionDrainTimeout PreserveClientIpEnabled Protocol \
     ResourceGroupId Scheduler ServerGroupName ServerGroupType VpcId";
 const LISTENER: &str = "AlpnEnabled AlpnPolicy CaCertificateIds CaEnabled CertificateIds Cps IdleTimeout ListenerDescription ListenerPort \
-    ListenerProtocol LoadBalancerId ProxyProtocolEnabled SecurityPolicyId ServerGroupId";
+    ListenerProtocol LoadBalancerId ProxyProtocolEnabled ProxyProtocolV2Config SecurityPolicyId ServerGroupId";
 
 fn is_one_of(list: &Value, it: &Value) -> bool {
     list.is_null() || array(list).any(|wanted| wanted == it)
@@ -159,7 +159,9 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
             }
             return Ok(json!({}));
         }
-        "UpdateLoadBalancerAttribute" | "UpdateLoadBalancerAddressTypeConfig" => merge(it, &shown(only(body, SETTINGS))),
+        "UpdateLoadBalancerAttribute" | "UpdateLoadBalancerAddressTypeConfig" => {
+            merge(it, &shown(only(body, SETTINGS)))
+        }
         "UpdateLoadBalancerZones" => it["ZoneMappings"] = zones(body),
         "LoadBalancerJoinSecurityGroup" | "LoadBalancerLeaveSecurityGroup" => {
             let all = it["SecurityGroupIds"].as_array_mut();

@@ -159,8 +159,10 @@ impl World {
         let number = self.number();
         let (id, eni) = (format!("i-bp1{number:06}"), format!("eni-bp1{number:06}"));
         let [.., high, low] = number.to_be_bytes();
-        let (ip, zone) =
-            (format!("10.0.{high}.{low}"), format!("{REGION}-{}", if name.ends_with(['0', '2', '4', '6', '8']) { "a" } else { "b" }));
+        let (ip, zone) = (
+            format!("10.0.{high}.{low}"),
+            format!("{REGION}-{}", if name.ends_with(['0', '2', '4', '6', '8']) { "a" } else { "b" }),
+        );
         self.add("instance", json!({"InstanceId": id, "InstanceName": name, "InstanceType": "ecs.g7.large", "RegionId": REGION,
             "ZoneId": zone, "Status": "Running", "InstanceChargeType": "PostPaid", "SpotStrategy": "NoSpot",
             "PublicIpAddress": {"IpAddress": []}, "InnerIpAddress": {"IpAddress": []},

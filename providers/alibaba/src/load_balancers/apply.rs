@@ -17,6 +17,8 @@ use super::{AlibabaLoadBalancers, ID, OWNER, is_leaving};
 use crate::api::{ECS, NLB, Product, Query, SLB, VPC, tag_list};
 use crate::instances::AT_ONCE;
 
+/// Settings of the PROXY protocol, which are sent together.
+const PROXY: &str = "ProxyProtocolV2Config";
 /// Backends that a CLB takes in one request.
 const CLASSIC_BACKENDS: usize = 20;
 
@@ -413,7 +415,8 @@ impl Work<'_> {
 
     /// Returns the backends whose instances exist, and those that are no instances.
     async fn existing(&self, servers: &[Value]) -> Result<Vec<Value>> {
-        let is_instance = |it: &Value| ["Type", "ServerType"].iter().any(|key| text(it, key).eq_ignore_ascii_case("ecs"));
+        let is_instance =
+            |it: &Value| ["Type", "ServerType"].iter().any(|key| text(it, key).eq_ignore_ascii_case("ecs"));
         let ids: Vec<_> = servers.iter().filter(|it| is_instance(it)).map(|it| text(it, "ServerId")).collect();
         let query = Query::new(ECS, "DescribeInstances").set("InstanceIds", json!(ids).to_string());
         let answer: Value = self.cloud.api.read(query.set("MaxResults", AT_ONCE)).await?;
@@ -557,7 +560,7 @@ impl Work<'_> {
         let plain = settings.clone().matching(|key| ![POOL, ID, OWNER, "ListenerStatus"].contains(&key));
         let protocol = settings.text("ListenerProtocol").unwrap_or("TCP");
         let description = self.part_name(&format!("{}.{protocol}", port.number));
-        let query = Query::new(NLB, "CreateListener").set("LoadBalancerId", self.id).fields(&plain);
+        let query = Query::new(NLB, "CreateListener").set("LoadBalancerId", self.id).fields(listener_fields(&plain));
         let query = query.set("ListenerPort", port.number).set("ListenerDescription", &description);
         let answer = match self.cloud.api.create(query.set("ServerGroupId", self.pool_id(pool))).await {
             Err(error) if error.is_conflict() && error.code().contains("AlreadyExist") => {
@@ -567,7 +570,7 @@ impl Work<'_> {
                 let Some(it) = list(&answer, "Listeners").find(is_it) else { return Err(error) };
                 let plain = plain.matching(|key| key != "ListenerProtocol");
                 let query = Query::new(NLB, "UpdateListenerAttribute").set("ListenerId", &it["ListenerId"]);
-                let query = query.fields(plain).set("ServerGroupId", self.pool_id(pool));
+                let query = query.fields(listener_fields(&plain)).set("ServerGroupId", self.pool_id(pool));
                 self.send(query.set("ListenerDescription", description)).await?;
                 return Ok(Some(text(it, "ListenerId").to_owned()));
             }
@@ -606,7 +609,11 @@ impl Work<'_> {
         if self.is_network {
             let id = self.id_of(&ResourceKey::Listener(port.clone())).unwrap_or_default();
             if is_other {
-                let plain = settings.clone().matching(|key| key != POOL && key != "ListenerStatus" && is_changed(key));
+                let is_sent = |key: &str| {
+                    let of_proxy = key.starts_with(PROXY) && changes.iter().any(|it| it.key.starts_with(PROXY));
+                    key != POOL && key != "ListenerStatus" && (of_proxy || is_changed(key))
+                };
+                let plain = listener_fields(&settings.clone().matching(is_sent));
                 let query = Query::new(NLB, "UpdateListenerAttribute").set("ListenerId", id).fields(plain);
                 let group = is_changed(POOL).then(|| self.pool_id(pool));
                 self.send(query.set("ServerGroupId", group)).await?;
@@ -662,6 +669,15 @@ impl Work<'_> {
             outcome => outcome,
         }
     }
+}
+
+/// Returns the settings of an NLB's listener as parameters; one of them is JSON in a text.
+fn listener_fields(settings: &Attributes) -> Value {
+    let mut all = settings.nested();
+    if all[PROXY].is_object() {
+        all[PROXY] = json!(all[PROXY].to_string());
+    }
+    all
 }
 
 /// Returns `true` if a backend was refused because its instance does not exist.

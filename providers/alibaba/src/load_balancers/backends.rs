@@ -107,7 +107,8 @@ impl Backends {
             (true, true) => ["Ip", "Ip"],
         };
         let nodes = self.nodes.as_ref()?;
-        let pods: Vec<_> = self.pods.iter().filter_map(|pod| Some((pod, pod.port(&port.target, &port.name)?))).collect();
+        let pods: Vec<_> =
+            self.pods.iter().filter_map(|pod| Some((pod, pod.port(&port.target, &port.name)?))).collect();
         let node_pods: usize = nodes.iter().map(|(_, count)| count).sum();
         let count = if self.mode == Mode::Local { node_pods } else { nodes.len() } + pods.len();
         let share = |part: usize| match spec.total_weight {

@@ -7,10 +7,12 @@ mod names;
 mod read;
 mod spec;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Cluster, Error, Result, Service, Setup, async_trait, default_load_balancer_name};
+use cloud_provider::{Cluster, Error, EventSubject, Result, Service, Setup, async_trait, default_load_balancer_name};
+use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::EventDeduplicator;
@@ -26,7 +28,7 @@ use serde_json::Value;
 
 use self::names::{is_network, is_reused};
 use self::spec::Spec;
-use crate::api::Api;
+use crate::api::{Api, Query, VPC};
 use crate::endpoints::Endpoints;
 use crate::instances::Source;
 
@@ -53,6 +55,8 @@ struct AlibabaLoadBalancers {
     api: Api,
     endpoints: Endpoints,
     events: EventDeduplicator,
+    /// EIPs by the CLBs that they are bound to, for Services that show them.
+    eips: Mutex<BTreeMap<String, Vec<String>>>,
 }
 
 /// Returns the load balancers of a region.
@@ -67,7 +71,7 @@ pub(crate) fn load_balancers(api: Api, source: Source, cluster: &ClusterView, se
     let options = Options { polling, price, ..Options::default() };
     let events = EventDeduplicator::new(cluster.events().clone());
     let endpoints = Endpoints::new(cluster.clone(), setup.fence.clone());
-    let cloud = AlibabaLoadBalancers { api, endpoints, events };
+    let cloud = AlibabaLoadBalancers { api, endpoints, events, eips: Mutex::default() };
     LoadBalancerEngine::of(cloud, Arc::new(source), options)
 }
 
@@ -100,6 +104,9 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
         }
         if input.scope == Scope::Targets {
             return Ok(graph);
+        }
+        if spec.shows_eip {
+            self.read_eips().await?;
         }
         graph = graph.balancer(spec.balancer.clone());
         for port in &spec.ports {
@@ -171,8 +178,21 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
         observed.cloud_name_and_id.as_ref().map(|(_, id)| id.clone())
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, _service: &Service, spec: &Spec) -> Published {
+    fn published(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &Spec) -> Published {
         let mut status = observed.status();
+        if spec.shows_eip {
+            let id = observed.id.split('/').next().unwrap_or_default();
+            match &self.eips.lock().get(id).map_or(&[][..], Vec::as_slice) {
+                [ip] => status.ingress = Some(vec![ObservedLoadBalancer::ip(ip)]),
+                found => {
+                    let text = format!(
+                        "load balancer {id} has {} EIPs, not one; the Service shows the address of the load balancer",
+                        found.len()
+                    );
+                    self.events.warn(true, EventSubject::Service(service), "SyncLoadBalancerFailed", &text);
+                }
+            }
+        }
         if let Some(name) = spec.hostname.as_ref().filter(|_| !is_network(observed.kind)) {
             status.ingress = Some(vec![ObservedLoadBalancer::host(name)]);
         }
@@ -182,6 +202,22 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
     /// Replaces only a load balancer whose address was never published.
     fn recovery(&self, _: &ObservedLoadBalancer, service: &Service) -> Recovery {
         if shown(service).is_empty() { Recovery::Replace } else { Recovery::Never }
+    }
+}
+
+impl AlibabaLoadBalancers {
+    async fn read_eips(&self) -> Result<()> {
+        let query = Query::new(VPC, "DescribeEipAddresses").set("AssociatedInstanceType", "SlbInstance");
+        let key = |it: &Value| it["AllocationId"].as_str().unwrap_or_default().to_owned();
+        let found = self.api.pages(query, 100, "/EipAddresses/EipAddress", key).await?.complete()?;
+        let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for it in found.into_items() {
+            if let (Some(id), Some(ip)) = (it["InstanceId"].as_str(), it["IpAddress"].as_str()) {
+                all.entry(id.to_owned()).or_default().push(ip.to_owned());
+            }
+        }
+        *self.eips.lock() = all;
+        Ok(())
     }
 }
 

@@ -102,6 +102,9 @@ objects! {
         Field::update("AlpnPolicy").filled_by(&key::ALPN_POLICY),
         Field::update("Cps").filled_by(&key::CPS),
         Field::update("ProxyProtocolEnabled").filled_by(&key::PROXY),
+        Field::update("ProxyProtocolV2Config.Ppv2PrivateLinkEpIdEnabled").filled_by(&key::PROXY_ENDPOINT),
+        Field::update("ProxyProtocolV2Config.Ppv2PrivateLinkEpsIdEnabled").filled_by(&key::PROXY_SERVICE),
+        Field::update("ProxyProtocolV2Config.Ppv2VpcIdEnabled").filled_by(&key::PROXY_VPC),
         Field::create_only("ListenerProtocol").setting(&key::PROTOCOL_PORT),
         Field::update("ListenerStatus"),
     ]

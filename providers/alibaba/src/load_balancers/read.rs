@@ -536,7 +536,8 @@ impl AlibabaLoadBalancers {
                 (true, true) => self.whole_network(&found).await,
             }
         };
-        let left = try_join_all(ids.iter().filter_map(|id| id.strip_prefix(LEFT)).map(|name| self.left_of(name, false)));
+        let left =
+            try_join_all(ids.iter().filter_map(|id| id.strip_prefix(LEFT)).map(|name| self.left_of(name, false)));
         let (classic, network, left) = try_join!(of(false), of(true), left)?;
         Ok(classic.into_iter().chain(network).chain(left.into_iter().flatten()).collect())
     }

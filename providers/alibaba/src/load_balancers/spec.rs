@@ -9,9 +9,9 @@ use provider_kit::node_selector::NodeSelector;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::model::{ClassicBalancer, ClassicListener, NetworkBalancer, NetworkGroup, NetworkListener, has_field};
 use super::SPEC_TAGS;
 use super::backends::Mode;
+use super::model::{ClassicBalancer, ClassicListener, NetworkBalancer, NetworkGroup, NetworkListener, has_field};
 use super::names;
 use crate::annotations::{self as key, NLB_CLASS, PREFIX};
 use crate::config::Config;
@@ -27,6 +27,8 @@ pub(crate) struct Spec {
     pub(super) overrides: bool,
     pub(super) is_preserved: bool,
     pub(super) hostname: Option<String>,
+    /// The Service shows the EIP of its CLB.
+    pub(super) shows_eip: bool,
     pub(super) balancer: Attributes,
     pub(super) ports: Vec<Port>,
     pub(super) mode: Mode,
@@ -114,6 +116,7 @@ impl Spec {
             overrides: overrides.unwrap_or_default(),
             is_preserved: annotations.get(&key::PRESERVE).is_some_and(|it| !it.is_empty()),
             hostname: annotations.get(&key::HOSTNAME).filter(|it| !it.is_empty()),
+            shows_eip: !is_network && annotations.get(&key::EXTERNAL_IP_TYPE).is_some_and(|it| it == "eip"),
             balancer: balancer.tagged(&SPEC_TAGS.among(tags)),
             ports: ports(service, is_network, mode, &groups, &mut annotations),
             mode,
@@ -126,6 +129,14 @@ impl Spec {
             selector,
             requested,
         };
+        let ranges = service.spec.as_ref().and_then(|spec| spec.load_balancer_source_ranges.as_ref());
+        if is_network && ranges.is_some_and(|ranges| !ranges.is_empty()) {
+            annotations.mistake(format!(
+                "loadBalancerSourceRanges: not supported by an NLB; remove them, and set annotation {} to a security group \
+                 with such rules",
+                key::SECURITY_GROUPS.key()
+            ));
+        }
         let affinity = service.spec.as_ref().and_then(|spec| spec.session_affinity.as_deref());
         if affinity.is_some_and(|it| it != "None") {
             annotations.mistake(format!(
@@ -237,8 +248,7 @@ fn ports(
                 port.number
             ));
         }
-        let (target, target_part) =
-            target(&serde_json::to_value(&it.target_port).unwrap_or_default(), port.number);
+        let (target, target_part) = target(&serde_json::to_value(&it.target_port).unwrap_or_default(), port.number);
         let part = if mode == Mode::Pods { target_part } else { port.node_port.to_string() };
         let part = if is_network { format!("{part}.{}", port.protocol) } else { part };
         let place = Port {

@@ -9,7 +9,8 @@ const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslice
 
 /// Sets the Pods of the Service: addresses with their Nodes.
 fn set_pods(harness: &Harness, pods: &[(&str, &str)]) {
-    let endpoint = |(ip, node): &(&str, &str)| json!({"addresses": [ip], "nodeName": node, "conditions": {"ready": true}});
+    let endpoint =
+        |(ip, node): &(&str, &str)| json!({"addresses": [ip], "nodeName": node, "conditions": {"ready": true}});
     let slice = json!({"addressType": "IPv4", "ports": [{"name": "", "port": 8080}],
         "endpoints": pods.iter().map(endpoint).collect::<Vec<_>>()});
     harness.cluster.set_document(SLICES, json!({"items": [slice]}).to_string());
@@ -42,7 +43,8 @@ fn of_pods(is_network: bool) -> Service {
     let mut service = if is_network { network(&[]) } else { service(&[]) };
     let annotations = service.metadata.annotations.get_or_insert_default();
     annotations.insert("service.beta.kubernetes.io/backend-type".into(), "eni".into());
-    service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].target_port = serde_json::from_value(json!(8080)).unwrap();
+    service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].target_port =
+        serde_json::from_value(json!(8080)).unwrap();
     service
 }
 
@@ -114,7 +116,8 @@ async fn pods_on_virtual_nodes_are_further_backends() {
     add_interface(&harness, "10.1.0.5");
     let provider = harness.started().await;
     let mut service = service(&[]);
-    service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].target_port = serde_json::from_value(json!(8080)).unwrap();
+    service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].target_port =
+        serde_json::from_value(json!(8080)).unwrap();
     annotate(&mut service, "default-weight", "50");
     harness.ensure(&provider, &mut service).await.unwrap();
     let found = servers(&harness, false);

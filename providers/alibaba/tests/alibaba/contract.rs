@@ -84,7 +84,7 @@ async fn networks(harness: &Harness, provider: &provider_alibaba::Alibaba, count
         ("cacert", "on"),
         ("cacert-id", "ca-1"),
     ];
-    let services = [network(&tls), network(&[("ip-version", "ipv4")]), network(&[("server-group-type", "Ip")])];
+    let services = [network(&tls), network(&[("server-group-type", "Ip"), ("ip-version", "ipv4")])];
     for mut service in services.into_iter().take(count) {
         harness.ensure(provider, &mut service).await.unwrap();
         for (key, value) in [
@@ -98,6 +98,7 @@ async fn networks(harness: &Harness, provider: &provider_alibaba::Alibaba, count
             ("idle-timeout", "60"),
             ("cps", "100"),
             ("proxy-protocol", "on"),
+            ("ppv2-pvl-vpc-id-enabled", "on"),
             ("scheduler", "sch"),
             ("connection-drain", "on"),
             ("connection-drain-timeout", "20"),
@@ -147,7 +148,7 @@ async fn every_request_answer_and_signature_fits_the_description() {
         harness = harness.set("ALIBABA_CLOUD_SIGNATURE_VERSION", signature);
         let provider = Arc::new(harness.started_with(|it| it).await.unwrap());
         classic(&harness, &provider).await;
-        networks(&harness, &provider, if signature == "3" { 3 } else { 1 }).await;
+        networks(&harness, &provider, if signature == "3" { 2 } else { 1 }).await;
         nodes_and_routes(&harness, &provider).await;
         let findings = provider.diagnose().await;
         assert!(findings.iter().all(|it| it.severity == cloud_provider::Severity::Ok), "{findings:?}");

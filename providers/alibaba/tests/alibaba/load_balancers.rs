@@ -262,3 +262,29 @@ async fn service_that_changes_its_kind_gets_a_new_load_balancer_first() {
     assert!(harness.fake.lock().all("classic").is_empty() && harness.fake.lock().all("network").len() == 1);
     assert!(provider.load_balancers().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn service_shows_the_only_eip_of_its_clb() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[("external-ip-type", "eip")]);
+    let status = harness.ensure(&provider, &mut service).await.unwrap();
+    let balancer = harness.only("classic");
+    assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), balancer["Address"].as_str(), "there is no EIP");
+    assert!(harness.cluster.take_events().iter().any(|it| it.to_string().contains("has 0 EIPs")));
+    let eip = json!({"AllocationId": "eip-1", "InstanceId": balancer["LoadBalancerId"], "IpAddress": "203.0.113.9"});
+    harness.fake.lock().add("eip", eip);
+    let status = harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), Some("203.0.113.9"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn source_ranges_of_an_nlb_are_refused_and_nothing_is_opened() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = network(&[]);
+    service.spec.as_mut().unwrap().load_balancer_source_ranges = Some(vec!["192.0.2.0/24".into()]);
+    let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
+    assert!(error.contains("loadBalancerSourceRanges") && error.contains("security-group-ids"), "{error}");
+    assert!(harness.changes().is_empty());
+}

@@ -14,9 +14,7 @@ fn kinds(is_network: bool) -> [&'static str; 3] {
 /// Adds a load balancer of the user, with a listener on port 8080 and a server group with one backend.
 fn add_balancer(harness: &Harness, is_network: bool) -> String {
     let mut cloud = harness.fake.lock();
-    let backend = |kind: &str| {
-        json!({"ServerId": "i-users", "Port": 80, "Weight": 10, kind: "Ecs", "Description": "mine", "Status": "Available"})
-    };
+    let backend = |kind: &str| json!({"ServerId": "i-users", "Port": 80, "Weight": 10, kind: "Ecs", "Description": "mine", "Status": "Available"});
     let [balancer, group, listener] = kinds(is_network);
     match is_network {
         false => {
@@ -26,10 +24,16 @@ fn add_balancer(harness: &Harness, is_network: bool) -> String {
                 "Address": "198.19.0.1", "AddressType": "intranet", "DeleteProtection": "off",
                 "Tags": {"Tag": [{"TagKey": "team", "TagValue": "x"}]}}),
             );
-            cloud.add(group, json!({"VServerGroupId": "rsp-users", "LoadBalancerId": "lb-users", "VServerGroupName": "mine",
-                "BackendServers": {"BackendServer": [backend("Type")]}}));
-            cloud.add(listener, json!({"LoadBalancerId": "lb-users", "ListenerPort": 8080, "ListenerProtocol": "tcp",
-                "Status": "running", "Description": "mine", "VServerGroupId": "rsp-users", "TCPListenerConfig": {}}));
+            cloud.add(
+                group,
+                json!({"VServerGroupId": "rsp-users", "LoadBalancerId": "lb-users", "VServerGroupName": "mine",
+                "BackendServers": {"BackendServer": [backend("Type")]}}),
+            );
+            cloud.add(
+                listener,
+                json!({"LoadBalancerId": "lb-users", "ListenerPort": 8080, "ListenerProtocol": "tcp",
+                "Status": "running", "Description": "mine", "VServerGroupId": "rsp-users", "TCPListenerConfig": {}}),
+            );
             "lb-users".to_owned()
         }
         true => {
@@ -38,8 +42,11 @@ fn add_balancer(harness: &Harness, is_network: bool) -> String {
                 json!({"LoadBalancerId": "nlb-users", "LoadBalancerName": "users", "LoadBalancerStatus": "Active",
                 "DNSName": "users.example.com", "AddressType": "Intranet", "Tags": [], "ZoneMappings": []}),
             );
-            cloud.add(group, json!({"ServerGroupId": "sgp-users", "ServerGroupName": "mine", "Protocol": "TCP",
-                "Tags": [], "HealthCheck": {}, "_servers": [backend("ServerType")]}));
+            cloud.add(
+                group,
+                json!({"ServerGroupId": "sgp-users", "ServerGroupName": "mine", "Protocol": "TCP",
+                "Tags": [], "HealthCheck": {}, "_servers": [backend("ServerType")]}),
+            );
             cloud.add(listener, json!({"LoadBalancerId": "nlb-users", "ListenerId": "lsn-users", "ListenerPort": 8080,
                 "ListenerProtocol": "TCP", "ListenerStatus": "Running", "ListenerDescription": "mine", "ServerGroupId": "sgp-users"}));
             "nlb-users".to_owned()
@@ -102,7 +109,9 @@ async fn load_balancer_of_the_user_stays_as_it_is_after_the_service() {
             harness.ensure(&fresh, &mut service).await.unwrap();
             assert_eq!(harness.changes(), [""; 0], "a restart changes nothing");
             harness.delete(&fresh, &service).await.unwrap();
-            assert!(harness.changes().iter().all(|it| !it.starts_with("DeleteLoadBalancer") || it.ends_with("Listener")));
+            assert!(
+                harness.changes().iter().all(|it| !it.starts_with("DeleteLoadBalancer") || it.ends_with("Listener"))
+            );
             let after: Vec<_> = of_user(&harness, is_network).into_iter().map(untagged).collect();
             assert_eq!(after, before, "all of the user stays");
             assert_eq!((count(&harness, group), count(&harness, listener)), (1, 1), "all of the Service is gone");

@@ -90,21 +90,22 @@ fn services() -> Vec<Value> {
         ("reused", vec![text("id", "lb-users"), text("force-override-listeners", "true")], &one, false),
         ("deleted", vec![], &one, false),
     ];
-    let service = |(number, (name, annotations, ports, is_network)): (usize, (&str, Vec<(&str, String)>, &Value, bool))| {
-        let annotations: serde_json::Map<_, _> =
-            annotations.into_iter().map(|(key, value)| (format!("{PREFIX}{key}"), json!(value))).collect();
-        let mut ports = ports.clone();
-        for (at, port) in ports.as_array_mut().unwrap().iter_mut().enumerate() {
-            port["nodePort"] = json!(30_000 + 10 * number + at);
-        }
-        let mut spec = json!({"type": "LoadBalancer", "selector": {"app": name}, "ports": ports,
+    let service =
+        |(number, (name, annotations, ports, is_network)): (usize, (&str, Vec<(&str, String)>, &Value, bool))| {
+            let annotations: serde_json::Map<_, _> =
+                annotations.into_iter().map(|(key, value)| (format!("{PREFIX}{key}"), json!(value))).collect();
+            let mut ports = ports.clone();
+            for (at, port) in ports.as_array_mut().unwrap().iter_mut().enumerate() {
+                port["nodePort"] = json!(30_000 + 10 * number + at);
+            }
+            let mut spec = json!({"type": "LoadBalancer", "selector": {"app": name}, "ports": ports,
             "clusterIP": format!("10.96.0.{}", number + 10), "externalTrafficPolicy": "Cluster"});
-        if is_network {
-            spec["loadBalancerClass"] = json!("alibabacloud.com/nlb");
-        }
-        json!({"apiVersion": "v1", "kind": "Service", "spec": spec,
+            if is_network {
+                spec["loadBalancerClass"] = json!("alibabacloud.com/nlb");
+            }
+            json!({"apiVersion": "v1", "kind": "Service", "spec": spec,
             "metadata": {"name": name, "namespace": "default", "annotations": annotations}})
-    };
+        };
     all.into_iter().enumerate().map(service).collect()
 }
 
@@ -135,7 +136,11 @@ impl Peer {
         let mut command = Command::new("bash");
         command.args(["-c", &format!("exec {} {} {flags}", self.command, self.urls[0])]);
         command.env("KUBECONFIG", file).env("ACCESS_KEY_ID", encoded(KEY_ID)).env("ACCESS_KEY_SECRET", encoded(SECRET));
-        command.env("CLUSTER", CLUSTER).env("REGION", REGION).env("VPC", VPC).env("SUBNET", format!("{REGION}-a:vsw-a"));
+        command
+            .env("CLUSTER", CLUSTER)
+            .env("REGION", REGION)
+            .env("VPC", VPC)
+            .env("SUBNET", format!("{REGION}-a:vsw-a"));
         command.env("ROUTE_TABLE", "vtb-main").env("ZONE", format!("{REGION}-a"));
         Stopped(command.spawn().unwrap())
     }
@@ -147,7 +152,8 @@ impl Peer {
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        let events: Vec<_> = self.server.list("events").iter().map(|it| format!("{}: {}", it["reason"], it["message"])).collect();
+        let events: Vec<_> =
+            self.server.list("events").iter().map(|it| format!("{}: {}", it["reason"], it["message"])).collect();
         panic!("{what}; events: {events:#?}");
     }
 
@@ -170,8 +176,8 @@ fn is_served(service: &Value) -> bool {
 #[tokio::test]
 #[ignore = "needs the Go program"]
 async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
-    let [command, ports] =
-        ["PEER", "PORTS"].map(|name| std::env::var(format!("CCM_TEST_ALIBABA_{name}")).expect("the variables of this test"));
+    let [command, ports] = ["PEER", "PORTS"]
+        .map(|name| std::env::var(format!("CCM_TEST_ALIBABA_{name}")).expect("the variables of this test"));
     let (fake_port, api_port) = ports.split_once(',').unwrap();
     let harness = Harness::empty().at_once();
     harness.fake.lock().limit = (1_000_000, 1);
@@ -208,7 +214,8 @@ async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
 
     let child = peer.start();
     peer.until("the Go program serves all Services", || peer.services().iter().all(is_served)).await;
-    let is_initialised = |node: &Value| list(&node["spec"]["taints"]).iter().all(|it| !it["key"].to_string().contains("uninitialized"));
+    let is_initialised =
+        |node: &Value| list(&node["spec"]["taints"]).iter().all(|it| !it["key"].to_string().contains("uninitialized"));
     peer.until("the Go program initialises the Nodes", || peer.server.list("nodes").iter().all(is_initialised)).await;
     peer.until("the Go program creates routes", || harness.fake.lock().all("route").len() == 3).await;
     println!("created by the Go program: {:#?}", peer.changes());
@@ -240,7 +247,11 @@ async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
     KINDS.into_iter().for_each(|kind| left[kind] = harness.fake.lock().all(kind).to_vec().into());
     let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/alibaba/go.json");
     std::fs::write(recording, serde_json::to_string_pretty(&left).unwrap() + "\n").unwrap();
-    assert_eq!(changes_of_take_over(&harness, &nodes, &services).await, [""; 0], "the provider takes over without a change");
+    assert_eq!(
+        changes_of_take_over(&harness, &nodes, &services).await,
+        [""; 0],
+        "the provider takes over without a change"
+    );
 
     // The other way round: the provider creates all anew, and the Go program takes over.
     let provider = harness.started().await;
