@@ -35,6 +35,7 @@ pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment:
         &["manifests/digitalocean.yaml"],
         &["manifests/gcp.yaml"],
         &["manifests/hcloud.yaml"],
+        &["manifests/alibaba.yaml"],
         &["manifests/aws.yaml"],
         &["manifests/azure.yaml"],
         &["manifests/hcloud-networks.yaml"],

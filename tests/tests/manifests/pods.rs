@@ -16,6 +16,7 @@ const PLAIN: &[&str] = &[
     "manifests/digitalocean.yaml",
     "manifests/gcp.yaml",
     "manifests/hcloud.yaml",
+    "manifests/alibaba.yaml",
     "manifests/aws.yaml",
     "manifests/azure.yaml",
     "manifests/hcloud-networks.yaml",

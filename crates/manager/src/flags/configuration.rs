@@ -166,7 +166,7 @@ impl Flags {
             options: Options {
                 node: node.options(node_status_update_frequency.to_std_or_zero()),
                 lifecycle,
-                service: service.options(guard),
+                service: service.options(guard, cloud_provider),
                 route: route_options,
                 explain: *explain,
             },

@@ -11,6 +11,17 @@ use crate::controller_set::Selection;
 /// The controller that tags instances, on aws.
 pub(super) const TAGGING: &str = "tagging";
 
+/// Names of the controllers of Alibaba Cloud's program, and the controllers here that do their work.
+const OTHER_NAMES: [(&str, &[&str]); 2] =
+    [("node", &["cloud-node-controller", "cloud-node-lifecycle-controller"]), ("nlb", &["service-lb-controller"])];
+
+/// Returns the items of the list with the names of this program.
+fn translated(item: &str) -> Vec<String> {
+    let minus = if item.starts_with('-') { "-" } else { "" };
+    let known = OTHER_NAMES.iter().find(|(other, _)| *other == name(item));
+    known.map_or_else(|| vec![item.to_owned()], |(_, names)| names.iter().map(|it| format!("{minus}{it}")).collect())
+}
+
 /// Canonical names and aliases of controllers that only some vendors' programs have (APP-22).
 const RESERVED: [&str; 7] = [
     "gke-service",
@@ -60,7 +71,9 @@ impl ControllersFlags {
     /// # Errors
     /// One error for each unknown name.
     pub(super) fn selection(&self) -> Result<Selection, Vec<String>> {
-        Selection::parse(List::all(&self.controllers).filter(|item| !RESERVED.contains(&name(item))))
+        let items = List::all(&self.controllers).filter(|item| !RESERVED.contains(&name(item)));
+        let items: Vec<_> = items.flat_map(translated).collect();
+        Selection::parse(items.iter().map(String::as_str))
     }
 
     /// Returns the selected controllers that only some vendors' programs have.

@@ -18,6 +18,7 @@ impl ProviderFlag {
             "linode" => !LINODE_INERT.contains(&self.name),
             "gce" => !GCP_INERT.contains(&self.name),
             "aws" => true,
+            "alibabacloud" | "alicloud" => !ALIBABA_INERT.contains(&self.name),
             _ => self.name == USER_AGENT,
         };
         is_read && self.providers.contains(&provider)
@@ -41,6 +42,18 @@ const fn flags<const N: usize>(
 /// Name of the flag that its provider gets as `Setup::user_agent`.
 pub(super) const USER_AGENT: &str = "user-agent";
 
+const ALIBABA: &[&str] = &["alibabacloud", "alicloud"];
+/// Flags of Alibaba Cloud's program without effect.
+const ALIBABA_INERT: [&str; 8] = [
+    "max-concurrent-actions",
+    "max-throttling-retry-times",
+    "node-reconcile-batch-size",
+    "route-reconcile-batch-size",
+    "node-event-aggregation-wait-seconds",
+    "metrics-bind-addr",
+    "health-probe-bind-addr",
+    "pprof-bind-addr",
+];
 const AWS: &[&str] = &["aws"];
 const AZURE: &[&str] = &["azure"];
 const GCP: &[&str] = &["gce"];
@@ -59,6 +72,22 @@ const GCP_INERT: [&str; 5] = [
 ];
 const OPENSTACK: &[&str] = &["openstack"];
 
+const ALIBABA_BOOLS: [ProviderFlag; 3] =
+    flags(ALIBABA, Kind::Bool, ["dry-run", "enable-imdsv2", "skip-disable-source-dest-check"]);
+const ALIBABA_INTS: [ProviderFlag; 6] = flags(
+    ALIBABA,
+    Kind::Int,
+    [
+        "sg-batch-size",
+        "max-concurrent-actions",
+        "max-throttling-retry-times",
+        "node-reconcile-batch-size",
+        "route-reconcile-batch-size",
+        "node-event-aggregation-wait-seconds",
+    ],
+);
+const ALIBABA_TEXTS: [ProviderFlag; 4] =
+    flags(ALIBABA, Kind::Text, ["network", "metrics-bind-addr", "health-probe-bind-addr", "pprof-bind-addr"]);
 const AZURE_BOOLS: [ProviderFlag; 1] = flags(AZURE, Kind::Bool, ["enable-dynamic-reloading"]);
 const AZURE_TEXTS: [ProviderFlag; 3] =
     flags(AZURE, Kind::Text, ["cloud-config-secret-name", "cloud-config-secret-namespace", "cloud-config-key"]);
@@ -123,7 +152,10 @@ const LINODE_TEXTS: [ProviderFlag; 13] = flags(
     ],
 );
 
-const ALL: [&[ProviderFlag]; 15] = [
+const ALL: [&[ProviderFlag]; 18] = [
+    &ALIBABA_BOOLS,
+    &ALIBABA_INTS,
+    &ALIBABA_TEXTS,
     &AZURE_BOOLS,
     &AZURE_TEXTS,
     &GCP_BOOLS,

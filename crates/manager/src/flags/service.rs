@@ -31,9 +31,12 @@ pub struct ServiceFlags {
     pub exclude_nodes_without_network: bool,
 }
 
+/// Values of spec.loadBalancerClass that programs of vendors handle without a flag, by `--cloud-provider`.
+const CLASSES: [(&str, &str); 2] = [("alibabacloud", "alibabacloud.com/nlb"), ("alicloud", "alibabacloud.com/nlb")];
+
 impl ServiceFlags {
     /// Returns the options of the service-lb-controller, with the guard for Services that vanish from the API.
-    pub(super) fn options(&self, guard: GuardOptions) -> ServiceOptions {
+    pub(super) fn options(&self, guard: GuardOptions, provider: &str) -> ServiceOptions {
         let ServiceFlags {
             concurrent_service_syncs,
             load_balancer_classes,
@@ -42,9 +45,11 @@ impl ServiceFlags {
             load_balancer_drift,
             exclude_nodes_without_network,
         } = self;
+        let of_vendor = CLASSES.iter().filter(|(name, _)| load_balancer_classes.is_empty() && *name == provider);
+        let classes = List::all(load_balancer_classes).chain(of_vendor.map(|(_, class)| *class));
         ServiceOptions {
             concurrent_syncs: *concurrent_service_syncs,
-            classes: List::all(load_balancer_classes).map(str::to_owned).collect(),
+            classes: classes.map(str::to_owned).collect(),
             is_default: *default_load_balancer,
             drift_check_period: load_balancer_drift_check_period.to_std_or_zero(),
             drift: *load_balancer_drift,

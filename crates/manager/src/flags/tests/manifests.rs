@@ -14,7 +14,7 @@ fn image_has_the_program_at_the_paths_of_published_manifests() {
 }
 
 /// Command, arguments, and the resulting provider.
-const MANIFESTS: [(&str, &str, &str); 19] = [
+const MANIFESTS: [(&str, &str, &str); 20] = [
     (
         "/bin/hcloud-cloud-controller-manager",
         "--allow-untagged-cloud --cloud-provider=hcloud \
@@ -66,6 +66,17 @@ const MANIFESTS: [(&str, &str, &str); 19] = [
          --use-service-account-credentials=true --controllers=cloud-node,cloud-node-lifecycle,route,service \
          --bind-address=0.0.0.0",
         "openstack",
+    ),
+    (
+        "/cloud-controller-manager",
+        "--cloud-config=/etc/kubernetes/config/cloud-config.conf --cloud-provider=alibabacloud --cluster-cidr=10.1.0.0/16 \
+         --configure-cloud-routes=true --allocate-node-cidrs=true --route-reconciliation-period=3m --leader-elect=true \
+         --use-service-account-credentials=true --controllers=node,route,service,nlb --network=vpc --sg-batch-size=40 \
+         --max-concurrent-actions=10 --max-throttling-retry-times=10 --node-reconcile-batch-size=100 \
+         --route-reconcile-batch-size=50 --node-event-aggregation-wait-seconds=1 --metrics-bind-addr=:8080 \
+         --health-probe-bind-addr=:10258 --pprof-bind-addr=0 --enable-imdsv2=true --dry-run=false \
+         --skip-disable-source-dest-check=false --node-monitor-period=5s --concurrent-service-syncs=3",
+        "alibabacloud",
     ),
     ("/bin/aws-cloud-controller-manager", "--v=2 --cloud-provider=aws", "aws"),
     (

@@ -1,0 +1,272 @@
+//! NLBs, their listeners, server groups and jobs.
+
+use fake_cloud::Refused;
+use serde_json::{Value, json};
+
+use crate::world::{array, change_tags, has_tags, merge, number, only, tags, text, typed};
+use crate::{Answer, REGION, World, check, refuse};
+
+const TAG: [&str; 2] = ["Key", "Value"];
+const SETTINGS: &str = "AddressIpVersion AddressType Ipv6AddressType LoadBalancerName BandwidthPackageId CrossZoneEnabled ResourceGroupId \
+    VpcId DeletionProtectionConfig ModificationProtectionConfig";
+const GROUP: &str = "AddressIPVersion AnyPortEnabled ConnectionDrainEnabled ConnectionDrainTimeout PreserveClientIpEnabled Protocol \
+    ResourceGroupId Scheduler ServerGroupName ServerGroupType VpcId";
+const LISTENER: &str = "AlpnEnabled AlpnPolicy CaCertificateIds CaEnabled CertificateIds Cps IdleTimeout ListenerDescription ListenerPort \
+    ListenerProtocol LoadBalancerId ProxyProtocolEnabled ProxyProtocolV2Config SecurityPolicyId ServerGroupId";
+
+fn is_one_of(list: &Value, it: &Value) -> bool {
+    list.is_null() || array(list).any(|wanted| wanted == it)
+}
+
+/// Returns an answer with the ID of a new job.
+fn later(world: &mut World, mut answer: Value) -> Answer {
+    answer["JobId"] = world.begin().into();
+    Ok(answer)
+}
+
+pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
+    match action {
+        "ListLoadBalancers" => {
+            let found = world.matching("network", |it| {
+                is_one_of(&body["LoadBalancerIds"], &it["LoadBalancerId"])
+                    && is_one_of(&body["LoadBalancerNames"], &it["LoadBalancerName"])
+                    && has_tags(it, body)
+            });
+            world.token_page(found, body, "MaxResults", ["LoadBalancers", ""])
+        }
+        "GetLoadBalancerAttribute" => {
+            let mut it = balancer(world, body)?.clone();
+            let tags: Vec<_> =
+                array(&it["Tags"]).map(|tag| json!({"TagKey": tag["Key"], "TagValue": tag["Value"]})).collect();
+            it["Tags"] = tags.into();
+            Ok(it)
+        }
+        "ListServerGroups" => {
+            let mut found = world.matching("group", |it| {
+                is_one_of(&body["ServerGroupIds"], &it["ServerGroupId"])
+                    && is_one_of(&body["ServerGroupNames"], &it["ServerGroupName"])
+                    && has_tags(it, body)
+            });
+            found.iter_mut().for_each(|it| it["ServerCount"] = json!(array(&it["_servers"]).count()));
+            world.token_page(found, body, "MaxResults", ["ServerGroups", ""])
+        }
+        "ListServerGroupServers" => {
+            let id = &body["ServerGroupId"];
+            let servers = world.find("group", "ServerGroupId", id, "ResourceNotFound.serverGroup")?["_servers"].clone();
+            world.token_page(array(&servers).cloned().collect(), body, "MaxResults", ["Servers", ""])
+        }
+        "ListListeners" => {
+            let found = world.matching("listener", |it| is_one_of(&body["LoadBalancerIds"], &it["LoadBalancerId"]));
+            world.token_page(found, body, "MaxResults", ["Listeners", ""])
+        }
+        "GetListenerAttribute" => Ok(listener(world, body)?.clone()),
+        "ListListenerCertificates" => Ok(json!({"Certificates": []})),
+        "ListTagResources" => {
+            let found = world.matching("network", |it| is_one_of(&body["ResourceId"], &it["LoadBalancerId"]));
+            let each = |it: &Value| -> Vec<_> {
+                let tag = |tag: &Value| {
+                    json!({"ResourceId": it["LoadBalancerId"], "ResourceType": "loadbalancer",
+                    "TagKey": tag["Key"], "TagValue": tag["Value"]})
+                };
+                array(&it["Tags"]).map(tag).collect()
+            };
+            Ok(json!({"TagResources": found.iter().flat_map(each).collect::<Vec<_>>()}))
+        }
+        "ListAsynJobs" => Ok(json!({"Jobs": world.jobs(&body["JobIds"])})),
+        "GetJobStatus" => Ok(json!({"Status": world.jobs(&json!([body["JobId"]]))[0]["Status"]})),
+        "CreateLoadBalancer" => create(world, body),
+        "TagResources" | "UntagResources" => {
+            let (account, kind) = (world.account, text(&body["ResourceType"]));
+            let (things, id) =
+                if kind == "servergroup" { ("group", "ServerGroupId") } else { ("network", "LoadBalancerId") };
+            change_tags(world.each(things), id, body, TAG, account);
+            Ok(json!({}))
+        }
+        _ if action.contains("Server") => group(world, action, body),
+        _ if action.contains("Listener") => change_listener(world, action, body),
+        _ => change(world, action, body),
+    }
+}
+
+fn balancer<'a>(world: &'a mut World, body: &Value) -> Result<&'a mut Value, Refused> {
+    world.find("network", "LoadBalancerId", &body["LoadBalancerId"], "ResourceNotFound.loadBalancer")
+}
+
+fn listener<'a>(world: &'a mut World, body: &Value) -> Result<&'a mut Value, Refused> {
+    world.find("listener", "ListenerId", &body["ListenerId"], "ResourceNotFound.listener")
+}
+
+/// Writes values as the API shows them, in whatever case they were sent.
+fn shown(mut it: Value) -> Value {
+    for (key, values) in [
+        ("AddressType", &["Internet", "Intranet"][..]),
+        ("Ipv6AddressType", &["Internet", "Intranet"]),
+        ("Scheduler", &["Wrr", "Wlc"]),
+    ] {
+        let known = values.iter().find(|value| text(&it[key]).eq_ignore_ascii_case(value));
+        known.into_iter().for_each(|value| it[key] = json!(value));
+    }
+    it
+}
+
+fn zones(body: &Value) -> Value {
+    let zone = |it: &Value| {
+        let address = json!({"PrivateIPv4Address": it["PrivateIPv4Address"].as_str().unwrap_or("10.0.0.9"),
+            "AllocationId": it["AllocationId"]});
+        json!({"ZoneId": it["ZoneId"], "VSwitchId": it["VSwitchId"], "LoadBalancerAddresses": [address]})
+    };
+    array(&body["ZoneMappings"]).map(zone).collect()
+}
+
+fn create(world: &mut World, body: &Value) -> Answer {
+    check(!body["ZoneMappings"].is_null(), "MissingParameter.ZoneMappings", "ZoneMappings is missing")?;
+    for zone in array(&body["ZoneMappings"]) {
+        world.find("vswitch", "VSwitchId", &zone["VSwitchId"], "ResourceNotFound.vSwitch")?;
+    }
+    let number = world.number();
+    let id = format!("nlb-bp1{number:06}");
+    let mut it =
+        json!({"AddressIpVersion": "ipv4", "CrossZoneEnabled": true, "LoadBalancerName": id, "SecurityGroupIds": []});
+    merge(&mut it, &shown(only(body, SETTINGS)));
+    it["ZoneMappings"] = zones(body);
+    it["LoadBalancerId"] = id.clone().into();
+    it["DNSName"] = format!("{id}.{REGION}.nlb.aliyuncsslb.com").into();
+    (it["LoadBalancerStatus"], it["RegionId"], it["Tags"]) = ("Provisioning".into(), REGION.into(), tags(body, TAG));
+    it["_job"] = world.begin().into();
+    world.add("network", it);
+    Ok(json!({"LoadbalancerId": id}))
+}
+
+fn change(world: &mut World, action: &str, body: &Value) -> Answer {
+    let it = balancer(world, body)?;
+    let is_ready = it["LoadBalancerStatus"] == "Active" || action == "DeleteLoadBalancer";
+    check(is_ready, "IncorrectStatus.loadBalancer", "The load balancer is being provisioned.")?;
+    match action {
+        "DeleteLoadBalancer" => {
+            let is_protected = it["DeletionProtectionConfig"]["Enabled"] == true;
+            check(!is_protected, "OperationDenied.DeletionProtection", "Deletion protection is on.")?;
+            let id = it["LoadBalancerId"].clone();
+            for kind in ["network", "listener"] {
+                world.remove(kind, |it| it["LoadBalancerId"] == id);
+            }
+        }
+        "UpdateLoadBalancerProtection" => {
+            if let Some(text) = body["DeletionProtectionEnabled"].as_str() {
+                it["DeletionProtectionConfig"] = json!({"Enabled": text == "true"});
+            }
+            if let Some(status) = body["ModificationProtectionStatus"].as_str() {
+                it["ModificationProtectionConfig"] = json!({"Status": status});
+            }
+            return Ok(json!({}));
+        }
+        "UpdateLoadBalancerAttribute" | "UpdateLoadBalancerAddressTypeConfig" => {
+            merge(it, &shown(only(body, SETTINGS)))
+        }
+        "UpdateLoadBalancerZones" => it["ZoneMappings"] = zones(body),
+        "LoadBalancerJoinSecurityGroup" | "LoadBalancerLeaveSecurityGroup" => {
+            let all = it["SecurityGroupIds"].as_array_mut();
+            let all = all.ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
+            all.retain(|id| !array(&body["SecurityGroupIds"]).any(|it| it == id));
+            if action.contains("Join") {
+                all.extend(array(&body["SecurityGroupIds"]).cloned());
+            }
+        }
+        "EnableLoadBalancerIpv6Internet" => it["Ipv6AddressType"] = "Internet".into(),
+        "DisableLoadBalancerIpv6Internet" => it["Ipv6AddressType"] = "Intranet".into(),
+        "AttachCommonBandwidthPackageToLoadBalancer" => it["BandwidthPackageId"] = body["BandwidthPackageId"].clone(),
+        "DetachCommonBandwidthPackageFromLoadBalancer" => it["BandwidthPackageId"] = Value::Null,
+        _ => return refuse("InvalidAction.NotFound", action),
+    }
+    later(world, json!({}))
+}
+
+fn group(world: &mut World, action: &str, body: &Value) -> Answer {
+    if action == "CreateServerGroup" {
+        world.find("vpc", "VpcId", &body["VpcId"], "ResourceNotFound.vpc")?;
+        let mut it = json!({"ServerGroupType": "Instance", "Protocol": "TCP", "Scheduler": "Wrr", "AddressIPVersion": "ipv4",
+            "ConnectionDrainEnabled": false, "PreserveClientIpEnabled": true, "_servers": []});
+        merge(&mut it, &shown(only(body, GROUP)));
+        it["HealthCheck"] = json!({"HealthCheckEnabled": true, "HealthCheckType": "TCP"});
+        merge(&mut it["HealthCheck"], &typed(&body["HealthCheckConfig"]));
+        let id = format!("sgp-{}", world.number());
+        (it["ServerGroupId"], it["ServerGroupStatus"], it["Tags"]) =
+            (id.clone().into(), "Available".into(), tags(body, TAG));
+        world.add("group", it);
+        return later(world, json!({"ServerGroupId": id}));
+    }
+    let id = body["ServerGroupId"].clone();
+    let servers: Vec<_> = array(&body["Servers"]).map(typed).collect();
+    check(servers.len() <= 40, "InvalidParameter", "at most 40 servers in a request")?;
+    if action == "AddServersToServerGroup" {
+        for it in servers.iter().filter(|it| it["ServerType"] == "Ecs") {
+            world.find("instance", "InstanceId", &it["ServerId"], "ResourceNotFound.server")?;
+        }
+    }
+    let account = world.account;
+    let is_used = world.all("listener").iter().any(|it| it["ServerGroupId"] == id && it["_account"] == account);
+    let it = world.find("group", "ServerGroupId", &id, "ResourceNotFound.serverGroup")?;
+    let is_same = |one: &Value, other: &Value| {
+        one["ServerId"] == other["ServerId"] && number(&one["Port"]) == number(&other["Port"])
+    };
+    match action {
+        "DeleteServerGroup" => {
+            check(!is_used, "ResourceInUse.serverGroup", "The server group is used by a listener.")?;
+            world.remove("group", |it| it["ServerGroupId"] == id);
+        }
+        "UpdateServerGroupAttribute" => {
+            merge(it, &shown(only(body, GROUP)));
+            merge(&mut it["HealthCheck"], &typed(&body["HealthCheckConfig"]));
+        }
+        _ => {
+            let all = it["_servers"].as_array_mut().ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
+            all.retain(|it| !servers.iter().any(|server| is_same(it, server)));
+            if action != "RemoveServersFromServerGroup" {
+                all.extend(servers.into_iter().map(|mut server| {
+                    server["Status"] = "Available".into();
+                    server["ServerGroupId"] = id.clone();
+                    server
+                }));
+            }
+        }
+    }
+    later(world, json!({}))
+}
+
+fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
+    if action == "CreateListener" {
+        let status = balancer(world, body)?["LoadBalancerStatus"].clone();
+        check(status == "Active", "IncorrectStatus.loadBalancer", "The load balancer is being provisioned.")?;
+        let is_udp = body["ListenerProtocol"] == "UDP";
+        let port = number(&body["ListenerPort"]);
+        let is_same = |it: &Value| {
+            it["LoadBalancerId"] == body["LoadBalancerId"]
+                && number(&it["ListenerPort"]) == port
+                && (it["ListenerProtocol"] == "UDP") == is_udp
+        };
+        check(
+            world.matching("listener", is_same).is_empty(),
+            "ResourceAlreadyExist.listener",
+            "The port has a listener.",
+        )?;
+        world.find("group", "ServerGroupId", &body["ServerGroupId"], "ResourceNotFound.serverGroup")?;
+        let mut it = json!({"IdleTimeout": 900, "ProxyProtocolEnabled": false, "Cps": 0, "ListenerStatus": "Running"});
+        merge(&mut it, &only(body, LISTENER));
+        let id = format!("lsn-{}", world.number());
+        it["ListenerId"] = id.clone().into();
+        world.add("listener", it);
+        return later(world, json!({"ListenerId": id}));
+    }
+    let fields = only(body, LISTENER);
+    let it = listener(world, body)?;
+    match action {
+        "UpdateListenerAttribute" => merge(it, &fields),
+        "StartListener" => it["ListenerStatus"] = "Running".into(),
+        "StopListener" => it["ListenerStatus"] = "Stopped".into(),
+        "DeleteListener" => {
+            let id = body["ListenerId"].clone();
+            world.remove("listener", |it| it["ListenerId"] == id);
+        }
+        _ => return refuse("InvalidAction.NotFound", action),
+    }
+    later(world, json!({}))
+}

@@ -1,0 +1,281 @@
+//! CLBs, their listeners and server groups.
+
+use fake_cloud::Refused;
+use serde_json::{Value, json};
+
+use crate::world::{array, change_tags, has_tags, merge, number, only, tags, text, typed};
+use crate::{Answer, REGION, World, check, refuse};
+
+const TAG: [&str; 2] = ["TagKey", "TagValue"];
+const SETTINGS: &str = "AddressType AddressIPVersion LoadBalancerName LoadBalancerSpec InstanceChargeType InternetChargeType Bandwidth \
+    MasterZoneId SlaveZoneId VSwitchId ResourceGroupId DeleteProtection ModificationProtectionStatus ModificationProtectionReason Address";
+/// The most backends of one request.
+const BACKENDS: usize = 20;
+
+pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
+    let is_list = action == "DescribeLoadBalancerListeners";
+    if !body["LoadBalancerId"].is_null() && action != "DescribeLoadBalancers" && !is_list {
+        let code = "InvalidLoadBalancerId.NotFound";
+        let is_there = world.find("classic", "LoadBalancerId", &body["LoadBalancerId"], code).map(drop);
+        if action != "DeleteLoadBalancer" {
+            is_there?;
+        } else if let Err(mut refused) = is_there {
+            "The specified LoadBalancerId does not exist.".clone_into(&mut refused.message);
+            return Err(refused);
+        }
+    }
+    match action {
+        "DescribeLoadBalancers" => {
+            // Tags may be a list in a text as well.
+            let tag = |tag: &Value| json!({"Key": tag["TagKey"], "Value": tag["TagValue"]});
+            let mut tags = only(body, "Tag");
+            if body["Tags"].is_array() {
+                tags["Tag"] = array(&body["Tags"]).map(tag).collect();
+            }
+            let ids: Vec<_> = text(&body["LoadBalancerId"]).split(',').filter(|id| !id.is_empty()).collect();
+            let found = world.matching("classic", |it| {
+                (ids.is_empty() || ids.contains(&text(&it["LoadBalancerId"])))
+                    && (body["LoadBalancerName"].is_null() || body["LoadBalancerName"] == it["LoadBalancerName"])
+                    && has_tags(it, &tags)
+            });
+            world.numbered_page(found, body, ["LoadBalancers", "LoadBalancer"])
+        }
+        "DescribeLoadBalancerAttribute" => Ok(balancer(world, body)?.clone()),
+        "CreateLoadBalancer" => create(world, body),
+        "DeleteLoadBalancer" => {
+            let is_protected = balancer(world, body)?["DeleteProtection"] == "on";
+            check(!is_protected, "OperationDenied.DeleteProtectionIsOn", "Deletion protection is on.")?;
+            let id = body["LoadBalancerId"].clone();
+            for kind in ["classic", "vgroup", "classic listener"] {
+                world.remove(kind, |it| it["LoadBalancerId"] == id);
+            }
+            Ok(json!({}))
+        }
+        "SetLoadBalancerName"
+        | "SetLoadBalancerDeleteProtection"
+        | "SetLoadBalancerModificationProtection"
+        | "ModifyLoadBalancerInstanceSpec"
+        | "ModifyLoadBalancerInstanceChargeType"
+        | "ModifyLoadBalancerInternetSpec" => {
+            let fields = only(body, SETTINGS);
+            merge(balancer(world, body)?, &fields);
+            Ok(json!({}))
+        }
+        "TagResources" | "UntagResources" => {
+            let account = world.account;
+            change_tags(world.each("classic"), "LoadBalancerId", body, TAG, account);
+            Ok(json!({}))
+        }
+        "ListTagResources" => {
+            let found =
+                world.matching("classic", |it| array(&body["ResourceId"]).any(|id| *id == it["LoadBalancerId"]));
+            let each = |it: &Value| -> Vec<_> {
+                let tag = |tag: &Value| {
+                    json!({"ResourceId": it["LoadBalancerId"], "ResourceType": "instance",
+                    "TagKey": tag["TagKey"], "TagValue": tag["TagValue"]})
+                };
+                array(&it["Tags"]["Tag"]).map(tag).collect()
+            };
+            Ok(
+                json!({"TagResources": {"TagResource": found.iter().flat_map(each).collect::<Vec<_>>()}, "NextToken": ""}),
+            )
+        }
+        _ if action.contains("VServerGroup") => group(world, action, body),
+        _ if action.contains("Listener") => listener(world, action, body),
+        _ => refuse("InvalidAction.NotFound", action),
+    }
+}
+
+fn balancer<'a>(world: &'a mut World, body: &Value) -> Result<&'a mut Value, Refused> {
+    world.find("classic", "LoadBalancerId", &body["LoadBalancerId"], "InvalidLoadBalancerId.NotFound")
+}
+
+fn create(world: &mut World, body: &Value) -> Answer {
+    let count = world.number();
+    let [.., high, low] = count.to_be_bytes();
+    let mut it = json!({"AddressType": "internet", "AddressIPVersion": "ipv4", "DeleteProtection": "off", "InternetChargeType": "paybytraffic",
+        "ModificationProtectionStatus": "NonProtection", "InstanceChargeType": "PayByCLCU", "LoadBalancerName": format!("lb-{count}"),
+        "Address": format!("198.18.{high}.{low}")});
+    merge(&mut it, &only(body, SETTINGS));
+    let is_internal = it["AddressType"] == "intranet";
+    check(!is_internal || it["VSwitchId"].is_string(), "VSwitchIdRequired", "VSwitchId is required.")?;
+    if is_internal {
+        let vswitch = it["VSwitchId"].clone();
+        let found = world.find("vswitch", "VSwitchId", &vswitch, "InvalidVSwitchId.NotFound")?;
+        let has_room = found["AvailableIpAddressCount"].as_i64() > Some(0);
+        check(has_room, "VSwitchAvailableIpNotExist", "The vSwitch has no available address.")?;
+    }
+    it["LoadBalancerId"] = format!("lb-bp1{count:06}").into();
+    it["LoadBalancerStatus"] = "active".into();
+    (it["NetworkType"], it["RegionId"]) = (if is_internal { "vpc".into() } else { "classic".into() }, REGION.into());
+    it["Tags"] = json!({"Tag": tags(body, TAG)});
+    world.add("classic", it.clone());
+    Ok(only(&it, "LoadBalancerId LoadBalancerName Address AddressIPVersion NetworkType VSwitchId ResourceGroupId"))
+}
+
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
+}
+
+fn backends(body: &Value, key: &str) -> Result<Vec<Value>, Refused> {
+    // The API takes names of fields in any case, and others too.
+    let named = |it: &Value| {
+        let fields = it.as_object().into_iter().flatten().map(|(key, value)| (capitalized(key), value.clone()));
+        only(&fields.collect(), "ServerId ServerIp Weight Port Type Description")
+    };
+    let all: Vec<_> = array(&body[key]).map(|it| typed(&named(it))).collect();
+    check(all.len() <= BACKENDS, "InvalidParameter", "at most 20 backends in a request")?;
+    Ok(all)
+}
+
+fn is_server(one: &Value, other: &Value) -> bool {
+    one["ServerId"] == other["ServerId"] && number(&one["Port"]) == number(&other["Port"])
+}
+
+fn group(world: &mut World, action: &str, body: &Value) -> Answer {
+    if action == "DescribeVServerGroups" {
+        let found = world.matching("vgroup", |it| it["LoadBalancerId"] == body["LoadBalancerId"]);
+        let shown: Vec<_> = found.iter().map(|it| only(it, "VServerGroupId VServerGroupName")).collect();
+        return Ok(json!({"VServerGroups": {"VServerGroup": shown}}));
+    }
+    let new = backends(body, "BackendServers")?;
+    for it in &new {
+        let code = "ObtainIpFail";
+        let is_instance = it["Type"] != "eni";
+        if is_instance && action != "RemoveVServerGroupBackendServers" {
+            world.find("instance", "InstanceId", &it["ServerId"], code)?;
+        }
+    }
+    let list = |all: &[Value]| json!({"BackendServers": {"BackendServer": all}});
+    if action == "CreateVServerGroup" {
+        let id = format!("rsp-bp1{}", world.number());
+        let mut it = only(body, "LoadBalancerId VServerGroupName");
+        it["VServerGroupId"] = id.clone().into();
+        merge(&mut it, &list(&new));
+        world.add("vgroup", it);
+        let mut answer = list(&new);
+        answer["VServerGroupId"] = id.into();
+        return Ok(answer);
+    }
+    let (id, account) = (body["VServerGroupId"].clone(), world.account);
+    if action == "DeleteVServerGroup" {
+        world.find("vgroup", "VServerGroupId", &id, "InvalidVServerGroupId.NotFound")?;
+        let is_used =
+            world.all("classic listener").iter().any(|it| it["VServerGroupId"] == id && it["_account"] == account);
+        check(!is_used, "RspoolVipExist", "The VServerGroup is used by a listener.")?;
+        world.remove("vgroup", |it| it["VServerGroupId"] == id);
+        return Ok(json!({}));
+    }
+    let old = backends(body, "OldBackendServers")?;
+    let newer = backends(body, "NewBackendServers")?;
+    let it = world.find("vgroup", "VServerGroupId", &id, "InvalidVServerGroupId.NotFound")?;
+    if action != "DescribeVServerGroupAttribute" {
+        let all = it["BackendServers"]["BackendServer"].as_array_mut();
+        let all = all.ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
+        match action {
+            "AddVServerGroupBackendServers" => {
+                all.retain(|it| !new.iter().any(|new| is_server(it, new)));
+                all.extend(new);
+            }
+            "RemoveVServerGroupBackendServers" => all.retain(|it| !new.iter().any(|new| is_server(it, new))),
+            "ModifyVServerGroupBackendServers" => {
+                all.retain(|it| !old.iter().any(|old| is_server(it, old)));
+                all.extend(newer);
+            }
+            _ => {
+                for it in all.iter_mut() {
+                    new.iter()
+                        .filter(|new| is_server(it, new))
+                        .cloned()
+                        .collect::<Vec<_>>()
+                        .iter()
+                        .for_each(|new| merge(it, new));
+                }
+            }
+        }
+    }
+    let shown = if action.starts_with("Describe") { "LoadBalancerId" } else { "" };
+    Ok(only(it, &format!("VServerGroupId VServerGroupName BackendServers {shown}")))
+}
+
+/// Fields of listeners that are the same for all protocols.
+const SHARED: [&str; 8] = [
+    "Description",
+    "VServerGroupId",
+    "Scheduler",
+    "AclStatus",
+    "AclType",
+    "Bandwidth",
+    "ListenerPort",
+    "LoadBalancerId",
+];
+
+fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
+    if action == "DescribeLoadBalancerListeners" {
+        let wanted = &body["LoadBalancerId"];
+        let is_it = |it: &Value| wanted == it || array(wanted).any(|id| id == it);
+        let found = world.matching("classic listener", |it| is_it(&it["LoadBalancerId"]));
+        return world.token_page(found, body, "MaxResults", ["Listeners", ""]);
+    }
+    let named =
+        ["TCP", "UDP", "HTTPS", "HTTP"].into_iter().find(|it| action.contains(&format!("LoadBalancer{it}Listener")));
+    let protocol = named.map_or_else(|| text(&body["ListenerProtocol"]).to_owned(), str::to_lowercase);
+    let port = number(&body["ListenerPort"]);
+    let is_udp = protocol == "udp";
+    let is_it = |it: &Value| {
+        let same = it["LoadBalancerId"] == body["LoadBalancerId"] && number(&it["ListenerPort"]) == port;
+        same && (protocol.is_empty() || (it["ListenerProtocol"] == "udp") == is_udp)
+    };
+    let account = world.account;
+    if let (Some(group), true) = (body["VServerGroupId"].as_str(), named.is_some()) {
+        let group = json!(group);
+        world.find("vgroup", "VServerGroupId", &group, "InvalidVServerGroupId.NotFound")?;
+    }
+    if action.starts_with("Create") {
+        let is_free = world.matching("classic listener", is_it).is_empty();
+        check(is_free, "ListenerAlreadyExists", "There is already a listener bound to the port.")?;
+        let mut it = json!({"ListenerProtocol": protocol, "Status": "stopped", "Scheduler": "rr"});
+        set(&mut it, &protocol, body);
+        world.add("classic listener", it);
+        return Ok(json!({}));
+    }
+    let config = format!("{}ListenerConfig", protocol.to_uppercase());
+    let found = world.each("classic listener").iter_mut().find(|it| it["_account"] == account && is_it(it));
+    let Some(it) = found else {
+        return refuse("InvalidParameter.ListenerNotFound.NotFound", "The listener does not exist.");
+    };
+    match action {
+        "StartLoadBalancerListener" => it["Status"] = "running".into(),
+        "StopLoadBalancerListener" => it["Status"] = "stopped".into(),
+        "DeleteLoadBalancerListener" => drop(world.remove("classic listener", is_it)),
+        _ if action.starts_with("Describe") => {
+            let mut shown = it.clone();
+            let own = shown[&config].take();
+            merge(&mut shown, &own);
+            return Ok(shown);
+        }
+        _ => set(it, &protocol, body),
+    }
+    Ok(json!({}))
+}
+
+/// Sets the fields of a listener where answers show them.
+fn set(it: &mut Value, protocol: &str, body: &Value) {
+    let config = format!("{}ListenerConfig", protocol.to_uppercase());
+    if !it[&config].is_object() {
+        it[&config] = json!({"HealthCheck": "on"});
+    }
+    for (key, value) in typed(body).as_object().into_iter().flatten() {
+        match &**key {
+            "RegionId" | "VServerGroup" => {}
+            "AclId" => it["AclIds"] = text(value).split(',').map(|id| json!(id)).collect(),
+            "healthCheckInterval" => it[&config]["HealthCheckInterval"] = value.clone(),
+            "HealthCheckSwitch" => it[&config]["HealthCheck"] = value.clone(),
+            "ProxyProtocolV2Enabled" => it[&config][key] = value.to_string().into(),
+            "ListenerPort" => it[key] = json!(number(value)),
+            _ if SHARED.contains(&&**key) => it[key] = value.clone(),
+            _ => it[&config][key] = value.clone(),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The state of the cloud: objects as the APIs show them, by kind. Fields that begin with an underscore are not shown.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fake_cloud::{Bucket, Effects, Next, Page, Refused};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{ACCOUNT, Answer, REGION, VPC, refuse};
+
+/// Work in the background: its ID, its end, and the error that it ends with.
+struct Job {
+    id: String,
+    due: Instant,
+    error: Option<String>,
+}
+
+/// The state of the cloud.
+pub struct World {
+    /// The account that the key is for.
+    pub account: &'static str,
+    /// Time that jobs of NLB take, and until a new NLB is active.
+    pub job: Duration,
+    /// The longest page of a list.
+    pub page: usize,
+    /// Requests to each API in so many seconds.
+    pub limit: (u32, u64),
+    pub(crate) buckets: BTreeMap<String, Bucket>,
+    pub(crate) effects: Effects,
+    pub(crate) now: Instant,
+    things: BTreeMap<&'static str, Vec<Value>>,
+    jobs: Vec<Job>,
+    created: u32,
+}
+
+impl Default for World {
+    /// A VPC with a vSwitch in two zones each, and a route table.
+    fn default() -> Self {
+        let (buckets, effects, things, jobs) = Default::default();
+        let (job, page, limit, created, now) = (Duration::from_secs(2), 100, (600, 10), 0, Instant::now());
+        let mut world = Self { account: ACCOUNT, job, page, limit, buckets, effects, now, things, jobs, created };
+        for zone in ["a", "b"] {
+            let zone_id = format!("{REGION}-{zone}");
+            world.add(
+                "vswitch",
+                json!({"VSwitchId": format!("vsw-{zone}"), "ZoneId": zone_id, "VpcId": VPC,
+                "CidrBlock": "10.0.0.0/16", "AvailableIpAddressCount": 250}),
+            );
+        }
+        world.add("vpc", json!({"VpcId": VPC, "CidrBlock": "10.0.0.0/8", "RegionId": REGION}));
+        world.add("table", json!({"RouteTableId": "vtb-main", "RouteTableType": "System", "VpcId": VPC}));
+        world
+    }
+}
+
+/// Returns the items of a list, or none.
+pub(crate) fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Returns a text, or an empty one.
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Returns a number that is written as a number or as a text.
+pub(crate) fn number(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// Returns parameters with numbers and truths instead of their texts.
+pub(crate) fn typed(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text == "true" || text == "false" => json!(text == "true"),
+        Value::String(text) => text.parse::<i64>().map_or_else(|_| value.clone(), |it| json!(it)),
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), typed(value))).collect(),
+        Value::Array(items) => items.iter().map(typed).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Sets the fields of an object.
+pub(crate) fn merge(into: &mut Value, fields: &Value) {
+    for (key, value) in fields.as_object().into_iter().flatten() {
+        match value {
+            Value::Object(_) if into[key].is_object() => merge(&mut into[key], value),
+            _ => into[key] = value.clone(),
+        }
+    }
+}
+
+/// Returns the fields of an object that a list of names has.
+pub(crate) fn only(body: &Value, names: &str) -> Value {
+    let kept = names.split_whitespace().filter(|name| !body[*name].is_null());
+    kept.map(|name| (name.to_owned(), typed(&body[name]))).collect()
+}
+
+/// Returns tags of a request in the form of answers.
+pub(crate) fn tags(body: &Value, [key, value]: [&str; 2]) -> Value {
+    array(&body["Tag"]).map(|it| json!({key: it["Key"], value: it["Value"].as_str().unwrap_or_default()})).collect()
+}
+
+fn tag_values<'a>(it: &'a Value, key: &'a str) -> impl Iterator<Item = &'a str> {
+    let all = if it["Tags"].is_array() { &it["Tags"] } else { &it["Tags"]["Tag"] };
+    array(all)
+        .filter(move |tag| tag["Key"] == key || tag["TagKey"] == key)
+        .map(|tag| tag["Value"].as_str().or(tag["TagValue"].as_str()).unwrap_or_default())
+}
+
+/// Returns `true` if an object has all tags of a request; one without a value may have any.
+pub(crate) fn has_tags(it: &Value, body: &Value) -> bool {
+    array(&body["Tag"])
+        .all(|tag| tag_values(it, text(&tag["Key"])).any(|has| tag["Value"].is_null() || tag["Value"] == has))
+}
+
+/// Sets or removes tags of the objects that a request names, and answers nothing.
+pub(crate) fn change_tags(all: &mut [Value], id: &str, body: &Value, names: [&str; 2], account: &str) {
+    let is_meant = |it: &Value| it["_account"] == account && array(&body["ResourceId"]).any(|wanted| *wanted == it[id]);
+    for it in all.iter_mut().filter(|it| is_meant(it)) {
+        let list = if it["Tags"].is_array() { &mut it["Tags"] } else { &mut it["Tags"]["Tag"] };
+        let Some(list) = list.as_array_mut() else { continue };
+        let gone: Vec<_> = array(&body["TagKey"]).chain(array(&body["Tag"]).map(|tag| &tag["Key"])).cloned().collect();
+        list.retain(|tag| !gone.contains(&tag[names[0]]));
+        list.extend(array(&tags(body, names)).cloned());
+    }
+}
+
+/// Controls of tests over the state.
+impl World {
+    /// Returns all objects of a kind: `instance`, `interface`, `classic`, `vgroup`, `classic listener`, `network`,
+    /// `group`, `listener`, `route`, `table`, `vswitch`.
+    #[must_use]
+    pub fn all(&self, kind: &str) -> &[Value] {
+        self.things.get(kind).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the objects of a kind, to be changed.
+    pub fn each(&mut self, kind: &'static str) -> &mut Vec<Value> {
+        self.things.entry(kind).or_default()
+    }
+
+    /// Adds an object, of the account that the key is for unless it says otherwise.
+    pub fn add(&mut self, kind: &'static str, mut object: Value) {
+        if object["_account"].is_null() {
+            object["_account"] = self.account.into();
+        }
+        self.each(kind).push(object);
+    }
+
+    /// Returns a number that nothing has.
+    pub fn number(&mut self) -> u32 {
+        self.created += 1;
+        self.created
+    }
+
+    /// Adds a running instance of this name, and returns its ID.
+    pub fn add_instance(&mut self, account: &str, name: &str) -> String {
+        let number = self.number();
+        let (id, eni) = (format!("i-bp1{number:06}"), format!("eni-bp1{number:06}"));
+        let [.., high, low] = number.to_be_bytes();
+        let (ip, zone) = (
+            format!("10.0.{high}.{low}"),
+            format!("{REGION}-{}", if name.ends_with(['0', '2', '4', '6', '8']) { "a" } else { "b" }),
+        );
+        self.add("instance", json!({"InstanceId": id, "InstanceName": name, "InstanceType": "ecs.g7.large", "RegionId": REGION,
+            "ZoneId": zone, "Status": "Running", "InstanceChargeType": "PostPaid", "SpotStrategy": "NoSpot",
+            "PublicIpAddress": {"IpAddress": []}, "InnerIpAddress": {"IpAddress": []},
+            "EipAddress": {"IpAddress": format!("203.0.{high}.{low}"), "AllocationId": format!("eip-{number}")},
+            "VpcAttributes": {"VpcId": VPC, "VSwitchId": "vsw-a", "PrivateIpAddress": {"IpAddress": [ip]}},
+            "NetworkInterfaces": {"NetworkInterface": [{"NetworkInterfaceId": eni, "Type": "Primary", "PrimaryIpAddress": ip}]},
+            "Tags": {"Tag": [{"TagKey": "ack.aliyun.com", "TagValue": "testbed"}]}, "_account": account}));
+        self.add(
+            "interface",
+            json!({"NetworkInterfaceId": eni, "InstanceId": id, "Type": "Primary", "Status": "InUse",
+            "PrivateIpAddress": ip, "SourceDestCheck": true, "VpcId": VPC, "_account": account}),
+        );
+        id
+    }
+
+    pub(crate) fn carry_out_jobs(&mut self, now: Instant) {
+        self.now = now;
+        let over: Vec<_> = self.jobs.iter().filter(|job| job.due <= now).map(|job| job.id.clone()).collect();
+        for it in self.each("network") {
+            if it["LoadBalancerStatus"] == "Provisioning" && over.iter().any(|id| it["_job"] == **id) {
+                it["LoadBalancerStatus"] = "Active".into();
+            }
+        }
+    }
+
+    /// Begins work that ends later, and returns its ID.
+    pub(crate) fn begin(&mut self) -> String {
+        let id = format!("job-{}", self.number());
+        let error = self.effects.error();
+        self.jobs.push(Job { id: id.clone(), due: self.now + self.job, error });
+        id
+    }
+
+    pub(crate) fn jobs(&self, ids: &Value) -> Value {
+        let state = |job: &Job| {
+            let status = match (&job.error, job.due <= self.now) {
+                (_, false) => "Processing",
+                (Some(_), true) => "Failed",
+                (None, true) => "Succeeded",
+            };
+            json!({"Id": job.id, "Status": status})
+        };
+        let meant = self.jobs.iter().filter(|job| array(ids).any(|id| *id == *job.id));
+        meant.map(state).collect()
+    }
+
+    /// Returns the account's objects of a kind for which `matches` holds.
+    pub(crate) fn matching(&self, kind: &str, matches: impl Fn(&Value) -> bool) -> Vec<Value> {
+        self.all(kind).iter().filter(|it| it["_account"] == self.account && matches(it)).cloned().collect()
+    }
+
+    /// Returns the object of the account with this ID.
+    pub(crate) fn find(
+        &mut self,
+        kind: &'static str,
+        key: &str,
+        id: &Value,
+        code: &str,
+    ) -> Result<&mut Value, Refused> {
+        let account = self.account;
+        let found = self.each(kind).iter_mut().find(|it| it["_account"] == account && it[key] == *id);
+        found.ok_or_else(|| Refused {
+            status: None,
+            ..Refused::new(0, code, &format!("The specified {key} {id} does not exist."))
+        })
+    }
+
+    /// Removes objects of the account, and returns how many there were.
+    pub(crate) fn remove(&mut self, kind: &'static str, is_gone: impl Fn(&Value) -> bool) -> usize {
+        let account = self.account;
+        let all = self.each(kind);
+        let before = all.len();
+        all.retain(|it| it["_account"] != account || !is_gone(it));
+        before - all.len()
+    }
+
+    /// Returns a page whose successor a token names.
+    pub(crate) fn token_page(&self, items: Vec<Value>, body: &Value, size: &str, place: [&str; 2]) -> Answer {
+        let length = number(&body[size]).and_then(|it| usize::try_from(it).ok()).unwrap_or(20).clamp(1, self.page);
+        let start = match text(&body["NextToken"]) {
+            "" => 0,
+            token => token.parse().or_else(|_| refuse("InvalidNextToken", "The token is invalid."))?,
+        };
+        let page = Page::starting(items, start, length, &self.effects);
+        let next = match page.next {
+            Next::Nothing => String::new(),
+            Next::Following => (start + length).to_string(),
+            Next::Itself => start.to_string(),
+        };
+        let list = match place {
+            [outer, ""] => json!({outer: page.items}),
+            [outer, inner] => json!({outer: {inner: page.items}}),
+        };
+        let mut answer = list;
+        answer["NextToken"] = json!(next);
+        // ECS has no useful total with tokens, and VPC has none.
+        if place[1].is_empty() {
+            answer["TotalCount"] = json!(page.total);
+        }
+        Ok(answer)
+    }
+
+    /// Returns a page by its number.
+    pub(crate) fn numbered_page(&self, items: Vec<Value>, body: &Value, [outer, inner]: [&str; 2]) -> Answer {
+        let [page, size] =
+            ["PageNumber", "PageSize"].map(|key| number(&body[key]).and_then(|it| usize::try_from(it).ok()));
+        let size = size.unwrap_or(10).clamp(1, self.page);
+        let page = Page::numbered(items, page.unwrap_or(1).max(1), size, &self.effects);
+        Ok(json!({outer: {inner: page.items}, "TotalCount": page.total, "PageNumber": page.number, "PageSize": size}))
+    }
+}

@@ -1,0 +1,237 @@
+//! The Pods of Services by their EndpointSlices, for load balancers whose backends are Pods or follow them.
+//!
+//! The service controller watches Services and Nodes. A task here watches the EndpointSlices of Services that depend on
+//! them, and writes an annotation to each Service whose Pods have changed, which makes the controller sync it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use cloud_provider::{Error, Fence, Result, Service};
+use http::{Request, StatusCode};
+use parking_lot::Mutex;
+use provider_kit::cluster::ClusterView;
+use serde_json::{Value, json};
+
+/// The annotation that is written when the Pods of a Service have changed.
+const CHANGED: &str = "ccm-rs/endpoints";
+const SLICES: &str = "/apis/discovery.k8s.io/v1";
+const SERVICE: &str = "kubernetes.io/service-name";
+/// Seconds for which changes are collected.
+const SECONDS: u64 = 3;
+/// Time until Pods without a network interface are read again.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// A Pod that is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pod {
+    pub(crate) ip: String,
+    pub(crate) node: Option<String>,
+    /// Ports by their names.
+    ports: Arc<BTreeMap<String, u16>>,
+}
+
+/// The port of Pods, by its number, or by the name of the Service's port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The port has the same number at all Pods.
+    Number(u16),
+    /// The EndpointSlices tell the number.
+    #[default]
+    Named,
+}
+
+impl Pod {
+    /// Returns the number of a port of the Service at the Pod.
+    pub(crate) fn port(&self, target: &Target, name: &str) -> Option<u16> {
+        match target {
+            Target::Number(number) => Some(*number),
+            Target::Named => self.ports.get(name).copied(),
+        }
+    }
+}
+
+/// A view of the Pods of Services. Clones share the watch.
+#[derive(Clone)]
+pub(crate) struct Endpoints {
+    cluster: ClusterView,
+    fence: Fence,
+    /// Services whose Pods are watched, by namespace and name.
+    followed: Arc<Mutex<BTreeSet<(String, String)>>>,
+    task: Arc<OnceLock<()>>,
+}
+
+fn names(service: &Service) -> (String, String) {
+    let metadata = &service.metadata;
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+impl Endpoints {
+    pub(crate) fn new(cluster: ClusterView, fence: Fence) -> Self {
+        Self { cluster, fence, followed: Arc::default(), task: Arc::default() }
+    }
+
+    /// Reads the ready Pods of a Service; `None` if the Service has no EndpointSlices. A Service that `requires` them
+    /// gets an error where they cannot be read.
+    pub(crate) async fn of(&self, service: &Service, has_ipv6: bool, requires: bool) -> Result<Option<Vec<Pod>>> {
+        let (namespace, name) = names(service);
+        let path = format!("{SLICES}/namespaces/{namespace}/endpointslices?labelSelector={SERVICE}%3D{name}");
+        let (status, list) = match self.cluster.get(&path).await {
+            Ok(answer) => answer,
+            Err(error) if requires => return Err(error),
+            Err(_) => return Ok(None),
+        };
+        if !status.is_success() {
+            if !requires && [StatusCode::NOT_FOUND, StatusCode::FORBIDDEN].contains(&status) {
+                return Ok(None);
+            }
+            let text = format!("cannot read EndpointSlices of Service {namespace}/{name}: status {status}");
+            return Err(Error::other(format!("{text}; allow get, list and watch of endpointslices")));
+        }
+        let slices = list["items"].as_array().cloned().unwrap_or_default();
+        if slices.is_empty() && !requires {
+            return Ok(None);
+        }
+        self.follow(namespace, name);
+        Ok(Some(ready(&slices, if has_ipv6 { "IPv6" } else { "IPv4" })))
+    }
+
+    /// Has a Service synced again after some time.
+    pub(crate) fn look_again(&self, service: &Service) {
+        let (this, name) = (self.clone(), names(service));
+        tokio::spawn(async move {
+            tokio::time::sleep(AGAIN).await;
+            this.notify(&name, &jiff::Timestamp::now().to_string()).await;
+        });
+    }
+
+    fn follow(&self, namespace: String, name: String) {
+        // A program that changes nothing needs no notice.
+        if !self.fence.is_open() {
+            return;
+        }
+        self.followed.lock().insert((namespace, name));
+        self.task.get_or_init(|| {
+            let this = self.clone();
+            tokio::spawn(async move {
+                let mut version = String::new();
+                loop {
+                    version = match this.changes(version).await {
+                        Ok(version) => version,
+                        Err(error) => {
+                            tracing::warn!(%error, "cannot watch EndpointSlices");
+                            tokio::time::sleep(AGAIN).await;
+                            // Changes may have been missed.
+                            let (all, now) = (this.followed.lock().clone(), jiff::Timestamp::now().to_string());
+                            for name in &all {
+                                this.notify(name, &now).await;
+                            }
+                            String::new()
+                        }
+                    };
+                }
+            });
+        });
+    }
+
+    /// Collects changes for some seconds, notifies their Services, and returns the version to go on from.
+    async fn changes(&self, version: String) -> Result<String> {
+        if version.is_empty() {
+            let (_, list) = self.cluster.get(&format!("{SLICES}/endpointslices?limit=1")).await?;
+            let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+            return if version.is_empty() { Err(Error::other("the list has no version")) } else { Ok(version) };
+        }
+        let path = format!("{SLICES}/endpointslices?watch=1&timeoutSeconds={SECONDS}&resourceVersion={version}");
+        let request = Request::get(path).body(Vec::new()).map_err(|error| Error::other(error.to_string()))?;
+        let answer = self.cluster.api()?.send(request).await?;
+        let mut changed = BTreeMap::new();
+        let mut newest = version;
+        for event in serde_json::Deserializer::from_slice(answer.body()).into_iter::<Value>().map_while(Result::ok) {
+            if event["type"] == "ERROR" || !answer.status().is_success() {
+                return Err(Error::other(format!("the watch ended: {}", event["object"]["message"])));
+            }
+            let metadata = &event["object"]["metadata"];
+            let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+            newest = text(&metadata["resourceVersion"]);
+            changed.insert((text(&metadata["namespace"]), text(&metadata["labels"][SERVICE])), newest.clone());
+        }
+        let followed = self.followed.lock().clone();
+        for (name, version) in changed.iter().filter(|(name, _)| followed.contains(*name)) {
+            self.notify(name, version).await;
+        }
+        Ok(newest)
+    }
+
+    /// Writes the annotation. A Service that does not exist any more is forgotten.
+    async fn notify(&self, name: &(String, String), version: &str) {
+        if !self.fence.is_open() {
+            return;
+        }
+        let path = format!("/api/v1/namespaces/{}/services/{}", name.0, name.1);
+        let patch = json!({"metadata": {"annotations": {CHANGED: version}}});
+        match self.cluster.patch_status(&path, &patch).await {
+            Ok(true) => {}
+            Ok(false) => drop(self.followed.lock().remove(name)),
+            Err(error) => tracing::warn!(service = format!("{}/{}", name.0, name.1), %error, "cannot have it synced"),
+        }
+    }
+}
+
+/// Returns the Pods that take traffic, each once.
+fn ready(slices: &[Value], family: &str) -> Vec<Pod> {
+    let mut pods: BTreeMap<String, Pod> = BTreeMap::new();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for slice in slices.iter().filter(|slice| slice["addressType"] == family) {
+        let port = |it: &Value| {
+            let number = it["port"].as_u64().and_then(|number| u16::try_from(number).ok())?;
+            Some((it["name"].as_str().unwrap_or_default().to_owned(), number))
+        };
+        let ports: Arc<BTreeMap<_, _>> = Arc::new(list(&slice["ports"]).iter().filter_map(port).collect());
+        for endpoint in list(&slice["endpoints"]) {
+            let conditions = &endpoint["conditions"];
+            if conditions["ready"] != true || conditions["terminating"] == true {
+                continue;
+            }
+            for ip in list(&endpoint["addresses"]).iter().filter_map(Value::as_str) {
+                let node = endpoint["nodeName"].as_str().map(str::to_owned);
+                let pod = pods.entry(ip.to_owned());
+                let pod = pod.or_insert_with(|| Pod { ip: ip.to_owned(), node, ports: Arc::default() });
+                // A Pod may be in several slices, each with some of its ports.
+                let both = pod.ports.iter().chain(ports.iter());
+                pod.ports = Arc::new(both.map(|(name, number)| (name.clone(), *number)).collect());
+            }
+        }
+    }
+    pods.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_pods_count_once_with_all_their_ports() {
+        let slice =
+            |ports: Value, endpoints: Value| json!({"addressType": "IPv4", "ports": ports, "endpoints": endpoints});
+        let endpoint =
+            |ip: &str, conditions: Value| json!({"addresses": [ip], "nodeName": "n1", "conditions": conditions});
+        let slices = [
+            slice(json!([{"name": "http", "port": 8080}]), json!([endpoint("10.0.0.1", json!({"ready": true}))])),
+            slice(
+                json!([{"name": "dns", "port": 53}]),
+                json!([
+                    endpoint("10.0.0.1", json!({"ready": true})),
+                    endpoint("10.0.0.2", json!({"ready": false})),
+                    endpoint("10.0.0.3", json!({"ready": true, "terminating": true})),
+                ]),
+            ),
+            json!({"addressType": "IPv6", "endpoints": [endpoint("fd00::1", json!({"ready": true}))]}),
+        ];
+        let pods = ready(&slices, "IPv4");
+        assert_eq!(pods.len(), 1);
+        assert_eq!((&*pods[0].ip, pods[0].node.as_deref()), ("10.0.0.1", Some("n1")));
+        assert_eq!(pods[0].port(&Target::Named, "dns"), Some(53));
+        assert_eq!(pods[0].port(&Target::Named, "http"), Some(8080));
+        assert_eq!(pods[0].port(&Target::Number(9), "dns"), Some(9));
+    }
+}

@@ -1,0 +1,319 @@
+//! ECS instances behind Nodes.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{
+    AddressType, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, Node, NodeAddress,
+    Result, async_trait,
+};
+use provider_kit::addresses::{AddressFamily, Addresses};
+use provider_kit::coalescer::Coalescer;
+use provider_kit::inventory::{Inventory, Machine, MachineSource, SharedPriority, priority};
+use provider_kit::paging::ListResult;
+use provider_kit::transport::Priority;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::api::{Api, ECS, Query, wire};
+use crate::{ALIAS, NAME};
+
+/// IDs of one request, and instances of one page.
+pub(crate) const AT_ONCE: usize = 100;
+/// Time for which single reads wait for others, to share a request.
+const WINDOW: Duration = Duration::from_millis(20);
+/// Labels of Nodes that are not managed at all.
+const EXCLUDED: [&str; 2] = ["service.alibabacloud.com/exclude-node", "service.beta.kubernetes.io/exclude-node"];
+/// The annotation by which the kubelet chooses the address of its Node.
+const PROVIDED_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+const LABELS: &str = "node.alibabacloud.com/";
+const NODE_POOL: &str = "ack.alibabacloud.com/nodepool-id";
+
+wire! {
+    /// An instance as ECS describes it.
+    InstanceAnswer {
+        instance_id: Box<str>, instance_name: Box<str>, instance_type: Box<str>, region_id: Box<str>, zone_id: Box<str>,
+        status: Box<str>, instance_charge_type: Box<str>, spot_strategy: Box<str>, public_ip_address: Ips,
+        inner_ip_address: Ips, eip_address: Eip, vpc_attributes: VpcAttributes, network_interfaces: Interfaces,
+        tags: Tags,
+    }
+    Ips { ip_address: Vec<IpAddr> }
+    Eip { ip_address: Box<str> }
+    VpcAttributes { private_ip_address: Ips }
+    Interfaces { network_interface: Vec<Interface> }
+    /// A network interface; only `DescribeNetworkInterfaces` answers the check and the IPv6 addresses.
+    Interface {
+        network_interface_id: Box<str>, r#type: Box<str>, primary_ip_address: Box<str>, instance_id: Box<str>,
+        source_dest_check: bool, ipv6_sets: Ipv6Sets, private_ip_address: Box<str>,
+    }
+    Ipv6Sets { ipv6_set: Vec<Ipv6Set> }
+    Ipv6Set { ipv6_address: Option<IpAddr> }
+    Tags { tag: Vec<Tag> }
+    /// A tag, as ECS and SLB write it.
+    Tag {
+        #[serde(alias = "Key")] tag_key: String,
+        #[serde(alias = "Value")] tag_value: String,
+    }
+}
+
+/// An instance. Thousands are kept.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Instance {
+    id: Box<str>,
+    name: Box<str>,
+    kind: Box<str>,
+    region: Box<str>,
+    zone: Box<str>,
+    status: Box<str>,
+    labels: Box<[(&'static str, Box<str>)]>,
+    public: Box<[IpAddr]>,
+    pub(crate) private: Box<[IpAddr]>,
+    /// The primary network interface.
+    pub(crate) interface: Box<str>,
+}
+
+impl From<InstanceAnswer> for Instance {
+    fn from(it: InstanceAnswer) -> Self {
+        let interfaces = it.network_interfaces.network_interface;
+        let primary = interfaces.iter().find(|it| &*it.r#type == "Primary").or(interfaces.first());
+        let pool = it.tags.tag.into_iter().find(|tag| tag.tag_key == NODE_POOL).map(|tag| tag.tag_value);
+        let labels = [
+            ("instance-charge-type", it.instance_charge_type),
+            ("spot-strategy", it.spot_strategy),
+            ("nodepool-id", pool.unwrap_or_default().into()),
+        ];
+        let eip = it.eip_address.ip_address.parse().ok();
+        Self {
+            interface: primary.map(|it| it.network_interface_id.clone()).unwrap_or_default(),
+            id: it.instance_id,
+            name: it.instance_name,
+            kind: it.instance_type,
+            region: it.region_id,
+            zone: it.zone_id,
+            status: it.status,
+            labels: labels.into_iter().filter(|(_, value)| !value.is_empty()).collect(),
+            public: it.public_ip_address.ip_address.into_iter().chain(eip).collect(),
+            private: it
+                .inner_ip_address
+                .ip_address
+                .into_iter()
+                .chain(it.vpc_attributes.private_ip_address.ip_address)
+                .collect(),
+        }
+    }
+}
+
+impl Machine for Instance {
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn is_shut_down(&self) -> bool {
+        &*self.status == "Stopped"
+    }
+    fn is_settled(&self) -> bool {
+        &*self.status != "Pending"
+    }
+}
+
+/// Returns the instance ID in a provider ID: `<region>.<instance>`, with or without `alicloud://`.
+///
+/// # Errors
+/// *Invalid*, naming the form.
+pub(crate) fn machine_id(provider_id: &str) -> Result<&str> {
+    let rest = match provider_id.split_once("://") {
+        Some((ALIAS | NAME, rest)) => Some(rest),
+        Some(_) => None,
+        None => Some(provider_id),
+    };
+    let id = rest.and_then(|it| it.split('.').nth(1)).filter(|it| !it.is_empty());
+    id.ok_or_else(|| Error::invalid(format!("provider ID {provider_id:?} is not of the form <region>.<instance ID>")))
+}
+
+/// Returns the reason why a Node is not managed, if there is one.
+pub(crate) fn exclusion(node: &Node) -> Option<String> {
+    let label = EXCLUDED.into_iter().find(|key| node.labels.get(key).is_some());
+    label.map(|key| format!("Node {} has the label {key} and is not managed", node.name))
+}
+
+type Batches = Coalescer<Priority, String, Option<Instance>>;
+
+/// Source of instances, read from ECS.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) api: Api,
+    batches: Arc<Batches>,
+}
+
+impl Source {
+    pub(crate) fn new(api: Api) -> Self {
+        let of_batches = api.clone();
+        let batches = Coalescer::answering_each(move |priority, ids: Vec<String>| {
+            let api = of_batches.clone();
+            async move {
+                let mut answers = Vec::with_capacity(ids.len());
+                for ids in ids.chunks(AT_ONCE) {
+                    answers.extend(by_ids(&api, ids, priority).await);
+                }
+                answers
+            }
+        });
+        Self { api, batches: Arc::new(batches) }
+    }
+}
+
+async fn describe(api: &Api, query: Query, shared: &SharedPriority) -> Result<ListResult<Instance>> {
+    let id = |it: &InstanceAnswer| it.instance_id.clone();
+    let found = api.tokens(query, ("MaxResults", AT_ONCE), "/Instances/Instance", shared, id).await?;
+    Ok(found.flat_map(|it| [Instance::from(it)]))
+}
+
+/// Reads these instances with one request. ECS leaves out those that do not exist.
+async fn by_ids(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Option<Instance>>> {
+    let list = serde_json::to_string(ids).unwrap_or_default();
+    let query = Query::new(ECS, "DescribeInstances").set("InstanceIds", list);
+    let found = describe(api, query, &SharedPriority::of(priority)).await.and_then(ListResult::complete);
+    let found = found.map(|it| it.into_items());
+    ids.iter()
+        .map(|id| match &found {
+            Ok(all) => Ok(all.iter().find(|it| *it.id == **id).cloned()),
+            Err(error) => Err(error.clone()),
+        })
+        .collect()
+}
+
+#[async_trait]
+impl MachineSource for Source {
+    type Machine = Instance;
+
+    /// Lists the instances of the cluster. An instance without the cluster's tag is read by its ID.
+    async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Instance>> {
+        let query = Query::new(ECS, "DescribeInstances").set("VpcId", self.api.metadata.vpc().await?);
+        let query = query.set("Tag", serde_json::json!([{"Key": self.api.config.cluster_tag}]));
+        describe(&self.api, query, shared_priority).await
+    }
+
+    async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
+        self.batches.join_at(priority, id.to_owned(), |_| Instant::now() + WINDOW).await
+    }
+
+    fn concurrent_reads(&self) -> usize {
+        AT_ONCE
+    }
+
+    async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Instance>> {
+        let query = Query::new(ECS, "DescribeInstances").set("VpcId", self.api.metadata.vpc().await?);
+        let query = query.set("InstanceName", name);
+        let found = describe(&self.api, query, &SharedPriority::of(priority)).await?;
+        Ok(found.complete()?.into_items().into_iter().filter(|it| &*it.name == name).collect())
+    }
+
+    fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
+        machine_id(provider_id)
+    }
+
+    fn metadata(&self, it: &Instance, _node: &Node) -> InstanceMetadata {
+        let public = it.public.iter().copied();
+        let addresses = Addresses::default().external(public, AddressFamily::Dualstack);
+        let labels = it.labels.iter().map(|(key, value)| (format!("{LABELS}{key}"), value.to_string()));
+        InstanceMetadata {
+            provider_id: format!("{}.{}", it.region, it.id),
+            instance_type: it.kind.to_string(),
+            zone: it.zone.to_string(),
+            region: it.region.to_string(),
+            node_addresses: addresses.internal(it.private.iter().copied()).build(),
+            additional_labels: labels.collect::<BTreeMap<_, _>>(),
+        }
+    }
+
+    fn place(&self) -> String {
+        format!("ECS, cluster {:?}", self.api.config.cluster)
+    }
+}
+
+/// Look-ups of the instances behind Nodes.
+pub(crate) struct Nodes(pub(crate) Inventory<Source>);
+
+impl Nodes {
+    /// Gives Nodes without a provider ID that of the instance with their one internal address.
+    async fn known_by_address(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Arc<Node>> {
+        let mut nodes = nodes.to_vec();
+        let unknown = |node: &Node| Some(internal_address(node)?).filter(|_| node.provider_id().is_none());
+        if !nodes.iter().any(|node| unknown(node).is_some()) {
+            return nodes;
+        }
+        let Ok(list) = self.0.snapshot(priority(request)).await else { return nodes };
+        for node in &mut nodes {
+            let Some(ip) = unknown(node) else { continue };
+            let mut found = list.machines().iter().filter(|it| it.private.contains(&ip));
+            if let (Some(it), None) = (found.next(), found.next()) {
+                let provider_id = format!("{}.{}", it.region, it.id).into();
+                *node = Arc::new(Node { provider_id, ..(**node).clone() });
+            }
+        }
+        nodes
+    }
+
+    fn state(
+        &self,
+        found: provider_kit::inventory::Found<Instance>,
+        node: &Node,
+        request: LookupRequest,
+    ) -> Result<InstanceState> {
+        let mut state = self.0.state_of(found, node, request);
+        let chosen = node.annotations.get(PROVIDED_IP).filter(|_| request.metadata != MetadataLevel::No);
+        if let (Some(ip), InstanceState::Present { metadata: Some(metadata), .. }) = (chosen, &mut state) {
+            choose(&mut metadata.node_addresses, ip, &node.name)?;
+        }
+        Ok(state)
+    }
+}
+
+fn internal_address(node: &Node) -> Option<IpAddr> {
+    let mut all = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
+    let first = all.next()?.address.parse().ok();
+    if all.next().is_some() { None } else { first }
+}
+
+/// Puts the address that the kubelet chose first.
+fn choose(addresses: &mut [NodeAddress], ip: &str, node: &str) -> Result<()> {
+    let at = addresses.iter().position(|it| &*it.address == ip);
+    let at = at.ok_or_else(|| {
+        let known: Vec<_> = addresses.iter().map(|it| &*it.address).collect();
+        Error::invalid(format!(
+            "annotation {PROVIDED_IP} of Node {node}: {ip:?} is no address of its instance; it has {}",
+            known.join(", ")
+        ))
+    })?;
+    addresses[..=at].rotate_right(1);
+    Ok(())
+}
+
+#[async_trait]
+impl Instances for Nodes {
+    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+        let known = self.known_by_address(nodes, request).await;
+        let found = self.0.find_all(&known, request.fresh, priority(request)).await;
+        let state = |(node, found): (&Arc<Node>, Result<_>)| match exclusion(node) {
+            Some(reason) => Err(Error::invalid(reason)),
+            None => self.state(found?, node, request),
+        };
+        nodes.iter().zip(found).map(state).collect()
+    }
+}
+
+/// Switches the source and destination check of the primary interfaces off: routes of the VPC need that.
+pub(crate) async fn disable_checks(api: &Api, interfaces: &[String]) -> Result<()> {
+    let query = Query::new(ECS, "DescribeNetworkInterfaces").set("NetworkInterfaceId", interfaces);
+    let answer: Value = api.read(query.set("MaxResults", 500)).await?;
+    let all = answer["NetworkInterfaceSets"]["NetworkInterfaceSet"].as_array().cloned().unwrap_or_default();
+    for it in all.iter().filter(|it| it["SourceDestCheck"] == true) {
+        let query = Query::new(ECS, "ModifyNetworkInterfaceAttribute").set("SourceDestCheck", false);
+        api.change(query.set("NetworkInterfaceId", &it["NetworkInterfaceId"])).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! Alibaba Cloud: the provider `alibabacloud`, also known as `alicloud`.
+//!
+//! Drop-in replacement for `cloud-provider-alibaba-cloud`: the same file, variables, annotations, provider IDs, names
+//! and tags. `docs/providers/alibaba.md` lists the differences and their reasons.
+
+pub mod annotations;
+mod api;
+pub mod config;
+mod credentials;
+mod endpoints;
+mod instances;
+mod load_balancers;
+mod metrics;
+mod provider;
+mod routes;
+mod services;
+mod signing;
+
+pub use provider::{Alibaba, alicloud, factory};
+
+/// The provider's name.
+pub const NAME: &str = "alibabacloud";
+
+/// The historic name of the provider, and a scheme of its provider IDs.
+pub const ALIAS: &str = "alicloud";
+
+/// The source of the provider's events.
+pub const EVENT_SOURCE: &str = "alibaba-cloud-controller-manager";

@@ -1,0 +1,315 @@
+//! The Service, parsed into settings of a load balancer.
+
+use std::collections::BTreeMap;
+
+use cloud_provider::Service;
+use provider_kit::annotations::{Annotations, Parsed};
+use provider_kit::load_balancers::{Attributes, Resource, each_port, filled};
+use provider_kit::node_selector::NodeSelector;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::SPEC_TAGS;
+use super::backends::Mode;
+use super::model::{ClassicBalancer, ClassicListener, NetworkBalancer, NetworkGroup, NetworkListener, has_field};
+use super::names;
+use crate::annotations::{self as key, NLB_CLASS, PREFIX};
+use crate::config::Config;
+use crate::endpoints::Target;
+
+/// A Service, parsed into the settings of its load balancer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spec {
+    pub(super) kind: &'static str,
+    /// ID of the load balancer of the user.
+    pub(super) requested: Option<String>,
+    /// Listeners of the load balancer of the user are changed, too.
+    pub(super) overrides: bool,
+    pub(super) is_preserved: bool,
+    pub(super) hostname: Option<String>,
+    /// The Service shows the EIP of its CLB.
+    pub(super) shows_eip: bool,
+    pub(super) balancer: Attributes,
+    pub(super) ports: Vec<Port>,
+    pub(super) mode: Mode,
+    /// Backends of an NLB are addresses instead of instances.
+    pub(super) has_addresses: bool,
+    pub(super) has_ipv6_backends: bool,
+    pub(super) weight: u32,
+    /// Weight of all backends together.
+    pub(super) total_weight: Option<u32>,
+    pub(super) ignores_weights: bool,
+    pub(super) selector: NodeSelector,
+    pub(super) removes_cordoned: bool,
+}
+
+/// A listener with its place.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Port {
+    pub(super) number: u16,
+    /// `TCP` or `UDP`.
+    pub(super) transport: &'static str,
+    pub(super) node_port: u16,
+    /// Name of the port, and the port of Pods.
+    pub(super) name: String,
+    pub(super) target: Target,
+    /// The port in the name of the server group, and in descriptions of backends.
+    pub(super) part: String,
+    /// Name of the pool: the same, or the ID of a server group of the user.
+    pub(super) pool: String,
+    pub(super) listener: Attributes,
+    pub(super) group: Attributes,
+}
+
+/// Returns `true` if a Service asks for an NLB.
+pub(super) fn is_network(service: &Service, config: &Config) -> bool {
+    let class = service.spec.as_ref().and_then(|spec| spec.load_balancer_class.as_deref());
+    let is_named = || Annotations::of(service).get(&key::BALANCER_TYPE).unwrap_or_default();
+    class == Some(NLB_CLASS) || config.has_type_annotation && is_named()
+}
+
+/// Returns the settings from annotations, as an object.
+fn object<R: Resource + DeserializeOwned + Default>(annotations: &mut Annotations<'_>) -> Value {
+    match serde_json::to_value(filled::<R>(annotations)) {
+        Ok(it @ Value::Object(_)) => it,
+        _ => json!({}),
+    }
+}
+
+fn attributes<R: Resource>(resource: &R) -> Attributes {
+    Attributes::desired(resource).unwrap_or_default()
+}
+
+fn capitalized(text: &str) -> String {
+    text.chars().take(1).flat_map(char::to_uppercase).chain(text.chars().skip(1)).collect()
+}
+
+impl Spec {
+    /// Parses a Service, and notes all mistakes that can be found without a request.
+    pub(super) fn of(service: &Service, config: &Config) -> Parsed<Self> {
+        let service = &key::with_new_prefix(service);
+        let mut annotations = Annotations::of(service);
+        let is_network = is_network(service, config);
+        let requested = annotations.get(&key::ID).filter(|it| !it.is_empty());
+        let (balancer, overrides) = (balancer(is_network, config, &mut annotations), annotations.get(&key::OVERRIDE));
+        let tags = annotations.get(&key::TAGS).unwrap_or_default();
+        let selector = annotations.get(&key::BACKEND_LABEL).unwrap_or_default();
+        let spec = service.spec.clone().unwrap_or_default();
+        let mode = match annotations.get(&key::BACKEND_TYPE).unwrap_or(config.has_eni_backends) {
+            true => Mode::Pods,
+            false if spec.external_traffic_policy.as_deref() == Some("Local") => Mode::Local,
+            false => Mode::Nodes,
+        };
+        if let Some(id) = requested.as_ref().filter(|id| id.starts_with("nlb-") != is_network) {
+            let (kind, other) = if is_network { ("an NLB", "nlb-") } else { ("a CLB", "lb-") };
+            annotations.mistake(format!(
+                "annotation {}: {id:?} is no ID of {kind}, which this Service asks for; name one that begins with {other}",
+                key::ID.key()
+            ));
+        }
+        // Groups and weights count in a load balancer of the user only.
+        let (groups, total_weight) = (annotations.get(&key::GROUPS), annotations.get(&key::WEIGHT_TOTAL));
+        let groups = groups.filter(|_| requested.is_some()).unwrap_or_default().0;
+        let ipv6 = annotations.get(&key::BACKEND_IP).is_some_and(|it| it == "ipv6") && config.has_dual_stack;
+        let spec = Self {
+            kind: names::kind(is_network, requested.is_some()),
+            overrides: overrides.unwrap_or_default(),
+            is_preserved: annotations.get(&key::PRESERVE).is_some_and(|it| !it.is_empty()),
+            hostname: annotations.get(&key::HOSTNAME).filter(|it| !it.is_empty()),
+            shows_eip: !is_network && annotations.get(&key::EXTERNAL_IP_TYPE).is_some_and(|it| it == "eip"),
+            balancer: balancer.tagged(&SPEC_TAGS.among(tags)),
+            ports: ports(service, is_network, mode, &groups, &mut annotations),
+            mode,
+            has_addresses: is_network && annotations.get(&key::SERVER_GROUP).is_some_and(|it| it == "Ip"),
+            has_ipv6_backends: ipv6,
+            weight: annotations.get(&key::DEFAULT_WEIGHT).unwrap_or(100),
+            total_weight: total_weight.filter(|_| !groups.is_empty()),
+            ignores_weights: annotations.get(&key::IGNORE_WEIGHT).unwrap_or_default(),
+            removes_cordoned: annotations.get(&key::REMOVE_CORDONED).unwrap_or_default(),
+            selector,
+            requested,
+        };
+        let ranges = service.spec.as_ref().and_then(|spec| spec.load_balancer_source_ranges.as_ref());
+        if is_network && ranges.is_some_and(|ranges| !ranges.is_empty()) {
+            annotations.mistake(format!(
+                "loadBalancerSourceRanges: not supported by an NLB; remove them, and set annotation {} to a security group \
+                 with such rules",
+                key::SECURITY_GROUPS.key()
+            ));
+        }
+        let affinity = service.spec.as_ref().and_then(|spec| spec.session_affinity.as_deref());
+        if affinity.is_some_and(|it| it != "None") {
+            annotations.mistake(format!(
+                "sessionAffinity: set it to None, and annotation {} for TCP listeners",
+                key::PERSISTENCE.key()
+            ));
+        }
+        annotations.unknown(PREFIX, key::ALL);
+        let follows = !spec.selector.selects_all();
+        annotations.parsed(spec).targets_follow_labels(follows)
+    }
+}
+
+fn balancer(is_network: bool, config: &Config, annotations: &mut Annotations<'_>) -> Attributes {
+    let group = |all: &mut Value| {
+        if let (true, Some(group)) = (all["ResourceGroupId"].is_null(), &config.resource_group) {
+            all["ResourceGroupId"] = json!(group);
+        }
+    };
+    if !is_network {
+        let mut all = object::<ClassicBalancer>(annotations);
+        let is_public = all["AddressType"] == "internet";
+        if is_public && config.has_no_public && !annotations.is_set(&key::ID) {
+            annotations.mistake(format!(
+                "annotation {}: Global.disablePublicSLB forbids public load balancers; set it to intranet",
+                key::ADDRESS_TYPE.key()
+            ));
+        }
+        let fields = all.as_object_mut().into_iter();
+        fields
+            .for_each(|all| all.retain(|name, _| is_public || !["InternetChargeType", "Bandwidth"].contains(&&**name)));
+        if all["InternetChargeType"] != "paybybandwidth" {
+            all.as_object_mut().into_iter().for_each(|all| drop(all.remove("Bandwidth")));
+        }
+        group(&mut all);
+        return attributes(&ClassicBalancer(all));
+    }
+    let mut all = object::<NetworkBalancer>(annotations);
+    for field in ["AddressType", "Ipv6AddressType"] {
+        if let Some(text) = all[field].as_str() {
+            all[field] = json!(capitalized(text));
+        }
+    }
+    if all["ZoneMappings"].as_array().is_none_or(Vec::is_empty) && !annotations.is_set(&key::ID) {
+        annotations.mistake(format!(
+            "annotation {} is required: name zones with their vSwitches, such as cn-hangzhou-a:vsw-1,cn-hangzhou-b:vsw-2",
+            key::ZONE_MAPS.key()
+        ));
+    }
+    group(&mut all);
+    attributes(&NetworkBalancer(all))
+}
+
+/// Returns the port of Pods, and its text. Without one, it is the port of the Service.
+fn target(target: &Value, port: u16) -> (Target, String) {
+    match target.as_str() {
+        Some(name) => (Target::Named, name.to_owned()),
+        None => {
+            let number = target.as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or(port);
+            (Target::Number(number), number.to_string())
+        }
+    }
+}
+
+fn ports(
+    service: &Service,
+    is_network: bool,
+    mode: Mode,
+    groups: &BTreeMap<u16, key::Group>,
+    annotations: &mut Annotations<'_>,
+) -> Vec<Port> {
+    let protocols = annotations.get(&key::PROTOCOL_PORT).unwrap_or_default().0;
+    let forwards = annotations.get(&key::FORWARD).unwrap_or_default().0;
+    let certificates = annotations.get(&key::CERTIFICATE).unwrap_or_default();
+    let classic = object::<ClassicListener>(annotations);
+    let [network, group] = match is_network {
+        false => [json!({}), json!({})],
+        true => [object::<NetworkListener>(annotations), network_group(annotations)],
+    };
+    let of_service = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    let mut all = Vec::new();
+    for (it, port) in of_service.iter().zip(each_port(service, &["TCP", "UDP"])) {
+        let port = match port {
+            Ok(port) if port.node_port == 0 && mode != Mode::Pods => {
+                annotations
+                    .mistake(format!("port {} has no node port; set allocateLoadBalancerNodePorts", port.number));
+                continue;
+            }
+            Ok(port) => port,
+            Err(error) => {
+                annotations.mistake(error.to_string());
+                continue;
+            }
+        };
+        let protocol = protocols.get(&port.number).cloned().unwrap_or_else(|| port.protocol.to_lowercase());
+        let is_tls = ["https", "tcpssl"].contains(&&*protocol);
+        let accepted: &[&str] = if is_network { &["tcp", "udp", "tcpssl"] } else { &["tcp", "udp", "http", "https"] };
+        let annotation = key::PROTOCOL_PORT.key();
+        if !accepted.contains(&&*protocol) {
+            annotations.mistake(format!(
+                "annotation {annotation}: port {}: {protocol:?} is not one of {}",
+                port.number,
+                accepted.join(", ")
+            ));
+        } else if is_tls && certificates.is_empty() {
+            annotations.mistake(format!(
+                "annotation {} is required by {protocol} port {}",
+                key::CERTIFICATE.key(),
+                port.number
+            ));
+        }
+        let (target, target_part) = target(&serde_json::to_value(&it.target_port).unwrap_or_default(), port.number);
+        let part = if mode == Mode::Pods { target_part } else { port.node_port.to_string() };
+        let part = if is_network { format!("{part}.{}", port.protocol) } else { part };
+        let place = Port {
+            number: port.number,
+            transport: port.protocol,
+            node_port: port.node_port,
+            name: it.name.clone().unwrap_or_default(),
+            target,
+            pool: groups.get(&port.number).map_or_else(|| part.clone(), |group| group.0.clone()),
+            part,
+            ..Port::default()
+        };
+        all.push(match is_network {
+            false => {
+                let mut it = classic.clone();
+                it["Protocol"] = json!(protocol);
+                it["Status"] = json!("running");
+                it["ServerCertificateId"] = json!(certificates.first());
+                if let Some(to) = forwards.get(&port.number).filter(|_| protocol == "http") {
+                    it["ForwardPort"] = json!(to);
+                }
+                it.as_object_mut().into_iter().for_each(|it| it.retain(|field, _| has_field(&protocol, field)));
+                Port { listener: attributes(&ClassicListener(it)), ..place }
+            }
+            true => {
+                let mut it = network.clone();
+                it["ListenerProtocol"] = json!(protocol.to_uppercase());
+                it["ListenerStatus"] = json!("Running");
+                let is_of_tls = |field: &str| {
+                    field == "SecurityPolicyId" || ["C", "A"].iter().any(|it| field.starts_with(it) && field != "Cps")
+                };
+                it.as_object_mut().into_iter().for_each(|it| it.retain(|field, _| is_tls || !is_of_tls(field)));
+                let mut group = group.clone();
+                group["Protocol"] = json!(port.protocol);
+                let is_own = place.pool == place.part;
+                let group = if is_own { attributes(&NetworkGroup(group)) } else { Attributes::default() };
+                Port { listener: attributes(&NetworkListener(it)), group, ..place }
+            }
+        });
+    }
+    all
+}
+
+fn network_group(annotations: &mut Annotations<'_>) -> Value {
+    let mut all = object::<NetworkGroup>(annotations);
+    // The API writes two of them with a capital.
+    if let Some(text @ ("wrr" | "wlc")) = all["Scheduler"].as_str() {
+        all["Scheduler"] = json!(capitalized(text));
+    }
+    if let Some(is_on) = annotations.get(&key::DRAINING) {
+        all["ConnectionDrainEnabled"] = json!(is_on == "on");
+    }
+    let is_checked = annotations.get(&key::CHECK_FLAG).map(|it| it == "on");
+    match is_checked {
+        Some(true) => {
+            all["HealthCheckConfig"]["HealthCheckEnabled"] = json!(true);
+            all["HealthCheckConfig"]["HealthCheckType"] =
+                json!(annotations.get(&key::CHECK_TYPE).map(|it| it.to_uppercase()));
+        }
+        Some(false) => all["HealthCheckConfig"] = json!({"HealthCheckEnabled": false}),
+        None => drop(all.as_object_mut().map(|all| all.remove("HealthCheckConfig"))),
+    }
+    all
+}

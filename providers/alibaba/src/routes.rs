@@ -1,0 +1,181 @@
+//! Routes for Pod ranges: entries of VPC route tables that lead to instances.
+
+use std::sync::Arc;
+
+use cloud_provider::{Error, Node, Result, Route, async_trait};
+use provider_kit::coalescer::Coalescer;
+use provider_kit::inventory::{Found, Inventory, Key, Machine as _, SharedPriority};
+use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, Target};
+use provider_kit::transport::Priority;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::api::{Api, Query, VPC, wire};
+use crate::instances::{AT_ONCE, Source, disable_checks, machine_id};
+
+/// Entries of one request.
+const ENTRIES: usize = 50;
+/// Codes of entries that need no change: the route is there, or is gone.
+const DONE: [&str; 3] =
+    ["VPC_ROUTE_ENTRY_CIDR_BLOCK_DUPLICATE", "VPC_ROUTE_ENTRY_STATUS_ERROR", "VPC_ROUTER_ENTRY_NOT_EXIST"];
+
+wire! {
+    Entry { destination_cidr_block: String, next_hops: NextHops, route_entry_id: String, r#type: String }
+    NextHops { next_hop: Vec<NextHop> }
+    NextHop { next_hop_id: String, next_hop_type: String }
+    Table { route_table_id: String }
+}
+
+/// The route tables of the cluster.
+pub(crate) struct VpcRoutes {
+    api: Api,
+    inventory: Inventory<Source>,
+    tables: OnceCell<Vec<String>>,
+    /// Changes of one table go one after the other, 50 in a request.
+    changes: Coalescer<(String, Change), Value, ()>,
+    /// Interfaces whose check is switched off.
+    checks: Coalescer<(), String, ()>,
+}
+
+impl VpcRoutes {
+    pub(crate) fn new(api: Api, inventory: Inventory<Source>) -> Self {
+        let (of_changes, of_checks) = (api.clone(), api.clone());
+        let locks: Arc<provider_kit::keyed_lock::KeyedLock<String>> = Arc::default();
+        let changes = Coalescer::answering_each(move |(table, change), entries: Vec<Value>| {
+            let (api, locks) = (of_changes.clone(), Arc::clone(&locks));
+            async move {
+                let _lock = locks.lock(table).await;
+                let mut outcomes = Vec::with_capacity(entries.len());
+                for entries in entries.chunks(ENTRIES) {
+                    outcomes.extend(carry_out(&api, change, entries).await);
+                }
+                outcomes
+            }
+        });
+        let checks = Coalescer::new(move |(), interfaces: Vec<String>| {
+            let api = of_checks.clone();
+            async move {
+                for interfaces in interfaces.chunks(AT_ONCE) {
+                    disable_checks(&api, interfaces).await?;
+                }
+                Ok(())
+            }
+        });
+        Self { api, inventory, tables: OnceCell::new(), changes, checks }
+    }
+
+    /// Returns the tables of the configuration, or else the only one of the VPC.
+    async fn tables(&self) -> Result<&Vec<String>> {
+        let find = || async {
+            if !self.api.config.route_tables.is_empty() {
+                return Ok(self.api.config.route_tables.clone());
+            }
+            let vpc = self.api.metadata.vpc().await?;
+            let query = Query::new(VPC, "DescribeRouteTableList").set("VpcId", &vpc);
+            let id = |it: &Table| it.route_table_id.clone();
+            let found = self.api.pages(query, 50, "/RouterTableList/RouterTableListType", id).await?;
+            let found: Vec<_> = found.complete()?.into_items().iter().map(id).collect();
+            match found.len() {
+                1 => Ok(found),
+                count => Err(Error::invalid(format!(
+                    "VPC {vpc} has {count} route tables ({}); set Global.routeTableIDs to those of the cluster",
+                    found.join(", ")
+                ))),
+            }
+        };
+        self.tables.get_or_try_init(find).await
+    }
+}
+
+/// Sends entries with one request, and returns the outcome of each.
+async fn carry_out(api: &Api, change: Change, entries: &[Value]) -> Vec<Result<()>> {
+    let query = match change {
+        Change::Add => Query::new(VPC, "CreateRouteEntries"),
+        Change::Remove => Query::new(VPC, "DeleteRouteEntries"),
+    };
+    let answer = api.change(query.set("RouteEntries", entries)).await;
+    let outcome = |entry: &Value| {
+        let answer = answer.as_ref().map_err(Clone::clone)?;
+        let failed = answer["FailedRouteEntries"].as_array().into_iter().flatten();
+        let mut failed = failed.filter(|it| it["DstCidrBlock"] == entry["DstCidrBlock"]);
+        let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_owned();
+        match failed.find(|it| !DONE.contains(&&*text(it, "FailedCode"))) {
+            Some(it) => Err(Error::other(format!("{}: {}", text(it, "FailedCode"), text(it, "FailedMessage")))),
+            None => Ok(()),
+        }
+    };
+    entries.iter().map(outcome).collect()
+}
+
+#[async_trait]
+impl RouteCloud for VpcRoutes {
+    async fn list(&self) -> Result<Vec<CloudRoute>> {
+        let mut routes = Vec::new();
+        for table in self.tables().await? {
+            let query = Query::new(VPC, "DescribeRouteEntryList").set("RouteTableId", table);
+            let query = query.set("RouteEntryType", "Custom").set("NextHopType", "Instance");
+            let (size, shared) = (("MaxResult", 100), SharedPriority::default());
+            let id = |it: &Entry| it.route_entry_id.clone();
+            let found = self.api.tokens(query, size, "/RouteEntrys/RouteEntry", &shared, id).await?;
+            for Entry { destination_cidr_block: destination, next_hops, .. } in found.complete()?.into_items() {
+                if let ([hop], false) = (&next_hops.next_hop[..], destination == "0.0.0.0/0") {
+                    let id = hop.next_hop_id.clone();
+                    let name = format!("{table}/{id}");
+                    let target = Target::Machine { id, name: String::new() };
+                    routes.push(CloudRoute { name, destination, target, ..CloudRoute::default() });
+                }
+            }
+        }
+        Ok(routes)
+    }
+
+    fn machine_id<'a>(&self, provider_id: &'a str) -> Option<&'a str> {
+        machine_id(provider_id).ok()
+    }
+
+    async fn next_hop_for(&self, node: &Node, _route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
+        let id = match node.provider_id() {
+            Some(id) => machine_id(id)?.to_owned(),
+            None => match self.inventory.find(Key::Name(&node.name), false, Priority::Ordinary).await? {
+                Found::Present(it) => it.id().to_owned(),
+                Found::Gone(gone) => {
+                    return Err(Error::other(format!("no route to Node {}: {}", node.name, gone.reason())));
+                }
+            },
+        };
+        Ok((Vec::new(), Target::Machine { id, name: String::new() }))
+    }
+
+    /// Lets the instance take packets for other addresses than its own. The setting stays when the route is deleted.
+    async fn change_auxiliaries(&self, change: Change, route: &CloudRoute) -> Result<bool> {
+        let Target::Machine { id, .. } = &route.target else { return Ok(false) };
+        if change == Change::Add
+            && !self.api.config.skips_check
+            && let Found::Present(it) = self.inventory.find(Key::Id(id), false, Priority::Ordinary).await?
+            && !it.interface.is_empty()
+        {
+            self.checks.join((), it.interface.to_string()).await?;
+        }
+        Ok(false)
+    }
+
+    /// Adds a route to all tables, or removes one from its table. A listed route is called `<table>/<instance>`.
+    async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
+        let entries: Vec<(String, String)> = match (change, &route.target, route.name.split_once('/')) {
+            (Change::Add, Target::Machine { id, .. }, _) => {
+                self.tables().await?.iter().map(|table| (table.clone(), id.clone())).collect()
+            }
+            (Change::Remove, _, Some((table, id))) => vec![(table.to_owned(), id.to_owned())],
+            _ => return Err(Error::invalid("a route needs an instance")),
+        };
+        for (table, id) in entries {
+            let mut entry = json!({"RouteTableId": table, "DstCidrBlock": route.destination, "NextHop": id});
+            if change == Change::Add {
+                entry["NextHopType"] = "Instance".into();
+                entry["IpVersion"] = if route.destination.contains(':') { 6.into() } else { 4.into() };
+            }
+            self.changes.join((table, change), entry).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Backends: Nodes with Pods, and Pods by their network interfaces.
+
+use cloud_provider::{Node, Service};
+use serde_json::{Value, json};
+
+use crate::harness::{Harness, annotate, network, service};
+
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+
+/// Sets the Pods of the Service: addresses with their Nodes.
+fn set_pods(harness: &Harness, pods: &[(&str, &str)]) {
+    let endpoint =
+        |(ip, node): &(&str, &str)| json!({"addresses": [ip], "nodeName": node, "conditions": {"ready": true}});
+    let slice = json!({"addressType": "IPv4", "ports": [{"name": "", "port": 8080}],
+        "endpoints": pods.iter().map(endpoint).collect::<Vec<_>>()});
+    harness.cluster.set_document(SLICES, json!({"items": [slice]}).to_string());
+}
+
+/// Adds a network interface with the address of a Pod.
+fn add_interface(harness: &Harness, ip: &str) {
+    let id = format!("eni-{ip}");
+    harness.fake.lock().add(
+        "interface",
+        json!({"NetworkInterfaceId": id, "Status": "InUse", "VpcId": alibaba_fake::VPC, "PrivateIpAddress": "10.0.9.9",
+            "PrivateIpSets": {"PrivateIpSet": [{"PrivateIpAddress": "10.0.9.9"}, {"PrivateIpAddress": ip}]}}),
+    );
+}
+
+fn servers(harness: &Harness, is_network: bool) -> Vec<String> {
+    let group = harness.only(if is_network { "group" } else { "vgroup" });
+    let all = if is_network { &group["_servers"] } else { &group["BackendServers"]["BackendServer"] };
+    let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_owned();
+    let shown = |it: &Value| {
+        let kind = text(it, "Type") + &text(it, "ServerType");
+        format!("{kind} {} {} {} {}", text(it, "ServerId"), text(it, "ServerIp"), it["Port"], it["Weight"])
+    };
+    let mut shown: Vec<_> = all.as_array().unwrap().iter().map(shown).collect();
+    shown.sort();
+    shown
+}
+
+fn of_pods(is_network: bool) -> Service {
+    let mut service = if is_network { network(&[]) } else { service(&[]) };
+    let annotations = service.metadata.annotations.get_or_insert_default();
+    annotations.insert("service.beta.kubernetes.io/backend-type".into(), "eni".into());
+    service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].target_port =
+        serde_json::from_value(json!(8080)).unwrap();
+    service
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_backends_by_their_network_interfaces() {
+    for is_network in [false, true] {
+        let harness = Harness::new().at_once();
+        set_pods(&harness, &[("10.1.0.1", "worker-1"), ("10.1.0.2", "worker-2")]);
+        ["10.1.0.1", "10.1.0.2"].iter().for_each(|ip| add_interface(&harness, ip));
+        let provider = harness.started().await;
+        let mut service = of_pods(is_network);
+        harness.ensure(&provider, &mut service).await.unwrap();
+        let kind = if is_network { "Eni" } else { "eni" };
+        let expected = ["1", "2"].map(|it| format!("{kind} eni-10.1.0.{it} 10.1.0.{it} 8080 100"));
+        assert_eq!(servers(&harness, is_network), expected);
+        let name = if is_network { "k8s.8080.TCP.web.default.testbed" } else { "k8s/8080/web/default/testbed" };
+        let group = harness.only(if is_network { "group" } else { "vgroup" });
+        assert_eq!(group[if is_network { "ServerGroupName" } else { "VServerGroupName" }], name);
+        set_pods(&harness, &[("10.1.0.2", "worker-2")]);
+        harness.changes();
+        harness.ensure(&provider, &mut service).await.unwrap();
+        assert_eq!(harness.changes().len(), 1, "one backend is removed");
+        assert_eq!(servers(&harness, is_network), expected[1..]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_whose_interface_is_not_known_keeps_its_backend() {
+    let harness = Harness::new();
+    set_pods(&harness, &[("10.1.0.1", "worker-1")]);
+    add_interface(&harness, "10.1.0.1");
+    let provider = harness.started().await;
+    let mut service = of_pods(false);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.fake.lock().each("interface").retain(|it| it["NetworkInterfaceId"] != "eni-10.1.0.1");
+    set_pods(&harness, &[("10.1.0.1", "worker-1"), ("10.1.0.3", "worker-1"), ("192.0.2.1", "worker-2")]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(servers(&harness, false), ["eni eni-10.1.0.1 10.1.0.1 8080 100"]);
+    let events: Vec<_> = harness.cluster.take_events().iter().map(ToString::to_string).collect();
+    let has = |text: &str| events.iter().any(|it| it.contains("SkipSyncBackends") && it.contains(text));
+    assert!(has("10.1.0.1, 10.1.0.3 have no network interface yet"), "{events:?}");
+    assert!(has("192.0.2.1 are outside of the VPC"), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn local_traffic_goes_to_nodes_with_pods_by_their_number() {
+    let harness = Harness::new();
+    set_pods(&harness, &[("10.1.0.1", "worker-1"), ("10.1.0.2", "worker-1")]);
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    service.spec.as_mut().unwrap().external_traffic_policy = Some("Local".into());
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let id = harness.instance("worker-1")["InstanceId"].as_str().unwrap().to_owned();
+    assert_eq!(servers(&harness, false), [format!("ecs {id}  30080 2")]);
+    set_pods(&harness, &[("10.1.0.1", "worker-1"), ("10.1.0.2", "worker-2")]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(servers(&harness, false).len(), 2);
+    harness.cluster.remove_document(SLICES);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert!(servers(&harness, false).iter().all(|it| it.ends_with(" 100")), "without EndpointSlices: all Nodes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_on_virtual_nodes_are_further_backends() {
+    let harness = Harness::new();
+    let labels = [("type", "virtual-kubelet")].into_iter().collect();
+    harness.cluster.set_node(Node { name: "virtual".into(), uid: "uid-v".into(), labels, ..Node::default() });
+    set_pods(&harness, &[("10.1.0.1", "worker-1"), ("10.1.0.5", "virtual")]);
+    add_interface(&harness, "10.1.0.5");
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].target_port =
+        serde_json::from_value(json!(8080)).unwrap();
+    annotate(&mut service, "default-weight", "50");
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let found = servers(&harness, false);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(found[2], "eni eni-10.1.0.5 10.1.0.5 8080 50");
+}

@@ -1,0 +1,24 @@
+//! The conformance suite on a fake of Alibaba Cloud's APIs, and tests of what is particular to this cloud.
+
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
+mod backends;
+mod configuration;
+mod contract;
+mod credentials;
+mod harness;
+mod load_balancers;
+mod nodes;
+mod profile;
+mod reused;
+mod takeover;
+
+/// Services with classic load balancers (CLB).
+mod classic {
+    ccm_conformance::conformance!(crate::profile::AlibabaCloud::classic());
+}
+
+/// Services with network load balancers (NLB).
+mod network {
+    ccm_conformance::conformance!(crate::profile::AlibabaCloud::network());
+}

@@ -1,0 +1,133 @@
+//! Nodes: provider IDs, addresses, labels, shutdown, and routes.
+
+use std::sync::Arc;
+
+use cloud_provider::{
+    AddressType, CloudProvider, InstanceMetadata, InstanceState, LookupRequest, MetadataLevel, Node, NodeAddress,
+    Result, Route,
+};
+use serde_json::json;
+
+use crate::harness::{Harness, cluster};
+
+const EVERYTHING: LookupRequest =
+    LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
+
+async fn state(harness: &Harness, node: Node) -> Result<InstanceState> {
+    let provider = harness.started().await;
+    provider.instances().unwrap().lookup(&[Arc::new(node)], EVERYTHING).await.remove(0)
+}
+
+async fn metadata(harness: &Harness, node: Node) -> InstanceMetadata {
+    match state(harness, node).await.unwrap() {
+        InstanceState::Present { metadata: Some(metadata), .. } => *metadata,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn with_id(provider_id: &str) -> Node {
+    Node { name: "node".into(), provider_id: provider_id.into(), ..Node::default() }
+}
+
+fn with_ip(ip: &str) -> Node {
+    Node { name: "node".into(), addresses: [NodeAddress::new(AddressType::InternalIP, ip)].into(), ..Node::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_forms_of_the_provider_id_name_the_instance() {
+    let harness = Harness::new();
+    let id = harness.instance("worker-1")["InstanceId"].as_str().unwrap().to_owned();
+    for form in [format!("cn-hangzhou.{id}"), format!("alicloud://cn-hangzhou.{id}"), format!("cn-hangzhou.{id}.more")]
+    {
+        let found = metadata(&harness, with_id(&form)).await;
+        assert_eq!(found.provider_id, format!("cn-hangzhou.{id}"), "{form}");
+        assert_eq!(
+            (&*found.instance_type, &*found.zone, &*found.region),
+            ("ecs.g7.large", "cn-hangzhou-b", "cn-hangzhou")
+        );
+        assert_eq!(found.additional_labels["node.alibabacloud.com/instance-charge-type"], "PostPaid");
+        let shown: Vec<_> =
+            found.node_addresses.iter().map(|it| format!("{} {}", it.kind.as_str(), it.address)).collect();
+        assert_eq!(shown, ["ExternalIP 203.0.0.1", "InternalIP 10.0.0.1"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_of_other_clouds_and_excluded_nodes_are_never_gone() {
+    let harness = Harness::new();
+    for node in [with_id("ack-hybrid://x"), with_id("nodot")] {
+        assert!(state(&harness, node).await.unwrap_err().is_invalid());
+    }
+    let labels = [("service.alibabacloud.com/exclude-node", "")].into_iter().collect();
+    let error = state(&harness, Node { labels, ..with_id("cn-hangzhou.i-gone") }).await.unwrap_err();
+    assert!(error.to_string().contains("is not managed"), "{error}");
+    assert!(matches!(state(&harness, with_id("cn-hangzhou.i-gone")).await, Ok(InstanceState::Gone(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_without_provider_id_is_found_by_its_internal_address() {
+    let harness = Harness::new();
+    let id = harness.instance("worker-2")["InstanceId"].as_str().unwrap().to_owned();
+    assert_eq!(metadata(&harness, with_ip("10.0.0.2")).await.provider_id, format!("cn-hangzhou.{id}"));
+    assert!(matches!(state(&harness, with_ip("10.9.9.9")).await, Ok(InstanceState::Gone(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn address_that_the_kubelet_chose_comes_first_and_must_be_one_of_the_instance() {
+    let harness = Harness::new();
+    let node = |ip: &str| {
+        let annotations = [("alpha.kubernetes.io/provided-node-ip", ip)].into_iter().collect();
+        Node { annotations, ..with_ip("10.0.0.1") }
+    };
+    assert_eq!(&*metadata(&harness, node("10.0.0.1")).await.node_addresses[0].address, "10.0.0.1");
+    let error = state(&harness, node("192.0.2.9")).await.unwrap_err().to_string();
+    assert!(error.contains("it has 203.0.0.1, 10.0.0.1"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopped_instance_is_shut_down_and_a_stopping_one_is_not() {
+    let harness = Harness::new();
+    for (status, expected) in [("Stopped", true), ("Stopping", false), ("Starting", false), ("Running", false)] {
+        harness.fake.lock().each("instance").iter_mut().for_each(|it| it["Status"] = status.into());
+        let found = state(&harness, with_ip("10.0.0.1")).await.unwrap();
+        assert!(
+            matches!(found, InstanceState::Present { shutdown: Some(it), .. } if it == expected),
+            "{status}: {found:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_are_created_in_one_request_and_the_check_is_switched_off() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let (routes, cluster) = (provider.routes().unwrap(), cluster());
+    let route = |node: &str, range: &str| Route {
+        target_node: node.into(),
+        destination_cidr: range.into(),
+        ..Route::default()
+    };
+    let [one, two] = [route("worker-1", "10.244.0.0/24"), route("worker-2", "10.244.1.0/24")];
+    let (one, two) = tokio::join!(routes.create(&cluster, "", &one), routes.create(&cluster, "", &two));
+    one.and(two).unwrap();
+    assert!(harness.fake.lock().all("interface").iter().all(|it| it["SourceDestCheck"] == false));
+    let listed = routes.list(&cluster).await.unwrap();
+    assert_eq!(listed.len(), 2);
+    let changes = harness.changes();
+    assert!(changes.iter().filter(|it| *it == "CreateRouteEntries").count() <= 2, "{changes:?}");
+    for route in &listed {
+        routes.delete(&cluster, route).await.unwrap();
+    }
+    assert!(harness.fake.lock().all("route").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn vpc_with_two_route_tables_needs_the_setting() {
+    let harness = Harness::new().with("routeTableIDs", "");
+    let provider = harness.started().await;
+    assert!(provider.routes().unwrap().list(&cluster()).await.unwrap().is_empty());
+    let harness = Harness::new().with("routeTableIDs", "");
+    harness.fake.lock().add("table", json!({"RouteTableId": "vtb-2", "VpcId": alibaba_fake::VPC}));
+    let error = harness.started().await.routes().unwrap().list(&cluster()).await.unwrap_err().to_string();
+    assert!(error.contains("vtb-main, vtb-2") && error.contains("Global.routeTableIDs"), "{error}");
+}
