@@ -94,8 +94,10 @@ impl GceLoadBalancers {
         }
         session.finish().await?;
         let Some(mut outcome) = outcome else {
-            // The last Service of its kind reads once more, in case an earlier deletion was incomplete.
-            for kind in spec.frontends().map(|it| it.backend.check).collect::<BTreeSet<_>>() {
+            // The last Service of its kind, or of all, reads once more, in case an earlier deletion was incomplete.
+            let is_last = !self.has_other_users(&change.identity.name, |_| true);
+            let own = spec.frontends().map(|it| it.backend.check);
+            for kind in own.chain([HTTP_CHECK, CHECK, REGION_CHECK].into_iter().filter(|_| is_last)) {
                 let is_deleted = is_recent(*self.shared.lock(kind.path(&session.names.shared_check())).await, false);
                 if !is_deleted && !self.has_other_users(&change.identity.name, |other| other.shares_check(kind)) {
                     return Ok(Applied::Gone);
