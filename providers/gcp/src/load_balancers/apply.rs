@@ -26,6 +26,8 @@ const AT_ONCE: usize = 1000;
 /// Time for which an object that Services share counts as present after this program has created it, and as absent after it
 /// has deleted it.
 const SHARED_AGE: Duration = Duration::from_secs(10);
+/// The key of the lock of the read that the last Service of all causes.
+const LAST: &str = "last Service";
 const ADD: &str = "/projects/{project}/regions/{region}/targetPools/{name}/addInstance";
 const REMOVE: &str = "/projects/{project}/regions/{region}/targetPools/{name}/removeInstance";
 const LABEL: &str = "/projects/{project}/regions/{region}/forwardingRules/{name}/setLabels";
@@ -94,12 +96,18 @@ impl GceLoadBalancers {
         }
         session.finish().await?;
         let Some(mut outcome) = outcome else {
-            // The last Service of its kind reads once more, in case an earlier deletion was incomplete.
-            for kind in spec.frontends().map(|it| it.backend.check).collect::<BTreeSet<_>>() {
+            // The last Service of its kind reads once more, in case an earlier deletion was incomplete; so does the last of all,
+            // in case a change of the kind was.
+            for kind in spec.frontends().map(|it| it.backend.check) {
                 let is_deleted = is_recent(*self.shared.lock(kind.path(&session.names.shared_check())).await, false);
                 if !is_deleted && !self.has_other_users(&change.identity.name, |other| other.shares_check(kind)) {
                     return Ok(Applied::Gone);
                 }
+            }
+            let mut last = self.shared.lock(LAST.to_owned()).await;
+            if !is_recent(*last, false) && !self.has_other_users(&change.identity.name, |_| true) {
+                *last = Some((false, Instant::now()));
+                return Ok(Applied::Gone);
             }
             return Ok(Applied::Removed);
         };

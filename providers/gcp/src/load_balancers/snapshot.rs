@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::groups::{GroupKey, Members};
 use super::names::{FIREWALL_PREFIX, IPV6, LbNames, held, plain, traffic};
-use super::objects::{Address, Check, Firewall, Pool, Rule};
+use super::objects::{Address, Check, Firewall, Pool, Ports, Rule};
 use super::spec::{Backend, EXTERNAL, INTERNAL, TARGETS};
 use super::{GceLoadBalancers, Spec, target};
 use crate::api::{
@@ -261,7 +261,7 @@ impl Snapshot {
         }
         for (is_ipv6, rule) in &rules {
             let firewall = self.firewalls.get(&names.firewall(*is_ipv6));
-            let allowed = firewall.and_then(|it| it.allowed.iter().flatten().flat_map(|ports| ports.each()).min());
+            let allowed = firewall.and_then(|it| it.allowed.iter().flatten().flat_map(Ports::each).min());
             graph = rule.listener(graph, rule.first_port().or(allowed).unwrap_or_default(), *is_ipv6)?;
         }
         if graph.resources.is_empty() {

@@ -154,33 +154,49 @@ async fn service_gets_ipv6_only_where_the_cluster_and_its_subnetwork_have_it() {
     }
 }
 
-/// Interrupts a creation or deletion after each of its changes, and goes on with another run of the program.
+/// Interrupts a creation, a change of the kind or a deletion after each of its changes, and goes on with another run of the
+/// program.
 #[tokio::test(start_paused = true)]
 async fn interrupted_change_of_both_families_is_completed_by_the_next_run() {
-    for (kind, ports, deletes) in
-        [(&[][..], dns(), false), (&[], dns(), true), (&[INTERNAL], dns(), false), (&[INTERNAL], dns(), true)]
-    {
-        for spared in 0..30 {
-            let (harness, mut web) = (dual_stack(access(kind)), service(kind, dual()));
-            web.spec.as_mut().unwrap().ports = serde_json::from_value(ports.clone()).unwrap();
+    for (kind, mode) in [
+        (&[][..], "create"),
+        (&[], "delete"),
+        (&[], "change"),
+        (&[INTERNAL], "create"),
+        (&[INTERNAL], "delete"),
+        (&[INTERNAL], "change"),
+    ] {
+        for spared in 0..40 {
+            let (harness, more) = match mode {
+                "change" => (Harness::new(), json!({"ports": dns()})),
+                _ => (
+                    dual_stack(access(kind)),
+                    json!({"ports": dns(), "ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}),
+                ),
+            };
+            let mut web = service(kind, more.clone());
             let provider = harness.started().await;
-            if deletes {
+            if mode != "create" {
                 harness.ensure(&provider, &mut web).await.unwrap();
+            }
+            if mode == "change" {
+                web = changed(if kind.is_empty() { &[INTERNAL] } else { &[] }, &web, more);
             }
             for method in ["POST", "PATCH", "DELETE"] {
                 harness.fake.fault_injector().fail(Fault::refused(method, 403).after(spared));
             }
-            let is_over = match deletes {
-                true => harness.delete(&provider, &web).await.is_ok(),
-                false => harness.ensure(&provider, &mut web).await.is_ok(),
+            let is_over = match mode {
+                "delete" => harness.delete(&provider, &web).await.is_ok(),
+                _ => harness.ensure(&provider, &mut web).await.is_ok(),
             };
             harness.fake.fault_injector().clear_faults();
             let provider = harness.started().await;
-            if !deletes {
-                assert_eq!(addresses(&harness.ensure(&provider, &mut web).await.unwrap()).len(), 2, "after {spared}");
+            if mode != "delete" {
+                let found = addresses(&harness.ensure(&provider, &mut web).await.unwrap());
+                assert_eq!(found.len(), if mode == "create" { 2 } else { 1 }, "after {spared}");
             }
             harness.delete(&provider, &web).await.unwrap();
-            assert_eq!(harness.leftovers(), [""; 0], "{kind:?} interrupted after {spared}");
+            assert_eq!(harness.leftovers(), [""; 0], "{kind:?}: {mode} interrupted after {spared}");
             if is_over {
                 break;
             }
