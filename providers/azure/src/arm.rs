@@ -97,6 +97,8 @@ pub(crate) const PAGING: Paging = Paging::token_link("$skiptoken", "/nextLink");
 
 /// The first delay between two polls of an operation, the longest one, and the time after which the caller gives up.
 const FIRST_POLL: Duration = Duration::from_secs(1);
+/// The shortest delay between two polls, if Azure asks for none.
+const SHORTEST_POLL: Duration = Duration::from_millis(500);
 const LONGEST_POLL: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(240);
 
@@ -273,7 +275,7 @@ fn begun(answer: &Answer) -> Option<(String, bool)> {
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get("retry-after")?.to_str().ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds))
+    Some(Duration::from_secs(seconds).max(SHORTEST_POLL))
 }
 
 /// Returns the call that polls the operation at a URL: its path, at the API that was configured.

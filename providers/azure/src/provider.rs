@@ -21,12 +21,13 @@ use provider_kit::tokens::Tokens;
 use provider_kit::transport::{Builder, Jitter, RetryPolicy, Transport};
 
 use crate::arm::{
-    Arm, LANES, LOAD_BALANCERS, MACHINES, PAGING, PUBLIC_ADDRESSES, SCALE_SETS, SECURITY_GROUPS, is_of_nodes,
+    Arm, LANES, LOAD_BALANCERS, MACHINES, PAGING, PUBLIC_ADDRESSES, ROUTE_TABLES, SCALE_SETS, SECURITY_GROUPS,
+    is_of_nodes, text,
 };
 use crate::config::{Config, PoolKind, RateLimit};
 use crate::config_secret::ConfigSecret;
 use crate::credentials::{Connect, Identity, Token};
-use crate::documents::{DocumentKind, Documents, Shared};
+use crate::documents::{Documents, Shared};
 use crate::ipam::{PodBlocks, Reserved, pod_blocks};
 use crate::load_balancers::AzureLoadBalancers;
 use crate::machines::Machines;
@@ -221,41 +222,35 @@ impl CloudProvider for Azure {
         if reached(base, "cloud or resourceManagerEndpoint", CREDENTIAL, answer, &mut findings).is_none() {
             return findings;
         }
-        for (what, of, group) in [
-            ("scale sets", &SCALE_SETS, &config.nodes),
-            ("load balancers", &LOAD_BALANCERS, &config.load_balancers),
-            ("public IP addresses", &PUBLIC_ADDRESSES, &config.load_balancers),
-            ("security groups", &SECURITY_GROUPS, &config.security_group),
+        let file = &config.file;
+        for (what, of, group, is_used) in [
+            ("scale sets", &SCALE_SETS, &config.nodes, config.has_scale_sets()),
+            ("load balancers", &LOAD_BALANCERS, &config.load_balancers, true),
+            ("public IP addresses", &PUBLIC_ADDRESSES, &config.load_balancers, true),
+            ("security groups", &SECURITY_GROUPS, &config.security_group, !file.security_group_name.is_empty()),
+            ("route tables", &ROUTE_TABLES, &config.route_table, !file.route_table_name.is_empty()),
         ] {
-            let remedy = format!("give the identity a role that can read {what} of resource group {}", group.name);
-            findings.push(match parts.arm().probe(of, group).await {
-                Ok(()) => Finding::ok("permission", format!("{what} of resource group {} can be read", group.name)),
-                Err(error) => Finding::failure("permission", error.to_string(), remedy),
-            });
-        }
-        for (kind, key, group, name) in [
-            (
-                DocumentKind::SecurityGroup,
-                "securityGroupName",
-                &config.security_group,
-                &config.file.security_group_name,
-            ),
-            (DocumentKind::RouteTable, "routeTableName", &config.route_table, &config.file.route_table_name),
-        ] {
-            if name.is_empty() {
+            if !is_used {
                 continue;
             }
-            match parts.arm().all(kind.resource_type(), group).await {
-                Ok(all) => {
-                    let names = all.iter().map(|it| crate::arm::text(it, "/name"));
-                    findings.extend(
-                        unavailable("configuration", key, name, names).filter(|_| kind != DocumentKind::RouteTable),
-                    );
+            let remedy = format!("give the identity a role that can read {what} of resource group {}", group.name);
+            match parts.arm().all(of, group).await {
+                Ok(all) if what == "security groups" => {
+                    let names = all.iter().map(|it| text(it, "/name"));
+                    findings.extend(unavailable(
+                        "configuration",
+                        "securityGroupName",
+                        &file.security_group_name,
+                        names,
+                    ));
                 }
+                Ok(_) => {}
                 Err(error) => {
-                    findings.push(Finding::warning("configuration", error.to_string(), format!("check {key}")));
+                    findings.push(Finding::failure("permission", error.to_string(), remedy));
+                    continue;
                 }
             }
+            findings.push(Finding::ok("permission", format!("{what} of resource group {} can be read", group.name)));
         }
         findings
     }

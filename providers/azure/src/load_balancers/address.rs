@@ -249,12 +249,18 @@ impl AzureLoadBalancers {
         self.arm().write(&PUBLIC_ADDRESSES, &group, &[name], &address).await.map(drop)
     }
 
+    /// Reads an address; `None` if it does not exist or belongs to a user.
+    async fn managed_address<'a>(&self, id: &'a str) -> Result<Option<(ResourceGroup, &'a str, Value)>> {
+        let Some((group, name)) = place_of(id) else { return Ok(None) };
+        let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await?;
+        Ok(found.filter(|it| is_managed(it, self.cluster())).map(|address| (group, name, address)))
+    }
+
     /// Adds a Service to the tag of an address that was made for another Service.
     pub(crate) async fn join_address(&self, id: &str, service: &Service) -> Result<()> {
         let own = full_name(service);
-        let Some((group, name)) = place_of(id) else { return Ok(()) };
-        let Some(address) = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await? else { return Ok(()) };
-        if !is_managed(&address, self.cluster()) || services(&address).contains(&&*own) {
+        let Some((group, name, address)) = self.managed_address(id).await? else { return Ok(()) };
+        if services(&address).contains(&&*own) {
             return Ok(());
         }
         let tags = json!({"tags": {SERVICE[0]: with(services(&address), &own)}});
@@ -263,11 +269,7 @@ impl AzureLoadBalancers {
 
     /// Removes a Service from the tag of an address, which is deleted with its last Service.
     pub(crate) async fn leave_address(&self, id: &str, service: &Service) -> Result<()> {
-        let Some((group, name)) = place_of(id) else { return Ok(()) };
-        let Some(address) = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await? else { return Ok(()) };
-        if !is_managed(&address, self.cluster()) {
-            return Ok(());
-        }
+        let Some((group, name, address)) = self.managed_address(id).await? else { return Ok(()) };
         let (own, all) = (full_name(service), self.services());
         // A Service that was deleted meanwhile does not keep the address.
         let exists = |name: &str| all.iter().any(|it| full_name(it) == name);

@@ -112,6 +112,16 @@ async fn throttled_type_of_resources_delays_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn operation_without_a_delay_is_polled_no_more_than_twice_a_second() {
+    let harness = Harness::new(Form::Addresses);
+    harness.fake.lock().delay = Duration::from_millis(900);
+    let provider = harness.started().await;
+    harness.ensure(&provider, &service("web", &[80], &[], &Value::Null)).await.unwrap();
+    let polls = harness.fake.fault_injector().count("GET /{namespace}/locations/{location}/operations/{operation}");
+    assert!((3..=6).contains(&polls), "{polls} polls of three operations");
+}
+
+#[tokio::test(start_paused = true)]
 async fn changed_document_is_read_again_and_the_same_edit_applied() {
     let harness = Harness::new(Form::Addresses);
     let provider = harness.started().await;
