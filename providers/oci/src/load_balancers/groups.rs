@@ -131,6 +131,16 @@ impl Groups {
         format!("{}/{}/{}/nsg", text(&metadata.namespace), text(&metadata.name), identity.uid())
     }
 
+    /// Returns the OCID of the group of a Service of any name, by its tags.
+    pub(super) async fn id_of(&self, uid: &str, compartment: &str) -> Result<Option<String>> {
+        let call = Call::get(ALL, &[]).query("compartmentId", compartment);
+        match self.0.all(call, |it: &Group| it.id.clone()).await {
+            // The policy may not allow to list groups, if no Service has the mode.
+            Err(error) if error.is_not_found() => Ok(None),
+            all => Ok(all?.into_iter().find(|it: &Group| it.is_of(uid)).map(|it| it.id)),
+        }
+    }
+
     async fn find(&self, identity: &Identity<'_>, compartment: &str) -> Result<Option<Group>> {
         let call = Call::get(ALL, &[]).query("compartmentId", compartment).query("displayName", Self::name(identity));
         let call = self.0.config.vcn.iter().fold(call, |call, vcn| call.query("vcnId", vcn));
@@ -274,12 +284,17 @@ impl Groups {
         self.0.iaas.send(etag.iter().fold(call, |call, etag| call.header("if-match", etag))).await.map(drop)
     }
 
-    /// Deletes the load balancer's own group, and the rules that lead to it.
-    pub(super) async fn delete(&self, own: &str, uid: &str, seen: Option<&Attributes>) -> Result<()> {
+    /// Deletes the load balancer's own group, and the rules that lead to it. Returns `false` if the cloud does not show the
+    /// group, which may also mean that the credential is for another tenancy.
+    pub(super) async fn delete(&self, own: &str, uid: &str) -> Result<bool> {
         let begun = Instant::now();
-        self.write(own, uid, &Attributes::default(), seen).await?;
-        self.0.iaas.remove(Call::delete(ONE, &[own])).await?;
+        let seen = self.rules(own, uid).await?;
+        self.write(own, uid, &Attributes::default(), Some(&seen)).await?;
+        match self.0.iaas.send(Call::delete(ONE, &[own])).await {
+            Err(error) if error.is_not_found() => return Ok(false),
+            answer => drop(answer?),
+        }
         self.0.monitoring.push("NSG_DELETE", begun.elapsed(), own, true);
-        Ok(())
+        Ok(true)
     }
 }
