@@ -231,7 +231,8 @@ impl Groups {
         Ok((group.id, Attributes::default()))
     }
 
-    /// Writes the rules of a Service. Rules are added before others are removed.
+    /// Writes the rules of a Service. Rules are added before others are removed. Those of its own group, which lead to the
+    /// groups of the Nodes, are the first to be added and the last to be removed: rules in other groups are found by them.
     pub(super) async fn write(
         &self,
         own: &str,
@@ -244,7 +245,9 @@ impl Groups {
         for (group, rule) in wanted.difference(&seen).filter_map(|text| written(text, own, uid)) {
             added.entry(group).or_default().push(rule);
         }
-        for (group, rules) in &added {
+        let mut added: Vec<_> = added.iter().collect();
+        added.sort_by_key(|(group, _)| *group != own);
+        for (group, rules) in added {
             if group != own {
                 self.mark(group).await?;
             }
@@ -255,6 +258,8 @@ impl Groups {
         }
         let surplus: BTreeSet<_> = seen.difference(&wanted).collect();
         let groups: BTreeSet<_> = surplus.iter().filter_map(|text| Some(written(text, own, uid)?.0)).collect();
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by_key(|group| *group == own);
         for group in groups {
             let there = self.own_rules(&group, uid).await?;
             let ids: Vec<_> =
