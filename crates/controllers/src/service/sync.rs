@@ -56,7 +56,12 @@ impl ServiceController {
     async fn current(&self, key: &str, cached: Option<Arc<Service>>) -> Result<Option<Arc<Service>>> {
         match cached {
             Some(cached) if self.writes.are_missing_in(key, &cached) => {
-                Ok(self.read(key, &cached).await?.map(Arc::new))
+                let found = self.read(key, &cached).await?.map(Arc::new);
+                if found.is_none() {
+                    // The API server may show it again as it was, which the cache, which never lost it, does not report.
+                    self.vanished.note_unwritten(key);
+                }
+                Ok(found)
             }
             cached => Ok(cached),
         }

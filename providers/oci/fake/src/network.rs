@@ -84,6 +84,9 @@ pub(crate) fn group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 
 pub(crate) fn create_group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let token = request.header("opc-retry-token").unwrap_or_default().to_owned() + "/group";
+    if !cloud.visible("vcn").any(|it| it["id"] == request.body["vcnId"]) {
+        return Err(not_found());
+    }
     if let Some(known) = cloud.tokens.get(&token).and_then(|id| cloud.objects.get(id)) {
         return ok(&without_rules(known));
     }

@@ -39,10 +39,10 @@ impl LoadBalancers {
             return match change.outcome_of_all().and_then(|it| it.graph) {
                 // The group of a load balancer that was never created, or no longer exists.
                 Some(graph) if graph.balancer_attributes().is_some() => self.create(change, spec).await,
-                _ => {
-                    let seen = actual.graph.as_ref().and_then(|it| it.resources.get(&groups::resource()));
-                    self.groups.delete(&actual.id, change.identity.uid(), seen).await.map(|()| Applied::Removed)
-                }
+                _ => match self.groups.delete(&actual.id, change.identity.uid()).await? {
+                    true => Ok(Applied::Removed),
+                    false => Ok(Applied::Gone),
+                },
             };
         }
         self.update(change, actual, spec).await.map_err(|error| self.refused(error, &actual.id))
@@ -438,7 +438,6 @@ impl LoadBalancers {
     ) -> Result<Applied> {
         let (form, id, uid) = (Form::of_id(&actual.id), &*actual.id, change.identity.uid());
         let outcome = change.outcome(1).unwrap_or_default();
-        let seen = actual.graph.as_ref().and_then(|it| it.resources.get(&groups::resource()));
         let own = match &change.operations[0] {
             Operation::Delete { .. } => None,
             _ => {
@@ -457,7 +456,7 @@ impl LoadBalancers {
             None => {
                 self.settle(change, form, id).await?;
                 if let Some(own) = groups::own(actual) {
-                    self.groups.delete(own, uid, seen).await?;
+                    self.groups.delete(own, uid).await?;
                 }
                 labels.remove(groups::OWN);
             }
@@ -487,8 +486,8 @@ impl LoadBalancers {
         Err(busy(id))
     }
 
-    /// Deletes a load balancer: its rules first, because they can no longer be found afterwards; its group last, because
-    /// it is in use until then.
+    /// Deletes a load balancer: its rules first, because they can no longer be found afterwards. Its group is taken away and
+    /// deleted before it, too: a group does not tell which cluster it is of.
     async fn remove(
         &self,
         change: Change<'_>,
@@ -501,9 +500,12 @@ impl LoadBalancers {
         }
         let graph = actual.graph.clone().unwrap_or_default();
         let rules = security::rules(graph.resources.get(&security::resource()));
-        // The Service may have moved to a load balancer of another kind.
+        // The Service may have moved to a load balancer of another kind, which needs its rules and its group.
         let is_superseded = form != Form::of_kind(spec.kind) && !identity.is_leaving();
         self.lists.write(identity.service, is_superseded, &BTreeSet::new(), &rules).await?;
+        if !is_superseded {
+            self.remove_group(change, form, actual).await?;
+        }
         match form.http(&self.api).send(Call::delete(form.one, &[id])).await {
             Err(error) if error.is_not_found() => return Ok(Applied::Gone),
             answer => {
@@ -511,15 +513,28 @@ impl LoadBalancers {
                 self.work.begin(id, named(&answer), "DELETE");
             }
         }
-        let has_group = change.operations.iter().any(|it| it.deletes(|key| *key == groups::resource()));
-        let Some(own) = groups::own(actual).filter(|_| has_group) else {
-            return Ok(Applied::Begun(change.operations.len()));
+        Ok(Applied::Begun(change.operations.len()))
+    }
+
+    /// Deletes the group of a load balancer that is going to be deleted.
+    async fn remove_group(&self, change: Change<'_>, form: &'static Form, actual: &ObservedLoadBalancer) -> Result<()> {
+        let (id, uid) = (&*actual.id, change.identity.uid());
+        let own = match groups::own(actual) {
+            Some(own) => {
+                let settings = actual.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
+                let ids = settings.and_then(|it| it.get("networkSecurityGroupIds")).cloned().unwrap_or(json!([]));
+                let call = Call::put(form.groups, &[id]).json(&json!({ "networkSecurityGroupIds": ids }));
+                self.send(form, id, call).await.map_err(|error| self.refused(error, id))?;
+                self.settle(change, form, id).await?;
+                Some(own.to_owned())
+            }
+            // A former deletion may have been interrupted after it took the group away.
+            None => self.groups.id_of(uid, &self.compartment(change.identity.service).await?).await?,
         };
-        while self.settle(change, form, id).await? {
-            tokio::time::sleep(PAUSE).await;
+        if let Some(own) = own {
+            self.groups.delete(&own, uid).await?;
         }
-        self.groups.delete(own, identity.uid(), graph.resources.get(&groups::resource())).await?;
-        Ok(Applied::Removed)
+        Ok(())
     }
 }
 

@@ -131,6 +131,16 @@ impl Groups {
         format!("{}/{}/{}/nsg", text(&metadata.namespace), text(&metadata.name), identity.uid())
     }
 
+    /// Returns the OCID of the group of a Service of any name, by its tags.
+    pub(super) async fn id_of(&self, uid: &str, compartment: &str) -> Result<Option<String>> {
+        let call = Call::get(ALL, &[]).query("compartmentId", compartment);
+        match self.0.all(call, |it: &Group| it.id.clone()).await {
+            // The policy may not allow to list groups, if no Service has the mode.
+            Err(error) if error.is_not_found() => Ok(None),
+            all => Ok(all?.into_iter().find(|it: &Group| it.is_of(uid)).map(|it| it.id)),
+        }
+    }
+
     async fn find(&self, identity: &Identity<'_>, compartment: &str) -> Result<Option<Group>> {
         let call = Call::get(ALL, &[]).query("compartmentId", compartment).query("displayName", Self::name(identity));
         let call = self.0.config.vcn.iter().fold(call, |call, vcn| call.query("vcnId", vcn));
@@ -221,7 +231,8 @@ impl Groups {
         Ok((group.id, Attributes::default()))
     }
 
-    /// Writes the rules of a Service. Rules are added before others are removed.
+    /// Writes the rules of a Service. Rules are added before others are removed. Those of its own group, which lead to the
+    /// groups of the Nodes, are the first to be added and the last to be removed: rules in other groups are found by them.
     pub(super) async fn write(
         &self,
         own: &str,
@@ -234,7 +245,9 @@ impl Groups {
         for (group, rule) in wanted.difference(&seen).filter_map(|text| written(text, own, uid)) {
             added.entry(group).or_default().push(rule);
         }
-        for (group, rules) in &added {
+        let mut added: Vec<_> = added.iter().collect();
+        added.sort_by_key(|(group, _)| *group != own);
+        for (group, rules) in added {
             if group != own {
                 self.mark(group).await?;
             }
@@ -245,6 +258,8 @@ impl Groups {
         }
         let surplus: BTreeSet<_> = seen.difference(&wanted).collect();
         let groups: BTreeSet<_> = surplus.iter().filter_map(|text| Some(written(text, own, uid)?.0)).collect();
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by_key(|group| *group == own);
         for group in groups {
             let there = self.own_rules(&group, uid).await?;
             let ids: Vec<_> =
@@ -274,12 +289,17 @@ impl Groups {
         self.0.iaas.send(etag.iter().fold(call, |call, etag| call.header("if-match", etag))).await.map(drop)
     }
 
-    /// Deletes the load balancer's own group, and the rules that lead to it.
-    pub(super) async fn delete(&self, own: &str, uid: &str, seen: Option<&Attributes>) -> Result<()> {
+    /// Deletes the load balancer's own group, and the rules that lead to it. Returns `false` if the cloud does not show the
+    /// group, which may also mean that the credential is for another tenancy.
+    pub(super) async fn delete(&self, own: &str, uid: &str) -> Result<bool> {
         let begun = Instant::now();
-        self.write(own, uid, &Attributes::default(), seen).await?;
-        self.0.iaas.remove(Call::delete(ONE, &[own])).await?;
+        let seen = self.rules(own, uid).await?;
+        self.write(own, uid, &Attributes::default(), Some(&seen)).await?;
+        match self.0.iaas.send(Call::delete(ONE, &[own])).await {
+            Err(error) if error.is_not_found() => return Ok(false),
+            answer => drop(answer?),
+        }
         self.0.monitoring.push("NSG_DELETE", begun.elapsed(), own, true);
-        Ok(())
+        Ok(true)
     }
 }

@@ -469,6 +469,9 @@ async fn durations_of_changes_are_pushed_if_the_configuration_asks_for_it() {
     let requests = harness.fake.fault_injector().requests();
     let bodies = requests.iter().filter(|it| it.route == "POST /metrics").map(|it| &it.body["metricData"][0]);
     let names: Vec<_> = bodies.clone().map(|it| it["name"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(names, ["test_NSG_PROVISION", "test_NLB_PROVISION", "test_NLB_DELETE", "test_NSG_DELETE"]);
+    assert_eq!(
+        names,
+        ["test_NSG_PROVISION", "test_NLB_PROVISION", "test_NLB_UPDATE", "test_NSG_DELETE", "test_NLB_DELETE",]
+    );
     assert!(bodies.clone().all(|it| it["datapoints"][0]["value"].is_number() && it["namespace"] == "ccm"));
 }

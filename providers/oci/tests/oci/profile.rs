@@ -190,6 +190,8 @@ impl CloudProfile for OciCloud {
             for key in ["id", "timeCreated", "etag"] {
                 object.as_object_mut().map(|it| it.remove(key));
             }
+            // Groups of Nodes keep the mark that rules are managed.
+            object["freeformTags"].as_object_mut().map(|it| it.remove("ManagedBy"));
             // A change that is the last one may still be in progress.
             if object["lifecycleState"] == "UPDATING" {
                 object["lifecycleState"] = "ACTIVE".into();
