@@ -169,7 +169,7 @@ impl Signer for Connection {
     fn redact(&self, text: String) -> String {
         let last = self.last.lock();
         let secrets = last.iter().flat_map(|keys| [Some(&keys.secret_key), keys.session_token.as_ref()]).flatten();
-        let secrets = secrets.map(|it| it.expose_secret()).filter(|it| !it.is_empty());
+        let secrets = secrets.map(ExposeSecret::expose_secret).filter(|it| !it.is_empty());
         secrets.fold(text, |text, secret| text.replace(secret, "[redacted]"))
     }
 }
@@ -256,13 +256,13 @@ pub(crate) fn transport(
 }
 
 impl Api {
-    pub(crate) fn new(config: Config, setup: &Setup, furnish: Furnish) -> Result<Self> {
+    pub(crate) fn new(config: Config, setup: &Setup, furnish: &Furnish) -> Result<Self> {
         let config = Arc::new(config);
-        let metadata = Arc::new(Metadata::new(Arc::clone(&config), Arc::clone(&furnish))?);
+        let metadata = Arc::new(Metadata::new(Arc::clone(&config), furnish)?);
         let is_offline = setup.environment.is_offline();
-        let chain = Chain::new(Arc::clone(&config), Arc::clone(&metadata), Arc::clone(&furnish), is_offline);
+        let chain = Chain::new(Arc::clone(&config), Arc::clone(&metadata), Arc::clone(furnish), is_offline);
         let tokens = Arc::new(Tokens::of(chain));
-        let client = |product| transport(&config, &metadata, product, Some(Arc::clone(&tokens)), &furnish);
+        let client = |product| transport(&config, &metadata, product, Some(Arc::clone(&tokens)), furnish);
         let clients = Arc::new([client(ECS)?, client(SLB)?, client(NLB)?, client(VPC)?]);
         let nlb = clients[2].clone();
         let jobs = Operations::new(Duration::from_millis(1500), 20, move |ids: Vec<String>| {

@@ -34,7 +34,7 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    pub(crate) fn new(config: Arc<Config>, furnish: Furnish) -> Result<Self> {
+    pub(crate) fn new(config: Arc<Config>, furnish: &Furnish) -> Result<Self> {
         let text = |_: &_, body: &[u8]| {
             let (code, message) = (Refusal::UNSPECIFIED.to_owned(), String::from_utf8_lossy(body).into_owned());
             Some(Refusal { code, message, details: Vec::new() })

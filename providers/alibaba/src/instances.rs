@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, Node, NodeAddress,
-    Result, async_trait,
+    AddressType, CompleteListing, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel,
+    Node, NodeAddress, Result, async_trait,
 };
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::coalescer::Coalescer;
@@ -177,7 +177,7 @@ async fn by_ids(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Opt
     let list = serde_json::to_string(ids).unwrap_or_default();
     let query = Query::new(ECS, "DescribeInstances").set("InstanceIds", list);
     let found = describe(api, query, &SharedPriority::of(priority)).await.and_then(ListResult::complete);
-    let found = found.map(|it| it.into_items());
+    let found = found.map(CompleteListing::into_items);
     ids.iter()
         .map(|id| match &found {
             Ok(all) => Ok(all.iter().find(|it| *it.id == **id).cloned()),

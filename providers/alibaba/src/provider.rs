@@ -14,7 +14,7 @@ use provider_kit::transport::Builder;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Api, ECS, NLB, Query, SLB, VPC};
+use crate::api::{Api, ECS, Furnish, NLB, Query, SLB, VPC};
 use crate::config::Config;
 use crate::instances::{Nodes, Source};
 use crate::load_balancers::load_balancers;
@@ -61,11 +61,11 @@ impl Alibaba {
     pub fn new(setup: &Setup, furnish: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Result<Self> {
         let config = Config::read(setup)?;
         let (of_setup, agent) = (setup.clone(), format!("ClusterId/{}", config.cluster));
-        let furnish = Arc::new(move |http: Builder| {
+        let furnish: Furnish = Arc::new(move |http: Builder| {
             let series = Requests(Arc::clone(&of_setup.metrics));
             furnish(http.setup(&of_setup).user_agent(&*agent).own_series(series))
         });
-        let api = Api::new(config, setup, furnish)?;
+        let api = Api::new(config, setup, &furnish)?;
         let (source, cluster) = (Source::new(api.clone()), ClusterView::new(EVENT_SOURCE));
         let inventory = Inventory::new(source.clone()).measured(Arc::clone(&setup.metrics));
         let routes = VpcRoutes::new(api.clone(), inventory.clone());

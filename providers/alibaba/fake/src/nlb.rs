@@ -160,7 +160,7 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
             return Ok(json!({}));
         }
         "UpdateLoadBalancerAttribute" | "UpdateLoadBalancerAddressTypeConfig" => {
-            merge(it, &shown(only(body, SETTINGS)))
+            merge(it, &shown(only(body, SETTINGS)));
         }
         "UpdateLoadBalancerZones" => it["ZoneMappings"] = zones(body),
         "LoadBalancerJoinSecurityGroup" | "LoadBalancerLeaveSecurityGroup" => {

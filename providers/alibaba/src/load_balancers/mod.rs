@@ -2,10 +2,13 @@
 
 mod apply;
 mod backends;
+mod groups;
+mod listeners;
 mod model;
 mod names;
 mod read;
 mod spec;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -150,6 +150,7 @@ pub(crate) fn network(annotations: &[(&str, &str)]) -> Service {
 }
 
 /// Returns a Service with further fields in its spec.
+#[allow(clippy::needless_pass_by_value, reason = "tests write the fields in place")]
 pub(crate) fn service_of(all: &[(&str, &str)], more: Value) -> Service {
     let all: serde_json::Map<_, _> = all.iter().map(|(key, value)| (format!("{PREFIX}{key}"), json!(value))).collect();
     let mut spec = json!({"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}]});

@@ -60,6 +60,9 @@ async fn nothing_that_the_go_program_left_is_written() {
     assert!(services.len() >= 6, "{}", services.len());
 }
 
+/// Name, annotations, ports, and if set, an NLB.
+type Recorded<'a> = (&'a str, Vec<(&'static str, String)>, &'a Value, bool);
+
 /// Returns the Services of the recording: annotations without their prefix, and fields of the spec.
 fn services() -> Vec<Value> {
     let one = json!([{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]);
@@ -90,22 +93,21 @@ fn services() -> Vec<Value> {
         ("reused", vec![text("id", "lb-users"), text("force-override-listeners", "true")], &one, false),
         ("deleted", vec![], &one, false),
     ];
-    let service =
-        |(number, (name, annotations, ports, is_network)): (usize, (&str, Vec<(&str, String)>, &Value, bool))| {
-            let annotations: serde_json::Map<_, _> =
-                annotations.into_iter().map(|(key, value)| (format!("{PREFIX}{key}"), json!(value))).collect();
-            let mut ports = ports.clone();
-            for (at, port) in ports.as_array_mut().unwrap().iter_mut().enumerate() {
-                port["nodePort"] = json!(30_000 + 10 * number + at);
-            }
-            let mut spec = json!({"type": "LoadBalancer", "selector": {"app": name}, "ports": ports,
+    let service = |(number, (name, annotations, ports, is_network)): (usize, Recorded<'_>)| {
+        let annotations: serde_json::Map<_, _> =
+            annotations.into_iter().map(|(key, value)| (format!("{PREFIX}{key}"), json!(value))).collect();
+        let mut ports = ports.clone();
+        for (at, port) in ports.as_array_mut().unwrap().iter_mut().enumerate() {
+            port["nodePort"] = json!(30_000 + 10 * number + at);
+        }
+        let mut spec = json!({"type": "LoadBalancer", "selector": {"app": name}, "ports": ports,
             "clusterIP": format!("10.96.0.{}", number + 10), "externalTrafficPolicy": "Cluster"});
-            if is_network {
-                spec["loadBalancerClass"] = json!("alibabacloud.com/nlb");
-            }
-            json!({"apiVersion": "v1", "kind": "Service", "spec": spec,
+        if is_network {
+            spec["loadBalancerClass"] = json!("alibabacloud.com/nlb");
+        }
+        json!({"apiVersion": "v1", "kind": "Service", "spec": spec,
             "metadata": {"name": name, "namespace": "default", "annotations": annotations}})
-        };
+    };
     all.into_iter().enumerate().map(service).collect()
 }
 

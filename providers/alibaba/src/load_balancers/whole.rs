@@ -1,0 +1,301 @@
+//! Load balancers with their listeners, server groups and backends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloud_provider::{CompleteListing, Result};
+use futures::future::try_join_all;
+use futures::try_join;
+use provider_kit::inventory::SharedPriority;
+use provider_kit::load_balancers::{Attributes, ObservedLoadBalancer, Port, ResourceGraph, ResourceKey, Targets};
+use serde_json::{Value, json};
+
+use super::model::{ClassicBalancer, ClassicListener, NetworkBalancer, NetworkGroup, NetworkListener};
+use super::names::{CLASSIC, CLUSTER_TAG, NAME_TAG, NETWORK, Part, Share, kind};
+use super::read::{AT_ONCE, Found, id_of, is_group_of, is_network_id, list, port, tags, text};
+use super::{AlibabaLoadBalancers, ID, OWNER};
+use crate::api::{NLB, Query, SLB};
+
+/// A server group with its backends.
+pub(super) struct Group {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) settings: Attributes,
+    pub(super) servers: Vec<Value>,
+}
+
+/// A listener with the settings that requests have.
+struct Listener<'a> {
+    it: &'a Value,
+    description: &'a str,
+    settings: Attributes,
+}
+
+impl<'a> Listener<'a> {
+    /// Returns the ID of the server group.
+    fn group(&self) -> Option<&'a str> {
+        ["VServerGroupId", "ServerGroupId"].into_iter().find_map(|key| self.it[key].as_str())
+    }
+}
+
+/// Returns the name of the pool of a server group. A second group of the same name, which a lost answer to a creation
+/// leaves, gets another one, so that it is deleted.
+pub(super) fn pool_name(graph: &ResourceGraph, part: &Part<'_>, id: &str) -> String {
+    let is_second = graph.resources.contains_key(&ResourceKey::Pool(part.port.to_owned()));
+    if is_second { format!("{} {id}", part.port) } else { part.port.to_owned() }
+}
+
+pub(super) fn servers<'a>(all: impl Iterator<Item = &'a Value>, region: &str) -> Targets {
+    let server = |it: &Value| {
+        let weight = it["Weight"].as_u64().unwrap_or_default();
+        let (kind, id, ip) = (
+            it["ServerType"].as_str().or(it["Type"].as_str()).unwrap_or("ecs"),
+            text(it, "ServerId"),
+            text(it, "ServerIp"),
+        );
+        let id = match kind {
+            "eni" | "Eni" => format!("{id}/{ip}"),
+            "Ip" => id.to_owned(),
+            _ => format!("{region}.{id}"),
+        };
+        format!("{weight} {kind} {} {id}", port(&it["Port"]))
+    };
+    all.filter(|it| text(it, "Status") != "Removing").map(server).collect()
+}
+
+/// Returns the settings of a CLB's listener, with the names of requests.
+fn classic_listener(it: &Value) -> Value {
+    let protocol = text(it, "ListenerProtocol").to_lowercase();
+    let mut all = it[format!("{}ListenerConfig", protocol.to_uppercase())].clone();
+    for key in ["Scheduler", "AclStatus", "AclType", "AclIds", "Status"] {
+        all[key] = it[key].clone();
+    }
+    if ["tcp", "udp"].contains(&&*protocol) {
+        all["HealthCheckSwitch"] = all["HealthCheck"].take();
+        all["ProxyProtocolV2Enabled"] =
+            json!(all["ProxyProtocolV2Enabled"] == "true" || all["ProxyProtocolV2Enabled"] == true);
+    }
+    if all["ListenerForward"] != "on" {
+        all["ForwardPort"] = Value::Null;
+    }
+    all["Protocol"] = json!(protocol);
+    all
+}
+
+/// Returns the settings of an NLB, with the names of requests.
+fn network_balancer(it: &Value) -> Value {
+    let mut all = it.clone();
+    let zone = |zone: &Value| {
+        let address = &zone["LoadBalancerAddresses"][0];
+        let of_zone = ["ZoneId", "VSwitchId"].map(|key| (key, &zone[key]));
+        let fields = of_zone.into_iter().chain(["AllocationId", "PrivateIPv4Address"].map(|key| (key, &address[key])));
+        fields.filter(|(_, it)| !it.is_null()).map(|(key, it)| (key.to_owned(), it.clone())).collect::<Value>()
+    };
+    all["ZoneMappings"] = list(it, "ZoneMappings").map(zone).collect();
+    all
+}
+
+impl AlibabaLoadBalancers {
+    pub(super) async fn whole_classic(&self, found: &[Found]) -> Result<Vec<ObservedLoadBalancer>> {
+        let ids: BTreeSet<_> = found.iter().map(|found| id_of(&found.it)).collect();
+        let ids: Vec<_> = ids.into_iter().collect();
+        let listeners = try_join_all(ids.chunks(AT_ONCE[0]).map(async |ids| {
+            let query = Query::new(SLB, "DescribeLoadBalancerListeners").set("LoadBalancerId", ids);
+            let key = |it: &Value| [id_of(it), it["ListenerPort"].to_string(), text(it, "ListenerProtocol").to_owned()];
+            let found =
+                self.api.tokens(query, ("MaxResults", 100), "/Listeners", &SharedPriority::default(), key).await;
+            found?.complete().map(CompleteListing::into_items)
+        }));
+        let (listeners, groups) = try_join!(listeners, try_join_all(found.iter().map(|it| self.classic_groups(it))))?;
+        let (listeners, region) = (listeners.concat(), self.api.metadata.region().await?);
+        let whole = |(found, groups): (&Found, Vec<Group>)| {
+            let settings = Attributes::observed(&ClassicBalancer(found.it.clone()))?;
+            let own = listeners.iter().filter(|it| id_of(it) == id_of(&found.it)).map(|it| {
+                let settings = Attributes::observed(&ClassicListener(classic_listener(it)))?;
+                Ok(Listener { it, description: text(it, "Description"), settings })
+            });
+            let own = own.collect::<Result<Vec<_>>>()?;
+            Ok(self.assembled(&region, found, settings, own, groups))
+        };
+        found.iter().zip(groups).map(whole).collect()
+    }
+
+    /// Reads server groups of a CLB with their backends: those of the cluster, and those in which a share may be.
+    async fn classic_groups(&self, found: &Found) -> Result<Vec<Group>> {
+        let query = Query::new(SLB, "DescribeVServerGroups").set("LoadBalancerId", id_of(&found.it));
+        let answer: Value = self.api.read(query).await?;
+        let is_of_cluster = |name: &str| Part::of(CLASSIC, name, &self.api.config.cluster).is_some();
+        let all = list(&answer["VServerGroups"], "VServerGroup");
+        let meant = all.filter(|it| found.share.is_some() || is_of_cluster(text(it, "VServerGroupName")));
+        let whole = async |it: &Value| {
+            let (id, name) = (text(it, "VServerGroupId").to_owned(), text(it, "VServerGroupName").to_owned());
+            let query = Query::new(SLB, "DescribeVServerGroupAttribute").set("VServerGroupId", &id);
+            let whole: Value = self.api.read(query).await?;
+            let servers = list(&whole["BackendServers"], "BackendServer").cloned().collect();
+            Ok(Group { id, name, settings: Attributes::default(), servers })
+        };
+        try_join_all(meant.map(whole)).await
+    }
+
+    pub(super) async fn whole_network(&self, found: &[Found]) -> Result<Vec<ObservedLoadBalancer>> {
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: BTreeSet<_> = found.iter().map(|found| id_of(&found.it)).collect();
+        let ids: Vec<_> = ids.into_iter().collect();
+        let listeners = try_join_all(ids.chunks(AT_ONCE[1]).map(async |ids| {
+            let query = Query::new(NLB, "ListListeners").set("LoadBalancerIds", ids);
+            self.all_of(query, "/Listeners", "ListenerId").await
+        }));
+        let groups = async {
+            match found {
+                [found] => self.groups(NAME_TAG, &found.default_name()).await,
+                _ => self.groups(CLUSTER_TAG, &self.api.config.cluster).await,
+            }
+        };
+        let (listeners, groups) = try_join!(listeners, groups)?;
+        let (listeners, region) = (listeners.concat(), self.api.metadata.region().await?);
+        let whole = async |found: &Found| {
+            let name = found.default_name();
+            let share = found.share.as_ref();
+            let is_own = |it: &&Value| tags(it).get(NAME_TAG) == Some(&name) && is_group_of(it, share);
+            let mut own: Vec<_> = groups.iter().filter(is_own).cloned().collect();
+            let listeners: Vec<_> = listeners.iter().filter(|it| id_of(it) == id_of(&found.it)).collect();
+            if share.is_some() {
+                own.extend(self.groups_of_user(found, &listeners).await?);
+            }
+            let settings = Attributes::observed(&NetworkBalancer(network_balancer(&found.it)))?;
+            let listeners = listeners.iter().map(|it| {
+                let settings = Attributes::observed(&NetworkListener((*it).clone()))?.set(ID, text(it, "ListenerId"));
+                Ok(Listener { it, description: text(it, "ListenerDescription"), settings })
+            });
+            let listeners = listeners.collect::<Result<Vec<_>>>()?;
+            Ok(self.assembled(&region, found, settings, listeners, self.with_servers(&own).await?))
+        };
+        try_join_all(found.iter().map(whole)).await
+    }
+
+    /// Reads the server groups of the user that an NLB or the Service uses.
+    async fn groups_of_user(&self, found: &Found, listeners: &[&Value]) -> Result<Vec<Value>> {
+        let used = listeners.iter().map(|it| text(it, "ServerGroupId")).chain(found.groups.iter().map(String::as_str));
+        let ids: BTreeSet<_> = used.filter(|id| !id.is_empty()).collect();
+        let ids: Vec<_> = ids.into_iter().collect();
+        let cluster = &self.api.config.cluster;
+        let read = async |ids: &[&str]| {
+            let query = Query::new(NLB, "ListServerGroups").set("ServerGroupIds", ids);
+            self.all_of(query, "/ServerGroups", "ServerGroupId").await
+        };
+        let found = try_join_all(ids.chunks(AT_ONCE[1]).map(read)).await?.concat();
+        Ok(found.into_iter().filter(|it| Part::of(NETWORK, text(it, "ServerGroupName"), cluster).is_none()).collect())
+    }
+
+    /// Reads the backends of server groups.
+    pub(super) async fn with_servers(&self, groups: &[Value]) -> Result<Vec<Group>> {
+        let whole = async |it: &Value| {
+            let query = Query::new(NLB, "ListServerGroupServers").set("ServerGroupId", &it["ServerGroupId"]);
+            let key = |it: &Value| [text(it, "ServerId"), text(it, "ServerIp"), &it["Port"].to_string()].join(" ");
+            let found = self.api.tokens(query, ("MaxResults", 100), "/Servers", &SharedPriority::default(), key).await;
+            let servers = found?.complete()?.into_items();
+            let mut group = it.clone();
+            group["HealthCheckConfig"] = group["HealthCheck"].take();
+            let settings = Attributes::observed(&NetworkGroup(group))?;
+            let (id, name) = (text(it, "ServerGroupId").to_owned(), text(it, "ServerGroupName").to_owned());
+            Ok(Group { id, name, settings, servers })
+        };
+        try_join_all(groups.iter().map(whole)).await
+    }
+
+    /// Reads the name of a server group of the user, and the backends of a Service in it.
+    pub(super) async fn group_of_user(
+        &self,
+        is_network: bool,
+        id: &str,
+        share: &Share,
+    ) -> Result<Option<(String, Targets)>> {
+        let found = match is_network {
+            true => {
+                let query = Query::new(NLB, "ListServerGroups").set("ServerGroupIds", [id]);
+                let found = self.all_of(query, "/ServerGroups", "ServerGroupId").await?;
+                self.with_servers(&found).await?.pop().map(|group| (group.name, group.servers))
+            }
+            false => {
+                let query = Query::new(SLB, "DescribeVServerGroupAttribute").set("VServerGroupId", id);
+                match self.api.read::<Value>(query).await {
+                    Err(error) if error.is_not_found() => None,
+                    answer => {
+                        let answer = answer?;
+                        let servers = list(&answer["BackendServers"], "BackendServer").cloned().collect();
+                        Some((text(&answer, "VServerGroupName").to_owned(), servers))
+                    }
+                }
+            }
+        };
+        let kind = kind(is_network, true);
+        let is_own = |it: &&Value| {
+            Part::of(kind, text(it, "Description"), &self.api.config.cluster).is_some_and(|part| share.has(&part))
+        };
+        let region = self.api.metadata.region().await?;
+        Ok(found.map(|(name, all)| (name, servers(all.iter().filter(is_own), &region))))
+    }
+
+    /// Returns a load balancer with its resources: all that belong to the cluster, or to the Service of the share.
+    fn assembled(
+        &self,
+        region: &str,
+        found: &Found,
+        settings: Attributes,
+        listeners: Vec<Listener<'_>>,
+        mut groups: Vec<Group>,
+    ) -> ObservedLoadBalancer {
+        groups.sort_by_key(|group| !listeners.iter().any(|it| it.group() == Some(&group.id)));
+        let mut observed = found.head(is_network_id(&id_of(&found.it)));
+        let (kind, cluster) = (observed.kind, &*self.api.config.cluster);
+        let share = found.share.as_ref();
+        let is_own = |part: &Part<'_>| share.is_none_or(|share| share.has(part));
+        let mut graph = ResourceGraph::default().balancer(settings.tagged(&tags(&found.it)));
+        let mut pools = BTreeMap::new();
+        for group in groups {
+            let settings = group.settings.set(ID, &group.id);
+            match (Part::of(kind, &group.name, cluster), share) {
+                (Some(part), _) if is_own(&part) => {
+                    let (pool, targets) = (pool_name(&graph, &part, &group.id), servers(group.servers.iter(), region));
+                    graph = graph.pool(&pool, settings.set(OWNER, owner(&part)), Some(targets));
+                    pools.insert(group.id, pool);
+                }
+                (None, Some(share)) => {
+                    let is_own = |it: &&Value| {
+                        Part::of(kind, text(it, "Description"), cluster).is_some_and(|part| share.has(&part))
+                    };
+                    let own = servers(group.servers.iter().filter(is_own), region);
+                    if !own.is_empty() || found.groups.contains(&group.id) {
+                        graph = graph.pool(&group.id, settings, Some(own));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut foreign = BTreeMap::new();
+        for listener in listeners {
+            let group = listener.group();
+            let Listener { it, description, settings } = listener;
+            let transport = if text(it, "ListenerProtocol").eq_ignore_ascii_case("udp") { "UDP" } else { "TCP" };
+            let number = port(&it["ListenerPort"]);
+            match Part::of(kind, description, cluster) {
+                Some(part) if is_own(&part) => {
+                    let pool = group.map_or("", |id| pools.get(id).map_or(id, |pool| pool));
+                    graph = graph.listener(number, transport, pool, settings.set(OWNER, owner(&part)));
+                }
+                _ if share.is_some() && description.starts_with("k8s") => {
+                    let port = Port { number, protocol: transport.into() };
+                    foreign.insert(ResourceKey::Listener(port), format!("of another Service ({description})"));
+                }
+                _ => {}
+            }
+        }
+        observed.foreign.extend(foreign);
+        ObservedLoadBalancer { graph: Some(graph), ..observed }
+    }
+}
+
+fn owner(part: &Part<'_>) -> String {
+    format!("{}/{}", part.namespace, part.service)
+}
