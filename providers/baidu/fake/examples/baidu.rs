@@ -1,7 +1,7 @@
 //! The fake on a port of this machine, with instances in it: for any client of Baidu AI Cloud's APIs.
 //!
 //! `cargo run -p baidu-fake --example baidu -- 127.0.0.1:9995 50`, then `BCE_ENDPOINT=http://127.0.0.1:9995`. Commands on standard input:
-//! `delete NAME`, `stop NAME`, `dump FILE` (all objects), `requests FILE` (those since the last time).
+//! `delete NAME`, `stop NAME`, `dump FILE` and `load FILE` (all objects), `requests FILE` (those since the last time).
 
 use std::io::BufRead;
 
@@ -17,6 +17,9 @@ async fn main() -> std::io::Result<()> {
     for number in 0..count {
         fake.lock().add_instance(ACCOUNT, &format!("worker-{number}"));
     }
+    // A BLB and an EIP of a user.
+    fake.lock().add_blb(ACCOUNT, "mine", "for the shop");
+    fake.lock().add_eip(ACCOUNT, "mine");
     println!("BCE_ENDPOINT={} BCE_ACCESS_KEY_ID={KEY} BCE_SECRET_ACCESS_KEY={SECRET}", port.url());
     let _served = port.serve(fake.router());
     let commands = fake.clone();
@@ -34,6 +37,14 @@ async fn main() -> std::io::Result<()> {
                     let cloud = commands.lock();
                     let all = json!({"instances": cloud.instances, "blbs": cloud.blbs, "eips": cloud.eips, "rules": cloud.rules});
                     let _ = std::fs::write(name, serde_json::to_vec_pretty(&all).unwrap_or_default());
+                }
+                "load" => {
+                    let text = std::fs::read(name).unwrap_or_default();
+                    let all: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+                    let list = |key: &str| all[key].as_array().cloned().unwrap_or_default();
+                    let mut cloud = commands.lock();
+                    (cloud.instances, cloud.rules) = (list("instances"), list("rules"));
+                    (cloud.blbs, cloud.eips) = (list("blbs"), list("eips"));
                 }
                 "requests" => {
                     let lines = commands.fault_injector().requests().into_iter().map(|it| {

@@ -58,7 +58,10 @@ pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
         [("name", "name"), ("blbId", "blbId"), ("address", "address")].iter().all(|(query, key)| {
             let has = it[key].as_str().unwrap_or_default();
             let is_exact = request.query("exactlyMatch") == Some("true");
-            request.query(query).is_none_or(|wanted| if is_exact { has == wanted } else { has.contains(wanted) })
+            request
+                .query(query)
+                .filter(|it| !it.is_empty())
+                .is_none_or(|wanted| if is_exact { has == wanted } else { has.contains(wanted) })
         })
     };
     page(request, "blbList", cloud.blbs.iter().filter(fits).cloned())
@@ -137,7 +140,10 @@ pub(crate) fn delete(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 
 pub(crate) fn listeners(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let blb = find(&mut cloud.blbs, "blbId", request.id(), request)?;
-    page(request, "listenerList", array(&blb["listeners"]).cloned())
+    let kind =
+        request.path.rsplit('/').next().and_then(|part| part.strip_suffix("listener")).filter(|it| !it.is_empty());
+    let fits = |it: &&Value| kind.is_none_or(|kind| it["listenerType"] == kind);
+    page(request, "listenerList", array(&blb["listeners"]).filter(fits).cloned())
 }
 
 fn check_listener(body: &Value, is_udp: bool) -> Result<(), Refused> {

@@ -49,7 +49,7 @@ pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let fits = |it: &&Value| {
         ["eip", "name", "instanceType", "instanceId", "status"]
             .iter()
-            .all(|key| request.query(key).is_none_or(|wanted| it[key] == wanted))
+            .all(|key| request.query(key).filter(|it| !it.is_empty()).is_none_or(|wanted| it[key] == wanted))
     };
     page(request, "eipList", cloud.eips.iter().filter(fits).cloned())
 }

@@ -66,7 +66,7 @@ pub(crate) fn one(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn subnets(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
-    let fits = |it: &&Value| request.query("vpcId").is_none_or(|vpc| it["vpcId"] == vpc);
+    let fits = |it: &&Value| request.query("vpcId").filter(|it| !it.is_empty()).is_none_or(|vpc| it["vpcId"] == vpc);
     page(request, "subnets", cloud.subnets.iter().filter(fits).cloned())
 }
 

@@ -195,6 +195,8 @@ const API: &[Route<Baidu>] = &[
     ("DELETE", "/v1/blb/{blbId}", blb::delete),
     ("GET", "/v1/blb/{blbId}/listener", blb::listeners),
     ("PUT", "/v1/blb/{blbId}/listener", blb::delete_listeners),
+    ("GET", "/v1/blb/{blbId}/TCPlistener", blb::listeners),
+    ("GET", "/v1/blb/{blbId}/UDPlistener", blb::listeners),
     ("POST", "/v1/blb/{blbId}/TCPlistener", blb::create_listener),
     ("PUT", "/v1/blb/{blbId}/TCPlistener", blb::update_listener),
     ("POST", "/v1/blb/{blbId}/UDPlistener", blb::create_listener),

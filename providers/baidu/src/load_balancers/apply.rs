@@ -225,6 +225,7 @@ impl BlbLoadBalancers {
         for call in calls.into_iter().flatten() {
             self.send(change, id, call).await?;
         }
+        self.named.lock().remove(id);
         Ok(Applied::Protected)
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::object::DESCRIPTION;
 use super::spec::EipSpec;
-use super::{BlbLoadBalancers, text_on};
+use super::{BlbLoadBalancers, is_lent, text_on};
 use crate::annotations as key;
 use crate::api::Eip;
 
@@ -34,7 +34,8 @@ impl BlbLoadBalancers {
                 && eip.tag(OwnerTags::CLUSTER) == blb.owner_tags.cluster.as_deref();
         }
         let added = service.and_then(|service| text_on(service, key::ADDED_EIP.key()));
-        let is_marked = blb.labels.get(DESCRIPTION).is_some_and(|text| text.contains(LEGACY_MARK));
+        let is_lent = service.is_some_and(|service| is_lent(service, &blb.id));
+        let is_marked = !is_lent && blb.labels.get(DESCRIPTION).is_some_and(|text| text.contains(LEGACY_MARK));
         is_marked && !blb.name.is_empty() && (eip.name.as_ref() == Some(&blb.name) || added.as_ref() == Some(&eip.eip))
     }
 
