@@ -176,8 +176,7 @@ impl Connector for RefusalStatus {
 
 /// Returns code and message of a refusal: `{"Response": {"Error": {"Code", "Message"}}}`.
 fn refused(body: &[u8]) -> Option<(String, String)> {
-    const FIELD: &[u8] = b"\"Error\"";
-    if !body.windows(FIELD.len()).any(|part| part == FIELD) {
+    if !std::str::from_utf8(body).is_ok_and(|text| text.contains("\"Error\"")) {
         return None;
     }
     let answer: Value = serde_json::from_slice(body).ok()?;

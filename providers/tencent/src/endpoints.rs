@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cloud_provider::{Caches, Error, Result, Service};
-use http::Request;
-use http::header::CONTENT_TYPE;
 use provider_kit::cluster::ClusterView;
 use provider_kit::signing::sha256_hex;
 use serde::Deserialize;
@@ -182,14 +180,6 @@ async fn note(cluster: &ClusterView, service: &Service) -> Result<()> {
     }
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
     let (namespace, name) = (part(&service.metadata.namespace), part(&service.metadata.name));
-    let patch = json!({"metadata": {"annotations": {(key::PODS.key()): digest}}}).to_string();
-    let request = Request::patch(format!("/api/v1/namespaces/{namespace}/services/{name}"))
-        .header(CONTENT_TYPE, "application/merge-patch+json")
-        .body(patch.into_bytes())
-        .map_err(|error| Error::other(error.to_string()))?;
-    let answer = cluster.api()?.send(request).await?;
-    match answer.status().as_u16() {
-        200..300 | 404 => Ok(()),
-        status => Err(Error::other(format!("patch of Service {namespace}/{name} was answered {status}"))),
-    }
+    let patch = json!({"metadata": {"annotations": {(key::PODS.key()): digest}}});
+    cluster.patch_status(&format!("/api/v1/namespaces/{namespace}/services/{name}"), &patch).await.map(drop)
 }

@@ -23,6 +23,7 @@ const PLAIN: &[&str] = &[
     "manifests/keepalived.yaml",
     "manifests/linode.yaml",
     "manifests/openstack.yaml",
+    "manifests/tencent.yaml",
 ];
 
 /// Returns the Pods that are in these documents: the workload's title, and the Pod or its template.

@@ -26,7 +26,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "DeleteLoadBalancer" => delete(world, body),
         "DescribeTaskStatus" => world.task(&body["TaskId"]),
         "ModifyLoadBalancerAttributes" => {
-            let (answer, succeeds) = world.begin(id);
+            let (mut answer, succeeds) = world.begin(id);
+            answer["DealName"] = json!("");
             let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
             if succeeds {
                 merge(it, &only(body, "LoadBalancerName LoadBalancerPassToTarget"));
@@ -121,11 +122,11 @@ fn describe(world: &mut World, body: &Value) -> Answer {
     world.page(found, body, "LoadBalancerSet")
 }
 
-fn create(world: &mut World, body: &Value) -> Answer {
+pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
     let token = &body["ClientToken"];
     let known = world.matching("balancer", |it| !token.is_null() && it["_token"] == *token);
     if let Some(known) = known.first() {
-        return Ok(json!({"LoadBalancerIds": [known["LoadBalancerId"]], "RequestId": known["_task"]}));
+        return Ok(json!({"LoadBalancerIds": [known["LoadBalancerId"]], "DealName": "", "RequestId": known["_task"]}));
     }
     let is_internal = body["LoadBalancerType"] == "INTERNAL";
     check(!is_internal || body["SubnetId"].is_string(), "InvalidParameter", "SubnetId is required.")?;
@@ -133,7 +134,7 @@ fn create(world: &mut World, body: &Value) -> Answer {
     let number = world.number();
     let [.., high, low] = number.to_be_bytes();
     let id = json!(format!("lb-t{number:07}"));
-    let (answer, _) = world.begin(&id);
+    let (mut answer, _) = world.begin(&id);
     let vip = if is_internal { format!("10.1.{high}.{low}") } else { format!("198.18.{high}.{low}") };
     let vip = body["Vip"].as_str().map_or(vip, str::to_owned);
     let network = json!({"InternetChargeType": "TRAFFIC_POSTPAID_BY_HOUR", "InternetMaxBandwidthOut": 10});
@@ -147,12 +148,11 @@ fn create(world: &mut World, body: &Value) -> Answer {
         merge(&mut it["NetworkAttributes"], &body["InternetAccessible"]);
     }
     world.add("balancer", it);
-    let mut answer = answer;
-    answer["LoadBalancerIds"] = json!([id]);
+    merge(&mut answer, &json!({"LoadBalancerIds": [id], "DealName": ""}));
     Ok(answer)
 }
 
-fn delete(world: &mut World, body: &Value) -> Answer {
+pub(crate) fn delete(world: &mut World, body: &Value) -> Answer {
     let id = &body["LoadBalancerIds"][0];
     check(!world.is_busy(id), "FailedOperation.ResourceInOperating", "Your task is working.")?;
     let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
@@ -186,7 +186,7 @@ fn set(it: &mut Value, body: &Value) {
     }
 }
 
-fn create_listener(world: &mut World, body: &Value) -> Answer {
+pub(crate) fn create_listener(world: &mut World, body: &Value) -> Answer {
     let id = &body["LoadBalancerId"];
     let ports: Vec<_> = array(&body["Ports"]).cloned().collect();
     for port in &ports {

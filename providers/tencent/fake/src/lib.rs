@@ -1,5 +1,5 @@
 //! A stateful fake of Tencent Cloud's API 3.0, for tests: CVM, CLB, VPC, TKE, Tag and STS with their signature, and the
-//! metadata service.
+//! metadata service. The old API 2.0 shows the same objects to the vendor's Go program.
 //!
 //! ```
 //! use tencent_fake::{ACCOUNT, Fault, Handle, World};
@@ -15,6 +15,7 @@
 mod clb;
 mod cvm;
 mod signature;
+mod v2;
 mod vpc;
 mod world;
 
@@ -69,6 +70,13 @@ const PRODUCTS: [(&str, &str); 5] = [
 /// `GET /cvm/DescribeInstances`. Requests without an action, which are those of the metadata service, stay as they are.
 /// A read of some load balancers has a path of its own, so that faults of the list do not hit it.
 pub fn rest<B>(mut request: Request<B>, is_narrow: bool) -> Request<B> {
+    if let Some(query) = request.uri().query().filter(|it| it.contains("Action=")).map(str::to_owned) {
+        // API 2.0.
+        let action = query.split('&').find_map(|it| it.strip_prefix("Action=")).unwrap_or_default();
+        *request.method_mut() = if action.starts_with("Describe") { Method::GET } else { Method::POST };
+        *request.uri_mut() = Uri::try_from(format!("/v2/{action}?{query}")).unwrap_or_default();
+        return request;
+    }
     let action = request.headers().get("x-tc-action").and_then(|it| it.to_str().ok()).map(str::to_owned);
     let Some(action) = action.filter(|_| request.uri().path() == "/") else { return request };
     *request.method_mut() = match &*action {
@@ -114,6 +122,15 @@ fn action(request: &ApiRequest) -> &str {
 fn carry_out(world: &mut World, request: &ApiRequest) -> Result<Reply, Refused> {
     world.effects = request.effects.clone();
     let (action, body) = (action(request), &request.body);
+    if product(request) == "v2" {
+        let mut answer = v2::answer(world, action, &v2::parameters(&request.query))?;
+        strip(&mut answer);
+        if action == "DescribeInstances" {
+            return Ok(Reply::new(200, json!({"Response": answer})));
+        }
+        (answer["code"], answer["codeDesc"]) = (json!(0), json!("Success"));
+        return Ok(Reply::new(200, answer));
+    }
     let mut answer = match product(request) {
         "cvm" => cvm::answer(world, action, body),
         "clb" => clb::answer(world, action, body),
@@ -156,7 +173,7 @@ impl Cloud for World {
     }
 
     fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
-        if product(request) == "latest" {
+        if ["latest", "v2"].contains(&product(request)) {
             return Ok(());
         }
         if product(request) != "sts" {
@@ -187,6 +204,9 @@ impl Cloud for World {
         };
         if product(request) == "latest" {
             return Reply::text(refused.status.unwrap_or(404), "text/plain", refused.message);
+        }
+        if product(request) == "v2" {
+            return Reply::new(200, json!({"code": 4000, "codeDesc": code, "message": refused.message}));
         }
         let error = json!({"Code": code, "Message": refused.message});
         Reply::new(200, json!({"Response": {"Error": error, "RequestId": "request-refused"}}))

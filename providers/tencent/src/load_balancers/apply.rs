@@ -78,6 +78,7 @@ impl TencentLoadBalancers {
                 key::EXISTING.key()
             )));
         }
+        self.check_account().await?;
         let graph = change.outcome_of_all().and_then(|it| it.graph).unwrap_or_default();
         let settings = graph.balancer_attributes().cloned().unwrap_or_default();
         let mut tags = self.tags(identity, true);
@@ -87,7 +88,8 @@ impl TencentLoadBalancers {
         let tags: Vec<_> = tags.iter().map(|(key, value)| json!({"TagKey": key, "TagValue": value})).collect();
         let metadata = &identity.service.metadata;
         let version = metadata.resource_version.as_deref().unwrap_or_default();
-        let token = sha256_hex(format!("{} {version}", identity.uid()).as_bytes());
+        // A load balancer of another kind is another creation of the same Service.
+        let token = sha256_hex(format!("{} {version} {}", identity.uid(), identity.kind).as_bytes());
         let service = identity.service.spec.as_ref();
         let address = service.and_then(|it| it.load_balancer_ip.clone()).filter(|it| !it.is_empty());
         let is_internal = settings.text("LoadBalancerType") == Some(INTERNAL);
@@ -199,7 +201,9 @@ impl Work<'_> {
             }
         }
         // The ID of a new security group, and the groups of the load balancer, are read when they are needed.
-        if wants_group != had_group {
+        let changes_groups =
+            self.change.operations.iter().flat_map(Operation::changes).any(|it| it.key == "SecurityGroups");
+        if wants_group != had_group || changes_groups {
             outcome.graph = None;
         }
         Ok(Applied::all(self.change, outcome))

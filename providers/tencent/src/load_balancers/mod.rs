@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::{EventDeduplicator, PendingEvents};
+use provider_kit::inventory::MachineSource;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
     NameUniqueness, Naming, ObservedLoadBalancer, Options, OwnerTags, Published, Query, ResourceGraph, ResourceKey,
@@ -26,6 +27,7 @@ use provider_kit::load_balancers::{
 use provider_kit::operation::Polling;
 use provider_kit::paging::ListResult;
 use provider_kit::status::shown;
+use provider_kit::transport::Priority;
 use serde_json::{Value, json};
 
 use self::model::Group;
@@ -49,12 +51,15 @@ const EXISTING: &str = "existing";
 const GO_NAME: &str = "kubernetes-loadbalancer";
 /// ID of a resource in the cloud.
 const ID: &str = "Id";
+/// Number of instances that are read to check that the credential is for the account of the cluster.
+const SAMPLE: usize = 3;
 /// Settings that decide about the price.
 const PRICE: &[&str] = &["LoadBalancerType", "InternetChargeType", "InternetMaxBandwidthOut"];
 
 /// The load balancers of a region.
 pub(crate) struct TencentLoadBalancers {
     api: Api,
+    source: Source,
     cluster: ClusterView,
     deduplicator: EventDeduplicator,
     /// The owner tag of the cluster, as the engine writes it.
@@ -75,8 +80,9 @@ pub(crate) fn load_balancers(api: Api, source: Source, cluster: ClusterView) -> 
     let options = Options { polling, price: PRICE, annotates_id: true, ..Options::default() };
     let deduplicator = EventDeduplicator::new(cluster.events().clone());
     let (cluster_tag, requested, names) = Default::default();
-    let cloud = TencentLoadBalancers { api, cluster, deduplicator, cluster_tag, requested, names };
-    LoadBalancerEngine::of(cloud, Arc::new(source), options)
+    let machines = Arc::new(source.clone());
+    let cloud = TencentLoadBalancers { api, source, cluster, deduplicator, cluster_tag, requested, names };
+    LoadBalancerEngine::of(cloud, machines, options)
 }
 
 /// Returns the security group for source ranges as a resource.
@@ -107,6 +113,26 @@ impl TencentLoadBalancers {
         let created = is_created.then(|| "yes".to_owned());
         let all = [(CREATED_TAG, created), (CLUSTER_TAG, cluster.or(own)), (SERVICE_TAG, service)];
         all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    }
+
+    /// Checks that the credential is for the account of the Nodes: a load balancer in another account would not be found
+    /// again.
+    async fn check_account(&self) -> Result<()> {
+        let nodes = self.cluster.nodes().unwrap_or_default();
+        let ids = nodes.iter().filter_map(|node| machine_id(node.provider_id()?).ok());
+        let ids: Vec<_> = ids.take(SAMPLE).collect();
+        for id in &ids {
+            if self.source.state_by_id(id, Priority::Ordinary).await?.is_some() {
+                return Ok(());
+            }
+        }
+        match ids.is_empty() {
+            true => Ok(()),
+            false => Err(Error::invalid(format!(
+                "the account of the credential has none of the cluster's instances ({}); use a credential of the account that has them",
+                ids.join(", ")
+            ))),
+        }
     }
 
     /// Returns IDs or addresses of the Nodes that are targets, with weights; `None` if none of the Nodes is known.

@@ -69,11 +69,12 @@ impl TencentLoadBalancers {
         let is_of_go_program = name == GO_NAME || self.names.lock().contains(&name);
         let vips = texts(&it["LoadBalancerVips"]);
         let legacy_owner = match is_free {
-            true if is_requested => Some(format!("ID {id}")),
+            // Before the ID: no other Service can take the load balancer of a Service of the Go program.
             true if is_of_go_program => vips.first().cloned(),
+            true if is_requested => Some(format!("ID {id}")),
             _ => None,
         };
-        let adopted = !is_created && (service.is_some() || is_free && is_requested);
+        let adopted = !is_created && (service.is_some() || is_free && is_requested && !is_of_go_program);
         let ipv6 = Some(text(it, "AddressIPv6").to_owned()).filter(|ip| !ip.is_empty());
         let mut ingress: Vec<_> = vips.iter().chain(&ipv6).map(|ip| ObservedLoadBalancer::ip(ip)).collect();
         if ingress.is_empty() {

@@ -2,7 +2,13 @@
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
+mod configuration;
+mod contract;
+mod harness;
+mod load_balancers;
+mod nodes;
 mod profile;
+mod takeover;
 
 use profile::TencentCloud;
 

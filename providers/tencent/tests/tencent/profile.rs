@@ -227,6 +227,7 @@ impl CloudProfile for TencentCloud {
             let name = text(&it["InstanceName"]);
             aliases.push((text(&it["InstanceId"]), format!("<instance {name}>")));
             aliases.push((text(&it["PrivateIpAddresses"][0]), format!("<address of {name}>")));
+            aliases.push((text(&it["PublicIpAddresses"][0]), format!("<public address of {name}>")));
         }
         for it in cloud.all("balancer") {
             let name = text(&it["LoadBalancerName"]);
