@@ -142,7 +142,7 @@ impl Signer for ProductSigner {
     fn redact(&self, text: String) -> String {
         let last = self.last.lock();
         let secrets = last.iter().flat_map(|keys| [Some(&keys.secret_key), keys.session_token.as_ref()]).flatten();
-        let secrets = secrets.map(|it| it.expose_secret()).filter(|it| !it.is_empty());
+        let secrets = secrets.map(ExposeSecret::expose_secret).filter(|it| !it.is_empty());
         secrets.fold(text, |text, secret| text.replace(secret, "[redacted]"))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, Node, Result, async_trait,
+    AddressType, CompleteListing, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, Node, Result, async_trait,
 };
 use futures::future::try_join_all;
 use provider_kit::addresses::{AddressFamily, Addresses};
@@ -189,7 +189,7 @@ impl Source {
             ips.chunks(VALUES)
                 .map(async |ips| self.filtered(Some(("private-ip-address", ips)), &shared).await?.complete()),
         );
-        Ok(found.await?.into_iter().flat_map(|it| it.into_items()).collect())
+        Ok(found.await?.into_iter().flat_map(CompleteListing::into_items).collect())
     }
 }
 

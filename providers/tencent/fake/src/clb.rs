@@ -19,7 +19,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         let text = "Your task is working.";
         check(!(is_change && world.is_busy(id)), "FailedOperation.ResourceInOperating", text)?;
     }
-    let is_its = |it: &Value| it["LoadBalancerId"] == *id;
+    let is_its = |it: &Value| it["_balancer"] == *id;
     match action {
         "DescribeLoadBalancers" => describe(world, body),
         "CreateLoadBalancer" => create(world, body),
@@ -161,13 +161,13 @@ pub(crate) fn delete(world: &mut World, body: &Value) -> Answer {
     let count: usize = world
         .all("listener")
         .iter()
-        .filter(|it| it["LoadBalancerId"] == *id)
+        .filter(|it| it["_balancer"] == *id)
         .map(|it| array(&it["Targets"]).count())
         .sum();
     check(count < 20 || body["ForceDelete"] == true, "FailedOperation.TargetNumCheckRisk", "There are targets.")?;
     let (answer, succeeds) = world.begin(id);
     if succeeds {
-        world.remove("listener", |it| it["LoadBalancerId"] == *id);
+        world.remove("listener", |it| it["_balancer"] == *id);
         world.remove("balancer", |it| it["LoadBalancerId"] == *id);
     }
     Ok(answer)
@@ -191,7 +191,7 @@ pub(crate) fn create_listener(world: &mut World, body: &Value) -> Answer {
     let ports: Vec<_> = array(&body["Ports"]).cloned().collect();
     for port in &ports {
         let is_taken = |it: &Value| {
-            it["LoadBalancerId"] == *id && it["Port"] == *port && is_udp(&it["Protocol"]) == is_udp(&body["Protocol"])
+            it["_balancer"] == *id && it["Port"] == *port && is_udp(&it["Protocol"]) == is_udp(&body["Protocol"])
         };
         let is_free = world.matching("listener", is_taken).is_empty();
         check(is_free, "InvalidParameter.PortCheckFailed", "The port is in use.")?;
@@ -203,13 +203,12 @@ pub(crate) fn create_listener(world: &mut World, body: &Value) -> Answer {
     for (at, port) in ports.iter().enumerate() {
         let listener = format!("lbl-t{:07}", world.number());
         let usual = if is_udp(&body["Protocol"]) { "PING" } else { "TCP" };
-        let mut it = json!({"ListenerId": listener, "LoadBalancerId": id, "Protocol": body["Protocol"], "Port": port,
+        let mut it = json!({"ListenerId": listener, "_balancer": id, "Protocol": body["Protocol"], "Port": port,
             "ListenerName": body["ListenerNames"][at].as_str().unwrap_or_default(), "Scheduler": "WRR", "SessionExpireTime": 0,
             "SniSwitch": 0, "CreateTime": "2026-01-02 03:04:05", "EndPort": 0, "SessionType": "NORMAL", "Targets": [],
             "HealthCheck": {"HealthSwitch": 1, "TimeOut": 2, "IntervalTime": 5, "HealthNum": 3, "UnHealthNum": 3,
                 "CheckType": usual, "SourceIpType": 0}});
         set(&mut it, body);
-        it["_balancer"] = id.clone();
         if succeeds {
             world.add("listener", it);
         }
@@ -294,7 +293,7 @@ fn health(world: &World, body: &Value) -> Value {
             json!({"ListenerId": it["ListenerId"], "ListenerName": it["ListenerName"], "Protocol": it["Protocol"],
                 "Port": it["Port"], "Rules": [{"LocationId": "", "Targets": targets}]})
         };
-        let all: Vec<_> = world.matching("listener", |it| it["LoadBalancerId"] == *id).iter().map(listener).collect();
+        let all: Vec<_> = world.matching("listener", |it| it["_balancer"] == *id).iter().map(listener).collect();
         json!({"LoadBalancerId": id, "LoadBalancerName": "", "Listeners": all})
     };
     json!({"LoadBalancers": array(&body["LoadBalancerIds"]).map(of).collect::<Vec<_>>()})

@@ -189,7 +189,7 @@ impl Cloud for World {
         refused
     }
 
-    /// Answers 200 with the code in the body, as the APIs do.
+    /// Answers 200 with the code in the body, as the APIs do; 500 is that of a gateway before them.
     fn render_refusal(request: &ApiRequest, refused: Refused) -> Reply {
         let is_plain = refused.code.is_empty() || refused.code == "OnPurpose";
         let code = match refused.status {
@@ -209,6 +209,7 @@ impl Cloud for World {
             return Reply::new(200, json!({"code": 4000, "codeDesc": code, "message": refused.message}));
         }
         let error = json!({"Code": code, "Message": refused.message});
-        Reply::new(200, json!({"Response": {"Error": error, "RequestId": "request-refused"}}))
+        let status = refused.status.filter(|it| *it == 500).unwrap_or(200);
+        Reply::new(status, json!({"Response": {"Error": error, "RequestId": "request-refused"}}))
     }
 }

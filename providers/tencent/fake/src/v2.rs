@@ -50,7 +50,7 @@ fn begun(answer: &Value) -> Value {
 }
 
 fn listeners(world: &World, id: &Value) -> Vec<Value> {
-    world.matching("listener", |it| it["LoadBalancerId"] == *id)
+    world.matching("listener", |it| it["_balancer"] == *id)
 }
 
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {

@@ -145,7 +145,7 @@ impl TencentLoadBalancers {
     ) -> Option<Vec<(String, u32)>> {
         let selected = spec.selector.select(nodes);
         let mut found = Vec::new();
-        for node in selected.iter() {
+        for node in &selected {
             let weight = match pods {
                 Some(pods) => match pods.on_node(&node.name) {
                     0 => continue,

@@ -209,7 +209,7 @@ async fn load_balancer_of_a_user_gets_listeners_and_loses_only_those() {
         let id = add_balancer(&mut cloud, "mine");
         cloud.add(
             "listener",
-            json!({"ListenerId": "lbl-mine", "LoadBalancerId": id, "_balancer": id, "Protocol": "TCP",
+            json!({"ListenerId": "lbl-mine", "_balancer": id, "Protocol": "TCP",
             "Port": 443, "ListenerName": "", "Targets": [], "HealthCheck": {}}),
         );
         id

@@ -255,7 +255,7 @@ impl CloudProfile for TencentCloud {
         let listener = format!("lbl-t{:07}", cloud.number());
         cloud.add(
             "listener",
-            json!({"ListenerId": listener, "LoadBalancerId": id, "_balancer": id, "Protocol": "TCP",
+            json!({"ListenerId": listener, "_balancer": id, "Protocol": "TCP",
             "Port": 80, "ListenerName": THEIRS, "Targets": []}),
         );
         let gateway = cloud.all("instance").first().map(|it| it["PrivateIpAddresses"][0].clone());
@@ -322,7 +322,8 @@ impl CloudProfile for TencentCloud {
             created: Limit { changes: 3 * SERVICES, reads: 12 * SERVICES },
             unchanged: Limit { changes: 0, reads: 4 * SERVICES },
             steady: Limit { changes: 0, reads: 60 },
-            not_ready: Limit { changes: 0, reads: 260 },
+            // The Nodes are three pages, which are read at most every five seconds.
+            not_ready: Limit { changes: 0, reads: 3 * 125 },
             joined: Limit { changes: SERVICES, reads: 8 * SERVICES },
             deleted: Limit { changes: SERVICES, reads: 8 * SERVICES },
         }
