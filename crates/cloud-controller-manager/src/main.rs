@@ -52,5 +52,7 @@ fn providers() -> Registry {
     providers.register(provider_oci::NAME, provider_oci::factory);
     #[cfg(feature = "openstack")]
     providers.register(provider_openstack::NAME, provider_openstack::factory);
+    #[cfg(feature = "tencentcloud")]
+    providers.register(provider_tencent::NAME, provider_tencent::factory);
     providers
 }

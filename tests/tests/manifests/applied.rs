@@ -46,6 +46,7 @@ pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment:
         &["manifests/oci.yaml"],
         &["manifests/openstack.yaml"],
         &["manifests/rancher.yaml"],
+        &["manifests/tencent.yaml"],
         &["manifests/static-pod.yaml"],
     ] {
         take(environment, &read(files)?).await.with_context(|| files.join(", "))?;

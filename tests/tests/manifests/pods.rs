@@ -27,6 +27,7 @@ const PLAIN: &[&str] = &[
     "manifests/oci.yaml",
     "manifests/openstack.yaml",
     "manifests/rancher.yaml",
+    "manifests/tencent.yaml",
 ];
 
 /// Returns the Pods that are in these documents: the workload's title, and the Pod or its template.

@@ -70,7 +70,8 @@ fn assert_ids_are_shown(harness: &Harness) {
     for name in ["web", "mail"] {
         let service = harness.api.get("services", Some("default"), name).unwrap_or_default();
         let annotations = service["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-        let id = annotations.iter().find(|(key, _)| key.ends_with("load-balancer-id")).and_then(|(_, id)| id.as_str());
+        let is_id = |key: &str| ["load-balancer-id", "loadbalance-id"].iter().any(|end| key.ends_with(end));
+        let id = annotations.iter().find(|(key, _)| is_id(key)).and_then(|(_, id)| id.as_str());
         let is_there = id.is_some_and(|id| {
             aliases.iter().any(|(value, _)| value == id) || objects.iter().any(|object| contains(object, id))
         });

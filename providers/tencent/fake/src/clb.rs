@@ -1,0 +1,317 @@
+//! Load balancers, their listeners and targets.
+
+use fake_cloud::Refused;
+use serde_json::{Value, json};
+
+use crate::world::{array, fits, merge, only, text};
+use crate::{Answer, REGION, VPC, World, check, refuse};
+
+/// The most targets of one request.
+const TARGETS: usize = 500;
+const NO_BALANCER: &str = "InvalidParameter.LBIdNotFound";
+const NO_LISTENER: &str = "InvalidParameter.ListenerIdNotFound";
+
+pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
+    let id = &body["LoadBalancerId"];
+    if !id.is_null() {
+        world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
+        let is_change = !action.starts_with("Describe");
+        let text = "Your task is working.";
+        check(!(is_change && world.is_busy(id)), "FailedOperation.ResourceInOperating", text)?;
+    }
+    let is_its = |it: &Value| it["_balancer"] == *id;
+    match action {
+        "DescribeLoadBalancers" => describe(world, body),
+        "CreateLoadBalancer" => create(world, body),
+        "DeleteLoadBalancer" => delete(world, body),
+        "DescribeTaskStatus" => world.task(&body["TaskId"]),
+        "ModifyLoadBalancerAttributes" => {
+            let (mut answer, succeeds) = world.begin(id);
+            answer["DealName"] = json!("");
+            let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
+            if succeeds {
+                merge(it, &only(body, "LoadBalancerName LoadBalancerPassToTarget"));
+                if let Value::Object(_) = &body["InternetChargeInfo"] {
+                    merge(&mut it["NetworkAttributes"], &body["InternetChargeInfo"]);
+                }
+                if let Some(is_protected) = body["DeleteProtect"].as_bool() {
+                    it["AttributeFlags"] = if is_protected { json!(["DeleteProtect"]) } else { json!([]) };
+                }
+            }
+            Ok(answer)
+        }
+        "SetLoadBalancerSecurityGroups" => {
+            for group in array(&body["SecurityGroups"]).filter(|it| !text(it).starts_with("sg-mine")) {
+                world.find("group", "SecurityGroupId", group, "InvalidParameterValue")?;
+            }
+            let (answer, _) = world.begin(id);
+            let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
+            it["SecureGroups"] = body["SecurityGroups"].clone();
+            Ok(answer)
+        }
+        "DescribeListeners" => {
+            let found = world.matching("listener", |it| is_its(it) && is_named(body, it));
+            let total = found.len();
+            let shown = found.iter().map(|it| hidden(it, &["Targets"])).collect::<Vec<_>>();
+            Ok(json!({"Listeners": shown, "TotalCount": total}))
+        }
+        "DescribeTargets" => {
+            let found = world.matching("listener", |it| is_its(it) && is_named(body, it));
+            let shown = found.iter().map(|it| only(it, "ListenerId Protocol Port Targets EndPort"));
+            let with_rules = |mut it: Value| {
+                it["Rules"] = json!([]);
+                it
+            };
+            Ok(json!({"Listeners": shown.map(with_rules).collect::<Vec<_>>()}))
+        }
+        "DescribeTargetHealth" => Ok(health(world, body)),
+        "CreateListener" => create_listener(world, body),
+        "ModifyListener" => {
+            world.find("listener", "ListenerId", &body["ListenerId"], NO_LISTENER)?;
+            let (answer, succeeds) = world.begin(id);
+            let it = world.find("listener", "ListenerId", &body["ListenerId"], NO_LISTENER)?;
+            if succeeds {
+                set(it, body);
+            }
+            Ok(answer)
+        }
+        "DeleteLoadBalancerListeners" => {
+            let ids: Vec<_> = array(&body["ListenerIds"]).cloned().collect();
+            check(ids.len() <= 20, "InvalidParameterValue.Length", "At most 20 listeners.")?;
+            for listener in &ids {
+                world.find("listener", "ListenerId", listener, NO_LISTENER)?;
+            }
+            let (answer, succeeds) = world.begin(id);
+            if succeeds {
+                world.remove("listener", |it| is_its(it) && (ids.is_empty() || ids.contains(&it["ListenerId"])));
+            }
+            Ok(answer)
+        }
+        "BatchRegisterTargets" | "BatchDeregisterTargets" | "BatchModifyTargetWeight" => targets(world, action, body),
+        _ => refuse("InvalidAction", action),
+    }
+}
+
+fn hidden(it: &Value, names: &[&str]) -> Value {
+    let fields = it.as_object().into_iter().flatten().filter(|(key, _)| !names.contains(&key.as_str()));
+    fields.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn is_named(body: &Value, it: &Value) -> bool {
+    body["ListenerIds"].is_null() || array(&body["ListenerIds"]).any(|id| *id == it["ListenerId"])
+}
+
+fn describe(world: &mut World, body: &Value) -> Answer {
+    let is_one_of =
+        |key: &str, all: &[&Value]| body[key].is_null() || array(&body[key]).any(|wanted| all.contains(&wanted));
+    let mut found = world.matching("balancer", |it| {
+        let vips: Vec<_> = array(&it["LoadBalancerVips"]).collect();
+        is_one_of("LoadBalancerIds", &[&it["LoadBalancerId"]])
+            && is_one_of("LoadBalancerVips", &vips)
+            && (body["VpcId"].is_null() || body["VpcId"] == it["VpcId"])
+            && fits(body, |name| {
+                let tag = name.strip_prefix("tag:").unwrap_or_default();
+                let tags = array(&it["Tags"]).filter(|it| it["TagKey"] == tag);
+                tags.map(|it| text(&it["TagValue"]).to_owned()).collect()
+            })
+    });
+    // The address is known when the load balancer works.
+    for it in found.iter_mut().filter(|it| it["Status"] == 0) {
+        it["LoadBalancerVips"] = json!([]);
+    }
+    world.page(found, body, "LoadBalancerSet")
+}
+
+pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
+    let token = &body["ClientToken"];
+    let known = world.matching("balancer", |it| !token.is_null() && it["_token"] == *token);
+    if let Some(known) = known.first() {
+        return Ok(json!({"LoadBalancerIds": [known["LoadBalancerId"]], "DealName": "", "RequestId": known["_task"]}));
+    }
+    let is_internal = body["LoadBalancerType"] == "INTERNAL";
+    check(!is_internal || body["SubnetId"].is_string(), "InvalidParameter", "SubnetId is required.")?;
+    check(array(&body["Tags"]).count() <= 20, "InvalidParameterValue.Length", "At most 20 tags.")?;
+    let number = world.number();
+    let [.., high, low] = number.to_be_bytes();
+    let id = json!(format!("lb-t{number:07}"));
+    let (mut answer, _) = world.begin(&id);
+    let vip = if is_internal { format!("10.1.{high}.{low}") } else { format!("198.18.{high}.{low}") };
+    let vip = body["Vip"].as_str().map_or(vip, str::to_owned);
+    let network = json!({"InternetChargeType": "TRAFFIC_POSTPAID_BY_HOUR", "InternetMaxBandwidthOut": 10});
+    let mut it = json!({"LoadBalancerId": id, "LoadBalancerName": format!("lb-{number}"), "Forward": 1, "Status": 0,
+        "LoadBalancerVips": [vip], "VpcId": VPC, "Tags": [], "SecureGroups": [], "AttributeFlags": [], "Domain": "",
+        "LoadBalancerDomain": "", "LoadBalancerPassToTarget": false, "AddressIPVersion": "ipv4", "CreateTime": "2026-01-02 03:04:05",
+        "TargetRegionInfo": {"Region": REGION, "VpcId": VPC, "NumericalVpcId": 1}, "_token": token, "_task": answer["RequestId"]});
+    merge(&mut it, &only(body, "LoadBalancerType LoadBalancerName VpcId SubnetId Tags LoadBalancerPassToTarget"));
+    if !is_internal {
+        it["NetworkAttributes"] = network;
+        merge(&mut it["NetworkAttributes"], &body["InternetAccessible"]);
+    }
+    world.add("balancer", it);
+    merge(&mut answer, &json!({"LoadBalancerIds": [id], "DealName": ""}));
+    Ok(answer)
+}
+
+pub(crate) fn delete(world: &mut World, body: &Value) -> Answer {
+    let id = &body["LoadBalancerIds"][0];
+    check(!world.is_busy(id), "FailedOperation.ResourceInOperating", "Your task is working.")?;
+    let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
+    let is_protected = array(&it["AttributeFlags"]).any(|it| it == "DeleteProtect");
+    check(!is_protected, "FailedOperation", "The load balancer has delete protection.")?;
+    let count: usize = world
+        .all("listener")
+        .iter()
+        .filter(|it| it["_balancer"] == *id)
+        .map(|it| array(&it["Targets"]).count())
+        .sum();
+    check(count < 20 || body["ForceDelete"] == true, "FailedOperation.TargetNumCheckRisk", "There are targets.")?;
+    let (answer, succeeds) = world.begin(id);
+    if succeeds {
+        world.remove("listener", |it| it["_balancer"] == *id);
+        world.remove("balancer", |it| it["LoadBalancerId"] == *id);
+    }
+    Ok(answer)
+}
+
+fn is_udp(protocol: &Value) -> bool {
+    ["UDP", "QUIC"].contains(&text(protocol))
+}
+
+/// Sets the fields of a listener where answers show them.
+fn set(it: &mut Value, body: &Value) {
+    merge(it, &only(body, "ListenerName SessionExpireTime Scheduler IdleConnectTimeout"));
+    merge(&mut it["HealthCheck"], &body["HealthCheck"]);
+    if let Value::Object(_) = &body["Certificate"] {
+        it["Certificate"] = json!({"SSLMode": body["Certificate"]["SSLMode"], "CertId": body["Certificate"]["CertId"]});
+    }
+}
+
+pub(crate) fn create_listener(world: &mut World, body: &Value) -> Answer {
+    let id = &body["LoadBalancerId"];
+    let ports: Vec<_> = array(&body["Ports"]).cloned().collect();
+    for port in &ports {
+        let is_taken = |it: &Value| {
+            it["_balancer"] == *id && it["Port"] == *port && is_udp(&it["Protocol"]) == is_udp(&body["Protocol"])
+        };
+        let is_free = world.matching("listener", is_taken).is_empty();
+        check(is_free, "InvalidParameter.PortCheckFailed", "The port is in use.")?;
+    }
+    let is_tls = body["Protocol"] == "TCP_SSL";
+    check(!is_tls || body["Certificate"]["CertId"].is_string(), "InvalidParameter", "A certificate is required.")?;
+    let (mut answer, succeeds) = world.begin(id);
+    let mut ids = Vec::new();
+    for (at, port) in ports.iter().enumerate() {
+        let listener = format!("lbl-t{:07}", world.number());
+        let usual = if is_udp(&body["Protocol"]) { "PING" } else { "TCP" };
+        let mut it = json!({"ListenerId": listener, "_balancer": id, "Protocol": body["Protocol"], "Port": port,
+            "ListenerName": body["ListenerNames"][at].as_str().unwrap_or_default(), "Scheduler": "WRR", "SessionExpireTime": 0,
+            "SniSwitch": 0, "CreateTime": "2026-01-02 03:04:05", "EndPort": 0, "SessionType": "NORMAL", "Targets": [],
+            "HealthCheck": {"HealthSwitch": 1, "TimeOut": 2, "IntervalTime": 5, "HealthNum": 3, "UnHealthNum": 3,
+                "CheckType": usual, "SourceIpType": 0}});
+        set(&mut it, body);
+        if succeeds {
+            world.add("listener", it);
+        }
+        ids.push(listener);
+    }
+    answer["ListenerIds"] = json!(ids);
+    Ok(answer)
+}
+
+/// Returns a target as answers show it.
+fn backend(world: &World, it: &Value) -> Result<Value, Refused> {
+    let weight = it["Weight"].as_u64().unwrap_or(10);
+    let common = json!({"Port": it["Port"], "Weight": weight, "RegisteredTime": "2026-01-02 03:04:05"});
+    let mut shown = match it["InstanceId"].as_str() {
+        Some(id) => {
+            let found = world.matching("instance", |it| it["InstanceId"] == id);
+            let Some(found) = found.first() else { return refuse("InvalidParameter", format!("{id} does not exist.")) };
+            json!({"Type": "CVM", "InstanceId": id, "PrivateIpAddresses": found["PrivateIpAddresses"]})
+        }
+        None => json!({"Type": "ENI", "InstanceId": "", "EniId": "eni-testbed1", "PrivateIpAddresses": [it["EniIp"]]}),
+    };
+    merge(&mut shown, &common);
+    Ok(shown)
+}
+
+fn is_same(one: &Value, other: &Value) -> bool {
+    one["InstanceId"] == other["InstanceId"]
+        && one["Port"] == other["Port"]
+        && one["PrivateIpAddresses"] == other["PrivateIpAddresses"]
+}
+
+fn targets(world: &mut World, action: &str, body: &Value) -> Answer {
+    let id = &body["LoadBalancerId"];
+    let rules = array(&body["ModifyList"]).flat_map(|rule| {
+        array(&rule["Targets"]).map(|it| {
+            let mut it = it.clone();
+            it["ListenerId"] = rule["ListenerId"].clone();
+            it
+        })
+    });
+    let all: Vec<_> = array(&body["Targets"]).cloned().chain(rules).collect();
+    check(all.len() <= TARGETS, "InvalidParameterValue.Length", "At most 500 targets.")?;
+    let mut shown = Vec::new();
+    for it in &all {
+        world.find("listener", "ListenerId", &it["ListenerId"], NO_LISTENER)?;
+        match backend(world, it) {
+            Ok(backend) => shown.push((it["ListenerId"].clone(), backend)),
+            // A target whose instance no longer exists can be removed.
+            Err(_) if action == "BatchDeregisterTargets" => {
+                let gone = json!({"InstanceId": it["InstanceId"], "Port": it["Port"]});
+                shown.push((it["ListenerId"].clone(), gone));
+            }
+            Err(refused) => return Err(refused),
+        }
+    }
+    let (mut answer, succeeds) = world.begin(id);
+    for (listener, backend) in shown.into_iter().filter(|_| succeeds) {
+        let it = world.find("listener", "ListenerId", &listener, NO_LISTENER)?;
+        if let Some(all) = it["Targets"].as_array_mut() {
+            all.retain(|it| {
+                !is_same(it, &backend) && (!backend["Type"].is_null() || it["InstanceId"] != backend["InstanceId"])
+            });
+            if action != "BatchDeregisterTargets" {
+                all.push(backend);
+            }
+        }
+    }
+    if action != "BatchModifyTargetWeight" {
+        answer["FailListenerIdSet"] = json!([]);
+    }
+    Ok(answer)
+}
+
+fn health(world: &World, body: &Value) -> Value {
+    let of = |id: &Value| {
+        let listener = |it: &Value| {
+            let target = |it: &Value| {
+                json!({"IP": it["PrivateIpAddresses"][0], "Port": it["Port"], "HealthStatus": true, "TargetId": it["InstanceId"],
+                    "HealthStatusDetail": "Alive", "HealthStatusDetial": "Alive"})
+            };
+            let targets: Vec<_> = array(&it["Targets"]).map(target).collect();
+            json!({"ListenerId": it["ListenerId"], "ListenerName": it["ListenerName"], "Protocol": it["Protocol"],
+                "Port": it["Port"], "Rules": [{"LocationId": "", "Targets": targets}]})
+        };
+        let all: Vec<_> = world.matching("listener", |it| it["_balancer"] == *id).iter().map(listener).collect();
+        json!({"LoadBalancerId": id, "LoadBalancerName": "", "Listeners": all})
+    };
+    json!({"LoadBalancers": array(&body["LoadBalancerIds"]).map(of).collect::<Vec<_>>()})
+}
+
+/// The Tag API, for load balancers.
+pub(crate) fn tags(world: &mut World, action: &str, body: &Value) -> Answer {
+    check(action == "ModifyResourceTags", "InvalidAction", action)?;
+    let id = json!(text(&body["Resource"]).rsplit('/').next().unwrap_or_default());
+    let it = world.find("balancer", "LoadBalancerId", &id, "ResourceNotFound")?;
+    let gone: Vec<_> = ["ReplaceTags", "DeleteTags"]
+        .iter()
+        .flat_map(|key| array(&body[*key]))
+        .map(|it| it["TagKey"].clone())
+        .collect();
+    if let Some(tags) = it["Tags"].as_array_mut() {
+        tags.retain(|tag| !gone.contains(&tag["TagKey"]));
+        tags.extend(array(&body["ReplaceTags"]).cloned());
+    }
+    Ok(json!({}))
+}

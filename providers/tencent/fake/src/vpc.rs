@@ -1,0 +1,90 @@
+//! Security groups, and cluster route tables.
+
+use serde_json::{Value, json};
+
+use crate::world::{array, fits, only, text};
+use crate::{Answer, World, check, refuse};
+
+const NO_GROUP: &str = "ResourceNotFound";
+
+pub(crate) fn groups(world: &mut World, action: &str, body: &Value) -> Answer {
+    let id = &body["SecurityGroupId"];
+    match action {
+        "DescribeSecurityGroups" => {
+            let found = world.matching("group", |it| {
+                fits(body, |name| {
+                    let tag = name.strip_prefix("tag:").unwrap_or_default();
+                    let tags = array(&it["TagSet"]).filter(|it| it["Key"] == tag);
+                    tags.map(|it| text(&it["Value"]).to_owned()).collect()
+                })
+            });
+            world.page(found, body, "SecurityGroupSet")
+        }
+        "DescribeSecurityGroupPolicies" => {
+            let it = world.find("group", "SecurityGroupId", id, NO_GROUP)?;
+            Ok(json!({"SecurityGroupPolicySet": it["_policies"]}))
+        }
+        "CreateSecurityGroup" => {
+            let number = world.number();
+            let it = json!({"SecurityGroupId": format!("sg-t{number:07}"), "SecurityGroupName": body["GroupName"],
+                "SecurityGroupDesc": body["GroupDescription"], "ProjectId": "0", "IsDefault": false, "TagSet": body["Tags"],
+                "CreatedTime": "2026-01-02 03:04:05", "UpdateTime": "2026-01-02 03:04:05",
+                "_policies": {"Version": "0", "Ingress": [], "Egress": []}});
+            world.add("group", it.clone());
+            Ok(json!({"SecurityGroup": it}))
+        }
+        "ReplaceSecurityGroupPolicies" => {
+            let it = world.find("group", "SecurityGroupId", id, NO_GROUP)?;
+            it["_policies"]["Ingress"] = body["SecurityGroupPolicySet"]["Ingress"].clone();
+            Ok(json!({}))
+        }
+        "DeleteSecurityGroup" => {
+            world.find("group", "SecurityGroupId", id, NO_GROUP)?;
+            let is_used = world.all("balancer").iter().any(|it| array(&it["SecureGroups"]).any(|group| group == id));
+            check(!is_used, "ResourceInUse", "The security group is in use.")?;
+            world.remove("group", |it| it["SecurityGroupId"] == *id);
+            Ok(json!({}))
+        }
+        _ => refuse("InvalidAction", action),
+    }
+}
+
+pub(crate) fn routes(world: &mut World, action: &str, body: &Value) -> Answer {
+    let is_of_table = |it: &Value| it["RouteTableName"] == body["RouteTableName"];
+    let is_same = |it: &Value, key: &str| it[key] == body[key];
+    if action != "DescribeClusterRouteTables" && action != "CreateClusterRouteTable" {
+        world.find("table", "RouteTableName", &body["RouteTableName"], "ResourceNotFound.RouteTableNotFound")?;
+    }
+    match action {
+        "DescribeClusterRouteTables" => {
+            let all = world.matching("table", |_| true);
+            Ok(json!({"TotalCount": all.len(), "RouteTableSet": all}))
+        }
+        "CreateClusterRouteTable" => {
+            let is_new = world.matching("table", is_of_table).is_empty();
+            check(is_new, "ResourceInUse.ResourceExistAlready", "The table exists.")?;
+            world.add("table", only(body, "RouteTableName RouteTableCidrBlock VpcId"));
+            Ok(json!({}))
+        }
+        "DescribeClusterRoutes" => {
+            let all = world.matching("route", is_of_table);
+            let total = all.len();
+            let mut answer = world.page(all, &json!({"Limit": usize::MAX}), "RouteSet")?;
+            answer["TotalCount"] = total.into();
+            Ok(answer)
+        }
+        "CreateClusterRoute" => {
+            let is_range = |it: &Value| is_of_table(it) && is_same(it, "DestinationCidrBlock");
+            let is_free = world.matching("route", is_range).is_empty();
+            check(is_free, "InvalidParameter.CidrConflictWithOtherRoute", "The range has a route.")?;
+            world.add("route", only(body, "RouteTableName DestinationCidrBlock GatewayIp"));
+            Ok(json!({}))
+        }
+        "DeleteClusterRoute" => {
+            let is_it = |it: &Value| is_of_table(it) && is_same(it, "DestinationCidrBlock") && is_same(it, "GatewayIp");
+            check(world.remove("route", is_it) > 0, "ResourceNotFound", "There is no such route.")?;
+            Ok(json!({}))
+        }
+        _ => refuse("InvalidAction", action),
+    }
+}

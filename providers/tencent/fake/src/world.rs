@@ -1,0 +1,202 @@
+//! The state of the cloud: objects as the APIs show them, by kind. Fields that begin with an underscore are not shown.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fake_cloud::{Bucket, Effects, Page, Refused};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{ACCOUNT, Answer, REGION, TABLE, VPC, refuse};
+
+/// A task in the background: its ID, its load balancer, its end, and the error that it ends with.
+struct Task {
+    id: String,
+    balancer: String,
+    due: Instant,
+    error: Option<String>,
+}
+
+/// The state of the cloud.
+pub struct World {
+    /// The account that the keys are for.
+    pub account: &'static str,
+    /// Time that tasks take.
+    pub task: Duration,
+    /// The longest page of a list.
+    pub page: usize,
+    /// Requests for each action in a second.
+    pub limit: u32,
+    pub(crate) buckets: BTreeMap<String, Bucket>,
+    pub(crate) effects: Effects,
+    pub(crate) now: Instant,
+    things: BTreeMap<&'static str, Vec<Value>>,
+    tasks: Vec<Task>,
+    created: u32,
+}
+
+impl Default for World {
+    /// A VPC with a cluster route table.
+    fn default() -> Self {
+        let (buckets, effects, things, tasks) = Default::default();
+        let (task, page, limit, created, now) = (Duration::from_millis(1200), 100, 20, 0, Instant::now());
+        let mut world = Self { account: ACCOUNT, task, page, limit, buckets, effects, now, things, tasks, created };
+        world.add("table", json!({"RouteTableName": TABLE, "RouteTableCidrBlock": "10.244.0.0/16", "VpcId": VPC}));
+        world
+    }
+}
+
+/// Returns the items of a list, or none.
+pub(crate) fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Returns a text, or an empty one.
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Returns the fields of an object that a list of names has.
+pub(crate) fn only(body: &Value, names: &str) -> Value {
+    let kept = names.split_whitespace().filter(|name| !body[*name].is_null());
+    kept.map(|name| (name.to_owned(), body[name].clone())).collect()
+}
+
+/// Sets the fields of an object.
+pub(crate) fn merge(into: &mut Value, fields: &Value) {
+    for (key, value) in fields.as_object().into_iter().flatten() {
+        match value {
+            Value::Object(_) if into[key].is_object() => merge(&mut into[key], value),
+            _ => into[key] = value.clone(),
+        }
+    }
+}
+
+/// Returns `true` if an object fits the filters of a request. `value`: the values of the object for a filter.
+pub(crate) fn fits(body: &Value, value: impl Fn(&str) -> Vec<String>) -> bool {
+    array(&body["Filters"]).all(|filter| {
+        let has = value(text(&filter["Name"]));
+        array(&filter["Values"]).any(|wanted| has.iter().any(|it| wanted == it.as_str()))
+    })
+}
+
+/// Controls of tests over the state.
+impl World {
+    /// Returns all objects of a kind: `instance`, `balancer`, `listener`, `group`, `table`, `route`.
+    #[must_use]
+    pub fn all(&self, kind: &str) -> &[Value] {
+        self.things.get(kind).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the objects of a kind, to be changed.
+    pub fn each(&mut self, kind: &'static str) -> &mut Vec<Value> {
+        self.things.entry(kind).or_default()
+    }
+
+    /// Adds an object, of the account that the keys are for unless it says otherwise.
+    pub fn add(&mut self, kind: &'static str, mut object: Value) {
+        if object["_account"].is_null() {
+            object["_account"] = self.account.into();
+        }
+        self.each(kind).push(object);
+    }
+
+    /// Returns a number that nothing has.
+    pub fn number(&mut self) -> u32 {
+        self.created += 1;
+        self.created
+    }
+
+    /// Adds a running instance of this name, and returns its ID.
+    pub fn add_instance(&mut self, account: &str, name: &str) -> String {
+        let number = self.number();
+        let id = format!("ins-t{number:07}");
+        let [.., high, low] = number.to_be_bytes();
+        let zone = format!("{REGION}-{}", 3 + self.all("instance").len() % 2);
+        self.add("instance", json!({"InstanceId": id, "InstanceName": name, "InstanceType": "S5.MEDIUM4",
+            "InstanceChargeType": "POSTPAID_BY_HOUR", "InstanceState": "RUNNING", "RestrictState": "NORMAL", "CPU": 2, "Memory": 4,
+            "Placement": {"Zone": zone, "ProjectId": 0}, "HostName": name, "Uuid": format!("uuid-{number}"),
+            "VirtualPrivateCloud": {"VpcId": VPC, "SubnetId": "subnet-testbed1", "AsVpcGateway": false},
+            "PrivateIpAddresses": [format!("10.0.{high}.{low}")], "PublicIpAddresses": [format!("203.0.{high}.{low}")],
+            "CreatedTime": "2026-01-02T03:04:05Z", "Tags": [], "SecurityGroupIds": [], "_account": account}));
+        id
+    }
+
+    pub(crate) fn carry_out_tasks(&mut self, now: Instant) {
+        self.now = now;
+        let (over, failed): (Vec<_>, Vec<_>) =
+            self.tasks.iter().filter(|it| it.due <= now).partition(|it| it.error.is_none());
+        let [over, failed] = [over, failed].map(|all| all.iter().map(|it| it.balancer.clone()).collect::<Vec<_>>());
+        self.each("balancer").retain(|it| it["Status"] != 0 || !failed.iter().any(|id| it["LoadBalancerId"] == **id));
+        for it in self.each("balancer").iter_mut().filter(|it| it["Status"] == 0) {
+            if over.iter().any(|id| it["LoadBalancerId"] == **id) {
+                it["Status"] = 1.into();
+            }
+        }
+    }
+
+    /// Returns `true` while a task changes a load balancer.
+    pub(crate) fn is_busy(&self, balancer: &Value) -> bool {
+        self.tasks.iter().any(|it| it.due > self.now && *balancer == *it.balancer)
+    }
+
+    /// Begins a task, and returns the answer with its ID. `None` if the task will fail.
+    pub(crate) fn begin(&mut self, balancer: &Value) -> (Value, bool) {
+        let id = format!("task-{}", self.number());
+        let error = self.effects.error();
+        let succeeds = error.is_none();
+        let (balancer, due) = (text(balancer).to_owned(), self.now + self.task);
+        self.tasks.push(Task { id: id.clone(), balancer, due, error });
+        (json!({"RequestId": id}), succeeds)
+    }
+
+    pub(crate) fn task(&self, id: &Value) -> Answer {
+        let Some(task) = self.tasks.iter().find(|it| *id == *it.id) else {
+            return refuse("InvalidParameterValue", "The task does not exist.");
+        };
+        let status = match (&task.error, task.due <= self.now) {
+            (_, false) => 2,
+            (Some(_), true) => 1,
+            (None, true) => 0,
+        };
+        Ok(
+            json!({"Status": status, "Message": task.error.clone().unwrap_or_default(), "LoadBalancerIds": [task.balancer]}),
+        )
+    }
+
+    /// Returns the account's objects of a kind for which `matches` holds.
+    pub(crate) fn matching(&self, kind: &str, matches: impl Fn(&Value) -> bool) -> Vec<Value> {
+        self.all(kind).iter().filter(|it| it["_account"] == self.account && matches(it)).cloned().collect()
+    }
+
+    /// Returns the object of the account with this ID.
+    pub(crate) fn find(
+        &mut self,
+        kind: &'static str,
+        key: &str,
+        id: &Value,
+        code: &str,
+    ) -> Result<&mut Value, Refused> {
+        let account = self.account;
+        let found = self.each(kind).iter_mut().find(|it| it["_account"] == account && it[key] == *id);
+        found.ok_or_else(|| Refused { status: None, ..Refused::new(0, code, &format!("{key} {id} does not exist.")) })
+    }
+
+    /// Removes objects of the account, and returns how many there were.
+    pub(crate) fn remove(&mut self, kind: &'static str, is_gone: impl Fn(&Value) -> bool) -> usize {
+        let account = self.account;
+        let all = self.each(kind);
+        let before = all.len();
+        all.retain(|it| it["_account"] != account || !is_gone(it));
+        before - all.len()
+    }
+
+    /// Returns a page at an offset.
+    pub(crate) fn page(&self, items: Vec<Value>, body: &Value, place: &str) -> Answer {
+        let number = |key: &str| body[key].as_u64().or_else(|| body[key].as_str()?.parse().ok());
+        let number = |key: &str| number(key).and_then(|it| usize::try_from(it).ok());
+        let size = number("Limit").unwrap_or(20).clamp(1, self.page);
+        let page = Page::starting(items, number("Offset").unwrap_or_default(), size, &self.effects);
+        Ok(json!({place: page.items, "TotalCount": page.total}))
+    }
+}

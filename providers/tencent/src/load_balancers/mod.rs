@@ -1,0 +1,365 @@
+//! Load balancers (CLB): the cloud as the engine of provider-kit sees it.
+
+mod apply;
+mod groups;
+mod model;
+mod read;
+mod spec;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cloud_provider::{AddressType, Cluster, Error, EventSubject, Node, Result, Service, TargetHealth, async_trait};
+use parking_lot::Mutex;
+use provider_kit::annotations::Parsed;
+use provider_kit::cluster::ClusterView;
+use provider_kit::events::{EventDeduplicator, PendingEvents};
+use provider_kit::inventory::MachineSource;
+use provider_kit::load_balancers::{
+    Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
+    NameUniqueness, Naming, ObservedLoadBalancer, Options, OwnerTags, Published, Query, ResourceGraph, ResourceKey,
+    Scope, Targets,
+};
+use provider_kit::operation::Polling;
+use provider_kit::paging::ListResult;
+use provider_kit::status::shown;
+use provider_kit::transport::Priority;
+use serde_json::{Value, json};
+
+use self::model::Group;
+use self::spec::Spec;
+use crate::annotations as key;
+use crate::api::{Action, Api, CLB, list, text};
+use crate::endpoints::{Endpoints, Pods};
+use crate::instances::{Source, machine_id};
+
+/// The tag of load balancers that the program may delete, those of the owner, and the one of load balancers with a
+/// security group for source ranges. Controllers of TKE write the first three.
+const CREATED_TAG: &str = "tke-createdBy-flag";
+const CLUSTER_TAG: &str = "tke-clusterId";
+const SERVICE_TAG: &str = "tke-lb-serviceuuid";
+const RANGES_TAG: &str = "ccm-rs/source-ranges";
+/// Kinds of load balancers: public, internal, and those of users.
+const PUBLIC: &str = "OPEN";
+const INTERNAL: &str = "INTERNAL";
+const EXISTING: &str = "existing";
+/// The name that the Go program gives load balancers, unless an annotation has another one.
+const GO_NAME: &str = "kubernetes-loadbalancer";
+/// ID of a resource in the cloud.
+const ID: &str = "Id";
+/// Number of instances that are read to check that the credential is for the account of the cluster.
+const SAMPLE: usize = 3;
+/// Settings that decide about the price.
+const PRICE: &[&str] = &["LoadBalancerType", "InternetChargeType", "InternetMaxBandwidthOut"];
+
+/// The load balancers of a region.
+pub(crate) struct TencentLoadBalancers {
+    api: Api,
+    source: Source,
+    cluster: ClusterView,
+    deduplicator: EventDeduplicator,
+    /// The owner tag of the cluster, as the engine writes it.
+    cluster_tag: Mutex<Option<String>>,
+    /// IDs of load balancers that annotations of Services name, and names in annotations.
+    requested: Mutex<BTreeSet<String>>,
+    names: Mutex<BTreeSet<String>>,
+}
+
+/// Returns the load balancers of a region.
+pub(crate) fn load_balancers(api: Api, source: Source, cluster: ClusterView) -> LoadBalancerEngine {
+    let polling = Polling {
+        first: Duration::from_millis(500),
+        max_interval: Duration::from_secs(3),
+        timeout: Duration::from_secs(300),
+        ..Polling::default()
+    };
+    let options = Options { polling, price: PRICE, annotates_id: true, ..Options::default() };
+    let deduplicator = EventDeduplicator::new(cluster.events().clone());
+    let (cluster_tag, requested, names) = Default::default();
+    let machines = Arc::new(source.clone());
+    let cloud = TencentLoadBalancers { api, source, cluster, deduplicator, cluster_tag, requested, names };
+    LoadBalancerEngine::of(cloud, machines, options)
+}
+
+/// Returns the security group for source ranges as a resource.
+fn group_key() -> ResourceKey {
+    ResourceKey::created_before(0, "security group", "source ranges")
+}
+
+/// Returns the first address in the status of a Service.
+fn shown_address(service: &Service) -> Option<String> {
+    shown(service).iter().find_map(|it| it.ip.clone())
+}
+
+/// A target: ID of an instance or an address, port, weight.
+fn target(id: &str, port: u16, weight: u32) -> String {
+    format!("{id} {port} {weight}")
+}
+
+/// Returns a target without its weight.
+fn server_of(target: &str) -> &str {
+    target.rsplit_once(' ').map_or(target, |(server, _)| server)
+}
+
+impl TencentLoadBalancers {
+    /// Returns the tags of the owner.
+    fn tags(&self, identity: &Identity<'_>, is_created: bool) -> BTreeMap<String, String> {
+        let cluster = self.api.config.cluster_id.clone();
+        let OwnerTags { cluster: own, service } = identity.owner_tags();
+        let created = is_created.then(|| "yes".to_owned());
+        let all = [(CREATED_TAG, created), (CLUSTER_TAG, cluster.or(own)), (SERVICE_TAG, service)];
+        all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    }
+
+    /// Checks that the credential is for the account of the Nodes: a load balancer in another account would not be found
+    /// again.
+    async fn check_account(&self) -> Result<()> {
+        let nodes = self.cluster.nodes().unwrap_or_default();
+        let ids = nodes.iter().filter_map(|node| machine_id(node.provider_id()?).ok());
+        let ids: Vec<_> = ids.take(SAMPLE).collect();
+        for id in &ids {
+            if self.source.state_by_id(id, Priority::Ordinary).await?.is_some() {
+                return Ok(());
+            }
+        }
+        match ids.is_empty() {
+            true => Ok(()),
+            false => Err(Error::invalid(format!(
+                "the account of the credential has none of the cluster's instances ({}); use a credential of the account that has them",
+                ids.join(", ")
+            ))),
+        }
+    }
+
+    /// Returns IDs or addresses of the Nodes that are targets, with weights; `None` if none of the Nodes is known.
+    fn machines(
+        &self,
+        spec: &Spec,
+        nodes: &[Arc<Node>],
+        pods: Option<&Endpoints>,
+        events: &mut PendingEvents,
+    ) -> Option<Vec<(String, u32)>> {
+        let selected = spec.selector.select(nodes);
+        let mut found = Vec::new();
+        for node in &selected {
+            let weight = match pods {
+                Some(pods) => match pods.on_node(&node.name) {
+                    0 => continue,
+                    count if spec.pods.as_ref().is_some_and(|it| it.has_weights) => count.min(100),
+                    _ => spec.weight,
+                },
+                None => spec.weight,
+            };
+            let internal = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
+            let ipv6 = internal.filter(|it| it.address.parse().is_ok_and(|ip: IpAddr| ip.is_ipv6()));
+            let id = match (node.provider_id(), spec.has_ipv6) {
+                (None, _) => continue,
+                (Some(_), true) => ipv6.map(|it| it.address.to_string()).next().ok_or_else(|| {
+                    Error::invalid("the load balancer is reached by IPv6, and the Node has no internal IPv6 address")
+                }),
+                (Some(id), false) => machine_id(id).map(str::to_owned),
+            };
+            match id {
+                Ok(id) => found.push((id, weight)),
+                Err(error) => events.warn_node(node, "NoTarget", format!("this Node is no target: {error}")),
+            }
+        }
+        let is_known = nodes.is_empty() || nodes.iter().any(|node| node.provider_id().is_some());
+        is_known.then_some(found)
+    }
+
+    async fn endpoints(&self, spec: &Spec, service: &Service) -> Result<Option<Endpoints>> {
+        match &spec.pods {
+            Some(_) => Endpoints::read(&self.cluster, service).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the ID of the certificate in a Secret.
+    async fn certificate(&self, service: &Service, name: &str) -> Result<String> {
+        let namespace = service.metadata.namespace.as_deref().unwrap_or("default");
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+        let wrong = |text: &str| {
+            Error::invalid(format!("annotation {}: Secret {namespace}/{name} {text}", key::PROTOCOLS.key()))
+        };
+        if name.is_empty() || !name.bytes().all(is_plain) || name.contains("..") {
+            return Err(wrong("has no valid name"));
+        }
+        let (status, secret) = self.cluster.get(&format!("/api/v1/namespaces/{namespace}/secrets/{name}")).await?;
+        match status.as_u16() {
+            200 => {}
+            404 => return Err(wrong("does not exist")),
+            403 => return Err(wrong("cannot be read; allow the controller to get Secrets")),
+            status => return Err(Error::other(format!("Secret {namespace}/{name}: the API server answered {status}"))),
+        }
+        let bytes = secret["data"]["qcloud_cert_id"].as_str().and_then(|text| STANDARD.decode(text).ok());
+        let id = bytes.and_then(|bytes| String::from_utf8(bytes).ok()).map(|id| id.trim().to_owned());
+        id.filter(|id| !id.is_empty()).ok_or_else(|| wrong("has no ID of a certificate in qcloud_cert_id"))
+    }
+
+    /// Warns of settings that cannot be changed.
+    fn report_fixed(&self, desired: &ResourceGraph, seen: &ResourceGraph, identity: &Identity<'_>, place: &str) {
+        let (Some(wanted), Some(there)) = (desired.balancer_attributes(), seen.balancer_attributes()) else { return };
+        let mut events = PendingEvents::default();
+        for name in ["SubnetId", "InternetChargeType"] {
+            if let (Some(to), Some(from)) = (wanted.text(name), there.text(name))
+                && to != from
+            {
+                let text =
+                    format!("{place} keeps {name} {from}: it cannot be changed to {to}; create the Service again");
+                events.warn("ImmutableSetting", text);
+            }
+        }
+        self.deduplicator.record_new(identity.service, "fixed", &events);
+    }
+}
+
+#[async_trait]
+impl LoadBalancerCloud for TencentLoadBalancers {
+    type Spec = Spec;
+
+    fn name_uniqueness(&self) -> NameUniqueness {
+        NameUniqueness::NotUnique
+    }
+
+    fn naming(&self, cluster: &Cluster, service: &Service) -> Naming {
+        *self.cluster_tag.lock() = Some(OwnerTags::cluster(cluster).to_owned());
+        let own = key::LB_NAME_KEY.text_on(service).map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned);
+        self.names.lock().extend(own.clone());
+        let requested_id = key::existing(service);
+        self.requested.lock().extend(requested_id.clone());
+        let id = self.api.config.cluster_id.as_deref().unwrap_or_else(|| OwnerTags::cluster(cluster));
+        let part = |text: &Option<String>| text.clone().unwrap_or_default();
+        let usual = format!("{id}_{}_{}", part(&service.metadata.namespace), part(&service.metadata.name));
+        let legacy_owner = requested_id.as_ref().map(|id| format!("ID {id}")).or_else(|| shown_address(service));
+        let kind = match (&requested_id, key::is_internal(service)) {
+            (Some(_), _) => EXISTING,
+            (None, true) => INTERNAL,
+            (None, false) => PUBLIC,
+        };
+        let name = own.unwrap_or(usual).chars().take(80).collect();
+        Naming { name, legacy_owner, requested_id, kind, ..Naming::of(service) }
+    }
+
+    fn spec(&self, service: &Service) -> Parsed<Spec> {
+        Spec::of(service)
+    }
+
+    async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
+        let (spec, service) = (input.spec, input.request.service);
+        if spec.is_skipped {
+            return Err(Error::implemented_elsewhere());
+        }
+        let mut events = PendingEvents::default();
+        let pods = self.endpoints(spec, service).await?;
+        let machines = match spec.is_direct {
+            true => None,
+            false => self.machines(spec, input.request.nodes, pods.as_ref(), &mut events),
+        };
+        let targets = |port: &spec::Port| match (&pods, &spec.pods) {
+            (Some(pods), Some(Pods { is_direct: true, keeps_terminating, .. })) => {
+                let all = pods.of_port(&port.name, port.transport, *keeps_terminating, spec.weight);
+                Some(all.iter().map(|(ip, port, weight)| target(ip, *port, *weight)).collect::<Targets>())
+            }
+            _ => machines
+                .as_ref()
+                .map(|all| all.iter().map(|(id, weight)| target(id, port.node_port, *weight)).collect()),
+        };
+        let mut graph = ResourceGraph::default();
+        for port in &spec.ports {
+            graph = graph.pool(&port.pool, Attributes::default(), targets(port));
+        }
+        if input.scope == Scope::Targets {
+            self.deduplicator.record_new(service, "targets", &events);
+            return Ok(graph);
+        }
+        graph = graph.balancer(spec.balancer.clone());
+        if !spec.ranges.is_empty() {
+            let ranges: Vec<_> = spec.ranges.iter().map(ToString::to_string).collect();
+            let group = Group(json!({"Ranges": ranges, "IsAttached": true}));
+            graph = graph.resource(group_key(), Attributes::desired(&group)?);
+        }
+        for port in &spec.ports {
+            let mut listener = port.listener.clone();
+            if let Some(secret) = &port.secret {
+                listener = listener.set("CertId", self.certificate(service, secret).await?);
+            }
+            graph = graph.listener(port.number, port.transport, &port.pool, listener);
+        }
+        spec.warnings.iter().for_each(|(reason, text)| events.warn(reason, text));
+        self.deduplicator.record_new(service, "", &events);
+        Ok(graph)
+    }
+
+    /// Refuses ports that have a listener of somebody else.
+    fn fit(
+        &self,
+        desired: ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        identity: &Identity<'_>,
+        _spec: &Spec,
+    ) -> Result<ResourceGraph> {
+        let Some(seen) = &observed.graph else { return Ok(desired) };
+        let foreign = seen.balancer_attributes().and_then(|it| it.get("Foreign")).cloned().unwrap_or_default();
+        for (port, _) in desired.listeners() {
+            if list(&foreign).any(|it| *it == *port.to_string()) {
+                return Err(Error::invalid(format!(
+                    "port {port} of {} has a listener that is not this Service's; delete the listener, or choose another port",
+                    observed.place()
+                )));
+            }
+        }
+        self.report_fixed(&desired, seen, identity, &observed.place());
+        Ok(desired)
+    }
+
+    async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
+        match query {
+            Query::All(_) => self.all().await,
+            Query::Owner(identity) => self.of_service(identity).await.map(ListResult::of),
+            Query::Ids(ids, detail) => self.by_ids(ids, detail == Detail::Whole).await.map(ListResult::of),
+        }
+    }
+
+    async fn apply(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
+        self.carry_out(change, spec).await
+    }
+
+    fn published(&self, observed: &ObservedLoadBalancer, service: &Service, _spec: &Spec) -> Published {
+        let id = Some(observed.id.clone()).filter(|id| !id.is_empty());
+        if let Some(address) = service.spec.as_ref().and_then(|spec| spec.load_balancer_ip.as_deref())
+            && !address.is_empty()
+            && !observed.ingress.iter().any(|it| it.ip.as_deref() == Some(address))
+        {
+            let text = format!("loadBalancerIP {address} has no effect: it is no address of {}", observed.place());
+            self.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerIPIgnored", &text);
+        }
+        Published { status: observed.status(), annotations: vec![(key::ID.key(), id)] }
+    }
+
+    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+        let action = Action::new(CLB, "DescribeTargetHealth").set("LoadBalancerIds", [&observed.id]);
+        let answer: Value = self.api.send(action).await?;
+        let listeners = list(&answer["LoadBalancers"]).flat_map(|it| list(&it["Listeners"]));
+        let checked: Vec<_> = listeners.flat_map(|it| list(&it["Rules"])).flat_map(|it| list(&it["Targets"])).collect();
+        let graph = observed.graph.iter();
+        let mut health = BTreeMap::new();
+        for target in graph.flat_map(|graph| graph.targets.iter()).flat_map(|(_, targets)| targets.iter()) {
+            let is_it = |it: &&&Value| {
+                ["TargetId", "IP"].iter().any(|key| server_of(target) == format!("{} {}", text(it, key), it["Port"]))
+            };
+            let all: Vec<_> = checked.iter().filter(is_it).map(|it| text(it, "HealthStatusDetail")).collect();
+            // A target that fails for one listener is not healthy.
+            let detail = all.iter().copied().find(|it| *it == "Dead").or(all.first().copied());
+            if let Some(detail) = detail.filter(|it| *it != "Unknown") {
+                let health_of = TargetHealth { is_healthy: detail != "Dead", detail: detail.to_owned() };
+                health.insert(target.to_owned(), health_of);
+            }
+        }
+        Ok(Some(health))
+    }
+}

@@ -1,0 +1,106 @@
+//! Load balancers and listeners, with the names of the API: each table says how a field changes, and which annotation
+//! sets it.
+
+use provider_kit::load_balancers::{Field, Resource};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::annotations as key;
+use crate::api::{list, text};
+
+/// Declares an object of the API and the table of its fields.
+macro_rules! objects {
+    ($($(#[$doc:meta])* $name:ident [$($field:expr),* $(,)?])*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub(super) struct $name(pub(super) Value);
+
+        impl Resource for $name {
+            const FIELDS: &'static [Field] = &[$($field),*];
+        }
+    )*};
+}
+
+objects! {
+    /// A load balancer.
+    Balancer [
+        Field::create_only("LoadBalancerType").setting(&key::TYPE),
+        Field::create_only("SubnetId").setting(&key::SUBNET),
+        Field::create_only("InternetChargeType").setting(&key::CHARGE),
+        Field::update("InternetMaxBandwidthOut").setting(&key::BANDWIDTH),
+        Field::update("SecurityGroups").setting(&key::SECURITY_GROUPS).unordered_list(),
+        Field::update("LoadBalancerPassToTarget").setting(&key::PASS_TO_TARGET),
+        Field::update("DeleteProtect").setting(&key::PROTECTION),
+        Field::observed("Foreign"),
+        Field::observed("Groups"),
+    ]
+    /// A listener.
+    Listener [
+        Field::create_only("Protocol").setting(&key::PROTOCOLS),
+        Field::update("CertId").setting(&key::PROTOCOLS),
+        Field::update("Scheduler").setting(&key::LISTENER),
+        Field::update("SessionExpireTime"),
+        Field::update("IdleConnectTimeout").setting(&key::LISTENER),
+        Field::update("HealthCheck.HealthSwitch").setting(&key::LISTENER),
+        Field::update("HealthCheck.CheckType").setting(&key::LISTENER),
+        Field::update("HealthCheck.CheckPort").setting(&key::LISTENER).null_removes(),
+        Field::update("HealthCheck.TimeOut").setting(&key::LISTENER),
+        Field::update("HealthCheck.IntervalTime").setting(&key::LISTENER),
+        Field::update("HealthCheck.HealthNum").setting(&key::LISTENER),
+        Field::update("HealthCheck.UnHealthNum").setting(&key::LISTENER),
+        Field::update("HealthCheck.SourceIpType").setting(&key::LISTENER),
+        Field::update("HealthCheck.HttpCheckPath").setting(&key::LISTENER),
+        Field::update("HealthCheck.HttpCheckDomain").setting(&key::LISTENER),
+        Field::update("HealthCheck.HttpCheckMethod").setting(&key::LISTENER),
+        Field::update("HealthCheck.HttpVersion").setting(&key::LISTENER),
+        Field::update("HealthCheck.HttpCode").setting(&key::LISTENER),
+    ]
+    /// The security group that admits the source ranges of a Service.
+    Group [Field::update("Ranges").unordered_list(), Field::update("IsAttached")]
+}
+
+/// Settings of health checks on creation, unless others are stated.
+pub(super) fn default_health_check() -> Value {
+    json!({"HealthSwitch": 1, "TimeOut": 2, "IntervalTime": 5, "HealthNum": 3, "UnHealthNum": 3, "SourceIpType": 1})
+}
+
+impl Balancer {
+    /// Returns a load balancer as the API shows it, with the names of requests. `managed`: the ID of the security group
+    /// that the program manages; `foreign`: ports of listeners that are not the Service's.
+    pub(super) fn observed(it: &Value, managed: &str, foreign: &[String]) -> Self {
+        let network = &it["NetworkAttributes"];
+        Self(json!({
+            "LoadBalancerType": it["LoadBalancerType"], "SubnetId": it["SubnetId"],
+            "InternetChargeType": network["InternetChargeType"],
+            "InternetMaxBandwidthOut": network["InternetMaxBandwidthOut"],
+            "SecurityGroups": list(&it["SecureGroups"]).filter(|id| **id != *managed).collect::<Vec<_>>(),
+            "LoadBalancerPassToTarget": it["LoadBalancerPassToTarget"],
+            "DeleteProtect": list(&it["AttributeFlags"]).any(|flag| flag == "DeleteProtect"),
+            "Foreign": foreign,
+            "Groups": list(&it["SecureGroups"]).collect::<Vec<_>>(),
+        }))
+    }
+}
+
+impl Listener {
+    /// Returns a listener as the API shows it, with the names of requests.
+    pub(super) fn observed(it: &Value) -> Self {
+        let mut all = json!({"Protocol": it["Protocol"], "Scheduler": it["Scheduler"],
+            "SessionExpireTime": it["SessionExpireTime"], "IdleConnectTimeout": it["IdleConnectTimeout"],
+            "HealthCheck": it["HealthCheck"], "CertId": it["Certificate"]["CertId"]});
+        // Listeners of the older API have no type of check: it is that of their protocol.
+        if all["HealthCheck"].is_object() && text(&all["HealthCheck"], "CheckType").is_empty() {
+            all["HealthCheck"]["CheckType"] = usual_check(text(it, "Protocol")).into();
+        }
+        if all["HealthCheck"]["CheckPort"].as_i64().is_none_or(|port| port <= 0) {
+            all["HealthCheck"].as_object_mut().into_iter().for_each(|it| drop(it.remove("CheckPort")));
+        }
+        Self(all)
+    }
+}
+
+/// Returns the type of health check of a protocol.
+pub(super) fn usual_check(protocol: &str) -> &'static str {
+    if protocol == "UDP" { "PING" } else { "TCP" }
+}

@@ -1,0 +1,287 @@
+//! A Service, parsed into the settings of its load balancer, except for facts from the cloud and from Kubernetes.
+
+use cloud_provider::Service;
+use ipnet::IpNet;
+use provider_kit::annotations::{Annotations, Parsed};
+use provider_kit::health_check::{HealthCheck, needs_health_check};
+use provider_kit::load_balancers::{Attributes, ServicePort, each_port};
+use provider_kit::node_selector::NodeSelector;
+use provider_kit::source_ranges::{allows_all, configured_source_ranges};
+use serde_json::{Map, Value, json};
+
+use super::model::{Balancer, Listener, usual_check};
+use crate::annotations::{self as key, PREFIX, Protocols};
+use crate::endpoints::Pods;
+
+/// Parameters of `CreateLoadBalancer` that the annotation may not change.
+const RESERVED: [&str; 6] = ["Number", "Tags", "ClientToken", "LoadBalancerType", "VpcId", "Forward"];
+/// Parameters of listeners that the annotation may not change.
+const RESERVED_OF_LISTENERS: [&str; 6] =
+    ["LoadBalancerId", "ListenerId", "Ports", "ListenerNames", "Protocol", "TargetType"];
+/// The weight of a target.
+const WEIGHT: u32 = 10;
+
+/// Settings of the load balancer of a Service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spec {
+    pub(super) is_skipped: bool,
+    pub(super) is_protected: bool,
+    pub(super) balancer: Attributes,
+    /// Further parameters of the creation.
+    pub(super) creation: Map<String, Value>,
+    /// Further parameters of listeners, which are not compared.
+    pub(super) listener: Map<String, Value>,
+    pub(super) ports: Vec<Port>,
+    pub(super) selector: NodeSelector,
+    /// Targets that follow Pods.
+    pub(super) pods: Option<Pods>,
+    /// If set, targets are Pods instead of Nodes.
+    pub(super) is_direct: bool,
+    pub(super) has_ipv6: bool,
+    /// Source ranges that a security group admits.
+    pub(super) ranges: Vec<IpNet>,
+    pub(super) weight: u32,
+    pub(super) warnings: Vec<(&'static str, String)>,
+}
+
+/// A listener.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Port {
+    pub(super) number: u16,
+    /// `TCP` or `UDP`.
+    pub(super) transport: &'static str,
+    pub(super) node_port: u16,
+    /// Name of the port in the Service, by which the ports of Pods are found.
+    pub(super) name: String,
+    /// Name of the pool: protocol and port.
+    pub(super) pool: String,
+    pub(super) listener: Attributes,
+    /// Name of the Secret with the ID of the certificate.
+    pub(super) secret: Option<String>,
+}
+
+impl Spec {
+    /// Parses a Service, and notes all mistakes that can be found without a request.
+    pub(super) fn of(service: &Service) -> Parsed<Self> {
+        let mut annotations = Annotations::of(service);
+        let mut warnings = Vec::new();
+        let is_existing = annotations.get(&key::EXISTING).is_some();
+        let creation = annotations.get(&key::EXTENSIVE).unwrap_or_default().0;
+        refuse(&creation, &RESERVED, key::EXTENSIVE.key(), &mut annotations);
+        let mut listener = annotations.get(&key::LISTENER).unwrap_or_default().0;
+        refuse(&listener, &RESERVED_OF_LISTENERS, key::LISTENER.key(), &mut annotations);
+        let ranges = ranges(service, &mut annotations);
+        if is_existing && !ranges.is_empty() {
+            let text = "loadBalancerSourceRanges has no effect on a load balancer of yours; use its security groups";
+            warnings.push(("SourceRangesIgnored", text.to_owned()));
+        }
+        let ranges = if is_existing { Vec::new() } else { ranges };
+        for annotation in
+            [key::TKE_CONFIG.text_on(service), key::TKE_CONFIG_AUTO.text_on(service)].into_iter().flatten()
+        {
+            let text = format!("TkeServiceConfig ({annotation:?}) is not supported; use listenerParameters");
+            warnings.push(("UnsupportedAnnotation", text));
+        }
+        if annotations.get(&key::LB_KIND) == Some(true) || annotations.get(&key::OLD_KIND) == Some(true) {
+            let text = "load balancers of the kind classic are not created any more; the Service gets one of the kind application";
+            warnings.push(("UnsupportedAnnotation", text.to_owned()));
+        }
+        let balancer = balancer(service, is_existing, !ranges.is_empty(), &mut annotations);
+        let protocols = annotations.get(&key::PROTOCOLS).unwrap_or_default();
+        let ports = ports(service, &protocols, &mut listener, &mut annotations);
+        let pods = pods(service, &mut annotations);
+        let is_direct = pods.as_ref().is_some_and(|it| it.is_direct);
+        for port in ports.iter().filter(|port| port.node_port == 0 && !is_direct) {
+            annotations.mistake(format!("port {} has no node port; set allocateLoadBalancerNodePorts", port.number));
+        }
+        annotations.get(&key::LB_NAME_KEY);
+        annotations.unknown(PREFIX, key::ALL);
+        let spec = Self {
+            is_skipped: annotations.get(&key::MODE).unwrap_or_default(),
+            is_protected: annotations.get(&key::PROTECTION).unwrap_or_default(),
+            balancer,
+            has_ipv6: creation.get("AddressIPVersion").and_then(Value::as_str).is_some_and(|it| it != "IPV4"),
+            creation,
+            listener,
+            ports,
+            selector: annotations.get(&key::BACKENDS).unwrap_or_default(),
+            is_direct,
+            pods,
+            ranges,
+            weight: WEIGHT,
+            warnings,
+        };
+        let follows = !spec.selector.selects_all();
+        annotations.parsed(spec).targets_follow_labels(follows)
+    }
+}
+
+fn refuse(parameters: &Map<String, Value>, reserved: &[&str], annotation: &str, annotations: &mut Annotations<'_>) {
+    for name in reserved.iter().filter(|name| parameters.contains_key(**name)) {
+        annotations.mistake(format!("annotation {annotation}: {name} cannot be set here"));
+    }
+}
+
+fn ranges(service: &Service, annotations: &mut Annotations<'_>) -> Vec<IpNet> {
+    match configured_source_ranges(service) {
+        Ok(ranges) if allows_all(&ranges) => Vec::new(),
+        Ok(ranges) => ranges.into_iter().collect(),
+        Err(error) => {
+            annotations.mistake(error.to_string());
+            Vec::new()
+        }
+    }
+}
+
+fn balancer(service: &Service, is_existing: bool, has_ranges: bool, annotations: &mut Annotations<'_>) -> Attributes {
+    let subnets = [annotations.get(&key::TKE_SUBNET), annotations.get(&key::SUBNET)];
+    let subnet = subnets.into_iter().flatten().find(|it| !it.is_empty());
+    annotations.get(&key::TYPE);
+    let is_internal = key::is_internal(service);
+    let (charge, bandwidth) = (annotations.get(&key::CHARGE), annotations.get(&key::BANDWIDTH));
+    let groups = annotations.get(&key::SECURITY_GROUPS);
+    let (pass, protection) = (annotations.get(&key::PASS_TO_TARGET), annotations.get(&key::PROTECTION));
+    if is_existing {
+        if pass.is_some() {
+            let keys = [key::PASS_TO_TARGET.key(), key::EXISTING.key()];
+            annotations.mistake(format!("annotation {} is not possible together with {}", keys[0], keys[1]));
+        }
+        return desired(json!({"SecurityGroups": groups}));
+    }
+    if is_internal && subnet.is_none() {
+        let (kind, key) = (key::TYPE.key(), key::SUBNET.key());
+        annotations.mistake(format!("annotation {kind}: private needs annotation {key} with the ID of a subnet"));
+    }
+    let address = service.spec.as_ref().and_then(|spec| spec.load_balancer_ip.as_deref()).unwrap_or_default();
+    if !address.is_empty() && is_internal && address.parse::<std::net::IpAddr>().is_err() {
+        annotations.mistake(format!("loadBalancerIP: {address:?} is no IP address"));
+    }
+    desired(json!({
+        "LoadBalancerType": if is_internal { "INTERNAL" } else { "OPEN" },
+        "SubnetId": subnet.filter(|_| is_internal),
+        "InternetChargeType": charge.filter(|_| !is_internal),
+        "InternetMaxBandwidthOut": bandwidth.filter(|_| !is_internal),
+        "SecurityGroups": groups,
+        "LoadBalancerPassToTarget": pass.or(has_ranges.then_some(true)),
+        "DeleteProtect": protection,
+    }))
+}
+
+fn desired(value: Value) -> Attributes {
+    Attributes::desired(&Balancer(value)).unwrap_or_default()
+}
+
+/// Returns the pool of a listener: protocol and port.
+pub(super) fn pool(transport: &str, port: u16) -> String {
+    format!("{transport}_{port}")
+}
+
+fn ports(
+    service: &Service,
+    protocols: &Protocols,
+    parameters: &mut Map<String, Value>,
+    annotations: &mut Annotations<'_>,
+) -> Vec<Port> {
+    let mut all: Vec<Port> = Vec::new();
+    let compared = settings(service, parameters);
+    let annotation = key::PROTOCOLS.key();
+    for port in each_port(service, &["TCP", "UDP"]) {
+        let port: ServicePort = match port {
+            Ok(port) => port,
+            Err(error) => {
+                annotations.mistake(error.to_string());
+                continue;
+            }
+        };
+        let stated = protocols.0.get(&port.number).filter(|it| !it.protocol.is_empty());
+        let names = stated.map_or_else(|| vec![port.protocol.to_owned()], |it| it.protocol.clone());
+        let secret = stated.and_then(|it| it.tls.clone());
+        for name in names {
+            let name = name.to_ascii_uppercase();
+            let transport = match &*name {
+                "TCP" | "TCP_SSL" => "TCP",
+                "UDP" => "UDP",
+                _ => {
+                    let port = port.number;
+                    annotations.mistake(format!(
+                        "annotation {annotation}: port {port}: {name:?} is not one of TCP, UDP, TCP_SSL; HTTP and HTTPS need an Ingress"
+                    ));
+                    continue;
+                }
+            };
+            if (name == "TCP_SSL") != secret.is_some() && name != "UDP" {
+                let port = port.number;
+                annotations.mistake(format!("annotation {annotation}: port {port}: TCP_SSL needs tls with the name of a Secret, and only TCP_SSL may have it"));
+            }
+            let pool = pool(transport, port.number);
+            if all.iter().any(|it| it.pool == pool) {
+                continue;
+            }
+            let listener = listener(service, &name, &compared);
+            let secret = secret.clone().filter(|_| name == "TCP_SSL");
+            let ServicePort { number, node_port, .. } = port;
+            all.push(Port { number, transport, node_port, name: port_name(service, port), pool, listener, secret });
+        }
+    }
+    all
+}
+
+fn port_name(service: &Service, port: ServicePort) -> String {
+    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    let found = ports
+        .iter()
+        .find(|it| it.port == i32::from(port.number) && it.protocol.as_deref().unwrap_or("TCP") == port.protocol);
+    found.and_then(|it| it.name.clone()).unwrap_or_default()
+}
+
+/// Returns the settings of all listeners: the parameters of the annotation that are compared, which are removed from
+/// the others, and those of the Service.
+fn settings(service: &Service, parameters: &mut Map<String, Value>) -> Value {
+    let mut all = json!({"Scheduler": "WRR", "SessionExpireTime": 0});
+    let spec = service.spec.as_ref();
+    if spec.and_then(|it| it.session_affinity.as_deref()) == Some("ClientIP") {
+        let config = spec.and_then(|it| it.session_affinity_config.as_ref()?.client_ip.as_ref()?.timeout_seconds);
+        all["SessionExpireTime"] = config.unwrap_or(10_800).clamp(30, 3600).into();
+    }
+    for name in ["Scheduler", "SessionExpireTime", "IdleConnectTimeout", "HealthCheck"] {
+        if let Some(value) = parameters.remove(name) {
+            all[name] = value;
+        }
+    }
+    // Affinity of clients needs the scheduler WRR.
+    if all["SessionExpireTime"] != 0 {
+        all["Scheduler"] = "WRR".into();
+    }
+    all
+}
+
+fn listener(service: &Service, protocol: &str, settings: &Value) -> Attributes {
+    let mut all = settings.clone();
+    all["Protocol"] = protocol.into();
+    let stated = all["HealthCheck"].take();
+    let mut check = json!({"CheckType": usual_check(protocol), "CheckPort": null});
+    if let Some(HealthCheck { path, port }) = HealthCheck::of(service)
+        && needs_health_check(service)
+        && protocol != "UDP"
+    {
+        let part = |text: &Option<String>| text.clone().unwrap_or_default();
+        let domain = format!("{}.{}", part(&service.metadata.name), part(&service.metadata.namespace));
+        check = json!({"CheckType": "HTTP", "CheckPort": port, "HttpCheckPath": path, "HttpCheckDomain": domain,
+            "HttpVersion": "HTTP/1.1", "HttpCode": 2, "HttpCheckMethod": "GET"});
+    }
+    for (name, value) in stated.as_object().into_iter().flatten() {
+        check[name] = value.clone();
+    }
+    all["HealthCheck"] = check;
+    Attributes::desired(&Listener(all)).unwrap_or_default()
+}
+
+/// Returns the Pods that decide about targets.
+fn pods(service: &Service, annotations: &mut Annotations<'_>) -> Option<Pods> {
+    let is_direct = annotations.get(&key::DIRECT).unwrap_or_default();
+    let keeps_terminating = annotations.get(&key::GRACE).unwrap_or_default();
+    let (nodes, weights) = (annotations.get(&key::LOCAL_NODES), annotations.get(&key::LOCAL_WEIGHTS));
+    let is_local = needs_health_check(service);
+    let follows = is_direct || is_local && nodes.unwrap_or_default();
+    follows.then(|| Pods { is_direct, keeps_terminating, has_weights: weights.unwrap_or_default() })
+}

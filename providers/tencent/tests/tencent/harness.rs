@@ -1,0 +1,193 @@
+//! Harness: a region on the fake, a cluster, and the provider between them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::scripted::ScriptedCluster;
+use cloud_provider::{
+    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerRequest,
+    LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
+};
+use provider_kit::transport::{Connector, in_process};
+use provider_tencent::Tencent;
+use serde_json::{Value, json};
+use tencent_fake::{ACCOUNT, Handle, KEY_ID, REGION, SECRET, TABLE, VPC, World, router};
+use tokio_util::sync::CancellationToken;
+
+use crate::profile::{provider_id, text};
+
+pub(crate) const UID: &str = "0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11";
+
+pub(crate) struct Harness {
+    pub(crate) fake: Handle<World>,
+    pub(crate) cluster: ScriptedCluster,
+    pub(crate) shutdown: CancellationToken,
+    config: Value,
+    environment: Vec<(String, String)>,
+}
+
+pub(crate) fn cluster() -> Cluster {
+    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+}
+
+impl Harness {
+    /// Creates a region with two instances, and a Node for each. Tasks end at once.
+    pub(crate) fn new() -> Self {
+        let config = json!({"region": REGION, "vpc_id": VPC, "secret_id": KEY_ID, "secret_key": SECRET,
+            "cluster_route_table": TABLE, "endpoint_domain": "http://tencent", "metadata_endpoint": "http://tencent"});
+        let (fake, cluster) = (Handle::new(World::default()), ScriptedCluster::default());
+        fake.lock().task = Duration::ZERO;
+        fake.lock().limit = 1_000_000;
+        let (shutdown, environment) = (CancellationToken::new(), Vec::new());
+        let harness = Self { fake, cluster, shutdown, config, environment };
+        ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(name));
+        harness
+    }
+
+    /// Sets a key of the file; null removes it.
+    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.config[key] = value.into();
+        self
+    }
+
+    /// Sets a variable.
+    pub(crate) fn set(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn setup(&self) -> Setup {
+        let environment = Environment::of(self.environment.iter().cloned());
+        Setup { environment, ..Setup::of(ConfigFile { path: "cloud-config".into(), text: self.config.to_string() }) }
+    }
+
+    /// Returns the provider as the program starts it; the requests of the start are forgotten.
+    pub(crate) async fn started(&self) -> Tencent {
+        self.started_with(in_process(router(&self.fake))).await.unwrap()
+    }
+
+    /// Returns the started provider over another connection.
+    pub(crate) async fn started_with(&self, connector: Arc<dyn Connector>) -> Result<Tencent> {
+        let provider = Tencent::new(&self.setup(), connector)?;
+        let cluster_cidrs = vec!["10.244.0.0/16".to_owned()];
+        let context = Context { cluster_cidrs, shutdown: self.shutdown.clone(), ..self.cluster.context(cluster()) };
+        provider.initialize(&context).await?;
+        provider.set_caches(Arc::new(self.cluster.clone()));
+        self.fake.fault_injector().forget_requests();
+        Ok(provider)
+    }
+
+    /// Adds an instance and its Node.
+    pub(crate) fn add_node(&self, name: &str) {
+        self.fake.lock().add_instance(ACCOUNT, name);
+        let instance = self.instance(name);
+        self.cluster.set_node(Node {
+            name: name.into(),
+            uid: format!("uid-{name}").into(),
+            provider_id: provider_id(&instance).into(),
+            addresses: [NodeAddress::new(AddressType::InternalIP, &text(&instance["PrivateIpAddresses"][0]))].into(),
+            ..Node::default()
+        });
+    }
+
+    pub(crate) fn instance(&self, name: &str) -> Value {
+        self.fake.lock().all("instance").iter().find(|it| it["InstanceName"] == name).cloned().unwrap()
+    }
+
+    /// Returns the only object of a kind.
+    pub(crate) fn only(&self, kind: &str) -> Value {
+        let cloud = self.fake.lock();
+        assert_eq!(cloud.all(kind).len(), 1, "{:#?}", cloud.all(kind));
+        cloud.all(kind)[0].clone()
+    }
+
+    /// Returns the objects of a kind, as texts of these fields, sorted.
+    pub(crate) fn texts(&self, kind: &str, fields: &[&str]) -> Vec<String> {
+        let cloud = self.fake.lock();
+        let field = |it: &Value, key: &&str| it[*key].as_str().map_or_else(|| it[*key].to_string(), str::to_owned);
+        let line = |it: &Value| fields.iter().map(|key| field(it, key)).collect::<Vec<_>>().join(" ");
+        let mut all: Vec<_> = cloud.all(kind).iter().map(line).collect();
+        all.sort();
+        all
+    }
+
+    /// Returns the targets of all listeners: port of the listener, ID or address, port and weight of the target.
+    pub(crate) fn targets(&self) -> Vec<String> {
+        let cloud = self.fake.lock();
+        let of = |it: &Value| -> Vec<String> {
+            let target = |target: &Value| {
+                let id = if target["Type"] == "CVM" { &target["InstanceId"] } else { &target["PrivateIpAddresses"][0] };
+                format!("{} {} {} {}", it["Port"], text(id), target["Port"], target["Weight"])
+            };
+            it["Targets"].as_array().into_iter().flatten().map(target).collect()
+        };
+        let mut all: Vec<_> = cloud.all("listener").iter().flat_map(of).collect();
+        all.sort();
+        all
+    }
+
+    /// Syncs a Service, which gets the status and the annotation of the ID.
+    pub(crate) async fn ensure(&self, provider: &Tencent, service: &mut Service) -> Result<LoadBalancerStatus> {
+        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let before = service.clone();
+        self.cluster.set_services([before.clone()]);
+        let request = LoadBalancerRequest { cluster: &cluster, service: &before, nodes: &nodes, callbacks: &() };
+        let status = provider.load_balancers().unwrap().ensure(request).await?.unwrap_or_default();
+        service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
+        Ok(status)
+    }
+
+    /// Sets the targets of a Service.
+    pub(crate) async fn update(&self, provider: &Tencent, service: &Service) -> Result<()> {
+        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
+        provider.load_balancers().unwrap().update_targets(request).await
+    }
+
+    pub(crate) async fn delete(&self, provider: &Tencent, service: &Service) -> Result<()> {
+        let cluster = cluster();
+        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &[], callbacks: &() };
+        provider.load_balancers().unwrap().delete(request).await
+    }
+
+    /// Returns the actions that changed something since the last call.
+    pub(crate) fn changes(&self) -> Vec<String> {
+        let injector = self.fake.fault_injector();
+        let changes = injector.changes().into_iter().map(|(route, _)| route.rsplit('/').next().unwrap().to_owned());
+        let changes = changes.collect();
+        injector.forget_requests();
+        changes
+    }
+
+    pub(crate) fn events(&self) -> Vec<String> {
+        self.cluster.take_events().iter().map(ToString::to_string).collect()
+    }
+
+    /// Lets the Service `default/web` have these endpoints: address, ready, terminating and Node.
+    pub(crate) fn set_endpoints(&self, all: &[(&str, bool, bool, &str)]) {
+        let endpoint = |(ip, ready, terminating, node): &(&str, bool, bool, &str)| json!({"addresses": [ip], "conditions": {"ready": ready, "terminating": terminating}, "nodeName": node});
+        let endpoints: Vec<_> = all.iter().map(endpoint).collect();
+        let slice = json!({"addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "", "protocol": "TCP", "port": 8080}]});
+        let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+        self.cluster.set_document(path, json!({"items": [slice]}).to_string());
+    }
+}
+
+/// Returns a Service with port 80, and these annotations.
+pub(crate) fn service(annotations: &[(&str, &str)]) -> Service {
+    service_of(annotations, json!({}))
+}
+
+/// Returns a Service with further fields in its spec.
+pub(crate) fn service_of(all: &[(&str, &str)], more: Value) -> Service {
+    let all: serde_json::Map<_, _> = all.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+    let mut spec = json!({"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}]});
+    more.as_object().unwrap().iter().for_each(|(key, value)| spec[key] = value.clone());
+    let metadata = json!({"name": "web", "namespace": "default", "uid": UID, "annotations": all});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+/// Sets an annotation of the Service.
+pub(crate) fn annotate(service: &mut Service, key: &str, value: &str) {
+    service.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
+}

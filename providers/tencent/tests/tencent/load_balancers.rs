@@ -1,0 +1,438 @@
+//! Load balancers: the scenarios of the specification, and the names and tags in the cloud.
+
+use cloud_provider::{CloudProvider, Node};
+use serde_json::{Value, json};
+use tencent_fake::{Fault, VPC};
+
+use crate::harness::{Harness, UID, annotate, service, service_of};
+use crate::profile::add_balancer;
+
+pub(crate) const TYPE: &str = "service.beta.kubernetes.io/tencentcloud-loadbalancer-type";
+pub(crate) const SUBNET: &str = "service.beta.kubernetes.io/tencentcloud-loadbalancer-type-internal-subnet-id";
+pub(crate) const NAME: &str = "service.beta.kubernetes.io/tencentcloud-loadbalancer-name";
+pub(crate) const EXISTING: &str = "service.kubernetes.io/tke-existed-lbid";
+pub(crate) const BANDWIDTH: &str = "service.kubernetes.io/qcloud-loadbalancer-internet-max-bandwidth-out";
+pub(crate) const GROUPS: &str = "service.cloud.tencent.com/security-groups";
+pub(crate) const PROTOCOLS: &str = "service.cloud.tencent.com/specify-protocol";
+pub(crate) const LISTENER: &str = "service.kubernetes.io/service.listenerParameters";
+pub(crate) const EXTENSIVE: &str = "service.kubernetes.io/service.extensiveParameters";
+const PASS: &str = "service.cloud.tencent.com/pass-to-target";
+const PROTECTION: &str = "service.cloud.tencent.com/modification-protection";
+const BACKENDS: &str = "service.kubernetes.io/qcloud-loadbalancer-backends-label";
+const KIND: &str = "service.beta.kubernetes.io/tencentcloud-loadbalancer-kind";
+const DIRECT: &str = "service.cloud.tencent.com/direct-access";
+
+const CREATION: [&str; 3] = ["CreateLoadBalancer", "CreateListener", "BatchRegisterTargets"];
+
+fn tags(balancer: &Value) -> Vec<String> {
+    let all = balancer["Tags"].as_array().unwrap().iter();
+    let mut all: Vec<_> =
+        all.map(|it| format!("{}={}", it["TagKey"].as_str().unwrap(), it["TagValue"].as_str().unwrap())).collect();
+    all.sort();
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn plain_service_gets_a_public_load_balancer_with_the_tags_of_tke() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    let status = harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.changes(), CREATION);
+    let balancer = harness.only("balancer");
+    assert_eq!(balancer["LoadBalancerName"], "5c1d_default_web");
+    assert_eq!((&balancer["LoadBalancerType"], &balancer["VpcId"]), (&json!("OPEN"), &json!(VPC)));
+    let expected = ["tke-clusterId=5c1d", "tke-createdBy-flag=yes", &format!("tke-lb-serviceuuid={UID}")];
+    assert_eq!(tags(&balancer), expected);
+    let listener = harness.only("listener");
+    assert_eq!(listener["ListenerName"], format!("{UID}_tcp_80"));
+    let check = &listener["HealthCheck"];
+    assert_eq!((&check["CheckType"], &check["SourceIpType"], &check["TimeOut"]), (&json!("TCP"), &json!(1), &json!(2)));
+    assert_eq!(harness.targets(), ["80 ins-t0000001 30080 10", "80 ins-t0000002 30080 10"]);
+    assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), balancer["LoadBalancerVips"][0].as_str());
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let restarted = harness.started().await;
+    harness.ensure(&restarted, &mut service).await.unwrap();
+    assert!(harness.changes().is_empty(), "a second sync and a restart change nothing");
+    harness.delete(&restarted, &service).await.unwrap();
+    assert_eq!(harness.changes(), ["DeleteLoadBalancer"]);
+    harness.delete(&restarted, &service).await.unwrap();
+    assert!(harness.changes().is_empty(), "an absent load balancer is deleted without a request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn configured_cluster_id_is_the_owner_tag_and_part_of_the_name() {
+    let harness = Harness::new().with("cluster_id", "cls-test");
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let balancer = harness.only("balancer");
+    assert_eq!(balancer["LoadBalancerName"], "cls-test_default_web");
+    assert_eq!(tags(&balancer)[0], "tke-clusterId=cls-test");
+    harness.changes();
+    let restarted = harness.started().await;
+    harness.ensure(&restarted, &mut service).await.unwrap();
+    assert!(harness.changes().is_empty());
+    harness.delete(&restarted, &service).await.unwrap();
+    assert!(harness.fake.lock().all("balancer").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn internal_load_balancer_needs_a_subnet_and_another_type_leads_to_another_load_balancer() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let error = harness.ensure(&provider, &mut service(&[(TYPE, "private")])).await.unwrap_err().to_string();
+    assert!(error.contains(SUBNET), "{error}");
+    assert!(harness.changes().is_empty());
+    let mut service = service(&[(TYPE, "foo"), (KIND, "foo")]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.only("balancer")["LoadBalancerType"], "OPEN", "another value is public");
+    annotate(&mut service, TYPE, "private");
+    annotate(&mut service, SUBNET, "subnet-1");
+    let status = harness.ensure(&provider, &mut service).await.unwrap();
+    let balancer = harness.only("balancer");
+    assert_eq!((&balancer["LoadBalancerType"], &balancer["SubnetId"]), (&json!("INTERNAL"), &json!("subnet-1")));
+    assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), balancer["LoadBalancerVips"][0].as_str());
+    assert_eq!(harness.targets().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn listeners_follow_ports_and_protocols_share_a_port() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.changes();
+    let ports = |ports: Value| service_of(&[], json!({"ports": ports})).spec;
+    service.spec = ports(json!([{"port": 81, "nodePort": 30080}]));
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.changes(), ["CreateListener", "BatchRegisterTargets", "DeleteLoadBalancerListeners"]);
+    assert_eq!(harness.texts("listener", &["Protocol", "Port"]), ["TCP 81"]);
+    let dns = json!([{"name": "t", "port": 53, "nodePort": 30053}, {"name": "u", "port": 53, "nodePort": 30054, "protocol": "UDP"}]);
+    service.spec = ports(dns);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.texts("listener", &["Protocol", "Port"]), ["TCP 53", "UDP 53"]);
+    assert_eq!(harness.targets().len(), 4);
+    harness.changes();
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert!(harness.changes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_node_port_registers_new_targets_before_it_removes_old_ones() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.changes();
+    service.spec = service_of(&[], json!({"ports": [{"port": 80, "nodePort": 31111}]})).spec;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.changes(), ["BatchRegisterTargets", "BatchDeregisterTargets"]);
+    assert_eq!(harness.targets(), ["80 ins-t0000001 31111 10", "80 ins-t0000002 31111 10"]);
+    harness.add_node("worker-3");
+    harness.update(&provider, &service).await.unwrap();
+    assert_eq!(harness.changes(), ["BatchRegisterTargets"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_without_an_instance_gets_an_event_and_the_others_are_targets() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let odd =
+        Node { name: "odd".into(), uid: "uid-odd".into(), provider_id: "tencentcloud:///x".into(), ..Node::default() };
+    harness.cluster.set_node(odd);
+    harness.ensure(&provider, &mut service(&[])).await.unwrap();
+    assert_eq!(harness.targets().len(), 2);
+    assert!(harness.events().iter().any(|it| it.contains("NoTarget")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn affinity_is_clamped_and_settings_are_changed_by_the_smallest_request() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service_of(&[], json!({"sessionAffinity": "ClientIP"}));
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.only("listener")["SessionExpireTime"], 3600);
+    harness.changes();
+    for (key, value, expected) in [
+        (BANDWIDTH, "50", &["ModifyLoadBalancerAttributes"][..]),
+        (GROUPS, "sg-mine1,sg-mine2", &["SetLoadBalancerSecurityGroups"]),
+        (GROUPS, "sg-mine2,sg-mine1", &[]),
+        (PASS, "true", &["ModifyLoadBalancerAttributes"]),
+        (PROTECTION, "true", &["ModifyLoadBalancerAttributes"]),
+        (LISTENER, r#"{"HealthCheck": {"IntervalTime": 9}}"#, &["ModifyListener"]),
+        (LISTENER, r#"{"IdleConnectTimeout": 60, "HealthCheck": {"IntervalTime": 9}}"#, &["ModifyListener"]),
+        (BACKENDS, "pool in (a)", &["BatchDeregisterTargets"]),
+        (NAME, "another", &[]),
+    ] {
+        annotate(&mut service, key, value);
+        harness.ensure(&provider, &mut service).await.unwrap();
+        assert_eq!(harness.changes(), expected, "{key}: {value}");
+    }
+    let balancer = harness.only("balancer");
+    assert_eq!(balancer["NetworkAttributes"]["InternetMaxBandwidthOut"], 50);
+    assert_eq!(harness.only("listener")["HealthCheck"]["IntervalTime"], 9);
+    harness.delete(&provider, &service).await.unwrap();
+    assert_eq!(
+        harness.changes(),
+        ["ModifyLoadBalancerAttributes", "DeleteLoadBalancer"],
+        "its own protection is lifted"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn local_policy_checks_the_health_of_nodes_and_its_end_that_of_targets() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000});
+    let mut service = service_of(&[], local);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let check = harness.only("listener")["HealthCheck"].clone();
+    assert_eq!((&check["CheckType"], &check["CheckPort"]), (&json!("HTTP"), &json!(32000)));
+    assert_eq!((&check["HttpCheckPath"], &check["HttpCheckDomain"]), (&json!("/healthz"), &json!("web.default")));
+    harness.changes();
+    service.spec = service_of(&[], json!({})).spec;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.changes(), ["ModifyListener"]);
+    let check = harness.only("listener")["HealthCheck"].clone();
+    assert_eq!((&check["CheckType"], &check["CheckPort"]), (&json!("TCP"), &json!(-1)));
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    assert!(harness.changes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_of_a_user_gets_listeners_and_loses_only_those() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let id = {
+        let mut cloud = harness.fake.lock();
+        let id = add_balancer(&mut cloud, "mine");
+        cloud.add(
+            "listener",
+            json!({"ListenerId": "lbl-mine", "_balancer": id, "Protocol": "TCP",
+            "Port": 443, "ListenerName": "", "Targets": [], "HealthCheck": {}}),
+        );
+        id
+    };
+    let mut service = service(&[(EXISTING, &id)]);
+    let status = harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.changes(), ["ModifyResourceTags", "CreateListener", "BatchRegisterTargets"]);
+    let balancer = harness.only("balancer");
+    assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), balancer["LoadBalancerVips"][0].as_str());
+    assert_eq!(tags(&balancer), ["tke-clusterId=5c1d", &format!("tke-lb-serviceuuid={UID}")], "not created by us");
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    assert!(harness.changes().is_empty());
+    service.spec = service_of(&[], json!({"ports": [{"port": 443, "nodePort": 30443}]})).spec;
+    let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
+    assert!(error.contains("443/TCP") && error.contains("not this Service's"), "{error}");
+    service.spec = service_of(&[], json!({})).spec;
+    harness.delete(&provider, &service).await.unwrap();
+    assert_eq!(harness.changes(), ["DeleteLoadBalancerListeners", "ModifyResourceTags"]);
+    assert_eq!(
+        (tags(&harness.only("balancer")).len(), &harness.only("listener")["ListenerId"]),
+        (0, &json!("lbl-mine"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_leaves_its_load_balancer_for_that_of_a_user_and_comes_back() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let id = add_balancer(&mut harness.fake.lock(), "mine");
+    annotate(&mut service, EXISTING, &id);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.only("balancer")["LoadBalancerName"], "mine", "its own one is deleted");
+    service.metadata.annotations = None;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.texts("balancer", &["LoadBalancerName"]), ["5c1d_default_web", "mine"]);
+    assert_eq!(harness.fake.lock().all("listener").len(), 1, "the listener of the user's is removed");
+    let absent =
+        harness.ensure(&provider, &mut self::service(&[(EXISTING, "lb-absent")])).await.unwrap_err().to_string();
+    assert!(absent.contains("lb-absent"), "{absent}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn source_ranges_are_admitted_by_a_security_group_that_goes_with_them() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let ranges = json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "198.51.100.0/24"]});
+    let mut service = service_of(&[(GROUPS, "sg-mine1")], ranges);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let changes = harness.changes();
+    let at = |name: &str| changes.iter().position(|it| it == name).unwrap();
+    assert!(
+        at("SetLoadBalancerSecurityGroups") < at("CreateListener"),
+        "no listener before its protection: {changes:?}"
+    );
+    let (balancer, group) = (harness.only("balancer"), harness.only("group"));
+    assert_eq!(balancer["LoadBalancerPassToTarget"], true);
+    let groups = balancer["SecureGroups"].as_array().unwrap();
+    assert!(groups.len() == 2 && groups.contains(&group["SecurityGroupId"]), "{groups:?}");
+    assert_eq!(group["_policies"]["Ingress"][1]["CidrBlock"], "198.51.100.0/24");
+    let restarted = harness.started().await;
+    harness.ensure(&restarted, &mut service).await.unwrap();
+    assert!(harness.changes().is_empty());
+    service.spec = service_of(&[], json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]})).spec;
+    harness.ensure(&restarted, &mut service).await.unwrap();
+    assert_eq!(harness.only("group")["_policies"]["Ingress"].as_array().unwrap().len(), 1);
+    service.spec = service_of(&[], json!({})).spec;
+    harness.ensure(&restarted, &mut service).await.unwrap();
+    assert!(harness.fake.lock().all("group").is_empty());
+    assert_eq!(harness.only("balancer")["SecureGroups"], json!(["sg-mine1"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_service_takes_its_security_group_along() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service_of(&[], json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]}));
+    harness.ensure(&provider, &mut service).await.unwrap();
+    for spared in 0..6 {
+        // Each request of the deletion fails once, as after a crash.
+        let restarted = harness.started().await;
+        harness.fake.fault_injector().fail(Fault::code("", "InvalidParameter").after(spared).times(1));
+        let _ = harness.delete(&restarted, &service).await;
+        harness.fake.fault_injector().clear_faults();
+    }
+    harness.delete(&harness.started().await, &service).await.unwrap();
+    let cloud = harness.fake.lock();
+    assert!(cloud.all("group").is_empty() && cloud.all("balancer").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn mistakes_are_reported_before_any_request() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let table: &[(&[(&str, &str)], &str)] = &[
+        (&[(BANDWIDTH, "4000")], "from 1 to 2048"),
+        (&[(GROUPS, "sg-1,sg-2,sg-3,sg-4,sg-5,sg-6")], "1 to 5"),
+        (&[(EXTENSIVE, "[]")], "JSON object"),
+        (&[(EXTENSIVE, r#"{"Number": 2}"#)], "Number cannot be set"),
+        (&[(EXTENSIVE, r#"{"Tags": []}"#)], "Tags cannot be set"),
+        (&[(LISTENER, r#"{"Ports": [1]}"#)], "Ports cannot be set"),
+        (&[(PROTOCOLS, r#"{"80": {"protocol": ["HTTP"]}}"#)], "need an Ingress"),
+        (&[(PROTOCOLS, r#"{"80": {"protocol": ["TCP_SSL"]}}"#)], "TCP_SSL needs tls"),
+        (&[(EXISTING, "lb-1"), (PASS, "true")], "not possible together"),
+        (&[(EXISTING, "mine")], "ID such as"),
+        (&[(BACKENDS, "a in")], "backends-label"),
+    ];
+    for (annotations, expected) in table {
+        let error = harness.ensure(&provider, &mut service(annotations)).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{annotations:?}: {error}");
+    }
+    assert!(harness.changes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn tls_listener_has_the_certificate_that_its_secret_names() {
+    use base64::Engine;
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let protocols = r#"{"80": {"protocol": ["TCP_SSL"], "tls": "web-tls"}}"#;
+    let mut service = service(&[(PROTOCOLS, protocols)]);
+    let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
+    assert!(error.contains("web-tls") && error.contains("does not exist"), "{error}");
+    for certificate in ["cert-1", "cert-2"] {
+        let id = base64::engine::general_purpose::STANDARD.encode(certificate);
+        let secret = json!({"data": {"qcloud_cert_id": id}}).to_string();
+        harness.cluster.set_document("/api/v1/namespaces/default/secrets/web-tls", secret);
+        harness.ensure(&provider, &mut service).await.unwrap();
+        let listener = harness.only("listener");
+        assert_eq!(
+            (&listener["Protocol"], &listener["Certificate"]["CertId"]),
+            (&json!("TCP_SSL"), &json!(certificate))
+        );
+    }
+    service.metadata.annotations = None;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.only("listener")["Protocol"], "TCP", "another protocol needs another listener");
+    assert_eq!(harness.targets().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn targets_of_direct_access_are_pods_and_follow_them() {
+    let harness = Harness::new();
+    harness.set_endpoints(&[("10.1.0.1", true, false, "worker-1"), ("10.1.0.2", false, true, "worker-2")]);
+    let provider = harness.started().await;
+    let mut service = service(&[(DIRECT, "true"), ("service.cloud.tencent.com/enable-grace-shutdown", "true")]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.targets(), ["80 10.1.0.1 8080 10", "80 10.1.0.2 8080 0"]);
+    harness.changes();
+    harness.set_endpoints(&[("10.1.0.1", false, true, "worker-1"), ("10.1.0.3", true, false, "worker-1")]);
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    let patches = harness.cluster.take_patches();
+    assert!(
+        patches.iter().any(|(path, _)| path.ends_with("/services/web/status")),
+        "the Service is synced again: {patches:?}"
+    );
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.targets(), ["80 10.1.0.1 8080 0", "80 10.1.0.3 8080 10"]);
+    assert_eq!(harness.changes(), ["BatchRegisterTargets", "BatchDeregisterTargets", "BatchModifyTargetWeight"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn local_nodes_without_a_pod_are_no_targets_and_weights_count_pods() {
+    let harness = Harness::new();
+    harness.set_endpoints(&[("10.1.0.1", true, false, "worker-2"), ("10.1.0.2", true, false, "worker-2")]);
+    let provider = harness.started().await;
+    let annotations = [
+        ("service.kubernetes.io/local-svc-only-bind-node-with-pod", "true"),
+        ("service.cloud.tencent.com/local-svc-weighted-balance", "true"),
+    ];
+    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000});
+    harness.ensure(&provider, &mut service_of(&annotations, local)).await.unwrap();
+    assert_eq!(harness.targets(), ["80 ins-t0000002 30080 2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn skipped_service_is_left_to_another_controller() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let error =
+        harness.ensure(&provider, &mut service(&[("service.cloud.tencent.com/mode", "skip")])).await.unwrap_err();
+    assert!(error.is_implemented_elsewhere(), "{error}");
+    assert!(harness.changes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn unsupported_annotations_and_fixed_settings_become_events() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[(KIND, "classic"), ("service.cloud.tencent.com/tke-service-config", "x")]);
+    service.spec.as_mut().unwrap().load_balancer_ip = Some("192.0.2.9".to_owned());
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let events = harness.events().join("\n");
+    for expected in ["kind classic", "TkeServiceConfig", "LoadBalancerIPIgnored"] {
+        assert!(events.contains(expected), "{expected}: {events}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn creation_that_fails_in_the_background_is_repeated() {
+    let harness = Harness::new();
+    harness.fake.lock().task = std::time::Duration::from_secs(2);
+    let provider = harness.started().await;
+    harness.fake.fault_injector().fail(Fault::ends_in_error("POST /clb/CreateLoadBalancer", "sold out").times(1));
+    let mut service = service(&[]);
+    for _ in 0..3 {
+        if harness.ensure(&provider, &mut service).await.is_ok() {
+            break;
+        }
+    }
+    assert_eq!(harness.targets().len(), 2);
+    assert_eq!(harness.fake.lock().all("balancer").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn protected_load_balancer_stays() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.fake.lock().each("balancer")[0]["AttributeFlags"] = json!(["DeleteProtect"]);
+    let error = harness.delete(&harness.started().await, &service).await.unwrap_err();
+    assert!(error.is_protected(), "{error}");
+    assert!(provider.load_balancers().is_some() && harness.fake.lock().all("balancer").len() == 1);
+}

@@ -1,0 +1,15 @@
+//! The conformance suite on a fake of Tencent Cloud's API 3.0, and tests of what is particular to this cloud.
+
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
+mod configuration;
+mod contract;
+mod harness;
+mod load_balancers;
+mod nodes;
+mod profile;
+mod takeover;
+
+use profile::TencentCloud;
+
+ccm_conformance::conformance!(TencentCloud::default());

@@ -1,0 +1,331 @@
+//! Tencent Cloud, as the conformance suite needs it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use ccm_conformance::{
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine,
+    ProgramSettings, RouteFacts,
+};
+use cloud_provider::{CloudProvider, ConfigFile, Fence, Setup};
+use provider_kit::transport::in_process;
+use provider_tencent::{NAME, Tencent};
+use serde_json::{Value, json};
+use tencent_fake::{ACCOUNT, Fault, Handle, KEY_ID, REGION, SECRET, TABLE, VPC, World, is_narrow, rest, router};
+use tower::{ServiceExt, service_fn};
+
+/// The account of others.
+const OTHERS: &str = "100007654321";
+/// The name of their load balancers, and the range of their route.
+const THEIRS: &str = "theirs";
+const THEIR_RANGE: &str = "192.0.2.0/24";
+/// Pods are in this range.
+const POD_RANGE: &str = "10.244.";
+/// The tag with the UID of a Service.
+const OWNER: &str = "tke-lb-serviceuuid";
+
+/// The fake.
+#[derive(Clone)]
+pub(crate) struct TencentCloud {
+    pub(crate) fake: Handle<World>,
+}
+
+impl Default for TencentCloud {
+    fn default() -> Self {
+        Self { fake: Handle::new(World::default()) }
+    }
+}
+
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Returns the cloud configuration for the API at this URL.
+pub(crate) fn cloud_config(url: &str) -> String {
+    json!({"region": REGION, "vpc_id": VPC, "secret_id": KEY_ID, "secret_key": SECRET, "cluster_route_table": TABLE,
+        "endpoint_domain": url, "metadata_endpoint": url})
+    .to_string()
+}
+
+pub(crate) fn provider_id(instance: &Value) -> String {
+    format!("{NAME}:///{}/{}", text(&instance["Placement"]["Zone"]), text(&instance["InstanceId"]))
+}
+
+fn number(value: &Value) -> u16 {
+    value.as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or_default()
+}
+
+fn machine_of(cloud: &World, fits: impl Fn(&Value) -> bool, else_text: &Value) -> String {
+    cloud.all("instance").iter().find(|it| fits(it)).map_or_else(|| format!("nobody at {else_text}"), provider_id)
+}
+
+fn facts(cloud: &World, it: &Value) -> LoadBalancerFacts {
+    let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
+    for listener in cloud.all("listener").iter().filter(|listener| listener["_balancer"] == it["LoadBalancerId"]) {
+        let targets: Vec<_> = list(&listener["Targets"]).collect();
+        let node_port = targets.first().map_or(0, |it| number(&it["Port"]));
+        let protocol = if listener["Protocol"] == "UDP" { "UDP" } else { "TCP" };
+        ports.insert((number(&listener["Port"]), protocol.to_owned(), node_port));
+        let machine =
+            |it: &&Value| machine_of(cloud, |machine| machine["InstanceId"] == it["InstanceId"], &it["InstanceId"]);
+        sets.insert(targets.iter().map(machine).collect::<BTreeSet<_>>());
+    }
+    let mut targets = BTreeSet::new();
+    if sets.len() > 1 {
+        targets.insert(format!("not the same behind all ports: {sets:?}"));
+    }
+    targets.extend(sets.into_iter().flatten());
+    let is_ready = it["Status"] != 0;
+    let address = it["LoadBalancerVips"][0].as_str().map(str::to_owned).filter(|_| is_ready);
+    let owner = list(&it["Tags"]).find(|tag| tag["TagKey"] == OWNER).map(|tag| text(&tag["TagValue"]));
+    LoadBalancerFacts { service_uid: owner, address, ports, targets }
+}
+
+/// Returns an object without what differs from run to run and concerns nobody, with lists in order.
+fn comparable(it: &Value) -> Value {
+    match it {
+        Value::Object(fields) => {
+            let left_out = ["_task", "_token", "RequestId", "RegisteredTime"];
+            let kept = fields.iter().filter(|(key, value)| !left_out.contains(&key.as_str()) && !value.is_null());
+            kept.map(|(key, value)| (key.clone(), comparable(value))).collect()
+        }
+        Value::Array(items) => {
+            let mut items: Vec<_> = items.iter().map(comparable).collect();
+            items.sort_by_cached_key(ToString::to_string);
+            items.into()
+        }
+        other => other.clone(),
+    }
+}
+
+impl TencentCloud {
+    fn change(&self, name: &str, change: impl Fn(&mut Value)) {
+        let mut cloud = self.fake.lock();
+        cloud.each("instance").iter_mut().filter(|it| it["InstanceName"] == name).for_each(change);
+    }
+}
+
+/// Adds a load balancer that a user has created, and returns its ID.
+pub(crate) fn add_balancer(cloud: &mut World, name: &str) -> String {
+    let number = cloud.number();
+    let id = format!("lb-t{number:07}");
+    cloud.add(
+        "balancer",
+        json!({"LoadBalancerId": id, "LoadBalancerName": name, "LoadBalancerType": "OPEN", "Forward": 1,
+        "Status": 1, "LoadBalancerVips": [format!("198.19.0.{number}")], "VpcId": VPC, "Tags": [], "SecureGroups": [],
+        "AttributeFlags": [], "Domain": "", "LoadBalancerPassToTarget": false, "AddressIPVersion": "ipv4"}),
+    );
+    id
+}
+
+impl CloudProfile for TencentCloud {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { routes: true, accounts: true }
+    }
+    fn api(&self) -> ApiRequests {
+        ApiRequests {
+            machines: "GET /cvm/DescribeInstances",
+            load_balancers: "GET /clb/DescribeLoadBalancers",
+            create: "POST /clb/CreateLoadBalancer",
+            polls: &["GET /clb/DescribeTaskStatus", "GET /clb/DescribeLoadBalancers/some"],
+        }
+    }
+    fn effort(&self) -> Effort {
+        Effort { crash_every: 5, chaos_seeds: 20 }
+    }
+
+    fn router(&self) -> Router {
+        router(&self.fake)
+    }
+    fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
+        let file = ConfigFile { path: "cloud-config".into(), text: cloud_config("http://tencent") };
+        let setup = Setup { fence: fence.clone(), ..Setup::of(file) };
+        let connector = in_process(service_fn(move |request: http::Request<http_body_util::Full<bytes::Bytes>>| {
+            let api = api.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let bytes = http_body_util::BodyExt::collect(body).await.map(http_body_util::Collected::to_bytes);
+                let bytes = bytes.unwrap_or_default();
+                let is_narrow = is_narrow(&bytes);
+                api.oneshot(rest(http::Request::from_parts(head, http_body_util::Full::new(bytes)), is_narrow)).await
+            }
+        }));
+        Arc::new(Tencent::new(&setup, connector).expect("a configuration without mistakes"))
+    }
+    fn program(&self, url: &str) -> ProgramSettings {
+        ProgramSettings { environment: Vec::new(), cloud_config: Some(cloud_config(url)) }
+    }
+
+    fn add_machine(&self, name: &str) -> String {
+        let mut cloud = self.fake.lock();
+        let id = cloud.add_instance(ACCOUNT, name);
+        machine_of(&cloud, |it| it["InstanceId"] == *id, &Value::Null)
+    }
+    fn stop(&self, name: &str) {
+        self.change(name, |it| it["InstanceState"] = "STOPPED".into());
+    }
+    fn start(&self, name: &str) {
+        self.change(name, |it| it["InstanceState"] = "RUNNING".into());
+    }
+    fn terminate(&self, name: &str) {
+        self.fake.lock().each("instance").retain(|it| it["InstanceName"] != name);
+    }
+    fn machines(&self) -> Vec<Machine> {
+        let machine = |it: &Value| Machine {
+            name: text(&it["InstanceName"]),
+            provider_id: provider_id(it),
+            is_stopped: it["InstanceState"] == "STOPPED",
+        };
+        let cloud = self.fake.lock();
+        cloud.all("instance").iter().filter(|it| it["_account"] == ACCOUNT).map(machine).collect()
+    }
+
+    fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
+        let cloud = self.fake.lock();
+        cloud.all("balancer").iter().map(|it| facts(&cloud, it)).collect()
+    }
+    fn leftovers(&self) -> Vec<String> {
+        let served: Vec<_> = self.load_balancers().into_iter().filter_map(|it| it.service_uid).collect();
+        let cloud = self.fake.lock();
+        let owner = |it: &Value| list(&it["TagSet"]).find(|tag| tag["Key"] == OWNER).map(|tag| text(&tag["Value"]));
+        let left = cloud.all("group").iter().filter(|it| owner(it).is_some_and(|uid| !served.contains(&uid)));
+        left.map(|it| format!("left over: {}", it["SecurityGroupName"])).collect()
+    }
+    fn routes(&self) -> Vec<RouteFacts> {
+        let cloud = self.fake.lock();
+        let route = |it: &Value| {
+            let destination = text(&it["DestinationCidrBlock"]);
+            let has = |machine: &Value| list(&machine["PrivateIpAddresses"]).any(|ip| *ip == it["GatewayIp"]);
+            RouteFacts {
+                is_ours: destination.starts_with(POD_RANGE),
+                target: machine_of(&cloud, has, &it["GatewayIp"]),
+                destination,
+            }
+        };
+        cloud.all("route").iter().map(route).collect()
+    }
+    fn objects(&self) -> Vec<Value> {
+        let cloud = self.fake.lock();
+        ["balancer", "listener", "group", "route"]
+            .into_iter()
+            .flat_map(|kind| cloud.all(kind))
+            .map(comparable)
+            .collect()
+    }
+    fn aliases(&self) -> Vec<(String, String)> {
+        let (cloud, mut aliases) = (self.fake.lock(), Vec::new());
+        for it in cloud.all("instance") {
+            let name = text(&it["InstanceName"]);
+            aliases.push((text(&it["InstanceId"]), format!("<instance {name}>")));
+            aliases.push((text(&it["PrivateIpAddresses"][0]), format!("<address of {name}>")));
+            aliases.push((text(&it["PublicIpAddresses"][0]), format!("<public address of {name}>")));
+        }
+        for it in cloud.all("balancer") {
+            let name = text(&it["LoadBalancerName"]);
+            aliases.push((text(&it["LoadBalancerId"]), format!("<load balancer {name}>")));
+            aliases.push((text(&it["LoadBalancerVips"][0]), format!("<VIP of {name}>")));
+        }
+        for it in cloud.all("listener") {
+            aliases.push((text(&it["ListenerId"]), format!("<listener {} of {}>", it["Port"], text(&it["_balancer"]))));
+        }
+        for it in cloud.all("group") {
+            aliases.push((text(&it["SecurityGroupId"]), format!("<group {}>", text(&it["SecurityGroupName"]))));
+        }
+        aliases
+    }
+
+    fn confuse(&self, is_confused: bool) {
+        self.fake.lock().account = if is_confused { OTHERS } else { ACCOUNT };
+    }
+    fn add_machine_of_others(&self, name: &str) {
+        self.fake.lock().add_instance(OTHERS, name);
+    }
+    fn leave_things_of_others(&self) {
+        let mut cloud = self.fake.lock();
+        let id = add_balancer(&mut cloud, THEIRS);
+        let listener = format!("lbl-t{:07}", cloud.number());
+        cloud.add(
+            "listener",
+            json!({"ListenerId": listener, "_balancer": id, "Protocol": "TCP",
+            "Port": 80, "ListenerName": THEIRS, "Targets": []}),
+        );
+        let gateway = cloud.all("instance").first().map(|it| it["PrivateIpAddresses"][0].clone());
+        cloud.add("route", json!({"RouteTableName": TABLE, "DestinationCidrBlock": THEIR_RANGE, "GatewayIp": gateway}));
+    }
+    fn things_of_others(&self) -> Vec<Value> {
+        let cloud = self.fake.lock();
+        let named = |it: &&Value| it["LoadBalancerName"] == THEIRS || it["ListenerName"] == THEIRS;
+        let all = ["balancer", "listener"].into_iter().flat_map(|kind| cloud.all(kind)).filter(named);
+        let routes = cloud.all("route").iter().filter(|it| it["DestinationCidrBlock"] == THEIR_RANGE);
+        all.chain(routes).cloned().collect()
+    }
+
+    fn fail(&self, fault: Fault) {
+        self.fake.fault_injector().fail(fault);
+    }
+    fn clear_faults(&self) {
+        self.fake.fault_injector().clear_faults();
+    }
+    fn list_faults(&self, route: &str) -> Vec<Fault> {
+        let codes = ["RequestLimitExceeded", "InternalError", "AuthFailure.SignatureFailure", "UnauthorizedOperation"];
+        Fault::of_list(route).into_iter().chain(codes.map(|code| Fault::code("", code))).collect()
+    }
+    fn take_longest_padding(&self) -> Option<usize> {
+        let longest = self.fake.fault_injector().longest_padding();
+        self.fake.fault_injector().forget_requests();
+        Some(longest)
+    }
+    fn quota_fault(&self) -> Option<Fault> {
+        Some(Fault::code(self.api().create, "LimitExceeded"))
+    }
+    fn protect(&self, is_protected: bool) -> bool {
+        let flags = if is_protected { json!(["DeleteProtect"]) } else { json!([]) };
+        self.fake.lock().each("balancer").iter_mut().for_each(|it| it["AttributeFlags"] = flags.clone());
+        true
+    }
+    fn tamper(&self) -> bool {
+        self.fake.lock().each("listener").clear();
+        true
+    }
+    fn remove_load_balancers(&self) -> bool {
+        self.tamper();
+        self.fake.lock().each("balancer").clear();
+        true
+    }
+    fn add_alternative(&self) -> Option<Value> {
+        let id = add_balancer(&mut self.fake.lock(), "alternative");
+        Some(json!({"metadata": {"annotations": {"service.kubernetes.io/tke-existed-lbid": id}}}))
+    }
+
+    fn prepare(&mut self, _machines: usize) {
+        let mut cloud = self.fake.lock();
+        cloud.limit = 1_000_000;
+        cloud.task = Duration::ZERO;
+    }
+    /// A load balancer, its listeners and their targets are three changes, each with a task that is polled.
+    fn cost(&self) -> Cost {
+        const NODES: usize = 240;
+        const SERVICES: usize = 40;
+        Cost {
+            nodes: NODES,
+            services: SERVICES,
+            initialised: Limit { changes: 0, reads: 12 },
+            created: Limit { changes: 3 * SERVICES, reads: 12 * SERVICES },
+            unchanged: Limit { changes: 0, reads: 4 * SERVICES },
+            steady: Limit { changes: 0, reads: 60 },
+            // The Nodes are three pages, which are read at most every five seconds.
+            not_ready: Limit { changes: 0, reads: 3 * 125 },
+            joined: Limit { changes: SERVICES, reads: 8 * SERVICES },
+            deleted: Limit { changes: SERVICES, reads: 8 * SERVICES },
+        }
+    }
+}
