@@ -41,7 +41,7 @@ struct File {
     endpoint: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct AuthSection {
     region: Option<String>,
@@ -200,11 +200,11 @@ impl Config {
         let environment = setup.environment.clone();
         let path = setup.config.as_ref().map(|file| file.path.clone());
         let shown = path.clone().unwrap_or_else(|| "cloud configuration".to_owned());
-        let File { auth, load_balancer, rate_limiter, tags, .. } = &file_of(setup, &shown)?;
+        let file = file_of(setup, &shown)?;
+        let File { auth, load_balancer, rate_limiter, tags, .. } = &file;
         let (tags, common_tags) =
             (tags.load_balancer.clone().unwrap_or_else(|| tags.common.clone()), tags.common.clone());
         let mut mistakes = Vec::new();
-        let file = file_of(setup, &shown)?;
         let is_instance = file.use_instance_principals || auth.use_instance_principals;
         let profile_file =
             filled(auth.config_file.clone()).or_else(|| environment.get("OCI_CONFIG_FILE").map(str::to_owned));
@@ -282,7 +282,7 @@ impl Config {
             () if file.use_workload_identity => Auth::Workload,
             () => match profile_file {
                 Some(path) => Auth::Profile(path.into(), profile.unwrap_or_else(|| "DEFAULT".to_owned())),
-                None => file.auth.key(&mut mistakes).map_or(Auth::Offline, Auth::Key),
+                None => auth.clone().key(&mut mistakes).map_or(Auth::Offline, Auth::Key),
             },
         };
         if mistakes.is_empty() { Ok(config) } else { Err(Error::invalid(format!("{shown}: {}", mistakes.join("; ")))) }

@@ -15,9 +15,7 @@ pub(crate) struct Requests(pub(crate) Arc<dyn CloudMetrics>);
 
 /// Returns the resource of a route: the last part of its path that names a collection.
 fn resource(path: &str) -> &str {
-    let mut parts = path.split('/').filter(|part| !part.starts_with('{') && !part.is_empty());
     let named = path.split_once("/actions/").map_or(path, |(before, _)| before);
-    let _ = parts.next();
     named.rsplit('/').find(|part| !part.starts_with('{') && !part.is_empty()).unwrap_or("other")
 }
 

@@ -223,8 +223,8 @@ impl Paging {
 
 impl Transport {
     /// Reads a list to its end, in the form that was [declared](crate::transport::Builder::paging); `collection` is the
-    /// field that holds the items; it is empty if an answer is a bare list. `keep` converts each item as soon as it is read. All pages have the priority of the
-    /// most urgent caller; `key` identifies items.
+    /// field that holds the items; it is empty if an answer is a bare list. `keep` converts each item as soon as it is
+    /// read. All pages have the priority of the most urgent caller; `key` identifies items.
     ///
     /// # Errors
     /// The answer of the cloud, if a page could not be read; *other* if an answer has no such field.

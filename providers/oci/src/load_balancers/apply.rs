@@ -8,23 +8,20 @@ use provider_kit::load_balancers::{
     Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, POOL, Port, ResourceGraph, ResourceKey,
     State,
 };
-use provider_kit::transport::{Answer, Call, Priority};
-use secrecy::SecretString;
-use serde_json::{Map, Value, json};
+use provider_kit::transport::Call;
+use serde_json::{Value, json};
 
+use super::create::is_missing_target;
 use super::objects::{ADOPTED, Form, PRIVATE_FROM, PROTECTED, backends};
 use super::security::Rule;
 use super::spec::LoadBalancerSpec;
 use super::work::{Work, busy, named};
 use super::{LoadBalancers, desired, groups, security};
-use crate::annotations::SecurityMode;
 
 /// Pauses between two reads of a load balancer whose group is deleted with it.
 const PAUSE: Duration = Duration::from_secs(2);
 /// The number of these reads.
 const READS: usize = 60;
-/// The namespace of tags that only OKE may write.
-const OKE_TAGS: &str = "orcl-containerengine";
 /// The settings of a load balancer that one request changes, in the order of the requests: shape, groups, and the rest.
 const UPDATES: [&[&str]; 3] =
     [&["shapeName", "shapeDetails"], &["networkSecurityGroupIds"], &["ipMode", "nlbIpVersion"]];
@@ -57,154 +54,22 @@ impl LoadBalancers {
         busy(id)
     }
 
-    /// Creates a load balancer with its backend sets, listeners and certificates in one request. Rules of security lists
-    /// follow when it exists.
-    async fn create(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
-        let (identity, form) = (change.identity, Form::of_kind(spec.kind));
-        if let Some(id) = &identity.requested_id {
-            return Err(Error::invalid(format!("load balancer {id} does not exist, or may not be read")));
-        }
-        let graph = change.outcome_of_all().and_then(|it| it.graph).unwrap_or_default();
-        let settings = graph.balancer_attributes().cloned().unwrap_or_default();
-        let mut body = settings.nested();
-        body["compartmentId"] = self.compartment(identity.service).await?.into();
-        body["displayName"] = identity.name.as_str().into();
-        body["freeformTags"] = json!(identity.owner_tags().among(spec.freeform.clone()));
-        body["definedTags"] = json!(spec.defined);
-        if let Some(ip) = spec.reserved_ip {
-            body["reservedIps"] = json!([{"id": self.reserved(ip).await?}]);
-        }
-        for (key, value) in ["assignedPrivateIpv4", "assignedIpv6"].into_iter().zip(&spec.assigned) {
-            if let Some(value) = value {
-                body[key] = value.as_str().into();
-            }
-        }
-        if !form.is_network() && settings.text("shapeName").is_none() {
-            body["shapeName"] = "flexible".into();
-            body["shapeDetails"] = json!({"minimumBandwidthInMbps": 10, "maximumBandwidthInMbps": 100});
-        }
-        if spec.mode == SecurityMode::Groups {
-            let own = self.ensure_group(identity, spec, &graph).await?;
-            body["networkSecurityGroupIds"] = group_ids(spec, Some(&own))?;
-        }
-        let secrets = self.add_parts(&mut body, &graph, spec).await?;
-        let answer = match self.post(form, &body, identity.uid(), &secrets).await {
-            Err(error) if error.to_string().contains(OKE_TAGS) && spec.defined.0.contains_key(OKE_TAGS) => {
-                body["definedTags"].as_object_mut().map(|tags| tags.remove(OKE_TAGS));
-                self.post(form, &body, identity.uid(), &secrets).await?
-            }
-            Err(error) if is_missing_target(&error) && form.is_network() => {
-                self.forget_missing_targets(&mut body["backendSets"]).await?;
-                self.post(form, &body, identity.uid(), &secrets).await?
-            }
-            answer => answer?,
-        };
-        let request = named(&answer);
-        let shown: Value = match form.is_network() {
-            true => answer.json()?,
-            false => self.api.iaas.read(Call::get(form.work, &[&request])).await?,
-        };
-        let id = shown[if form.is_network() { "id" } else { "loadBalancerId" }].as_str().unwrap_or_default().to_owned();
-        if id.is_empty() {
-            return Err(Error::other("the cloud has accepted a load balancer, and does not name it yet"));
-        }
-        self.work.begin(&id, request, "PROVISION");
-        let late = change.operations.iter().position(|it| it.resource() == Some(&security::resource()));
-        let count = late.unwrap_or(change.operations.len());
-        let outcome = change.outcome(count).unwrap_or_default();
-        Ok(Applied::Shown(count, Box::new(ObservedLoadBalancer { id, state: State::Busy, ..outcome })))
-    }
-
-    /// Sends the request of a creation. The same token makes a request that is carried out late the same creation.
-    async fn post(&self, form: &Form, body: &Value, uid: &str, secrets: &[SecretString]) -> Result<Answer> {
-        let send = |token: String| {
-            let call = Call::post(form.all, &[]).json(body).header("opc-retry-token", token).repeatable();
-            form.http(&self.api).send(secrets.iter().cloned().fold(call, Call::hide))
-        };
-        match send(uid.to_owned()).await {
-            // The load balancer of this token was deleted meanwhile.
-            Err(error) if error.code() == "InvalidatedRetryToken" => {
-                send(format!("{uid}-{}", jiff::Timestamp::now().as_millisecond())).await
-            }
-            answer => answer,
-        }
-    }
-
-    async fn reserved(&self, ip: std::net::IpAddr) -> Result<String> {
-        let call = Call::post("/20160918/publicIps/actions/getByIpAddress", &[]);
-        let found: Option<Value> = self.api.iaas.find(call.json(&json!({"ipAddress": ip})).reading()).await?;
-        let found = found.unwrap_or_default();
-        let problem = match (found["id"].as_str(), &found["lifecycleState"]) {
-            (Some(id), state) if state == "AVAILABLE" && found["lifetime"] == "RESERVED" => return Ok(id.to_owned()),
-            (Some(_), state) => format!("the public IP is not reserved, or is in use ({state})"),
-            (None, _) => "there is no reserved public IP with this address".to_owned(),
-        };
-        Err(Error::invalid(format!("loadBalancerIP {ip}: {problem}; use a reserved public IP that is available")))
-    }
-
-    /// Adds backend sets, listeners, certificates and rule sets to the body of a creation. Returns its secrets.
-    async fn add_parts(
-        &self,
-        body: &mut Value,
-        graph: &ResourceGraph,
-        spec: &LoadBalancerSpec,
-    ) -> Result<Vec<SecretString>> {
-        let (mut sets, mut listeners, mut secrets) = (Map::new(), Map::new(), Vec::new());
-        let (mut certificates, mut rule_sets) = (Map::new(), Map::new());
-        for (resource, settings) in &graph.resources {
-            match resource {
-                ResourceKey::Pool(name) => drop(sets.insert(name.clone(), self.set(graph, name, settings, spec))),
-                ResourceKey::Listener(port) => {
-                    let (name, mut listener) = listener(port, settings, spec);
-                    if spec.is_network() {
-                        listener["name"] = name.as_str().into();
-                    }
-                    listeners.insert(name, listener);
-                }
-                ResourceKey::CreatedBefore(it) if it.kind == "certificate" => {
-                    let (certificate, hidden) = self.certificates.body(&it.name, spec).await?;
-                    certificates.insert(it.name.clone(), certificate);
-                    secrets.extend(hidden);
-                }
-                ResourceKey::CreatedBefore(it) if it.kind == "rule set" => {
-                    drop(rule_sets.insert(it.name.clone(), settings.nested()));
-                }
-                _ => {}
-            }
-        }
-        body["backendSets"] = sets.into();
-        body["listeners"] = listeners.into();
-        for (key, parts) in [("certificates", certificates), ("ruleSets", rule_sets)] {
-            if !parts.is_empty() {
-                body[key] = parts.into();
-            }
-        }
-        Ok(secrets)
-    }
-
     /// Returns a backend set with its backends.
-    fn set(&self, graph: &ResourceGraph, name: &str, settings: &Attributes, spec: &LoadBalancerSpec) -> Value {
+    pub(super) fn set(
+        &self,
+        graph: &ResourceGraph,
+        name: &str,
+        settings: &Attributes,
+        spec: &LoadBalancerSpec,
+    ) -> Value {
         let nodes = self.cluster.nodes().filter(|_| spec.is_network()).unwrap_or_default();
         let mut set = settings.nested();
         set["backends"] = backends(&graph.targets_of(name), &desired::instances(&nodes)).into();
         set
     }
 
-    /// Leaves instances out of backends that no longer exist: their Nodes are deleted soon, and until then they count by
-    /// their addresses.
-    async fn forget_missing_targets(&self, sets: &mut Value) -> Result<()> {
-        let list = self.instances.snapshot(Priority::Urgent).await?;
-        let sets = sets.as_object_mut().into_iter().flatten();
-        for backend in sets.filter_map(|(_, set)| set["backends"].as_array_mut()).flatten() {
-            if backend["targetId"].as_str().is_some_and(|id| list.by_id(id).is_none()) {
-                backend.as_object_mut().map(|it| it.remove("targetId"));
-            }
-        }
-        Ok(())
-    }
-
     /// Creates the load balancer's own network security group, and writes its rules.
-    async fn ensure_group(
+    pub(super) async fn ensure_group(
         &self,
         identity: &Identity<'_>,
         spec: &LoadBalancerSpec,
@@ -538,13 +403,8 @@ impl LoadBalancers {
     }
 }
 
-/// Returns `true` if the cloud does not know an object that a request names, such as the instance of a backend.
-fn is_missing_target(error: &Error) -> bool {
-    error.code() == "RelatedResourceNotAuthorizedOrNotFound"
-}
-
 /// Returns the groups of a load balancer: those that a user chose, and its own.
-fn group_ids(spec: &LoadBalancerSpec, own: Option<&str>) -> Result<Value> {
+pub(super) fn group_ids(spec: &LoadBalancerSpec, own: Option<&str>) -> Result<Value> {
     let ids: Vec<_> = spec.groups.iter().map(String::as_str).chain(own).collect();
     if ids.len() > 5 {
         return Err(Error::invalid(format!(
@@ -565,7 +425,7 @@ fn pool_of(operation: &Operation) -> Option<&str> {
 }
 
 /// Returns the name of a listener, and the listener in the form of the API.
-fn listener(port: &Port, settings: &Attributes, spec: &LoadBalancerSpec) -> (String, Value) {
+pub(super) fn listener(port: &Port, settings: &Attributes, spec: &LoadBalancerSpec) -> (String, Value) {
     let wanted = spec.ports.iter().find(|it| it.number == port.number).filter(|_| !spec.is_network());
     let protocol = wanted.map_or(&*port.protocol, |it| it.protocol);
     let (protocol, suffix) = protocol.split_once('-').map_or((protocol, ""), |(protocol, _)| (protocol, "-IPv6"));

@@ -77,7 +77,14 @@ impl LoadBalancers {
         let health: Vec<u16> = graph.resources.iter().filter_map(|(_, it)| it.number("healthChecker.port")).collect();
         let targets = graph.targets.iter().flat_map(|(_, it)| it.iter()).filter_map(|it| Some(socket(it)?.1));
         let stated = spec.iter().flat_map(|it| it.ports.iter().map(|port| port.node_port));
-        let sources = spec.iter().flat_map(|it| &it.sources).filter(|it| it.addr().is_ipv4());
+        let (ranges, is_dual) = match settings.text("nlbIpVersion") {
+            Some("IPV4_AND_IPV6") => ([true, true], true),
+            Some("IPV6") => ([false, true], false),
+            // Backends of a load balancer have IPv4, whatever its own addresses are.
+            _ => ([true, false], settings.text("ipMode") == Some("IPV6")),
+        };
+        let sources = spec.iter().flat_map(|it| &it.sources);
+        let sources = sources.filter(|it| is_dual || ranges[usize::from(it.addr().is_ipv6())]);
         Ok(Places {
             balancer,
             nodes,
@@ -85,6 +92,7 @@ impl LoadBalancers {
             node_ports: targets.chain(stated).filter(|_| is_all).collect(),
             health_ports: health.into_iter().filter(|_| is_all).collect(),
             sources: sources.map(ToString::to_string).collect(),
+            families: ranges,
             preserves_source: spec.is_some_and(|it| it.preserves_source),
         })
     }

@@ -2,6 +2,7 @@
 
 mod apply;
 mod certificates;
+mod create;
 mod desired;
 mod groups;
 mod objects;

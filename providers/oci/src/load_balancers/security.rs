@@ -135,6 +135,8 @@ pub(crate) struct Places {
     pub(crate) node_ports: BTreeSet<u16>,
     pub(crate) health_ports: BTreeSet<u16>,
     pub(crate) sources: BTreeSet<String>,
+    /// Families of backends: IPv4, IPv6.
+    pub(crate) families: [bool; 2],
     pub(crate) preserves_source: bool,
 }
 
@@ -211,7 +213,10 @@ impl SecurityLists {
     pub(crate) async fn desired(&self, places: &Places) -> Result<BTreeSet<Rule>> {
         let mut rules = BTreeSet::new();
         let ranges = |subnets: &[Arc<Subnet>]| {
-            let ranges = subnets.iter().flat_map(|it| it.ranges()).filter(|it| it.addr().is_ipv4());
+            let ranges = subnets
+                .iter()
+                .flat_map(|it| it.ranges())
+                .filter(|it| places.families[usize::from(it.addr().is_ipv6())]);
             ranges.map(|it| it.to_string()).collect::<BTreeSet<_>>()
         };
         let (own, nodes) = (ranges(&places.balancer), ranges(&places.nodes));

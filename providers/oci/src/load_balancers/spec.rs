@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use cloud_provider::{AddressType, Node, Service};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use provider_kit::annotations::{Annotation, Annotations, Parsed};
 use provider_kit::health_check::{HealthCheck, requests_only_local_traffic};
 use provider_kit::load_balancers::{ServicePort, service_ports};
 use provider_kit::node_selector::NodeSelector;
-use provider_kit::source_ranges::source_ranges;
+use provider_kit::source_ranges::configured_source_ranges;
 use serde_json::{Value, json};
 
 use super::objects::Form;
@@ -274,10 +274,16 @@ impl LoadBalancerSpec {
                 reader.annotations.mistake(format!("annotation {annotation} is possible with {kinds} only"));
             }
         }
-        let sources = source_ranges(service).unwrap_or_else(|error| {
+        let mut sources = configured_source_ranges(service).unwrap_or_else(|error| {
             reader.annotations.mistake(error.to_string());
             BTreeSet::new()
         });
+        if sources.is_empty() {
+            let families = service.spec.as_ref().and_then(|it| it.ip_families.clone()).unwrap_or_default();
+            let has = |family: &str| families.iter().any(|it| it == family);
+            sources.extend((has("IPv4") || !has("IPv6")).then_some(IpNet::from(Ipv4Net::default())));
+            sources.extend(has("IPv6").then_some(IpNet::from(Ipv6Net::default())));
+        }
         let families = families(service);
         let reserved_ip = reserved_ip(&mut reader, is_internal);
         check_service(&mut reader, families);

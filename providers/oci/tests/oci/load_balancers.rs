@@ -120,14 +120,17 @@ async fn dual_stack_network_load_balancer_has_a_listener_for_each_family() {
     }
     let provider = harness.started().await;
     let both = json!({"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4", "IPv6"]});
-    let mut web = service(&[(KIND, "nlb")], both);
+    let mode = format!("{OCI}security-rule-management-mode");
+    let mut web = service(&[(KIND, "nlb"), (&mode, "SL-All")], both);
     let status = harness.ensure(&provider, &mut web).await.unwrap();
     let made = harness.balancer("networkloadbalancer");
     assert_eq!(made["nlbIpVersion"], "IPV4_AND_IPV6");
     assert_eq!(made["listeners"]["TCP-80-IPv6"]["ipVersion"], "IPV6");
     assert_eq!(made["listeners"].as_object().map(serde_json::Map::len), Some(2));
     assert_eq!(status.ingress.map(|it| it.len()), Some(2));
-    let mut single = service(&[(KIND, "nlb")], json!({}));
+    assert_eq!(rules(&harness, "balancers", "ingress"), ["0.0.0.0/0 80", "::/0 80"]);
+    assert!(rules(&harness, "nodes", "ingress").contains(&"2603:c020::/64 30080".to_owned()));
+    let mut single = service(&[(KIND, "nlb"), (&mode, "SL-All")], json!({}));
     single.status.clone_from(&web.status);
     harness.ensure(&provider, &mut single).await.unwrap();
     let made = harness.balancer("networkloadbalancer");

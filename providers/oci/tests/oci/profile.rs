@@ -117,7 +117,7 @@ impl CloudProfile for OciCloud {
         }
     }
     fn effort(&self) -> Effort {
-        Effort { crash_every: 7, chaos_seeds: 10 }
+        Effort { crash_every: 21, chaos_seeds: 6 }
     }
 
     fn router(&self) -> Router {
