@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, CompleteListing, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, Node, Result, async_trait,
+    AddressType, CompleteListing, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, Node, Result,
+    async_trait,
 };
 use futures::future::try_join_all;
 use provider_kit::addresses::{AddressFamily, Addresses};

@@ -158,12 +158,8 @@ pub(crate) fn delete(world: &mut World, body: &Value) -> Answer {
     let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
     let is_protected = array(&it["AttributeFlags"]).any(|it| it == "DeleteProtect");
     check(!is_protected, "FailedOperation", "The load balancer has delete protection.")?;
-    let count: usize = world
-        .all("listener")
-        .iter()
-        .filter(|it| it["_balancer"] == *id)
-        .map(|it| array(&it["Targets"]).count())
-        .sum();
+    let count: usize =
+        world.all("listener").iter().filter(|it| it["_balancer"] == *id).map(|it| array(&it["Targets"]).count()).sum();
     check(count < 20 || body["ForceDelete"] == true, "FailedOperation.TargetNumCheckRisk", "There are targets.")?;
     let (answer, succeeds) = world.begin(id);
     if succeeds {

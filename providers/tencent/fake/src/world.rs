@@ -112,7 +112,7 @@ impl World {
         let number = self.number();
         let id = format!("ins-t{number:07}");
         let [.., high, low] = number.to_be_bytes();
-        let zone = format!("{REGION}-{}", 3 + self.all("instance").len() % 2);
+        let zone = format!("{REGION}-{}", 4 - self.all("instance").len() % 2);
         self.add("instance", json!({"InstanceId": id, "InstanceName": name, "InstanceType": "S5.MEDIUM4",
             "InstanceChargeType": "POSTPAID_BY_HOUR", "InstanceState": "RUNNING", "RestrictState": "NORMAL", "CPU": 2, "Memory": 4,
             "Placement": {"Zone": zone, "ProjectId": 0}, "HostName": name, "Uuid": format!("uuid-{number}"),

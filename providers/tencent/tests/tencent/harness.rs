@@ -182,7 +182,8 @@ pub(crate) fn service(annotations: &[(&str, &str)]) -> Service {
 pub(crate) fn service_of(all: &[(&str, &str)], more: Value) -> Service {
     let all: serde_json::Map<_, _> = all.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
     let mut spec = json!({"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}]});
-    more.as_object().unwrap().iter().for_each(|(key, value)| spec[key] = value.clone());
+    let Value::Object(more) = more else { panic!("no fields: {more}") };
+    more.into_iter().for_each(|(key, value)| spec[key] = value);
     let metadata = json!({"name": "web", "namespace": "default", "uid": UID, "annotations": all});
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
 }
