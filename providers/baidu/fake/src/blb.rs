@@ -127,13 +127,14 @@ pub(crate) fn update(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 
 pub(crate) fn delete(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let id = request.id();
-    if cloud.eips.iter().any(|it| it["instanceId"] == id) {
-        return Err(conflict("An EIP is bound to the BLB."));
-    }
     if find(&mut cloud.blbs, "blbId", id, request)?["allowDelete"] == false {
         return Err(refuse("OperationNotPermitted", "The BLB is protected against deletion."));
     }
     cloud.work.forget(id);
+    // The Go program deletes a BLB before its EIP, so the cloud must unbind the EIP.
+    for eip in cloud.eips.iter_mut().filter(|it| it["instanceId"] == id) {
+        (eip["instanceId"], eip["instanceType"], eip["status"]) = ("".into(), "".into(), "available".into());
+    }
     cloud.blbs.retain(|it| it["blbId"] != id);
     done()
 }

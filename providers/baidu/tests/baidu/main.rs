@@ -8,6 +8,7 @@ mod harness;
 mod load_balancers;
 mod nodes;
 mod profile;
+mod takeover;
 
 use profile::BaiduCloud;
 

@@ -36,5 +36,5 @@ async fn nothing_that_the_go_program_left_is_written() {
         assert_eq!(shown(&service), before, "the address stays");
         count += 1;
     }
-    assert_eq!(count, 8);
+    assert_eq!(count, 6);
 }
