@@ -243,7 +243,8 @@ mod tests {
 
     fn encrypted(text: &str, key: &[u8; 32]) -> String {
         let iv = [7_u8; 16];
-        let text = cbc::Encryptor::<aes::Aes256>::new(key.into(), &iv.into()).encrypt_padded_vec::<Pkcs7>(text.as_bytes());
+        let text =
+            cbc::Encryptor::<aes::Aes256>::new(key.into(), &iv.into()).encrypt_padded_vec::<Pkcs7>(text.as_bytes());
         STANDARD.encode([&iv[..], &text].concat())
     }
 
