@@ -158,7 +158,7 @@ mod tests {
     /// The example that Alibaba Cloud publishes for signature 1.0.
     #[test]
     fn the_published_example_of_version_one_is_signed_as_published() {
-        let mut request = Request::get("http://ecs.aliyuncs.com/?RegionId=cn-hangzhou").body(Bytes::new()).unwrap();
+        let mut request = Request::get("http://ecs.aliyuncs.com/?RegionId=cn-beijing").body(Bytes::new()).unwrap();
         request.headers_mut().insert(ACTION, "DescribeDedicatedHosts".parse().unwrap());
         request.headers_mut().insert(VERSION, "2014-05-26".parse().unwrap());
         let keys =
