@@ -110,7 +110,7 @@ impl Shared {
     }
 
     /// Changes a load balancer: an unfinished upgrade first, then other published ports, which need an upgrade, then
-    /// everything else.
+    /// everything else. Rancher upgrades only an active load balancer, so one that never started is activated before.
     async fn update(
         &self,
         change: Change<'_>,
@@ -137,6 +137,10 @@ impl Shared {
         if changes.contains(&"upgraded") {
             api.act(&balancer.resource, "finishupgrade", &Value::Null).await?;
             return busy(&|there| there.set("upgraded", false));
+        }
+        if changes.contains(&"active") && changes.contains(&"ports") {
+            api.act(&balancer.resource, "activate", &Value::Null).await?;
+            return busy(&|there| there.set("active", true));
         }
         if changes.contains(&"ports") {
             let ports = settings.get("ports").cloned().unwrap_or_default();

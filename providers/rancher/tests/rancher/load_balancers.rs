@@ -66,6 +66,21 @@ async fn order_of_ports_keeps_the_load_balancer_and_other_ports_upgrade_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn ports_that_change_before_the_first_start_are_published_after_it() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    harness.fake.fault_injector().fail(Fault::status("POST /loadbalancerservices/{id}", 500).times(99));
+    harness.ensure(&provider, &mut service(&[80], &[], json!({}))).await.unwrap_err();
+    harness.fake.fault_injector().clear_faults();
+    assert_eq!(harness.balancer()["state"], "inactive");
+
+    harness.ensure(&provider, &mut service(&[443], &[], json!({}))).await.unwrap();
+    let balancer = harness.balancer();
+    assert_eq!((&balancer["state"], &balancer["launchConfig"]["ports"]), (&json!("active"), &json!(["443:443/tcp"])));
+    assert!(rules(&balancer).len() == 2 && rules(&balancer).iter().all(|(port, ..)| *port == 443));
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_the_difference_of_nodes_changes_and_shared_external_services_stay() {
     let harness = Harness::new();
     let provider = harness.started().await;
