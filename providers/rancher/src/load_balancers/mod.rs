@@ -18,7 +18,7 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming,
-    ObservedLoadBalancer, OwnerTags, Query, ResourceGraph, ResourceKey, State, Targets,
+    ObservedLoadBalancer, OwnerTags, Query, Recovery, ResourceGraph, ResourceKey, State, Targets,
 };
 use provider_kit::paging::ListResult;
 
@@ -196,6 +196,16 @@ impl LoadBalancerCloud for LoadBalancers {
             desired.resources.retain(|resource, _| !matches!(resource, ResourceKey::Listener(_)));
         }
         Ok(desired)
+    }
+
+    /// Returns what the user can do: Rancher leaves no failed state by itself.
+    fn recovery(&self, observed: &ObservedLoadBalancer, _: &Service) -> Recovery {
+        match &observed.state {
+            State::Failed(text) if text.contains("canceled-") => {
+                Recovery::ByHand("Finish the upgrade or roll it back in Rancher".to_owned())
+            }
+            _ => Recovery::ByHand("Restart the load balancer in Rancher, or delete it there to get a new one".to_owned()),
+        }
     }
 
     async fn apply(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {

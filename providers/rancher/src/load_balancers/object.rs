@@ -15,7 +15,9 @@ use crate::api::Links;
 /// The name of the only pool: each port has the same backends, on its own node port.
 pub(crate) const POOL: &str = "main";
 /// States of a service that the API is not about to leave.
-const SETTLED: [&str; 5] = ["active", "inactive", "upgraded", "canceled-upgrade", "canceled-rollback"];
+const SETTLED: [&str; 3] = ["active", "inactive", "upgraded"];
+/// States of a service that only a user leaves, and in which Rancher accepts no change.
+const STUCK: [&str; 3] = ["error", "canceled-upgrade", "canceled-rollback"];
 /// States of a service that does not run.
 const STOPPED: [&str; 5] = ["requested", "registering", "inactive", "deactivating", "updating-inactive"];
 /// States of a resource that no longer exists.
@@ -154,7 +156,7 @@ impl LoadBalancerService {
     fn state(&self) -> State {
         let message = || self.transitioning_message.clone().unwrap_or_else(|| format!("state {}", self.state));
         match &*self.state {
-            "error" => State::Failed(message()),
+            state if STUCK.contains(&state) => State::Failed(message()),
             _ if self.transitioning.as_deref() == Some("error") => State::Failed(message()),
             // The containers of the load balancer have no addresses yet.
             "active" if self.public_endpoints.iter().all(Vec::is_empty) => State::Busy,

@@ -196,7 +196,29 @@ async fn message_of_a_load_balancer_that_failed_is_reported() {
     let provider = harness.started().await;
     harness.fake.fault_injector().fail(Fault::ends_in_error("POST /loadbalancerservices/{id}", "x").times(9));
     let error = harness.ensure(&provider, &mut service(&[80], &[], json!({}))).await.unwrap_err().to_string();
-    assert!(error.contains("state error"), "{error}");
+    assert!(error.contains("state error. Restart the load balancer in Rancher"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn canceled_upgrade_is_reported_until_a_user_ends_it() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut service(&[80], &[], json!({}))).await.unwrap();
+    for (state, ends) in [("canceled-upgrade", "active"), ("canceled-rollback", "upgraded")] {
+        let set = |state: &str| {
+            let mut cloud = harness.fake.lock();
+            cloud.services.iter_mut().filter(|it| it["launchConfig"].is_object()).for_each(|it| it["state"] = state.into());
+        };
+        set(state);
+        let provider = harness.started().await;
+        let error = harness.ensure(&provider, &mut service(&[443], &[], json!({}))).await.unwrap_err().to_string();
+        assert!(error.contains(state) && error.contains("Finish the upgrade or roll it back in Rancher"), "{error}");
+        assert_eq!(harness.changes(), [""; 0]);
+        set(ends);
+        harness.ensure(&provider, &mut service(&[443], &[], json!({}))).await.unwrap();
+        assert_eq!(harness.balancer()["launchConfig"]["ports"], json!(["443:443/tcp"]));
+        harness.ensure(&provider, &mut service(&[80], &[], json!({}))).await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]
