@@ -24,7 +24,7 @@ use provider_kit::paging::ListResult;
 
 use self::annotations::LoadBalancerSpec;
 use self::backends::Backends;
-use self::object::{LoadBalancerService, POOL, Settings, published_port};
+use self::object::{LoadBalancerService, POOL, Settings, is_scheduling_failure, published_port};
 use crate::hosts::Source;
 
 /// The type of load balancers.
@@ -198,9 +198,20 @@ impl LoadBalancerCloud for LoadBalancers {
         Ok(desired)
     }
 
-    /// Returns what the user can do: Rancher leaves no failed state by itself.
-    fn recovery(&self, observed: &ObservedLoadBalancer, _: &Service) -> Recovery {
+    /// Returns what the user can do: Rancher leaves no failed state by itself. A load balancer without a host that
+    /// should publish other ports by now is replaced, because Rancher upgrades only an active one.
+    fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {
         match &observed.state {
+            State::Failed(text) if is_scheduling_failure(text) => {
+                let ports = observed.graph.as_ref().and_then(|it| it.balancer_attributes()?.get("ports").cloned());
+                let has = |port: &String| ports.iter().flat_map(|it| it.as_array().into_iter().flatten()).any(|it| *it == **port);
+                let spec = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+                let mut wanted = spec.filter_map(|port| Some(published_port(u16::try_from(port.port).ok()?)));
+                match observed.ingress.is_empty() && !wanted.all(|port| has(&port)) {
+                    true => Recovery::Replace,
+                    false => Recovery::ByHand("Free the port on the hosts, or change the port of the Service".to_owned()),
+                }
+            }
             State::Failed(text) if text.contains("canceled-") => {
                 Recovery::ByHand("Finish the upgrade or roll it back in Rancher".to_owned())
             }

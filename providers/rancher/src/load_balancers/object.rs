@@ -127,6 +127,12 @@ impl Resource for Settings {
     ];
 }
 
+/// Returns `true` for the message of a load balancer for which Rancher finds no host.
+pub(crate) fn is_scheduling_failure(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    ["scheduling failed", "allocation failed"].iter().any(|failure| message.contains(failure))
+}
+
 /// Returns the published port in the form of the Go program.
 pub(crate) fn published_port(number: u16) -> String {
     format!("{number}:{number}/tcp")
@@ -157,12 +163,19 @@ impl LoadBalancerService {
         let message = || self.transitioning_message.clone().unwrap_or_else(|| format!("state {}", self.state));
         match &*self.state {
             state if STUCK.contains(&state) => State::Failed(message()),
+            _ if self.is_unscheduled() => State::Failed(message()),
             _ if self.transitioning.as_deref() == Some("error") => State::Failed(message()),
             // The containers of the load balancer have no addresses yet.
             "active" if self.public_endpoints.iter().all(Vec::is_empty) => State::Busy,
             state if SETTLED.contains(&state) => State::Ready,
             _ => State::Busy,
         }
+    }
+
+    /// Returns `true` if Rancher finds no host for the load balancer, for example because another service has its port.
+    fn is_unscheduled(&self) -> bool {
+        let is_failure = |message: &String| is_scheduling_failure(message);
+        self.state == "activating" && self.transitioning_message.as_ref().is_some_and(is_failure)
     }
 
     fn settings(&self) -> Settings {

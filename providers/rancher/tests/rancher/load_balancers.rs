@@ -141,6 +141,28 @@ async fn deletion_waits_for_no_load_balancer_that_cannot_start() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn load_balancer_whose_port_is_taken_is_reported_and_gets_another_port() {
+    let harness = Harness::new();
+    harness.fake.lock().has_no_free_port = true;
+    let provider = harness.started().await;
+    let error = harness.ensure(&provider, &mut service(&[80], &[], json!({}))).await.unwrap_err().to_string();
+    assert!(error.contains("Scheduling failed") && error.contains("Free the port on the hosts"), "{error}");
+    let id = harness.balancer()["id"].clone();
+    harness.ensure(&provider, &mut service(&[80], &[], json!({}))).await.unwrap_err();
+    assert_eq!(harness.balancer()["id"], id, "the same ports are no reason for another load balancer");
+
+    let mut web = service(&[443], &[], json!({}));
+    let _ = harness.ensure(&provider, &mut web).await;
+    let _ = harness.ensure(&provider, &mut web).await;
+    assert_ne!(harness.balancer()["id"], id, "other ports need another load balancer");
+    harness.fake.lock().has_no_free_port = false;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let balancer = harness.balancer();
+    assert_eq!((&balancer["state"], &balancer["launchConfig"]["ports"]), (&json!("active"), &json!(["443:443/tcp"])));
+}
+
+#[tokio::test(start_paused = true)]
 async fn annotations_become_settings_of_the_load_balancer() {
     let harness = Harness::new();
     let provider = harness.started().await;
