@@ -165,7 +165,11 @@ impl LoadBalancerCloud for LoadBalancers {
                 Ok(self.0.list(&[]).await?.flat_map(observed))
             }
             Query::Owner(identity) => {
-                let found = self.0.list(&[("name", &identity.name)]).await?.complete()?.into_items();
+                // A deletion also finds a load balancer that was renamed: nothing looks for it afterwards.
+                let is_leaving = identity.is_leaving();
+                let filters: &[_] = if is_leaving { &[] } else { &[("name", &*identity.name)] };
+                let mut found = self.0.list(filters).await?.complete()?.into_items();
+                found.retain(|it| it.is_named(&identity.name) || is_leaving && it.service() == Some(identity.uid()));
                 let read = self.0.with_backends(found).await?;
                 Ok(read.flat_map(|it| Some(deletable(it, identity))))
             }

@@ -149,6 +149,15 @@ impl LoadBalancerService {
         !REMOVED.contains(&&*self.state)
     }
 
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.name == name
+    }
+
+    /// Returns the UID of the Service in the owner tags.
+    pub(crate) fn service(&self) -> Option<&str> {
+        self.metadata.as_ref()?.get(OwnerTags::SERVICE)?.as_str()
+    }
+
     fn rules(&self) -> impl Iterator<Item = &PortRule> {
         self.lb_config.iter().flat_map(|config| config.port_rules.iter().flatten())
     }

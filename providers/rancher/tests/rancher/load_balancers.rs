@@ -163,6 +163,18 @@ async fn load_balancer_whose_port_is_taken_is_reported_and_gets_another_port() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn load_balancer_that_a_user_renamed_is_deleted_with_its_service_after_a_restart() {
+    let harness = Harness::new();
+    let web = service(&[80], &[], json!({}));
+    harness.ensure(&harness.started().await, &mut web.clone()).await.unwrap();
+    let rename = |it: &mut Value| it["name"] = "shop".into();
+    harness.fake.lock().services.iter_mut().filter(|it| it["type"] == "loadBalancerService").for_each(rename);
+    harness.delete(&harness.started().await, &web).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(harness.live("loadBalancerService"), [Value::Null; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn annotations_become_settings_of_the_load_balancer() {
     let harness = Harness::new();
     let provider = harness.started().await;
