@@ -61,6 +61,10 @@ impl Links {
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
+
+    pub(crate) fn has_link(&self, link: &str) -> bool {
+        self.links.contains_key(link)
+    }
 }
 
 impl Api {
