@@ -156,7 +156,7 @@ impl Api {
         key: fn(&T) -> K,
     ) -> Result<Vec<T>> {
         let url =
-            from.links.get(link).ok_or_else(|| Error::other(format!("resource {} has no link {link}", from.id)))?;
+            from.links.get(link).ok_or_else(|| Error::invalid(format!("resource {} has no link {link}", from.id)))?;
         let call = self.call(Method::GET, url, link)?;
         let list = self.http.list(call, "data", shared_priority, |item| item, key).await?;
         Ok(list.complete()?.into_items())
