@@ -57,10 +57,12 @@ impl LoadBalancers {
         Self(Arc::new(Shared { source, cluster, deduplicator, backends, stack, image }))
     }
 
-    /// Returns a task that deletes external services which a process that was killed has left.
+    /// Returns a task that deletes external services which a process that was killed has left. Without the cluster's ID,
+    /// it deletes none: other clusters may have the same name.
     pub(crate) fn sweeper(&self, cluster: &Cluster) -> impl Future<Output = ()> + Send + use<> {
-        let (shared, cluster) = (Arc::clone(&self.0), OwnerTags::cluster(cluster).to_owned());
+        let (shared, cluster) = (Arc::clone(&self.0), cluster.id.clone());
         async move {
+            let Some(cluster) = cluster else { return };
             tokio::time::sleep(SWEEPS.1).await;
             loop {
                 let none = std::collections::BTreeSet::new();

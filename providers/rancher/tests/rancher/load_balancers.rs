@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use cloud_provider::Cluster;
 use rancher_fake::Fault;
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, service};
+use crate::harness::{Harness, cluster, service};
 use crate::profile::{list, text};
 
 fn rules(balancer: &Value) -> Vec<(u64, u64, String)> {
@@ -299,6 +300,18 @@ async fn unused_external_services_of_this_cluster_are_swept() {
     }
     tokio::time::sleep(Duration::from_secs(90)).await;
     assert_eq!(harness.externals(), ["worker-1", "worker-2", "hand", "other"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_swept_without_the_id_of_the_cluster() {
+    let harness = Harness::new();
+    let _provider = harness.started_in(Cluster { id: None, ..cluster() }).await;
+    harness.fake.lock().services.push(json!({
+        "id": "1s99", "type": "externalService", "environment": "ours", "name": "theirs", "state": "active",
+        "removed": null, "stackId": "1st1", "metadata": {"ccm-rs/cluster": "kubernetes"},
+    }));
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert_eq!(harness.externals(), ["theirs"], "another cluster may have the same name");
 }
 
 #[tokio::test(start_paused = true)]
