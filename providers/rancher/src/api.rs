@@ -9,8 +9,8 @@ use http::HeaderMap;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::paging::{ListResult, Paging};
 use provider_kit::transport::{Builder, Call, Method, Refusal, RetryPolicy, Transport};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
@@ -48,8 +48,15 @@ pub(crate) struct Api {
 #[serde(default)]
 pub(crate) struct Links {
     id: String,
+    #[serde(deserialize_with = "or_none")]
     links: BTreeMap<String, String>,
+    #[serde(deserialize_with = "or_none")]
     actions: BTreeMap<String, String>,
+}
+
+/// Reads null as an empty map: one such resource must not make a whole list an error.
+fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<BTreeMap<String, String>, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 #[derive(Deserialize)]
@@ -60,6 +67,10 @@ struct Collection<T> {
 impl Links {
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    pub(crate) fn has_link(&self, link: &str) -> bool {
+        self.links.contains_key(link)
     }
 }
 
@@ -152,7 +163,7 @@ impl Api {
         key: fn(&T) -> K,
     ) -> Result<Vec<T>> {
         let url =
-            from.links.get(link).ok_or_else(|| Error::other(format!("resource {} has no link {link}", from.id)))?;
+            from.links.get(link).ok_or_else(|| Error::invalid(format!("resource {} has no link {link}", from.id)))?;
         let call = self.call(Method::GET, url, link)?;
         let list = self.http.list(call, "data", shared_priority, |item| item, key).await?;
         Ok(list.complete()?.into_items())
@@ -209,4 +220,15 @@ fn refusal(_: &HeaderMap, body: &[u8]) -> Option<Refusal> {
 fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
     let is_passing = ["NotUnique", "InvalidState", "InvalidReference", "ActionNotAvailable"].contains(&&*refusal.code);
     if is_passing { Some(Error::conflict) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resource_without_links_and_actions_is_read() {
+        let read: Links = serde_json::from_str(r#"{"id": "1s1", "links": null, "actions": null}"#).unwrap();
+        assert_eq!((read.id(), read.has_link("self")), ("1s1", false));
+    }
 }

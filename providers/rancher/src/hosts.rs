@@ -131,8 +131,14 @@ impl Source {
         let has_none = |it: &&HostAnswer| it.ip_addresses.as_ref().is_none_or(Vec::is_empty);
         let linked = list.items().iter().filter(has_none).map(async |it: &HostAnswer| {
             let key = |it: &IpAddress| it.address.clone();
-            let read = self.api.linked(&it.resource, "ipAddresses", shared_priority, key).await?;
-            Ok::<_, Error>((it.uuid.clone(), read))
+            // A host that is being removed, or that never had an agent, keeps no other one from being read.
+            if !it.resource.has_link("ipAddresses") {
+                return Ok((it.uuid.clone(), Vec::new()));
+            }
+            match self.api.linked(&it.resource, "ipAddresses", shared_priority, key).await {
+                Err(error) if error.is_not_found() => Ok((it.uuid.clone(), Vec::new())),
+                read => Ok::<_, Error>((it.uuid.clone(), read?)),
+            }
         });
         let linked: Vec<_> = linked.collect();
         let linked: HashMap<_, _> = stream::iter(linked).buffer_unordered(CONCURRENT).try_collect().await?;

@@ -33,7 +33,7 @@ pub const IMAGE: &str = "rancher/lb-service-haproxy:v0.9.1";
 
 const AUTHORIZATION: &str = "Basic ZmFrZS1hY2Nlc3M6ZmFrZS1zZWNyZXQ=";
 /// Fields that the API does not show.
-const HIDDEN: [&str; 2] = ["environment", "addresses"];
+const HIDDEN: [&str; 4] = ["environment", "addresses", "isLeaving", "lacksAddressLink"];
 
 type ApiRequest = fake_cloud::ApiRequest<()>;
 type Answer = Result<Reply, Refused>;
@@ -42,7 +42,8 @@ type Answer = Result<Reply, Refused>;
 pub struct Rancher {
     /// The environment that the API key is for.
     pub environment: &'static str,
-    /// Hosts, each with its IP addresses in `addresses`, which the API shows under a link.
+    /// Hosts, each with its IP addresses in `addresses`, which the API shows under a link. The link is absent from a
+    /// host with `lacksAddressLink`, and not found for one with `isLeaving`.
     pub hosts: Vec<Value>,
     /// Stacks of services.
     pub stacks: Vec<Value>,
@@ -175,6 +176,9 @@ fn hosts(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
         let url = format!("{}/hosts/{}", base(request), host["id"].as_str().unwrap_or_default());
         let mut shown = without(host.clone(), &HIDDEN);
         shown["links"] = json!({"self": url, "ipAddresses": format!("{url}/ipaddresses")});
+        if host["lacksAddressLink"] == true {
+            shown["links"] = json!({"self": url});
+        }
         shown["actions"] = json!({});
         if includes {
             shown["ipAddresses"] = addresses(host).into();
@@ -185,7 +189,7 @@ fn hosts(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
 
 fn ip_addresses(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
     let is_it = |it: &&Value| it["id"] == request.id() && it["environment"] == *request.project;
-    let host = cloud.hosts.iter().find(is_it).ok_or_else(not_found)?;
+    let host = cloud.hosts.iter().find(is_it).filter(|it| it["isLeaving"] != true).ok_or_else(not_found)?;
     let body = json!({"type": "collection", "resourceType": "ipAddress", "data": addresses(host), "pagination": {"next": null}});
     Ok(Reply::new(200, body))
 }

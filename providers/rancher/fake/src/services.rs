@@ -48,7 +48,8 @@ fn shown(request: &ApiRequest, service: &Value) -> Value {
     let is_passing = PASSING.iter().any(|(state, ..)| service["state"] == **state);
     let mut shown = without(service.clone(), &HIDDEN);
     shown["transitioning"] = if is_passing { "yes" } else { "no" }.into();
-    shown["transitioningMessage"] = Value::Null;
+    let message = shown["transitioningMessage"].take();
+    shown["transitioningMessage"] = if shown["state"] == "activating" { message } else { Value::Null };
     let action = |action: &&str| ((*action).to_owned(), format!("{url}/?action={action}").into());
     shown["actions"] = actions(service).iter().map(action).collect::<Map<_, _>>().into();
     shown["links"] = json!({
@@ -77,6 +78,7 @@ impl Rancher {
         let time = PASSING.iter().find(|(it, ..)| *it == state).map_or(0, |(.., time)| *time);
         if let Some(service) = self.services.iter_mut().find(|it| it["id"] == id) {
             service["state"] = state.into();
+            service["transitioningMessage"] = Value::Null;
         }
         self.work.begin(id, Duration::from_millis(time), &request.effects);
     }
@@ -91,6 +93,7 @@ impl Rancher {
             let is_activating = state == "activating" && service["type"] == "loadBalancerService";
             let has_host = self.hosts.iter().any(|it| it["environment"] == service["environment"]);
             if is_activating && (self.has_no_free_port || !has_host) {
+                service["transitioningMessage"] = "Scheduling failed: ports are in use on all hosts".into();
                 self.work.begin(&id, Duration::from_millis(1500), &fake_cloud::Effects::default());
                 continue;
             }

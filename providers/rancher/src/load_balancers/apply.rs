@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::annotations::LoadBalancerSpec;
+use super::backends::Backends;
 use super::object::{LbConfig, LoadBalancerService, POOL, PortRule, stickiness};
 use super::{BALANCER, Shared, with_ports};
 use crate::NAME;
@@ -110,7 +111,7 @@ impl Shared {
     }
 
     /// Changes a load balancer: an unfinished upgrade first, then other published ports, which need an upgrade, then
-    /// everything else.
+    /// everything else. Rancher upgrades only an active load balancer, so one that never started is activated before.
     async fn update(
         &self,
         change: Change<'_>,
@@ -137,6 +138,10 @@ impl Shared {
         if changes.contains(&"upgraded") {
             api.act(&balancer.resource, "finishupgrade", &Value::Null).await?;
             return busy(&|there| there.set("upgraded", false));
+        }
+        if changes.contains(&"active") && changes.contains(&"ports") {
+            api.act(&balancer.resource, "activate", &Value::Null).await?;
+            return busy(&|there| there.set("active", true));
         }
         if changes.contains(&"ports") {
             let ports = settings.get("ports").cloned().unwrap_or_default();
@@ -191,7 +196,13 @@ impl Shared {
     async fn remove(&self, change: Change<'_>, balancer: &LoadBalancerService) -> Result<Applied> {
         let cluster = OwnerTags::cluster(change.identity.cluster);
         let consumed = balancer.services().cloned().collect();
-        self.backends.release(cluster, &consumed, Some(balancer), &BTreeSet::new()).await?;
+        match self.backends.release(cluster, &consumed, Some(balancer), &BTreeSet::new()).await {
+            // A backend that Rancher never lets go must not keep the load balancer running.
+            Err(error) if Backends::is_refusal(&error) => {
+                tracing::warn!(%error, "unused external services of load balancer {} are not deleted", balancer.resource.id());
+            }
+            outcome => outcome?,
+        }
         if !self.source.api.delete(&balancer.resource).await? {
             return Ok(Applied::Gone);
         }

@@ -208,6 +208,11 @@ impl Backends {
         stream::iter(left).buffer_unordered(CONCURRENT).try_collect().await
     }
 
+    /// Returns `true` if another attempt to delete external services ends in the same way.
+    pub(crate) fn is_refusal(error: &Error) -> bool {
+        error.is_invalid() || error.is_not_found() || error.is_not_implemented()
+    }
+
     async fn delete_unused(&self, service: &ExternalService, besides: &str) -> Result<()> {
         let id = service.resource.id();
         let claim = {

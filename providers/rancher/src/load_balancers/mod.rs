@@ -18,13 +18,13 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming,
-    ObservedLoadBalancer, OwnerTags, Query, ResourceGraph, ResourceKey, State, Targets,
+    ObservedLoadBalancer, OwnerTags, Query, Recovery, ResourceGraph, ResourceKey, State, Targets,
 };
 use provider_kit::paging::ListResult;
 
 use self::annotations::LoadBalancerSpec;
 use self::backends::Backends;
-use self::object::{LoadBalancerService, POOL, Settings, published_port};
+use self::object::{LoadBalancerService, POOL, Settings, is_scheduling_failure, published_port};
 use crate::hosts::Source;
 
 /// The type of load balancers.
@@ -57,10 +57,12 @@ impl LoadBalancers {
         Self(Arc::new(Shared { source, cluster, deduplicator, backends, stack, image }))
     }
 
-    /// Returns a task that deletes external services which a process that was killed has left.
+    /// Returns a task that deletes external services which a process that was killed has left. Without the cluster's ID,
+    /// it deletes none: other clusters may have the same name.
     pub(crate) fn sweeper(&self, cluster: &Cluster) -> impl Future<Output = ()> + Send + use<> {
-        let (shared, cluster) = (Arc::clone(&self.0), OwnerTags::cluster(cluster).to_owned());
+        let (shared, cluster) = (Arc::clone(&self.0), cluster.id.clone());
         async move {
+            let Some(cluster) = cluster else { return };
             tokio::time::sleep(SWEEPS.1).await;
             loop {
                 let none = std::collections::BTreeSet::new();
@@ -165,7 +167,11 @@ impl LoadBalancerCloud for LoadBalancers {
                 Ok(self.0.list(&[]).await?.flat_map(observed))
             }
             Query::Owner(identity) => {
-                let found = self.0.list(&[("name", &identity.name)]).await?.complete()?.into_items();
+                // A deletion also finds a load balancer that was renamed: nothing looks for it afterwards.
+                let is_leaving = identity.is_leaving();
+                let filters: &[_] = if is_leaving { &[] } else { &[("name", &*identity.name)] };
+                let mut found = self.0.list(filters).await?.complete()?.into_items();
+                found.retain(|it| it.is_named(&identity.name) || is_leaving && it.service() == Some(identity.uid()));
                 let read = self.0.with_backends(found).await?;
                 Ok(read.flat_map(|it| Some(deletable(it, identity))))
             }
@@ -196,6 +202,27 @@ impl LoadBalancerCloud for LoadBalancers {
             desired.resources.retain(|resource, _| !matches!(resource, ResourceKey::Listener(_)));
         }
         Ok(desired)
+    }
+
+    /// Returns what the user can do: Rancher leaves no failed state by itself. A load balancer without a host that
+    /// should publish other ports by now is replaced, because Rancher upgrades only an active one.
+    fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {
+        match &observed.state {
+            State::Failed(text) if is_scheduling_failure(text) => {
+                let ports = observed.graph.as_ref().and_then(|it| it.balancer_attributes()?.get("ports").cloned());
+                let has = |port: &String| ports.iter().flat_map(|it| it.as_array().into_iter().flatten()).any(|it| *it == **port);
+                let spec = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+                let mut wanted = spec.filter_map(|port| Some(published_port(u16::try_from(port.port).ok()?)));
+                match observed.ingress.is_empty() && !wanted.all(|port| has(&port)) {
+                    true => Recovery::Replace,
+                    false => Recovery::ByHand("Free the port on the hosts, or change the port of the Service".to_owned()),
+                }
+            }
+            State::Failed(text) if text.contains("canceled-") => {
+                Recovery::ByHand("Finish the upgrade or roll it back in Rancher".to_owned())
+            }
+            _ => Recovery::ByHand("Restart the load balancer in Rancher, or delete it there to get a new one".to_owned()),
+        }
     }
 
     async fn apply(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {

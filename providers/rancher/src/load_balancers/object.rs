@@ -15,7 +15,9 @@ use crate::api::Links;
 /// The name of the only pool: each port has the same backends, on its own node port.
 pub(crate) const POOL: &str = "main";
 /// States of a service that the API is not about to leave.
-const SETTLED: [&str; 5] = ["active", "inactive", "upgraded", "canceled-upgrade", "canceled-rollback"];
+const SETTLED: [&str; 3] = ["active", "inactive", "upgraded"];
+/// States of a service that only a user leaves, and in which Rancher accepts no change.
+const STUCK: [&str; 3] = ["error", "canceled-upgrade", "canceled-rollback"];
 /// States of a service that does not run.
 const STOPPED: [&str; 5] = ["requested", "registering", "inactive", "deactivating", "updating-inactive"];
 /// States of a resource that no longer exists.
@@ -125,6 +127,12 @@ impl Resource for Settings {
     ];
 }
 
+/// Returns `true` for the message of a load balancer for which Rancher finds no host.
+pub(crate) fn is_scheduling_failure(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    ["scheduling failed", "allocation failed"].iter().any(|failure| message.contains(failure))
+}
+
 /// Returns the published port in the form of the Go program.
 pub(crate) fn published_port(number: u16) -> String {
     format!("{number}:{number}/tcp")
@@ -141,6 +149,15 @@ impl LoadBalancerService {
         !REMOVED.contains(&&*self.state)
     }
 
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.name == name
+    }
+
+    /// Returns the UID of the Service in the owner tags.
+    pub(crate) fn service(&self) -> Option<&str> {
+        self.metadata.as_ref()?.get(OwnerTags::SERVICE)?.as_str()
+    }
+
     fn rules(&self) -> impl Iterator<Item = &PortRule> {
         self.lb_config.iter().flat_map(|config| config.port_rules.iter().flatten())
     }
@@ -154,13 +171,20 @@ impl LoadBalancerService {
     fn state(&self) -> State {
         let message = || self.transitioning_message.clone().unwrap_or_else(|| format!("state {}", self.state));
         match &*self.state {
-            "error" => State::Failed(message()),
+            state if STUCK.contains(&state) => State::Failed(message()),
+            _ if self.is_unscheduled() => State::Failed(message()),
             _ if self.transitioning.as_deref() == Some("error") => State::Failed(message()),
             // The containers of the load balancer have no addresses yet.
             "active" if self.public_endpoints.iter().all(Vec::is_empty) => State::Busy,
             state if SETTLED.contains(&state) => State::Ready,
             _ => State::Busy,
         }
+    }
+
+    /// Returns `true` if Rancher finds no host for the load balancer, for example because another service has its port.
+    fn is_unscheduled(&self) -> bool {
+        let is_failure = |message: &String| is_scheduling_failure(message);
+        self.state == "activating" && self.transitioning_message.as_ref().is_some_and(is_failure)
     }
 
     fn settings(&self) -> Settings {

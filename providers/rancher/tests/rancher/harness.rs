@@ -51,11 +51,15 @@ impl Harness {
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.
     pub(crate) async fn started(&self) -> Rancher {
+        self.started_in(cluster()).await
+    }
+
+    pub(crate) async fn started_in(&self, cluster: Cluster) -> Rancher {
         let setup = self.setup();
         let config = Config::read(&setup).unwrap();
         let provider =
             Rancher::new(config.clone(), cloud(&config, &setup).service(self.fake.router()).build().unwrap());
-        let context = Context { shutdown: self.shutdown.clone(), ..self.cluster.context(cluster()) };
+        let context = Context { shutdown: self.shutdown.clone(), ..self.cluster.context(cluster) };
         provider.initialize(&context).await.unwrap();
         provider.set_caches(Arc::new(self.cluster.clone()));
         self.fake.fault_injector().forget_requests();

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use cloud_provider::Cluster;
 use rancher_fake::Fault;
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, service};
+use crate::harness::{Harness, cluster, service};
 use crate::profile::{list, text};
 
 fn rules(balancer: &Value) -> Vec<(u64, u64, String)> {
@@ -63,6 +64,21 @@ async fn order_of_ports_keeps_the_load_balancer_and_other_ports_upgrade_it() {
         assert_eq!(has, published.into_iter().collect());
         assert!(rules(&balancer).iter().all(|(port, ..)| ports.iter().any(|it| u64::from(*it) == *port)));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ports_that_change_before_the_first_start_are_published_after_it() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    harness.fake.fault_injector().fail(Fault::status("POST /loadbalancerservices/{id}", 500).times(99));
+    harness.ensure(&provider, &mut service(&[80], &[], json!({}))).await.unwrap_err();
+    harness.fake.fault_injector().clear_faults();
+    assert_eq!(harness.balancer()["state"], "inactive");
+
+    harness.ensure(&provider, &mut service(&[443], &[], json!({}))).await.unwrap();
+    let balancer = harness.balancer();
+    assert_eq!((&balancer["state"], &balancer["launchConfig"]["ports"]), (&json!("active"), &json!(["443:443/tcp"])));
+    assert!(rules(&balancer).len() == 2 && rules(&balancer).iter().all(|(port, ..)| *port == 443));
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,6 +142,58 @@ async fn deletion_waits_for_no_load_balancer_that_cannot_start() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn load_balancer_whose_port_is_taken_is_reported_and_gets_another_port() {
+    let harness = Harness::new();
+    harness.fake.lock().has_no_free_port = true;
+    let provider = harness.started().await;
+    let error = harness.ensure(&provider, &mut service(&[80], &[], json!({}))).await.unwrap_err().to_string();
+    assert!(error.contains("Scheduling failed") && error.contains("Free the port on the hosts"), "{error}");
+    let id = harness.balancer()["id"].clone();
+    harness.ensure(&provider, &mut service(&[80], &[], json!({}))).await.unwrap_err();
+    assert_eq!(harness.balancer()["id"], id, "the same ports are no reason for another load balancer");
+
+    let mut web = service(&[443], &[], json!({}));
+    let _ = harness.ensure(&provider, &mut web).await;
+    let _ = harness.ensure(&provider, &mut web).await;
+    assert_ne!(harness.balancer()["id"], id, "other ports need another load balancer");
+    harness.fake.lock().has_no_free_port = false;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let balancer = harness.balancer();
+    assert_eq!((&balancer["state"], &balancer["launchConfig"]["ports"]), (&json!("active"), &json!(["443:443/tcp"])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_that_a_user_renamed_is_deleted_with_its_service_after_a_restart() {
+    let harness = Harness::new();
+    let web = service(&[80], &[], json!({}));
+    harness.ensure(&harness.started().await, &mut web.clone()).await.unwrap();
+    let rename = |it: &mut Value| it["name"] = "shop".into();
+    harness.fake.lock().services.iter_mut().filter(|it| it["type"] == "loadBalancerService").for_each(rename);
+    harness.delete(&harness.started().await, &web).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(harness.live("loadBalancerService"), [Value::Null; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn external_service_that_cannot_be_deleted_keeps_no_load_balancer_running() {
+    for status in [422, 404] {
+        let harness = Harness::new();
+        let provider = harness.started().await;
+        let web = service(&[80], &[], json!({}));
+        harness.ensure(&provider, &mut web.clone()).await.unwrap();
+        let route = "GET /externalservices/{id}/consumedbyservices";
+        harness.fake.fault_injector().fail(Fault::refused(route, status).times(99));
+        harness.delete(&provider, &web).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(harness.live("loadBalancerService"), [Value::Null; 0]);
+        harness.fake.fault_injector().clear_faults();
+        tokio::time::sleep(Duration::from_secs(3700)).await;
+        assert_eq!(harness.externals(), [""; 0], "they are deleted later");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn annotations_become_settings_of_the_load_balancer() {
     let harness = Harness::new();
     let provider = harness.started().await;
@@ -181,7 +249,29 @@ async fn message_of_a_load_balancer_that_failed_is_reported() {
     let provider = harness.started().await;
     harness.fake.fault_injector().fail(Fault::ends_in_error("POST /loadbalancerservices/{id}", "x").times(9));
     let error = harness.ensure(&provider, &mut service(&[80], &[], json!({}))).await.unwrap_err().to_string();
-    assert!(error.contains("state error"), "{error}");
+    assert!(error.contains("state error. Restart the load balancer in Rancher"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn canceled_upgrade_is_reported_until_a_user_ends_it() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut service(&[80], &[], json!({}))).await.unwrap();
+    for (state, ends) in [("canceled-upgrade", "active"), ("canceled-rollback", "upgraded")] {
+        let set = |state: &str| {
+            let mut cloud = harness.fake.lock();
+            cloud.services.iter_mut().filter(|it| it["launchConfig"].is_object()).for_each(|it| it["state"] = state.into());
+        };
+        set(state);
+        let provider = harness.started().await;
+        let error = harness.ensure(&provider, &mut service(&[443], &[], json!({}))).await.unwrap_err().to_string();
+        assert!(error.contains(state) && error.contains("Finish the upgrade or roll it back in Rancher"), "{error}");
+        assert_eq!(harness.changes(), [""; 0]);
+        set(ends);
+        harness.ensure(&provider, &mut service(&[443], &[], json!({}))).await.unwrap();
+        assert_eq!(harness.balancer()["launchConfig"]["ports"], json!(["443:443/tcp"]));
+        harness.ensure(&provider, &mut service(&[80], &[], json!({}))).await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,6 +300,18 @@ async fn unused_external_services_of_this_cluster_are_swept() {
     }
     tokio::time::sleep(Duration::from_secs(90)).await;
     assert_eq!(harness.externals(), ["worker-1", "worker-2", "hand", "other"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_swept_without_the_id_of_the_cluster() {
+    let harness = Harness::new();
+    let _provider = harness.started_in(Cluster { id: None, ..cluster() }).await;
+    harness.fake.lock().services.push(json!({
+        "id": "1s99", "type": "externalService", "environment": "ours", "name": "theirs", "state": "active",
+        "removed": null, "stackId": "1st1", "metadata": {"ccm-rs/cluster": "kubernetes"},
+    }));
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert_eq!(harness.externals(), ["theirs"], "another cluster may have the same name");
 }
 
 #[tokio::test(start_paused = true)]

@@ -51,6 +51,25 @@ async fn each_address_is_external_and_internal_and_the_name_comes_last() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn host_whose_addresses_cannot_be_read_keeps_no_other_one_from_being_read() {
+    for lacks_link in [true, false] {
+        let harness = Harness::new();
+        {
+            let mut cloud = harness.fake.lock();
+            cloud.ignores_include = true;
+            cloud.hosts[1]["lacksAddressLink"] = lacks_link.into();
+            if !lacks_link {
+                cloud.hosts[1]["isLeaving"] = true.into();
+            }
+        }
+        let found = metadata(&harness, named("worker-1")).await;
+        assert!(!found.node_addresses.is_empty());
+        let error = state(&harness, named("worker-2")).await.unwrap_err().to_string();
+        assert!(error.contains("has no IP addresses"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn labels_and_instance_type_are_configurable() {
     let mut harness = Harness::new();
     harness.file = Some("[Global]\nzone-label = rack\nregion-label = none\ninstance-type = driver\n".to_owned());
