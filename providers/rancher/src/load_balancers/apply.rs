@@ -119,6 +119,9 @@ impl Shared {
         spec: &LoadBalancerSpec,
     ) -> Result<Applied> {
         let (identity, api) = (change.identity, &self.source.api);
+        if !balancer.accepts_changes() {
+            return Ok(Applied::PlanAgain(Box::new(self.observed(&balancer)?)));
+        }
         let Some(outcome) = change.outcome_of_all() else { return Ok(Applied::Gone) };
         let mut graph = outcome.graph.clone().unwrap_or_default();
         // A load balancer without backends has no ports, so its first backends come without ports.

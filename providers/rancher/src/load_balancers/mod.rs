@@ -210,18 +210,24 @@ impl LoadBalancerCloud for LoadBalancers {
         match &observed.state {
             State::Failed(text) if is_scheduling_failure(text) => {
                 let ports = observed.graph.as_ref().and_then(|it| it.balancer_attributes()?.get("ports").cloned());
-                let has = |port: &String| ports.iter().flat_map(|it| it.as_array().into_iter().flatten()).any(|it| *it == **port);
+                let has = |port: &String| {
+                    ports.iter().flat_map(|it| it.as_array().into_iter().flatten()).any(|it| *it == **port)
+                };
                 let spec = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
                 let mut wanted = spec.filter_map(|port| Some(published_port(u16::try_from(port.port).ok()?)));
                 match observed.ingress.is_empty() && !wanted.all(|port| has(&port)) {
                     true => Recovery::Replace,
-                    false => Recovery::ByHand("Free the port on the hosts, or change the port of the Service".to_owned()),
+                    false => {
+                        Recovery::ByHand("Free the port on the hosts, or change the port of the Service".to_owned())
+                    }
                 }
             }
             State::Failed(text) if text.contains("canceled-") => {
                 Recovery::ByHand("Finish the upgrade or roll it back in Rancher".to_owned())
             }
-            _ => Recovery::ByHand("Restart the load balancer in Rancher, or delete it there to get a new one".to_owned()),
+            _ => {
+                Recovery::ByHand("Restart the load balancer in Rancher, or delete it there to get a new one".to_owned())
+            }
         }
     }
 

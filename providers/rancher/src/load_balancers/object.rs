@@ -181,6 +181,11 @@ impl LoadBalancerService {
         }
     }
 
+    /// Returns `false` in a state in which Rancher accepts no change: the error of this state says more than a refusal.
+    pub(crate) fn accepts_changes(&self) -> bool {
+        !STUCK.contains(&&*self.state) && !self.is_unscheduled()
+    }
+
     /// Returns `true` if Rancher finds no host for the load balancer, for example because another service has its port.
     fn is_unscheduled(&self) -> bool {
         let is_failure = |message: &String| is_scheduling_failure(message);
