@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::model::default_health_check;
 use super::read::listener_prefix;
 use super::spec::{Spec, pool};
-use super::{ID, INTERNAL, RANGES_TAG, TencentLoadBalancers, group_key, server_of};
+use super::{CREATED_TAG, ID, INTERNAL, RANGES_TAG, TencentLoadBalancers, group_key, server_of};
 use crate::annotations as key;
 use crate::api::{Action, CLB, TAG, list, text, texts};
 
@@ -73,6 +73,10 @@ impl TencentLoadBalancers {
         let identity = change.identity;
         let vpc = self.api.metadata.vpc().await?;
         if let Some(id) = &identity.requested_id {
+            // Another state of it is known: from before the annotation named it.
+            if self.by_ids(std::slice::from_ref(id), false).await?.iter().any(|it| it.adopted) {
+                return Err(Error::conflict(format!("load balancer {id} has become one of yours")));
+            }
             return Err(Error::invalid(format!(
                 "annotation {}: there is no load balancer {id} of yours in VPC {vpc}",
                 key::EXISTING.key()
@@ -144,14 +148,15 @@ impl Work<'_> {
         self.before.resources.get(&resource).and_then(|it| it.text(ID)).unwrap_or_default()
     }
 
-    /// Adds tags, and removes those without a value.
+    /// Removes the tags without a value, then adds the others: a load balancer of a user is never seen as one that the
+    /// program may delete.
     async fn set_tags(&self, tags: BTreeMap<String, Option<String>>) -> Result<()> {
         let region = self.cloud.api.metadata.region().await?;
         let resource = format!("qcs::clb:{region}:uin/:clb/{}", self.actual.id);
         let (new, gone): (Vec<_>, Vec<_>) = tags.iter().partition(|(_, value)| value.is_some());
         let new: Vec<_> = new.into_iter().map(|(key, value)| json!({"TagKey": key, "TagValue": value})).collect();
         let gone: Vec<_> = gone.into_iter().map(|(key, _)| json!({"TagKey": key})).collect();
-        for (field, tags) in [("ReplaceTags", new), ("DeleteTags", gone)] {
+        for (field, tags) in [("DeleteTags", gone), ("ReplaceTags", new)] {
             for tags in tags.chunks(TAGS) {
                 let action = Action::new(TAG, "ModifyResourceTags").set("Resource", &resource).set(field, tags);
                 self.cloud.api.send::<Value>(action).await?;
@@ -161,9 +166,21 @@ impl Work<'_> {
     }
 
     async fn update(&self) -> Result<Applied> {
+        let identity = self.change.identity;
+        let is_requested = identity.requested_id.as_ref() == Some(&self.actual.id);
+        let mut tags = BTreeMap::new();
         if self.change.operations.contains(&Operation::Tag) {
-            let tags = self.cloud.tags(self.change.identity, !self.actual.adopted);
-            self.set_tags(tags.into_iter().map(|(key, value)| (key, Some(value))).collect()).await?;
+            let owner = self.cloud.tags(identity, !self.actual.adopted && !is_requested);
+            tags.extend(owner.into_iter().map(|(key, value)| (key, Some(value))));
+        }
+        let is_rescued = is_requested && !self.actual.adopted;
+        if is_rescued || self.change.operations.iter().flat_map(Operation::changes).any(|it| it.key == "IsCreated") {
+            tags.insert(CREATED_TAG.to_owned(), None);
+        }
+        self.set_tags(tags).await?;
+        if is_rescued {
+            // It was read as a load balancer of this program: listeners of the user looked like those of a Service.
+            return Err(Error::conflict(format!("load balancer {} has become one of yours", self.actual.id)));
         }
         let (wants_group, had_group) =
             (self.after.resources.get(&group_key()), self.before.resources.get(&group_key()));

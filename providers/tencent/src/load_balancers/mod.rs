@@ -64,8 +64,8 @@ pub(crate) struct TencentLoadBalancers {
     deduplicator: EventDeduplicator,
     /// The owner tag of the cluster, as the engine writes it.
     cluster_tag: Mutex<Option<String>>,
-    /// IDs of load balancers that annotations of Services name, and names in annotations.
-    requested: Mutex<BTreeSet<String>>,
+    /// IDs of load balancers that annotations of Services name, by UID of the Service, and names in annotations.
+    requested: Mutex<BTreeMap<String, String>>,
     names: Mutex<BTreeSet<String>>,
 }
 
@@ -231,7 +231,11 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         let own = key::LB_NAME_KEY.text_on(service).map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned);
         self.names.lock().extend(own.clone());
         let requested_id = key::existing(service);
-        self.requested.lock().extend(requested_id.clone());
+        let uid = service.metadata.uid.clone().unwrap_or_default();
+        match &requested_id {
+            Some(id) => self.requested.lock().insert(uid, id.clone()),
+            None => self.requested.lock().remove(&uid),
+        };
         let id = self.api.config.cluster_id.as_deref().unwrap_or_else(|| OwnerTags::cluster(cluster));
         let part = |text: &Option<String>| text.clone().unwrap_or_default();
         let usual = format!("{id}_{}_{}", part(&service.metadata.namespace), part(&service.metadata.name));

@@ -5,6 +5,7 @@ use provider_kit::load_balancers::{Field, Resource};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::CREATED_TAG;
 use crate::annotations as key;
 use crate::api::{list, text};
 
@@ -32,6 +33,8 @@ objects! {
         Field::update("SecurityGroups").setting(&key::SECURITY_GROUPS).unordered_list(),
         Field::update("LoadBalancerPassToTarget").setting(&key::PASS_TO_TARGET),
         Field::update("DeleteProtect").setting(&key::PROTECTION),
+        // The tag of load balancers that the program may delete.
+        Field::update("IsCreated"),
         Field::observed("Foreign"),
         Field::observed("Groups"),
     ]
@@ -77,6 +80,7 @@ impl Balancer {
             "SecurityGroups": list(&it["SecureGroups"]).filter(|id| **id != *managed).collect::<Vec<_>>(),
             "LoadBalancerPassToTarget": it["LoadBalancerPassToTarget"],
             "DeleteProtect": list(&it["AttributeFlags"]).any(|flag| flag == "DeleteProtect"),
+            "IsCreated": list(&it["Tags"]).any(|tag| tag["TagKey"] == CREATED_TAG && tag["TagValue"] == "yes"),
             "Foreign": foreign,
             "Groups": list(&it["SecureGroups"]).collect::<Vec<_>>(),
         }))

@@ -146,7 +146,7 @@ fn balancer(service: &Service, is_existing: bool, has_ranges: bool, annotations:
             let keys = [key::PASS_TO_TARGET.key(), key::EXISTING.key()];
             annotations.mistake(format!("annotation {} is not possible together with {}", keys[0], keys[1]));
         }
-        return desired(json!({"SecurityGroups": groups}));
+        return desired(json!({"SecurityGroups": groups, "IsCreated": false}));
     }
     if is_internal && subnet.is_none() {
         let (kind, key) = (key::TYPE.key(), key::SUBNET.key());
