@@ -291,10 +291,21 @@ impl Work<'_> {
 
     async fn delete_listeners(&self, ports: impl Iterator<Item = &Port>) -> Result<()> {
         let ids: Vec<_> = ports.map(|port| self.listener_id(port)).filter(|id| !id.is_empty()).collect();
+        let delete = async |ids: &[&str]| {
+            self.send(self.action("DeleteLoadBalancerListeners").set("ListenerIds", ids)).await.map(drop)
+        };
         for ids in ids.chunks(LISTENERS) {
-            match self.send(self.action("DeleteLoadBalancerListeners").set("ListenerIds", ids)).await {
-                Err(error) if error.is_not_found() => {}
-                outcome => drop(outcome?),
+            match delete(ids).await {
+                // One of several does not exist, and the request deleted none.
+                Err(error) if error.is_not_found() => {
+                    for id in ids.chunks(1) {
+                        match delete(id).await {
+                            Err(error) if error.is_not_found() => {}
+                            outcome => outcome?,
+                        }
+                    }
+                }
+                outcome => outcome?,
             }
         }
         Ok(())

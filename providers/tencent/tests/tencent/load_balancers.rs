@@ -119,6 +119,19 @@ async fn listeners_follow_ports_and_protocols_share_a_port() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn listener_that_is_gone_already_keeps_no_other_one() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let ports = json!([{"name": "a", "port": 80, "nodePort": 30080}, {"name": "b", "port": 81, "nodePort": 30081}]);
+    let mut service = service_of(&[], json!({"ports": ports}));
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.fake.lock().remove("listener", |it| it["Port"] == 80);
+    service.spec = service_of(&[], json!({"ports": [{"port": 82, "nodePort": 30082}]})).spec;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.texts("listener", &["Port"]), ["82"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn changed_node_port_registers_new_targets_before_it_removes_old_ones() {
     let harness = Harness::new();
     let provider = harness.started().await;
