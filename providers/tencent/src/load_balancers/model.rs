@@ -90,12 +90,13 @@ impl Balancer {
 impl Listener {
     /// Returns a listener as the API shows it, with the names of requests.
     pub(super) fn observed(it: &Value) -> Self {
-        let mut all = json!({"Protocol": it["Protocol"], "Scheduler": it["Scheduler"],
+        let protocol = text(it, "Protocol").to_ascii_uppercase();
+        let mut all = json!({"Protocol": protocol, "Scheduler": it["Scheduler"],
             "SessionExpireTime": it["SessionExpireTime"], "IdleConnectTimeout": it["IdleConnectTimeout"],
             "HealthCheck": it["HealthCheck"], "CertId": it["Certificate"]["CertId"]});
         // Listeners of the older API have no type of check: it is that of their protocol.
         if all["HealthCheck"].is_object() && text(&all["HealthCheck"], "CheckType").is_empty() {
-            all["HealthCheck"]["CheckType"] = usual_check(text(it, "Protocol")).into();
+            all["HealthCheck"]["CheckType"] = usual_check(&protocol).into();
         }
         if all["HealthCheck"]["CheckPort"].as_i64().is_none_or(|port| port <= 0) {
             all["HealthCheck"].as_object_mut().into_iter().for_each(|it| drop(it.remove("CheckPort")));

@@ -132,6 +132,21 @@ async fn listener_that_is_gone_already_keeps_no_other_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn protocol_of_a_listener_is_compared_without_case() {
+    let harness = Harness::new();
+    let ports = json!([{"name": "a", "port": 80, "nodePort": 30080}, {"name": "b", "port": 53, "nodePort": 30053, "protocol": "UDP"}]);
+    let mut service = service_of(&[], json!({"ports": ports}));
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    for it in harness.fake.lock().each("listener") {
+        it["Protocol"] = it["Protocol"].as_str().unwrap().to_lowercase().into();
+        it["HealthCheck"].as_object_mut().unwrap().remove("CheckType");
+    }
+    harness.changes();
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    assert!(harness.changes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn changed_node_port_registers_new_targets_before_it_removes_old_ones() {
     let harness = Harness::new();
     let provider = harness.started().await;
