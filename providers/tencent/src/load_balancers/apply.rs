@@ -184,11 +184,20 @@ impl Work<'_> {
         }
         let (wants_group, had_group) =
             (self.after.resources.get(&group_key()), self.before.resources.get(&group_key()));
-        if let Some(settings) = wants_group.filter(|wants| had_group != Some(*wants)) {
-            self.attach_group(settings).await?;
+        let managed = match wants_group {
+            Some(settings) if had_group != wants_group => Some(self.ensure_group(settings).await?),
+            Some(settings) => settings.text(ID).map(str::to_owned),
+            None => None,
+        };
+        // Security groups are written once, before the first listener.
+        let groups = self.wanted_groups(managed, had_group);
+        let is_same = |all: &[String], others: &[String]| all.iter().all(|it| others.contains(it));
+        let has = self.groups();
+        if !(is_same(&groups, &has) && is_same(&has, &groups)) {
+            self.send(self.action("SetLoadBalancerSecurityGroups").set("SecurityGroups", groups)).await?;
         }
         for operation in self.change.operations.iter().filter(|it| it.updates(|it| *it == ResourceKey::Balancer)) {
-            self.update_balancer(operation.changes(), wants_group.is_some()).await?;
+            self.update_balancer(operation.changes()).await?;
         }
         let deleted = self.deleted_listeners();
         // A port must be free before it gets another listener.
@@ -206,7 +215,7 @@ impl Work<'_> {
         self.change_targets(&ids, &deleted).await?;
         self.delete_listeners(last.into_iter()).await?;
         if let (None, Some(group)) = (wants_group, had_group) {
-            self.detach_group(group).await?;
+            self.delete_group(group).await?;
         }
         let mut outcome = self.change.outcome_of_all().unwrap_or_default();
         if let Some(graph) = &mut outcome.graph {
@@ -231,47 +240,38 @@ impl Work<'_> {
         self.before.balancer_attributes().and_then(|it| it.get("Groups")).map(texts).unwrap_or_default()
     }
 
-    async fn set_groups(&self, groups: &[String]) -> Result<()> {
-        self.send(self.action("SetLoadBalancerSecurityGroups").set("SecurityGroups", groups)).await.map(drop)
+    /// Returns the security groups that the load balancer is to have: those of the annotation, or else those that it has,
+    /// and the managed one.
+    fn wanted_groups(&self, managed: Option<String>, had: Option<&Attributes>) -> Vec<String> {
+        let mut changes = self.change.operations.iter().flat_map(Operation::changes);
+        let others = match changes.find(|it| it.key == "SecurityGroups") {
+            Some(change) => texts(&change.to),
+            None => self.groups(),
+        };
+        let left = had.and_then(|it| it.text(ID));
+        others.into_iter().filter(|id| Some(&**id) != left && Some(id) != managed.as_ref()).chain(managed.clone()).collect()
     }
 
-    /// Lets the security group for source ranges admit these ranges, and attaches it. The tag says that there is one,
+    /// Lets the security group for source ranges admit these ranges, and returns its ID. The tag says that there is one,
     /// before it exists.
-    async fn attach_group(&self, settings: &Attributes) -> Result<()> {
+    async fn ensure_group(&self, settings: &Attributes) -> Result<String> {
         let ranges = settings.get("Ranges").map(texts).unwrap_or_default();
         self.set_tags([(RANGES_TAG.to_owned(), Some("yes".to_owned()))].into()).await?;
-        let id = self.cloud.ensure_group(self.change.identity, &ranges).await?;
-        let mut groups = self.groups();
-        if !groups.contains(&id) {
-            groups.push(id);
-            self.set_groups(&groups).await?;
-        }
-        Ok(())
+        self.cloud.ensure_group(self.change.identity, &ranges).await
     }
 
-    /// Takes the security group for source ranges off the load balancer, and deletes it.
-    async fn detach_group(&self, settings: &Attributes) -> Result<()> {
-        let id = settings.text(ID).unwrap_or_default();
-        let (its, others): (Vec<_>, Vec<_>) = self.groups().into_iter().partition(|it| it == id);
-        if !its.is_empty() {
-            self.set_groups(&others).await?;
-        }
-        self.cloud.delete_group(id).await?;
+    /// Deletes the security group for source ranges, which the load balancer no longer has.
+    async fn delete_group(&self, settings: &Attributes) -> Result<()> {
+        self.cloud.delete_group(settings.text(ID).unwrap_or_default()).await?;
         self.set_tags([(RANGES_TAG.to_owned(), None)].into()).await
     }
 
-    async fn update_balancer(&self, changes: &[Difference], has_group: bool) -> Result<()> {
+    async fn update_balancer(&self, changes: &[Difference]) -> Result<()> {
         let mut body = json!({});
         for it in changes {
             match &*it.key {
                 "InternetMaxBandwidthOut" => body["InternetChargeInfo"] = json!({"InternetMaxBandwidthOut": it.to}),
                 "LoadBalancerPassToTarget" | "DeleteProtect" => body[&it.key] = it.to.clone(),
-                "SecurityGroups" => {
-                    let managed = self.cloud.group_of(self.change.identity.uid());
-                    let managed = if has_group { managed.await?.map(|(id, _)| id) } else { None };
-                    let groups: Vec<_> = texts(&it.to).into_iter().chain(managed).collect();
-                    self.set_groups(&groups).await?;
-                }
                 _ => {}
             }
         }
@@ -423,7 +423,11 @@ impl Work<'_> {
         if let Some(group) = self.before.resources.get(&group_key()) {
             let ports: Vec<_> = self.before.listeners().map(|(port, _)| port).collect();
             self.delete_listeners(ports.into_iter()).await?;
-            self.detach_group(group).await?;
+            let groups = self.wanted_groups(None, Some(group));
+            if groups != self.groups() {
+                self.send(self.action("SetLoadBalancerSecurityGroups").set("SecurityGroups", groups)).await?;
+            }
+            self.delete_group(group).await?;
         }
         if self.spec.is_protected {
             self.send(self.action("ModifyLoadBalancerAttributes").set("DeleteProtect", false)).await?;

@@ -391,6 +391,29 @@ async fn source_ranges_are_admitted_by_a_security_group_that_goes_with_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn security_groups_that_change_together_with_source_ranges_are_written_once() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let ranges = json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]});
+    let mut service = service_of(&[(GROUPS, "sg-mine1")], ranges.clone());
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let set = |changes: Vec<String>| changes.iter().filter(|it| *it == "SetLoadBalancerSecurityGroups").count();
+    assert_eq!(set(harness.changes()), 1);
+
+    annotate(&mut service, GROUPS, "sg-mine2");
+    service.spec = service_of(&[], json!({})).spec;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!((set(harness.changes()), &harness.only("balancer")["SecureGroups"]), (1, &json!(["sg-mine2"])));
+    assert!(harness.fake.lock().all("group").is_empty());
+
+    annotate(&mut service, GROUPS, "sg-mine1");
+    service.spec = service_of(&[], ranges).spec;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let managed = harness.only("group")["SecurityGroupId"].clone();
+    assert_eq!((set(harness.changes()), &harness.only("balancer")["SecureGroups"]), (1, &json!(["sg-mine1", managed])));
+}
+
+#[tokio::test(start_paused = true)]
 async fn deleted_service_takes_its_security_group_along() {
     let harness = Harness::new();
     let provider = harness.started().await;
