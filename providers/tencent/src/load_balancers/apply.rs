@@ -186,7 +186,7 @@ impl Work<'_> {
             (self.after.resources.get(&group_key()), self.before.resources.get(&group_key()));
         let managed = match wants_group {
             Some(settings) if had_group != wants_group => Some(self.ensure_group(settings).await?),
-            Some(settings) => settings.text(ID).map(str::to_owned),
+            Some(_) => had_group.and_then(|it| it.text(ID)).map(str::to_owned),
             None => None,
         };
         // Security groups are written once, before the first listener.

@@ -1,6 +1,6 @@
 //! Load balancers: the scenarios of the specification, and the names and tags in the cloud.
 
-use cloud_provider::{CloudProvider, Node};
+use cloud_provider::{Caches, CloudProvider, Node};
 use serde_json::{Value, json};
 use tencent_fake::{Fault, VPC};
 
