@@ -161,6 +161,18 @@ async fn routes_lead_to_the_addresses_of_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn route_that_is_there_already_counts_as_created() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let (routes, cluster) = (provider.routes().unwrap(), cluster());
+    assert!(routes.list(&cluster).await.unwrap().is_empty());
+    let there = json!({"RouteTableName": TABLE, "DestinationCidrBlock": "10.244.1.0/24", "GatewayIp": "10.0.0.1"});
+    harness.fake.lock().add("route", there);
+    routes.create(&cluster, "", &route("worker-1", "10.244.1.0/24", "10.0.0.1")).await.unwrap();
+    assert_eq!(harness.texts("route", &["DestinationCidrBlock", "GatewayIp"]), ["10.244.1.0/24 10.0.0.1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn missing_route_table_is_an_error_or_created() {
     let harness = Harness::new().with("cluster_route_table", "absent");
     let provider = harness.started().await;
