@@ -432,6 +432,13 @@ async fn deleted_service_takes_its_security_group_along() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn ip_version_is_compared_without_case() {
+    let harness = Harness::new();
+    harness.ensure(&harness.started().await, &mut service(&[(EXTENSIVE, r#"{"AddressIPVersion": "ipv4"}"#)])).await.unwrap();
+    assert_eq!(harness.targets(), ["80 ins-t0000001 30080 10", "80 ins-t0000002 30080 10"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn mistakes_are_reported_before_any_request() {
     let harness = Harness::new();
     let provider = harness.started().await;
