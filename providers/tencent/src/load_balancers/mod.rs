@@ -90,6 +90,17 @@ fn group_key() -> ResourceKey {
     ResourceKey::created_before(0, "security group", "source ranges")
 }
 
+/// Returns the desired state in which the load balancer no longer bypasses the security groups of Nodes, if only source
+/// ranges, which are gone, made it do so.
+fn without_pass(desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
+    const PASS: &str = "LoadBalancerPassToTarget";
+    let loses_ranges = seen.resources.contains_key(&group_key()) && !desired.resources.contains_key(&group_key());
+    match desired.balancer_attributes().cloned() {
+        Some(settings) if loses_ranges && settings.get(PASS).is_none() => desired.balancer(settings.set(PASS, false)),
+        _ => desired,
+    }
+}
+
 /// Returns the first address in the status of a Service.
 fn shown_address(service: &Service) -> Option<String> {
     shown(service).iter().find_map(|it| it.ip.clone())
@@ -317,6 +328,7 @@ impl LoadBalancerCloud for TencentLoadBalancers {
                 )));
             }
         }
+        let desired = without_pass(desired, seen);
         self.report_fixed(&desired, seen, identity, &observed.place());
         Ok(desired)
     }

@@ -388,6 +388,7 @@ async fn source_ranges_are_admitted_by_a_security_group_that_goes_with_them() {
     harness.ensure(&restarted, &mut service).await.unwrap();
     assert!(harness.fake.lock().all("group").is_empty());
     assert_eq!(harness.only("balancer")["SecureGroups"], json!(["sg-mine1"]));
+    assert_eq!(harness.only("balancer")["LoadBalancerPassToTarget"], false, "the security groups of Nodes count again");
 }
 
 #[tokio::test(start_paused = true)]
