@@ -415,6 +415,30 @@ async fn security_groups_that_change_together_with_source_ranges_are_written_onc
 }
 
 #[tokio::test(start_paused = true)]
+async fn source_ranges_are_compared_as_ranges() {
+    let harness = Harness::new();
+    let mut service = service_of(&[], json!({"loadBalancerSourceRanges": ["192.0.2.1/32", "2001:db8::/32"]}));
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    harness.fake.lock().each("group")[0]["_policies"]["Ingress"] = json!([
+        {"Action": "ACCEPT", "CidrBlock": "192.0.2.1"}, {"Action": "ACCEPT", "Ipv6CidrBlock": "2001:0db8:0::/32"},
+    ]);
+    harness.changes();
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    assert!(harness.changes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn security_group_of_no_service_is_not_managed() {
+    let harness = Harness::new();
+    let id = add_balancer(&mut harness.fake.lock(), "mine");
+    harness.fake.lock().each("balancer")[0]["Tags"] = json!([{"TagKey": "ccm-rs/source-ranges", "TagValue": "yes"}]);
+    let group = json!({"SecurityGroupId": "sg-mine9", "TagSet": [{"Key": "tke-lb-serviceuuid", "Value": ""}], "_policies": {}});
+    harness.fake.lock().add("group", group);
+    harness.ensure(&harness.started().await, &mut service(&[(EXISTING, &id)])).await.unwrap();
+    assert_eq!(harness.only("group")["SecurityGroupId"], "sg-mine9");
+}
+
+#[tokio::test(start_paused = true)]
 async fn deleted_service_takes_its_security_group_along() {
     let harness = Harness::new();
     let provider = harness.started().await;
