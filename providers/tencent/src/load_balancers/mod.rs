@@ -56,6 +56,9 @@ const SAMPLE: usize = 3;
 /// Settings that decide about the price.
 const PRICE: &[&str] = &["LoadBalancerType", "InternetChargeType", "InternetMaxBandwidthOut"];
 
+/// The owner tag of the cluster, known from the start of the provider on.
+pub(crate) type ClusterTag = Arc<Mutex<Option<String>>>;
+
 /// The load balancers of a region.
 pub(crate) struct TencentLoadBalancers {
     api: Api,
@@ -63,14 +66,19 @@ pub(crate) struct TencentLoadBalancers {
     cluster: ClusterView,
     deduplicator: EventDeduplicator,
     /// The owner tag of the cluster, as the engine writes it.
-    cluster_tag: Mutex<Option<String>>,
+    cluster_tag: ClusterTag,
     /// IDs of load balancers that annotations of Services name, by UID of the Service, and names in annotations.
     requested: Mutex<BTreeMap<String, String>>,
     names: Mutex<BTreeSet<String>>,
 }
 
 /// Returns the load balancers of a region.
-pub(crate) fn load_balancers(api: Api, source: Source, cluster: ClusterView) -> LoadBalancerEngine {
+pub(crate) fn load_balancers(
+    api: Api,
+    source: Source,
+    cluster: ClusterView,
+    cluster_tag: ClusterTag,
+) -> LoadBalancerEngine {
     let polling = Polling {
         first: Duration::from_millis(500),
         max_interval: Duration::from_secs(3),
@@ -79,7 +87,7 @@ pub(crate) fn load_balancers(api: Api, source: Source, cluster: ClusterView) -> 
     };
     let options = Options { polling, price: PRICE, annotates_id: true, ..Options::default() };
     let deduplicator = EventDeduplicator::new(cluster.events().clone());
-    let (cluster_tag, requested, names) = Default::default();
+    let (requested, names) = Default::default();
     let machines = Arc::new(source.clone());
     let cloud = TencentLoadBalancers { api, source, cluster, deduplicator, cluster_tag, requested, names };
     LoadBalancerEngine::of(cloud, machines, options)

@@ -78,6 +78,15 @@ async fn configured_cluster_id_is_the_owner_tag_and_part_of_the_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn orphans_of_a_configured_cluster_id_are_found_by_a_process_that_synced_nothing() {
+    let harness = Harness::new().with("cluster_id", "cls-test");
+    harness.ensure(&harness.started().await, &mut service(&[])).await.unwrap();
+    let provider = harness.started().await;
+    let owned = provider.load_balancers().unwrap().owned(&crate::harness::cluster()).await.unwrap();
+    assert_eq!(owned.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["cls-test_default_web"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn internal_load_balancer_needs_a_subnet_and_another_type_leads_to_another_load_balancer() {
     let harness = Harness::new();
     let provider = harness.started().await;
