@@ -21,7 +21,7 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::MachineSource;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
-    NameUniqueness, Naming, ObservedLoadBalancer, Options, OwnerTags, Published, Query, ResourceGraph, ResourceKey,
+    NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, OwnerTags, Published, Query, ResourceGraph, ResourceKey,
     Scope, Targets,
 };
 use provider_kit::operation::Polling;
@@ -353,10 +353,22 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         self.carry_out(change, spec).await
     }
 
+    /// Warns of another address before the old load balancer is deleted or released.
+    fn report(&self, notice: Notice<'_>) {
+        let Notice::Moved { service, from, to } = notice else { return };
+        let place = |it: &ObservedLoadBalancer| {
+            let address = it.ingress.iter().find_map(|it| it.ip.as_deref()).unwrap_or("no address");
+            format!("load balancer {} ({address})", it.id)
+        };
+        let text = format!("the Service has moved to {}; {} is deleted or released", place(to), place(from));
+        self.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerMoved", &text);
+    }
+
     fn published(&self, observed: &ObservedLoadBalancer, service: &Service, _spec: &Spec) -> Published {
         let id = Some(observed.id.clone()).filter(|id| !id.is_empty());
         if let Some(address) = service.spec.as_ref().and_then(|spec| spec.load_balancer_ip.as_deref())
             && !address.is_empty()
+            && !observed.ingress.is_empty()
             && !observed.ingress.iter().any(|it| it.ip.as_deref() == Some(address))
         {
             let text = format!("loadBalancerIP {address} has no effect: it is no address of {}", observed.place());

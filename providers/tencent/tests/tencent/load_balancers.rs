@@ -103,6 +103,20 @@ async fn internal_load_balancer_needs_a_subnet_and_another_type_leads_to_another
     assert_eq!((&balancer["LoadBalancerType"], &balancer["SubnetId"]), (&json!("INTERNAL"), &json!("subnet-1")));
     assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), balancer["LoadBalancerVips"][0].as_str());
     assert_eq!(harness.targets().len(), 2);
+    let events = harness.events().join("\n");
+    assert!(events.contains("LoadBalancerMoved") && events.contains("198.18."), "{events}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requested_address_is_not_missed_before_the_load_balancer_has_one() {
+    let harness = Harness::new();
+    harness.fake.lock().task = std::time::Duration::from_secs(5);
+    let mut service = service(&[(TYPE, "private"), (SUBNET, "subnet-1")]);
+    service.spec.as_mut().unwrap().load_balancer_ip = Some("10.1.0.9".to_owned());
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.only("balancer")["LoadBalancerVips"][0], "10.1.0.9");
+    assert!(!harness.events().join("\n").contains("LoadBalancerIPIgnored"));
 }
 
 #[tokio::test(start_paused = true)]
