@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use cloud_provider::{Error, Result};
+use provider_kit::inventory::MachineSource;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, Difference, ObservedLoadBalancer, Operation, Port, ResourceGraph, ResourceKey, State,
     Targets,
 };
 use provider_kit::signing::sha256_hex;
+use provider_kit::transport::Priority;
 use serde_json::{Value, json};
 
 use super::model::default_health_check;
@@ -380,6 +382,19 @@ impl Work<'_> {
         self.send(action.fields(self.spec.listener.clone().into())).await.map(drop)
     }
 
+    /// Returns the targets whose instances exist, and those that are addresses.
+    async fn existing(&self, targets: &[Value]) -> Result<Vec<Value>> {
+        let mut there = Vec::new();
+        for target in targets {
+            let exists = match target["InstanceId"].as_str() {
+                Some(id) => self.cloud.source.state_by_id(id, Priority::Ordinary).await?.is_some(),
+                None => true,
+            };
+            there.extend(exists.then(|| target.clone()));
+        }
+        Ok(there)
+    }
+
     /// Registers new targets, then removes old ones, then changes weights.
     async fn change_targets(&self, ids: &BTreeMap<Port, String>, deleted: &[Port]) -> Result<()> {
         let (mut new, mut gone, mut weights) = (Vec::new(), Vec::new(), Vec::new());
@@ -405,7 +420,20 @@ impl Work<'_> {
         }
         for (action, all) in [("BatchRegisterTargets", new), ("BatchDeregisterTargets", gone)] {
             for targets in all.chunks(TARGETS) {
-                let answer = self.send(self.action(action).set("Targets", targets)).await?;
+                let send = async |targets: &[Value]| self.send(self.action(action).set("Targets", targets)).await;
+                let is_refusal = |error: &Error| error.is_not_found() || error.is_invalid();
+                let answer = match send(targets).await {
+                    // One instance that no longer exists must not keep the others out.
+                    Err(error) if action == "BatchRegisterTargets" && is_refusal(&error) => {
+                        let there = self.existing(targets).await?;
+                        if there.is_empty() || there.len() == targets.len() {
+                            return Err(error);
+                        }
+                        tracing::warn!(%error, id = self.actual.id, "targets without an instance are left out");
+                        send(&there).await?
+                    }
+                    answer => answer?,
+                };
                 if let Some(listener) = list(&answer["FailListenerIdSet"]).next() {
                     let message = text(&answer, "Message");
                     return Err(Error::other(format!("{action} failed for listener {listener}: {message}")));

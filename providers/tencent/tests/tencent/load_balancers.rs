@@ -198,6 +198,15 @@ async fn node_without_an_instance_gets_an_event_and_the_others_are_targets() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn node_whose_instance_is_gone_keeps_no_other_node_out() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    harness.fake.lock().remove("instance", |it| it["InstanceName"] == "worker-2");
+    harness.ensure(&provider, &mut service(&[])).await.unwrap();
+    assert_eq!(harness.targets(), ["80 ins-t0000001 30080 10"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn affinity_is_clamped_and_settings_are_changed_by_the_smallest_request() {
     let harness = Harness::new();
     let provider = harness.started().await;
