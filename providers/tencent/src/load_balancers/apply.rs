@@ -251,7 +251,11 @@ impl Work<'_> {
             None => self.groups(),
         };
         let left = had.and_then(|it| it.text(ID));
-        others.into_iter().filter(|id| Some(&**id) != left && Some(id) != managed.as_ref()).chain(managed.clone()).collect()
+        others
+            .into_iter()
+            .filter(|id| Some(&**id) != left && Some(id) != managed.as_ref())
+            .chain(managed.clone())
+            .collect()
     }
 
     /// Lets the security group for source ranges admit these ranges, and returns its ID. The tag says that there is one,

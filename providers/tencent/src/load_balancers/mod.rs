@@ -21,8 +21,8 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::MachineSource;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
-    NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, OwnerTags, Published, Query, ResourceGraph, ResourceKey,
-    Scope, Targets,
+    NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, OwnerTags, Published, Query, ResourceGraph,
+    ResourceKey, Scope, Targets,
 };
 use provider_kit::operation::Polling;
 use provider_kit::paging::ListResult;

@@ -100,7 +100,10 @@ impl Spec {
             is_skipped: annotations.get(&key::MODE).unwrap_or_default(),
             is_protected: annotations.get(&key::PROTECTION).unwrap_or_default(),
             balancer,
-            has_ipv6: creation.get("AddressIPVersion").and_then(Value::as_str).is_some_and(|it| !it.eq_ignore_ascii_case("IPV4")),
+            has_ipv6: creation
+                .get("AddressIPVersion")
+                .and_then(Value::as_str)
+                .is_some_and(|it| !it.eq_ignore_ascii_case("IPV4")),
             creation,
             listener,
             ports,

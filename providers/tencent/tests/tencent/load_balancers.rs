@@ -367,7 +367,8 @@ async fn load_balancer_of_another_service_is_not_taken_by_an_annotation() {
     harness.cluster.set_services([web.clone(), other.clone()]);
     let nodes = harness.cluster.nodes();
     let cluster = crate::harness::cluster();
-    let request = cloud_provider::LoadBalancerRequest { cluster: &cluster, service: &other, nodes: &nodes, callbacks: &() };
+    let request =
+        cloud_provider::LoadBalancerRequest { cluster: &cluster, service: &other, nodes: &nodes, callbacks: &() };
     provider.load_balancers().unwrap().ensure(request).await.unwrap_err();
     harness.ensure(&harness.started().await, &mut web).await.unwrap();
     assert!(harness.changes().is_empty() && harness.only("balancer") == before);
@@ -464,7 +465,8 @@ async fn security_group_of_no_service_is_not_managed() {
     let harness = Harness::new();
     let id = add_balancer(&mut harness.fake.lock(), "mine");
     harness.fake.lock().each("balancer")[0]["Tags"] = json!([{"TagKey": "ccm-rs/source-ranges", "TagValue": "yes"}]);
-    let group = json!({"SecurityGroupId": "sg-mine9", "TagSet": [{"Key": "tke-lb-serviceuuid", "Value": ""}], "_policies": {}});
+    let group =
+        json!({"SecurityGroupId": "sg-mine9", "TagSet": [{"Key": "tke-lb-serviceuuid", "Value": ""}], "_policies": {}});
     harness.fake.lock().add("group", group);
     harness.ensure(&harness.started().await, &mut service(&[(EXISTING, &id)])).await.unwrap();
     assert_eq!(harness.only("group")["SecurityGroupId"], "sg-mine9");
@@ -491,7 +493,10 @@ async fn deleted_service_takes_its_security_group_along() {
 #[tokio::test(start_paused = true)]
 async fn ip_version_is_compared_without_case() {
     let harness = Harness::new();
-    harness.ensure(&harness.started().await, &mut service(&[(EXTENSIVE, r#"{"AddressIPVersion": "ipv4"}"#)])).await.unwrap();
+    harness
+        .ensure(&harness.started().await, &mut service(&[(EXTENSIVE, r#"{"AddressIPVersion": "ipv4"}"#)]))
+        .await
+        .unwrap();
     assert_eq!(harness.targets(), ["80 ins-t0000001 30080 10", "80 ins-t0000002 30080 10"]);
 }
 
