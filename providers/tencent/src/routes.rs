@@ -90,11 +90,7 @@ impl RouteCloud for ClusterRoutes {
         match self.send("CreateClusterRoute", &route.destination, gateway).await {
             Err(error) if error.is_conflict() || error.code().contains("CidrConflictWithOtherRoute") => {
                 let there = self.entries().await?;
-                // The answer of an earlier attempt was lost.
-                if there.iter().any(|it| it.is_same(route)) {
-                    return Ok(());
-                }
-                let other = there.iter().find(|it| it.has_destination_of(route));
+                let other = there.iter().find(|it| it.has_destination_of(route) && !it.is_same(route));
                 let Some(other) = other else { return Err(error) };
                 self.send("DeleteClusterRoute", &other.destination, other.next_hop()?).await?;
                 self.send("CreateClusterRoute", &route.destination, gateway).await
