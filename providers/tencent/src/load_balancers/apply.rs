@@ -192,7 +192,7 @@ impl Work<'_> {
             None => None,
         };
         // Security groups are written once, before the first listener.
-        let groups = self.wanted_groups(managed, had_group);
+        let groups = self.wanted_groups(managed.as_deref(), had_group);
         let is_same = |all: &[String], others: &[String]| all.iter().all(|it| others.contains(it));
         let has = self.groups();
         if !(is_same(&groups, &has) && is_same(&has, &groups)) {
@@ -244,18 +244,15 @@ impl Work<'_> {
 
     /// Returns the security groups that the load balancer is to have: those of the annotation, or else those that it has,
     /// and the managed one.
-    fn wanted_groups(&self, managed: Option<String>, had: Option<&Attributes>) -> Vec<String> {
+    fn wanted_groups(&self, managed: Option<&str>, had: Option<&Attributes>) -> Vec<String> {
         let mut changes = self.change.operations.iter().flat_map(Operation::changes);
         let others = match changes.find(|it| it.key == "SecurityGroups") {
             Some(change) => texts(&change.to),
             None => self.groups(),
         };
         let left = had.and_then(|it| it.text(ID));
-        others
-            .into_iter()
-            .filter(|id| Some(&**id) != left && Some(id) != managed.as_ref())
-            .chain(managed.clone())
-            .collect()
+        let is_kept = |id: &String| Some(&**id) != left && Some(&**id) != managed;
+        others.into_iter().filter(is_kept).chain(managed.map(str::to_owned)).collect()
     }
 
     /// Lets the security group for source ranges admit these ranges, and returns its ID. The tag says that there is one,
