@@ -8,7 +8,7 @@ use cloud_provider::{
     AddressType, CompleteListing, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, Node, Result,
     async_trait,
 };
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::coalescer::Coalescer;
 use provider_kit::inventory::{Inventory, Machine, MachineSource, SharedPriority, priority};
@@ -202,7 +202,22 @@ async fn describe(api: &Api, action: Action, shared: &SharedPriority) -> Result<
 
 /// Reads these instances with one request. CVM leaves out those that do not exist. An instance of another VPC is none
 /// of the cluster, but no proof that the machine does not exist.
+///
+/// CVM may refuse the request because of an instance that does not exist. Then each one is read alone, so that this one
+/// keeps no other Node from being answered.
 async fn by_ids(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Option<Instance>>> {
+    let is_unknown = |answer: &Result<Option<Instance>>| answer.as_ref().is_err_and(Error::is_not_found);
+    let mut answers = at_once(api, ids, priority).await;
+    if answers.iter().all(is_unknown) {
+        if ids.len() > 1 {
+            answers = join_all(ids.chunks(1).map(|id| at_once(api, id, priority))).await.concat();
+        }
+        answers.iter_mut().filter(|it| is_unknown(it)).for_each(|it| *it = Ok(None));
+    }
+    answers
+}
+
+async fn at_once(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Option<Instance>>> {
     let action = Action::new(CVM, "DescribeInstances").set("InstanceIds", ids);
     let found = async {
         let vpc = api.metadata.vpc().await?;

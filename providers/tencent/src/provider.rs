@@ -8,7 +8,7 @@ use cloud_provider::{
 use provider_kit::checks::reached;
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::Inventory;
-use provider_kit::load_balancers::LoadBalancerEngine;
+use provider_kit::load_balancers::{LoadBalancerEngine, OwnerTags};
 use provider_kit::routes::RouteTable;
 use provider_kit::transport::{Builder, Connector, Tls, network};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::api::{Action, Api, CLB, CVM, RefusalStatus, TKE, VPC};
 use crate::config::Config;
 use crate::endpoints::follow;
 use crate::instances::{Nodes, Source};
-use crate::load_balancers::load_balancers;
+use crate::load_balancers::{ClusterTag, load_balancers};
 use crate::routes::ClusterRoutes;
 use crate::{EVENT_SOURCE, NAME, TKE_SCHEME};
 
@@ -41,6 +41,7 @@ pub struct Tencent {
     cluster: ClusterView,
     nodes: Nodes,
     load_balancers: LoadBalancerEngine,
+    cluster_tag: ClusterTag,
     routes: Option<RouteTable<ClusterRoutes>>,
     context: OnceLock<Context>,
 }
@@ -57,9 +58,11 @@ impl Tencent {
         let api = Api::new(config, setup, furnish)?;
         let (source, cluster) = (Source::new(api.clone()), ClusterView::new(EVENT_SOURCE));
         let inventory = Inventory::new(source.clone()).measured(Arc::clone(&setup.metrics));
+        let cluster_tag = ClusterTag::default();
         let routes = api.config.route_table.clone().map(|table| ClusterRoutes::new(api.clone(), table));
         Ok(Self {
-            load_balancers: load_balancers(api.clone(), source, cluster.clone()),
+            load_balancers: load_balancers(api.clone(), source, cluster.clone(), Arc::clone(&cluster_tag)),
+            cluster_tag,
             routes: routes.map(|routes| RouteTable::new(routes, cluster.clone())),
             nodes: Nodes(inventory),
             context: OnceLock::new(),
@@ -92,6 +95,7 @@ impl CloudProvider for Tencent {
 
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
+        *self.cluster_tag.lock() = Some(OwnerTags::cluster(&context.cluster).to_owned());
         self.context.get_or_init(|| context.clone());
         let action = Action::new(CVM, "DescribeInstances").set("Limit", 1);
         self.api.send::<Value>(action).await.map(drop).map_err(|error| {

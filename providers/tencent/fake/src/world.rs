@@ -183,7 +183,7 @@ impl World {
     }
 
     /// Removes objects of the account, and returns how many there were.
-    pub(crate) fn remove(&mut self, kind: &'static str, is_gone: impl Fn(&Value) -> bool) -> usize {
+    pub fn remove(&mut self, kind: &'static str, is_gone: impl Fn(&Value) -> bool) -> usize {
         let account = self.account;
         let all = self.each(kind);
         let before = all.len();

@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use cloud_provider::{Error, Result};
+use provider_kit::inventory::MachineSource;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, Difference, ObservedLoadBalancer, Operation, Port, ResourceGraph, ResourceKey, State,
     Targets,
 };
 use provider_kit::signing::sha256_hex;
+use provider_kit::transport::Priority;
 use serde_json::{Value, json};
 
 use super::model::default_health_check;
 use super::read::listener_prefix;
 use super::spec::{Spec, pool};
-use super::{ID, INTERNAL, RANGES_TAG, TencentLoadBalancers, group_key, server_of};
+use super::{CREATED_TAG, ID, INTERNAL, RANGES_TAG, TencentLoadBalancers, group_key, server_of};
 use crate::annotations as key;
 use crate::api::{Action, CLB, TAG, list, text, texts};
 
@@ -73,6 +75,10 @@ impl TencentLoadBalancers {
         let identity = change.identity;
         let vpc = self.api.metadata.vpc().await?;
         if let Some(id) = &identity.requested_id {
+            // Another state of it is known: from before the annotation named it.
+            if self.by_ids(std::slice::from_ref(id), false).await?.iter().any(|it| it.adopted) {
+                return Err(Error::conflict(format!("load balancer {id} has become one of yours")));
+            }
             return Err(Error::invalid(format!(
                 "annotation {}: there is no load balancer {id} of yours in VPC {vpc}",
                 key::EXISTING.key()
@@ -144,14 +150,15 @@ impl Work<'_> {
         self.before.resources.get(&resource).and_then(|it| it.text(ID)).unwrap_or_default()
     }
 
-    /// Adds tags, and removes those without a value.
+    /// Removes the tags without a value, then adds the others: a load balancer of a user is never seen as one that the
+    /// program may delete.
     async fn set_tags(&self, tags: BTreeMap<String, Option<String>>) -> Result<()> {
         let region = self.cloud.api.metadata.region().await?;
         let resource = format!("qcs::clb:{region}:uin/:clb/{}", self.actual.id);
         let (new, gone): (Vec<_>, Vec<_>) = tags.iter().partition(|(_, value)| value.is_some());
         let new: Vec<_> = new.into_iter().map(|(key, value)| json!({"TagKey": key, "TagValue": value})).collect();
         let gone: Vec<_> = gone.into_iter().map(|(key, _)| json!({"TagKey": key})).collect();
-        for (field, tags) in [("ReplaceTags", new), ("DeleteTags", gone)] {
+        for (field, tags) in [("DeleteTags", gone), ("ReplaceTags", new)] {
             for tags in tags.chunks(TAGS) {
                 let action = Action::new(TAG, "ModifyResourceTags").set("Resource", &resource).set(field, tags);
                 self.cloud.api.send::<Value>(action).await?;
@@ -161,17 +168,38 @@ impl Work<'_> {
     }
 
     async fn update(&self) -> Result<Applied> {
+        let identity = self.change.identity;
+        let is_requested = identity.requested_id.as_ref() == Some(&self.actual.id);
+        let mut tags = BTreeMap::new();
         if self.change.operations.contains(&Operation::Tag) {
-            let tags = self.cloud.tags(self.change.identity, !self.actual.adopted);
-            self.set_tags(tags.into_iter().map(|(key, value)| (key, Some(value))).collect()).await?;
+            let owner = self.cloud.tags(identity, !self.actual.adopted && !is_requested);
+            tags.extend(owner.into_iter().map(|(key, value)| (key, Some(value))));
+        }
+        let is_rescued = is_requested && !self.actual.adopted;
+        if is_rescued || self.change.operations.iter().flat_map(Operation::changes).any(|it| it.key == "IsCreated") {
+            tags.insert(CREATED_TAG.to_owned(), None);
+        }
+        self.set_tags(tags).await?;
+        if is_rescued {
+            // It was read as a load balancer of this program: listeners of the user looked like those of a Service.
+            return Err(Error::conflict(format!("load balancer {} has become one of yours", self.actual.id)));
         }
         let (wants_group, had_group) =
             (self.after.resources.get(&group_key()), self.before.resources.get(&group_key()));
-        if let Some(settings) = wants_group.filter(|wants| had_group != Some(*wants)) {
-            self.attach_group(settings).await?;
+        let managed = match wants_group {
+            Some(settings) if had_group != wants_group => Some(self.ensure_group(settings).await?),
+            Some(_) => had_group.and_then(|it| it.text(ID)).map(str::to_owned),
+            None => None,
+        };
+        // Security groups are written once, before the first listener.
+        let groups = self.wanted_groups(managed.as_deref(), had_group);
+        let is_same = |all: &[String], others: &[String]| all.iter().all(|it| others.contains(it));
+        let has = self.groups();
+        if !(is_same(&groups, &has) && is_same(&has, &groups)) {
+            self.send(self.action("SetLoadBalancerSecurityGroups").set("SecurityGroups", groups)).await?;
         }
         for operation in self.change.operations.iter().filter(|it| it.updates(|it| *it == ResourceKey::Balancer)) {
-            self.update_balancer(operation.changes(), wants_group.is_some()).await?;
+            self.update_balancer(operation.changes()).await?;
         }
         let deleted = self.deleted_listeners();
         // A port must be free before it gets another listener.
@@ -189,7 +217,7 @@ impl Work<'_> {
         self.change_targets(&ids, &deleted).await?;
         self.delete_listeners(last.into_iter()).await?;
         if let (None, Some(group)) = (wants_group, had_group) {
-            self.detach_group(group).await?;
+            self.delete_group(group).await?;
         }
         let mut outcome = self.change.outcome_of_all().unwrap_or_default();
         if let Some(graph) = &mut outcome.graph {
@@ -214,47 +242,39 @@ impl Work<'_> {
         self.before.balancer_attributes().and_then(|it| it.get("Groups")).map(texts).unwrap_or_default()
     }
 
-    async fn set_groups(&self, groups: &[String]) -> Result<()> {
-        self.send(self.action("SetLoadBalancerSecurityGroups").set("SecurityGroups", groups)).await.map(drop)
+    /// Returns the security groups that the load balancer is to have: those of the annotation, or else those that it has,
+    /// and the managed one.
+    fn wanted_groups(&self, managed: Option<&str>, had: Option<&Attributes>) -> Vec<String> {
+        let mut changes = self.change.operations.iter().flat_map(Operation::changes);
+        let others = match changes.find(|it| it.key == "SecurityGroups") {
+            Some(change) => texts(&change.to),
+            None => self.groups(),
+        };
+        let left = had.and_then(|it| it.text(ID));
+        let is_kept = |id: &String| Some(&**id) != left && Some(&**id) != managed;
+        others.into_iter().filter(is_kept).chain(managed.map(str::to_owned)).collect()
     }
 
-    /// Lets the security group for source ranges admit these ranges, and attaches it. The tag says that there is one,
+    /// Lets the security group for source ranges admit these ranges, and returns its ID. The tag says that there is one,
     /// before it exists.
-    async fn attach_group(&self, settings: &Attributes) -> Result<()> {
+    async fn ensure_group(&self, settings: &Attributes) -> Result<String> {
         let ranges = settings.get("Ranges").map(texts).unwrap_or_default();
         self.set_tags([(RANGES_TAG.to_owned(), Some("yes".to_owned()))].into()).await?;
-        let id = self.cloud.ensure_group(self.change.identity, &ranges).await?;
-        let mut groups = self.groups();
-        if !groups.contains(&id) {
-            groups.push(id);
-            self.set_groups(&groups).await?;
-        }
-        Ok(())
+        self.cloud.ensure_group(self.change.identity, &ranges).await
     }
 
-    /// Takes the security group for source ranges off the load balancer, and deletes it.
-    async fn detach_group(&self, settings: &Attributes) -> Result<()> {
-        let id = settings.text(ID).unwrap_or_default();
-        let (its, others): (Vec<_>, Vec<_>) = self.groups().into_iter().partition(|it| it == id);
-        if !its.is_empty() {
-            self.set_groups(&others).await?;
-        }
-        self.cloud.delete_group(id).await?;
+    /// Deletes the security group for source ranges, which the load balancer no longer has.
+    async fn delete_group(&self, settings: &Attributes) -> Result<()> {
+        self.cloud.delete_group(settings.text(ID).unwrap_or_default()).await?;
         self.set_tags([(RANGES_TAG.to_owned(), None)].into()).await
     }
 
-    async fn update_balancer(&self, changes: &[Difference], has_group: bool) -> Result<()> {
+    async fn update_balancer(&self, changes: &[Difference]) -> Result<()> {
         let mut body = json!({});
         for it in changes {
             match &*it.key {
                 "InternetMaxBandwidthOut" => body["InternetChargeInfo"] = json!({"InternetMaxBandwidthOut": it.to}),
                 "LoadBalancerPassToTarget" | "DeleteProtect" => body[&it.key] = it.to.clone(),
-                "SecurityGroups" => {
-                    let managed = self.cloud.group_of(self.change.identity.uid());
-                    let managed = if has_group { managed.await?.map(|(id, _)| id) } else { None };
-                    let groups: Vec<_> = texts(&it.to).into_iter().chain(managed).collect();
-                    self.set_groups(&groups).await?;
-                }
                 _ => {}
             }
         }
@@ -274,10 +294,21 @@ impl Work<'_> {
 
     async fn delete_listeners(&self, ports: impl Iterator<Item = &Port>) -> Result<()> {
         let ids: Vec<_> = ports.map(|port| self.listener_id(port)).filter(|id| !id.is_empty()).collect();
+        let delete = async |ids: &[&str]| {
+            self.send(self.action("DeleteLoadBalancerListeners").set("ListenerIds", ids)).await.map(drop)
+        };
         for ids in ids.chunks(LISTENERS) {
-            match self.send(self.action("DeleteLoadBalancerListeners").set("ListenerIds", ids)).await {
-                Err(error) if error.is_not_found() => {}
-                outcome => drop(outcome?),
+            match delete(ids).await {
+                // One of several does not exist, and the request deleted none.
+                Err(error) if error.is_not_found() => {
+                    for id in ids.chunks(1) {
+                        match delete(id).await {
+                            Err(error) if error.is_not_found() => {}
+                            outcome => outcome?,
+                        }
+                    }
+                }
+                outcome => outcome?,
             }
         }
         Ok(())
@@ -352,6 +383,19 @@ impl Work<'_> {
         self.send(action.fields(self.spec.listener.clone().into())).await.map(drop)
     }
 
+    /// Returns the targets whose instances exist, and those that are addresses.
+    async fn existing(&self, targets: &[Value]) -> Result<Vec<Value>> {
+        let mut there = Vec::new();
+        for target in targets {
+            let exists = match target["InstanceId"].as_str() {
+                Some(id) => self.cloud.source.state_by_id(id, Priority::Ordinary).await?.is_some(),
+                None => true,
+            };
+            there.extend(exists.then(|| target.clone()));
+        }
+        Ok(there)
+    }
+
     /// Registers new targets, then removes old ones, then changes weights.
     async fn change_targets(&self, ids: &BTreeMap<Port, String>, deleted: &[Port]) -> Result<()> {
         let (mut new, mut gone, mut weights) = (Vec::new(), Vec::new(), Vec::new());
@@ -377,7 +421,20 @@ impl Work<'_> {
         }
         for (action, all) in [("BatchRegisterTargets", new), ("BatchDeregisterTargets", gone)] {
             for targets in all.chunks(TARGETS) {
-                let answer = self.send(self.action(action).set("Targets", targets)).await?;
+                let send = async |targets: &[Value]| self.send(self.action(action).set("Targets", targets)).await;
+                let is_refusal = |error: &Error| error.is_not_found() || error.is_invalid();
+                let answer = match send(targets).await {
+                    // One instance that no longer exists must not keep the others out.
+                    Err(error) if action == "BatchRegisterTargets" && is_refusal(&error) => {
+                        let there = self.existing(targets).await?;
+                        if there.is_empty() || there.len() == targets.len() {
+                            return Err(error);
+                        }
+                        tracing::warn!(%error, id = self.actual.id, "targets without an instance are left out");
+                        send(&there).await?
+                    }
+                    answer => answer?,
+                };
                 if let Some(listener) = list(&answer["FailListenerIdSet"]).next() {
                     let message = text(&answer, "Message");
                     return Err(Error::other(format!("{action} failed for listener {listener}: {message}")));
@@ -395,7 +452,11 @@ impl Work<'_> {
         if let Some(group) = self.before.resources.get(&group_key()) {
             let ports: Vec<_> = self.before.listeners().map(|(port, _)| port).collect();
             self.delete_listeners(ports.into_iter()).await?;
-            self.detach_group(group).await?;
+            let groups = self.wanted_groups(None, Some(group));
+            if groups != self.groups() {
+                self.send(self.action("SetLoadBalancerSecurityGroups").set("SecurityGroups", groups)).await?;
+            }
+            self.delete_group(group).await?;
         }
         if self.spec.is_protected {
             self.send(self.action("ModifyLoadBalancerAttributes").set("DeleteProtect", false)).await?;

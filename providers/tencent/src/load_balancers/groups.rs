@@ -1,6 +1,9 @@
 //! The security group that admits the source ranges of a Service.
 
+use std::net::IpAddr;
+
 use cloud_provider::{Error, Result};
+use ipnet::IpNet;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::Identity;
 use serde_json::{Value, json};
@@ -17,9 +20,19 @@ fn policies(ranges: &[String]) -> Value {
     json!({"Ingress": ranges.iter().map(policy).collect::<Vec<_>>()})
 }
 
+/// Returns a range in the form in which it is compared: `192.0.2.1/32` for `192.0.2.1`.
+fn normal(range: &str) -> String {
+    let address = || range.parse::<IpAddr>().map(IpNet::from);
+    range.parse().or_else(|_| address()).map_or_else(|_| range.to_owned(), |range: IpNet| range.to_string())
+}
+
 impl TencentLoadBalancers {
     /// Returns the ID of the security group of a Service, and the ranges that it admits, sorted.
     pub(super) async fn group_of(&self, uid: &str) -> Result<Option<(String, Vec<String>)>> {
+        if uid.is_empty() {
+            // Without a UID, the group of any Service might be the answer.
+            return Ok(None);
+        }
         let filter = json!([{"Name": format!("tag:{SERVICE_TAG}"), "Values": [uid]}]);
         let action = Action::new(VPC, "DescribeSecurityGroups").set("Filters", filter);
         let id = |it: &Value| text(it, "SecurityGroupId").to_owned();
@@ -30,7 +43,7 @@ impl TencentLoadBalancers {
         let all = list(&answer["SecurityGroupPolicySet"]["Ingress"]).filter(|it| text(it, "Action") == "ACCEPT");
         let range = |it: &Value| {
             let ranges = ["CidrBlock", "Ipv6CidrBlock"].map(|key| text(it, key));
-            ranges.into_iter().find(|it| !it.is_empty()).map(str::to_owned)
+            ranges.into_iter().find(|it| !it.is_empty()).map(normal)
         };
         let mut ranges: Vec<_> = all.filter_map(range).collect();
         ranges.sort();

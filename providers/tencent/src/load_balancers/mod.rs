@@ -21,8 +21,8 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::MachineSource;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
-    NameUniqueness, Naming, ObservedLoadBalancer, Options, OwnerTags, Published, Query, ResourceGraph, ResourceKey,
-    Scope, Targets,
+    NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, OwnerTags, Published, Query, ResourceGraph,
+    ResourceKey, Scope, Targets,
 };
 use provider_kit::operation::Polling;
 use provider_kit::paging::ListResult;
@@ -56,6 +56,9 @@ const SAMPLE: usize = 3;
 /// Settings that decide about the price.
 const PRICE: &[&str] = &["LoadBalancerType", "InternetChargeType", "InternetMaxBandwidthOut"];
 
+/// The owner tag of the cluster, known from the start of the provider on.
+pub(crate) type ClusterTag = Arc<Mutex<Option<String>>>;
+
 /// The load balancers of a region.
 pub(crate) struct TencentLoadBalancers {
     api: Api,
@@ -63,14 +66,19 @@ pub(crate) struct TencentLoadBalancers {
     cluster: ClusterView,
     deduplicator: EventDeduplicator,
     /// The owner tag of the cluster, as the engine writes it.
-    cluster_tag: Mutex<Option<String>>,
-    /// IDs of load balancers that annotations of Services name, and names in annotations.
-    requested: Mutex<BTreeSet<String>>,
+    cluster_tag: ClusterTag,
+    /// IDs of load balancers that annotations of Services name, by UID of the Service, and names in annotations.
+    requested: Mutex<BTreeMap<String, String>>,
     names: Mutex<BTreeSet<String>>,
 }
 
 /// Returns the load balancers of a region.
-pub(crate) fn load_balancers(api: Api, source: Source, cluster: ClusterView) -> LoadBalancerEngine {
+pub(crate) fn load_balancers(
+    api: Api,
+    source: Source,
+    cluster: ClusterView,
+    cluster_tag: ClusterTag,
+) -> LoadBalancerEngine {
     let polling = Polling {
         first: Duration::from_millis(500),
         max_interval: Duration::from_secs(3),
@@ -79,7 +87,7 @@ pub(crate) fn load_balancers(api: Api, source: Source, cluster: ClusterView) -> 
     };
     let options = Options { polling, price: PRICE, annotates_id: true, ..Options::default() };
     let deduplicator = EventDeduplicator::new(cluster.events().clone());
-    let (cluster_tag, requested, names) = Default::default();
+    let (requested, names) = Default::default();
     let machines = Arc::new(source.clone());
     let cloud = TencentLoadBalancers { api, source, cluster, deduplicator, cluster_tag, requested, names };
     LoadBalancerEngine::of(cloud, machines, options)
@@ -88,6 +96,17 @@ pub(crate) fn load_balancers(api: Api, source: Source, cluster: ClusterView) -> 
 /// Returns the security group for source ranges as a resource.
 fn group_key() -> ResourceKey {
     ResourceKey::created_before(0, "security group", "source ranges")
+}
+
+/// Returns the desired state in which the load balancer no longer bypasses the security groups of Nodes, if only source
+/// ranges, which are gone, made it do so.
+fn without_pass(desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
+    const PASS: &str = "LoadBalancerPassToTarget";
+    let loses_ranges = seen.resources.contains_key(&group_key()) && !desired.resources.contains_key(&group_key());
+    match desired.balancer_attributes().cloned() {
+        Some(settings) if loses_ranges && settings.get(PASS).is_none() => desired.balancer(settings.set(PASS, false)),
+        _ => desired,
+    }
 }
 
 /// Returns the first address in the status of a Service.
@@ -231,7 +250,11 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         let own = key::LB_NAME_KEY.text_on(service).map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned);
         self.names.lock().extend(own.clone());
         let requested_id = key::existing(service);
-        self.requested.lock().extend(requested_id.clone());
+        let uid = service.metadata.uid.clone().unwrap_or_default();
+        match &requested_id {
+            Some(id) => self.requested.lock().insert(uid, id.clone()),
+            None => self.requested.lock().remove(&uid),
+        };
         let id = self.api.config.cluster_id.as_deref().unwrap_or_else(|| OwnerTags::cluster(cluster));
         let part = |text: &Option<String>| text.clone().unwrap_or_default();
         let usual = format!("{id}_{}_{}", part(&service.metadata.namespace), part(&service.metadata.name));
@@ -313,6 +336,7 @@ impl LoadBalancerCloud for TencentLoadBalancers {
                 )));
             }
         }
+        let desired = without_pass(desired, seen);
         self.report_fixed(&desired, seen, identity, &observed.place());
         Ok(desired)
     }
@@ -329,10 +353,22 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         self.carry_out(change, spec).await
     }
 
+    /// Warns of another address before the old load balancer is deleted or released.
+    fn report(&self, notice: Notice<'_>) {
+        let Notice::Moved { service, from, to } = notice else { return };
+        let place = |it: &ObservedLoadBalancer| {
+            let address = it.ingress.iter().find_map(|it| it.ip.as_deref()).unwrap_or("no address");
+            format!("load balancer {} ({address})", it.id)
+        };
+        let text = format!("the Service has moved to {}; {} is deleted or released", place(to), place(from));
+        self.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerMoved", &text);
+    }
+
     fn published(&self, observed: &ObservedLoadBalancer, service: &Service, _spec: &Spec) -> Published {
         let id = Some(observed.id.clone()).filter(|id| !id.is_empty());
         if let Some(address) = service.spec.as_ref().and_then(|spec| spec.load_balancer_ip.as_deref())
             && !address.is_empty()
+            && !observed.ingress.is_empty()
             && !observed.ingress.iter().any(|it| it.ip.as_deref() == Some(address))
         {
             let text = format!("loadBalancerIP {address} has no effect: it is no address of {}", observed.place());

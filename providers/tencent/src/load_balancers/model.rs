@@ -5,6 +5,7 @@ use provider_kit::load_balancers::{Field, Resource};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::CREATED_TAG;
 use crate::annotations as key;
 use crate::api::{list, text};
 
@@ -32,6 +33,8 @@ objects! {
         Field::update("SecurityGroups").setting(&key::SECURITY_GROUPS).unordered_list(),
         Field::update("LoadBalancerPassToTarget").setting(&key::PASS_TO_TARGET),
         Field::update("DeleteProtect").setting(&key::PROTECTION),
+        // The tag of load balancers that the program may delete.
+        Field::update("IsCreated"),
         Field::observed("Foreign"),
         Field::observed("Groups"),
     ]
@@ -77,6 +80,7 @@ impl Balancer {
             "SecurityGroups": list(&it["SecureGroups"]).filter(|id| **id != *managed).collect::<Vec<_>>(),
             "LoadBalancerPassToTarget": it["LoadBalancerPassToTarget"],
             "DeleteProtect": list(&it["AttributeFlags"]).any(|flag| flag == "DeleteProtect"),
+            "IsCreated": list(&it["Tags"]).any(|tag| tag["TagKey"] == CREATED_TAG && tag["TagValue"] == "yes"),
             "Foreign": foreign,
             "Groups": list(&it["SecureGroups"]).collect::<Vec<_>>(),
         }))
@@ -86,12 +90,13 @@ impl Balancer {
 impl Listener {
     /// Returns a listener as the API shows it, with the names of requests.
     pub(super) fn observed(it: &Value) -> Self {
-        let mut all = json!({"Protocol": it["Protocol"], "Scheduler": it["Scheduler"],
+        let protocol = text(it, "Protocol").to_ascii_uppercase();
+        let mut all = json!({"Protocol": protocol, "Scheduler": it["Scheduler"],
             "SessionExpireTime": it["SessionExpireTime"], "IdleConnectTimeout": it["IdleConnectTimeout"],
             "HealthCheck": it["HealthCheck"], "CertId": it["Certificate"]["CertId"]});
         // Listeners of the older API have no type of check: it is that of their protocol.
         if all["HealthCheck"].is_object() && text(&all["HealthCheck"], "CheckType").is_empty() {
-            all["HealthCheck"]["CheckType"] = usual_check(text(it, "Protocol")).into();
+            all["HealthCheck"]["CheckType"] = usual_check(&protocol).into();
         }
         if all["HealthCheck"]["CheckPort"].as_i64().is_none_or(|port| port <= 0) {
             all["HealthCheck"].as_object_mut().into_iter().for_each(|it| drop(it.remove("CheckPort")));

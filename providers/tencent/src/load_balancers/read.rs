@@ -65,7 +65,10 @@ impl TencentLoadBalancers {
             own.unwrap_or_else(|| (*tag).to_owned())
         });
         let is_free = service.is_none() && cluster.is_none();
-        let is_requested = self.requested.lock().contains(&id);
+        let requested = self.requested.lock();
+        let is_requested = requested.values().any(|it| *it == id);
+        let is_requested_by_owner = service.as_ref().is_some_and(|uid| requested.get(uid) == Some(&id));
+        drop(requested);
         let is_of_go_program = name == GO_NAME || self.names.lock().contains(&name);
         let vips = texts(&it["LoadBalancerVips"]);
         let legacy_owner = match is_free {
@@ -74,7 +77,9 @@ impl TencentLoadBalancers {
             true if is_requested => Some(format!("ID {id}")),
             _ => None,
         };
-        let adopted = !is_created && (service.is_some() || is_free && is_requested && !is_of_go_program);
+        // A load balancer that an annotation names is the user's from then on, whoever created it.
+        let is_of_user = is_requested_by_owner || is_free && is_requested && !is_of_go_program;
+        let adopted = is_of_user || service.is_some() && !is_created;
         let ipv6 = Some(text(it, "AddressIPv6").to_owned()).filter(|ip| !ip.is_empty());
         let mut ingress: Vec<_> = vips.iter().chain(&ipv6).map(|ip| ObservedLoadBalancer::ip(ip)).collect();
         if ingress.is_empty() {

@@ -100,7 +100,10 @@ impl Spec {
             is_skipped: annotations.get(&key::MODE).unwrap_or_default(),
             is_protected: annotations.get(&key::PROTECTION).unwrap_or_default(),
             balancer,
-            has_ipv6: creation.get("AddressIPVersion").and_then(Value::as_str).is_some_and(|it| it != "IPV4"),
+            has_ipv6: creation
+                .get("AddressIPVersion")
+                .and_then(Value::as_str)
+                .is_some_and(|it| !it.eq_ignore_ascii_case("IPV4")),
             creation,
             listener,
             ports,
@@ -146,7 +149,7 @@ fn balancer(service: &Service, is_existing: bool, has_ranges: bool, annotations:
             let keys = [key::PASS_TO_TARGET.key(), key::EXISTING.key()];
             annotations.mistake(format!("annotation {} is not possible together with {}", keys[0], keys[1]));
         }
-        return desired(json!({"SecurityGroups": groups}));
+        return desired(json!({"SecurityGroups": groups, "IsCreated": false}));
     }
     if is_internal && subnet.is_none() {
         let (kind, key) = (key::TYPE.key(), key::SUBNET.key());

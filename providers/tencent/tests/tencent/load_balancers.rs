@@ -1,6 +1,6 @@
 //! Load balancers: the scenarios of the specification, and the names and tags in the cloud.
 
-use cloud_provider::{CloudProvider, Node};
+use cloud_provider::{Caches, CloudProvider, Node};
 use serde_json::{Value, json};
 use tencent_fake::{Fault, VPC};
 
@@ -78,6 +78,15 @@ async fn configured_cluster_id_is_the_owner_tag_and_part_of_the_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn orphans_of_a_configured_cluster_id_are_found_by_a_process_that_synced_nothing() {
+    let harness = Harness::new().with("cluster_id", "cls-test");
+    harness.ensure(&harness.started().await, &mut service(&[])).await.unwrap();
+    let provider = harness.started().await;
+    let owned = provider.load_balancers().unwrap().owned(&crate::harness::cluster()).await.unwrap();
+    assert_eq!(owned.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["cls-test_default_web"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn internal_load_balancer_needs_a_subnet_and_another_type_leads_to_another_load_balancer() {
     let harness = Harness::new();
     let provider = harness.started().await;
@@ -94,6 +103,20 @@ async fn internal_load_balancer_needs_a_subnet_and_another_type_leads_to_another
     assert_eq!((&balancer["LoadBalancerType"], &balancer["SubnetId"]), (&json!("INTERNAL"), &json!("subnet-1")));
     assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), balancer["LoadBalancerVips"][0].as_str());
     assert_eq!(harness.targets().len(), 2);
+    let events = harness.events().join("\n");
+    assert!(events.contains("LoadBalancerMoved") && events.contains("198.18."), "{events}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requested_address_is_not_missed_before_the_load_balancer_has_one() {
+    let harness = Harness::new();
+    harness.fake.lock().task = std::time::Duration::from_secs(5);
+    let mut service = service(&[(TYPE, "private"), (SUBNET, "subnet-1")]);
+    service.spec.as_mut().unwrap().load_balancer_ip = Some("10.1.0.9".to_owned());
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.only("balancer")["LoadBalancerVips"][0], "10.1.0.9");
+    assert!(!harness.events().join("\n").contains("LoadBalancerIPIgnored"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,6 +138,34 @@ async fn listeners_follow_ports_and_protocols_share_a_port() {
     assert_eq!(harness.targets().len(), 4);
     harness.changes();
     harness.ensure(&provider, &mut service).await.unwrap();
+    assert!(harness.changes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn listener_that_is_gone_already_keeps_no_other_one() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let ports = json!([{"name": "a", "port": 80, "nodePort": 30080}, {"name": "b", "port": 81, "nodePort": 30081}]);
+    let mut service = service_of(&[], json!({"ports": ports}));
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.fake.lock().remove("listener", |it| it["Port"] == 80);
+    service.spec = service_of(&[], json!({"ports": [{"port": 82, "nodePort": 30082}]})).spec;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.texts("listener", &["Port"]), ["82"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn protocol_of_a_listener_is_compared_without_case() {
+    let harness = Harness::new();
+    let ports = json!([{"name": "a", "port": 80, "nodePort": 30080}, {"name": "b", "port": 53, "nodePort": 30053, "protocol": "UDP"}]);
+    let mut service = service_of(&[], json!({"ports": ports}));
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    for it in harness.fake.lock().each("listener") {
+        it["Protocol"] = it["Protocol"].as_str().unwrap().to_lowercase().into();
+        it["HealthCheck"].as_object_mut().unwrap().remove("CheckType");
+    }
+    harness.changes();
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
     assert!(harness.changes().is_empty());
 }
 
@@ -144,6 +195,15 @@ async fn node_without_an_instance_gets_an_event_and_the_others_are_targets() {
     harness.ensure(&provider, &mut service(&[])).await.unwrap();
     assert_eq!(harness.targets().len(), 2);
     assert!(harness.events().iter().any(|it| it.contains("NoTarget")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_whose_instance_is_gone_keeps_no_other_node_out() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    harness.fake.lock().remove("instance", |it| it["InstanceName"] == "worker-2");
+    harness.ensure(&provider, &mut service(&[])).await.unwrap();
+    assert_eq!(harness.targets(), ["80 ins-t0000001 30080 10"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,6 +294,86 @@ async fn load_balancer_of_a_user_gets_listeners_and_loses_only_those() {
     );
 }
 
+/// Adds a listener that a user has created.
+fn add_listener(harness: &Harness, id: &str, port: u16) {
+    let listener = json!({"ListenerId": format!("lbl-mine{port}"), "_balancer": id, "Protocol": "TCP", "Port": port,
+        "ListenerName": "", "Targets": [], "HealthCheck": {}});
+    harness.fake.lock().add("listener", listener);
+}
+
+/// Syncs a Service until it has its load balancer, deletes it in a new process, and checks what stays.
+async fn assert_stays(harness: &Harness, service: &mut cloud_provider::Service, id: &str) {
+    harness.ensure(&harness.started().await, service).await.unwrap();
+    assert!(harness.targets().iter().all(|it| it.starts_with("80 ")), "{:?}", harness.targets());
+    let owner = format!("tke-lb-serviceuuid={UID}");
+    assert_eq!(tags(&harness.only("balancer")), ["tke-clusterId=5c1d", &owner], "not to be deleted");
+    harness.changes();
+    harness.ensure(&harness.started().await, service).await.unwrap();
+    assert!(harness.changes().is_empty());
+    harness.delete(&harness.started().await, service).await.unwrap();
+    assert_eq!((&harness.only("balancer")["LoadBalancerId"], tags(&harness.only("balancer")).len()), (&json!(id), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_with_the_flag_of_tke_alone_stays_when_an_annotation_names_it() {
+    let harness = Harness::new();
+    let id = add_balancer(&mut harness.fake.lock(), "kept");
+    harness.fake.lock().each("balancer")[0]["Tags"] = json!([{"TagKey": "tke-createdBy-flag", "TagValue": "yes"}]);
+    add_listener(&harness, &id, 443);
+    assert_stays(&harness, &mut service(&[(EXISTING, &id)]), &id).await;
+    assert_eq!(harness.only("listener")["ListenerId"], "lbl-mine443");
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_of_a_deleted_service_stays_when_an_annotation_names_it() {
+    let harness = Harness::new();
+    let id = add_balancer(&mut harness.fake.lock(), "left");
+    harness.fake.lock().each("balancer")[0]["Tags"] = json!([
+        {"TagKey": "tke-createdBy-flag", "TagValue": "yes"}, {"TagKey": "tke-clusterId", "TagValue": "5c1d"},
+        {"TagKey": "tke-lb-serviceuuid", "TagValue": "1c0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11"},
+    ]);
+    add_listener(&harness, &id, 443);
+    assert_stays(&harness, &mut service(&[(EXISTING, &id)]), &id).await;
+    assert_eq!(harness.only("listener")["ListenerId"], "lbl-mine443");
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_load_balancer_stays_when_an_annotation_names_it() {
+    for is_restarted in [false, true] {
+        let harness = Harness::new();
+        let provider = harness.started().await;
+        let mut service = service(&[]);
+        harness.ensure(&provider, &mut service).await.unwrap();
+        let id = harness.only("balancer")["LoadBalancerId"].as_str().unwrap().to_owned();
+        annotate(&mut service, EXISTING, &id);
+        if !is_restarted {
+            harness.ensure(&provider, &mut service).await.unwrap();
+        }
+        assert_stays(&harness, &mut service, &id).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_of_another_service_is_not_taken_by_an_annotation() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut web = service(&[]);
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let before = harness.only("balancer");
+    let mut other = service(&[(EXISTING, before["LoadBalancerId"].as_str().unwrap())]);
+    other.metadata.uid = Some("1c0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11".to_owned());
+    other.metadata.name = Some("other".to_owned());
+    harness.changes();
+    harness.cluster.set_services([web.clone(), other.clone()]);
+    let nodes = harness.cluster.nodes();
+    let cluster = crate::harness::cluster();
+    let request =
+        cloud_provider::LoadBalancerRequest { cluster: &cluster, service: &other, nodes: &nodes, callbacks: &() };
+    provider.load_balancers().unwrap().ensure(request).await.unwrap_err();
+    harness.ensure(&harness.started().await, &mut web).await.unwrap();
+    assert!(harness.changes().is_empty() && harness.only("balancer") == before);
+}
+
 #[tokio::test(start_paused = true)]
 async fn service_leaves_its_load_balancer_for_that_of_a_user_and_comes_back() {
     let harness = Harness::new();
@@ -281,6 +421,55 @@ async fn source_ranges_are_admitted_by_a_security_group_that_goes_with_them() {
     harness.ensure(&restarted, &mut service).await.unwrap();
     assert!(harness.fake.lock().all("group").is_empty());
     assert_eq!(harness.only("balancer")["SecureGroups"], json!(["sg-mine1"]));
+    assert_eq!(harness.only("balancer")["LoadBalancerPassToTarget"], false, "the security groups of Nodes count again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn security_groups_that_change_together_with_source_ranges_are_written_once() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let ranges = json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]});
+    let mut service = service_of(&[(GROUPS, "sg-mine1")], ranges.clone());
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let set = |changes: Vec<String>| changes.iter().filter(|it| *it == "SetLoadBalancerSecurityGroups").count();
+    assert_eq!(set(harness.changes()), 1);
+
+    annotate(&mut service, GROUPS, "sg-mine2");
+    service.spec = service_of(&[], json!({})).spec;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!((set(harness.changes()), &harness.only("balancer")["SecureGroups"]), (1, &json!(["sg-mine2"])));
+    assert!(harness.fake.lock().all("group").is_empty());
+
+    annotate(&mut service, GROUPS, "sg-mine1");
+    service.spec = service_of(&[], ranges).spec;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let managed = harness.only("group")["SecurityGroupId"].clone();
+    assert_eq!((set(harness.changes()), &harness.only("balancer")["SecureGroups"]), (1, &json!(["sg-mine1", managed])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn source_ranges_are_compared_as_ranges() {
+    let harness = Harness::new();
+    let mut service = service_of(&[], json!({"loadBalancerSourceRanges": ["192.0.2.1/32", "2001:db8::/32"]}));
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    harness.fake.lock().each("group")[0]["_policies"]["Ingress"] = json!([
+        {"Action": "ACCEPT", "CidrBlock": "192.0.2.1"}, {"Action": "ACCEPT", "Ipv6CidrBlock": "2001:0db8:0::/32"},
+    ]);
+    harness.changes();
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    assert!(harness.changes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn security_group_of_no_service_is_not_managed() {
+    let harness = Harness::new();
+    let id = add_balancer(&mut harness.fake.lock(), "mine");
+    harness.fake.lock().each("balancer")[0]["Tags"] = json!([{"TagKey": "ccm-rs/source-ranges", "TagValue": "yes"}]);
+    let group =
+        json!({"SecurityGroupId": "sg-mine9", "TagSet": [{"Key": "tke-lb-serviceuuid", "Value": ""}], "_policies": {}});
+    harness.fake.lock().add("group", group);
+    harness.ensure(&harness.started().await, &mut service(&[(EXISTING, &id)])).await.unwrap();
+    assert_eq!(harness.only("group")["SecurityGroupId"], "sg-mine9");
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,6 +488,16 @@ async fn deleted_service_takes_its_security_group_along() {
     harness.delete(&harness.started().await, &service).await.unwrap();
     let cloud = harness.fake.lock();
     assert!(cloud.all("group").is_empty() && cloud.all("balancer").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn ip_version_is_compared_without_case() {
+    let harness = Harness::new();
+    harness
+        .ensure(&harness.started().await, &mut service(&[(EXTENSIVE, r#"{"AddressIPVersion": "ipv4"}"#)]))
+        .await
+        .unwrap();
+    assert_eq!(harness.targets(), ["80 ins-t0000001 30080 10", "80 ins-t0000002 30080 10"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use cloud_provider::{
     Result, Route,
 };
 use serde_json::{Value, json};
-use tencent_fake::{ACCOUNT, TABLE};
+use tencent_fake::{ACCOUNT, Fault, TABLE};
 
 use crate::harness::{Harness, cluster};
 
@@ -64,6 +64,20 @@ async fn node_is_found_by_provider_id_internal_address_and_name() {
     for id in ["tencentcloud:///ins-t0000002", "tencentcloud:///a/b/ins-t0000002", "aws:///a/i-1"] {
         assert!(state(&harness, with_id(id)).await.unwrap_err().is_invalid(), "{id}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusal_because_of_one_instance_keeps_no_other_node_from_being_answered() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let nodes = ["ins-t0000001", "ins-absent", "ins-t0000002"].map(|id| Arc::new(with_id(id)));
+    let refusal = Fault::code("GET /cvm/DescribeInstances", "InvalidInstanceId.NotFound");
+    harness.fake.fault_injector().fail(refusal.times(1));
+    let request = LookupRequest { metadata: MetadataLevel::No, ..EVERYTHING };
+    let found = provider.instances().unwrap().lookup(&nodes, request).await;
+    assert!(matches!(found[0], Ok(InstanceState::Present { .. })), "{found:?}");
+    assert!(matches!(found[1], Ok(InstanceState::Gone(_))), "{found:?}");
+    assert!(matches!(found[2], Ok(InstanceState::Present { .. })), "{found:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,6 +172,18 @@ async fn routes_lead_to_the_addresses_of_nodes() {
     assert!(harness.fake.lock().all("route").is_empty());
     let error = routes.create(&cluster, "", &route("worker-1", "fd00::/64", "fd01::1")).await.unwrap_err().to_string();
     assert!(error.contains("IPv6"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn route_that_is_there_already_counts_as_created() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let (routes, cluster) = (provider.routes().unwrap(), cluster());
+    assert!(routes.list(&cluster).await.unwrap().is_empty());
+    let there = json!({"RouteTableName": TABLE, "DestinationCidrBlock": "10.244.1.0/24", "GatewayIp": "10.0.0.1"});
+    harness.fake.lock().add("route", there);
+    routes.create(&cluster, "", &route("worker-1", "10.244.1.0/24", "10.0.0.1")).await.unwrap();
+    assert_eq!(harness.texts("route", &["DestinationCidrBlock", "GatewayIp"]), ["10.244.1.0/24 10.0.0.1"]);
 }
 
 #[tokio::test(start_paused = true)]
