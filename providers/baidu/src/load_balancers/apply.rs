@@ -12,9 +12,10 @@ use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
 
+use super::eip::fixed_eip;
 use super::object::{Blb, DESCRIPTION, EipSettings, FULL_WEIGHT, POOL, PROTECTED, described, eip_key, public};
 use super::spec::BlbSpec;
-use super::{ALL, BACKENDS, BlbLoadBalancers, ONE, is_lent};
+use super::{ALL, BACKENDS, BlbLoadBalancers, ONE, is_fixed, is_lent};
 use crate::annotations as key;
 
 /// Time between two attempts while a BLB is busy, and their number.
@@ -81,6 +82,10 @@ impl BlbLoadBalancers {
                 None
             }
             Operation::Delete { resource } if *resource == eip_key() => {
+                // The EIP that replaces this one must be usable, or else the Service would have none.
+                if let Some(ip) = spec.eip.as_ref().and_then(|it| it.fixed_ip.as_ref()) {
+                    fixed_eip(&self.api.eips().await?, ip, id)?;
+                }
                 self.release_all(change, actual, spec).await?;
                 outcome.ingress.retain(|it| it.ip_mode.is_none());
                 None
@@ -176,11 +181,12 @@ impl BlbLoadBalancers {
     }
 
     /// Releases the EIPs of a BLB: the bound one, and those that were created for its Service and are not bound. The EIP
-    /// that a user has bound to a BLB of their own stays bound, unless the Service names it.
+    /// that a user has bound to a BLB of their own stays bound, unless the Service names it. An EIP that
+    /// `spec.loadBalancerIP` names is the user's, even if it was created for the Service.
     async fn release_all(&self, change: Change<'_>, actual: &ObservedLoadBalancer, spec: &BlbSpec) -> Result<()> {
         let service = change.identity.service;
         for eip in self.api.eips().await?.iter() {
-            let is_own = self.is_own(eip, actual, Some(service));
+            let is_own = self.is_own(eip, actual, Some(service)) && !is_fixed(service, &eip.eip);
             let named = spec.eip.as_ref();
             let is_named = named
                 .is_some_and(|it| it.fixed_ip.as_ref() == Some(&eip.eip) || it.name.is_some() && it.name == eip.name);

@@ -80,6 +80,11 @@ fn is_lent(service: &Service, id: &str) -> bool {
     text_on(service, key::EXIST_ID.key()).as_deref() == Some(id)
 }
 
+/// Returns `true` if `spec.loadBalancerIP` names this EIP.
+fn is_fixed(service: &Service, ip: &str) -> bool {
+    service.spec.as_ref().and_then(|it| it.load_balancer_ip.as_deref()) == Some(ip)
+}
+
 /// Returns a name without what differs between the versions of the Go program: `CCE/SVC/` in front, and the end of a
 /// long one.
 fn legacy_name(name: &str) -> String {
