@@ -116,14 +116,13 @@ impl BlbLoadBalancers {
             body["allocateIpv6"] = true.into();
         }
         let made: Blb = self.api.blb.read(creation(ALL, identity.uid()).json(&body)).await?;
-        let made = self.observed(made);
+        let made = made.observed(&self.api.config.description());
         let balancer = change.outcome(1).and_then(|it| it.graph).unwrap_or_default();
         let balancer = balancer.balancer_attributes().cloned().unwrap_or_default();
         let graph = ResourceGraph::default().balancer(balancer);
         let (state, owner_tags, name) = (State::Busy, identity.owner_tags(), identity.name.clone());
         let adopted = false;
-        let made =
-            ObservedLoadBalancer { state, owner_tags, name, adopted, legacy_owner: None, graph: Some(graph), ..made };
+        let made = ObservedLoadBalancer { state, owner_tags, name, adopted, graph: Some(graph), ..made };
         Ok(Applied::Shown(1, Box::new(made)))
     }
 
@@ -133,7 +132,7 @@ impl BlbLoadBalancers {
             let Err(error) = self.api.blb.send(call.clone()).await else { return Ok(()) };
             let is_busy = error.is_conflict() || error.is_invalid();
             let status = if is_busy { self.api.blb.find::<Blb>(Call::get(ONE, &[id])).await? } else { None };
-            if status.is_none_or(|blb| blb.observed().state != State::Busy) {
+            if status.is_none_or(|blb| blb.observed(&self.api.config.description()).state != State::Busy) {
                 return Err(error);
             }
             change.callbacks.release_permit();
